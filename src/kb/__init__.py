@@ -1,0 +1,56 @@
+"""kb: a local-first knowledge base. Find the right passage again, with a citation that opens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kb.app import KnowledgeBase
+    from kb.errors import KbError
+    from kb.search.analyse import sanitize
+    from kb.types import Chunk, Citation, Document, Filters, Hit, IngestReport, Passage, Response
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Chunk": "kb.types",
+    "Citation": "kb.types",
+    "Document": "kb.types",
+    "Filters": "kb.types",
+    "Hit": "kb.types",
+    "IngestReport": "kb.types",
+    "KbError": "kb.errors",
+    "KnowledgeBase": "kb.app",
+    "Passage": "kb.types",
+    "Response": "kb.types",
+    "sanitize": "kb.search.analyse",
+}
+__all__ = [
+    "Chunk",
+    "Citation",
+    "Document",
+    "Filters",
+    "Hit",
+    "IngestReport",
+    "KbError",
+    "KnowledgeBase",
+    "Passage",
+    "Response",
+    "__version__",
+    "sanitize",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are loaded when they are first used (PEP 562): `import kb` costs nothing."""
+    if name in _HOMES:
+        from importlib import import_module
+
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'kb' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,80 @@
+"""Citations: `lib/a.md#L12-L34`, `lib/a.md#L12`, `lib/paper.pdf#page=13`.
+
+Pure: formatting and parsing, so that path and fragment survive the round trip. In the path, `#`,
+`%`, `?`, spaces and control characters are percent-encoded; everything else, other scripts
+included, stays readable.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from kb.errors import InvalidCitation
+from kb.types import Citation, Span
+
+_ENCODED = re.compile(r"[\x00-\x20\x7f-\xa0#%?\u2028\u2029\ud800-\udfff]")
+_ESCAPE = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
+_LINES = re.compile(r"L([1-9][0-9]{0,9})(?:-L([1-9][0-9]{0,9}))?")
+_PAGE = re.compile(r"page=([1-9][0-9]{0,9})")
+
+
+class Target(NamedTuple):
+    """What a URI points at: a document, and the lines or the page of it, if it names any."""
+
+    path: str
+    start: int | None = None
+    end: int | None = None
+    page: int | None = None
+
+
+def cite(path: str, span: Span, section: str | None) -> Citation:
+    """The citation of `span` in the document at `path`."""
+    return Citation(span.kind, path, format_uri(path, span), section, span)
+
+
+def format_uri(path: str, span: Span | None = None) -> str:
+    quoted = _ENCODED.sub(_quote, path)
+    if span is None:
+        return quoted
+    if span.page is not None:
+        return f"{quoted}#page={span.page}"
+    if span.start is None:
+        return quoted
+    if span.end is None or span.end == span.start:
+        return f"{quoted}#L{span.start}"
+    return f"{quoted}#L{span.start}-L{span.end}"
+
+
+def parse_uri(uri: str) -> Target:
+    """The target of a URI, or `InvalidCitation`. A bare path is a target without lines."""
+    quoted, hash_, fragment = uri.partition("#")
+    path = _ESCAPE.sub(_unquote, quoted)
+    if not path:
+        raise InvalidCitation(f"{uri!r} names no document", _FORMS)
+    if not hash_:
+        return Target(path)
+    if lines := _LINES.fullmatch(fragment):
+        start = int(lines[1])
+        end = int(lines[2]) if lines[2] else start
+        if end < start:
+            raise InvalidCitation(f"{uri!r} ends before it starts", _FORMS)
+        return Target(path, start, end)
+    if page := _PAGE.fullmatch(fragment):
+        return Target(path, page=int(page[1]))
+    raise InvalidCitation(f"{uri!r} has a fragment that is neither lines nor a page", _FORMS)
+
+
+_FORMS = "citations look like folder/file.md#L12-L34, folder/file.md#L12 or folder/file.pdf#page=4"
+
+
+def _quote(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in found[0].encode("utf-8", "surrogatepass"))
+
+
+def _unquote(found: re.Match[str]) -> str:
+    raw = bytes.fromhex(found[0].replace("%", ""))
+    try:
+        return raw.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return found[0]

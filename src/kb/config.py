@@ -1,0 +1,222 @@
+"""Settings: defaults < user file < store's file < KB_* environment < flags, into frozen values.
+
+A key is `section.name` (`search.default_top`), in TOML `[search] default_top = 5`, in the
+environment `KB_SEARCH_DEFAULT_TOP=5`. The reference in the docs is generated from the fields here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from kb.errors import ConfigError
+
+STORE_FILE = "kb.sqlite"
+STORE_FOLDER = ".kb"
+
+
+def _key(default: Any, doc: str) -> Any:
+    return field(default=default, metadata={"doc": doc})
+
+
+@dataclass(frozen=True, slots=True)
+class SearchConfig:
+    """How searches answer when nothing more is said."""
+
+    default_top: int = _key(10, "hits returned when --top is not given")
+    profile: str = _key("default", "profile used when --profile is not given")
+    snippet_chars: int = _key(220, "longest snippet, in characters")
+    slow_ms: int = _key(500, "a search that takes longer is logged as a warning, with its query")
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkConfig:
+    """How documents are cut into passages."""
+
+    max_chars: int = _key(
+        1800, "longest chunk, in characters; a code fence or a table may exceed it"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class IngestConfig:
+    """Which files are read."""
+
+    hidden: bool = _key(False, "also read files and folders whose name starts with a dot")
+    follow_links: bool = _key(False, "follow symbolic links (cycles are noticed)")
+    max_file_bytes: int = _key(64 * 1024 * 1024, "larger files are skipped and reported")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreConfig:
+    """How the store's file is used."""
+
+    busy_timeout_s: float = _key(60.0, "how long a writer waits for another one before it gives up")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings, and where those that are no defaults came from."""
+
+    search: SearchConfig = SearchConfig()
+    chunk: ChunkConfig = ChunkConfig()
+    ingest: IngestConfig = IngestConfig()
+    store: StoreConfig = StoreConfig()
+    profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict)  # key -> where its value came from
+
+    def as_keys(self) -> dict[str, Any]:
+        """Every key with its value: {"search.default_top": 10, ...}."""
+        return {key: getattr(getattr(self, section), name) for key, section, name, _ in keys()}
+
+
+SECTIONS = ("search", "chunk", "ingest", "store")
+
+
+def keys() -> list[tuple[str, str, str, str]]:
+    """(key, section, name, documentation) of every setting, in order."""
+    classes = (SearchConfig, ChunkConfig, IngestConfig, StoreConfig)
+    return [
+        (f"{section}.{item.name}", section, item.name, item.metadata["doc"])
+        for section, cls in zip(SECTIONS, classes, strict=True)
+        for item in fields(cls)
+    ]
+
+
+# --- where the store is ---------------------------------------------------------------------------
+
+
+def store_path(given: str | os.PathLike[str] | None = None, *, start: Path | None = None) -> Path:
+    """The store's file: `given`, else KB_STORE, else the nearest `.kb/` upwards from `start` (the
+    current folder), else the user data folder. It need not exist yet."""
+    named = given if given is not None else os.environ.get("KB_STORE")
+    if named:
+        return _store_file(Path(named).expanduser())
+    here = (start or Path.cwd()).absolute()
+    for folder in (here, *here.parents):
+        if (folder / STORE_FOLDER).is_dir():
+            return folder / STORE_FOLDER / STORE_FILE
+    return _user_folder("data") / STORE_FILE
+
+
+def _store_file(path: Path) -> Path:
+    """`path` itself if it is, or by its suffix would be, a file; else the store file inside."""
+    if path.is_file() or path.suffix in (".sqlite", ".sqlite3", ".db"):
+        return path.absolute()
+    if path.name != STORE_FOLDER and (path / STORE_FOLDER).is_dir():
+        return (path / STORE_FOLDER / STORE_FILE).absolute()
+    return (path / STORE_FILE).absolute()
+
+
+_XDG = {"data": ("XDG_DATA_HOME", "~/.local/share"), "config": ("XDG_CONFIG_HOME", "~/.config")}
+
+
+def _user_folder(kind: str) -> Path:
+    """The user's folder for `data` or `config`, as platformdirs has it. On Linux its rule is kept
+    here, since its import (tempfile, shutil, random) takes longer than a search."""
+    if sys.platform == "linux" and "ANDROID_ROOT" not in os.environ:
+        variable, default = _XDG[kind]
+        named = os.environ.get(variable, "")
+        return Path(named if named.strip() else os.path.expanduser(default)) / "kb"
+    import platformdirs
+
+    folder = {"data": platformdirs.user_data_dir, "config": platformdirs.user_config_dir}[kind]
+    return Path(folder("kb", appauthor=False))
+
+
+# --- loading --------------------------------------------------------------------------------------
+
+
+def load(store: Path | None = None, *, overrides: Mapping[str, Any] | None = None) -> Config:
+    """The settings in force for `store`; `overrides` are keys from flags."""
+    config = Config()
+    for path in files(store):
+        config = _merge_file(config, path)
+    for key, section, name, _ in keys():
+        variable = "KB_" + key.replace(".", "_").upper()
+        if variable in os.environ:
+            config = _set(config, section, name, os.environ[variable], f"${variable}")
+    for key, value in (overrides or {}).items():
+        section, _, name = key.partition(".")
+        config = _set(config, section, name, value, "flag")
+    return config
+
+
+def user_file() -> Path:
+    if named := os.environ.get("KB_CONFIG"):
+        return Path(named).expanduser()
+    return _user_folder("config") / "config.toml"
+
+
+def files(store: Path | None) -> list[Path]:
+    """The files that settings are read from, there or not; a later one wins."""
+    paths = [user_file()]
+    if store is not None:
+        paths.append(store.parent / "config.toml")
+    return paths
+
+
+def _merge_file(config: Config, path: Path) -> Config:
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return config
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}", "check the file") from error
+    import tomllib
+
+    try:
+        data = tomllib.loads(raw.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{path} is not valid TOML: {error}", "mend or remove the file"
+        ) from error
+    for section, values in data.items():
+        if not isinstance(values, dict):
+            raise _unknown(section, str(path))
+        if section == "profiles":
+            config = replace(config, profiles={**config.profiles, **values})
+            continue
+        for name, value in values.items():
+            config = _set(config, section, name, value, str(path))
+    return config
+
+
+def _set(config: Config, section: str, name: str, value: Any, origin: str) -> Config:
+    part = getattr(config, section, None) if section in SECTIONS else None
+    if part is None or name not in {item.name for item in fields(part)}:
+        raise _unknown(f"{section}.{name}", origin)
+    typed = _typed(f"{section}.{name}", value, getattr(part, name), origin)
+    changed: Any = {section: replace(part, **{name: typed})}
+    return replace(config, **changed, origins={**config.origins, f"{section}.{name}": origin})
+
+
+def _typed(key: str, value: Any, default: Any, origin: str) -> Any:
+    """`value` in the type of the setting's default."""
+    kind = type(default)
+    try:
+        if kind is bool and isinstance(value, str):
+            return {"1": True, "true": True, "0": False, "false": False}[value.strip().lower()]
+        if (kind is bool) != isinstance(value, bool):
+            raise TypeError
+        if kind is str and not isinstance(value, str):
+            raise TypeError
+        typed = kind(value)
+    except (KeyError, TypeError, ValueError):
+        raise ConfigError(
+            f"{key} cannot be {value!r} (from {origin})", f"it must be a {kind.__name__}"
+        ) from None
+    if kind in (int, float) and typed <= 0:
+        raise ConfigError(f"{key} cannot be {value!r} (from {origin})", "it must be above zero")
+    return typed
+
+
+def _unknown(key: str, origin: str) -> ConfigError:
+    return ConfigError(
+        f"unknown setting {key} (from {origin})",
+        f"settings: {', '.join(key for key, *_ in keys())}, and tables [profiles.NAME]",
+    )

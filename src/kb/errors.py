@@ -1,0 +1,117 @@
+"""Every error kb raises on purpose.
+
+    KbError
+      InvalidRequest          a value, field or flag that cannot be used
+        QuerySyntax           a single-quoted FTS5 expression that FTS5 refuses
+        InvalidCitation       a URI that is not path#L3-L9 or path#page=4
+      NotFound                no such document, chunk, root or tag
+      ConfigError             a config file or KB_* variable that cannot be used
+      PathMissing             a path to ingest that does not exist
+      StoreError
+        StoreMissing          there is no store yet
+        StoreUnusable         not a kb store, damaged, or a folder where a file should be
+        StoreTooNew           written by a newer kb
+        StoreReadOnly         a write to a store that cannot be written
+        StoreBusy             another process held the write lock for too long
+        DiskFull              the disk is full; what was committed is kept
+      MissingExtra            a part that an optional dependency brings
+      EvalDataError           judged data that cannot be read
+
+Each has a `code` (stable, for programs), a `message` (what happened), a `hint` (what to do), an
+exit status for the command line and a status for HTTP. `KbError` itself is never raised.
+"""
+
+from __future__ import annotations
+
+
+class KbError(Exception):
+    code = "error"
+    exit_status = 2
+    http_status = 500
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def to_dict(self) -> dict[str, str]:
+        """`error.v1`."""
+        return {"code": self.code, "message": self.message, "hint": self.hint}
+
+
+class InvalidRequest(KbError):
+    code = "invalid_request"
+    http_status = 422
+
+
+class QuerySyntax(InvalidRequest):
+    code = "query_syntax"
+
+
+class InvalidCitation(InvalidRequest):
+    code = "invalid_citation"
+
+
+class NotFound(KbError):
+    code = "not_found"
+    http_status = 404
+
+
+class ConfigError(KbError):
+    code = "config_error"
+
+
+class PathMissing(KbError):
+    code = "path_missing"
+    http_status = 404
+
+
+class StoreError(KbError):
+    code = "store_error"
+    http_status = 503
+
+
+class StoreMissing(StoreError):
+    code = "store_missing"
+    http_status = 404
+
+
+class StoreUnusable(StoreError):
+    code = "store_unusable"
+
+
+class StoreTooNew(StoreError):
+    code = "store_too_new"
+
+
+class StoreReadOnly(StoreError):
+    code = "store_read_only"
+    http_status = 403
+
+
+class StoreBusy(StoreError):
+    code = "store_busy"
+
+
+class DiskFull(StoreError):
+    code = "disk_full"
+    http_status = 507
+
+
+class MissingExtra(KbError):
+    code = "missing_extra"
+    http_status = 501
+
+
+class EvalDataError(KbError):
+    code = "eval_data"
+    http_status = 422
+
+
+def choose(name: str, value: str, valid: tuple[str, ...]) -> str:
+    """`value` if it is one of `valid`; else the error that lists them."""
+    if value in valid:
+        return value
+    raise InvalidRequest(
+        f"{name} cannot be {value!r}", f"valid values for {name}: {', '.join(valid)}"
+    )

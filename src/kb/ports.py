@@ -1,0 +1,144 @@
+"""The sockets of the house: what a parser and a store must be able to do.
+
+Rooms talk through these, so that another format or another store fits without an `if` elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence, Set
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from kb.types import (
+    Attributes,
+    Block,
+    Chunk,
+    ChunkDraft,
+    Document,
+    DocumentDraft,
+    FileState,
+    Filters,
+    Root,
+    Scored,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file's bytes on the way into a parser. `name` is the file name, for its suffix;
+    `mtime_ns` is when the file was changed, for what counts from then."""
+
+    name: str
+    data: bytes
+    mtime_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What a parser makes of a source. `lang` is a natural or a programming language, if known;
+    `warnings` are things the reader should hear about though the document was read."""
+
+    type: str
+    blocks: Iterable[Block]
+    title: str | None = None
+    lang: str | None = None
+    attributes: Attributes = field(default_factory=Attributes)
+    warnings: tuple[str, ...] = ()
+
+
+class Parser(Protocol):
+    """Reads one format. Raises `ingest.parse.Unreadable` for a file it cannot make sense of."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> str:
+        """Changes whenever the same bytes would give other blocks: files are then read again."""
+        ...
+
+    def accepts(self, source: Source) -> bool:
+        """Whether this is a file to `parse`; `source.data` may be no more than its beginning."""
+        ...
+
+    def parse(self, source: Source) -> Parsed: ...
+
+
+class Written(NamedTuple):
+    """What writing a document did to the chunks it had."""
+
+    doc_id: int
+    chunks_added: int
+    chunks_kept: int
+    chunks_removed: int
+
+
+class LexicalQuery(NamedTuple):
+    """Terms for the lexical index, already analysed.
+
+    A word is a tuple of alternatives: itself, and for an identifier the phrase of its parts.
+    `runs` are stretches of unspaced script.
+    """
+
+    words: tuple[tuple[str, ...], ...] = ()
+    runs: tuple[str, ...] = ()
+
+
+class Matched(NamedTuple):
+    """What a lexical look-up found, best first, and the terms it left out as too common."""
+
+    found: list[Scored]
+    dropped: tuple[str, ...] = ()
+
+
+class Tokenise(Protocol):
+    """(start, end, stem) of every word of a text, or of those that are `wanted`."""
+
+    def __call__(self, text: str, wanted: Set[str] | None = None) -> list[tuple[int, int, str]]: ...
+
+
+class Store(Protocol):
+    """Documents, chunks and their indexes. Only a store speaks SQL."""
+
+    def reading(self) -> AbstractContextManager[Any]:
+        """One consistent state for all reads inside."""
+        ...
+
+    def index_version(self) -> str: ...
+
+    # roots and documents
+    def roots(self) -> list[Root]: ...
+    def ensure_root(self, path: str, *, whole: bool, device: int | None) -> Root: ...
+    def file_states(self, root_id: int) -> dict[str, FileState]: ...
+    def write_document(self, draft: DocumentDraft, chunks: Sequence[ChunkDraft]) -> Written: ...
+    def touch_file(self, doc_id: int, *, size_bytes: int, mtime_ns: int) -> None: ...
+    def delete_documents(self, doc_ids: Iterable[int]) -> int: ...
+    def documents_by_id(self, doc_ids: Iterable[int]) -> dict[int, Document]: ...
+    def chunks_by_id(self, chunk_ids: Iterable[int]) -> dict[int, Chunk]: ...
+
+    # lexical retrieval
+    def tokenise(self, text: str, wanted: Set[str] | None = None) -> list[tuple[int, int, str]]:
+        """(start, end, stem) of every word of `text`, or of those `wanted`, in characters."""
+        ...
+
+    def match(
+        self, query: LexicalQuery, *, every: bool, filters: Filters, now: str, limit: int
+    ) -> Matched:
+        """The best chunks for any term; with `every`, only those that hold all of them."""
+        ...
+
+    def match_expression(
+        self, expression: str, *, filters: Filters, now: str, limit: int
+    ) -> Matched:
+        """A user's own expression; `QuerySyntax` if it is malformed."""
+        ...
+
+    def match_substrings(
+        self, terms: Sequence[str], *, filters: Filters, now: str, limit: int, indexed: bool = True
+    ) -> Matched:
+        """Chunks that hold any of the terms as substrings, most terms first."""
+        ...
+
+
+Clock = Callable[[], float]  # seconds since the epoch, as time.time

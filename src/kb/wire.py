@@ -1,0 +1,132 @@
+"""The versioned JSON shapes (spec 11), shared by every door. Their schemas lie in `kb/schemas`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from kb.errors import InvalidRequest
+from kb.types import Citation, Document, Filters, Hit, IngestReport, JsonDict, Passage, Response
+
+_LISTS = ("tags", "tags_any", "type", "kind")
+_REQUEST = {
+    "query": str,
+    "top": int,
+    "profile": str,
+    "mode": str,
+    "match": str,
+    "filters": dict,
+    "threshold": float,
+    "explain": bool,
+}
+
+
+def schema(name: str) -> JsonDict:
+    """The JSON Schema of a shape: `schema("search_hit.v1")`."""
+    from importlib import resources
+
+    text = (resources.files("kb") / "schemas" / f"{name}.json").read_text(encoding="utf-8")
+    return json.loads(text)  # type: ignore[no-any-return]  # our own file, an object by test
+
+
+# --- out ------------------------------------------------------------------------------------------
+
+
+def response(value: Response) -> JsonDict:
+    shape: JsonDict = {
+        "schema_version": "search_response.v1",
+        "query": value.query,
+        "profile": value.profile,
+        "mode": value.mode,
+        "returned": value.returned,
+        "hits": [hit(one) for one in value.hits],
+        "degraded": [asdict(part) for part in value.degraded],
+        "timing_ms": dict(value.timing_ms),
+        "index_version": value.index_version,
+    }
+    return shape if value.explain is None else shape | {"explain": dict(value.explain)}
+
+
+def hit(value: Hit) -> JsonDict:
+    shape: JsonDict = {"schema_version": "search_hit.v1"}
+    shape |= {item.name: getattr(value, item.name) for item in fields(value)}
+    lists = ("heading_path", "sources", "tags")
+    shape |= {name: list(shape[name]) for name in lists}
+    return shape | {
+        "citation": citation(value.citation),
+        "retrieval": asdict(value.retrieval),
+    }
+
+
+def citation(value: Citation) -> JsonDict:
+    return {
+        "schema_version": "citation.v1",
+        "path": value.path,
+        "uri": value.uri,
+        "section": value.section,
+    } | value.span.to_dict()
+
+
+def document(value: Document) -> JsonDict:
+    shape: JsonDict = {"schema_version": "document.v1"}
+    shape |= {item.name: getattr(value, item.name) for item in fields(value)}
+    return shape | {"tags": list(value.tags), "metadata": dict(value.metadata)}
+
+
+def passage(value: Passage) -> JsonDict:
+    return {
+        "schema_version": "passage.v1",
+        "doc_path": value.document.doc_path,
+        "title": value.document.title,
+        "citation": citation(value.citation),
+        "state": value.state,
+        "text": value.text,
+    }
+
+
+def ingest_report(value: IngestReport) -> JsonDict:
+    return {"schema_version": "ingest_report.v1"} | json.loads(json.dumps(asdict(value)))
+
+
+# --- in -------------------------------------------------------------------------------------------
+
+
+def read_request(data: Mapping[str, Any]) -> JsonDict:
+    """The keyword arguments of `KnowledgeBase.search` for a `search_request.v1`."""
+    known = _checked(data, _REQUEST, "search_request.v1")
+    if "query" not in known:
+        raise InvalidRequest("search_request.v1 has no query", "give a text as `query`")
+    if "filters" in known:
+        known["filters"] = read_filters(known["filters"])
+    return known
+
+
+def read_filters(data: Mapping[str, Any]) -> Filters:
+    """Filters by the names of spec 10; a list may be given as a single value."""
+    shapes = {item.name: (list if item.name in _LISTS else str) for item in fields(Filters)}
+    single = {key: [value] if isinstance(value, str) and key in _LISTS else value
+              for key, value in data.items()}  # fmt: skip
+    checked = _checked(single, shapes, "filters")
+    for key in set(checked) & set(_LISTS):
+        if not all(isinstance(value, str) for value in checked[key]):
+            raise InvalidRequest(f"filters.{key} holds something that is no text", "give texts")
+        checked[key] = tuple(checked[key])
+    return Filters(**checked)
+
+
+def _checked(data: Mapping[str, Any], shapes: Mapping[str, type], name: str) -> JsonDict:
+    """`data` without its nulls; unknown fields and wrong types are refused."""
+    for key, value in data.items():
+        if key not in shapes:
+            raise InvalidRequest(
+                f"{name} has no field {key!r}", f"fields of {name}: {', '.join(shapes)}"
+            )
+        wanted = shapes[key]
+        fits = isinstance(value, wanted) or (wanted is float and isinstance(value, int))
+        if value is not None and (not fits or (isinstance(value, bool) and wanted is not bool)):
+            raise InvalidRequest(
+                f"{name}.{key} cannot be {value!r}", f"{key} is a {wanted.__name__}"
+            )
+    return {key: value for key, value in data.items() if value is not None}

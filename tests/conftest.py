@@ -1,0 +1,67 @@
+"""What many tests share: a knowledge base in a temporary folder, with a clock that can be set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from kb import KnowledgeBase
+
+settings.register_profile(
+    "kb",
+    deadline=None,  # machines are shared: no test waits for a speed
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    print_blob=True,
+)
+settings.load_profile("kb")
+
+NOON = 1_780_000_000.0  # 2026-05-28T20:26:40Z
+
+
+class Clock:
+    """A clock that stands still until it is told otherwise."""
+
+    def __init__(self, seconds: float = NOON) -> None:
+        self.seconds = seconds
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads the user's own settings or store."""
+    home = tmp_path / "home"
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "HOME"):
+        monkeypatch.setenv(name, str(home))
+    for name in ("KB_STORE", "KB_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def kb(tmp_path: Path, clock: Clock) -> Iterator[KnowledgeBase]:
+    with KnowledgeBase(tmp_path / "store" / "kb.sqlite", clock=clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Callable[..., Path]:
+    """Writes files below a folder `lib` and returns it: `library(**{"a.md": "text"})`."""
+    root = tmp_path / "lib"
+
+    def write(files: dict[str, str | bytes]) -> Path:
+        for name, content in files.items():
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return root
+
+    return write

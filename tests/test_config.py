@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kb.config import load, store_path
+from kb.errors import ConfigError
+
+
+def test_later_sources_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    user = tmp_path / "user.toml"
+    user.write_text("[search]\ndefault_top = 3\nsnippet_chars = 100\nslow_ms = 1\n")
+    monkeypatch.setenv("KB_CONFIG", str(user))
+    (tmp_path / "config.toml").write_text("[search]\ndefault_top = 4\nsnippet_chars = 120\n")
+    monkeypatch.setenv("KB_SEARCH_DEFAULT_TOP", "5")
+    config = load(tmp_path / "kb.sqlite", overrides={"search.default_top": 6})
+    assert config.search.default_top == 6
+    assert load(tmp_path / "kb.sqlite").search.default_top == 5
+    assert config.search.snippet_chars == 120
+    assert config.search.slow_ms == 1
+    assert config.origins["search.default_top"] == "flag"
+    assert config.origins["search.slow_ms"] == str(user)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[search",
+        "[search]\nnosuch = 1\n",
+        "[nosuch]\nx = 1\n",
+        "top = 3\n",
+        '[search]\ndefault_top = "many"\n',
+        "[search]\ndefault_top = 0\n",
+        "[search]\ndefault_top = true\n",
+        "[ingest]\nhidden = 7.5\n",
+        "[search]\nprofile = 3\n",
+        "\x00",
+    ],
+)
+def test_a_bad_file_is_named_with_a_hint(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.toml").write_text(text)
+    with pytest.raises(ConfigError) as error:
+        load(tmp_path / "kb.sqlite")
+    assert "config.toml" in error.value.message
+    assert error.value.hint
+
+
+def test_booleans_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KB_INGEST_HIDDEN", "true")
+    assert load().ingest.hidden is True
+    monkeypatch.setenv("KB_INGEST_HIDDEN", "perhaps")
+    with pytest.raises(ConfigError):
+        load()
+
+
+def test_where_the_store_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = tmp_path / "project" / "src" / "deep"
+    deep.mkdir(parents=True)
+    assert store_path(start=deep).name == "kb.sqlite"
+    assert tmp_path / "project" not in store_path(start=deep).parents
+    (tmp_path / "project" / ".kb").mkdir()
+    assert store_path(start=deep) == tmp_path / "project" / ".kb" / "kb.sqlite"
+    monkeypatch.setenv("KB_STORE", str(tmp_path / "named.sqlite"))
+    assert store_path(start=deep) == tmp_path / "named.sqlite"
+    assert store_path(tmp_path / "given.db", start=deep) == tmp_path / "given.db"
+    assert store_path(tmp_path / "folder", start=deep) == tmp_path / "folder" / "kb.sqlite"
+    assert store_path(tmp_path / "project") == tmp_path / "project" / ".kb" / "kb.sqlite"
