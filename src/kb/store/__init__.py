@@ -1,0 +1,5 @@
+"""The store: one SQLite file. The only room that speaks SQL."""
+
+from kb.store.sqlite import SqliteStore
+
+__all__ = ["SqliteStore"]

@@ -1,0 +1,217 @@
+"""Connections to the store's file: two per thread, one that reads and one that writes.
+
+Readers see one consistent state for as long as they ask (`reading`); writers take the write lock
+at once (`writing`, BEGIN IMMEDIATE), because a reader that turns writer halfway fails with
+"locked" under load whatever its time-out.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.parse import quote
+
+import apsw
+
+from kb.errors import (
+    DiskFull,
+    InvalidRequest,
+    KbError,
+    StoreBusy,
+    StoreError,
+    StoreMissing,
+    StoreReadOnly,
+    StoreUnusable,
+)
+from kb.store import functions, schema
+
+_CACHE_KIB = 32 * 1024
+
+
+class _Local(threading.local):
+    reader: apsw.Connection | None = None
+    writer: apsw.Connection | None = None
+    reading = 0  # depth of nested `reading` blocks
+
+
+class Database:
+    """The file and its connections. Threads share a Database; none shares a connection."""
+
+    def __init__(self, path: Path, *, read_only: bool, busy_timeout_s: float) -> None:
+        self.path = path
+        self.read_only = read_only
+        self._busy_ms = int(busy_timeout_s * 1000)
+        self._local = _Local()
+        self._open: list[apsw.Connection] = []
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def reading(self) -> Iterator[apsw.Connection]:
+        """A connection that sees one state of the store until the outermost block ends."""
+        with self.errors():
+            connection = self._reader()
+            if self._local.reading == 0:
+                connection.execute("BEGIN")
+            self._local.reading += 1
+            try:
+                yield connection
+            finally:
+                self._local.reading -= 1
+                if self._local.reading == 0:
+                    connection.execute("ROLLBACK")
+
+    @contextmanager
+    def writing(self) -> Iterator[apsw.Connection]:
+        """A transaction that is committed when the block ends well, and undone when it does not."""
+        if self.read_only:
+            raise StoreReadOnly(f"{self.path} was opened for reading only", "open it for writing")
+        with self.errors():
+            connection = self._writer()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                # SQLite may have rolled back by itself (disk full): then there is nothing to do.
+                if not connection.getautocommit():
+                    connection.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        """Close every connection of every thread; the last one folds the log into the file."""
+        with self._lock:
+            for connection in self._open:
+                with suppress(apsw.Error):
+                    connection.close()
+            self._open.clear()
+        self._local = _Local()
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """SQLite's errors in kb's words."""
+        try:
+            yield
+        except apsw.Error as error:
+            raise _translated(error, self.path) from error
+        except (
+            UnicodeEncodeError
+        ) as error:  # lone surrogates: from JSON, or bytes that are no UTF-8
+            raise InvalidRequest(f"{error.object!r} is not Unicode text", "use UTF-8") from error
+
+    # --- opening --------------------------------------------------------------------------------
+
+    def _reader(self) -> apsw.Connection:
+        if self._local.reader is None:
+            if not self.path.exists():
+                raise StoreMissing(
+                    f"there is no store at {self.path}", "make one with: kb ingest FOLDER"
+                )
+            connection = self._open_readable()
+            if schema.version(connection, str(self.path)) < schema.VERSION:
+                self._writer()  # migrates
+            self._local.reader = self._keep(connection)
+        return self._local.reader
+
+    def _open_readable(self) -> apsw.Connection:
+        """Like a writer where possible, so that the last one to leave tidies up the log; else
+        read-only; else, in a folder that cannot be written, as a file that nobody changes."""
+        uri = "file:" + quote(str(self.path))
+        flags = apsw.SQLITE_OPEN_READONLY
+        attempts = [(uri + "?mode=ro", flags), (uri + "?immutable=1", flags)]
+        if not self.read_only:
+            attempts.insert(0, (uri + "?mode=rw", apsw.SQLITE_OPEN_READWRITE))
+        for attempt, (name, mode) in enumerate(attempts, start=1):
+            connection: apsw.Connection | None = None
+            try:
+                connection = self._connect(name, mode)
+                connection.execute("PRAGMA query_only = ON; SELECT 1 FROM sqlite_schema LIMIT 1")
+            except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError):
+                if connection is not None:
+                    connection.close()
+                if attempt == len(attempts) or self._log_is_needed(attempt, len(attempts)):
+                    raise
+            else:
+                return connection
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _log_is_needed(self, attempt: int, last: int) -> bool:
+        """True before the immutable attempt if a log holds commits that it would not see."""
+        log = self.path.with_name(self.path.name + "-wal")
+        return attempt == last - 1 and log.exists() and log.stat().st_size > 0
+
+    def _writer(self) -> apsw.Connection:
+        if self._local.writer is None:
+            self._refuse_folder()
+            self._make_parent()
+            connection = self._connect(
+                str(self.path), apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+            )
+            try:
+                self._prepare(connection)
+            except BaseException:
+                connection.close()
+                raise
+            self._local.writer = self._keep(connection)
+        return self._local.writer
+
+    def _prepare(self, connection: apsw.Connection) -> None:
+        if connection.readonly("main"):
+            raise StoreReadOnly(f"{self.path} cannot be written", "check the file's permissions")
+        if schema.version(connection, str(self.path)) < schema.VERSION:
+            connection.execute("PRAGMA journal_mode = WAL")
+            schema.migrate(connection, str(self.path))
+        # In WAL mode NORMAL keeps the file consistent whatever happens, power loss included.
+        connection.execute("PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON")
+
+    def _connect(self, name: str, flags: int) -> apsw.Connection:
+        uri = apsw.SQLITE_OPEN_URI if name.startswith("file:") else 0
+        connection = apsw.Connection(name, flags=flags | uri)
+        connection.set_busy_timeout(self._busy_ms)
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        functions.register(connection)
+        return connection
+
+    def _keep(self, connection: apsw.Connection) -> apsw.Connection:
+        with self._lock:
+            self._open.append(connection)
+        return connection
+
+    def _refuse_folder(self) -> None:
+        if self.path.is_dir():
+            raise StoreUnusable(f"{self.path} is a folder", "name a file, or the folder above it")
+
+    def _make_parent(self) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreUnusable(
+                f"cannot make the folder {self.path.parent}: {error.strerror}",
+                "choose another place with --store",
+            ) from error
+
+
+def _translated(error: apsw.Error, path: Path) -> KbError:
+    text = str(error)
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return StoreBusy(
+            f"{path} is being written by another process",
+            "try again, or raise store.busy_timeout_s",
+        )
+    if isinstance(error, apsw.FullError):
+        return DiskFull(
+            f"the disk of {path} is full: the last document was not written",
+            "free some space and run the command again; everything before it is kept",
+        )
+    if isinstance(error, apsw.ReadOnlyError | apsw.PermissionsError):
+        return StoreReadOnly(f"{path} cannot be written ({text})", "check the file's permissions")
+    if isinstance(error, apsw.NotADBError):
+        return StoreUnusable(f"{path} is not an SQLite file", "choose another file with --store")
+    if isinstance(error, apsw.CorruptError):
+        return StoreUnusable(
+            f"{path} is damaged ({text})", "restore a copy, or remove it and ingest again"
+        )
+    if isinstance(error, apsw.CantOpenError):
+        return StoreUnusable(f"cannot open {path} ({text})", "check the folder and its permissions")
+    return StoreError(f"{path}: {type(error).__name__}: {text}", "run the command again")

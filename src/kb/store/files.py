@@ -1,0 +1,106 @@
+"""Roots and what the store remembers of their files."""
+
+from __future__ import annotations
+
+import os
+
+import apsw
+
+from kb.types import FileState, Root
+
+
+def roots(connection: apsw.Connection) -> list[Root]:
+    rows = connection.execute("SELECT root_id, name, path, whole, device FROM roots ORDER BY path")
+    return [Root(root_id, name, os.fsdecode(path), bool(whole), device)
+            for root_id, name, path, whole, device in rows]  # fmt: skip
+
+
+def ensure_root(connection: apsw.Connection, path: str, *, whole: bool, device: int | None) -> Root:
+    """The root at `path`, made if it is new. Once asked for as a whole, it stays whole."""
+    known = {root.path: root for root in roots(connection)}
+    if (root := known.get(path)) is None:
+        connection.execute(
+            "INSERT INTO roots (name, path, whole, device) VALUES (?, ?, ?, ?)",
+            (
+                _free_name(path, {root.name for root in known.values()}),
+                _stored(path),
+                whole,
+                device,
+            ),
+        )
+    elif (whole, device) != (root.whole, root.device):
+        connection.execute(
+            "UPDATE roots SET whole = max(whole, ?), device = ? WHERE root_id = ?",
+            (whole, device, root.root_id),
+        )
+    return next(root for root in roots(connection) if root.path == path)
+
+
+def drop_empty_roots(connection: apsw.Connection) -> None:
+    """Forget roots of single files once the last of these is removed."""
+    connection.execute(
+        "DELETE FROM roots WHERE NOT whole AND root_id NOT IN "
+        "(SELECT root_id FROM documents WHERE root_id IS NOT NULL)"
+    )
+
+
+def delete_root(connection: apsw.Connection, root_id: int) -> None:
+    connection.execute("DELETE FROM roots WHERE root_id = ?", (root_id,))
+
+
+def file_states(connection: apsw.Connection, root_id: int) -> dict[str, FileState]:
+    rows = connection.execute(
+        "SELECT doc_id, path, size_bytes, mtime_ns, content_hash, indexed_ns, chunker_version "
+        "FROM documents WHERE root_id = ?",
+        (root_id,),
+    )
+    return {row[1]: FileState(*row) for row in rows}
+
+
+def per_root(connection: apsw.Connection) -> dict[str, int]:
+    rows = connection.execute(
+        "SELECT r.name, count(d.doc_id) FROM roots r LEFT JOIN documents d USING (root_id) "
+        "GROUP BY r.root_id ORDER BY r.name"
+    )
+    return dict(rows)
+
+
+def touch_file(
+    connection: apsw.Connection, doc_id: int, *, size_bytes: int, mtime_ns: int, now_ns: int
+) -> None:
+    """The file's content is what it was; only its times are new."""
+    connection.execute(
+        "UPDATE documents SET size_bytes = ?, mtime_ns = ?, indexed_ns = ? WHERE doc_id = ?",
+        (size_bytes, mtime_ns, now_ns, doc_id),
+    )
+
+
+def os_path(connection: apsw.Connection, doc_id: int) -> str | None:
+    """The absolute path of a document's file; None for a note."""
+    row = connection.execute(
+        "SELECT r.path, d.path, d.os_path FROM documents d JOIN roots r USING (root_id) "
+        "WHERE d.doc_id = ?",
+        (doc_id,),
+    ).fetchone()
+    if row is None:
+        return None
+    root, inside, raw = row
+    return os.path.join(os.fsdecode(root), os.fsdecode(raw if raw is not None else inside))
+
+
+def _free_name(path: str, taken: set[str]) -> str:
+    """The folder's name, made readable and unique. `note:` names belong to notes."""
+    name = os.fsencode(os.path.basename(path) or "root").decode("utf-8", "backslashreplace")
+    name = name.replace(":", "_") if name.startswith("note:") else name
+    number, free = 2, name
+    while free in taken:
+        free, number = f"{name}-{number}", number + 1
+    return free
+
+
+def _stored(path: str) -> str | bytes:
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError:
+        return os.fsencode(path)
+    return path

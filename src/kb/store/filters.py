@@ -1,0 +1,84 @@
+"""Filters as SQL (spec 10): which documents may be seen, decided once per document.
+
+A condition here is about `documents d`. Retrievers restrict themselves to the chunks of those
+documents before they rank, so a filtered search is exact: it equals brute force over the set.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from kb.errors import InvalidRequest, choose
+from kb.types import KINDS, SCOPES, TRUSTS, TYPES, Filters
+
+
+class Condition(NamedTuple):
+    sql: str
+    params: list[Any]
+
+
+def condition(filters: Filters, now: str | None) -> Condition:
+    """What `filters` ask of `documents d`; with `now`, expired documents are out as well."""
+    parts: list[tuple[str, list[Any]]] = []
+    if now is not None:
+        parts.append(("(d.expires_at IS NULL OR d.expires_at > ?)", [now]))
+    parts += [("d.doc_id IN (SELECT doc_id FROM document_tags WHERE tag = ?)", [tag])
+              for tag in filters.tags]  # fmt: skip
+    if filters.tags_any:
+        some = f"d.doc_id IN (SELECT doc_id FROM document_tags WHERE tag {_in(filters.tags_any)})"
+        parts.append((some, list(filters.tags_any)))
+    for column, values, valid in (
+        ("type", filters.type, TYPES),
+        ("kind", filters.kind, KINDS),
+        ("scope", (filters.scope,) if filters.scope is not None else (), SCOPES),
+    ):
+        if values:
+            checked = [choose(column, value, valid) for value in values]
+            parts.append((f"d.{column} {_in(values)}", checked))
+    if filters.lang is not None:
+        parts.append(("d.lang = ?", [filters.lang]))
+    if filters.trust_min is not None:
+        least = TRUSTS.index(choose("trust_min", filters.trust_min, TRUSTS))
+        parts.append((f"d.trust {_in(TRUSTS[least:])}", list(TRUSTS[least:])))
+    if filters.path_glob is not None:
+        parts.append(_path(filters.path_glob))
+    if filters.after is not None:
+        parts.append(("d.date >= ?", [_date("after", filters.after)]))
+    if filters.before is not None:
+        parts.append(("d.date < ?", [_date("before", filters.before)]))
+    sql = " AND ".join(part for part, _ in parts) or "1"
+    return Condition(sql, [value for _, values in parts for value in values])
+
+
+def _in(values: tuple[Any, ...]) -> str:
+    return f"IN ({', '.join('?' * len(values))})"
+
+
+def _path(glob: str) -> tuple[str, list[Any]]:
+    """The literal beginning narrows by index, the whole pattern decides."""
+    literal = re.split(r"[*?\[]", glob, maxsplit=1)[0]
+    if not literal:
+        return "kb_glob(?, d.doc_path)", [glob]
+    return (
+        "d.doc_path >= ? AND d.doc_path < ? AND kb_glob(?, d.doc_path)",
+        [literal, literal + "\U0010ffff", glob],
+    )
+
+
+def _date(name: str, value: str) -> str:
+    """An ISO date or time, as documents store theirs: text that sorts by time."""
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        raise InvalidRequest(
+            f"{name} cannot be {value!r}", "dates look like 2026-01-31 or 2026-01-31T12:00:00"
+        ) from None
+    if len(value) == 10:
+        return value
+    if moment.tzinfo is not None:
+        from datetime import UTC
+
+        moment = moment.astimezone(UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,52 @@
+"""The store's schema: numbered migrations, and the refusal of what kb cannot read."""
+
+from __future__ import annotations
+
+import apsw
+
+from kb.errors import StoreTooNew, StoreUnusable
+
+APPLICATION_ID = 0x6B622E31  # "kb.1", in the header of every store
+VERSION = 1  # the newest migration
+
+
+def version(connection: apsw.Connection, path: str) -> int:
+    """The store's schema version; 0 for an empty file. Refuses what is not ours or too new."""
+    found = int(connection.pragma("user_version"))
+    owner = int(connection.pragma("application_id"))
+    if owner != APPLICATION_ID and (found or _has_tables(connection)):
+        raise StoreUnusable(
+            f"{path} is an SQLite file, but not a kb store", "choose another file with --store"
+        )
+    if found > VERSION:
+        raise StoreTooNew(
+            f"{path} was written by a newer kb (schema {found}, this one knows {VERSION})",
+            "upgrade with: pip install -U kb-search",
+        )
+    return found
+
+
+def migrate(connection: apsw.Connection, path: str) -> None:
+    """Bring the store to `VERSION`, all steps in one transaction, whoever comes first."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for number in range(version(connection, path) + 1, VERSION + 1):
+            connection.execute(_script(number))
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def _has_tables(connection: apsw.Connection) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is not None
+
+
+def _script(number: int) -> str:
+    from importlib import resources  # not for a search, which finds its store made
+
+    folder = resources.files("kb.store") / "migrations"
+    (script,) = (item for item in folder.iterdir() if item.name.startswith(f"{number:04d}_"))
+    return script.read_text(encoding="utf-8")

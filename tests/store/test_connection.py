@@ -1,0 +1,204 @@
+"""The file and its connections: what is refused, what is kept, who waits for whom."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import apsw
+import pytest
+
+from kb.errors import (
+    DiskFull,
+    StoreBusy,
+    StoreMissing,
+    StoreReadOnly,
+    StoreTooNew,
+    StoreUnusable,
+)
+from kb.store import SqliteStore
+from kb.types import Filters
+from tests.store.builders import check_integrity, put
+
+
+def test_reading_makes_no_store(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "kb.sqlite")
+    with pytest.raises(StoreMissing) as error:
+        store.index_version()
+    assert "kb ingest" in error.value.hint
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_first_write_makes_the_store_and_its_folders(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "deep" / "er" / "kb.sqlite")
+    put(store, "a", "text")
+    assert [document.doc_path for document in store.documents(Filters(), None)] == ["a"]
+
+
+def test_one_file_is_left_when_all_is_closed(store: SqliteStore) -> None:
+    put(store, "a", "text")
+    store.index_version()
+    store.close()
+    assert [path.name for path in store.path.parent.iterdir()] == ["kb.sqlite"]
+
+
+def test_a_file_that_is_not_sqlite_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "kb.sqlite"
+    path.write_bytes(b"this is a letter, and a long one: " * 100)
+    for use in (SqliteStore(path).index_version, SqliteStore(path).create):
+        with pytest.raises(StoreUnusable, match="not an SQLite file"):
+            use()
+    assert path.read_bytes().startswith(b"this is a letter")
+
+
+def test_an_sqlite_file_of_somebody_else_is_refused_and_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "other.sqlite"
+    other = apsw.Connection(str(path))
+    other.execute("CREATE TABLE theirs (x)")
+    other.close()
+    before = path.read_bytes()
+    for use in (SqliteStore(path).index_version, SqliteStore(path).create):
+        with pytest.raises(StoreUnusable, match="not a kb store"):
+            use()
+    assert path.read_bytes() == before
+
+
+def test_a_store_written_by_a_newer_kb_is_refused(store: SqliteStore) -> None:
+    put(store, "a", "text")
+    store.close()
+    connection = apsw.Connection(str(store.path))
+    connection.execute("PRAGMA user_version = 999")
+    connection.close()
+    for use in (SqliteStore(store.path).index_version, SqliteStore(store.path).create):
+        with pytest.raises(StoreTooNew) as error:
+            use()
+        assert "999" in error.value.message
+        assert "upgrade" in error.value.hint
+
+
+def test_a_folder_is_not_a_store(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnusable, match="is a folder"):
+        SqliteStore(tmp_path).create()
+
+
+def test_a_damaged_store_is_named_so(store: SqliteStore) -> None:
+    for number in range(50):
+        put(store, f"{number}", "some words " * 200)
+    store.close()
+    raw = bytearray(store.path.read_bytes())
+    raw[4096:] = b"\xff" * (len(raw) - 4096)
+    store.path.write_bytes(raw)
+    with pytest.raises(StoreUnusable, match="damaged"):
+        SqliteStore(store.path).documents(Filters(), None)
+
+
+def test_opened_for_reading_only_it_cannot_be_written(store: SqliteStore) -> None:
+    put(store, "a", "text")
+    reader = SqliteStore(store.path, read_only=True)
+    assert reader.index_version() == store.index_version()
+    with pytest.raises(StoreReadOnly):
+        put(reader, "b", "text")
+    reader.close()
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="drops root's rights to see it")
+@pytest.mark.parametrize("log_left_behind", [False, True])
+def test_a_read_only_folder_can_be_searched(tmp_path: Path, log_left_behind: bool) -> None:
+    folder = tmp_path / "shelf"
+    store = SqliteStore(folder / "kb.sqlite")
+    put(store, "a", "text")
+    if not log_left_behind:
+        store.close()
+    for path in (*tmp_path.parents, tmp_path):  # let anybody walk down to it
+        if path.owner() == "root" and path.is_relative_to("/tmp"):
+            path.chmod(path.stat().st_mode | 0o555)
+    folder.chmod(0o555)
+    code = (
+        "import os, sys; from pathlib import Path; from kb.errors import StoreReadOnly\n"
+        "from kb.store import SqliteStore; from kb.types import Filters\n"
+        "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "store = SqliteStore(Path(sys.argv[1]))\n"
+        "print([d.doc_path for d in store.documents(Filters(), None)])\n"
+        "try: store.create()\n"
+        "except StoreReadOnly as error: print(error.code)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(store.path)], capture_output=True, text=True, check=False
+    )
+    store.close()
+    assert done.stdout.splitlines() == ["['a']", "store_read_only"], done.stderr
+
+
+def test_a_full_disk_loses_nothing_that_was_written(store: SqliteStore) -> None:
+    put(store, "kept", "these words are kept")
+    with store._database.writing() as connection:
+        pages = connection.pragma("page_count")
+        connection.pragma("max_page_count", pages + 2)
+    with pytest.raises(DiskFull) as error:
+        put(store, "lost", *("a long text with many words " * 100 for _ in range(50)))
+    assert "free some space" in error.value.hint
+    assert [document.doc_path for document in store.documents(Filters(), None)] == ["kept"]
+    check_integrity(store)
+
+
+def test_a_writer_that_waits_too_long_says_so(store: SqliteStore) -> None:
+    put(store, "a", "text")
+    impatient = SqliteStore(store.path, busy_timeout_s=0.01)
+    with store._database.writing(), pytest.raises(StoreBusy):
+        impatient.create()
+    impatient.create()
+    impatient.close()
+
+
+def test_readers_never_wait_for_a_writer(store: SqliteStore) -> None:
+    put(store, "a", "text")
+    with store._database.writing() as connection:
+        connection.execute("DELETE FROM documents")
+        seen: list[int] = []
+        reader = threading.Thread(target=lambda: seen.append(len(store.documents(Filters(), None))))
+        reader.start()
+        reader.join()
+        connection.execute("ROLLBACK; BEGIN")
+    assert seen == [1]
+
+
+def test_one_reading_block_sees_one_state(store: SqliteStore) -> None:
+    put(store, "a", "text")
+    with store.reading():
+        before = store.index_version()
+        writer = threading.Thread(target=put, args=(store, "b", "text"))
+        writer.start()
+        writer.join()
+        assert store.index_version() == before
+        assert len(store.documents(Filters(), None)) == 1
+    assert len(store.documents(Filters(), None)) == 2
+
+
+def test_eight_threads_write_at_once(store: SqliteStore) -> None:
+    def write(thread: int) -> None:
+        for number in range(20):
+            put(store, f"{thread}-{number}", f"text {thread} {number}")
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert store.counts()["documents"] == 160
+    check_integrity(store)
+
+
+def test_a_plain_sqlite_can_read_the_file(store: SqliteStore) -> None:
+    """Nothing in the stored file needs a function or a tokenizer of kb's own."""
+    put(store, "a", "how to install git")
+    store.close()
+    plain = apsw.Connection(str(store.path))
+    found = plain.execute("SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH 'installing'")
+    assert found.fetchall() == [(1,)]
+    plain.execute("UPDATE chunks SET text = 'how to remove git', parts = ''")
+    gone = plain.execute("SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH 'installing'")
+    assert gone.fetchall() == []
+    plain.close()
