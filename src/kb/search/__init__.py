@@ -1,0 +1,1 @@
+"""Search: query -> analyse -> retrieve -> fuse -> cut -> hits. Reads only; never speaks SQL."""

@@ -1,0 +1,87 @@
+"""The first stage: what a query asks for. Pure; the tokenizer is given.
+
+A query may be any text at all. What it becomes are words, each quoted by the store, and runs of
+unspaced script; no character of it is ever syntax, unless the whole query stands in single quotes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from kb.ports import LexicalQuery, Tokenise
+from kb.types import Degraded
+from kb.words import blank_unspaced, identifier_parts, nfc, pieces, unspaced_runs
+
+MAX_TERMS = 256  # distinct ones; what is above is named in `degraded`
+
+_FTS5_SYNTAX = re.compile(r'[(){}\[\]^"~*?:\\]')
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """`stems` and `fragments` are what to look for in a text to show why it was found."""
+
+    text: str
+    lexical: LexicalQuery
+    expression: str | None
+    stems: frozenset[str]
+    fragments: tuple[str, ...]
+    degraded: tuple[Degraded, ...]
+
+    @property
+    def empty(self) -> bool:
+        return self.expression is None and not (self.lexical.words or self.lexical.runs)
+
+    def substrings(self) -> tuple[str, ...]:
+        """Terms for the last tier [003]: runs of any length, words of three letters or more."""
+        words = (word[0] for word in self.lexical.words)
+        return (*self.lexical.runs, *(word for word in words if len(word) >= 3))
+
+
+def analyse(text: str, tokenise: Tokenise) -> Analysis:
+    text = nfc(text).strip()
+    if (expression := _expression(text)) is not None:
+        shown = frozenset(stem for _, _, stem in tokenise(expression))
+        fragments = tuple(unspaced_runs(expression))
+        return Analysis(text, LexicalQuery(), expression, shown, fragments, ())
+    runs = list(dict.fromkeys(unspaced_runs(text)))
+    words: dict[str, tuple[str, ...]] = {}
+    stems: set[str] = set()
+    spaced = blank_unspaced(text)
+    for start, end, stem in tokenise(spaced):
+        word = spaced[start:end]
+        parts = identifier_parts(word)
+        words.setdefault(stem, (word, " ".join(parts)) if parts else (word,))
+        stems |= {stem, *(part_stem for part in parts for _, _, part_stem in tokenise(part))}
+    asked = len(words) + len(runs)
+    kept_runs = runs[:MAX_TERMS]
+    kept_words = list(words.values())[: MAX_TERMS - len(kept_runs)]
+    return Analysis(
+        text,
+        LexicalQuery(tuple(kept_words), tuple(kept_runs)),
+        None,
+        frozenset(stems),
+        tuple(dict.fromkeys(piece for run in kept_runs for piece in (run, *pieces(run)))),
+        _truncation(asked),
+    )
+
+
+def sanitize(text: str) -> str:
+    """`text` without FTS5's special characters [004]: `test (query) *special*` -> `test query
+    special`. kb's own searches do not need it, since they quote every term."""
+    return " ".join(_FTS5_SYNTAX.sub(" ", text).split())
+
+
+def _expression(text: str) -> str | None:
+    """An FTS5 expression, if the query is one: wrapped in single quotes [001]."""
+    wrapped = len(text) > 2 and text[0] == "'" == text[-1]
+    return text[1:-1].replace("\0", " ") if wrapped and text[1:-1].strip() else None
+
+
+def _truncation(asked: int) -> tuple[Degraded, ...]:
+    if asked <= MAX_TERMS:
+        return ()
+    left_out = asked - MAX_TERMS
+    detail = f"{left_out} of {asked} terms left out; the first {MAX_TERMS} count"
+    return (Degraded("query", "truncated", detail),)

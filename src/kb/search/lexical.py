@@ -1,0 +1,115 @@
+"""The lexical retriever: tiers over the store's indexes (spec 4).
+
+    a single-quoted expression     as it stands
+    match any                      chunks with any term, by BM25
+    match all                      chunks with every term
+    match auto                     those with every term first, then those with any
+    nothing found at all           substrings of words and runs
+
+Scores fall with the rank across tiers: a hit of a later tier never shows a higher score than the
+last one of the tier before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kb.errors import QuerySyntax, StoreError
+from kb.ports import Store
+from kb.search.analyse import Analysis
+from kb.types import Degraded, Filters, Scored
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A ranked list, the tiers it came from, and what went wrong on the way."""
+
+    ranked: tuple[Scored, ...] = ()
+    tiers: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    degraded: tuple[Degraded, ...] = ()
+
+
+class LexicalRetriever:
+    """Finds chunks by their words. `match` is `any`, `all` or `auto`."""
+
+    name = "lexical"
+
+    def __init__(self, store: Store, *, match: str) -> None:
+        self._store = store
+        self._match = match
+
+    def __repr__(self) -> str:
+        return f"lexical(match={self._match})"
+
+    def index_version(self) -> str:
+        return self._store.index_version()
+
+    def search(self, analysis: Analysis, filters: Filters, now: str, limit: int) -> Found:
+        if analysis.empty or limit < 1:
+            return Found()
+        try:
+            return self._indexed(analysis, filters, now, limit)
+        except QuerySyntax:
+            raise
+        except StoreError as error:
+            return self._unindexed(analysis, filters, now, limit, error)
+
+    def _indexed(self, analysis: Analysis, filters: Filters, now: str, limit: int) -> Found:
+        if analysis.expression is not None:
+            found = self._store.match_expression(
+                analysis.expression, filters=filters, now=now, limit=limit
+            )
+            return Found(tuple(found.found), ("expression",))
+        ranked: list[Scored] = []
+        tiers: list[str] = []
+        dropped: tuple[str, ...] = ()
+        for every in self._tiers(analysis):
+            if len(ranked) >= limit:
+                break
+            found = self._store.match(
+                analysis.lexical, every=every, filters=filters, now=now, limit=limit
+            )
+            if found.found:
+                tiers.append("all" if every else "any")
+            ranked = _appended(ranked, found.found)[:limit]
+            dropped = found.dropped or dropped
+        if ranked or self._match == "all":
+            return Found(tuple(ranked), tuple(tiers), dropped)
+        return self._substrings(analysis, filters, now, limit)
+
+    def _tiers(self, analysis: Analysis) -> tuple[bool, ...]:
+        """Which tiers are asked: those with every term (True), those with any (False)."""
+        one_word = len(analysis.lexical.words) == 1 and not analysis.lexical.runs
+        if self._match == "any" or (self._match == "auto" and one_word):
+            return (False,)
+        return (True,) if self._match == "all" else (True, False)
+
+    def _substrings(
+        self, analysis: Analysis, filters: Filters, now: str, limit: int, *, indexed: bool = True
+    ) -> Found:
+        if not (terms := analysis.substrings()):
+            return Found()
+        found = self._store.match_substrings(
+            terms, filters=filters, now=now, limit=limit, indexed=indexed
+        )
+        return Found(tuple(found.found), ("substring",) if found.found else ())
+
+    def _unindexed(
+        self, analysis: Analysis, filters: Filters, now: str, limit: int, error: StoreError
+    ) -> Found:
+        """FTS5 is missing or its tables are damaged: read every chunk, and say so [003]."""
+        found = self._substrings(analysis, filters, now, limit, indexed=False)
+        note = Degraded("lexical", "failed", f"substring search instead: {error.message}")
+        return Found(found.ranked, found.tiers, degraded=(note,))
+
+
+def _appended(first: list[Scored], second: list[Scored]) -> list[Scored]:
+    """`second` behind `first`, without its repetitions, and with scores that do not rise again."""
+    seen = {hit.chunk_id for hit in first}
+    ceiling = first[-1].score if first else 1.0
+    fresh = [hit for hit in second if hit.chunk_id not in seen]
+    return first + [
+        Scored(hit.chunk_id, min(hit.score, ceiling), rank)
+        for rank, hit in enumerate(fresh, start=len(first) + 1)
+    ]

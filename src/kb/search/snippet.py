@@ -1,0 +1,93 @@
+"""Snippets: the stretch of a chunk that shows best why it was found. Pure.
+
+Cut here rather than by FTS5's snippet(), which counts words where the limit is in characters,
+sees one of the three lexical tables, and knows nothing of a hit that was found by meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kb.ports import Tokenise
+from kb.search.analyse import Analysis
+from kb.words import identifiers
+
+_LONGEST_READ = 20_000  # characters of a chunk that are looked at: only a huge table is longer
+ELLIPSIS = "…"
+
+Mark = tuple[int, int, str]  # start, end, what was found
+
+
+def snippet(text: str, analysis: Analysis, tokenise: Tokenise, limit: int) -> str:
+    """At most `limit` characters around the densest matches, or the beginning of the text."""
+    flat = " ".join(text[:_LONGEST_READ].split())
+    if len(flat) <= limit:
+        return flat
+    start, end = _densest(marks(flat, analysis, tokenise), limit - 2 * len(ELLIPSIS))
+    return _cut(flat, start, end, limit)
+
+
+def marks(text: str, analysis: Analysis, tokenise: Tokenise) -> list[Mark]:
+    """Where the query's terms stand in `text`, in order."""
+    found = [*_words(text, analysis, tokenise), *_fragments(text, analysis.fragments)]
+    return sorted(found)
+
+
+def ranges(found: Iterable[Mark]) -> list[tuple[int, int]]:
+    """The marks, which are in order, as stretches that do not overlap."""
+    merged: list[tuple[int, int]] = []
+    for start, end, _ in found:
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _words(text: str, analysis: Analysis, tokenise: Tokenise) -> Iterable[Mark]:
+    if not analysis.stems:
+        return
+    yield from tokenise(text, analysis.stems)
+    for start, end, parts in identifiers(text):
+        if inside := tokenise(" ".join(parts), analysis.stems):
+            yield start, end, inside[0][2]
+
+
+def _fragments(text: str, fragments: Iterable[str]) -> Iterable[Mark]:
+    for fragment in fragments:
+        at = text.find(fragment)
+        while at >= 0:
+            yield at, at + len(fragment), fragment
+            at = text.find(fragment, at + len(fragment))
+
+
+def _densest(found: list[Mark], width: int) -> tuple[int, int]:
+    """The window with the most distinct terms, then with the most of them, the first of equals."""
+    best, best_value = (0, 0), (0, 0)
+    inside: dict[str, int] = {}
+    first = 0
+    for last, (_, end, term) in enumerate(found):
+        inside[term] = inside.get(term, 0) + 1
+        while end - found[first][0] > width and first < last:
+            inside[found[first][2]] -= 1
+            if not inside[found[first][2]]:
+                del inside[found[first][2]]
+            first += 1
+        value = (len(inside), last - first + 1)
+        if value > best_value:
+            best, best_value = (found[first][0], end), value
+    return best
+
+
+def _cut(text: str, start: int, end: int, limit: int) -> str:
+    """The window widened to the limit, a third of the room before it, at word boundaries."""
+    room = limit - 2 * len(ELLIPSIS)
+    begin = max(0, min(start - max(0, room - (end - start)) // 3, len(text) - room))
+    if begin > 0 and (space := text.find(" ", begin, start)) >= 0:
+        begin = space + 1
+    stop = min(len(text), begin + room)
+    if stop < len(text) and (space := text.rfind(" ", max(end, begin + room // 2), stop)) > 0:
+        stop = space
+    before = ELLIPSIS if begin > 0 else ""
+    after = ELLIPSIS if stop < len(text) else ""
+    return f"{before}{text[begin:stop].strip()}{after}"

@@ -1,0 +1,41 @@
+"""The trace of one search: every stage reports its time and its counts here, and `--explain`, the
+latency log and the response's `timing_ms` read it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class Stage:
+    name: str
+    ms: float = 0.0
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+class Trace:
+    def __init__(self) -> None:
+        self.stages: list[Stage] = []
+        self._started = time.perf_counter()
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[dict[str, Any]]:
+        """Times the block; what it puts into the yielded dict is shown by `--explain`."""
+        stage = Stage(name)
+        self.stages.append(stage)
+        started = time.perf_counter()
+        try:
+            yield stage.facts
+        finally:
+            stage.ms = round((time.perf_counter() - started) * 1000, 3)
+
+    def timing_ms(self) -> dict[str, float]:
+        total = round((time.perf_counter() - self._started) * 1000, 3)
+        return {stage.name: stage.ms for stage in self.stages} | {"total": total}
+
+    def explain(self) -> list[dict[str, Any]]:
+        return [{"stage": stage.name, "ms": stage.ms, **stage.facts} for stage in self.stages]

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kb.search.analyse import analyse
+from kb.search.snippet import marks, snippet
+from tests.search.test_analyse import by_spaces
+
+
+def cut(text: str, query: str, limit: int = 60) -> str:
+    return snippet(text, analyse(query, by_spaces), by_spaces, limit)
+
+
+FILLER = "some filler words that stand around here. " * 10
+
+
+def test_a_short_text_is_shown_whole_and_on_one_line() -> None:
+    assert cut("two\n\n  lines\there", "lines") == "two lines here"
+
+
+def test_the_match_is_in_the_window() -> None:
+    shown = cut(f"{FILLER}the needle is here {FILLER}", "needle")
+    assert "needle" in shown
+    assert shown.startswith("…")
+    assert shown.endswith("…")
+
+
+def test_the_window_with_most_distinct_terms_wins() -> None:
+    text = f"git git git {FILLER} install git now {FILLER}"
+    assert "install git" in cut(text, "install git")
+
+
+def test_without_a_match_it_is_the_beginning() -> None:
+    assert cut(FILLER, "needle").startswith("some filler")
+
+
+def test_a_part_of_an_identifier_is_a_match() -> None:
+    assert "targetHost" in cut(f"{FILLER} set targetHost first {FILLER}", "host")
+
+
+def test_unspaced_script_is_matched_by_its_pieces() -> None:
+    assert "数据库" in cut("别的内容。" * 50 + "数据库。" + "别的内容。" * 50, "数据库坏了")
+
+
+def test_a_word_longer_than_the_limit_is_cut() -> None:
+    assert len(cut("x" * 500, "x")) <= 60
+
+
+@given(st.text(), st.text(), st.integers(10, 300))
+def test_never_longer_than_the_limit(text: str, query: str, limit: int) -> None:
+    assert len(cut(text, query, limit)) <= limit
+
+
+@given(st.lists(st.sampled_from(["git", "install", "other", "words\n", "数据"]), max_size=80))
+def test_a_match_is_shown_if_there_is_one(words: list[str]) -> None:
+    text = " ".join(words)
+    analysis = analyse("git", by_spaces)
+    shown = snippet(text, analysis, by_spaces, 40)
+    assert bool(marks(shown, analysis, by_spaces)) == ("git" in words)
