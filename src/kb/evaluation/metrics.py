@@ -1,0 +1,164 @@
+"""How good a ranking is: nDCG, Recall, Precision and MRR of one query's document ids.
+
+Pure, and the bottom of the evaluation part: `runs` scores with it what methods returned, against
+what `beir` read. Measures are functions, and values with a name: `parse_measure("nDCG@10")`.
+
+The conventions are trec_eval's, as ir-measures has them:
+
+- a document is relevant with a grade of 1 or more; a negative grade counts as 0, as does none;
+- precision divides by k, also where fewer than k documents were found;
+- every query that has judgments counts in a mean: with 0 where nothing was found, and where none
+  of its judgments is positive. A query without judgments does not count.
+
+A document that a ranking repeats counts once, where it stands first; those behind it move up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from math import log2
+
+from kb.errors import InvalidRequest, choose
+
+Judgments = Mapping[str, int]  # document id -> grade
+
+# What a document of a grade above 0 is worth to nDCG. Published BEIR tables are linear.
+_GAINS: Mapping[str, Callable[[int], float]] = {
+    "linear": float,
+    "exp": lambda grade: 2.0**grade - 1.0,
+}
+GAINS = tuple(_GAINS)
+
+
+# --- measures as functions ------------------------------------------------------------------------
+
+
+def ndcg(
+    ranked_ids: Iterable[str], judgments: Judgments, k: int | None = None, gain: str = "linear"
+) -> float:
+    """Discounted gain of the first k documents (all of them without k), over the best possible."""
+    gain_of = _GAINS[choose("gain", gain, GAINS)]
+    gains = {doc_id: gain_of(grade) for doc_id, grade in judgments.items() if grade > 0}
+    found = _discounted(gains.get(doc_id, 0.0) for doc_id in _top(ranked_ids, k))
+    ideal = _discounted(sorted(gains.values(), reverse=True)[:k])
+    return found / ideal if ideal else 0.0
+
+
+def recall(ranked_ids: Iterable[str], judgments: Judgments, k: int) -> float:
+    """The share of the relevant documents that stand among the first k."""
+    relevant = _relevant(judgments)
+    found = relevant.intersection(_top(ranked_ids, k))
+    return len(found) / len(relevant) if relevant else 0.0
+
+
+def precision(ranked_ids: Iterable[str], judgments: Judgments, k: int) -> float:
+    """The share of the first k places that a relevant document holds."""
+    return len(_relevant(judgments).intersection(_top(ranked_ids, k))) / k
+
+
+def reciprocal_rank(ranked_ids: Iterable[str], judgments: Judgments, k: int | None = None) -> float:
+    """1 / rank of the first relevant document; 0 where none is among the first k."""
+    relevant = _relevant(judgments)
+    for rank, doc_id in enumerate(_top(ranked_ids, k), start=1):
+        if doc_id in relevant:
+            return 1 / rank
+    return 0.0
+
+
+def distinct(ids: Iterable[str]) -> list[str]:
+    """Each id once, in the order of first appearance."""
+    return list(dict.fromkeys(ids))
+
+
+def _relevant(judgments: Judgments) -> set[str]:
+    return {doc_id for doc_id, grade in judgments.items() if grade > 0}
+
+
+def _top(ranked_ids: Iterable[str], k: int | None) -> list[str]:
+    if k is not None and k < 1:
+        raise InvalidRequest(f"a cut-off cannot be {k}", "k starts at 1")
+    return distinct(ranked_ids)[:k]
+
+
+def _discounted(gains: Iterable[float]) -> float:
+    return sum(gain / log2(rank + 1) for rank, gain in enumerate(gains, start=1))
+
+
+# --- measures as values ---------------------------------------------------------------------------
+
+# Accepted names, in lower case; the short ones are those of trec_eval and ir-measures.
+_NAMES: Mapping[str, str] = {
+    "ndcg": "nDCG",
+    "recall": "Recall",
+    "r": "Recall",
+    "precision": "Precision",
+    "p": "Precision",
+    "mrr": "MRR",
+    "rr": "MRR",
+}
+_NEED_CUTOFF = ("Recall", "Precision")
+_TEXT = re.compile(r"([A-Za-z]+)(?:@([1-9][0-9]{0,8}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A measure and its cut-off: `str(Measure("nDCG", 10))` is `nDCG@10`."""
+
+    name: str
+    k: int | None = None
+
+    def __post_init__(self) -> None:
+        known = self.name in _NAMES.values()
+        cut = self.name not in _NEED_CUTOFF if self.k is None else self.k >= 1
+        if not (known and cut):
+            raise _unknown(str(self))
+
+    def __str__(self) -> str:
+        return self.name if self.k is None else f"{self.name}@{self.k}"
+
+    def score(self, ranked_ids: Iterable[str], judgments: Judgments, gain: str = "linear") -> float:
+        """The value for one query, in [0, 1]. Only nDCG knows of `gain`."""
+        match self.name, self.k:
+            case "nDCG", k:
+                return ndcg(ranked_ids, judgments, k, gain)
+            case "MRR", k:
+                return reciprocal_rank(ranked_ids, judgments, k)
+            case "Recall", int(k):
+                return recall(ranked_ids, judgments, k)
+            case "Precision", int(k):
+                return precision(ranked_ids, judgments, k)
+        raise AssertionError(f"unchecked measure {self}")
+
+
+def parse_measure(text: str) -> Measure:
+    """`nDCG@10`, `Recall@100`, `P@10` or `Precision@10`, `MRR`, ...; case does not matter."""
+    found = _TEXT.fullmatch(text.strip())
+    name = _NAMES.get(found[1].lower()) if found else None
+    if found is None or name is None:
+        raise _unknown(text)
+    return Measure(name, int(found[2]) if found[2] else None)
+
+
+def _unknown(text: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"{text!r} is not a measure",
+        "measures: nDCG, nDCG@k, Recall@k, Precision@k (or P@k), MRR, MRR@k, with k from 1",
+    )
+
+
+# --- many queries ---------------------------------------------------------------------------------
+
+
+def per_query(
+    measure: Measure,
+    rankings: Mapping[str, Iterable[str]],
+    qrels: Mapping[str, Judgments],
+    gain: str = "linear",
+) -> dict[str, float]:
+    """The measure of every judged query: what a mean is to be taken over."""
+    return {
+        query_id: measure.score(rankings.get(query_id, ()), judgments, gain)
+        for query_id, judgments in qrels.items()
+    }

@@ -1,0 +1,217 @@
+"""Methods over judged data: ask every query of every method, time it, score it, compare.
+
+Takes `Judged` from `beir` and rankers from the app, scores with `metrics`, asks `bootstrap` how
+sure the means are, and hands an EvalReport to `report`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from time import perf_counter
+
+from kb.errors import EvalDataError, InvalidRequest, choose
+from kb.evaluation.beir import Judged
+from kb.evaluation.bootstrap import RESAMPLES, Interval, interval, percentile, resampled_means
+from kb.evaluation.metrics import GAINS, Measure, distinct, per_query
+from kb.evaluation.ranking import Ranker
+from kb.ports import Clock
+
+# (method, queries done, queries in all)
+OnProgress = Callable[[str, int, int], None]
+
+UNCUT_DEPTH = 100  # how many documents are asked for where no cut-off says it, as for plain MRR
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A method's mean of one measure and how sure it is. `values` are those of the single queries,
+    in the order of `EvalReport.query_ids`."""
+
+    mean: float
+    interval: Interval
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A method's mean less the baseline's, paired by query. `gain_percent` is None where the
+    baseline's mean is 0."""
+
+    difference: float
+    interval: Interval
+    gain_percent: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Milliseconds per query."""
+
+    mean_ms: float
+    p50_ms: float
+    p95_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class MethodResult:
+    """One method. `comparisons` is None for the baseline itself and where there is none."""
+
+    scores: Mapping[Measure, Score]
+    comparisons: Mapping[Measure, Comparison] | None
+    latency: Latency
+
+
+@dataclass(frozen=True, slots=True)
+class EvalReport:
+    """What an evaluation measured: `eval_report.v1` and the values of every query."""
+
+    data: str
+    split: str
+    gain: str
+    measures: tuple[Measure, ...]
+    query_ids: tuple[str, ...]
+    baseline: str | None
+    methods: Mapping[str, MethodResult]
+
+
+def evaluate(
+    methods: Mapping[str, Ranker],
+    judged: Judged,
+    measures: Iterable[Measure],
+    gain: str = "linear",
+    *,
+    baseline: str | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    on_progress: OnProgress | None = None,
+    clock: Clock = perf_counter,
+) -> EvalReport:
+    """Run every method over every judged query, and compare them with `baseline`, if one is named.
+
+    Equal rankings and seed give equal figures, but for latency.
+    """
+    measures = tuple(dict.fromkeys(measures))
+    _check(methods, judged, measures, gain, baseline, resamples)
+    runs = {
+        name: _run(name, ranker, judged, _depth(measures), on_progress, clock)
+        for name, ranker in methods.items()
+    }
+    values = {
+        (name, measure): tuple(per_query(measure, run.rankings, judged.qrels, gain).values())
+        for name, run in runs.items()
+        for measure in measures
+    }
+    trials = _Trials(measures, values, resampled_means(values, resamples=resamples, seed=seed))
+    return EvalReport(
+        data=judged.name,
+        split=judged.split,
+        gain=gain,
+        measures=measures,
+        query_ids=tuple(judged.qrels),
+        baseline=baseline,
+        methods={
+            name: trials.result(name, baseline, _latency(run.seconds)) for name, run in runs.items()
+        },
+    )
+
+
+def _check(
+    methods: Mapping[str, Ranker],
+    judged: Judged,
+    measures: Sequence[Measure],
+    gain: str,
+    baseline: str | None,
+    resamples: int,
+) -> None:
+    choose("gain", gain, GAINS)
+    if not methods:
+        raise InvalidRequest("no method to evaluate", "name at least one method or profile")
+    if not measures:
+        raise InvalidRequest("no measure to evaluate with", "name at least one, such as nDCG@10")
+    if resamples < 1:
+        raise InvalidRequest(f"{resamples} resamples cannot give an interval", "1,000 or more do")
+    if baseline is not None:
+        choose("baseline", baseline, tuple(methods))
+    if not judged.qrels:
+        raise EvalDataError(f"{judged.name} has no judgments", "add some for at least one query")
+    if unknown := sorted(judged.qrels.keys() - judged.queries.keys()):
+        raise EvalDataError(
+            f"{judged.name}: no text for judged query {unknown[0]!r}", "add it to the queries"
+        )
+
+
+def _depth(measures: Iterable[Measure]) -> int:
+    """How many documents every method is asked for: as many as the deepest measure looks at."""
+    return max(UNCUT_DEPTH if measure.k is None else measure.k for measure in measures)
+
+
+# --- asking ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    rankings: Mapping[str, Sequence[str]]
+    seconds: Sequence[float]
+
+
+def _run(
+    name: str,
+    ranker: Ranker,
+    judged: Judged,
+    depth: int,
+    on_progress: OnProgress | None,
+    clock: Clock,
+) -> _Run:
+    rankings: dict[str, Sequence[str]] = {}
+    seconds: list[float] = []
+    total = len(judged.qrels)
+    # Once without the clock: loading a model on first use is not what a query costs.
+    ranker(judged.queries[next(iter(judged.qrels))], depth)
+    for done, query_id in enumerate(judged.qrels, start=1):
+        start = clock()
+        ranked = ranker(judged.queries[query_id], depth)
+        seconds.append(clock() - start)
+        # Cut, so that a method which returns more than was asked for gains nothing by it.
+        rankings[query_id] = distinct(ranked)[:depth]
+        if on_progress is not None:
+            on_progress(name, done, total)
+    return _Run(rankings, seconds)
+
+
+def _latency(seconds: Sequence[float]) -> Latency:
+    ordered = sorted(1_000 * each for each in seconds)
+    return Latency(fmean(ordered), percentile(ordered, 0.50), percentile(ordered, 0.95))
+
+
+# --- comparing ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Trials:
+    """The values of all methods and measures, by query and by resample."""
+
+    measures: tuple[Measure, ...]
+    values: Mapping[tuple[str, Measure], tuple[float, ...]]
+    resampled: Mapping[tuple[str, Measure], Sequence[float]]
+
+    def result(self, method: str, baseline: str | None, latency: Latency) -> MethodResult:
+        scores = {measure: self._score(method, measure) for measure in self.measures}
+        if baseline is None or baseline == method:
+            return MethodResult(scores, None, latency)
+        compared = {each: self._comparison(method, each, baseline) for each in self.measures}
+        return MethodResult(scores, compared, latency)
+
+    def _score(self, method: str, measure: Measure) -> Score:
+        values = self.values[method, measure]
+        return Score(fmean(values), interval(self.resampled[method, measure]), values)
+
+    def _comparison(self, method: str, measure: Measure, baseline: str) -> Comparison:
+        mean = fmean(self.values[method, measure])
+        base = fmean(self.values[baseline, measure])
+        pairs = zip(self.resampled[method, measure], self.resampled[baseline, measure], strict=True)
+        return Comparison(
+            difference=mean - base,
+            interval=interval([ours - theirs for ours, theirs in pairs]),
+            gain_percent=100 * (mean - base) / base if base else None,
+        )

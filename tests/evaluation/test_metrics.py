@@ -1,0 +1,234 @@
+"""Measures, by hand and against ir-measures."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from math import log2
+
+import ir_measures
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ir_measures import RR, P, R, nDCG
+
+from kb.errors import InvalidRequest
+from kb.evaluation.metrics import (
+    GAINS,
+    Measure,
+    ndcg,
+    parse_measure,
+    per_query,
+    precision,
+    recall,
+    reciprocal_rank,
+)
+
+GRADES = {"a": 3, "b": 1, "c": 0, "d": -1, "e": 2}
+
+
+# --- by hand --------------------------------------------------------------------------------------
+
+
+def test_ndcg_linear_by_hand() -> None:
+    found = 1 / log2(2) + 3 / log2(4)
+    ideal = 3 / log2(2) + 2 / log2(3) + 1 / log2(4)
+    assert ndcg(["b", "x", "a"], GRADES, 3) == pytest.approx(found / ideal)
+
+
+def test_ndcg_exponential_by_hand() -> None:
+    found = 1 / log2(2) + 7 / log2(4)
+    ideal = 7 / log2(2) + 3 / log2(3) + 1 / log2(4)
+    assert ndcg(["b", "x", "a"], GRADES, 3, "exp") == pytest.approx(found / ideal)
+
+
+def test_the_ideal_is_cut_too() -> None:
+    assert ndcg(["a"], GRADES, 1) == 1.0
+    assert ndcg(["a"], GRADES) < 1.0
+
+
+def test_recall_precision_and_rank_by_hand() -> None:
+    ranked = ["x", "c", "b", "y", "a"]
+    assert recall(ranked, GRADES, 3) == pytest.approx(1 / 3)
+    assert recall(ranked, GRADES, 5) == pytest.approx(2 / 3)
+    assert precision(ranked, GRADES, 5) == pytest.approx(2 / 5)
+    assert reciprocal_rank(ranked, GRADES) == pytest.approx(1 / 3)
+    assert reciprocal_rank(ranked, GRADES, 2) == 0.0
+
+
+def test_precision_divides_by_k_where_fewer_were_found() -> None:
+    assert precision(["a"], GRADES, 10) == pytest.approx(0.1)
+
+
+def test_a_repeated_document_counts_once_and_takes_one_place() -> None:
+    repeated, once = ["x", "x", "a", "x", "a", "b"], ["x", "a", "b"]
+    assert ndcg(repeated, GRADES, 3) == ndcg(once, GRADES, 3)
+    assert recall(repeated, GRADES, 3) == recall(once, GRADES, 3)
+    assert precision(repeated, GRADES, 3) == precision(once, GRADES, 3)
+    assert reciprocal_rank(repeated, GRADES) == 0.5
+
+
+@pytest.mark.parametrize("gain", GAINS)
+def test_a_negative_grade_counts_as_none(gain: str) -> None:
+    assert ndcg(["d", "a"], GRADES, 2, gain) == ndcg(["unjudged", "a"], GRADES, 2, gain)
+    assert reciprocal_rank(["d", "a"], GRADES) == 0.5
+
+
+@pytest.mark.parametrize("judgments", [{}, {"a": 0}, {"a": -1}])
+def test_nothing_to_be_found_is_zero(judgments: dict[str, int]) -> None:
+    ranked = ["a", "b"]
+    assert ndcg(ranked, judgments) == 0.0
+    assert recall(ranked, judgments, 2) == 0.0
+    assert precision(ranked, judgments, 2) == 0.0
+    assert reciprocal_rank(ranked, judgments) == 0.0
+
+
+def test_every_query_with_judgments_counts() -> None:
+    rankings = {"found": ["a"], "unjudged": ["a"], "nothing relevant": ["a"]}
+    qrels = {"found": {"a": 1}, "not asked": {"a": 1}, "nothing relevant": {"a": 0}}
+    values = per_query(Measure("MRR"), rankings, qrels)
+    assert values == {"found": 1.0, "not asked": 0.0, "nothing relevant": 0.0}
+
+
+def test_bad_arguments_are_named() -> None:
+    with pytest.raises(InvalidRequest, match="cut-off cannot be 0"):
+        precision(["a"], GRADES, 0)
+    with pytest.raises(InvalidRequest, match="'cubic'") as caught:
+        ndcg(["a"], GRADES, 10, "cubic")
+    assert "linear, exp" in caught.value.hint
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("nDCG@10", "nDCG@10"),
+        ("NDCG@10", "nDCG@10"),
+        ("nDCG", "nDCG"),
+        ("Recall@100", "Recall@100"),
+        ("R@100", "Recall@100"),
+        ("P@10", "Precision@10"),
+        ("precision@10", "Precision@10"),
+        (" MRR ", "MRR"),
+        ("RR@5", "MRR@5"),
+    ],
+)
+def test_text_to_measure_and_back(text: str, canonical: str) -> None:
+    measure = parse_measure(text)
+    assert str(measure) == canonical
+    assert parse_measure(str(measure)) == measure
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "MAP", "nDCG@", "nDCG@0", "nDCG@-1", "nDCG@1.5", "nDCG@٣", "Recall", "P", "@10", "P@10@5"],
+)
+def test_what_is_no_measure_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        parse_measure(text)
+    assert "Recall@k" in caught.value.hint
+
+
+@pytest.mark.parametrize(("name", "k"), [("MAP", 10), ("Recall", None), ("nDCG", 0), ("ndcg", 10)])
+def test_a_measure_cannot_be_built_wrong(name: str, k: int | None) -> None:
+    with pytest.raises(InvalidRequest):
+        Measure(name, k)
+
+
+# --- against ir-measures --------------------------------------------------------------------------
+
+Qrels = dict[str, dict[str, int]]
+Rankings = dict[str, list[str]]
+
+EXPONENTIAL = {grade: 2**grade - 1 for grade in range(5)}
+CUTS = (1, 3, 10)
+THEIRS = {
+    **{f"nDCG@{k}": nDCG @ k for k in CUTS},
+    **{f"Recall@{k}": R @ k for k in CUTS},
+    **{f"Precision@{k}": P @ k for k in CUTS},
+    **{f"MRR@{k}": RR @ k for k in CUTS},
+    "nDCG": nDCG,
+    "MRR": RR,
+}
+THEIRS_EXPONENTIAL = {
+    "nDCG": nDCG(gains=EXPONENTIAL),
+    **{f"nDCG@{k}": nDCG(gains=EXPONENTIAL) @ k for k in CUTS},
+}
+
+doc_ids = st.sampled_from([f"d{number}" for number in range(15)])
+query_ids = st.sampled_from([f"q{number}" for number in range(5)])
+rankings_of_some = st.dictionaries(
+    query_ids, st.lists(doc_ids, unique=True, min_size=1), min_size=1
+)
+judgments_of_some = st.dictionaries(doc_ids, st.integers(-2, 4), min_size=1)
+qrels_of_some = st.dictionaries(query_ids, judgments_of_some, min_size=1)
+
+
+def expect_equal(
+    rankings: Rankings, qrels: Qrels, theirs: Mapping[str, ir_measures.Measure], gain: str
+) -> None:
+    """Per query and in the mean, for every measure."""
+    run = {
+        query_id: {doc_id: -float(rank) for rank, doc_id in enumerate(ranked)}
+        for query_id, ranked in rankings.items()
+    }
+    # Negative grades count as 0, and pytrec_eval, which runs below, may crash or hang on them.
+    graded = {
+        query_id: {doc_id: max(0, grade) for doc_id, grade in judgments.items()}
+        for query_id, judgments in qrels.items()
+    }
+    names = {measure: name for name, measure in theirs.items()}
+    single = {
+        (names[value.measure], value.query_id): value.value
+        for value in ir_measures.iter_calc(list(names), graded, run)
+    }
+    means = ir_measures.calc_aggregate(list(names), graded, run)
+    for measure, name in names.items():
+        ours = per_query(parse_measure(name), rankings, qrels, gain)
+        assert ours == pytest.approx({query_id: single[name, query_id] for query_id in qrels})
+        assert sum(ours.values()) / len(ours) == pytest.approx(means[measure])
+
+
+@settings(deadline=None)
+@given(rankings=rankings_of_some, qrels=qrels_of_some)
+def test_linear_equals_ir_measures(rankings: Rankings, qrels: Qrels) -> None:
+    expect_equal(rankings, qrels, THEIRS, "linear")
+
+
+@settings(deadline=None)
+@given(rankings=rankings_of_some, qrels=qrels_of_some)
+def test_exponential_equals_ir_measures(rankings: Rankings, qrels: Qrels) -> None:
+    expect_equal(rankings, qrels, THEIRS_EXPONENTIAL, "exp")
+
+
+# --- properties -----------------------------------------------------------------------------------
+
+
+@given(
+    ranked=st.lists(doc_ids),
+    judgments=st.dictionaries(doc_ids, st.integers(-2, 4)),
+    name=st.sampled_from(sorted(THEIRS)),
+    gain=st.sampled_from(GAINS),
+)
+def test_a_share_is_a_share(
+    ranked: list[str], judgments: dict[str, int], name: str, gain: str
+) -> None:
+    assert 0.0 <= parse_measure(name).score(ranked, judgments, gain) <= 1.0
+
+
+@given(
+    judgments=st.dictionaries(doc_ids, st.integers(1, 1_000), min_size=1),
+    k=st.none() | st.integers(1, 20),
+    gain=st.sampled_from(GAINS),
+)
+def test_the_best_order_has_ndcg_one(judgments: dict[str, int], k: int | None, gain: str) -> None:
+    best = sorted(judgments, key=lambda doc_id: -judgments[doc_id])
+    assert ndcg(best, judgments, k, gain) == pytest.approx(1.0)
+
+
+def test_metrics_load_nothing_heavy() -> None:
+    code = "import sys, kb.evaluation.metrics; sys.exit(bool({'numpy', 'apsw'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,140 @@
+"""`eval_report.v1` and the table."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from importlib.resources import files
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator, ValidationError
+
+from kb.evaluation.bootstrap import Interval
+from kb.evaluation.metrics import Measure
+from kb.evaluation.report import to_dict, to_table
+from kb.evaluation.runs import Comparison, EvalReport, Latency, MethodResult, Score
+
+NDCG, MRR = Measure("nDCG", 10), Measure("MRR")
+REPORT = EvalReport(
+    data="reef",
+    split="test",
+    gain="linear",
+    measures=(NDCG, MRR),
+    query_ids=("q1", "q2"),
+    baseline="lexical",
+    methods={
+        "lexical": MethodResult(
+            scores={
+                NDCG: Score(0.6, Interval(0.5, 0.7), (0.5, 0.7)),
+                MRR: Score(0.0, Interval(0.0, 0.0), (0.0, 0.0)),
+            },
+            comparisons=None,
+            latency=Latency(1.23456, 1.2, 2.0),
+        ),
+        "three_way": MethodResult(
+            scores={
+                NDCG: Score(0.66, Interval(0.55, 0.77), (0.55, 0.77)),
+                MRR: Score(1 / 3, Interval(0.25, 0.5), (0.25, 0.5)),
+            },
+            comparisons={
+                NDCG: Comparison(0.06, Interval(-1e-9, 0.07), 10.0),
+                MRR: Comparison(1 / 3, Interval(0.25, 0.5), None),
+            },
+            latency=Latency(120.0, 118.0, 143.26),
+        ),
+    },
+)
+
+
+@pytest.fixture(scope="module")
+def schema() -> Draft202012Validator:
+    text = files("kb").joinpath("schemas", "eval_report.v1.json").read_text(encoding="utf-8")
+    Draft202012Validator.check_schema(json.loads(text))
+    return Draft202012Validator(json.loads(text))
+
+
+def without_baseline() -> EvalReport:
+    methods = {name: replace(each, comparisons=None) for name, each in REPORT.methods.items()}
+    return replace(REPORT, baseline=None, methods=methods)
+
+
+def test_the_shape() -> None:
+    assert to_dict(REPORT) == {
+        "schema_version": "eval_report.v1",
+        "data": "reef",
+        "split": "test",
+        "gain": "linear",
+        "queries": 2,
+        "baseline": "lexical",
+        "methods": {
+            "lexical": {
+                "metrics": {"nDCG@10": 0.6, "MRR": 0.0},
+                "intervals": {"nDCG@10": [0.5, 0.7], "MRR": [0.0, 0.0]},
+                "latency_ms": {"mean": 1.235, "p50": 1.2, "p95": 2.0},
+                "gain_percent": None,
+                "difference": None,
+            },
+            "three_way": {
+                "metrics": {"nDCG@10": 0.66, "MRR": 0.333333},
+                "intervals": {"nDCG@10": [0.55, 0.77], "MRR": [0.25, 0.5]},
+                "latency_ms": {"mean": 120.0, "p50": 118.0, "p95": 143.26},
+                "gain_percent": {"nDCG@10": 10.0, "MRR": None},
+                "difference": {"nDCG@10": [0.06, 0.0, 0.07], "MRR": [0.333333, 0.25, 0.5]},
+            },
+        },
+    }
+    assert "-0.0" not in json.dumps(to_dict(REPORT))
+
+
+@pytest.mark.parametrize("report", [REPORT, without_baseline()], ids=["baseline", "none"])
+def test_the_shape_is_valid(schema: Draft202012Validator, report: EvalReport) -> None:
+    schema.validate(json.loads(json.dumps(to_dict(report))))
+
+
+def broken(**change: Any) -> dict[str, Any]:
+    return to_dict(REPORT) | change
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        broken(extra=1),
+        broken(schema_version="eval_report.v2"),
+        broken(gain="cubic"),
+        broken(queries=0),
+        broken(methods={}),
+        broken(methods={"m": to_dict(REPORT)["methods"]["lexical"] | {"extra": 1}}),
+        broken(methods={"m": to_dict(REPORT)["methods"]["lexical"] | {"metrics": {"MAP": 0.5}}}),
+        broken(methods={"m": to_dict(REPORT)["methods"]["lexical"] | {"metrics": {"MRR": 2}}}),
+        broken(methods={"m": to_dict(REPORT)["methods"]["lexical"] | {"intervals": {"MRR": [0]}}}),
+    ],
+)
+def test_other_shapes_are_not(schema: Draft202012Validator, shape: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        schema.validate(shape)
+
+
+def test_the_table() -> None:
+    assert to_table(REPORT).splitlines() == [
+        "reef, split test: 2 queries, linear gain",
+        "",
+        "nDCG@10         mean  95% interval      gain  difference   95% interval",
+        "  lexical      0.600   0.500 0.700  baseline",
+        "  three_way    0.660   0.550 0.770    +10.0%      +0.060  -0.000 +0.070",
+        "",
+        "MRR             mean  95% interval      gain  difference   95% interval",
+        "  lexical      0.000   0.000 0.000  baseline",
+        "  three_way    0.333   0.250 0.500         -      +0.333  +0.250 +0.500",
+        "",
+        "latency in ms   mean           p50       p95",
+        "  lexical        1.2           1.2       2.0",
+        "  three_way    120.0         118.0     143.3",
+    ]
+
+
+def test_the_table_without_a_baseline() -> None:
+    lines = to_table(without_baseline()).splitlines()
+    assert lines[2] == "nDCG@10         mean  95% interval"
+    assert lines[3] == "  lexical      0.600   0.500 0.700"
+    assert "baseline" not in to_table(without_baseline())

@@ -1,0 +1,186 @@
+"""Running methods over judged data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+
+import pytest
+
+from kb.errors import EvalDataError, InvalidRequest
+from kb.evaluation.beir import Judged
+from kb.evaluation.metrics import Measure, parse_measure
+from kb.evaluation.ranking import Ranker
+from kb.evaluation.runs import evaluate
+
+MEASURES = [parse_measure(text) for text in ("nDCG@10", "Recall@20", "MRR")]
+MRR = Measure("MRR")
+JUDGED = Judged(
+    name="reef",
+    split="test",
+    queries={f"q{n}": f"query {n}" for n in range(40)},
+    qrels={f"q{n}": {f"d{n}": 1} for n in range(40)},
+)
+
+
+def finds_at(rank: int) -> Ranker:
+    """A method that always has the right document at this rank."""
+
+    def ranker(text: str, k: int) -> list[str]:
+        wrong = [f"wrong{n}" for n in range(k)]
+        return [*wrong[: rank - 1], f"d{text.split()[1]}", *wrong[rank - 1 :]][:k]
+
+    return ranker
+
+
+def finds_nothing(text: str, k: int) -> Sequence[str]:
+    return ()
+
+
+def test_means_per_query_values_and_comparison() -> None:
+    report = evaluate({"old": finds_at(4), "new": finds_at(2)}, JUDGED, MEASURES, baseline="old")
+    assert (report.data, report.split, report.gain) == ("reef", "test", "linear")
+    assert report.query_ids == tuple(JUDGED.qrels)
+    assert report.methods["old"].scores[MRR].mean == pytest.approx(0.25)
+    new = report.methods["new"]
+    assert new.scores[MRR].values == (0.5,) * 40
+    assert new.scores[MRR].interval == pytest.approx((0.5, 0.5))
+    assert new.comparisons is not None
+    assert new.comparisons[MRR].difference == pytest.approx(0.25)
+    assert new.comparisons[MRR].gain_percent == pytest.approx(100.0)
+    assert new.comparisons[MRR].interval == pytest.approx((0.25, 0.25))
+
+
+def test_the_baseline_is_not_compared_with_itself() -> None:
+    report = evaluate({"old": finds_at(4), "new": finds_at(2)}, JUDGED, MEASURES, baseline="old")
+    assert report.methods["old"].comparisons is None
+
+
+def test_without_a_baseline_nothing_is_compared() -> None:
+    report = evaluate({"old": finds_at(4), "new": finds_at(2)}, JUDGED, MEASURES)
+    assert report.baseline is None
+    assert [result.comparisons for result in report.methods.values()] == [None, None]
+
+
+def test_no_gain_over_nothing() -> None:
+    report = evaluate({"old": finds_nothing, "new": finds_at(1)}, JUDGED, [MRR], baseline="old")
+    compared = report.methods["new"].comparisons
+    assert compared is not None
+    assert compared[MRR].gain_percent is None
+    assert compared[MRR].difference == 1.0
+
+
+def test_the_difference_is_paired() -> None:
+    """Better by a little on every second query, queries being very unlike: the means' intervals
+    overlap widely, the interval of the difference does not touch 0."""
+
+    def ranker(rank_if_hard: int) -> Ranker:
+        def rank(text: str, k: int) -> Sequence[str]:
+            hard = int(text.split()[1]) % 2
+            return finds_at(rank_if_hard if hard else 1)(text, k)
+
+        return rank
+
+    report = evaluate({"worse": ranker(4), "better": ranker(3)}, JUDGED, [MRR], baseline="worse")
+    worse, better = report.methods["worse"], report.methods["better"]
+    assert better.scores[MRR].interval.low < worse.scores[MRR].interval.high
+    assert better.comparisons is not None
+    assert better.comparisons[MRR].interval.low > 0
+
+
+def test_equal_runs_give_equal_figures() -> None:
+    def uneven(text: str, k: int) -> Sequence[str]:
+        return finds_at(1 + int(text.split()[1]))(text, k)
+
+    def report(seed: int) -> object:
+        return evaluate({"m": uneven}, JUDGED, MEASURES, seed=seed, clock=lambda: 0.0)
+
+    assert report(1) == report(1)
+    assert report(1) != report(2)
+
+
+def test_the_gain_reaches_ndcg() -> None:
+    judged = Judged("reef", "test", {"q": "query 1"}, {"q": {"d1": 1, "d2": 3}})
+    values = {
+        gain: evaluate({"m": finds_at(1)}, judged, MEASURES, gain).methods["m"].scores
+        for gain in ("linear", "exp")
+    }
+    assert values["linear"][MEASURES[0]].mean > values["exp"][MEASURES[0]].mean
+    assert values["linear"][MRR] == values["exp"][MRR]
+
+
+@pytest.mark.parametrize(
+    ("texts", "depth"),
+    [(["nDCG@10"], 10), (["nDCG@10", "Recall@200", "MRR"], 200), (["nDCG@10", "MRR"], 100)],
+)
+def test_methods_are_asked_for_what_the_measures_need(texts: list[str], depth: int) -> None:
+    asked: set[int] = set()
+
+    def ranker(text: str, k: int) -> list[str]:
+        asked.add(k)
+        return []
+
+    evaluate({"m": ranker}, JUDGED, map(parse_measure, texts))
+    assert asked == {depth}
+
+
+def test_returning_more_than_asked_for_gains_nothing() -> None:
+    report = evaluate({"m": lambda text, k: finds_at(101)(text, 1_000)}, JUDGED, [MRR])
+    assert report.methods["m"].scores[MRR].mean == 0.0
+
+
+def test_latency_is_per_query_and_without_the_first_call() -> None:
+    now = 0.0
+    costs = (9.0, *(0.001 * n for n in range(1, 41)))  # the first as if a model were loaded
+    calls = count()
+
+    def ranker(text: str, k: int) -> list[str]:
+        nonlocal now
+        now += costs[next(calls)]
+        return []
+
+    report = evaluate({"m": ranker}, JUDGED, [MRR], clock=lambda: now)
+    latency = report.methods["m"].latency
+    assert latency.mean_ms == pytest.approx(20.5)
+    assert latency.p50_ms == pytest.approx(20.5)
+    assert latency.p95_ms == pytest.approx(38.05)
+
+
+def test_progress_is_told_query_by_query() -> None:
+    told: list[tuple[str, int, int]] = []
+    methods = {"a": finds_nothing, "b": finds_nothing}
+    evaluate(methods, JUDGED, [MRR], on_progress=lambda *step: told.append(step))
+    assert told == [(name, done, 40) for name in "ab" for done in range(1, 41)]
+
+
+def test_a_measure_named_twice_counts_once() -> None:
+    assert evaluate({"m": finds_at(1)}, JUDGED, [MRR, Measure("MRR")]).measures == (MRR,)
+
+
+@pytest.mark.parametrize(
+    ("methods", "measures", "gain", "baseline", "resamples", "problem"),
+    [
+        ({}, [MRR], "linear", None, 10, "no method"),
+        ({"m": finds_nothing}, [], "linear", None, 10, "no measure"),
+        ({"m": finds_nothing}, [MRR], "cubic", None, 10, "gain cannot be 'cubic'"),
+        ({"m": finds_nothing}, [MRR], "linear", "n", 10, "baseline cannot be 'n'"),
+        ({"m": finds_nothing}, [MRR], "linear", None, 0, "0 resamples"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_it_runs(
+    methods: dict[str, Ranker],
+    measures: list[Measure],
+    gain: str,
+    baseline: str | None,
+    resamples: int,
+    problem: str,
+) -> None:
+    with pytest.raises(InvalidRequest, match=problem):
+        evaluate(methods, JUDGED, measures, gain, baseline=baseline, resamples=resamples)
+
+
+def test_judgments_without_queries_are_refused() -> None:
+    with pytest.raises(EvalDataError, match="no judgments"):
+        evaluate({"m": finds_nothing}, Judged("reef", "test", {"q": "x"}, {}), [MRR])
+    with pytest.raises(EvalDataError, match="no text for judged query 'q'"):
+        evaluate({"m": finds_nothing}, Judged("reef", "test", {}, {"q": {"d": 1}}), [MRR])
