@@ -326,7 +326,8 @@ class Passage:
     """What a citation opens: the text there now, and whether it is still what was indexed.
 
     `state` is `exact`, `moved` (the indexed text stands elsewhere in the file, and `citation` says
-    where) or `stale` (it is gone; `text` is what was indexed).
+    where) or `stale` (it is gone; `text` is what was indexed). A whole document is `stale` when its
+    file has changed; `text` is then what the file says now, or, if it is gone, what was indexed.
     """
 
     document: Document

@@ -87,7 +87,8 @@ def passage(value: Passage) -> JsonDict:
 
 
 def ingest_report(value: IngestReport) -> JsonDict:
-    return {"schema_version": "ingest_report.v1"} | json.loads(json.dumps(asdict(value)))
+    listed: JsonDict = json.loads(json.dumps(asdict(value)))  # through JSON: tuples become lists
+    return {"schema_version": "ingest_report.v1"} | listed
 
 
 # --- in -------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ _UNSPACED = (
     "\U00020000-\U0003ffff"  # Han, extensions
 )
 _RUN = re.compile(f"[{_UNSPACED}]+")
+_HALF_WIDTH = re.compile("[\uff66-\uff9f]")
 _GLUED = re.compile(rf"(?<=[{_UNSPACED}])[^\W_{_UNSPACED}]+|[^\W_{_UNSPACED}]+(?=[{_UNSPACED}])")
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W_0-9A-Za-z]+")
 _MIXED = re.compile(r"(?<![A-Za-z0-9])[A-Za-z][a-z0-9]*+[A-Z][A-Za-z0-9]*+")
@@ -85,6 +86,4 @@ def indexed_parts(text: str) -> str:
 
 def _wide(text: str) -> str:
     """Half-width katakana made full-width, so that both are found by either."""
-    if not any("\uff66" <= char <= "\uff9f" for char in text):
-        return text
-    return unicodedata.normalize("NFKC", text)
+    return unicodedata.normalize("NFKC", text) if _HALF_WIDTH.search(text) else text

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kb.search.analyse import analyse
-from kb.search.snippet import marks, snippet
+from kb.search.snippet import marks, snippet, without_headings
 from tests.search.test_analyse import by_spaces
 
 
@@ -41,6 +41,12 @@ def test_a_part_of_an_identifier_is_a_match() -> None:
 
 def test_unspaced_script_is_matched_by_its_pieces() -> None:
     assert "数据库" in cut("别的内容。" * 50 + "数据库。" + "别的内容。" * 50, "数据库坏了")
+
+
+def test_headings_that_a_hit_shows_anyway_are_left_out() -> None:
+    assert without_headings("# One\n\n## Two\n\nthe text\n# not this") == "the text\n# not this"
+    assert without_headings("# Only") == "# Only"
+    assert without_headings("#tag first") == "#tag first"
 
 
 def test_a_word_longer_than_the_limit_is_cut() -> None:

@@ -58,9 +58,9 @@ def test_pruned_and_unpruned_agree(store: SqliteStore, monkeypatch: pytest.Monke
 
 def test_filters_equal_brute_force(store: SqliteStore) -> None:
     chance = random.Random(3)
-    said = {}
+    said: dict[int, dict[str, object]] = {}
     for number in range(200):
-        attributes = {
+        attributes: dict[str, object] = {
             "kind": chance.choice([None, *KINDS]),
             "scope": chance.choice(["global", "project"]),
             "trust": chance.choice(TRUSTS),

@@ -16,7 +16,7 @@ from kb.citations import cite
 from kb.ports import Store
 from kb.search.analyse import Analysis, analyse
 from kb.search.lexical import Found, LexicalRetriever
-from kb.search.snippet import snippet
+from kb.search.snippet import snippet, without_headings
 from kb.search.trace import Trace
 from kb.types import Hit, Query, Response, Retrieval, Scored, Span
 
@@ -90,6 +90,7 @@ class Pipeline:
             chunk = chunks[found.chunk_id]
             document = documents[chunk.doc_id]
             span = chunk.spans[0] if chunk.spans else Span("document")
+            text = without_headings(chunk.text) if document.type == "markdown" else chunk.text
             hits.append(
                 Hit(
                     rank=rank,
@@ -101,7 +102,7 @@ class Pipeline:
                     title=document.title,
                     heading_path=chunk.heading_path,
                     section_label=chunk.section_label,
-                    snippet=snippet(chunk.text, analysis, self.store.tokenise, self.snippet_chars),
+                    snippet=snippet(text, analysis, self.store.tokenise, self.snippet_chars),
                     citation=cite(document.doc_path, span, chunk.section_label),
                     retrieval=Retrieval(
                         method="lexical",

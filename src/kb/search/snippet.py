@@ -6,12 +6,14 @@ sees one of the three lexical tables, and knows nothing of a hit that was found 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from kb.ports import Tokenise
 from kb.search.analyse import Analysis
 from kb.words import identifiers
 
+_HEADINGS = re.compile(r"\A(?:#{1,6}[ \t].*(?:\n+|\Z))+")
 _LONGEST_READ = 20_000  # characters of a chunk that are looked at: only a huge table is longer
 ELLIPSIS = "…"
 
@@ -25,6 +27,11 @@ def snippet(text: str, analysis: Analysis, tokenise: Tokenise, limit: int) -> st
         return flat
     start, end = _densest(marks(flat, analysis, tokenise), limit - 2 * len(ELLIPSIS))
     return _cut(flat, start, end, limit)
+
+
+def without_headings(text: str) -> str:
+    """A Markdown chunk without the headings it begins with: a hit shows them by itself."""
+    return _HEADINGS.sub("", text) or text
 
 
 def marks(text: str, analysis: Analysis, tokenise: Tokenise) -> list[Mark]:

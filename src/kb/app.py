@@ -1,0 +1,328 @@
+"""KnowledgeBase: the one thing every door calls.
+
+with KnowledgeBase("notes.sqlite") as kb:
+    kb.ingest("~/notes")
+    for hit in kb.search("install git"):
+        print(hit.citation.uri, hit.snippet)
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from kb import config as settings_module
+from kb.config import Config, store_path
+from kb.errors import InvalidRequest, NotFound, StoreMissing, StoreReadOnly, choose
+from kb.search.searcher import Searcher
+from kb.store import SqliteStore
+from kb.types import KINDS, SCOPES, TRUSTS, Attributes, Document, Filters, Hit, Passage, Response
+
+if TYPE_CHECKING:
+    from kb.ingest.indexer import Progress
+    from kb.types import Chunk, IngestReport
+
+Pathlike = str | os.PathLike[str]
+
+
+class KnowledgeBase:
+    """A knowledge base in one SQLite file.
+
+    `path` is the file, or a folder that holds `kb.sqlite`; without it, `KB_STORE`, the nearest
+    `.kb/` upwards or the user data folder. The file is made by the first write. One object may be
+    shared between threads. `clock` gives the seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        path: Pathlike | None = None,
+        *,
+        config: Config | None = None,
+        read_only: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        file = store_path(path)
+        self.config = config or settings_module.load(file)
+        self._clock = clock
+        self._store = SqliteStore(
+            file,
+            read_only=read_only,
+            busy_timeout_s=self.config.store.busy_timeout_s,
+            clock=clock,
+        )
+        self._searcher = Searcher(self._store, self.config, clock)
+
+    @property
+    def path(self) -> Path:
+        """The store's file."""
+        return self._store.path
+
+    def __enter__(self) -> KnowledgeBase:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"KnowledgeBase({str(self.path)!r})"
+
+    def close(self) -> None:
+        self._store.close()
+
+    # --- putting in -------------------------------------------------------------------------------
+
+    def create(self) -> None:
+        """Make the store's file now rather than at the first write."""
+        self._store.create()
+
+    def ingest(
+        self,
+        *paths: Pathlike,
+        dry_run: bool = False,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> IngestReport:
+        """Read files and folders into the store, or bring it up to date with them. Without paths,
+        every root that was ingested before is looked at again. One bad file never stops a run: see
+        `failed` in the report."""
+        from kb.ingest.indexer import Indexer
+
+        indexer = Indexer(self._store, self.config, self._clock)
+        expanded = [os.path.expanduser(os.fspath(path)) for path in paths]
+        return indexer.ingest(expanded, dry_run=dry_run, on_event=on_progress)
+
+    def add(
+        self,
+        text: str,
+        *,
+        title: str | None = None,
+        tags: Iterable[str] = (),
+        kind: str | None = None,
+        scope: str | None = None,
+        trust: str | None = None,
+        lang: str | None = None,
+        ttl: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Document:
+        """Store a note. `ttl` is how long it lives: `7d`, `12h`, `never`."""
+        from kb.ingest.indexer import Indexer
+
+        for name, value, valid in (("kind", kind, KINDS), ("scope", scope, SCOPES),
+                                   ("trust", trust, TRUSTS)):  # fmt: skip
+            if value is not None:
+                choose(name, value, valid)
+        if not text.strip():
+            raise InvalidRequest("the note is empty", "give it a text")
+        attributes = Attributes(
+            title=title,
+            tags=_clean_tags(tags),
+            kind=kind,
+            scope=scope,
+            trust=trust,
+            lang=lang,
+            expires_at=None if ttl is None else self._expiry(ttl),
+            metadata=dict(metadata or {}),
+        )
+        doc_id = Indexer(self._store, self.config, self._clock).note(text, attributes).doc_id
+        return self._store.documents_by_id([doc_id])[doc_id]
+
+    def remove(self, *names: str) -> list[str]:
+        """Remove documents by path, or all below a root or folder (`notes/`). Their files on disk
+        are not touched. Returns the paths removed."""
+        gone: dict[int, str] = {}
+        for name in names:
+            gone |= {document.doc_id: document.doc_path for document in self._named(name)}
+        self._store.delete_documents(gone)
+        for root in self._store.roots():
+            if f"{root.name}/" in names:
+                self._store.delete_root(root.root_id)
+        return list(gone.values())
+
+    def tag(self, name: str, *, add: Iterable[str] = (), remove: Iterable[str] = ()) -> Document:
+        """Give tags to a document, or take them away. Tags from a file's front matter stay as
+        long as they stand there."""
+        document = self.document(name)
+        added, removed = _clean_tags(add), _clean_tags(remove)
+        sources = self._store.tag_sources(document.doc_id)
+        for tag in removed:
+            if tag not in sources:
+                raise NotFound(f"{document.doc_path} has no tag {tag!r}", "kb list shows its tags")
+            if sources[tag] == "file" and document.root_id is not None:
+                raise InvalidRequest(
+                    f"the tag {tag!r} stands in the front matter of {document.doc_path}",
+                    "take it out there, and ingest the file again",
+                )
+        if added or removed:
+            self._store.tag(document.doc_id, added, removed)
+        return self.document(name)
+
+    def gc(self, *, dry_run: bool = False) -> list[str]:
+        """Remove expired documents; returns their paths."""
+        expired = self._store.expired(self._now())
+        if not dry_run and expired:
+            self._store.delete_documents(document.doc_id for document in expired)
+        return [document.doc_path for document in expired]
+
+    # --- finding ----------------------------------------------------------------------------------
+
+    def search(
+        self,
+        query: str,
+        *,
+        top: int | None = None,
+        profile: str | None = None,
+        mode: str | None = None,
+        match: str | None = None,
+        filters: Filters | None = None,
+        threshold: float | None = None,
+        explain: bool = False,
+        malformed: str = "raise",
+        settings: Mapping[str, Any] | None = None,
+    ) -> Response:
+        """The best passages for `query`, which may be any text.
+
+        A query in single quotes is an FTS5 expression; if it is malformed, that is an error, or,
+        with `malformed="empty"`, an empty answer. `settings` change the profile for this search.
+        """
+        return self._searcher.search(
+            query,
+            top=top,
+            profile=profile,
+            mode=mode,
+            match=match,
+            filters=filters,
+            threshold=threshold,
+            explain=explain,
+            malformed=malformed,
+            settings=settings,
+        )
+
+    def search_lexical(self, query: str, *, limit: int = 20, **options: Any) -> tuple[Hit, ...]:
+        """The lexical retriever alone; a malformed expression finds nothing [004]."""
+        options = {"malformed": "empty", "profile": "lexical"} | options
+        return self.search(query, top=limit, mode="lexical", **options).hits
+
+    def highlights(self, query: str, text: str) -> list[tuple[int, int]]:
+        """Where `query`'s terms stand in `text`, for a door that marks them in a snippet: ranges
+        of characters, in order, that do not overlap."""
+        return self._searcher.highlights(query, text)
+
+    def profiles(self) -> dict[str, dict[str, Any]]:
+        """Every profile by name, with its settings as the config leaves them."""
+        from kb.search.profiles import profile_names, resolve
+
+        custom = self.config.profiles
+        return {name: resolve(name, custom).settings() for name in profile_names(custom)}
+
+    def index_version(self) -> dict[str, str]:
+        """The version of every retriever's index; it changes when an answer could."""
+        return {"lexical": self._store.index_version()}
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def get(self, uri: str) -> Passage:
+        """Open a citation or a document. Counts as an access."""
+        from kb.passages import open_passage
+
+        passage = open_passage(self._store, uri)
+        # A store that cannot be written can still be read; only its counter stays.
+        with suppress(StoreReadOnly):
+            self._store.record_access(passage.document.doc_id)
+        return passage
+
+    def document(self, name: str) -> Document:
+        """One document, by its path in the store or on disk, or by `note:<id>`."""
+        from kb.passages import find_document
+
+        return find_document(self._store, name)
+
+    def documents(
+        self,
+        filters: Filters | None = None,
+        *,
+        limit: int | None = None,
+        offset: int = 0,
+        expired: bool = False,
+    ) -> list[Document]:
+        """Documents by path, without the expired ones unless asked for."""
+        now = None if expired else self._now()
+        count = -1 if limit is None else limit
+        return self._store.documents(filters or Filters(), now, limit=count, offset=offset)
+
+    def chunks(self, name: str) -> list[Chunk]:
+        """The passages of a document, in order."""
+        return self._store.chunks_of(self.document(name).doc_id)
+
+    def tags(self) -> dict[str, int]:
+        """Every tag with the number of documents that have it."""
+        return self._store.tags()
+
+    def status(self) -> dict[str, Any]:
+        """`status.v1`: what there is, where, and in which state."""
+        if not self._store.exists():
+            raise StoreMissing(
+                f"there is no store at {self.path}", "make one with: kb ingest FOLDER"
+            )
+        with self._store.reading():
+            counts = self._store.counts()
+            roots = [
+                {
+                    "name": root.name,
+                    "path": os.fsencode(root.path).decode("utf-8", "backslashreplace"),
+                    "documents": counts["per_root"].get(root.name, 0),
+                    "missing": not os.path.isdir(root.path),
+                }
+                for root in self._store.roots()
+            ]
+            return {
+                "schema_version": "status.v1",
+                "store": str(self.path),
+                "size_bytes": self.path.stat().st_size,
+                "documents": counts["documents"],
+                "chunks": counts["chunks"],
+                "expired": len(self._store.expired(self._now())),
+                "by_type": counts["type"],
+                "by_kind": counts["kind"],
+                "by_scope": counts["scope"],
+                "tags": self._store.tags(),
+                "roots": roots,
+                "index_version": self.index_version(),
+            }
+
+    # --- helpers ----------------------------------------------------------------------------------
+
+    def _now(self) -> str:
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._clock()))
+
+    def _expiry(self, ttl: str) -> str | None:
+        from datetime import UTC, datetime
+
+        from kb.ingest.dates import expiry
+
+        try:
+            return expiry(ttl, datetime.fromtimestamp(self._clock(), UTC))
+        except ValueError as error:
+            raise InvalidRequest(str(error), "give a ttl such as 7d, 12h or never") from error
+
+    def _named(self, name: str) -> list[Document]:
+        if name.endswith("/"):
+            found = self.documents(Filters(path_glob=name + "**"), expired=True)
+            if not found and not any(f"{root.name}/" == name for root in self._store.roots()):
+                raise NotFound(f"no documents below {name!r}", "kb list shows what there is")
+            return found
+        return [self.document(name)]
+
+
+def _clean_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(tags, str):
+        tags = tags.split(",")
+    return tuple(dict.fromkeys(tag.strip().lstrip("#") for tag in tags if tag.strip().lstrip("#")))

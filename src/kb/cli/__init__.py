@@ -1,0 +1,29 @@
+"""The command line door.
+
+    run        one call of `kb`: streams, errors, exit status
+    root       the `kb` command, which loads the others when they are used
+    session    what the options that every command takes have said
+    options    those options, the filters, and help under headings
+    page       text on stdout and stderr: colour, width, JSON
+    hits       hits as a person reads them
+    progress   how far a long command is
+    search, ingest, notes, documents, reading, setup, evaluation     the commands
+
+Thin: the commands turn arguments into calls of `KnowledgeBase`, and its answers into text.
+"""
+
+from __future__ import annotations
+
+
+def main() -> None:
+    """The `kb` script."""
+    import gc
+    import sys
+
+    from kb.cli.run import run
+
+    status = run(sys.argv[1:])
+    # On its way out Python looks for garbage among all objects there are, a tenth of the time that
+    # a search takes. There is none worth finding: the process ends.
+    gc.freeze()
+    sys.exit(status)

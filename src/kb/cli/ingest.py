@@ -1,0 +1,108 @@
+"""`kb ingest`."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import click
+
+from kb.cli import page, progress
+from kb.cli.options import Command, common_options, option
+from kb.cli.session import Session, pass_session
+
+if TYPE_CHECKING:
+    from kb.types import FileNote, IngestReport
+
+
+@click.command("ingest", cls=Command)
+@click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path())
+@option("--dry-run", is_flag=True, help="Only say what would be done.")
+@option("--hidden", is_flag=True, help="Also read what has a name that starts with a dot.")
+@option("--follow-links", is_flag=True, help="Follow symbolic links.")
+@common_options()
+@pass_session
+def ingest_command(
+    session: Session, *, paths: tuple[str, ...], dry_run: bool, hidden: bool, follow_links: bool
+) -> int:
+    """Read files and folders into the store.
+
+    What was read before is brought up to date: only what has changed is read again, and what is
+    gone from disk goes from the store. Without PATH, that is done for every folder that was
+    ingested before. .gitignore and .kbignore are honoured; keys, .env and the like are left out.
+    The exit status is 1 if a file could not be read.
+
+    \b
+    Examples:
+      kb ingest ~/notes ~/papers
+      kb ingest
+      kb ingest --dry-run ~/notes
+    """
+    flags = {"ingest.hidden": hidden, "ingest.follow_links": follow_links}
+    if not dry_run:
+        session.interrupted = "interrupted: what was read is in the store; kb ingest reads the rest"
+    overrides = {key: True for key, given in flags.items() if given}
+    with session.open(overrides) as kb, progress.shown(session) as show:
+        report = kb.ingest(
+            *paths,
+            dry_run=dry_run,
+            on_progress=lambda now: show(now.stage, now.done, now.total, now.path),
+        )
+    if session.json:
+        from kb import wire
+
+        page.say_json(wire.ingest_report(report))
+    else:
+        _say(report, listed=bool(session.verbose))
+    return 1 if report.failed or report.missing_roots else 0
+
+
+def _say(report: IngestReport, *, listed: bool) -> None:
+    """What was done is data; what went wrong is said on stderr."""
+    if listed or report.dry_run:
+        _say_changes(report)
+    _say_skipped(report.skipped, listed=listed)
+    page.say(_summary(report))
+    sheet = page.Page.of(sys.stderr)
+    for warning in report.warnings:
+        page.warn(_line(warning))
+    for failure in report.failed:
+        page.note(f"{sheet.style('failed:', fg='red', bold=True)} {_line(failure)}")
+    for root in report.missing_roots:
+        missing = sheet.style("missing:", fg="red", bold=True)
+        page.note(f"{missing} {page.visible(root)} is not there; nothing of it was removed")
+
+
+def _say_changes(report: IngestReport) -> None:
+    for sign, paths in (("+", report.added), ("~", report.changed), ("-", report.removed)):
+        for path in paths:
+            page.say(f"{sign} {page.visible(path)}")
+
+
+def _say_skipped(skipped: tuple[FileNote, ...], *, listed: bool) -> None:
+    if listed:
+        for note in skipped:
+            page.say(f"skipped {_line(note)}")
+        return
+    for reason, count in Counter(note.reason for note in skipped).most_common():
+        page.say(f"skipped {count}: {page.visible(reason)}")
+
+
+def _summary(report: IngestReport) -> str:
+    counts = {
+        "added": len(report.added),
+        "changed": len(report.changed),
+        "unchanged": report.unchanged,
+        "removed": len(report.removed),
+        "skipped": len(report.skipped),
+        "failed": len(report.failed),
+    }
+    shown = ", ".join(f"{count} {name}" for name, count in counts.items())
+    if report.dry_run:
+        return f"would be: {shown}"
+    return f"{shown} in {report.seconds:.1f} s"
+
+
+def _line(note: FileNote) -> str:
+    return f"{page.visible(note.path)}: {page.visible(note.reason)}"

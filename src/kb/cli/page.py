@@ -1,0 +1,145 @@
+"""Text on stdout and stderr: data on the one, everything else on the other.
+
+Colour and line breaks are for terminals. Whatever is written, no character of it can be a crash,
+and no document can send commands to the terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from typing import IO, Any, NamedTuple
+
+import click
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_NARROW = 40  # columns; below, lines are not broken by us
+_WIDE = 120  # and longer lines are hard to read
+
+
+def prepare() -> None:
+    """A character that stdout or stderr cannot encode is written as an escape, not raised. The
+    same holds for what a file name has instead of characters when it is not valid UTF-8."""
+    for stream in (sys.stdout, sys.stderr):
+        if reconfigure := getattr(stream, "reconfigure", None):
+            reconfigure(errors="backslashreplace")
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def say(text: str) -> None:
+    """Data, for people."""
+    _write(text, sys.stdout)
+
+
+def say_json(shape: Any) -> None:
+    """Data, for programs: on one line, but for a person who looks at it."""
+    indent = 2 if is_terminal(sys.stdout) else None
+    _write(_json(shape, indent, sys.stdout), sys.stdout)
+
+
+def say_json_line(shape: Mapping[str, Any]) -> None:
+    _write(_json(shape, None, sys.stdout), sys.stdout)
+
+
+def note(text: str) -> None:
+    """Something to know that is not data."""
+    _write(text, sys.stderr)
+
+
+def note_json(shape: Mapping[str, Any]) -> None:
+    _write(_json(shape, None, sys.stderr), sys.stderr)
+
+
+def error(message: str, hint: str) -> None:
+    page = Page.of(sys.stderr)
+    note(f"{page.style('error:', fg='red', bold=True)} {visible(message)}")
+    if hint:
+        note(f"{page.style('hint:', fg='cyan')} {visible(hint)}")
+
+
+def warn(message: str) -> None:
+    note(f"{Page.of(sys.stderr).style('warning:', fg='yellow')} {visible(message)}")
+
+
+def _write(text: str, stream: IO[str] | None) -> None:
+    """Flushed, so that stdout and stderr in one file stand in the order they were written."""
+    if stream is None:  # closed, as after `>&-`
+        return
+    if has_colour(stream):
+        click.echo(text, file=stream, color=True)  # knows the consoles of Windows
+    else:  # as it is: click would take escapes out of a document's own text
+        stream.write(text + "\n")
+        stream.flush()
+
+
+def _json(shape: Any, indent: int | None, stream: IO[str] | None) -> str:
+    """Escapes are JSON's own where the stream cannot write the character itself."""
+    import json
+
+    encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
+    return json.dumps(shape, indent=indent, ensure_ascii=not encoding.startswith("utf"))
+
+
+# --- the sheet that is written on -----------------------------------------------------------------
+
+
+class Page(NamedTuple):
+    """How a stream wants its text. `width` is None where lines are not to be broken."""
+
+    colour: bool
+    width: int | None
+
+    @classmethod
+    def of(cls, stream: IO[str] | None) -> Page:
+        return cls(has_colour(stream), _width() if is_terminal(stream) else None)
+
+    def style(self, text: str, **styles: Any) -> str:
+        return click.style(text, **styles) if self.colour else text
+
+
+def is_terminal(stream: IO[str] | None) -> bool:
+    return stream is not None and not stream.closed and stream.isatty()
+
+
+def has_colour(stream: IO[str] | None) -> bool:
+    """By the conventions of no-color.org and force-color.org; NO_COLOR wins, as in Python."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return is_terminal(stream) and os.environ.get("TERM") != "dumb"
+
+
+def visible(text: str) -> str:
+    """`text` with control characters shown as escapes, so that none is obeyed."""
+    return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def columns(text: str) -> int:
+    """How many columns a terminal needs: two for a wide character, none for a combining one."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1
+               for char in text)  # fmt: skip
+
+
+def cut(text: str, width: int) -> str:
+    """As much of `text` as fits; where it is not all, `…` says so."""
+    if columns(text) <= width:
+        return text
+    while text and columns(text) >= width:
+        text = text[:-1]
+    return f"{text}…" if width > 0 else ""
+
+
+def _width() -> int | None:
+    from shutil import get_terminal_size
+
+    width = get_terminal_size().columns
+    return None if width < _NARROW else min(width, _WIDE)

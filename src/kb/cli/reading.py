@@ -1,0 +1,106 @@
+"""`kb get` and `kb status`: what the store holds, a passage or all of it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from kb.cli import page
+from kb.cli.options import Command, common_options, document_argument
+from kb.cli.session import Session, pass_session
+
+_STATES = {
+    "exact": "",
+    "moved": "the file has changed, and the passage now stands here; cite it so from now on",
+    "stale": "the file is no longer what was indexed; bring the store up to date: kb ingest",
+}
+_COLOURS = {"exact": "green", "moved": "yellow", "stale": "red"}
+
+
+@click.command("get", cls=Command)
+@document_argument("uri")
+@common_options()
+@pass_session
+def get_command(session: Session, *, uri: str) -> None:
+    """Print the passage that a citation names.
+
+    URI is what `kb search` shows: notes/retry.md#L12-L34, paper.pdf#page=4, note:7#L1. A path
+    alone, in the store or on disk, prints the whole document.
+
+    Whether the text is still what was indexed is said on stderr: exact; moved elsewhere in the
+    file; or stale, and then the text is what was indexed.
+
+    \b
+    Examples:
+      kb get notes/retry.md#L12-L34
+      kb get note:7 --json
+    """
+    with session.open() as kb:
+        passage = kb.get(uri)
+    if session.json:
+        from kb import wire
+
+        page.say_json(wire.passage(passage))
+        return
+    sheet = page.Page.of(sys.stderr)
+    state = sheet.style(f"{passage.state}:", fg=_COLOURS[passage.state])
+    advice = _STATES[passage.state] and f" ({_STATES[passage.state]})"
+    page.note(f"{state} {page.visible(passage.citation.uri)}{advice}")
+    shown = passage.text.removesuffix("\n")
+    page.say(page.visible(shown) if page.is_terminal(sys.stdout) else shown)
+
+
+@click.command("status", cls=Command)
+@common_options()
+@pass_session
+def status_command(session: Session) -> None:
+    """Show what the store holds, and where it is.
+
+    \b
+    Example:
+      kb status --json
+    """
+    with session.open() as kb:
+        status = kb.status()
+    if session.json:
+        page.say_json(status)
+    else:
+        page.say("\n".join(_status_lines(status)))
+
+
+def _status_lines(status: dict[str, Any]) -> list[str]:
+    sheet = page.Page.of(sys.stdout)
+    facts = {
+        "store": f"{status['store']} ({_size(status['size_bytes'])})",
+        "documents": str(status["documents"]),
+        "chunks": str(status["chunks"]),
+        "expired": f"{status['expired']} (kb gc removes them)" if status["expired"] else "",
+        "types": _counts(status["by_type"]),
+        "kinds": _counts(status["by_kind"]),
+        "scopes": _counts(status["by_scope"]),
+        "tags": str(len(status["tags"]) or ""),
+        "index": _counts(status["index_version"]),
+    }
+    lines = [f"{sheet.style(f'{name:10}', bold=True)} {page.visible(value)}"
+             for name, value in facts.items() if value]  # fmt: skip
+    for number, root in enumerate(status["roots"]):
+        name = sheet.style(f"{'roots' if number == 0 else '':10}", bold=True)
+        missing = sheet.style("  missing", fg="red") if root["missing"] else ""
+        place = page.visible(f"{root['name']}: {root['path']}")
+        lines.append(f"{name} {place} ({root['documents']}){missing}")
+    return lines
+
+
+def _counts(counts: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
+
+
+def _size(size_bytes: int) -> str:
+    size, unit = float(size_bytes), "B"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if size < 1000 or unit == "TB":
+            break
+        size /= 1000
+    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

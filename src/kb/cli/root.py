@@ -1,0 +1,64 @@
+"""The `kb` command. Each subcommand's module is imported when the subcommand is used, so that
+none pays for another's imports."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+from kb import __version__
+from kb.cli.options import common_options
+
+_COMMANDS = {
+    "init": "setup",
+    "ingest": "ingest",
+    "add": "notes",
+    "rm": "documents",
+    "search": "search",
+    "get": "reading",
+    "list": "documents",
+    "tag": "documents",
+    "status": "reading",
+    "gc": "documents",
+    "config": "setup",
+    "eval": "evaluation",
+    "completion": "setup",
+}
+
+
+class LazyGroup(click.Group):
+    """Commands in the order of a reader's first day: put in, find, look after."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in _COMMANDS:
+            return None
+        module = import_module(f"kb.cli.{_COMMANDS[cmd_name]}")
+        command = getattr(module, f"{cmd_name}_command")
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(
+    "kb",
+    cls=LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, message="kb %(version)s", help="Show the version and exit.")
+@common_options()
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Find the right passage again in your notes, papers and code, with a citation that opens.
+
+    \b
+    Examples:
+      kb ingest ~/notes                   read a folder, or bring the store up to date with it
+      kb search retry storm               find passages
+      kb get notes/retry.md#L12-L34       open one
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())

@@ -1,0 +1,44 @@
+"""What was said before or after the command's name: where the store is, how to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from kb.app import KnowledgeBase
+
+
+class Session:
+    """Filled in by the options that every command takes, in whatever place they stand."""
+
+    def __init__(self) -> None:
+        self.store: str | None = None
+        self.json = False
+        self.verbose = 0
+        self.interrupted = "interrupted"  # what Ctrl-C is answered with
+
+    def open(self, overrides: Mapping[str, Any] | None = None) -> KnowledgeBase:
+        """The knowledge base; `overrides` are settings that flags have changed."""
+        from kb.app import KnowledgeBase
+        from kb.config import load, store_path
+
+        self._start_logging()
+        file = store_path(self.store)
+        return KnowledgeBase(file, config=load(file, overrides=overrides))
+
+    def _start_logging(self) -> None:
+        """Logs go to stderr with -v. Without it there are none, since what a user has to know (a
+        degraded answer, a file that failed) is said by the commands themselves."""
+        import logging
+
+        handler = logging.StreamHandler() if self.verbose else logging.NullHandler()
+        handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+        log = logging.getLogger("kb")
+        log.handlers = [handler]
+        log.setLevel(logging.DEBUG if self.verbose > 1 else logging.INFO)
+
+
+pass_session = click.make_pass_decorator(Session, ensure=True)

@@ -1,0 +1,160 @@
+"""`kb add`, `list`, `rm`, `tag`, `gc`."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.cli.test_contract import Valid
+
+# --- add ------------------------------------------------------------------------------------------
+
+
+def test_a_note_is_found_at_once(here: Path, run: Run) -> None:
+    added = run("add", "The", "spare", "shackles", "are", "in", "locker", "4")
+    assert (added.status, added.out, added.err) == (0, "note:27\n", "")
+    assert run("search", "spare shackles").lines[0].startswith("1.  note:27#L1")
+
+
+def test_all_that_can_be_said_of_a_note(here: Path, run: Run, valid: Valid) -> None:
+    added = run(
+        "add", "-", "--title", "Locker", "--tags", "mooring,stock", "--tags", "x", "--kind",
+        "temp_note", "--scope", "project", "--trust", "secondary", "--lang", "en", "--ttl", "7d",
+        "--json", stdin="Schäkel in 4\n".encode(),
+    )  # fmt: skip
+    valid("document.v1", added.json)
+    said = added.json
+    assert said["title"] == "Locker"
+    assert said["tags"] == ["mooring", "stock", "x"]
+    assert [said[name] for name in ("kind", "scope", "trust", "lang")] == [
+        "temp_note", "project", "secondary", "en",
+    ]  # fmt: skip
+    assert said["expires_at"] > said["created_at"]
+    assert run("get", "note:27").out == "Schäkel in 4\n"
+
+
+@pytest.mark.parametrize(
+    "args", [("add",), ("add", " "), ("add", "x", "--kind", "y"), ("add", "x", "--ttl", "soon")]
+)
+def test_notes_that_cannot_be(here: Path, run: Run, args: tuple[str, ...]) -> None:
+    refused = run(*args)
+    assert (refused.status, refused.out) == (2, "")
+
+
+# --- list -----------------------------------------------------------------------------------------
+
+
+def test_list(here: Path, run: Run) -> None:
+    listed = run("list")
+    assert len(listed.lines) == 26
+    assert listed.lines == sorted(listed.lines)
+    assert run("list", "--path", "library/code/*", "--limit", "2").lines == [
+        "library/code/gateway.go",
+        "library/code/ingest_validate.py",
+    ]
+
+
+def test_list_long(here: Path, run: Run) -> None:
+    (line,) = run("list", "--long", "--path", "library/lessons/retry*").lines
+    assert line == (
+        "2026-03-10  markdown  lesson  library/lessons/retry-storm.md  "
+        "The retry storm after gw-skerry returned  #backoff  #gateway  #incident  #ingestion"
+    )
+
+
+def test_list_in_json(here: Path, run: Run, valid: Valid) -> None:
+    listed = run("list", "--type", "code", "--json").json
+    assert len(listed) == 3
+    lines = run("list", "--type", "code", "--jsonl").lines
+    assert [json.loads(line) for line in lines] == listed
+    for document in listed:
+        valid("document.v1", document)
+
+
+def test_nothing_to_list(here: Path, run: Run) -> None:
+    assert run("list", "--lang", "xx").err == "no documents with these filters\n"
+    assert run("list", "--lang", "xx", "--json").json == []
+    assert run("list", "--lang", "xx", "--jsonl").out == ""
+
+
+# --- rm -------------------------------------------------------------------------------------------
+
+
+def test_rm(here: Path, run: Run, filled: Path) -> None:
+    gone = run("rm", "library/code/gateway.go", "library/notes/")
+    assert gone.lines == [
+        "library/code/gateway.go",
+        "library/notes/field-log-heron-point.txt",
+        "library/notes/packing-list.txt",
+    ]
+    assert gone.err == "3 documents removed; files on disk are untouched\n"
+    assert (filled / "library" / "code" / "gateway.go").exists()
+    assert len(run("list").lines) == 23
+    again = run("rm", "library/code/gateway.go")
+    assert (again.status, again.out) == (2, "")
+
+
+def test_rm_in_json_and_by_the_path_of_a_file(here: Path, run: Run, filled: Path) -> None:
+    file = filled / "library" / "code" / "gateway.go"
+    assert run("rm", file, "--json").json == ["library/code/gateway.go"]
+
+
+def test_rm_removes_all_or_nothing(here: Path, run: Run) -> None:
+    assert run("rm", "library/code/gateway.go", "nope").status == 2
+    assert len(run("list").lines) == 26
+
+
+# --- tag ------------------------------------------------------------------------------------------
+
+
+def test_every_tag_most_common_first(here: Path, run: Run) -> None:
+    tags = run("tag")
+    counts = [int(line.split()[0]) for line in tags.lines]
+    assert counts == sorted(counts, reverse=True)
+    assert "5  ingestion" in tags.lines
+    assert run("tag", "--json").json["ingestion"] == 5
+
+
+def test_tags_of_a_document(here: Path, run: Run, valid: Valid) -> None:
+    name = "library/code/gateway.go"
+    bare = run("tag", name)
+    assert (bare.out, bare.err) == ("", f"{name} has no tags\n")
+    assert run("tag", name, "--add", "go,gateway").lines == ["gateway", "go"]
+    assert run("tag", name, "--remove", "go", "--add", "x").lines == ["gateway", "x"]
+    shape = run("tag", name, "--json").json
+    valid("document.v1", shape)
+    assert shape["tags"] == ["gateway", "x"]
+    assert run("search", "gateway", "--tags", "x", "--json").json["returned"] > 0
+
+
+def test_tags_that_cannot_be_taken_away(here: Path, run: Run) -> None:
+    assert run("tag", "library/code/gateway.go", "--remove", "nope").status == 2
+    written = run("tag", "library/lessons/retry-storm.md", "--remove", "backoff")
+    assert "front matter" in written.err
+    assert run("tag", "--add", "x").status == 2
+
+
+def test_no_tags_at_all(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run("add", "x")
+    assert (run("tag").out, run("tag").err) == ("", "no tags\n")
+
+
+# --- gc -------------------------------------------------------------------------------------------
+
+
+def test_gc(here: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("add", "for now", "--ttl", "1h")
+    assert run("gc").err == "0 documents expired and removed\n"
+    later = time.time() + 7200
+    monkeypatch.setattr("kb.app.KnowledgeBase._now", lambda _: time.strftime(
+        "%Y-%m-%dT%H:%M:%SZ", time.gmtime(later)))  # fmt: skip
+    planned = run("gc", "--dry-run")
+    assert (planned.out, planned.err) == ("note:27\n", "1 document expired\n")
+    assert run("gc", "--dry-run", "--json").json == ["note:27"]
+    assert run("gc").err == "1 document expired and removed\n"
+    assert run("gc", "--json").json == []

@@ -1,0 +1,90 @@
+"""Hits on a page: lines that fit, matches that are marked, nothing lost."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import replace
+
+import click
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kb.cli.hits import broken, hit_text
+from kb.cli.page import Page, visible
+from kb.types import Citation, Hit, Retrieval, Span
+
+HIT = Hit(
+    rank=1, score=0.5, score_kind="bm25", chunk_id=1, doc_id=1, doc_path="lib/a.md", title="Title",
+    heading_path=("Title", "One", "Two"), section_label="Two", snippet="a retry storm at sea",
+    citation=Citation("line", "lib/a.md", "lib/a.md#L3", None, Span("line", 3, 3)),
+    retrieval=Retrieval("hybrid", 0.0315, 0.9, 0.5, 1, 0.7, 2), sources=("fts", "vec"), tags=(),
+    type="markdown", kind=None, chunker_version="1", embedding_model=None, indexed_at="2026",
+)  # fmt: skip
+PLAIN = Page(colour=False, width=None)
+
+
+def marker(text: str) -> list[tuple[int, int]]:
+    at = text.find("storm")
+    return [(at, at + 5)] if at >= 0 else []
+
+
+def columns(text: str) -> int:
+    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
+    return len(text) + wide - sum(bool(unicodedata.combining(char)) for char in text)
+
+
+def test_plain() -> None:
+    assert hit_text(HIT, PLAIN, marker) == (
+        "1.  lib/a.md#L3  0.5000\n    Title › One › Two\n    a retry storm at sea"
+    )
+
+
+def test_a_title_that_no_heading_repeats() -> None:
+    other = replace(HIT, heading_path=("One",), title="Other")
+    assert "    Other › One\n" in hit_text(other, PLAIN, marker)
+    assert "    Other\n" in hit_text(replace(other, heading_path=()), PLAIN, marker)
+
+
+def test_colour_marks_and_changes_no_character() -> None:
+    coloured = hit_text(HIT, Page(colour=True, width=None), marker)
+    assert click.style("storm", fg="yellow", bold=True) in coloured
+    assert click.style("lib/a.md#L3", fg="cyan", bold=True) in coloured
+    assert click.unstyle(coloured) == hit_text(HIT, PLAIN, marker)
+
+
+def test_the_score_stands_at_the_edge() -> None:
+    first = hit_text(HIT, Page(colour=False, width=60), marker).split("\n")[0]
+    assert len(first) == 60
+    assert first.endswith("  0.5000")
+    long = replace(HIT, citation=replace(HIT.citation, uri="x" * 100))
+    assert f"{'x' * 100}  0.5000" in hit_text(long, Page(colour=False, width=60), marker)
+
+
+def test_every_retriever_is_explained() -> None:
+    assert hit_text(HIT, PLAIN, marker, explain=True).split("\n")[3:] == [
+        "    lexical  rank 1    score 0.500000",
+        "    vector   rank 2    score 0.700000",
+        "    fused              score 0.031500",
+        "    reranked           score 0.900000",
+    ]
+
+
+@given(st.text(alphabet="ab 東京\u0301", max_size=200), st.integers(2, 30))
+def test_lines_fit_and_nothing_is_lost(text: str, width: int) -> None:
+    lines = broken(text, width)
+    assert all(columns(text[start:end].strip(" ")) <= width for start, end in lines)
+    rest = "".join(text[start:end] for start, end in lines)
+    assert rest.replace(" ", "") == text.replace(" ", "")
+
+
+def test_lines_break_at_spaces() -> None:
+    text = "one two three"
+    assert [text[start:end] for start, end in broken(text, 8)] == ["one two", "three"]
+    assert broken("abcdef", 4) == [(0, 4), (4, 6)]
+    assert broken("", 4) == []
+
+
+@given(st.text())
+def test_nothing_invisible_is_obeyed(text: str) -> None:
+    shown = visible(text)
+    assert not any(unicodedata.category(char) == "Cc" and char not in "\n\t" for char in shown)

@@ -1,0 +1,134 @@
+"""`kb ingest`: the report, the exit status, the progress."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kb.cli.progress import _lines, _shortened
+from tests.cli.conftest import Run
+from tests.cli.test_contract import ESCAPE, Valid
+
+Library = Callable[[dict[str, str | bytes]], Path]
+
+
+@pytest.fixture(autouse=True)
+def _own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KB_STORE", str(tmp_path / "kb.sqlite"))
+
+
+def test_the_report(run: Run, library: Library) -> None:
+    root = library({"a.md": "# A\n\nalpha\n", "b.txt": "beta\n", "c.png": b"\x89PNG\r\n\0\0"})
+    first = run("ingest", root)
+    assert first.status == 0
+    assert first.lines[0].startswith("skipped 1: ")
+    summary = "2 added, 0 changed, 0 unchanged, 0 removed, 1 skipped, 0 failed in "
+    assert first.lines[1].startswith(summary)
+    assert first.err == ""
+    (root / "a.md").write_text("# A\n\ngamma gamma\n")
+    (root / "b.txt").unlink()
+    again = run("ingest")
+    summary = "0 added, 1 changed, 0 unchanged, 1 removed, 1 skipped, 0 failed in "
+    assert again.lines[-1].startswith(summary)
+
+
+def test_in_json(run: Run, library: Library, valid: Valid) -> None:
+    root = library({"a.md": "# A\n\nalpha\n", "bad.md": b"\xff\xfe\x00\xd8", "c.bin": b"\0\1"})
+    told = run("ingest", root, "--json")
+    valid("ingest_report.v1", told.json)
+    assert told.json["added"] == ["lib/a.md"]
+    assert [note["path"] for note in told.json["failed"]] == ["lib/bad.md"]
+    assert (told.status, told.err) == (1, "")
+
+
+def test_a_file_that_fails(run: Run, library: Library) -> None:
+    root = library({"a.md": "# A\n\nalpha\n", "bad.md": b"\xff\xfe\x00\xd8"})
+    told = run("ingest", root)
+    assert told.status == 1
+    assert told.lines[-1].startswith("1 added,")
+    assert told.err.startswith("failed: lib/bad.md: ")
+
+
+def test_a_warning(run: Run, library: Library) -> None:
+    told = run("ingest", library({"a.md": "---\ntags: [\n---\n# A\n\nalpha\n"}))
+    assert told.status == 0
+    assert told.err.startswith("warning: lib/a.md: ")
+
+
+def test_a_dry_run_tells_and_does_nothing(run: Run, library: Library, valid: Valid) -> None:
+    root = library({"a.md": "# A\n\nalpha\n"})
+    told = run("ingest", "--dry-run", root)
+    assert told.lines[0] == "+ lib/a.md"
+    assert told.lines[1].startswith("would be: 1 added")
+    valid("ingest_report.v1", run("ingest", "--dry-run", root, "--json").json)
+    assert run("status").status == 2
+
+
+def test_verbose_lists_everything(run: Run, library: Library) -> None:
+    root = library({"a.md": "# A\n\nalpha\n", "c.bin": b"\0\1"})
+    lines = run("ingest", "-v", root).lines
+    assert lines[0] == "+ lib/a.md"
+    assert lines[1].startswith("skipped lib/c.bin: ")
+    (root / "a.md").write_text("other text")
+    assert run("ingest", "-v").lines[0] == "~ lib/a.md"
+    (root / "a.md").unlink()
+    assert run("ingest", "-v").lines[0] == "- lib/a.md"
+
+
+def test_a_missing_root_is_named(run: Run, library: Library, valid: Valid) -> None:
+    root = library({"a.md": "# A\n\nalpha\n"})
+    run("ingest", root)
+    shutil.rmtree(root)
+    told = run("ingest")
+    assert told.status == 1
+    assert told.err == f"missing: {root} is not there; nothing of it was removed\n"
+    assert run("list").lines == ["lib/a.md"]
+    valid("ingest_report.v1", run("ingest", "--json").json)
+
+
+def test_a_path_that_is_not_there(run: Run, tmp_path: Path) -> None:
+    told = run("ingest", tmp_path / "nope")
+    assert told.status == 2
+    assert told.err.startswith("error: ")
+
+
+def test_hidden_files_and_links(run: Run, library: Library, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.md"
+    outside.write_text("# Outside\n\nelsewhere\n")
+    root = library({".hidden.md": "# H\n\nhidden\n"})
+    (root / "link.md").symlink_to(outside)
+    run("ingest", root)
+    assert run("list").out == ""
+    run("ingest", root, "--hidden")
+    assert run("list").lines == ["lib/.hidden.md"]
+    run("ingest", root, "--hidden", "--follow-links")
+    assert run("list").lines == ["lib/.hidden.md", "lib/link.md"]
+
+
+def test_a_bar_on_a_terminal(library: Library, on_terminal: Callable[..., str]) -> None:
+    root = library({f"{number}.md": f"# N{number}\n\ntext\n" for number in range(30)})
+    assert "30 added" in on_terminal("ingest", str(root))
+    plain = on_terminal("ingest", str(root), TERM="dumb")
+    assert ESCAPE not in plain
+
+
+def test_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    now = [0.0]
+    show = _lines(lambda: now[0])
+    for second in range(12):
+        now[0] = second
+        show("read", second, 12, "a.md")
+    show("indexing", 100, 0, "")
+    now[0] = 60
+    show("indexing", 200, 0, "")
+    told = capsys.readouterr()
+    assert told.err == "read: 5 of 12\nread: 10 of 12\nindexing: 200\n"
+    assert told.out == ""
+
+
+def test_long_paths_keep_their_end() -> None:
+    assert _shortened("a/b.md") == "a/b.md"
+    assert _shortened("x" * 100 + "/b.md") == "…" + "x" * 34 + "/b.md"

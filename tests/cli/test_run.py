@@ -1,0 +1,53 @@
+"""What happens when something goes wrong that no one foresaw."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.cli.test_contract import Valid
+
+
+def test_a_bug_is_an_error_without_a_traceback(
+    here: Path, run: Run, monkeypatch: pytest.MonkeyPatch, valid: Valid
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr("kb.app.KnowledgeBase.search", fail)
+    told = run("search", "x")
+    assert told.status == 2
+    assert told.err.startswith("error: internal error: ZeroDivisionError: oops\nhint: ")
+    assert "Traceback" not in told.err
+    assert "Traceback" in run("search", "x", "-v").err
+    error = json.loads(run("search", "x", "--json").err)
+    valid("error.v1", error)
+    assert error["code"] == "internal_error"
+
+
+def test_an_interrupt(here: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kb.app.KnowledgeBase.search", interrupt)
+    assert run("search", "x").status == 130
+    assert run("search", "x").err == "interrupted\n"
+
+
+def test_a_file_that_cannot_be_written(
+    here: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", ".kb/.gitignore")
+
+    monkeypatch.setattr("pathlib.Path.write_text", refuse)
+    told = run("init", "new")
+    assert told.status == 2
+    assert told.err.startswith("error: .kb/.gitignore: Permission denied\n")
+
+
+def test_an_option_named_like_json_is_not_asked_for(here: Path, run: Run) -> None:
+    assert run("get", "--", "--json").err.startswith("error: ")

@@ -1,0 +1,159 @@
+"""`kb search`: its options, and what it shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kb import KnowledgeBase
+from kb.errors import InvalidRequest
+from tests.cli.conftest import Result, Run
+from tests.cli.test_contract import Valid
+
+
+def paths(found: Result) -> list[str]:
+    return [hit["doc_path"] for hit in found.json["hits"]]
+
+
+def test_a_hit_as_it_is_read(here: Path, run: Run) -> None:
+    found = run("search", "gw-skerry", "breaker", "-n", "1")
+    first, title, snippet = found.lines
+    assert first.startswith("1.  library/lessons/retry-storm.md#L11-L18  0.")
+    assert title == "    The retry storm after gw-skerry returned › What happened"
+    assert "breaker of its solar charger" in snippet
+    assert run("get", first.split()[1]).status == 0
+
+
+def test_the_query_comes_from_words_or_stdin(here: Path, run: Run, valid: Valid) -> None:
+    told = run("search", "retry", "storm", "--json")
+    valid("search_response.v1", told.json)
+    assert told.json["query"] == "retry storm"
+    read = run("search", "-", "--json", stdin=b"retry storm\n")
+    assert paths(read) == paths(told)
+    assert run("search", "-", "--json", stdin=b"\xff retry").json["query"] == "\ufffd retry"
+
+
+def test_options_stand_before_or_after_the_command(here: Path, run: Run, tmp_path: Path) -> None:
+    assert paths(run("--json", "search", "retry")) == paths(run("search", "retry", "--json"))
+    other = str(tmp_path / "other.sqlite")
+    assert other in run("--store", other, "search", "retry").err
+    assert other in run("search", "retry", "--store", other).err
+
+
+FILTERS: list[tuple[tuple[str, ...], str]] = [
+    (("--type", "code"), "library/code/"),
+    (("--type", "code,note"), "library/"),
+    (("--kind", "lesson", "--kind", "decision"), "library/"),
+    (("--kind", "lesson"), "library/lessons/"),
+    (("--path", "library/guides/**"), "library/guides/"),
+    (("--tags", "calibration"), "library/"),
+    (("--tags-any", "nope,daily"), "library/daily/"),
+    (("--after", "2026-02-01", "--before", "2026-03-05"), "library/"),
+    (("--scope", "project"), "library/"),
+    (("--trust-min", "secondary"), "library/"),
+]
+
+
+@pytest.mark.parametrize(("filters", "prefix"), FILTERS)
+def test_filters(here: Path, run: Run, filters: tuple[str, ...], prefix: str) -> None:
+    found = paths(run("search", "the", "-n", "50", "--json", *filters))
+    assert found
+    assert all(path.startswith(prefix) for path in found)
+
+
+def test_filters_reach_the_knowledge_base(here: Path, run: Run) -> None:
+    every = len(paths(run("search", "the", "-n", "500", "--json")))
+    some = len(paths(run("search", "the", "-n", "500", "--json", "--type", "code,note")))
+    assert 0 < some < every
+    assert run("search", "the", "--lang", "xx", "--json").json["returned"] == 0
+    nothing = run("search", "the", "--tags", "calibration,nope")
+    assert nothing.err == "nothing found for 'the' with these filters\n"
+
+
+def test_how_many_and_how_good(here: Path, run: Run) -> None:
+    found = run("search", "buoy", "-n", "5", "--json")
+    assert found.json["returned"] == 5
+    third = found.json["hits"][2]["score"]
+    kept = run("search", "buoy", "-n", "5", "--threshold", str(third), "--json")
+    assert kept.json["returned"] == 3
+    assert run("search", "buoy", "--set", "top=2", "--json").json["returned"] == 2
+
+
+def test_modes_and_matches(here: Path, run: Run) -> None:
+    assert run("search", "buoy", "--fts-only", "--json").json["mode"] == "lexical"
+    assert run("search", "buoy", "--profile", "lexical", "--json").json["profile"] == "lexical"
+    assert run("search", "buoy zzqq", "--match", "all", "--json").json["returned"] == 0
+    assert run("search", "buoy zzqq", "--match", "any", "--json").json["returned"] > 0
+    for args in (
+        ("--fts-only", "--mode", "vector"),
+        ("--mode", "vector"),
+        ("--match", "some"),
+        ("--profile", "nope"),
+        ("--set", "top"),
+        ("--set", "nope=1"),
+        ("--top", "0"),
+        ("--top", "many"),
+        ("--after", "yesterday"),
+    ):
+        refused = run("search", "buoy", *args)
+        assert (refused.status, refused.out) == (2, "")
+        assert "\nhint: " in refused.err
+
+
+def test_explain(here: Path, run: Run) -> None:
+    told = run("search", "the", "buoy", "-n", "2", "--explain").out
+    assert "    lexical  rank 1    score 0." in told
+    assert "How this was found\n    profile default: analyse -> lexical(match=any)" in told
+    assert "words: the buoy" in told
+    assert told.splitlines()[-1].startswith("    total ")
+    empty = run("search", "zzqq", "--explain")
+    assert empty.out.startswith("How this was found")
+
+
+def test_a_degraded_answer_says_so(here: Path, run: Run) -> None:
+    many = " ".join(f"word{number}" for number in range(300))
+    told = run("search", many, "buoy")
+    assert told.err.splitlines()[-1] == (
+        "warning: query: truncated (45 of 301 terms left out; the first 256 count)"
+    )
+    assert "warning: query: truncated" in run("search", many, "--jsonl").err
+    shape = run("search", many, "--json")
+    assert shape.json["degraded"][0]["part"] == "query"
+    assert shape.err == ""
+
+
+def test_nothing_to_search_for(here: Path, run: Run) -> None:
+    assert run("search").status == 2
+    for query in ("", "?!"):
+        found = run("search", query)
+        assert (found.status, found.out) == (0, "")
+
+
+def test_verbose_logs_to_stderr(here: Path, run: Run) -> None:
+    found = run("search", "buoy", "-v")
+    assert "kb.search: search took" in found.err
+    assert "search took" not in found.out
+    assert run("search", "buoy").err == ""
+
+
+def test_any_query_is_answered(here: Path, run: Run) -> None:
+    awkward = ['"', "*", "a:b", "(", "NEAR", "--", "\\", "%", "'", "''", "-1"]
+    for query in awkward:
+        assert run("search", "--", query).status == 0
+
+
+@pytest.mark.parametrize("query", ["retry storm", "'retry OR storm'", "東京", ""])
+def test_what_is_marked_stands_in_order(here: Path, query: str) -> None:
+    text = "A retry_storm over 東京: retries, retryStorm, storms."
+    with KnowledgeBase() as kb:
+        marks = kb.highlights(query, text)
+    ends = [0, *(place for mark in marks for place in mark)]
+    assert ends == sorted(ends)
+    expected = {"retry storm": "retry", "'retry OR storm'": "retry", "東京": "東京", "": ""}
+    assert (text[slice(*marks[0])] if marks else "").startswith(expected[query])
+
+
+def test_text_that_is_not_unicode_is_refused(here: Path) -> None:
+    with KnowledgeBase() as kb, pytest.raises(InvalidRequest, match="not Unicode"):
+        kb.get("a\udcff")

@@ -1,0 +1,143 @@
+"""`kb init`, `config`, `completion`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import COMMAND, Run
+from tests.cli.test_contract import Valid
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+# --- init -----------------------------------------------------------------------------------------
+
+
+def test_init_here(run: Run, tmp_path: Path) -> None:
+    made = run("init")
+    assert made.lines == [str(tmp_path / ".kb" / "kb.sqlite")]
+    assert made.err == "now: kb ingest FOLDER\n"
+    assert (tmp_path / ".kb" / ".gitignore").read_text() == "*\n"
+    (tmp_path / "below").mkdir()
+    os.chdir("below")
+    assert run("status", "--json").json["store"] == made.lines[0]
+
+
+def test_init_again_changes_nothing(run: Run, tmp_path: Path) -> None:
+    run("init")
+    run("add", "a note")
+    (tmp_path / ".kb" / ".gitignore").write_text("mine\n")
+    again = run("init")
+    assert (again.status, again.err) == (0, "this store was there already\n")
+    assert run("list").lines == ["note:1"]
+    assert (tmp_path / ".kb" / ".gitignore").read_text() == "mine\n"
+
+
+def test_init_elsewhere(run: Run, tmp_path: Path, valid: Valid) -> None:
+    made = run("init", "a/new/folder", "--json")
+    valid("status.v1", made.json)
+    assert made.json["store"] == str(tmp_path / "a" / "new" / "folder" / ".kb" / "kb.sqlite")
+
+
+def test_init_where_another_store_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KB_STORE", "elsewhere.sqlite")
+    assert "warning: KB_STORE is set" in run("init").err
+
+
+def test_init_where_it_cannot_be(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    refused = run("init", "file")
+    assert (refused.status, refused.out) == (2, "")
+    assert refused.err.startswith("error: ")
+
+
+# --- config ---------------------------------------------------------------------------------------
+
+
+def test_config_and_where_it_comes_from(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("init")
+    (tmp_path / ".kb" / "config.toml").write_text('[search]\ndefault_top = 3\nprofile = "mine"\n'
+                                                  '[profiles.mine]\nmatch = "all"\n')  # fmt: skip
+    monkeypatch.setenv("KB_CHUNK_MAX_CHARS", "900")
+    lines = [line.split() for line in run("config").lines]
+    assert ["search.default_top", "3", str(tmp_path / ".kb" / "config.toml")] in lines
+    assert ["chunk.max_chars", "900", "$KB_CHUNK_MAX_CHARS"] in lines
+    assert ["ingest.hidden", "false", "default"] in lines
+    shape = run("config", "--json").json
+    assert shape["chunk.max_chars"] == {"value": 900, "origin": "$KB_CHUNK_MAX_CHARS"}
+
+
+def test_profiles(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = tmp_path / "config.toml"
+    settings.write_text('[profiles.mine]\nmatch = "all"\ntop = 4\n')
+    monkeypatch.setenv("KB_CONFIG", str(settings))
+    told = run("config", "profiles")
+    assert told.out.startswith("default  what measures best")
+    assert told.out.endswith(
+        'mine  made from default\n    retrievers = ["lexical"]\n    match = "all"\n    top = 4\n'
+    )
+    shape = run("config", "profiles", "--json").json
+    assert shape["mine"]["match"] == "all"
+    assert list(shape) == ["default", "lexical", "mine"]
+
+
+def test_where_the_files_are(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KB_CONFIG", str(tmp_path / "user.toml"))
+    run("init")
+    told = run("config", "path")
+    assert told.lines == [str(tmp_path / ".kb" / "config.toml"), str(tmp_path / "user.toml")]
+    assert run("config", "path", "--json").json == told.lines
+
+
+def test_a_config_that_cannot_be_used(run: Run, tmp_path: Path) -> None:
+    run("init")
+    (tmp_path / ".kb" / "config.toml").write_text("[search\n")
+    refused = run("search", "x")
+    assert refused.status == 2
+    assert "is not valid TOML" in refused.err
+
+
+# --- completion -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(run: Run, shell: str) -> None:
+    if shell == "bash" and sys.platform == "win32":
+        pytest.skip("click asks bash for its version")
+    script = run("completion", shell)
+    assert script.status == 0
+    assert "_KB_COMPLETE" in script.out
+
+
+def test_completion_of_unknown_shells(run: Run) -> None:
+    assert run("completion", "ed").status == 2
+
+
+@pytest.mark.parametrize(
+    ("begun", "offered"),
+    [
+        ("kb sea", "search"),
+        ("kb search --mat", "--match"),
+        ("kb search --match a", "any all auto"),
+        ("kb get no", "note:1"),
+    ],
+)
+def test_what_the_shell_is_offered(run: Run, begun: str, offered: str) -> None:
+    run("init")
+    run("add", "a note")
+    words = {"COMP_WORDS": begun, "COMP_CWORD": str(begun.count(" ")),
+             "_KB_COMPLETE": "zsh_complete"}  # fmt: skip
+    done = subprocess.run(
+        COMMAND, env=os.environ | words, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.split("\n")[1::3] == offered.split()

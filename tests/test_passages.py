@@ -1,0 +1,136 @@
+"""Opening citations: exact, moved, stale."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kb import KnowledgeBase, wire
+from kb.errors import InvalidCitation, NotFound
+from tests.schemas import validate
+
+Library = Callable[[dict[str, str]], Path]
+
+NOTE = "# Title\n\nFirst paragraph.\n\n## Section\n\nSecond paragraph,\nof two lines.\n"
+
+
+@pytest.fixture
+def root(kb: KnowledgeBase, library: Library) -> Path:
+    folder = library({"a.md": NOTE, "code.py": "def one():\n    return 1\n"})
+    kb.ingest(folder)
+    return folder
+
+
+def test_an_unchanged_passage_is_exact(kb: KnowledgeBase, root: Path) -> None:
+    passage = kb.get("lib/a.md#L5-L8")
+    assert passage.state == "exact"
+    assert passage.text == "## Section\n\nSecond paragraph,\nof two lines."
+    validate(wire.passage(passage))
+
+
+def test_any_lines_can_be_asked_for(kb: KnowledgeBase, root: Path) -> None:
+    assert kb.get("lib/a.md#L7").text == "Second paragraph,"
+    assert kb.get("lib/a.md#L3-L7").text.startswith("First paragraph.")
+
+
+def test_a_passage_that_moved_is_found_again(kb: KnowledgeBase, root: Path) -> None:
+    (root / "a.md").write_text("One more line above.\n\n" + NOTE)
+    passage = kb.get("lib/a.md#L5-L8")
+    assert passage.state == "moved"
+    assert passage.citation.uri == "lib/a.md#L7-L10"
+    assert passage.text == "## Section\n\nSecond paragraph,\nof two lines."
+    assert kb.get(passage.citation.uri).text == passage.text
+
+
+def test_a_passage_that_is_gone_is_stale_and_still_shown(kb: KnowledgeBase, root: Path) -> None:
+    (root / "a.md").write_text("# Title\n\nQuite another text.\n")
+    passage = kb.get("lib/a.md#L5-L8")
+    assert passage.state == "stale"
+    assert "Second paragraph" in passage.text
+
+
+def test_a_change_elsewhere_leaves_it_exact(kb: KnowledgeBase, root: Path) -> None:
+    (root / "a.md").write_text(NOTE + "\n## Later\n\nMore.\n")
+    assert kb.get("lib/a.md#L5-L8").state == "exact"
+
+
+def test_a_file_that_is_gone_is_stale(kb: KnowledgeBase, root: Path) -> None:
+    (root / "a.md").unlink()
+    assert kb.get("lib/a.md#L5-L8").state == "stale"
+    whole = kb.get("lib/a.md")
+    assert whole.state == "stale"
+    assert "First paragraph." in whole.text
+
+
+def test_a_whole_document(kb: KnowledgeBase, root: Path) -> None:
+    passage = kb.get("lib/a.md")
+    assert passage.state == "exact"
+    assert passage.text.strip() == NOTE.strip()
+
+
+def test_code_is_cited_by_symbol(kb: KnowledgeBase, root: Path) -> None:
+    (hit,) = kb.search("one", mode="lexical", filters=None).hits
+    shape = wire.citation(hit.citation)
+    assert (shape["kind"], shape["symbol"], shape["lang"]) == ("code", "one", "python")
+    assert kb.get(hit.citation.uri).text == "def one():\n    return 1"
+
+
+def test_a_note_is_always_exact(kb: KnowledgeBase) -> None:
+    note = kb.add("first line\n\nsecond paragraph")
+    (hit,) = kb.search("second").hits
+    assert hit.doc_path == note.doc_path == "note:1"
+    passage = kb.get(hit.citation.uri)
+    assert passage.state == "exact"
+    assert "second paragraph" in passage.text
+    assert kb.get("note:1").text == "first line\n\nsecond paragraph"
+
+
+@pytest.mark.parametrize("name", ["C#.md", "50%.md", "a b.md", "what?.md", "搜索.md", "#.md"])
+def test_names_that_need_encoding(kb: KnowledgeBase, library: Library, name: str) -> None:
+    kb.ingest(library({name: "needle here\n"}))
+    (hit,) = kb.search("needle").hits
+    assert kb.get(hit.citation.uri).text == "needle here"
+    assert kb.get(f"lib/{name}").text.strip() == "needle here"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="file names are text there")
+def test_a_name_that_is_not_utf8(kb: KnowledgeBase, library: Library) -> None:
+    folder = library({"ok.md": "fine\n"})
+    with open(os.path.join(os.fsencode(folder), b"caf\xe9.md"), "wb") as file:
+        file.write(b"needle here\n")
+    kb.ingest(folder)
+    (hit,) = kb.search("needle").hits
+    assert hit.doc_path == "lib/caf\\xe9.md"
+    assert kb.get(hit.citation.uri).state == "exact"
+
+
+def test_a_path_on_disk_finds_the_document(
+    kb: KnowledgeBase, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert kb.get(str(root / "a.md")).document.doc_path == "lib/a.md"
+    monkeypatch.chdir(root)
+    assert kb.get("a.md#L5").document.doc_path == "lib/a.md"
+
+
+@pytest.mark.parametrize("uri", ["lib/nosuch.md", "lib/a.md#L99", "note:99"])
+def test_what_is_not_there(kb: KnowledgeBase, root: Path, uri: str) -> None:
+    with pytest.raises(NotFound) as error:
+        kb.get(uri)
+    assert error.value.hint
+
+
+@pytest.mark.parametrize("uri", ["lib/a.md#x", "lib/a.md#page=2", "lib/a.md#L3-L1"])
+def test_what_is_no_citation(kb: KnowledgeBase, root: Path, uri: str) -> None:
+    with pytest.raises(InvalidCitation):
+        kb.get(uri)
+
+
+def test_reading_counts_as_an_access_and_searching_does_not(kb: KnowledgeBase, root: Path) -> None:
+    kb.search("paragraph")
+    assert kb.document("lib/a.md").access_count == 0
+    kb.get("lib/a.md#L5")
+    kb.get("lib/a.md")
+    assert kb.document("lib/a.md").access_count == 2
