@@ -1,0 +1,56 @@
+# kb: the commands to try it, to test it and to measure it. Needs Python 3.11 or later, nothing else.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest -q -n 2
+DEMO_STORE := build/demo/kb.sqlite
+KB_DEMO := $(BIN)/kb --store $(DEMO_STORE)
+
+.PHONY: demo test test-slow check bench quality docs clean
+
+demo: .venv/installed  ## ingest the example library and search it three times
+	@rm -rf build/demo && mkdir -p build/demo
+	$(KB_DEMO) ingest examples/library
+	@echo
+	$(KB_DEMO) search -n 3 "dedupe key unique index"
+	@echo
+	$(KB_DEMO) search -n 3 "How wide are the radio slots and why were they made wider?"
+	@echo
+	$(KB_DEMO) search -n 3 --type code "sleep until next window"
+
+test: check  ## every check, and the tests
+	$(PYTEST) -m "not slow"
+
+test-slow: .venv/dev  ## the tests that take long: kill, load and fuzz runs
+	$(PYTEST) -m slow
+
+check: .venv/dev  ## lint, types, the arrows between the modules, generated documentation
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python docs/reference.py --check
+
+bench: .venv/dev  ## how fast, beside yardsticks measured in the same run
+	$(BIN)/python -m bench
+
+quality: .venv/dev  ## how good, on judged collections (KB_DATA or ../shared/data)
+	$(BIN)/python -m bench.quality
+
+docs: .venv/dev  ## write the generated parts of docs/ again
+	$(BIN)/python docs/reference.py
+
+clean:
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+.venv/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit("kb needs Python 3.11 or later" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+
+.venv/installed: .venv/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+.venv/dev: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@

@@ -1,0 +1,1 @@
+"""Measurements: `make bench` (how fast) and `make quality` (how good)."""

@@ -1,0 +1,157 @@
+"""`make bench`: how fast kb is, always beside a yardstick measured in the same run.
+
+python -m bench [section ...]      sections: process ingest queries (all by default)
+"""
+
+from __future__ import annotations
+
+import platform
+import resource
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+
+from bench.corpus import Prose, passages, write_markdown
+from bench.timing import process_ms, seconds, spread_ms, table
+from kb import KnowledgeBase
+from kb.store import SqliteStore
+from kb.types import Attributes, ChunkDraft, DocumentDraft, Filters, Span
+
+BUILD = Path("build/bench")
+PER_DOCUMENT = 20
+
+
+def passage_store(count: int) -> Path:
+    """A store of `count` seeded passages, made once."""
+    path = BUILD / f"passages-{count}.sqlite"
+    if path.exists():
+        return path
+    BUILD.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".part")
+    unfinished.unlink(missing_ok=True)
+    store = SqliteStore(unfinished)
+    texts = list(passages(count))
+    for start in range(0, count, PER_DOCUMENT):
+        name = f"bench/{start:07d}.md"
+        # One document in a hundred carries the tag that the filtered searches ask for.
+        tags = ("hundredth",) if (start // PER_DOCUMENT) % 100 == 0 else ()
+        draft = DocumentDraft(
+            None, name, name, "Bench", "markdown", Attributes(tags=tags), "-", "bench-1", 0, 0
+        )
+        chunks = [
+            ChunkDraft(text, (), None, (Span("line", number, number),))
+            for number, text in enumerate(texts[start : start + PER_DOCUMENT], start=1)
+        ]
+        store.write_document(draft, chunks)
+    store.close()
+    unfinished.rename(path)
+    return path
+
+
+def plain_fts(count: int) -> apsw.Connection:
+    """The yardstick: the same passages in a bare FTS5 table."""
+    connection = apsw.Connection(":memory:")
+    connection.execute("CREATE VIRTUAL TABLE f USING fts5 (text, tokenize = 'porter unicode61')")
+    with connection:
+        connection.executemany(
+            "INSERT INTO f (text) VALUES (?)", ((text,) for text in passages(count))
+        )
+    return connection
+
+
+def queries(count: int = 200) -> list[str]:
+    prose = Prose(seed=4)
+    return [prose.query(text) for text in passages(count)]
+
+
+def process() -> str:
+    store = passage_store(10_000)
+    bare = process_ms([sys.executable, "-c", "pass"])
+    asked = queries(1)[0]
+    command = [str(Path(sys.executable).parent / "kb"), "--store", str(store), "search"]
+    rows = [("python -c pass", f"{bare:.0f}", "1.0")]
+    for label, arguments in (
+        ("kb search --mode lexical", ["--mode", "lexical", asked]),
+        ("the same with --json", ["--mode", "lexical", "--json", asked]),
+    ):
+        taken = process_ms(command + arguments)
+        rows.append((label, f"{taken:.0f}", f"{taken / bare:.1f}"))
+    return table("A whole process, 10,000 chunks", ("command", "ms", "x bare Python"), rows)
+
+
+def ingest() -> str:
+    folder, store = BUILD / "notes", BUILD / "ingest.sqlite"
+    shutil.rmtree(folder, ignore_errors=True)
+    for left in BUILD.glob("ingest.sqlite*"):
+        left.unlink()
+    write_markdown(folder, files=1000, characters=10_000)
+    size_mb = sum(path.stat().st_size for path in folder.rglob("*.md")) / 1e6
+    with KnowledgeBase(store) as kb:
+        first = seconds(lambda: kb.ingest(folder))
+        again = seconds(lambda: kb.ingest(folder))
+        chunks = kb.status()["chunks"]
+    per_chunk = store.stat().st_size / chunks
+    reading = seconds(lambda: [path.read_bytes() for path in folder.rglob("*.md")])
+    rows = [
+        ("read the files, no more", f"{reading:.2f}", f"{1000 / reading:,.0f}", ""),
+        ("first ingest", f"{first:.2f}", f"{1000 / first:,.0f}", f"{size_mb / first:.1f} MB/s"),
+        ("nothing changed", f"{again:.2f}", f"{1000 / again:,.0f}", ""),
+    ]
+    title = f"Ingest of 1,000 Markdown files ({size_mb:.0f} MB, {chunks:,} chunks, "
+    title += f"{per_chunk:,.0f} bytes a chunk)"
+    return table(title, ("run", "s", "files/s", ""), rows)
+
+
+def latency() -> str:
+    asked = queries()
+    rows: list[tuple[object, ...]] = []
+    for count in (10_000, 100_000):
+        plain = plain_fts(count)
+
+        def by_plain_sql(query: str, plain: apsw.Connection = plain) -> object:
+            words = " OR ".join(f'"{word}"' for word in dict.fromkeys(query.split()))
+            sql = "SELECT rowid, bm25(f) AS s FROM f WHERE f MATCH ? ORDER BY s LIMIT 100"
+            return plain.execute(sql, (words,)).fetchall()
+
+        yard, yard95 = spread_ms(by_plain_sql, asked)
+        rows.append((f"{count:,}", "plain FTS5 SQL, OR, by bm25()", *_cells(yard, yard95, yard)))
+        plain.close()
+        with KnowledgeBase(passage_store(count)) as kb:
+            tagged = Filters(tags=("hundredth",))
+            for label, action in (
+                ("kb, match any, top 100", lambda query: kb.search(query, top=100)),
+                ("kb, match any, top 10", lambda query: kb.search(query)),
+                ("kb, match auto, top 10", lambda query: kb.search(query, profile="lexical")),
+                ("kb, 1 % filter, top 10", lambda query: kb.search(query, filters=tagged)),
+            ):
+                p50, p95 = spread_ms(action, asked)
+                rows.append((f"{count:,}", label, *_cells(p50, p95, yard)))
+    header = ("passages", "search", "p50 ms", "p95 ms", "x plain FTS5 (p50)")
+    return table("200 queries of 9 words, warm", header, rows)
+
+
+def _cells(p50: float, p95: float, yard: float) -> tuple[str, str, str]:
+    return f"{p50:.1f}", f"{p95:.1f}", f"{p50 / yard:.2f}"
+
+
+SECTIONS: dict[str, Callable[[], str]] = {
+    "process": process,
+    "ingest": ingest,
+    "queries": latency,
+}
+
+
+def main() -> None:
+    chosen = sys.argv[1:] or list(SECTIONS)
+    print(f"Python {platform.python_version()}, SQLite {apsw.sqlite_lib_version()}\n")
+    for name in chosen:
+        print(SECTIONS[name](), flush=True)
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"Peak memory of this run: {peak_mb:,.0f} MB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""Timing and tables: medians, ratios to a yardstick of the same run."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Sequence
+from statistics import median, quantiles
+
+
+def seconds(action: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    action()
+    return time.perf_counter() - started
+
+
+def spread_ms(action: Callable[[str], object], queries: Sequence[str]) -> tuple[float, float]:
+    """Median and 95th percentile of `action` over the queries, after a warm-up."""
+    for query in queries[:10]:
+        action(query)
+    taken = [1000 * seconds(lambda: action(query)) for query in queries]  # noqa: B023 (called at once)
+    return median(taken), quantiles(taken, n=20)[-1]
+
+
+def process_ms(command: Sequence[str], runs: int = 15) -> float:
+    """Median time of a whole process, from start to exit."""
+
+    def once() -> object:
+        return subprocess.run(command, capture_output=True, check=True)
+
+    once()
+    return median(1000 * seconds(once) for _ in range(runs))
+
+
+def table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table under a heading."""
+    lines = [f"### {title}", "", "| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
+    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
