@@ -10,6 +10,7 @@ import resource
 import shutil
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -105,6 +106,15 @@ def ingest() -> str:
     return table(title, ("run", "s", "files/s", ""), rows)
 
 
+TAGGED = Filters(tags=("hundredth",))
+SEARCHES: dict[str, Callable[[KnowledgeBase, str], object]] = {
+    "kb, match any, top 100": lambda kb, query: kb.search(query, top=100),
+    "kb, match any, top 10": lambda kb, query: kb.search(query),
+    "kb, match auto, top 10": lambda kb, query: kb.search(query, profile="lexical"),
+    "kb, 1 % filter, top 10": lambda kb, query: kb.search(query, filters=TAGGED),
+}
+
+
 def latency() -> str:
     asked = queries()
     rows: list[tuple[object, ...]] = []
@@ -120,14 +130,8 @@ def latency() -> str:
         rows.append((f"{count:,}", "plain FTS5 SQL, OR, by bm25()", *_cells(yard, yard95, yard)))
         plain.close()
         with KnowledgeBase(passage_store(count)) as kb:
-            tagged = Filters(tags=("hundredth",))
-            for label, action in (
-                ("kb, match any, top 100", lambda query: kb.search(query, top=100)),
-                ("kb, match any, top 10", lambda query: kb.search(query)),
-                ("kb, match auto, top 10", lambda query: kb.search(query, profile="lexical")),
-                ("kb, 1 % filter, top 10", lambda query: kb.search(query, filters=tagged)),
-            ):
-                p50, p95 = spread_ms(action, asked)
+            for label, search in SEARCHES.items():
+                p50, p95 = spread_ms(partial(search, kb), asked)
                 rows.append((f"{count:,}", label, *_cells(p50, p95, yard)))
     header = ("passages", "search", "p50 ms", "p95 ms", "x plain FTS5 (p50)")
     return table("200 queries of 9 words, warm", header, rows)

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
 
-_STOP_WORDS = (
-    "the of and to in a is that it was for on are with as at be this have from or had by but not "
-    "what all were when we there can an your which their said if do will each about how"
-).split()
-_SYLLABLES = "ba ce di fo gu ha je ki lo mu na pe qui ro su ta ve wi xo yu zan bel cor dim".split()
+_STOP_WORDS = """
+the of and to in a is that it was for on are with as at be this have from or had by but not what all
+were when we there can an your which their said if do will each about how
+""".split()
+_SYLLABLES = """
+ba ce di fo gu ha je ki lo mu na pe qui ro su ta ve wi xo yu zan bel cor dim
+""".split()
 
 
 class Prose:

@@ -22,7 +22,7 @@ def test_ingest_twice_equals_ingest_once(kb: KnowledgeBase, library: Library) ->
     before = (kb.index_version(), kb.documents())
     second = kb.ingest(root)
     assert second.unchanged == 3
-    assert not (second.added or second.changed or second.removed)
+    assert (second.added, second.changed, second.removed) == ((), (), ())
     assert (kb.index_version(), kb.documents()) == before
 
 

@@ -1,0 +1,109 @@
+"""From one file's bytes to a document that can be stored: parse, chunk, and fill in its dates.
+
+Between the stages and the indexer. No I/O.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass, replace
+
+from kb.ingest import dates, front_matter, names
+from kb.ingest.chunk import CHUNKER, chunk
+from kb.ingest.decode import normalised
+from kb.ingest.found import Found
+from kb.ingest.parsers.text import TextParser, first_words
+from kb.ports import Parser, Source
+from kb.types import Attributes, ChunkDraft, DocumentDraft, Root
+from kb.words import nfc
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A document on its way to the store, and what the reader should hear about it."""
+
+    document: DocumentDraft
+    chunks: tuple[ChunkDraft, ...]
+    warnings: tuple[str, ...] = ()
+
+    def placed(self, root: Root) -> DocumentDraft:
+        """The document as one of `root`'s."""
+        doc_path = f"{root.name}/{self.document.path}"
+        return replace(self.document, root_id=root.root_id, doc_path=doc_path)
+
+
+def digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def chunker_version(parser: Parser, max_chars: int) -> str:
+    """What a document's chunks depend on besides its bytes."""
+    return f"{parser.name}-{parser.version}.{CHUNKER}.{max_chars}"
+
+
+def prepare(found: Found, data: bytes, parser: Parser, max_chars: int) -> Prepared:
+    """The document of the file `found`, with its chunks; still without a root."""
+    name = os.path.basename(found.path)
+    parsed = parser.parse(Source(name, data, found.mtime_ns))
+    said = replace(parsed.attributes, lang=parsed.attributes.lang or parsed.lang)
+    json.dumps(dict(said.metadata))  # what a plug-in brings must be storable; else the file fails
+    document = DocumentDraft(
+        root_id=None,
+        path=found.path,
+        doc_path="",
+        title=nfc(said.title or parsed.title or names.title_of(name)),
+        type=parsed.type,
+        attributes=_dated(said, name, found.mtime_ns),
+        content_hash=digest(data),
+        chunker_version=chunker_version(parser, max_chars),
+        size_bytes=found.size,
+        mtime_ns=found.mtime_ns,
+        os_path=found.os_path,
+    )
+    chunks = tuple(map(_composed, chunk(parsed.blocks, max_chars)))
+    return Prepared(document, chunks, parsed.warnings)
+
+
+def prepare_note(text: str, said: Attributes, now_ns: int, max_chars: int) -> Prepared:
+    """A note that is nowhere but in the store, which gives it its path."""
+    body = normalised(text.replace("\0", "\ufffd"))
+    data = body.encode()
+    parser = TextParser()
+    parsed = parser.parse(Source("", data, now_ns))
+    chunks = tuple(chunk(parsed.blocks, max_chars))
+    said = front_matter.merged(said, parsed.attributes)
+    document = DocumentDraft(
+        root_id=None,
+        path="",
+        doc_path="",
+        title=nfc(said.title or first_words(chunks[0].text if chunks else body)),
+        type=parsed.type,
+        attributes=_dated(said, "", now_ns),
+        content_hash=digest(data),
+        chunker_version=chunker_version(parser, max_chars),
+        size_bytes=len(data),
+        mtime_ns=now_ns,
+        body=body,
+    )
+    return Prepared(document, chunks, parsed.warnings)
+
+
+def _dated(said: Attributes, name: str, mtime_ns: int) -> Attributes:
+    """With the dates that were not said: by the file's name, else by its time."""
+    day, changed = names.day_of(name), dates.iso(dates.from_ns(mtime_ns))
+    return replace(
+        said,
+        date=said.date or day or changed,
+        created_at=said.created_at or (dates.moment(day) if day else changed),
+        updated_at=said.updated_at or changed,
+    )
+
+
+def _composed(draft: ChunkDraft) -> ChunkDraft:
+    """In NFC, also where a plug-in did not see to it."""
+    text, path = nfc(draft.text), tuple(map(nfc, draft.heading_path))
+    if text == draft.text and path == draft.heading_path:
+        return draft
+    return replace(draft, text=text, heading_path=path)

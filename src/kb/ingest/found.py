@@ -1,0 +1,62 @@
+"""A file as the walk tells it, and how to find it again by what the walk called it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+
+from kb.ingest import names
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file. `path` is inside the root, as text; `os_path` is its name on disk where `path` would
+    not lead back to it."""
+
+    path: str
+    os_path: bytes | None
+    size: int
+    mtime_ns: int
+
+    @property
+    def inside(self) -> str:
+        """The path inside the root as the system takes it."""
+        return self.path if self.os_path is None else os.fsdecode(self.os_path)
+
+
+def found_at(path: str, inside: str, info: os.stat_result) -> Found:
+    """`path` is the text, `inside` what the system calls it."""
+    os_path = None if inside == path else os.fsencode(inside)
+    return Found(path, os_path, info.st_size, info.st_mtime_ns)
+
+
+def within(path: str, part: str) -> bool:
+    """Whether `path` is `part` or lies below it; everything lies below `""`."""
+    return not part or path == part or path.startswith(part + "/")
+
+
+def find(root: str, path: str) -> Found | None:
+    """The single file that a walk would call `path`, whatever the ignore files say of it."""
+    inside = path
+    if "\\x" in path or not os.path.lexists(os.path.join(root, path)):
+        if (named := _on_disk(root, path)) is None:
+            return None
+        inside = named
+    info = os.lstat(os.path.join(root, inside))
+    return found_at(path, inside, info) if stat.S_ISREG(info.st_mode) else None
+
+
+def _on_disk(root: str, path: str) -> str | None:
+    """The system's name of what a walk calls `path`."""
+    inside = ""
+    for step in path.split("/"):
+        try:
+            present = sorted(os.listdir(os.path.join(root, inside)))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        by_text = dict(zip(names.portable(present), present, strict=True))
+        if step not in by_text:
+            return None
+        inside = f"{inside}/{by_text[step]}" if inside else by_text[step]
+    return inside

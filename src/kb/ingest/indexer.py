@@ -1,0 +1,230 @@
+"""The indexer: what changed in the folders goes into the store, a document per transaction.
+
+Last stage of ingest, and the only one that writes. One bad file never stops a run; a store that
+cannot be written does.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from kb.config import Config
+from kb.errors import InvalidRequest
+from kb.ingest import draft, names
+from kb.ingest.decode import Unsupported
+from kb.ingest.found import Found
+from kb.ingest.load import load
+from kb.ingest.parse import Parsers
+from kb.ingest.plan import Visit, make_plan
+from kb.ingest.report import Progress, Tally, reason_of
+from kb.ingest.survey import Site, survey
+from kb.ports import Clock, Store, Written
+from kb.types import Attributes, FileNote, FileState, IngestReport, Root
+
+__all__ = ["Indexer", "OnEvent", "Progress"]
+
+# A file changed this shortly before it was indexed may have changed again within the same tick of
+# its file system's clock: its time proves nothing.
+_RACY_NS = 2_000_000_000
+
+OnEvent = Callable[[Progress], None]
+
+
+class Indexer:
+    """Brings a store up to date with the folders and files it was asked to know."""
+
+    def __init__(self, store: Store, config: Config, clock: Clock = time.time) -> None:
+        self._store = store
+        self._config = config
+        self._clock = clock
+
+    def ingest(
+        self,
+        paths: Iterable[str | os.PathLike[str]] = (),
+        *,
+        dry_run: bool = False,
+        force: bool = False,
+        on_event: OnEvent | None = None,
+    ) -> IngestReport:
+        """Index `paths`, or refresh all known roots when there are none.
+
+        `dry_run` only says what would be done. `force` reads files again that did not change.
+        """
+        started = time.perf_counter()
+        parsers = Parsers(self._config.chunk.max_chars)
+        run = _Run(self._store, self._config, self._clock, parsers, dry_run, force, on_event)
+        run.go(paths)
+        return run.tally.report(seconds=time.perf_counter() - started, dry_run=dry_run)
+
+    def note(self, text: str, attributes: Attributes | None = None) -> Written:
+        """Store a note that has no file; the store gives it the path `note:<id>`."""
+        if not text.strip():
+            raise InvalidRequest("a note needs text", "give it as an argument, or with - on stdin")
+        prepared = draft.prepare_note(
+            text, attributes or Attributes(), int(self._clock() * 1e9), self._config.chunk.max_chars
+        )
+        return self._store.write_document(prepared.document, prepared.chunks)
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run of `Indexer.ingest`."""
+
+    store: Store
+    config: Config
+    clock: Clock
+    parsers: Parsers
+    dry_run: bool
+    force: bool
+    on_event: OnEvent | None
+    tally: Tally = field(default_factory=Tally)
+    versions: frozenset[str] = frozenset()
+
+    def go(self, paths: Iterable[str | os.PathLike[str]]) -> None:
+        max_chars = self.config.chunk.max_chars
+        self.versions = frozenset(draft.chunker_version(one, max_chars) for one in self.parsers)
+        sites = self._survey(paths)
+        total, done = sum(len(site.walked.files) for site in sites), 0
+        for site in sites:
+            for found in site.walked.files:
+                self._tell("read", done, total, site.doc_path(found.path))
+                self._take(site, found)
+                done += 1
+            self._remove(site)
+        self._tell("read", done, total)
+        self.tally.warnings += self.parsers.problems
+
+    def _tell(self, stage: str, done: int, total: int, path: str = "") -> None:
+        if self.on_event is not None:
+            self.on_event(Progress(stage, done, total, path))
+
+    # --- which files ------------------------------------------------------------------------------
+
+    def _survey(self, paths: Iterable[str | os.PathLike[str]]) -> list[Site]:
+        plan = make_plan(paths, self.store.roots(), self._knows)
+        self.tally.missing_roots += plan.missing
+        self.tally.skipped += plan.skipped
+        self.tally.failed += plan.failed
+        known = [(visit, self._root(visit)) for visit in plan.visits]
+        roots = self.store.roots()
+        sites: list[Site] = []
+        for visit, root in known:
+            self._tell("walk", len(sites), len(known), names.portable_path(visit.path))
+            site = survey(visit, root, self.store, roots, self.config.ingest)
+            self.tally.skipped += site.notes(site.walked.skipped)
+            self.tally.warnings += site.notes(site.walked.warnings)
+            sites.append(site)
+        return sites
+
+    def _knows(self, root: Root, path: str) -> bool:
+        return path in self.store.file_states(root.root_id)
+
+    def _root(self, visit: Visit) -> Root | None:
+        """The root in the store. One of single files is made when the first of them is written."""
+        if self.dry_run or (visit.root is None and not visit.whole):
+            return visit.root
+        device = _device(visit.path)
+        if visit.root is not None and (visit.root.whole, visit.root.device) == (
+            visit.whole,
+            device,
+        ):
+            return visit.root
+        return self.store.ensure_root(visit.path, whole=visit.whole, device=device)
+
+    # --- one file ---------------------------------------------------------------------------------
+
+    def _take(self, site: Site, found: Found) -> None:
+        state = site.states.get(found.path)
+        if state is not None and not self.force and self._is_unchanged(state, found):
+            site.kept.add(found.path)
+            self.tally.unchanged += 1
+            return
+        doc_path = site.doc_path(found.path)
+        try:
+            read = self._read(site, found, state)
+        except Unsupported as unsupported:
+            self.tally.skipped.append(FileNote(doc_path, unsupported.reason))
+            return
+        except FileNotFoundError:
+            self.tally.skipped.append(FileNote(doc_path, "vanished while it was to be read"))
+            site.kept.add(found.path)  # the next run will see whether it is gone for good
+            return
+        # Parsers read files of any origin, and some are other people's: what goes wrong in one
+        # file, a bug included, must not cost the others.
+        except Exception as error:  # noqa: BLE001
+            self.tally.failed.append(FileNote(doc_path, reason_of(error)))
+            site.kept.add(found.path)  # what was known of it is better than nothing
+            return
+        site.kept.add(found.path)
+        if read.same and state is not None:
+            self._touch(state, found)
+        else:
+            self._write(site, doc_path, read.prepared, is_new=state is None)
+
+    def _is_unchanged(self, state: FileState, found: Found) -> bool:
+        return (
+            (state.size_bytes, state.mtime_ns) == (found.size, found.mtime_ns)
+            and state.chunker_version in self.versions
+            and state.indexed_ns - found.mtime_ns >= _RACY_NS
+        )
+
+    def _read(self, site: Site, found: Found, state: FileState | None) -> _Read:
+        limit_bytes = self.config.ingest.max_file_bytes
+        parser, data = load(site.on_disk(found), found, self.parsers, limit_bytes)
+        max_chars = self.config.chunk.max_chars
+        now = (draft.digest(data), draft.chunker_version(parser, max_chars))
+        if state and not self.force and now == (state.content_hash, state.chunker_version):
+            return _Read(same=True)
+        if self.dry_run:
+            return _Read()
+        return _Read(prepared=draft.prepare(found, data, parser, max_chars))
+
+    # --- into the store ---------------------------------------------------------------------------
+
+    def _touch(self, state: FileState, found: Found) -> None:
+        """The same bytes as before. Their new time is noted if that will spare the next hash."""
+        self.tally.unchanged += 1
+        same_stat = (state.size_bytes, state.mtime_ns) == (found.size, found.mtime_ns)
+        still_racy = self.clock() * 1e9 - found.mtime_ns < _RACY_NS
+        if not self.dry_run and not (same_stat and still_racy):
+            self.store.touch_file(state.doc_id, size_bytes=found.size, mtime_ns=found.mtime_ns)
+
+    def _write(
+        self, site: Site, doc_path: str, prepared: draft.Prepared | None, *, is_new: bool
+    ) -> None:
+        if prepared is not None:
+            if site.root is None:
+                folder = site.visit.path
+                site.root = self.store.ensure_root(folder, whole=False, device=_device(folder))
+            document = prepared.placed(site.root)
+            doc_path = document.doc_path
+            self.tally.count(self.store.write_document(document, prepared.chunks))
+            self.tally.warnings += [FileNote(doc_path, text) for text in prepared.warnings]
+        (self.tally.added if is_new else self.tally.changed).append(doc_path)
+
+    def _remove(self, site: Site) -> None:
+        gone = site.gone()
+        if not gone:
+            return
+        self._tell("remove", 0, len(gone))
+        if not self.dry_run:
+            self.store.delete_documents([state.doc_id for state in gone])
+        self.tally.removed += sorted(site.doc_path(state.path) for state in gone)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What reading a file gave: the same bytes as before, or a document unless it is a dry run."""
+
+    same: bool = False
+    prepared: draft.Prepared | None = None
+
+
+def _device(path: str) -> int | None:
+    try:
+        return os.stat(path).st_dev
+    except OSError:
+        return None

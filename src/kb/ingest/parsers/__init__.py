@@ -1,0 +1,1 @@
+"""One module per format. Each turns a source into blocks; none cuts, stores or searches."""

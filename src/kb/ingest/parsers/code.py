@@ -1,0 +1,74 @@
+"""Source code, by definition where there is a grammar for the language, else by paragraph."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from kb.ingest.decode import decode
+from kb.ingest.parsers.grammars import GRAMMARS
+from kb.ingest.parsers.languages import language_of
+from kb.ingest.parsers.lines import paragraphs, trimmed
+from kb.ports import Parsed, Source
+from kb.types import Block, Span
+
+_log = logging.getLogger(__name__)
+# Longer files are data or generated; and what a grammar does with a run of comment lines, or with
+# what is not code at all, can take time by the square of its length.
+_OUTLINE_CHARS = 512 * 1024
+_COMMENT_LINES = 2000
+
+
+class CodeParser:
+    name = "code"
+    version = "1"
+
+    def __init__(self, max_chars: int) -> None:
+        self._max_chars = max_chars
+
+    def accepts(self, source: Source) -> bool:
+        return language_of(source.name, source.data) is not None
+
+    def parse(self, source: Source) -> Parsed:
+        language = language_of(source.name, source.data) or "text"
+        lines = decode(source.data).split("\n")
+        shown = "typescript" if language == "tsx" else language
+        blocks = list(self._blocks(lines, language, shown))
+        return Parsed(type="code", blocks=blocks, title=source.name, lang=shown)
+
+    def _blocks(self, lines: Sequence[str], language: str, shown: str) -> Iterator[Block]:
+        for start, end, path in self._ranges(lines, language):
+            first, last = trimmed(lines, start, end)
+            if first < last:
+                symbol = ".".join(path) or None
+                span = Span("code", first + 1, last, symbol=symbol, lang=shown)
+                yield Block("\n".join(lines[first:last]), span, path)
+
+    def _ranges(
+        self, lines: Sequence[str], language: str
+    ) -> Iterator[tuple[int, int, tuple[str, ...]]]:
+        """(start, end, names): definitions in one piece, what lies between them by paragraph."""
+        from kb.ingest.parsers.definitions import Section, outline
+
+        sections = [Section(0, len(lines), (), whole=False)]
+        if language in GRAMMARS and _is_of_a_size(lines):
+            try:
+                sections = outline(lines, language, self._max_chars)
+            # A grammar is native code of many authors; whatever goes wrong in it, lines are right.
+            except Exception as error:  # noqa: BLE001
+                _log.warning("no outline for %s: %s: %s", language, type(error).__name__, error)
+        for section in sections:
+            if section.whole:
+                yield section.start, section.end, section.path
+                continue
+            for start, end in paragraphs(lines, section.start, section.end):
+                yield start, end, section.path
+
+
+def _is_of_a_size(lines: Sequence[str]) -> bool:
+    """Whether an outline is worth its time."""
+    if sum(map(len, lines)) > _OUTLINE_CHARS:
+        return False
+    kinds = groupby(line.lstrip()[:1] in ("#", "") for line in lines)
+    return all(not plain or sum(1 for _ in run) <= _COMMENT_LINES for plain, run in kinds)

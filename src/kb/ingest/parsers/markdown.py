@@ -1,0 +1,170 @@
+"""Markdown, by heading. Blocks are the source's own lines, so citations point at what is shown.
+
+A heading starts a section; code fences, tables and HTML are atomic. Every line that is not blank
+and not front matter is in exactly one block, those that Markdown itself shows nothing of (link
+definitions) included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from kb.ingest import dates, front_matter, names
+from kb.ingest.decode import decode
+from kb.ingest.parsers.lines import line_block
+from kb.ports import Parsed, Source
+from kb.types import Block
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+_SUFFIXES = frozenset(
+    {".markdown", ".md", ".mdown", ".mdwn", ".mdx", ".mkd", ".mkdn", ".qmd", ".rmd"}
+)
+_CONTAINERS = frozenset(
+    {"blockquote_open", "bullet_list_open", "list_item_open", "ordered_list_open"}
+)
+_ATOMIC = frozenset({"code_block", "fence", "html_block", "table_open"})
+_HEADING_CHARS = 500  # a longer heading is not one; reading its markup could take very long
+
+
+class MarkdownParser:
+    name = "markdown"
+    version = "1"
+
+    def __init__(self, max_chars: int) -> None:
+        self._max_chars = max_chars
+
+    def accepts(self, source: Source) -> bool:
+        return names.suffix_of(source.name) in _SUFFIXES
+
+    def parse(self, source: Source) -> Parsed:
+        text = decode(source.data)
+        front = front_matter.read(text, dates.from_ns(source.mtime_ns))
+        lines = text.split("\n")
+        lines[: front.lines] = [""] * front.lines  # blank, so that the rest keeps its numbers
+        ranges = list(_ranges(lines, self._max_chars))
+        heading = next((found.heading for found in ranges if found.level == 1), None)
+        return Parsed(
+            type="markdown",
+            blocks=list(_blocks(lines, ranges)),
+            title=front.attributes.title or heading or names.title_of(source.name),
+            lang=front.attributes.lang,
+            attributes=front.attributes,
+            warnings=front.warnings,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """Lines that belong together; with a `level` they are a heading."""
+
+    start: int
+    end: int
+    atomic: bool = False
+    level: int = 0
+    heading: str = ""
+
+
+# --- tokens into ranges ---------------------------------------------------------------------------
+
+
+def _ranges(lines: Sequence[str], max_chars: int) -> Iterator[_Range]:
+    env: dict[str, Any] = {}
+    tokens = _engine().parse("\n".join(lines), env)
+    offsets = [0, *accumulate(len(line) + 1 for line in lines)]
+    at = 0
+    while at < len(tokens):
+        token = tokens[at]
+        if token.map is None or token.nesting < 0:
+            at += 1
+            continue
+        start, end = token.map
+        if token.type in _CONTAINERS and offsets[end] - offsets[start] > max_chars:
+            at += 1  # a long list or quotation: by what is in it
+            continue
+        after = _after(tokens, at)
+        atomic = any(inner.type in _ATOMIC for inner in tokens[at:after])
+        if token.type == "heading_open" and token.level == 0:
+            heading = _plain(tokens[at + 1].content, env)
+            yield _Range(start, end, atomic, int(token.tag[1:]), heading)
+        else:
+            yield _Range(start, end, atomic)
+        at = after
+
+
+def _after(tokens: Sequence[Token], at: int) -> int:
+    """The index behind the token at `at` and all that it contains."""
+    if tokens[at].nesting == 0:
+        return at + 1
+    level = tokens[at].level
+    at += 1
+    while tokens[at].level > level:
+        at += 1
+    return at + 1
+
+
+@cache
+def _engine() -> MarkdownIt:
+    """CommonMark with tables; blocks only, as emphasis and links would take half of the time."""
+    from markdown_it import MarkdownIt
+
+    engine = MarkdownIt("commonmark").enable("table")
+    engine.core.ruler.enableOnly(["normalize", "block"])
+    return engine
+
+
+def _plain(markup: str, env: dict[str, Any]) -> str:
+    """A heading's text without its markup."""
+    if len(markup) > _HEADING_CHARS:
+        return " ".join(markup[:_HEADING_CHARS].split())
+    tokens: list[Token] = []
+    engine = _engine()
+    engine.inline.parse(markup, engine, env, tokens)
+    return " ".join("".join(map(_shown, tokens)).split())
+
+
+def _shown(token: Token) -> str:
+    if token.type in ("softbreak", "hardbreak"):
+        return " "
+    return "" if token.type == "html_inline" else token.content
+
+
+# --- ranges into blocks ---------------------------------------------------------------------------
+
+
+def _blocks(lines: Sequence[str], ranges: Iterable[_Range]) -> Iterator[Block]:
+    above: list[tuple[int, str]] = []
+    for found in _gapless(ranges, len(lines)):
+        if found.level:
+            while above and above[-1][0] >= found.level:
+                above.pop()
+            above.append((found.level, found.heading))
+        block = line_block(
+            lines,
+            found.start,
+            found.end,
+            heading_path=tuple(text for _, text in above if text),
+            atomic=found.atomic,
+            boundary=bool(found.level),
+        )
+        if block is not None:
+            yield block
+
+
+def _gapless(ranges: Iterable[_Range], count: int) -> Iterator[_Range]:
+    """The ranges with what lies between them, none overlapping."""
+    cursor = 0
+    for found in ranges:
+        if found.start > cursor:
+            yield _Range(cursor, found.start)
+        if found.end > cursor:
+            start = max(found.start, cursor)
+            yield _Range(start, found.end, found.atomic, found.level, found.heading)
+        cursor = max(cursor, found.end)
+    yield _Range(cursor, count)

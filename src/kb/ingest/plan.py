@@ -1,0 +1,181 @@
+"""The plan of a run: which roots, or parts of them, it visits.
+
+Before the walk. Looks at the paths that were asked for and at the roots the store has; writes
+nothing. Whose a file is:
+
+- A folder that was asked for is a whole root, or a part of the whole root that it lies in.
+- A single file belongs to the whole root it lies in, else to the folder it is in, which then is a
+  root of single files. There it stays, even if a whole root grows around it: documents do not move.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kb.errors import PathMissing
+from kb.ingest import names
+from kb.ingest.found import within
+from kb.types import FileNote, Root
+
+Knows = Callable[[Root, str], bool]
+"""Whether a root has a document at this path inside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A root to be visited, or the part of it (`""`: all). `root` is None while the store does not
+    know it; `whole` is what it shall be from now on."""
+
+    path: str
+    whole: bool
+    root: Root | None
+    part: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    visits: tuple[Visit, ...]
+    missing: tuple[str, ...] = ()
+    skipped: tuple[FileNote, ...] = ()
+    failed: tuple[FileNote, ...] = ()
+
+
+def make_plan(paths: Iterable[str | os.PathLike[str]], roots: Sequence[Root], knows: Knows) -> Plan:
+    """The plan for `paths`; all of `roots` when there are none."""
+    planner = _Planner({root.path: root for root in roots}, knows)
+    asked = [os.fspath(path) for path in paths]
+    if asked:
+        planner.ask(asked)
+    else:
+        planner.visits = [Visit(root.path, root.whole, root) for root in roots]
+    return planner.plan()
+
+
+def contains(folder: str, path: str) -> bool:
+    """Whether `path` is `folder` or lies in it; both absolute."""
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+@dataclass(slots=True)
+class _Planner:
+    roots: Mapping[str, Root]  # by path
+    knows: Knows
+    visits: list[Visit] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    skipped: list[FileNote] = field(default_factory=list)
+    failed: list[FileNote] = field(default_factory=list)
+    new: list[str] = field(default_factory=list)  # roots that this run makes whole
+
+    def ask(self, asked: Iterable[str]) -> None:
+        folders: list[str] = []
+        files: list[str] = []
+        for given in asked:
+            if (path := self._existing(given)) is not None:
+                (folders if os.path.isdir(path) else files).append(path)
+        # Folders first, the outer before the inner: what lies in them is a part of them.
+        for path in sorted(folders):
+            self._ask_folder(path)
+        self.visits += map(self._for_file, files)
+
+    def plan(self) -> Plan:
+        visits, gone = [], list(dict.fromkeys(self.missing))
+        for visit in _merged(self.visits):
+            if visit.root is None or not is_gone(visit.root):
+                visits.append(visit)
+            elif visit.path not in gone:
+                gone.append(visit.path)
+        missing = tuple(map(names.portable_path, gone))
+        return Plan(tuple(visits), missing, tuple(self.skipped), tuple(self.failed))
+
+    def _existing(self, given: str) -> str | None:
+        """The real path of what can be read; what cannot is put down with the reason."""
+        try:
+            path = os.path.realpath(given)
+            mode = os.stat(path).st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            self._is_missing(given, path)
+            return None
+        except ValueError:  # there is a NUL in it
+            raise _no_such(given) from None
+        except OSError as error:
+            self.failed.append(FileNote(names.portable_path(path), error.strerror or str(error)))
+            return None
+        if names.leads_to_secret(path, folder=stat.S_ISDIR(mode)):
+            self.skipped.append(FileNote(names.portable_path(path), names.SECRET))
+        elif not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+            self.skipped.append(FileNote(names.portable_path(path), "not a regular file"))
+        else:
+            return path
+        return None
+
+    def _is_missing(self, given: str, path: str) -> None:
+        if not any(contains(root, path) for root in self.roots):
+            raise _no_such(given)
+        self.missing.append(path)
+
+    def _ask_folder(self, path: str) -> None:
+        owner = next(self._around(path, whole=True), path)
+        if owner == path and not self._is_whole(path):
+            self.new.append(path)
+        self.visits.append(self._visit(owner, path))
+        # What other roots have in it is a part of it too.
+        for other, root in self.roots.items():
+            if other != owner and contains(path, other):
+                self.visits.append(Visit(other, root.whole, root))
+        self.visits += [self._visit(other, path) for other in self._around(path, whole=False)]
+
+    def _for_file(self, path: str) -> Visit:
+        singles = list(self._around(path, whole=False))
+        for folder in singles:
+            visit = self._visit(folder, path)
+            if visit.root is not None and self.knows(visit.root, visit.part):
+                return visit
+        whole = next(self._around(path, whole=True), None)
+        return self._visit(whole or (singles or [os.path.dirname(path)])[0], path)
+
+    def _visit(self, root: str, path: str) -> Visit:
+        """A visit of what is at `path` in the root."""
+        inside = path[len(root) :].strip(os.sep)
+        part = names.portable_path(inside) if inside else ""
+        return Visit(root, self._is_whole(root), self.roots.get(root), part)
+
+    def _around(self, path: str, *, whole: bool) -> Iterator[str]:
+        """The roots that `path` lies in, innermost first."""
+        for folder in sorted({*self.roots, *self.new}, key=len, reverse=True):
+            if contains(folder, path) and self._is_whole(folder) == whole:
+                yield folder
+
+    def _is_whole(self, path: str) -> bool:
+        return path in self.new or (path in self.roots and self.roots[path].whole)
+
+
+def _no_such(given: str) -> PathMissing:
+    return PathMissing(f"{given!r} does not exist", "check the spelling of the path")
+
+
+def _merged(visits: Iterable[Visit]) -> list[Visit]:
+    """In order, and without those that another visit includes."""
+    kept: list[Visit] = []
+    for visit in sorted(visits, key=lambda visit: (visit.path, visit.part, not visit.whole)):
+        same = (other for other in kept if other.path == visit.path)
+        if not any(within(visit.part, other.part) for other in same):
+            kept.append(visit)
+    return kept
+
+
+def is_gone(root: Root) -> bool:
+    """Whether a root cannot be looked at now, so that nothing follows from what is not there: no
+    folder, or an empty one on another device than before, where something used to be mounted."""
+    try:
+        info = os.stat(root.path)
+        if not stat.S_ISDIR(info.st_mode):
+            return True
+        if root.device is None or info.st_dev == root.device:
+            return False
+        with os.scandir(root.path) as listing:
+            return next(iter(listing), None) is None
+    except OSError:
+        return True

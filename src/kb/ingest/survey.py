@@ -1,0 +1,99 @@
+"""The survey of a root: which files are there now, beside what the store remembers of them.
+
+Between the plan and the indexer: a visit goes in, a site comes out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from kb.config import IngestConfig
+from kb.ingest import names
+from kb.ingest.found import Found, find, within
+from kb.ingest.plan import Visit, contains
+from kb.ingest.walk import Walked, walk
+from kb.ports import Store
+from kb.types import FileNote, FileState, Root
+
+
+@dataclass(slots=True)
+class Site:
+    """A root, or the part of it that a run visits. `kept` fills up as its files are read."""
+
+    visit: Visit
+    root: Root | None  # None: not in the store yet
+    walked: Walked
+    states: dict[str, FileState] = field(default_factory=dict)
+    kept: set[str] = field(default_factory=set)
+
+    def doc_path(self, path: str) -> str:
+        name = self.root.name if self.root else os.path.basename(self.visit.path) or "root"
+        return f"{names.portable_path(name)}/{path}"
+
+    def notes(self, notes: Iterable[FileNote]) -> list[FileNote]:
+        """Notes about paths inside the root, with the paths that reports have."""
+        return [FileNote(self.doc_path(note.path), note.reason) for note in notes]
+
+    def on_disk(self, found: Found) -> str:
+        return os.path.join(self.visit.path, found.inside)
+
+    def gone(self) -> list[FileState]:
+        """What the store knows of the part that was visited, and is not there any more."""
+        return [
+            state
+            for path, state in self.states.items()
+            if path not in self.kept
+            and within(path, self.visit.part)
+            and not any(within(path, unseen) for unseen in self.walked.unseen)
+        ]
+
+
+def survey(
+    visit: Visit, root: Root | None, store: Store, roots: Sequence[Root], config: IngestConfig
+) -> Site:
+    """Look at what `visit` is about; `roots` are all that the store has."""
+    states = store.file_states(root.root_id) if root is not None else {}
+    if not visit.whole:
+        known = sorted(path for path in states if within(path, visit.part))
+        asked = known or ([visit.part] if visit.part else [])
+        return Site(visit, root, _single_files(visit.path, asked), states)
+    walked = walk(
+        visit.path,
+        part=visit.part,
+        hidden=config.hidden,
+        follow_links=config.follow_links,
+        stop_at=[other.path for other in roots if other.whole and other.path != visit.path],
+    )
+    return Site(visit, root, _unclaimed(walked, visit.path, store, roots), states)
+
+
+def _single_files(folder: str, paths: Iterable[str]) -> Walked:
+    """The files of a root that was never asked for as a whole."""
+    files, skipped, unseen = [], [], []
+    for path in paths:
+        try:
+            found = find(folder, path)
+        except OSError as error:
+            unseen.append(path)
+            skipped.append(FileNote(path, error.strerror or str(error)))
+        else:
+            files += [found] if found is not None else []
+    return Walked(tuple(files), tuple(skipped), tuple(unseen))
+
+
+def _unclaimed(walked: Walked, folder: str, store: Store, roots: Sequence[Root]) -> Walked:
+    """Without the files that are documents of a root of single files already."""
+    base = names.portable_path(folder)
+    claimed = {
+        f"{names.portable_path(root.path)}/{path}"
+        for root in roots
+        if not root.whole and root.path != folder
+        if contains(root.path, folder) or contains(folder, root.path)
+        for path in store.file_states(root.root_id)
+    }
+    if not claimed:
+        return walked
+    files = tuple(found for found in walked.files if f"{base}/{found.path}" not in claimed)
+    return Walked(files, walked.skipped, walked.unseen, walked.warnings)

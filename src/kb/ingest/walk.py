@@ -1,0 +1,203 @@
+"""The walk: which files lie below a root, in the same order every time.
+
+First stage of ingest. Reads folders, never files. What the owner ignores, hidden files and the
+folders of tools are left out without a word; what is left out for its own sake (a secret, a link,
+something unreadable) is noted. A folder that could not be read is `unseen`: nobody may conclude
+that the files known below it are gone.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kb.ingest import ignore, names
+from kb.ingest.found import Found, found_at, within
+from kb.types import FileNote
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """What a walk saw. Paths are inside the root; `unseen` are files and folders it could not look
+    at, `""` being the root itself; `warnings` are about ignore files."""
+
+    files: tuple[Found, ...]
+    skipped: tuple[FileNote, ...] = ()
+    unseen: tuple[str, ...] = ()
+    warnings: tuple[FileNote, ...] = ()
+
+
+def walk(
+    root: str,
+    *,
+    part: str = "",
+    hidden: bool = False,
+    follow_links: bool = False,
+    stop_at: Iterable[str] = (),
+) -> Walked:
+    """The files below `root`, an absolute path; only those of `part`, a file or folder inside it,
+    when given. Folders in `stop_at`, absolute too, are not entered."""
+    walker = _Walker(root, part, hidden, follow_links, frozenset(stop_at))
+    walker.run()
+    files = sorted(walker.files, key=lambda found: found.path)
+    if part and follow_links:
+        files = [found for found in files if within(found.path, part)]
+    return Walked(tuple(files), tuple(walker.skipped), tuple(walker.unseen), tuple(walker.warnings))
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """A place in the walk: its path as text, on disk inside the root, and without any links."""
+
+    path: str
+    inside: str
+    real: str
+    rules: tuple[ignore.Rules, ...]
+
+
+@dataclass(slots=True)
+class _Walker:
+    root: str
+    part: str
+    hidden: bool
+    follow_links: bool
+    stop_at: frozenset[str]
+    files: list[Found] = field(default_factory=list)
+    skipped: list[FileNote] = field(default_factory=list)
+    unseen: list[str] = field(default_factory=list)
+    warnings: list[FileNote] = field(default_factory=list)
+    # Links wait until all real folders are read: a folder is then known by its own name, and
+    # however links run in circles, each folder is read once.
+    waiting: deque[_Folder] = field(default_factory=deque)
+    entered: set[tuple[int, int]] = field(default_factory=set)
+
+    def run(self) -> None:
+        todo = [_Folder("", "", self.root, tuple(ignore.above(self.root)))]
+        while todo or self.waiting:
+            linked = not todo
+            folder = todo.pop() if todo else self.waiting.popleft()
+            if self.follow_links and not self._first_visit(folder, linked):
+                continue
+            todo += reversed(self._read(folder))
+
+    def _first_visit(self, folder: _Folder, linked: bool) -> bool:
+        try:
+            info = os.stat(os.path.join(self.root, folder.inside))
+        except OSError as error:
+            self._could_not_see(folder.path, error)
+            return False
+        identity = (info.st_dev, info.st_ino)
+        if identity in self.entered:
+            if linked:
+                self._skip(folder.path, "link to a folder that is read already")
+            return False
+        self.entered.add(identity)
+        return True
+
+    def _read(self, folder: _Folder) -> list[_Folder]:
+        """Take the folder's files; return the folders in it."""
+        try:
+            with os.scandir(os.path.join(self.root, folder.inside)) as listing:
+                entries = sorted(listing, key=lambda entry: entry.name)
+        except OSError as error:
+            self._could_not_see(folder.path, error)
+            return []
+        present = [entry.name for entry in entries]
+        if folder.path and names.VENV_MARK in present:
+            return []
+        rules = self._rules(folder, present)
+        path_to = f"{folder.path}/" if folder.path else ""
+        inside_to = f"{folder.inside}/" if folder.inside else ""
+        below = []
+        for entry, text in zip(entries, names.portable(present), strict=True):
+            path = path_to + text
+            if self.part and not self.follow_links and not self._on_the_way(path):
+                continue
+            try:
+                child = self._take(
+                    entry, _Folder(path, inside_to + entry.name, "", rules), folder.real
+                )
+            except OSError as error:
+                self._could_not_see(path, error, link=entry.is_symlink())
+            else:
+                below += [child] if child is not None else []
+        return below
+
+    def _take(self, entry: os.DirEntry[str], at: _Folder, parent: str) -> _Folder | None:
+        """Take the entry if it is a file; return it if it is a folder to be read now."""
+        is_folder = entry.is_dir(follow_symlinks=self.follow_links)
+        real = os.path.join(parent, entry.name)
+        if entry.is_symlink() and self.follow_links:
+            real = os.path.realpath(real)
+        if reason := self._left_out(entry.name, at, is_folder):
+            if self.part and within(self.part, at.path):
+                self._skip(at.path, reason)  # asked for by name, so told by name
+        elif reason := self._refused(entry, real, is_folder):
+            self._skip(at.path, reason)
+        elif not is_folder:
+            self._take_file(entry, at)
+        elif real not in self.stop_at:
+            child = _Folder(at.path, at.inside, real, at.rules)
+            if not entry.is_symlink():
+                return child
+            self.waiting.append(child)
+        return None
+
+    def _take_file(self, entry: os.DirEntry[str], at: _Folder) -> None:
+        info = entry.stat(follow_symlinks=self.follow_links)
+        if stat.S_ISREG(info.st_mode):
+            self.files.append(found_at(at.path, at.inside, info))
+        else:
+            self._skip(at.path, "not a regular file")
+
+    def _left_out(self, name: str, at: _Folder, is_folder: bool) -> str | None:
+        """Why the owner, or custom, does not want it read."""
+        if name in names.TOOL_FOLDERS:
+            return f"{name} is never read"
+        if name.startswith(".") and not self.hidden:
+            return "hidden"
+        if at.rules and (by := ignore.ignoring(at.rules, at.path, folder=is_folder)):
+            return f"ignored by {by.source}"
+        return None
+
+    def _refused(self, entry: os.DirEntry[str], real: str, is_folder: bool) -> str | None:
+        """Why it must not be read, whoever asks."""
+        link = entry.is_symlink()
+        if link and not self.follow_links:
+            return "symbolic link"
+        if names.is_secret(entry.name, folder=is_folder):
+            return names.SECRET
+        return names.SECRET if link and names.leads_to_secret(real, folder=is_folder) else None
+
+    def _rules(self, folder: _Folder, present: list[str]) -> tuple[ignore.Rules, ...]:
+        rules = folder.rules
+        cut = len(folder.path) + 1 if folder.path else 0
+        for name in reversed(ignore.IGNORE_FILES):  # the last one put in front is asked first
+            if name not in present:
+                continue
+            path = f"{folder.path}/{name}" if folder.path else name
+            try:
+                own, bad = ignore.load(os.path.join(self.root, folder.inside, name), cut=cut)
+            except OSError as error:
+                self.warnings.append(FileNote(path, error.strerror or str(error)))
+                continue
+            self.warnings += [FileNote(path, f"pattern not understood: {line}") for line in bad]
+            rules = (own, *rules) if own is not None else rules
+        return rules
+
+    def _on_the_way(self, path: str) -> bool:
+        return within(path, self.part) or within(self.part, path)
+
+    def _could_not_see(self, path: str, error: OSError, *, link: bool = False) -> None:
+        if link and error.errno in (errno.ENOENT, errno.ELOOP):
+            self._skip(path, "broken link")
+            return
+        self.unseen.append(path)
+        self._skip(path or ".", error.strerror or str(error))
+
+    def _skip(self, path: str, reason: str) -> None:
+        self.skipped.append(FileNote(path, reason))

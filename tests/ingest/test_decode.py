@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import codecs
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kb.ingest.decode import Unreadable, Unsupported, decode, looks_binary, normalised
+
+TEXT = "Größe 大きさ\nsecond line\n"
+
+
+def test_utf_8() -> None:
+    assert decode(TEXT.encode()) == TEXT
+
+
+def test_utf_8_with_byte_order_mark() -> None:
+    assert decode(codecs.BOM_UTF8 + TEXT.encode()) == TEXT
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("marked", [True, False])
+def test_utf_16(encoding: str, marked: bool) -> None:
+    data = ("\ufeff" * marked + TEXT).encode(encoding)
+    assert decode(data) == TEXT
+    assert not looks_binary(data)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_of_another_script_without_mark(encoding: str) -> None:
+    text = "一二三四五六七八九十\n" * 3  # its first character has a zero byte on the other side
+    assert decode(text.encode(encoding)) == text
+
+
+def test_utf_32_with_byte_order_mark() -> None:
+    assert decode(TEXT.encode("utf-32")) == TEXT
+
+
+def test_utf_16_that_breaks_off() -> None:
+    with pytest.raises(Unreadable, match="UTF-16-LE"):
+        decode(codecs.BOM_UTF16_LE + b"a\0b")
+
+
+def test_crlf_and_cr_become_lf() -> None:
+    assert decode(b"a\r\nb\rc\n\r\nd") == "a\nb\nc\n\nd"
+
+
+def test_blank_lines_lose_their_spaces() -> None:
+    assert decode(b"a\n \t\n\f\nb  \n") == "a\n\n\nb  \n"
+
+
+def test_nfc() -> None:
+    assert decode("cafe\u0301".encode()) == "café"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\0",
+        b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
+        b"a\0b",
+        b"text\0",
+        b"tex\0",
+        b"one\0two\0",
+        bytes(range(256)),
+    ],
+)
+def test_nul_bytes_are_binary(data: bytes) -> None:
+    with pytest.raises(Unsupported, match="binary"):
+        decode(data)
+
+
+def test_invalid_utf_8_names_the_line_and_the_way_out() -> None:
+    with pytest.raises(Unreadable, match=r"line 3.*iconv") as caught:
+        decode(b"one\ntwo\r\ncaf\xe9\n")
+    assert caught.value.reason == str(caught.value)
+
+
+@given(st.binary(max_size=64))
+def test_bytes_decode_or_are_refused(data: bytes) -> None:
+    try:
+        text = decode(data)
+    except (Unreadable, Unsupported):
+        return
+    assert "\r" not in text
+    assert normalised(text) == text
+
+
+@given(st.text())
+def test_every_text_survives(text: str) -> None:
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        return
+    if b"\0" not in data:
+        assert decode(data) == normalised(text.removeprefix("\ufeff"))
