@@ -34,6 +34,17 @@ _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W_0-9A-Za-z]+")
 _MIXED = re.compile(r"(?<![A-Za-z0-9])[A-Za-z][a-z0-9]*+[A-Z][A-Za-z0-9]*+")
 
 
+# English words that say how a question is put, not what it is about.
+FUNCTION_WORDS = frozenset(
+    """
+    a an the and or but if as of in on at by to from for with into about
+    is are was were be been being am do does did have has had can could should will would
+    i you he she it we they me him her us them my your his its our their this that these those there
+    who whom which what when where why how
+    """.split()
+)
+
+
 def nfc(text: str) -> str:
     """`text` in NFC, with what is not Unicode text (lone surrogates) made visible as U+FFFD."""
     if text.isascii():

@@ -53,6 +53,14 @@ def test_at_most_256_distinct_terms_count() -> None:
     assert asked(words[:500]).degraded == ()
 
 
+def test_function_words_are_left_to_the_last() -> None:
+    analysis = asked("How wide are the slots?")
+    assert [word for (word,) in analysis.content.words] == ["wide", "slots"]
+    assert len(analysis.lexical.words) == 5
+    only = asked("who are the they")
+    assert only.content == only.lexical
+
+
 @pytest.mark.parametrize(
     ("text", "clean"),
     [("test (query) *special*", "test query special"), ("a:b", "a b"), ("  ", ""), ("¿a?", "¿a")],

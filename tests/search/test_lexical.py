@@ -48,6 +48,20 @@ def test_substrings_only_if_nothing_else(kb: KnowledgeBase, match: str) -> None:
     assert [hit.title for hit in kb.search("catena", match=match)] == ["long"]
 
 
+@pytest.mark.parametrize("match", ["any", "auto"])
+@pytest.mark.parametrize("query", ["how is the git", "alpha the beta", "git", "数据库 是 git"])
+def test_a_shorter_list_is_the_beginning_of_a_longer_one(
+    kb: KnowledgeBase, match: str, query: str
+) -> None:
+    for number in range(30):
+        words = ["the", "is"][: number % 3], ["git", "alpha", "beta", "数据库"][number % 5 :]
+        kb.add(f"{number} " + " ".join(word for part in words for word in part))
+    longest = [hit.chunk_id for hit in kb.search(query, match=match, top=100)]
+    assert len(longest) > 12
+    for top in (1, 3, 7, 12):
+        assert [hit.chunk_id for hit in kb.search(query, match=match, top=top)] == longest[:top]
+
+
 ranked = st.lists(st.floats(0, 0.99), max_size=8).map(
     lambda scores: [
         Scored(chunk_id, score, rank)

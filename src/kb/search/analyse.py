@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from kb.ports import LexicalQuery, Tokenise
 from kb.types import Degraded
-from kb.words import blank_unspaced, identifier_parts, nfc, pieces, unspaced_runs
+from kb.words import FUNCTION_WORDS, blank_unspaced, identifier_parts, nfc, pieces, unspaced_runs
 
 MAX_TERMS = 256  # distinct ones; what is above is named in `degraded`
 
@@ -24,6 +24,7 @@ class Analysis:
 
     text: str
     lexical: LexicalQuery
+    content: LexicalQuery  # the same without function words, unless it has no others
     expression: str | None
     stems: frozenset[str]
     fragments: tuple[str, ...]
@@ -42,26 +43,29 @@ class Analysis:
 def analyse(text: str, tokenise: Tokenise) -> Analysis:
     text = nfc(text).strip()
     if (expression := _expression(text)) is not None:
-        shown = frozenset(stem for _, _, stem in tokenise(expression))
+        stems = frozenset(stem for _, _, stem in tokenise(expression))
         fragments = tuple(unspaced_runs(expression))
-        return Analysis(text, LexicalQuery(), expression, shown, fragments, ())
+        nothing = LexicalQuery()
+        return Analysis(text, nothing, nothing, expression, stems, fragments, ())
     runs = list(dict.fromkeys(unspaced_runs(text)))
     words: dict[str, tuple[str, ...]] = {}
-    stems: set[str] = set()
     spaced = blank_unspaced(text)
     for start, end, stem in tokenise(spaced):
         word = spaced[start:end]
         parts = identifier_parts(word)
         words.setdefault(stem, (word, " ".join(parts)) if parts else (word,))
-        stems |= {stem, *(part_stem for part in parts for _, _, part_stem in tokenise(part))}
     asked = len(words) + len(runs)
     kept_runs = runs[:MAX_TERMS]
     kept_words = list(words.values())[: MAX_TERMS - len(kept_runs)]
+    lexical = LexicalQuery(tuple(kept_words), tuple(kept_runs))
+    content = _content(lexical)
+    shown = " ".join(alternative for word in content.words for alternative in word)
     return Analysis(
         text,
-        LexicalQuery(tuple(kept_words), tuple(kept_runs)),
+        lexical,
+        content,
         None,
-        frozenset(stems),
+        frozenset(stem for _, _, stem in tokenise(shown)),
         tuple(dict.fromkeys(piece for run in kept_runs for piece in (run, *pieces(run)))),
         _truncation(asked),
     )
@@ -77,6 +81,11 @@ def _expression(text: str) -> str | None:
     """An FTS5 expression, if the query is one: wrapped in single quotes [001]."""
     wrapped = len(text) > 2 and text[0] == "'" == text[-1]
     return text[1:-1].replace("\0", " ") if wrapped and text[1:-1].strip() else None
+
+
+def _content(query: LexicalQuery) -> LexicalQuery:
+    words = tuple(word for word in query.words if word[0].lower() not in FUNCTION_WORDS)
+    return query._replace(words=words) if words or query.runs else query
 
 
 def _truncation(asked: int) -> tuple[Degraded, ...]:

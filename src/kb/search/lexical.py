@@ -1,9 +1,9 @@
 """The lexical retriever: tiers over the store's indexes (spec 4).
 
     a single-quoted expression     as it stands
-    match any                      chunks with any term, by BM25
+    match any                      chunks with any word that has content, by BM25, then any word
     match all                      chunks with every term
-    match auto                     those with every term first, then those with any
+    match auto                     those with every term first, then as any
     nothing found at all           substrings of words and runs
 
 Scores fall with the rank across tiers: a hit of a later tier never shows a higher score than the
@@ -63,27 +63,32 @@ class LexicalRetriever:
             return Found(tuple(found.found), ("expression",))
         ranked: list[Scored] = []
         tiers: list[str] = []
-        dropped: tuple[str, ...] = ()
-        for every in self._tiers(analysis):
+        dropped: list[str] = []
+        for tier in self._tiers(analysis):
             if len(ranked) >= limit:
                 break
+            terms = analysis.content if tier == "content" else analysis.lexical
             found = self._store.match(
-                analysis.lexical, every=every, filters=filters, now=now, limit=limit
+                terms, every=tier == "all", filters=filters, now=now, limit=limit
             )
-            if found.found:
-                tiers.append("all" if every else "any")
-            ranked = _appended(ranked, found.found)[:limit]
-            dropped = found.dropped or dropped
+            grown = _appended(ranked, found.found)[:limit]
+            if len(grown) > len(ranked):
+                tiers.append(tier)
+                dropped += found.dropped
+            ranked = grown
         if ranked or self._match == "all":
-            return Found(tuple(ranked), tuple(tiers), dropped)
+            return Found(tuple(ranked), tuple(tiers), tuple(dict.fromkeys(dropped)))
         return self._substrings(analysis, filters, now, limit)
 
-    def _tiers(self, analysis: Analysis) -> tuple[bool, ...]:
-        """Which tiers are asked: those with every term (True), those with any (False)."""
+    def _tiers(self, analysis: Analysis) -> list[str]:
+        """What is asked, in order, until the list is full."""
+        if self._match == "all":
+            return ["all"]
         one_word = len(analysis.lexical.words) == 1 and not analysis.lexical.runs
-        if self._match == "any" or (self._match == "auto" and one_word):
-            return (False,)
-        return (True,) if self._match == "all" else (True, False)
+        tiers = ["all"] if self._match == "auto" and not one_word else []
+        if analysis.content != analysis.lexical:
+            tiers.append("content")
+        return [*tiers, "any"]
 
     def _substrings(
         self, analysis: Analysis, filters: Filters, now: str, limit: int, *, indexed: bool = True
