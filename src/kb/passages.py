@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 
 from kb.citations import Target, cite, parse_uri
-from kb.errors import InvalidCitation, NotFound
+from kb.config import Config
+from kb.errors import NotFound
 from kb.ingest.decode import Unreadable, Unsupported, decode
+from kb.ingest.parse import Parsers
+from kb.ports import Source
 from kb.store import SqliteStore
 from kb.types import Chunk, Document, Passage, Span
+
+_PLAIN = ("markdown", "code", "note")  # formats whose lines are the file's own
 
 
 def find_document(store: SqliteStore, name: str) -> Document:
@@ -23,10 +28,13 @@ def find_document(store: SqliteStore, name: str) -> Document:
 
 def open_passage(store: SqliteStore, uri: str) -> Passage:
     document, target = _target(store, uri)
-    now = _lines(store, document)
+    now = _text(store, document)
+    if target.page is not None:
+        return _page(store, document, target.page, now)
+    lines = None if now is None else now.split("\n")
     if target.start is None:
-        return _whole(store, document, now)
-    return _span(store, document, target.start, target.end or target.start, now)
+        return _whole(store, document, lines)
+    return _span(store, document, target.start, target.end or target.start, lines)
 
 
 def _target(store: SqliteStore, uri: str) -> tuple[Document, Target]:
@@ -34,8 +42,6 @@ def _target(store: SqliteStore, uri: str) -> tuple[Document, Target]:
     if (document := store.document_by_path(uri)) is not None:
         return document, Target(uri)
     target = parse_uri(uri)
-    if target.page is not None:
-        raise InvalidCitation(f"{uri!r} names a page", "this document has lines: path#L3-L9")
     return find_document(store, target.path), target
 
 
@@ -49,16 +55,28 @@ def _stored_path(store: SqliteStore, name: str) -> str | None:
     return None
 
 
-def _lines(store: SqliteStore, document: Document) -> list[str] | None:
-    """The document's lines as they are now; None where its file is gone or no longer text."""
+def _text(store: SqliteStore, document: Document) -> str | None:
+    """The document's text as it is now, by the parser that read it; None where its file is gone or
+    cannot be read any more."""
     path = store.os_path(document.doc_id)
     if path is None:
-        return (store.body(document.doc_id) or "").split("\n")
+        return store.body(document.doc_id) or ""
     try:
         with open(path, "rb") as file:
-            return decode(file.read()).removesuffix("\n").split("\n")
+            data = file.read()
+        text = decode(data) if document.type in _PLAIN else _extracted(path, data)
     except (OSError, Unreadable, Unsupported):
         return None
+    return text.removesuffix("\n")
+
+
+def _extracted(path: str, data: bytes) -> str:
+    source = Source(os.path.basename(path), data)
+    parser = Parsers(Config().chunk.max_chars).detect(source)
+    if parser is None:
+        raise Unsupported("unsupported format")
+    text = parser.parse(source).text
+    return decode(data) if text is None else text
 
 
 def _whole(store: SqliteStore, document: Document, now: list[str] | None) -> Passage:
@@ -75,6 +93,29 @@ def _whole(store: SqliteStore, document: Document, now: list[str] | None) -> Pas
 def _still_there(chunk: Chunk, now: list[str]) -> bool:
     span = chunk.spans[0]
     return chunk.text in "\n".join(now[(span.start or 1) - 1 : span.end])
+
+
+def _page(store: SqliteStore, document: Document, page: int, now: str | None) -> Passage:
+    """A page as it is now. What was indexed of it is known from its chunks."""
+    chunks = [
+        chunk
+        for chunk in store.chunks_of(document.doc_id)
+        if any(span.page == page for span in chunk.spans)
+    ]
+    pages = [] if now is None else now.split("\f")
+    if not chunks and not 1 <= page <= len(pages):
+        last = f"it has {len(pages)} pages" if now is not None else "its file is gone"
+        raise NotFound(f"{document.doc_path} has no page {page}", last)
+    section = chunks[0].section_label if chunks else None
+    place = cite(document.doc_path, Span("page", page=page), section)
+    indexed = [chunk.text for chunk in chunks]
+    for number in (page, *range(1, len(pages) + 1)):
+        if number <= len(pages) and all(text in pages[number - 1] for text in indexed):
+            if number == page:
+                return Passage(document, place, pages[page - 1].strip("\n"), "exact")
+            moved = cite(document.doc_path, Span("page", page=number), section)
+            return Passage(document, moved, pages[number - 1].strip("\n"), "moved")
+    return Passage(document, place, "\n\n".join(indexed), "stale")
 
 
 def _span(

@@ -37,7 +37,10 @@ class Source:
 @dataclass(frozen=True, slots=True)
 class Parsed:
     """What a parser makes of a source. `lang` is a natural or a programming language, if known;
-    `warnings` are things the reader should hear about though the document was read."""
+    `warnings` are things the reader should hear about though the document was read.
+
+    `text` is the text that spans count lines in, where that is not the file's own: what was taken
+    out of a PDF, a web page, an office file. Pages are separated by form feeds."""
 
     type: str
     blocks: Iterable[Block]
@@ -45,6 +48,7 @@ class Parsed:
     lang: str | None = None
     attributes: Attributes = field(default_factory=Attributes)
     warnings: tuple[str, ...] = ()
+    text: str | None = None
 
 
 class Parser(Protocol):

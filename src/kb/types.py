@@ -14,7 +14,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 # Closed vocabularies (spec 2, 10). A value outside of them is an error that lists the valid ones.
-TYPES = ("pdf", "markdown", "code", "note")
+TYPES = (
+    "pdf", "markdown", "code", "note",
+    "html", "docx", "epub", "notebook", "rst", "asciidoc", "org", "table", "email",
+)  # fmt: skip
 KINDS = ("decision", "lesson", "summary", "temp_note")
 SCOPES = ("global", "project")
 TRUSTS = ("generated", "secondary", "primary")  # rising
