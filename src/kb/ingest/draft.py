@@ -8,12 +8,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kb.ingest import dates, front_matter, names
 from kb.ingest.chunk import CHUNKER, chunk
 from kb.ingest.decode import normalised
 from kb.ingest.found import Found
+from kb.ingest.language import language_of
 from kb.ingest.parsers.text import TextParser, first_words
 from kb.ports import Parser, Source
 from kb.types import Attributes, ChunkDraft, DocumentDraft, Root
@@ -47,7 +49,9 @@ def prepare(found: Found, data: bytes, parser: Parser, max_chars: int) -> Prepar
     """The document of the file `found`, with its chunks; still without a root."""
     name = os.path.basename(found.path)
     parsed = parser.parse(Source(name, data, found.mtime_ns))
-    said = replace(parsed.attributes, lang=parsed.attributes.lang or parsed.lang)
+    chunks = tuple(map(_composed, chunk(parsed.blocks, max_chars)))
+    lang = parsed.attributes.lang or parsed.lang or _language(chunks)
+    said = replace(parsed.attributes, lang=lang)
     json.dumps(dict(said.metadata))  # what a plug-in brings must be storable; else the file fails
     document = DocumentDraft(
         root_id=None,
@@ -62,7 +66,6 @@ def prepare(found: Found, data: bytes, parser: Parser, max_chars: int) -> Prepar
         mtime_ns=found.mtime_ns,
         os_path=found.os_path,
     )
-    chunks = tuple(map(_composed, chunk(parsed.blocks, max_chars)))
     return Prepared(document, chunks, parsed.warnings)
 
 
@@ -74,6 +77,7 @@ def prepare_note(text: str, said: Attributes, now_ns: int, max_chars: int) -> Pr
     parsed = parser.parse(Source("", data, now_ns))
     chunks = tuple(chunk(parsed.blocks, max_chars))
     said = front_matter.merged(said, parsed.attributes)
+    said = replace(said, lang=said.lang or _language(chunks))
     document = DocumentDraft(
         root_id=None,
         path="",
@@ -88,6 +92,11 @@ def prepare_note(text: str, said: Attributes, now_ns: int, max_chars: int) -> Pr
         body=body,
     )
     return Prepared(document, chunks, parsed.warnings)
+
+
+def _language(chunks: Sequence[ChunkDraft]) -> str | None:
+    """By the first chunks; one alone may be a heading or a licence."""
+    return language_of("\n".join(chunk.text for chunk in chunks[:4]))
 
 
 def _dated(said: Attributes, name: str, mtime_ns: int) -> Attributes:
