@@ -23,7 +23,7 @@ _SCRIPTS = (
     (
         "zh",
         re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"),
-        _LEAST_SHARE,
+        _SYLLABIC_SHARE,
     ),
     ("th", re.compile("[\u0e01-\u0e3a\u0e40-\u0e4e]"), _LEAST_SHARE),
     ("lo", re.compile("[\u0e81-\u0edf]"), _LEAST_SHARE),
