@@ -10,6 +10,7 @@ import pytest
 
 from kb import Filters, KnowledgeBase, wire
 from kb.errors import InvalidRequest, NotFound, StoreMissing
+from tests.conftest import Clock
 from tests.schemas import validate
 
 Library = Callable[[dict[str, str]], Path]
@@ -77,7 +78,8 @@ def test_removing_a_whole_root_forgets_it(kb: KnowledgeBase, library: Library) -
     kb.ingest(library({"a.md": "one\n"}))
     kb.remove("lib/")
     assert kb.status()["roots"] == []
-    assert kb.ingest().added == ()
+    with pytest.raises(InvalidRequest, match="nothing was ingested yet"):
+        kb.ingest()
 
 
 def test_nothing_is_removed_if_one_name_is_wrong(kb: KnowledgeBase) -> None:
@@ -108,6 +110,18 @@ def test_tags(kb: KnowledgeBase, library: Library) -> None:
 def test_a_ttl_that_is_none_is_refused(kb: KnowledgeBase, ttl: str) -> None:
     with pytest.raises(InvalidRequest, match="ttl"):
         kb.add("text", ttl=ttl)
+
+
+def test_an_expired_file_is_not_added_again(
+    kb: KnowledgeBase, library: Library, clock: Clock
+) -> None:
+    root = library({"a.md": "---\ndate: 2026-05-01\nttl: 40d\n---\nwords\n"})
+    assert kb.ingest(root).added == ("lib/a.md",)
+    clock.seconds += 60 * 86_400
+    assert kb.gc() == ["lib/a.md"]
+    report = kb.ingest(root)
+    assert report.added == ()
+    assert [note.reason for note in report.skipped] == ["expired 2026-06-10T00:00:00Z"]
 
 
 def test_an_empty_note_is_refused(kb: KnowledgeBase) -> None:

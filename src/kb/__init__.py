@@ -8,14 +8,29 @@ if TYPE_CHECKING:
     from kb.app import KnowledgeBase
     from kb.errors import KbError
     from kb.search.analyse import sanitize
-    from kb.types import Chunk, Citation, Document, Filters, Hit, IngestReport, Passage, Response
+    from kb.types import (
+        Chunk,
+        Citation,
+        Degraded,
+        Document,
+        FileNote,
+        Filters,
+        Hit,
+        IngestReport,
+        Passage,
+        Response,
+        Retrieval,
+        Span,
+    )
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Chunk": "kb.types",
     "Citation": "kb.types",
+    "Degraded": "kb.types",
     "Document": "kb.types",
+    "FileNote": "kb.types",
     "Filters": "kb.types",
     "Hit": "kb.types",
     "IngestReport": "kb.types",
@@ -23,12 +38,16 @@ _HOMES = {
     "KnowledgeBase": "kb.app",
     "Passage": "kb.types",
     "Response": "kb.types",
+    "Retrieval": "kb.types",
+    "Span": "kb.types",
     "sanitize": "kb.search.analyse",
 }
 __all__ = [
     "Chunk",
     "Citation",
+    "Degraded",
     "Document",
+    "FileNote",
     "Filters",
     "Hit",
     "IngestReport",
@@ -36,6 +55,8 @@ __all__ = [
     "KnowledgeBase",
     "Passage",
     "Response",
+    "Retrieval",
+    "Span",
     "__version__",
     "sanitize",
 ]

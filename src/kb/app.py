@@ -96,6 +96,8 @@ class KnowledgeBase:
         `failed` in the report."""
         from kb.ingest.indexer import Indexer
 
+        if not paths and not self._store.roots():
+            raise InvalidRequest("nothing was ingested yet", "name a folder: kb ingest FOLDER")
         indexer = Indexer(self._store, self.config, self._clock)
         expanded = [os.path.expanduser(os.fspath(path)) for path in paths]
         return indexer.ingest(expanded, dry_run=dry_run, on_event=on_progress)
@@ -311,7 +313,7 @@ class KnowledgeBase:
         try:
             return expiry(ttl, datetime.fromtimestamp(self._clock(), UTC))
         except ValueError as error:
-            raise InvalidRequest(str(error), "give a ttl such as 7d, 12h or never") from error
+            raise InvalidRequest(str(error), "units: s, m, h, d, w") from error
 
     def _named(self, name: str) -> list[Document]:
         if name.endswith("/"):

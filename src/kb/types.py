@@ -352,7 +352,7 @@ class FileNote:
 
 @dataclass(frozen=True, slots=True)
 class IngestReport:
-    """What an ingest run did. `documents` counts as the store has it at the end."""
+    """What an ingest run did, or, in a dry run, would have done."""
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -370,3 +370,38 @@ class IngestReport:
 
     def with_seconds(self, seconds: float) -> IngestReport:
         return replace(self, seconds=seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """What an import did. `kept` are documents of which the store had a newer state."""
+
+    added: int
+    replaced: int
+    kept: int
+    chunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of a diagnosis. `state` is `ok`, `warning` or `error`: what it was found in, also
+    where it was then `fixed`."""
+
+    part: str
+    state: str
+    what: str
+    to_do: str = ""
+    fixed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What `doctor` found, in the order it looked."""
+
+    store: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def healthy(self) -> bool:
+        """Warnings are allowed, and so is what was fixed."""
+        return not any(one.state == "error" and not one.fixed for one in self.findings)

@@ -65,6 +65,11 @@ class TestThreeTierKeywordSearch:
         assert titles(memory.search("zzz catenatio")) == ["en"]
         assert titles(memory.search("ca")) == []
 
+    def test_substrings_fold_case_as_the_index_does(self, kb: KnowledgeBase) -> None:
+        kb.add("Die Hauptstraße und der MOSKAUER Platz", title="de")
+        for query in ("ptstraße", "PTSTRAßE", "oskaue"):
+            assert titles(kb.search(query)) == ["de"]
+
     def test_fallback_when_fts5_is_unavailable(self, memory: KnowledgeBase) -> None:
         """Scenario: LIKE fallback: FTS5 does not work; search answers and says so."""
         memory.close()

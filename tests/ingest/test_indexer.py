@@ -455,13 +455,13 @@ def test_front_matter_is_stored(library: Library) -> None:
     library.put(
         "a.md",
         "---\ntitle: Said\ntags: [x, y]\nkind: lesson\nscope: project\ntrust: secondary\n"
-        "lang: de\ndate: 2026-01-02\nttl: 7d\nrating: 5\n---\ntext\n",
+        "lang: de\ndate: 2026-01-02\nttl: 300d\nrating: 5\n---\ntext\n",
     )
     library.ingest("")
     document = library.documents()["library/a.md"]
     assert (document.title, document.tags, document.kind) == ("Said", ("x", "y"), "lesson")
     assert (document.scope, document.trust, document.lang) == ("project", "secondary", "de")
-    assert (document.date, document.expires_at) == ("2026-01-02", "2026-01-09T00:00:00Z")
+    assert (document.date, document.expires_at) == ("2026-01-02", "2026-10-29T00:00:00Z")
     assert document.metadata == {"rating": 5}
 
 

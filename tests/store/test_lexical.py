@@ -138,6 +138,12 @@ def test_an_unknown_value_of_a_closed_set_lists_the_valid_ones(
     assert "valid values" in error.value.hint
 
 
+def test_a_type_that_a_plug_in_brought_can_be_asked_for(store: SqliteStore) -> None:
+    put(store, "a", "word", type="drawing")
+    put(store, "b", "word")
+    assert len(match(store, words("word"), filters=Filters(type=("drawing",))).found) == 1
+
+
 @pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "2026-02-31", ""])
 def test_a_date_that_is_none_is_an_error(store: SqliteStore, text: str) -> None:
     put(store, "a", "word")

@@ -60,8 +60,12 @@ def list_command(
         page.say("\n".join(page.visible(document.doc_path) for document in documents))
 
 
+_INDENT = 12  # the width of a date and its gap
+
+
 def _long_lines(documents: Sequence[Document]) -> list[str]:
-    """Date, type, kind and path in columns; then, as far as a terminal's line goes, the rest."""
+    """Date, type, kind and path in columns; then title and tags, on a terminal on a line of their
+    own where they do not fit."""
     sheet = page.Page.of(sys.stdout)
     types = max(len(document.type) for document in documents)
     kinds = max(len(document.kind or "-") for document in documents)
@@ -71,10 +75,11 @@ def _long_lines(documents: Sequence[Document]) -> list[str]:
         start = f"{document.date[:10]}  {document.type.ljust(types)}  {kind}  "
         path = page.visible(document.doc_path)
         rest = page.visible("  ".join((document.title, *(f"#{tag}" for tag in document.tags))))
-        if sheet.width is not None:
-            rest = page.cut(rest, sheet.width - page.columns(start + path) - 2)
-        line = start + sheet.style(path, fg="cyan")
-        lines.append(f"{line}  {sheet.style(rest, dim=True)}" if rest else line)
+        gap = "  "
+        if sheet.width is not None and page.columns(start + path + gap + rest) > sheet.width:
+            gap = "\n" + " " * _INDENT
+            rest = page.cut(rest, sheet.width - _INDENT)
+        lines.append(start + sheet.style(path, fg="cyan") + gap + sheet.style(rest, dim=True))
     return lines
 
 
@@ -86,8 +91,9 @@ def rm_command(session: Session, *, documents: tuple[str, ...]) -> None:
     """Remove documents from the store, and print their paths.
 
     DOC is a path as `kb list` shows it, the path of a file, note:<id>, or a folder with a / at its
-    end for all that is below. Files on disk are not touched; those in an ingested folder come back
-    with the next `kb ingest`, unless .kbignore names them.
+    end for all that is below. Files on disk are not touched. Those in a folder that stays ingested
+    come back with the next `kb ingest`, unless .kbignore names them; removing an ingested folder
+    itself (notes/) forgets it.
 
     \b
     Examples:

@@ -14,7 +14,7 @@ from kb.cli.session import Session, pass_session
 _STATES = {
     "exact": "",
     "moved": "the file has changed, and the passage now stands here; cite it so from now on",
-    "stale": "the file is no longer what was indexed; bring the store up to date: kb ingest",
+    "stale": "the file has changed or is gone since it was indexed; kb ingest reads it again",
 }
 _COLOURS = {"exact": "green", "moved": "yellow", "stale": "red"}
 
@@ -30,7 +30,7 @@ def get_command(session: Session, *, uri: str) -> None:
     alone, in the store or on disk, prints the whole document.
 
     Whether the text is still what was indexed is said on stderr: exact; moved elsewhere in the
-    file; or stale, and then the text is what was indexed.
+    file; or stale, and then the text is what was indexed (a whole document: what its file says).
 
     \b
     Examples:

@@ -71,7 +71,7 @@ def search_command(
     Examples:
       kb search retry storm
       kb search --tags gateway --after 2026-01-01 "why did the batch fail"
-      kb search "'backoff NEAR jitter'" --json
+      kb search "'NEAR(backoff jitter)'" --json
     """
     if fts_only and mode not in (None, "lexical"):
         raise click.UsageError(f"--fts-only and --mode {mode} contradict each other")

@@ -118,7 +118,9 @@ def _ranker(searcher: Searcher, method: str) -> Ranker:
 
     def ranked(query: str, k: int) -> list[str]:
         def documents(limit: int) -> list[str]:
-            response = searcher.search(query, top=limit, profile=profile, match=match)
+            response = searcher.search(
+                query, top=limit, profile=profile, match=match, snippets=False
+            )
             return [hit.doc_path for hit in response.hits]
 
         return documents_until(documents, k)

@@ -66,7 +66,7 @@ def expiry(ttl: str, start: datetime) -> str | None:
         return None
     found = _TTL.fullmatch(text)
     if found is None:
-        raise ValueError(f"ttl cannot be {ttl!r}: it looks like 7d, 12h, 30m, 2w or never")
+        raise ValueError(f"ttl cannot be {ttl!r}: one looks like 7d, 12h, 30m, 2w or never")
     try:
         return iso(start + timedelta(**{_UNITS[found[2]]: int(found[1])}))
     except OverflowError:

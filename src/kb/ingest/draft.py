@@ -77,7 +77,7 @@ def prepare_note(text: str, said: Attributes, now_ns: int, max_chars: int) -> Pr
     parsed = parser.parse(Source("", data, now_ns))
     chunks = tuple(chunk(parsed.blocks, max_chars))
     said = front_matter.merged(said, parsed.attributes)
-    said = replace(said, lang=said.lang or _language(chunks))
+    said = replace(said, lang=said.lang or language_of(body, by_script_only=True))
     document = DocumentDraft(
         root_id=None,
         path="",

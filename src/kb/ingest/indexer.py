@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from kb.config import Config
 from kb.errors import InvalidRequest
-from kb.ingest import draft, names
+from kb.ingest import dates, draft, names
 from kb.ingest.decode import Unsupported
 from kb.ingest.found import Found
 from kb.ingest.load import load
@@ -159,6 +159,10 @@ class _Run:
             site.kept.add(found.path)  # what was known of it is better than nothing
             return
         site.kept.add(found.path)
+        if state is None and read.prepared is not None and self._is_over(read.prepared):
+            expired = read.prepared.document.attributes.expires_at
+            self.tally.skipped.append(FileNote(doc_path, f"expired {expired}"))
+            return
         if read.same and state is not None:
             self._touch(state, found)
         else:
@@ -170,6 +174,12 @@ class _Run:
             and state.chunker_version in self.versions
             and state.indexed_ns - found.mtime_ns >= _RACY_NS
         )
+
+    def _is_over(self, prepared: draft.Prepared) -> bool:
+        """Whether the ttl of a new document has passed: `kb gc` would only remove it again."""
+        expires_at = prepared.document.attributes.expires_at
+        now = dates.iso(dates.from_ns(int(self.clock() * 1e9)))
+        return expires_at is not None and expires_at <= now
 
     def _read(self, site: Site, found: Found, state: FileState | None) -> _Read:
         limit_bytes = self.config.ingest.max_file_bytes

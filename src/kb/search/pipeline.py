@@ -21,6 +21,7 @@ from kb.search.trace import Trace
 from kb.types import Hit, Query, Response, Retrieval, Scored, Span
 
 log = logging.getLogger("kb.search")
+logging.getLogger("kb").addHandler(logging.NullHandler())  # silent unless a program wants to hear
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,9 @@ class Pipeline:
                     title=document.title,
                     heading_path=chunk.heading_path,
                     section_label=chunk.section_label,
-                    snippet=snippet(text, analysis, self.store.tokenise, self.snippet_chars),
+                    snippet=snippet(text, analysis, self.store.tokenise, self.snippet_chars)
+                    if self.snippet_chars
+                    else "",
                     citation=cite(document.doc_path, span, chunk.section_label),
                     retrieval=Retrieval(
                         method="lexical",

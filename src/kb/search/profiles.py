@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from kb.errors import InvalidRequest, choose
@@ -55,7 +55,8 @@ def resolve(
     profile = BUILT_IN.get(name) or replace(
         BUILT_IN[choose("base", base, tuple(BUILT_IN))], name=name, summary=f"made from {base}"
     )
-    return _changed(_changed(profile, said), overrides or {})
+    summary = str(said.pop("summary", profile.summary))
+    return _changed(_changed(replace(profile, summary=summary), said), overrides or {})
 
 
 def restrict(profile: Profile, mode: str | None) -> Profile:
@@ -72,9 +73,8 @@ def restrict(profile: Profile, mode: str | None) -> Profile:
 
 
 def _changed(profile: Profile, values: Mapping[str, Any]) -> Profile:
-    known = {item.name for item in fields(Profile)} & {*_SETTABLE, "summary"}
     for key, value in values.items():
-        choose(f"a setting of profile {profile.name}", key, tuple(sorted(known)))
+        choose(f"a setting of profile {profile.name}", key, _SETTABLE)
         changed: Any = {key: _typed(key, value)}
         profile = replace(profile, **changed)
     return profile

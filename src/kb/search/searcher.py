@@ -36,8 +36,9 @@ class Searcher:
         explain: bool = False,
         malformed: str = "raise",
         settings: Mapping[str, Any] | None = None,
+        snippets: bool = True,
     ) -> Response:
-        """See `KnowledgeBase.search`."""
+        """See `KnowledgeBase.search`. Without `snippets`, those stay empty: to time the ranking."""
         choose("malformed", malformed, ("raise", "empty"))
         if not isinstance(text, str):
             raise InvalidRequest(f"the query is a {type(text).__name__}", "give a text")
@@ -56,7 +57,7 @@ class Searcher:
         pipeline = Pipeline.build(
             query,
             self._store,
-            snippet_chars=self._config.search.snippet_chars,
+            snippet_chars=self._config.search.snippet_chars if snippets else 0,
             slow_ms=self._config.search.slow_ms,
         )
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._clock()))

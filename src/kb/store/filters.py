@@ -10,6 +10,8 @@ import re
 from datetime import datetime
 from typing import Any, NamedTuple
 
+import apsw
+
 from kb.errors import InvalidRequest, choose
 from kb.types import KINDS, SCOPES, TRUSTS, TYPES, Filters
 
@@ -19,7 +21,7 @@ class Condition(NamedTuple):
     params: list[Any]
 
 
-def condition(filters: Filters, now: str | None) -> Condition:
+def condition(connection: apsw.Connection, filters: Filters, now: str | None) -> Condition:
     """What `filters` ask of `documents d`; with `now`, expired documents are out as well."""
     parts: list[tuple[str, list[Any]]] = []
     if now is not None:
@@ -30,7 +32,7 @@ def condition(filters: Filters, now: str | None) -> Condition:
         some = f"d.doc_id IN (SELECT doc_id FROM document_tags WHERE tag {_in(filters.tags_any)})"
         parts.append((some, list(filters.tags_any)))
     for column, values, valid in (
-        ("type", filters.type, TYPES),
+        ("type", filters.type, _types(connection, filters)),
         ("kind", filters.kind, KINDS),
         ("scope", (filters.scope,) if filters.scope is not None else (), SCOPES),
     ):
@@ -50,6 +52,14 @@ def condition(filters: Filters, now: str | None) -> Condition:
         parts.append(("d.date < ?", [_date("before", filters.before)]))
     sql = " AND ".join(part for part, _ in parts) or "1"
     return Condition(sql, [value for _, values in parts for value in values])
+
+
+def _types(connection: apsw.Connection, filters: Filters) -> tuple[str, ...]:
+    """The built-in types, and, if others are asked for, those that plug-ins have brought."""
+    if set(filters.type) <= set(TYPES):
+        return TYPES
+    stored = connection.execute("SELECT DISTINCT type FROM documents ORDER BY type")
+    return tuple(dict.fromkeys((*TYPES, *(kind for (kind,) in stored))))
 
 
 def _in(values: tuple[Any, ...]) -> str:

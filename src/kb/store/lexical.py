@@ -267,7 +267,7 @@ def _within(connection: apsw.Connection, filters: Filters, now: str) -> Within:
     """Decided per document and written out once per query. Without filters, only the (few) expired
     documents are left out, so that the common search joins nothing."""
     if filters:
-        sql, params = where.condition(filters, now)
+        sql, params = where.condition(connection, filters, now)
         return Within(inside=(_CHUNKS_OF + sql,), params=tuple(params))
     expired = "d.expires_at <= ?"
     if scalar(connection, f"SELECT 1 FROM documents d WHERE {expired} LIMIT 1", (now,)):
