@@ -42,6 +42,8 @@ def test_a_passage_that_moved_is_found_again(kb: KnowledgeBase, root: Path) -> N
     assert passage.state == "moved"
     assert passage.citation.uri == "lib/a.md#L7-L10"
     assert passage.text == "## Section\n\nSecond paragraph,\nof two lines."
+    kb.ingest(root)
+    assert kb.get(passage.citation.uri).state == "exact"
     assert kb.get(passage.citation.uri).text == passage.text
 
 
@@ -50,6 +52,33 @@ def test_a_passage_that_is_gone_is_stale_and_still_shown(kb: KnowledgeBase, root
     passage = kb.get("lib/a.md#L5-L8")
     assert passage.state == "stale"
     assert "Second paragraph" in passage.text
+
+
+def test_lines_must_be_equal_not_only_contain_the_text(kb: KnowledgeBase, library: Library) -> None:
+    root = library({"a.txt": "The limit is 10\n", "b.txt": "no\n\nzzz\n"})
+    kb.ingest(root)
+    (root / "a.txt").write_text("The limit is 100\n")
+    assert kb.get("lib/a.txt#L1").state == "stale"
+    (root / "b.txt").write_text("zzz\n\nI know nothing\n")
+    assert kb.get("lib/b.txt#L1").state == "stale"
+    assert kb.get("lib/b.txt#L3").citation.uri == "lib/b.txt#L1"
+
+
+def test_a_long_line_in_pieces_moves_as_one(kb: KnowledgeBase, library: Library) -> None:
+    long = " ".join(f"word{number}" for number in range(1000))
+    root = library({"a.txt": f"{long}\n"})
+    kb.ingest(root)
+    assert len(kb.chunks("lib/a.txt")) > 2
+    assert kb.get("lib/a.txt#L1").state == "exact"
+    (root / "a.txt").write_text(f"above\n\n{long}\n")
+    passage = kb.get("lib/a.txt#L1")
+    assert (passage.state, passage.citation.uri) == ("moved", "lib/a.txt#L3")
+
+
+def test_a_whole_document_is_stale_when_its_file_has_changed(kb: KnowledgeBase, root: Path) -> None:
+    (root / "a.md").write_text(NOTE + "\nOne line more.\n")
+    assert kb.get("lib/a.md").state == "stale"
+    assert "One line more." in kb.get("lib/a.md").text
 
 
 def test_a_change_elsewhere_leaves_it_exact(kb: KnowledgeBase, root: Path) -> None:
@@ -115,7 +144,20 @@ def test_a_path_on_disk_finds_the_document(
     assert kb.get("a.md#L5").document.doc_path == "lib/a.md"
 
 
-@pytest.mark.parametrize("uri", ["lib/nosuch.md", "lib/a.md#L99", "note:99", "lib/a.md#page=2"])
+def test_a_file_is_found_by_any_of_the_roots_around_it(kb: KnowledgeBase, library: Library) -> None:
+    root = library(
+        {"sub/a.md": "one\n", "sub/b.md": "two\n", "sub/%41.md": "three\n", "sub/A.md": "x\n"}
+    )
+    kb.ingest(root / "sub" / "a.md")
+    kb.ingest(root)
+    assert kb.get(str(root / "sub" / "a.md")).text == "one"
+    assert kb.get(str(root / "sub" / "b.md")).text == "two"
+    assert kb.get(str(root / "sub" / "%41.md")).text == "three"
+
+
+@pytest.mark.parametrize(
+    "uri", ["lib/nosuch.md", "lib/a.md#L99", "note:99", "lib/a.md#page=2", "a%00b"]
+)
 def test_what_is_not_there(kb: KnowledgeBase, root: Path, uri: str) -> None:
     with pytest.raises(NotFound) as error:
         kb.get(uri)

@@ -3,71 +3,87 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from kb.citations import Target, cite, parse_uri
 from kb.config import Config
 from kb.errors import NotFound
 from kb.ingest.decode import Unreadable, Unsupported, decode
+from kb.ingest.draft import digest
+from kb.ingest.names import portable_path
 from kb.ingest.parse import Parsers
 from kb.ports import Source
 from kb.store import SqliteStore
 from kb.types import Chunk, Document, Passage, Span
+from kb.words import nfc
 
 _PLAIN = ("markdown", "code", "note")  # formats whose lines are the file's own
 
 
 def find_document(store: SqliteStore, name: str) -> Document:
     """By its path in the store, by `note:<id>`, or by the path of its file on this machine."""
-    document = store.document_by_path(name)
-    if document is None and (inside := _stored_path(store, name)) is not None:
-        document = store.document_by_path(inside)
-    if document is None:
-        raise NotFound(f"no document {name!r}", "kb list shows what there is")
-    return document
+    for path in (nfc(name), *_stored_paths(store, name)):
+        if (document := store.document_by_path(path)) is not None:
+            return document
+    raise NotFound(f"no document {name!r}", "kb list shows what there is")
 
 
 def open_passage(store: SqliteStore, uri: str) -> Passage:
     document, target = _target(store, uri)
-    now = _text(store, document)
+    now = _read(store, document)
     if target.page is not None:
         return _page(store, document, target.page, now)
-    lines = None if now is None else now.split("\n")
     if target.start is None:
-        return _whole(store, document, lines)
+        return _whole(store, document, now)
+    lines = None if now is None else now.text.split("\n")
     return _span(store, document, target.start, target.end or target.start, lines)
 
 
 def _target(store: SqliteStore, uri: str) -> tuple[Document, Target]:
     """A URI, or a path as people type it, with its `#` and `%` not encoded."""
-    if (document := store.document_by_path(uri)) is not None:
-        return document, Target(uri)
-    target = parse_uri(uri)
-    return find_document(store, target.path), target
+    try:
+        return find_document(store, uri), Target(uri)
+    except NotFound:
+        target = parse_uri(uri)
+        return find_document(store, target.path), target
 
 
-def _stored_path(store: SqliteStore, name: str) -> str | None:
+def _stored_paths(store: SqliteStore, name: str) -> list[str]:
+    """What a file on this machine would be called in the store, by its innermost root first."""
+    if "\0" in name:
+        return []
     absolute = os.path.realpath(os.path.expanduser(name))
     inner_first = sorted(store.roots(), key=lambda root: len(root.path), reverse=True)
-    for root in inner_first:
-        if absolute.startswith(root.path.rstrip(os.sep) + os.sep):
-            inside = os.path.relpath(absolute, root.path).replace(os.sep, "/")
-            return f"{root.name}/{inside}"
-    return None
+    return [
+        f"{root.name}/{portable_path(os.path.relpath(absolute, root.path))}"
+        for root in inner_first
+        if absolute.startswith(root.path.rstrip(os.sep) + os.sep)
+    ]
 
 
-def _text(store: SqliteStore, document: Document) -> str | None:
-    """The document's text as it is now, by the parser that read it; None where its file is gone or
-    cannot be read any more."""
+# --- the text as it is now ------------------------------------------------------------------------
+
+
+class _Now(NamedTuple):
+    text: str
+    unchanged: bool  # byte for byte what was indexed
+
+
+def _read(store: SqliteStore, document: Document) -> _Now | None:
+    """The document's text, by the parser that read it; None where its file is gone or cannot be
+    read any more."""
     path = store.os_path(document.doc_id)
     if path is None:
-        return store.body(document.doc_id) or ""
+        return _Now(store.body(document.doc_id) or "", unchanged=True)
     try:
         with open(path, "rb") as file:
             data = file.read()
         text = decode(data) if document.type in _PLAIN else _extracted(path, data)
     except (OSError, Unreadable, Unsupported):
         return None
-    return text.removesuffix("\n")
+    return _Now(text.removesuffix("\n"), unchanged=digest(data) == document.content_hash)
 
 
 def _extracted(path: str, data: bytes) -> str:
@@ -79,42 +95,37 @@ def _extracted(path: str, data: bytes) -> str:
     return decode(data) if text is None else text
 
 
-def _whole(store: SqliteStore, document: Document, now: list[str] | None) -> Passage:
+# --- a document, a page, lines --------------------------------------------------------------------
+
+
+def _whole(store: SqliteStore, document: Document, now: _Now | None) -> Passage:
     if now is None:
         text = "\n\n".join(chunk.text for chunk in store.chunks_of(document.doc_id))
-        citation = cite(document.doc_path, Span("line"), None)
-        return Passage(document, citation, text, "stale")
-    chunks = store.chunks_of(document.doc_id)
-    same = all(_still_there(chunk, now) for chunk in chunks)
-    citation = cite(document.doc_path, Span("line", 1, len(now)), None)
-    return Passage(document, citation, "\n".join(now), "exact" if same else "stale")
+        return Passage(document, cite(document.doc_path, Span("line"), None), text, "stale")
+    span = Span("line", 1, now.text.count("\n") + 1)
+    state = "exact" if now.unchanged else "stale"
+    return Passage(document, cite(document.doc_path, span, None), now.text, state)
 
 
-def _still_there(chunk: Chunk, now: list[str]) -> bool:
-    span = chunk.spans[0]
-    return chunk.text in "\n".join(now[(span.start or 1) - 1 : span.end])
-
-
-def _page(store: SqliteStore, document: Document, page: int, now: str | None) -> Passage:
+def _page(store: SqliteStore, document: Document, page: int, now: _Now | None) -> Passage:
     """A page as it is now. What was indexed of it is known from its chunks."""
     chunks = [
         chunk
         for chunk in store.chunks_of(document.doc_id)
         if any(span.page == page for span in chunk.spans)
     ]
-    pages = [] if now is None else now.split("\f")
+    pages = [] if now is None else now.text.split("\f")
     if not chunks and not 1 <= page <= len(pages):
         last = f"it has {len(pages)} pages" if now is not None else "its file is gone"
         raise NotFound(f"{document.doc_path} has no page {page}", last)
     section = chunks[0].section_label if chunks else None
-    place = cite(document.doc_path, Span("page", page=page), section)
     indexed = [chunk.text for chunk in chunks]
     for number in (page, *range(1, len(pages) + 1)):
         if number <= len(pages) and all(text in pages[number - 1] for text in indexed):
-            if number == page:
-                return Passage(document, place, pages[page - 1].strip("\n"), "exact")
-            moved = cite(document.doc_path, Span("page", page=number), section)
-            return Passage(document, moved, pages[number - 1].strip("\n"), "moved")
+            place = cite(document.doc_path, Span("page", page=number), section)
+            state = "exact" if number == page else "moved"
+            return Passage(document, place, pages[number - 1].strip("\n"), state)
+    place = cite(document.doc_path, Span("page", page=page), section)
     return Passage(document, place, "\n\n".join(indexed), "stale")
 
 
@@ -122,49 +133,75 @@ def _span(
     store: SqliteStore, document: Document, start: int, end: int, now: list[str] | None
 ) -> Passage:
     """Lines `start` to `end`. What was indexed there is known from the chunks that cover them."""
-    chunks = [
-        chunk
-        for chunk in store.chunks_of(document.doc_id)
-        if chunk.spans and (chunk.spans[0].start or 0) <= end and start <= (chunk.spans[0].end or 0)
+    extents = [
+        extent
+        for extent in _extents(store.chunks_of(document.doc_id))
+        if extent.start <= end and start <= extent.end
     ]
-    if not chunks and (now is None or start > len(now)):
+    if not extents and (now is None or start > len(now)):
         last = f"it has {len(now)} lines" if now is not None else "its file is gone"
         raise NotFound(f"{document.doc_path} has no line {start}", last)
-    section = chunks[0].section_label if chunks else None
-    span = _like(chunks, start, end)
-    here = "\n".join((now or [])[start - 1 : end])
-    indexed = [_indexed(chunk, start, end) for chunk in chunks]
-    if now is not None and all(text in here for text in indexed):
-        return Passage(document, cite(document.doc_path, span, section), here, "exact")
-    wanted = "\n\n".join(indexed) if len(indexed) > 1 else indexed[0]
-    if now is not None and (moved := _elsewhere(wanted, now)) is not None:
-        place = cite(document.doc_path, _like(chunks, *moved), section)
-        return Passage(document, place, wanted, "moved")
-    return Passage(document, cite(document.doc_path, span, section), wanted, "stale")
+    wanted = [extent.within(start, end) for extent in extents]
+    section = extents[0].chunk.section_label if extents else None
+    if now is not None and all(extent.stands_at(extent.start, now) for extent in wanted):
+        place = cite(document.doc_path, _like(extents, start, end), section)
+        return Passage(document, place, "\n".join(now[start - 1 : end]), "exact")
+    if now is not None and None not in (found := [extent.found_in(now) for extent in wanted]):
+        starts = [number for number in found if number is not None]
+        first = min(starts)
+        behind = max(
+            at + extent.end - extent.start for at, extent in zip(starts, wanted, strict=True)
+        )
+        place = cite(document.doc_path, _like(extents, first, behind), section)
+        return Passage(document, place, "\n".join(now[first - 1 : behind]), "moved")
+    place = cite(document.doc_path, _like(extents, start, end), section)
+    return Passage(document, place, "\n".join(extent.text for extent in wanted), "stale")
 
 
-def _like(chunks: list[Chunk], start: int, end: int) -> Span:
+def _like(extents: list[_Extent], start: int, end: int) -> Span:
     """A span of lines, of the kind its chunk has."""
-    if chunks and chunks[0].spans[0].kind == "code":
-        span = chunks[0].spans[0]
+    if extents and extents[0].chunk.spans[0].kind == "code":
+        span = extents[0].chunk.spans[0]
         return Span("code", start, end, symbol=span.symbol, lang=span.lang)
     return Span("line", start, end)
 
 
-def _indexed(chunk: Chunk, start: int, end: int) -> str:
-    """The part of the chunk's text that lies in the lines; all of it where lines do not count,
-    as in a chunk that is a piece of one long line."""
-    first, last = chunk.spans[0].start or 1, chunk.spans[0].end or 1
-    lines = chunk.text.split("\n")
-    if len(lines) != last - first + 1:
-        return chunk.text
-    return "\n".join(lines[max(0, start - first) : end - first + 1])
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """The lines of a chunk. `piece`: it is a part of one long line, and shares it with others."""
 
+    chunk: Chunk
+    start: int
+    end: int
+    text: str
+    piece: bool
 
-def _elsewhere(text: str, now: list[str]) -> tuple[int, int] | None:
-    whole = "\n".join(now)
-    at = whole.find(text) if text.strip() else -1
-    if at < 0:
+    def within(self, start: int, end: int) -> _Extent:
+        if self.piece:
+            return self
+        first, last = max(self.start, start), min(self.end, end)
+        lines = self.text.split("\n")[first - self.start : last - self.start + 1]
+        return replace(self, start=first, end=last, text="\n".join(lines))
+
+    def stands_at(self, start: int, lines: list[str]) -> bool:
+        """Whole lines must be equal: `10` does not stand where `100` does."""
+        here = "\n".join(lines[start - 1 : start + self.end - self.start])
+        return self.text in here if self.piece else self.text == here
+
+    def found_in(self, lines: list[str]) -> int | None:
+        """The line where the text stands now, if anywhere."""
+        first = self.text.split("\n", 1)[0]
+        for number, line in enumerate(lines, start=1):
+            if (first in line if self.piece else first == line) and self.stands_at(number, lines):
+                return number
         return None
-    start = whole.count("\n", 0, at) + 1
-    return start, start + text.count("\n")
+
+
+def _extents(chunks: list[Chunk]) -> list[_Extent]:
+    lines = [(chunk.spans[0].start, chunk.spans[0].end) for chunk in chunks if chunk.spans]
+    shared = {span for span, count in Counter(lines).items() if count > 1}
+    return [
+        _Extent(chunk, span.start, span.end, chunk.text, (span.start, span.end) in shared)
+        for chunk in chunks
+        if chunk.spans and (span := chunk.spans[0]).start is not None and span.end is not None
+    ]

@@ -132,6 +132,8 @@ class DocumentDraft:
     chunker_version: str
     size_bytes: int
     mtime_ns: int
+    ctime_ns: int = 0
+    device: int | None = None
     os_path: bytes | None = None  # the name on disk, where it is not `path` in UTF-8
     body: str | None = None
 
@@ -187,7 +189,6 @@ class Root:
     name: str
     path: str
     whole: bool
-    device: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +199,9 @@ class FileState:
     path: str
     size_bytes: int
     mtime_ns: int
+    ctime_ns: int
+    device: int | None
+    os_path: bytes | None
     content_hash: str
     indexed_ns: int
     chunker_version: str

@@ -310,13 +310,80 @@ def test_the_other_roots_are_refreshed_all_the_same(library: Library) -> None:
     assert report.missing_roots == (str(library.folder / "one"),)
 
 
+def on_another_device(library: Library, glob: str) -> None:
+    """As if the documents had been read from a file system that is not mounted now."""
+    with library.store._database.writing() as connection:
+        connection.execute("UPDATE documents SET device = -1 WHERE path GLOB ?", (glob,))
+
+
 def test_an_unmounted_root_removes_nothing(library: Library) -> None:
-    file = library.put("a.md")
+    library.put("a.md")
     library.ingest("")
-    library.store.ensure_root(str(library.folder), whole=True, device=-1)  # was mounted from there
-    file.unlink()
+    on_another_device(library, "*")
+    (library.folder / "a.md").unlink()
+    library.put(".placeholder")  # a bare mount point need not be empty
     report = library.ingest()
     assert (report.removed, report.missing_roots) == ((), (str(library.folder),))
+
+
+def test_an_unmounted_folder_below_a_root_removes_nothing(library: Library) -> None:
+    library.put("a.md")
+    library.put("usb/b.md")
+    library.put("usb/deep/c.md")
+    library.ingest("")
+    on_another_device(library, "usb/*")
+    for path in ("a.md", "usb/b.md", "usb/deep/c.md"):
+        (library.folder / path).unlink()
+    (library.folder / "usb" / "deep").rmdir()
+    report = library.ingest()
+    assert report.removed == ("library/a.md",)
+    assert report.missing_roots == (str(library.folder / "usb"),)
+
+
+def test_a_file_system_that_is_counted_anew_is_no_other(library: Library) -> None:
+    library.put("a.md")
+    library.put("b.md")
+    library.ingest("")
+    on_another_device(library, "*")
+    (library.folder / "b.md").unlink()
+    assert library.ingest().removed == ("library/b.md",)
+
+
+def test_files_that_changed_places_are_noticed(library: Library) -> None:
+    """Of the same size and time, as archives unpack them."""
+    one, two = library.put("1.txt", "AAAA alpha"), library.put("2.txt", "BBBB alpha")
+    library.ingest("")
+    between = library.folder / "3.txt"
+    one.rename(between)
+    two.rename(one)
+    between.rename(two)
+    assert library.ingest().changed == ("library/1.txt", "library/2.txt")
+
+
+def test_dates_follow_the_time_of_a_file_that_was_touched(library: Library) -> None:
+    library.put("a.md", hours_ago=48)
+    library.put("b.md", "---\ndate: 2026-01-02\n---\ntext\n", hours_ago=48)
+    library.ingest("")
+    library.age("a.md", 3)
+    library.age("b.md", 3)
+    assert library.ingest().unchanged == 2
+    documents = library.documents()
+    assert documents["library/a.md"].date == "2026-05-28T17:26:40Z"
+    assert documents["library/b.md"].date == "2026-01-02"
+    assert documents["library/b.md"].updated_at == "2026-05-28T17:26:40Z"
+
+
+def test_a_deleted_file_that_is_named_goes(library: Library) -> None:
+    library.put("a.md")
+    library.put("sub/b.md")
+    library.put("sub/c.md")
+    library.ingest("")
+    (library.folder / "a.md").unlink()
+    assert library.ingest("a.md").removed == ("library/a.md",)
+    (library.folder / "sub" / "b.md").unlink()
+    (library.folder / "sub" / "c.md").unlink()
+    (library.folder / "sub").rmdir()
+    assert library.ingest("sub").removed == ("library/sub/b.md", "library/sub/c.md")
 
 
 def test_an_emptied_root_on_the_same_device_is_empty(library: Library) -> None:
@@ -325,16 +392,6 @@ def test_an_emptied_root_on_the_same_device_is_empty(library: Library) -> None:
     library.ingest("")
     (library.folder / "b.md").unlink()
     assert library.ingest().removed == ("library/b.md",)
-
-
-def test_a_root_that_moved_to_another_device_is_read(library: Library) -> None:
-    library.put("a.md")
-    library.ingest("")
-    library.store.ensure_root(str(library.folder), whole=True, device=-1)
-    library.put("b.md")
-    assert library.ingest().added == ("library/b.md",)
-    (root,) = library.store.roots()
-    assert root.device == library.folder.stat().st_dev
 
 
 def test_what_lies_below_an_unreadable_folder_is_kept(

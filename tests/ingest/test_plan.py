@@ -13,8 +13,8 @@ def nothing(root: Root, path: str) -> bool:
     return False
 
 
-def root_at(path: Path, *, whole: bool = True, device: int | None = None) -> Root:
-    return Root(1, path.name, str(path), whole, device)
+def root_at(path: Path, *, whole: bool = True) -> Root:
+    return Root(1, path.name, str(path), whole)
 
 
 @pytest.fixture
@@ -69,10 +69,18 @@ def test_a_single_file_stays_with_the_root_that_has_it(folder: Path) -> None:
 
 
 def test_missing(folder: Path) -> None:
-    root = root_at(folder)
-    assert make_plan([folder / "gone"], [root], nothing) == Plan((), (str(folder / "gone"),))
-    with pytest.raises(PathMissing):
-        make_plan([folder / "gone"], [], nothing)
+    root, away = root_at(folder), root_at(folder / "away")
+    plan = make_plan([folder / "gone"], [root], everything)
+    assert plan == Plan((Visit(str(folder), True, root, "gone"),))  # looked for, and so removed
+    missing = folder / "away" / "gone"
+    assert make_plan([missing], [away], everything) == Plan((), (str(missing),))
+    for roots in ([], [root]):
+        with pytest.raises(PathMissing):
+            make_plan([folder / "gone"], roots, nothing)
+
+
+def everything(root: Root, path: str) -> bool:
+    return True
 
 
 def test_contains() -> None:
@@ -83,12 +91,6 @@ def test_contains() -> None:
 
 
 def test_is_gone(folder: Path) -> None:
-    device = folder.stat().st_dev
-    empty = folder / "empty"
-    empty.mkdir()
     assert not is_gone(root_at(folder))
-    assert not is_gone(root_at(folder, device=device + 1))
-    assert not is_gone(root_at(empty, device=device))
-    assert is_gone(root_at(empty, device=device + 1))
     assert is_gone(root_at(folder / "gone"))
     assert is_gone(root_at(folder / "inner" / "a.md"))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kb.ingest.found import Found, find, within
+from kb.ingest.found import find, within
 from kb.ingest.walk import Walked, walk
 from kb.types import FileNote
 from tests.ingest.conftest import any_bytes_in_names
@@ -47,7 +47,10 @@ def test_files_in_order(root: Path) -> None:
 def test_size_and_time(root: Path) -> None:
     put(root, "a.md", text="12345")
     os.utime(root / "a.md", ns=(1, 1_700_000_000_123_456_789))
-    assert walk(str(root)).files == (Found("a.md", None, 5, 1_700_000_000_123_456_789),)
+    (found,) = walk(str(root)).files
+    assert (found.path, found.size) == ("a.md", 5)
+    assert found.mtime_ns == 1_700_000_000_123_456_789
+    assert found.device == root.stat().st_dev
 
 
 def test_an_empty_root(root: Path) -> None:

@@ -64,6 +64,8 @@ def prepare(found: Found, data: bytes, parser: Parser, max_chars: int) -> Prepar
         chunker_version=chunker_version(parser, max_chars),
         size_bytes=found.size,
         mtime_ns=found.mtime_ns,
+        ctime_ns=found.ctime_ns,
+        device=found.device,
         os_path=found.os_path,
     )
     return Prepared(document, chunks, parsed.warnings)

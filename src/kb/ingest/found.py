@@ -18,6 +18,8 @@ class Found:
     os_path: bytes | None
     size: int
     mtime_ns: int
+    ctime_ns: int = 0
+    device: int | None = None
 
     @property
     def inside(self) -> str:
@@ -28,7 +30,8 @@ class Found:
 def found_at(path: str, inside: str, info: os.stat_result) -> Found:
     """`path` is the text, `inside` what the system calls it."""
     os_path = None if inside == path else os.fsencode(inside)
-    return Found(path, os_path, info.st_size, info.st_mtime_ns)
+    device = info.st_dev or None  # Windows does not tell it cheaply
+    return Found(path, os_path, info.st_size, info.st_mtime_ns, info.st_ctime_ns, device)
 
 
 def within(path: str, part: str) -> bool:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kb.config import Config
 from kb.errors import InvalidRequest
 from kb.ingest import dates, draft, names
 from kb.ingest.decode import Unsupported
-from kb.ingest.found import Found
+from kb.ingest.found import Found, within
 from kb.ingest.load import load
 from kb.ingest.parse import Parsers
 from kb.ingest.plan import Visit, make_plan
@@ -120,19 +120,15 @@ class _Run:
         return sites
 
     def _knows(self, root: Root, path: str) -> bool:
-        return path in self.store.file_states(root.root_id)
+        return any(within(known, path) for known in self.store.file_states(root.root_id))
 
     def _root(self, visit: Visit) -> Root | None:
         """The root in the store. One of single files is made when the first of them is written."""
         if self.dry_run or (visit.root is None and not visit.whole):
             return visit.root
-        device = _device(visit.path)
-        if visit.root is not None and (visit.root.whole, visit.root.device) == (
-            visit.whole,
-            device,
-        ):
+        if visit.root is not None and visit.root.whole == visit.whole:
             return visit.root
-        return self.store.ensure_root(visit.path, whole=visit.whole, device=device)
+        return self.store.ensure_root(visit.path, whole=visit.whole)
 
     # --- one file ---------------------------------------------------------------------------------
 
@@ -170,7 +166,7 @@ class _Run:
 
     def _is_unchanged(self, state: FileState, found: Found) -> bool:
         return (
-            (state.size_bytes, state.mtime_ns) == (found.size, found.mtime_ns)
+            _stat_of(state) == (found.size, found.mtime_ns, found.ctime_ns, found.os_path)
             and state.chunker_version in self.versions
             and state.indexed_ns - found.mtime_ns >= _RACY_NS
         )
@@ -195,12 +191,19 @@ class _Run:
     # --- into the store ---------------------------------------------------------------------------
 
     def _touch(self, state: FileState, found: Found) -> None:
-        """The same bytes as before. Their new time is noted if that will spare the next hash."""
+        """The same bytes as before. Their new times are noted if that will spare the next hash."""
         self.tally.unchanged += 1
-        same_stat = (state.size_bytes, state.mtime_ns) == (found.size, found.mtime_ns)
+        now = replace(
+            state,
+            size_bytes=found.size,
+            mtime_ns=found.mtime_ns,
+            ctime_ns=found.ctime_ns,
+            device=found.device,
+            os_path=found.os_path,
+        )
         still_racy = self.clock() * 1e9 - found.mtime_ns < _RACY_NS
-        if not self.dry_run and not (same_stat and still_racy):
-            self.store.touch_file(state.doc_id, size_bytes=found.size, mtime_ns=found.mtime_ns)
+        if not self.dry_run and not (now == state and still_racy):
+            self.store.touch_file(now)
 
     def _write(
         self, site: Site, doc_path: str, prepared: draft.Prepared | None, *, is_new: bool
@@ -208,7 +211,7 @@ class _Run:
         if prepared is not None:
             if site.root is None:
                 folder = site.visit.path
-                site.root = self.store.ensure_root(folder, whole=False, device=_device(folder))
+                site.root = self.store.ensure_root(folder, whole=False)
             document = prepared.placed(site.root)
             doc_path = document.doc_path
             self.tally.count(self.store.write_document(document, prepared.chunks))
@@ -216,7 +219,8 @@ class _Run:
         (self.tally.added if is_new else self.tally.changed).append(doc_path)
 
     def _remove(self, site: Site) -> None:
-        gone = site.gone()
+        gone, unmounted = site.gone()
+        self.tally.missing_roots += unmounted
         if not gone:
             return
         self._tell("remove", 0, len(gone))
@@ -233,8 +237,5 @@ class _Read:
     prepared: draft.Prepared | None = None
 
 
-def _device(path: str) -> int | None:
-    try:
-        return os.stat(path).st_dev
-    except OSError:
-        return None
+def _stat_of(state: FileState) -> tuple[int, int, int, bytes | None]:
+    return state.size_bytes, state.mtime_ns, state.ctime_ns, state.os_path

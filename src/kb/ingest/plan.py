@@ -21,7 +21,7 @@ from kb.ingest.found import within
 from kb.types import FileNote, Root
 
 Knows = Callable[[Root, str], bool]
-"""Whether a root has a document at this path inside it."""
+"""Whether a root has a document at this path inside it, or below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +112,15 @@ class _Planner:
         return None
 
     def _is_missing(self, given: str, path: str) -> None:
-        if not any(contains(root, path) for root in self.roots):
+        """A path that is not there. If documents were, they are gone, unless their root is too."""
+        around = [self._visit(folder, path) for folder in self.roots if contains(folder, path)]
+        known = [visit for visit in around if visit.root and self.knows(visit.root, visit.part)]
+        if not known:
             raise _no_such(given)
-        self.missing.append(path)
+        if all(visit.root and is_gone(visit.root) for visit in known):
+            self.missing.append(path)
+        else:
+            self.visits += known
 
     def _ask_folder(self, path: str) -> None:
         owner = next(self._around(path, whole=True), path)
@@ -167,15 +173,8 @@ def _merged(visits: Iterable[Visit]) -> list[Visit]:
 
 
 def is_gone(root: Root) -> bool:
-    """Whether a root cannot be looked at now, so that nothing follows from what is not there: no
-    folder, or an empty one on another device than before, where something used to be mounted."""
+    """Whether a root cannot be looked at now, so that nothing follows from what is not there."""
     try:
-        info = os.stat(root.path)
-        if not stat.S_ISDIR(info.st_mode):
-            return True
-        if root.device is None or info.st_dev == root.device:
-            return False
-        with os.scandir(root.path) as listing:
-            return next(iter(listing), None) is None
+        return not stat.S_ISDIR(os.stat(root.path).st_mode)
     except OSError:
         return True

@@ -39,15 +39,35 @@ class Site:
     def on_disk(self, found: Found) -> str:
         return os.path.join(self.visit.path, found.inside)
 
-    def gone(self) -> list[FileState]:
-        """What the store knows of the part that was visited, and is not there any more."""
-        return [
+    def gone(self) -> tuple[list[FileState], list[str]]:
+        """What the store knows of the part that was visited, and is not there any more; and the
+        folders that seem not to be mounted, whose documents are not gone but out of reach."""
+        missing = [
             state
             for path, state in self.states.items()
             if path not in self.kept
             and within(path, self.visit.part)
             and not any(within(path, unseen) for unseen in self.walked.unseen)
         ]
+        away = {device: place for device in {state.device for state in missing}
+                if (place := self._unmounted(device, missing)) is not None}  # fmt: skip
+        gone = [state for state in missing if state.device not in away]
+        return gone, sorted(map(names.portable_path, away.values()))
+
+    def _unmounted(self, device: int | None, missing: Iterable[FileState]) -> str | None:
+        """The folder where the file system `device` was, if it is not there now: nothing that was
+        on it has been found, and what stands in its place is on another one."""
+        # By the old number too, since a file system may be counted anew when it is mounted again.
+        found = {self.states[path].device for path in self.kept if path in self.states}
+        found |= {file.device for file in self.walked.files}
+        if device is None or device in found:
+            return None
+        first = min((state for state in missing if state.device == device), key=lambda s: s.path)
+        inside = os.fsdecode(first.os_path) if first.os_path is not None else first.path
+        place = os.path.dirname(os.path.join(self.visit.path, inside))
+        while not os.path.isdir(place):
+            place = os.path.dirname(place)
+        return place if os.stat(place).st_dev != device else None
 
 
 def survey(

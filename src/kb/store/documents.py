@@ -66,7 +66,7 @@ def _write_row(connection: apsw.Connection, draft: DocumentDraft, now: str, now_
             f"UPDATE documents SET {assignments} WHERE doc_id = :doc_id", row | {"doc_id": known}
         )
         return int(known)
-    doc_id = _next_id(connection)
+    doc_id = next_id(connection)
     if not draft.doc_path:  # a note: its path is its id
         row |= {"path": f"note:{doc_id}", "doc_path": f"note:{doc_id}"}
     names = ", ".join(row)
@@ -78,7 +78,7 @@ def _write_row(connection: apsw.Connection, draft: DocumentDraft, now: str, now_
     return doc_id
 
 
-def _next_id(connection: apsw.Connection) -> int:
+def next_id(connection: apsw.Connection) -> int:
     last = scalar(connection, "SELECT seq FROM sqlite_sequence WHERE name = 'documents'")
     return int(last or 0) + 1
 
@@ -104,6 +104,8 @@ def _columns(draft: DocumentDraft, now: str) -> dict[str, Any]:
         "chunker_version": draft.chunker_version,
         "size_bytes": draft.size_bytes,
         "mtime_ns": draft.mtime_ns,
+        "ctime_ns": draft.ctime_ns,
+        "device": draft.device,
         "os_path": draft.os_path,
         "metadata": json.dumps(dict(said.metadata), ensure_ascii=False, sort_keys=True),
         "body": draft.body,
@@ -135,7 +137,7 @@ def _write_chunks(
     added = 0
     for ordinal, chunk in enumerate(chunks):
         heading = _heading(draft.title, chunk.heading_path)
-        digest = _digest(heading, chunk.text)
+        digest = content_digest(heading, chunk.text)
         place = _place(chunk, draft.chunker_version)
         if old[digest]:
             connection.execute(
@@ -168,7 +170,7 @@ def _heading(title: str, heading_path: tuple[str, ...]) -> str:
     return " › ".join((*above, *heading_path))
 
 
-def _digest(heading: str, text: str) -> str:
+def content_digest(heading: str, text: str) -> str:
     import hashlib  # a search, which digests nothing, need not load OpenSSL
 
     return hashlib.blake2b(f"{heading}\0{text}".encode(), digest_size=16).hexdigest()
@@ -227,7 +229,7 @@ def by_path(connection: apsw.Connection, doc_path: str) -> Document | None:
 def listed(
     connection: apsw.Connection, filters: Filters, now: str | None, limit: int, offset: int
 ) -> list[Document]:
-    sql, params = where.condition(filters, now)
+    sql, params = where.condition(connection, filters, now)
     rows = connection.execute(
         _DOCUMENT + f"WHERE {sql} ORDER BY d.doc_path LIMIT ? OFFSET ?", (*params, limit, offset)
     )

@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 import os
+import time
 
 import apsw
 
 from kb.types import FileState, Root
+from kb.words import nfc
 
 
 def roots(connection: apsw.Connection) -> list[Root]:
-    rows = connection.execute("SELECT root_id, name, path, whole, device FROM roots ORDER BY path")
-    return [Root(root_id, name, os.fsdecode(path), bool(whole), device)
-            for root_id, name, path, whole, device in rows]  # fmt: skip
+    rows = connection.execute("SELECT root_id, name, path, whole FROM roots ORDER BY path")
+    return [
+        Root(root_id, name, os.fsdecode(path), bool(whole)) for root_id, name, path, whole in rows
+    ]
 
 
-def ensure_root(connection: apsw.Connection, path: str, *, whole: bool, device: int | None) -> Root:
+def ensure_root(connection: apsw.Connection, path: str, *, whole: bool) -> Root:
     """The root at `path`, made if it is new. Once asked for as a whole, it stays whole."""
     known = {root.path: root for root in roots(connection)}
     if (root := known.get(path)) is None:
+        name = _free_name(path, {root.name for root in known.values()})
         connection.execute(
-            "INSERT INTO roots (name, path, whole, device) VALUES (?, ?, ?, ?)",
-            (
-                _free_name(path, {root.name for root in known.values()}),
-                _stored(path),
-                whole,
-                device,
-            ),
+            "INSERT INTO roots (name, path, whole) VALUES (?, ?, ?)", (name, _stored(path), whole)
         )
-    elif (whole, device) != (root.whole, root.device):
-        connection.execute(
-            "UPDATE roots SET whole = max(whole, ?), device = ? WHERE root_id = ?",
-            (whole, device, root.root_id),
-        )
+    elif whole and not root.whole:
+        connection.execute("UPDATE roots SET whole = 1 WHERE root_id = ?", (root.root_id,))
     return next(root for root in roots(connection) if root.path == path)
 
 
@@ -50,8 +45,8 @@ def delete_root(connection: apsw.Connection, root_id: int) -> None:
 
 def file_states(connection: apsw.Connection, root_id: int) -> dict[str, FileState]:
     rows = connection.execute(
-        "SELECT doc_id, path, size_bytes, mtime_ns, content_hash, indexed_ns, chunker_version "
-        "FROM documents WHERE root_id = ?",
+        "SELECT doc_id, path, size_bytes, mtime_ns, ctime_ns, device, os_path, content_hash, "
+        "indexed_ns, chunker_version FROM documents WHERE root_id = ?",
         (root_id,),
     )
     return {row[1]: FileState(*row) for row in rows}
@@ -65,14 +60,27 @@ def per_root(connection: apsw.Connection) -> dict[str, int]:
     return dict(rows)
 
 
-def touch_file(
-    connection: apsw.Connection, doc_id: int, *, size_bytes: int, mtime_ns: int, now_ns: int
-) -> None:
-    """The file's content is what it was; only its times are new."""
+def touch_file(connection: apsw.Connection, state: FileState, now_ns: int) -> None:
+    """The file's content is what it was; its times, place and name on disk are those of `state`.
+    Dates that were taken from the old time follow the new one."""
+    row = connection.execute(
+        "SELECT mtime_ns, date, created_at, updated_at FROM documents WHERE doc_id = ?",
+        (state.doc_id,),
+    ).fetchone()
+    if row is None:
+        return
+    before, after = (_moment(mtime_ns) for mtime_ns in (row[0], state.mtime_ns))
+    dates = [after if date == before else date for date in row[1:]]
     connection.execute(
-        "UPDATE documents SET size_bytes = ?, mtime_ns = ?, indexed_ns = ? WHERE doc_id = ?",
-        (size_bytes, mtime_ns, now_ns, doc_id),
-    )
+        "UPDATE documents SET size_bytes = ?, mtime_ns = ?, ctime_ns = ?, device = ?, os_path = ?, "
+        "indexed_ns = ?, date = ?, created_at = ?, updated_at = ? WHERE doc_id = ?",
+        (state.size_bytes, state.mtime_ns, state.ctime_ns, state.device, state.os_path,
+         now_ns, *dates, state.doc_id),
+    )  # fmt: skip
+
+
+def _moment(time_ns: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time_ns // 1_000_000_000))
 
 
 def os_path(connection: apsw.Connection, doc_id: int) -> str | None:
@@ -90,7 +98,8 @@ def os_path(connection: apsw.Connection, doc_id: int) -> str | None:
 
 def _free_name(path: str, taken: set[str]) -> str:
     """The folder's name, made readable and unique. `note:` names belong to notes."""
-    name = os.fsencode(os.path.basename(path) or "root").decode("utf-8", "backslashreplace")
+    raw = os.fsencode(os.path.basename(path) or "root")
+    name = nfc(raw.decode("utf-8", "backslashreplace"))
     name = name.replace(":", "_") if name.startswith("note:") else name
     number, free = 2, name
     while free in taken:

@@ -6,16 +6,22 @@ Here stand the transactions; the SQL itself stands in the modules beside, by sub
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kb.ports import Clock, LexicalQuery, Matched, Written
 from kb.store import documents, files, lexical, schema
 from kb.store.connection import Database
 from kb.store.functions import scalar
 from kb.types import Chunk, ChunkDraft, Document, DocumentDraft, FileState, Filters, Root
+
+if TYPE_CHECKING:
+    from kb.store.backup import OnStep
+    from kb.store.health import Health
+    from kb.store.restore import OnLine
+    from kb.types import ImportReport
 
 
 def timestamp(seconds: float) -> str:
@@ -69,9 +75,9 @@ class SqliteStore:
         with self._database.reading() as connection:
             return files.roots(connection)
 
-    def ensure_root(self, path: str, *, whole: bool, device: int | None) -> Root:
+    def ensure_root(self, path: str, *, whole: bool) -> Root:
         with self._database.writing() as connection:
-            return files.ensure_root(connection, path, whole=whole, device=device)
+            return files.ensure_root(connection, path, whole=whole)
 
     def delete_root(self, root_id: int) -> None:
         with self._database.writing() as connection:
@@ -81,12 +87,10 @@ class SqliteStore:
         with self._database.reading() as connection:
             return files.file_states(connection, root_id)
 
-    def touch_file(self, doc_id: int, *, size_bytes: int, mtime_ns: int) -> None:
+    def touch_file(self, state: FileState) -> None:
         now_ns = int(self._clock() * 1e9)
         with self._database.writing() as connection:
-            files.touch_file(
-                connection, doc_id, size_bytes=size_bytes, mtime_ns=mtime_ns, now_ns=now_ns
-            )
+            files.touch_file(connection, state, now_ns)
 
     def os_path(self, doc_id: int) -> str | None:
         with self._database.reading() as connection:
@@ -162,6 +166,33 @@ class SqliteStore:
                 "per_root": files.per_root(connection),
                 **{name: documents.counts(connection, name) for name in ("type", "kind", "scope")},
             }
+
+    # --- care -------------------------------------------------------------------------------------
+
+    @property
+    def health(self) -> Health:
+        """What can be asked and mended for `kb doctor`."""
+        from kb.store.health import Health
+
+        return Health(self._database)
+
+    def backup(self, target: Path, *, overwrite: bool, on_step: OnStep) -> None:
+        """Copy the store, as it is now, to the file `target`."""
+        from kb.store import copies
+
+        copies.backup(self._database, target, overwrite=overwrite, on_step=on_step)
+
+    def export(self) -> Iterator[bytes]:
+        """The lines of an `export.v1`, of one state of the store."""
+        from kb.store import copies
+
+        return copies.export(self._database)
+
+    def load(self, lines: Iterable[bytes], *, merge: bool, on_line: OnLine) -> ImportReport:
+        """Write what an export holds, or nothing at all."""
+        from kb.store import copies
+
+        return copies.load(self._database, lines, merge=merge, on_line=on_line)
 
     # --- lexical ----------------------------------------------------------------------------------
 

@@ -13,8 +13,7 @@ CREATE TABLE roots (
   root_id  INTEGER PRIMARY KEY AUTOINCREMENT,
   name     TEXT NOT NULL UNIQUE,
   path     TEXT NOT NULL UNIQUE,           -- absolute; a blob where it is not UTF-8
-  whole    INTEGER NOT NULL,               -- 0: only single files of it were asked for
-  device   INTEGER
+  whole    INTEGER NOT NULL                -- 0: only single files of it were asked for
 );
 
 CREATE TABLE documents (
@@ -39,6 +38,8 @@ CREATE TABLE documents (
   chunker_version TEXT NOT NULL,
   size_bytes      INTEGER NOT NULL,
   mtime_ns        INTEGER NOT NULL,
+  ctime_ns        INTEGER NOT NULL,           -- changes with a rename, where mtime does not
+  device          INTEGER,                    -- the file system it was on; null for notes
   os_path         BLOB,                       -- the name on disk, where it is not `path` in UTF-8
   metadata        TEXT NOT NULL,              -- JSON object: front-matter keys kb does not know
   body            TEXT                        -- a note's own text
