@@ -183,3 +183,81 @@ def test_eight_readers_while_one_ingests(kb: KnowledgeBase, library: Library) ->
         reader.join()
     assert problems == []
     assert kb.search("needle", top=200).returned == 80
+
+
+def test_removing_a_folder_takes_its_name_to_the_letter(
+    kb: KnowledgeBase, library: Library
+) -> None:
+    root = library({"[slug]/p.md": "one\n", "s/p.md": "two\n", "l/p.md": "three\n"})
+    kb.ingest(root)
+    assert kb.remove("lib/[slug]/") == ["lib/[slug]/p.md"]
+    assert [document.doc_path for document in kb.documents()] == ["lib/l/p.md", "lib/s/p.md"]
+
+
+def test_composed_and_decomposed_text_are_the_same(kb: KnowledgeBase, tmp_path: Path) -> None:
+    folder = tmp_path / "cafe\u0301"
+    folder.mkdir()
+    (folder / "x.md").write_text("words\n")
+    kb.ingest(folder)
+    kb.add("words", tags=["cafe\u0301"])
+    for name in ("caf\u00e9", "cafe\u0301"):
+        assert kb.get(f"{name}/x.md").text == "words"
+        assert len(kb.documents(Filters(path_glob=f"{name}/*"))) == 1
+        assert len(kb.documents(Filters(tags=(name,)))) == 1
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda kb: kb.search("x", filters={"tags": ["a"]}),
+        lambda kb: kb.search("x", top="5"),
+        lambda kb: kb.search("x", top=10**20),
+        lambda kb: kb.search("x", threshold="a"),
+        lambda kb: kb.search(None),
+        lambda kb: kb.search("x", filters=Filters(tags="xy")),  # type: ignore[arg-type]
+        lambda kb: kb.search("x", filters=Filters(tags=("",))),
+        lambda kb: kb.search("x", filters=Filters(path_glob=3)),  # type: ignore[arg-type]
+        lambda kb: kb.search("x", filters=Filters(after="0001-01-01T00:00:00+14:00")),
+        lambda kb: kb.add(None),
+        lambda kb: kb.add("x", title=3),
+        lambda kb: kb.add("x", tags=[1]),
+        lambda kb: kb.add("x", ttl=3),
+        lambda kb: kb.add("x", metadata={"a": object()}),
+        lambda kb: kb.add("x", metadata={"a": float("nan")}),
+        lambda kb: kb.get(None),
+        lambda kb: kb.ingest(""),
+        lambda kb: kb.ingest(b"x"),
+        lambda kb: kb.documents(limit=10**20),
+    ],
+)
+def test_what_cannot_be_used_is_refused_in_words(
+    kb: KnowledgeBase, ask: Callable[[KnowledgeBase], object]
+) -> None:
+    kb.add("x")
+    with pytest.raises(InvalidRequest) as error:
+        ask(kb)
+    assert error.value.hint
+
+
+@pytest.mark.parametrize("form", ["2026-01-31", "20260131", "2026-W05-6", "2026-01-31T00:00:00Z"])
+def test_a_day_is_the_same_in_every_form(kb: KnowledgeBase, library: Library, form: str) -> None:
+    kb.ingest(library({"a.md": "---\ndate: 2026-01-31\n---\nwords\n"}))
+    assert len(kb.documents(Filters(after=form))) == 1
+    assert len(kb.documents(Filters(before=form))) == 0
+
+
+def test_connections_go_with_their_threads(kb: KnowledgeBase) -> None:
+    kb.add("x")
+    for _ in range(30):
+        thread = threading.Thread(target=kb.search, args=("x",))
+        thread.start()
+        thread.join()
+    assert len(kb._store._database._open) <= 4
+
+
+def test_an_empty_file_is_no_store_and_is_not_made_one(tmp_path: Path) -> None:
+    path = tmp_path / "kb.sqlite"
+    path.touch()
+    with KnowledgeBase(path) as kb, pytest.raises(StoreMissing):
+        kb.search("x")
+    assert path.stat().st_size == 0

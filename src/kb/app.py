@@ -14,20 +14,30 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from kb import config as settings_module
 from kb.config import Config, store_path
-from kb.errors import InvalidRequest, NotFound, StoreMissing, StoreReadOnly, choose
+from kb.errors import (
+    InvalidRequest,
+    NotFound,
+    StoreMissing,
+    StoreReadOnly,
+    choose,
+    text_of,
+    whole_number,
+)
 from kb.search.searcher import Searcher
 from kb.store import SqliteStore
 from kb.types import KINDS, SCOPES, TRUSTS, Attributes, Document, Filters, Hit, Passage, Response
+from kb.words import nfc
 
 if TYPE_CHECKING:
     from kb.ingest.indexer import Progress
-    from kb.types import Chunk, IngestReport
+    from kb.types import Chunk, Diagnosis, ImportReport, IngestReport
 
 Pathlike = str | os.PathLike[str]
+OnProgress = Callable[[int, int], None]  # done, in all
 
 
 class KnowledgeBase:
@@ -99,6 +109,8 @@ class KnowledgeBase:
         if not paths and not self._store.roots():
             raise InvalidRequest("nothing was ingested yet", "name a folder: kb ingest FOLDER")
         indexer = Indexer(self._store, self.config, self._clock)
+        if not all(isinstance(path, str | os.PathLike) and os.fspath(path) for path in paths):
+            raise InvalidRequest("a path to ingest is empty or not a text", "name a file or folder")
         expanded = [os.path.expanduser(os.fspath(path)) for path in paths]
         return indexer.ingest(expanded, dry_run=dry_run, on_event=on_progress)
 
@@ -118,11 +130,14 @@ class KnowledgeBase:
         """Store a note. `ttl` is how long it lives: `7d`, `12h`, `never`."""
         from kb.ingest.indexer import Indexer
 
+        for name, value in (("title", title), ("lang", lang), ("ttl", ttl)):
+            if value is not None:
+                text_of(name, value)
         for name, value, valid in (("kind", kind, KINDS), ("scope", scope, SCOPES),
                                    ("trust", trust, TRUSTS)):  # fmt: skip
             if value is not None:
                 choose(name, value, valid)
-        if not text.strip():
+        if not text_of("a note", text).strip():
             raise InvalidRequest("the note is empty", "give it a text")
         attributes = Attributes(
             title=title,
@@ -132,7 +147,7 @@ class KnowledgeBase:
             trust=trust,
             lang=lang,
             expires_at=None if ttl is None else self._expiry(ttl),
-            metadata=dict(metadata or {}),
+            metadata=_jsonable(metadata or {}),
         )
         doc_id = Indexer(self._store, self.config, self._clock).note(text, attributes).doc_id
         return self._store.documents_by_id([doc_id])[doc_id]
@@ -143,10 +158,7 @@ class KnowledgeBase:
         gone: dict[int, str] = {}
         for name in names:
             gone |= {document.doc_id: document.doc_path for document in self._named(name)}
-        self._store.delete_documents(gone)
-        for root in self._store.roots():
-            if f"{root.name}/" in names:
-                self._store.delete_root(root.root_id)
+        self._store.delete_documents(gone, roots=[nfc(name).removesuffix("/") for name in names])
         return list(gone.values())
 
     def tag(self, name: str, *, add: Iterable[str] = (), remove: Iterable[str] = ()) -> Document:
@@ -235,7 +247,7 @@ class KnowledgeBase:
         """Open a citation or a document. Counts as an access."""
         from kb.passages import open_passage
 
-        passage = open_passage(self._store, uri)
+        passage = open_passage(self._store, text_of("a citation", uri))
         # A store that cannot be written can still be read; only its counter stays.
         with suppress(StoreReadOnly):
             self._store.record_access(passage.document.doc_id)
@@ -245,7 +257,7 @@ class KnowledgeBase:
         """One document, by its path in the store or on disk, or by `note:<id>`."""
         from kb.passages import find_document
 
-        return find_document(self._store, name)
+        return find_document(self._store, text_of("a document's path", name))
 
     def documents(
         self,
@@ -257,7 +269,7 @@ class KnowledgeBase:
     ) -> list[Document]:
         """Documents by path, without the expired ones unless asked for."""
         now = None if expired else self._now()
-        count = -1 if limit is None else limit
+        count = -1 if limit is None else whole_number("limit", limit)
         return self._store.documents(filters or Filters(), now, limit=count, offset=offset)
 
     def chunks(self, name: str) -> list[Chunk]:
@@ -300,6 +312,51 @@ class KnowledgeBase:
                 "index_version": self.index_version(),
             }
 
+    # --- care -------------------------------------------------------------------------------------
+
+    def doctor(self, *, fix: bool = False) -> Diagnosis:
+        """Is the store what it should be? With `fix`, what is derived is made anew; documents and
+        their text are never touched."""
+        from kb.doctor import examine
+
+        return examine(self._store, self._now(), fix=fix)
+
+    def backup(
+        self, path: Pathlike, *, overwrite: bool = False, on_progress: OnProgress | None = None
+    ) -> Path:
+        """Copy the store to one file, verified, while others may write. Returns the file."""
+        target = Path(path).expanduser()
+        self._store.backup(target, overwrite=overwrite, on_step=on_progress or _silent)
+        return target
+
+    def export(
+        self,
+        target: IO[bytes] | Pathlike,
+        *,
+        overwrite: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> dict[str, Any]:
+        """Write everything the store holds as JSON Lines, to a binary stream or to a file (one
+        that ends in `.gz` is compressed). Returns the header, `export.v1`."""
+        from kb import archive
+
+        say = on_progress or _silent
+        return archive.export(self._store, target, overwrite=overwrite, on_progress=say)
+
+    def import_(
+        self,
+        source: IO[bytes] | Pathlike,
+        *,
+        merge: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> ImportReport:
+        """Bring back what `export` has written, all of it or nothing. An empty store becomes what
+        the other was, ids included; with `merge`, one that is not takes what is new or newer."""
+        from kb import archive
+
+        say = on_progress or _silent
+        return archive.import_(self._store, source, merge=merge, on_progress=say)
+
     # --- helpers ----------------------------------------------------------------------------------
 
     def _now(self) -> str:
@@ -317,14 +374,29 @@ class KnowledgeBase:
 
     def _named(self, name: str) -> list[Document]:
         if name.endswith("/"):
-            found = self.documents(Filters(path_glob=name + "**"), expired=True)
-            if not found and not any(f"{root.name}/" == name for root in self._store.roots()):
+            found = self._store.documents_below(nfc(name))
+            if not found and not any(f"{root.name}/" == nfc(name) for root in self._store.roots()):
                 raise NotFound(f"no documents below {name!r}", "kb list shows what there is")
             return found
         return [self.document(name)]
 
 
+def _silent(_done: int, _total: int) -> None:
+    """Progress that nobody asked for."""
+
+
+def _jsonable(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    import json
+
+    try:
+        return json.loads(json.dumps(dict(metadata), allow_nan=False))  # type: ignore[no-any-return]  # a dict again
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidRequest(
+            f"metadata is not JSON: {error}", "use texts, numbers, lists"
+        ) from error
+
+
 def _clean_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(tags, str):
-        tags = tags.split(",")
-    return tuple(dict.fromkeys(tag.strip().lstrip("#") for tag in tags if tag.strip().lstrip("#")))
+    listed = tags.split(",") if isinstance(tags, str) else tags
+    clean = (nfc(text_of("a tag", tag)).strip().lstrip("#") for tag in listed)
+    return tuple(dict.fromkeys(tag for tag in clean if tag))

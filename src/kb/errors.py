@@ -4,6 +4,7 @@
       InvalidRequest          a value, field or flag that cannot be used
         QuerySyntax           a single-quoted FTS5 expression that FTS5 refuses
         InvalidCitation       a URI that is not path#L3-L9 or path#page=4
+        BrokenImport          a line of an export that cannot be read
       NotFound                no such document, chunk, root or tag
       ConfigError             a config file or KB_* variable that cannot be used
       PathMissing             a path to ingest that does not exist
@@ -50,6 +51,10 @@ class QuerySyntax(InvalidRequest):
 
 class InvalidCitation(InvalidRequest):
     code = "invalid_citation"
+
+
+class BrokenImport(InvalidRequest):
+    code = "broken_import"
 
 
 class NotFound(KbError):
@@ -114,4 +119,23 @@ def choose(name: str, value: str, valid: tuple[str, ...]) -> str:
         return value
     raise InvalidRequest(
         f"{name} cannot be {value!r}", f"valid values for {name}: {', '.join(valid)}"
+    )
+
+
+def text_of(name: str, value: object) -> str:
+    """`value` if it is a text."""
+    if isinstance(value, str):
+        return value
+    raise InvalidRequest(f"{name} is a {type(value).__name__}", f"{name} must be a text")
+
+
+_MOST = 1_000_000
+
+
+def whole_number(name: str, value: object, *, least: int = 0) -> int:
+    """`value` if it is a whole number that a list can be cut by."""
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= _MOST:
+        return value
+    raise InvalidRequest(
+        f"{name} cannot be {value!r}", f"{name} is a whole number from {least} to {_MOST:,}"
     )

@@ -56,10 +56,16 @@ def _stored_paths(store: SqliteStore, name: str) -> list[str]:
         return []
     absolute = os.path.realpath(os.path.expanduser(name))
     inner_first = sorted(store.roots(), key=lambda root: len(root.path), reverse=True)
-    return [
-        f"{root.name}/{portable_path(os.path.relpath(absolute, root.path))}"
+    inside = [
+        (root.name, os.path.relpath(absolute, root.path))
         for root in inner_first
         if absolute.startswith(root.path.rstrip(os.sep) + os.sep)
+    ]
+    # As the store writes it, or as it may have been typed: with its bytes escaped already.
+    return [
+        f"{name}/{path}"
+        for name, relative in inside
+        for path in (portable_path(relative), nfc(relative).replace(os.sep, "/"))
     ]
 
 

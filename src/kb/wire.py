@@ -8,7 +8,18 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from kb.errors import InvalidRequest
-from kb.types import Citation, Document, Filters, Hit, IngestReport, JsonDict, Passage, Response
+from kb.types import (
+    Citation,
+    Diagnosis,
+    Document,
+    Filters,
+    Hit,
+    ImportReport,
+    IngestReport,
+    JsonDict,
+    Passage,
+    Response,
+)
 
 _LISTS = ("tags", "tags_any", "type", "kind")
 _REQUEST = {
@@ -89,6 +100,19 @@ def passage(value: Passage) -> JsonDict:
 def ingest_report(value: IngestReport) -> JsonDict:
     listed: JsonDict = json.loads(json.dumps(asdict(value)))  # through JSON: tuples become lists
     return {"schema_version": "ingest_report.v1"} | listed
+
+
+def import_report(value: ImportReport) -> JsonDict:
+    return {"schema_version": "import_report.v1"} | asdict(value)
+
+
+def diagnosis(value: Diagnosis) -> JsonDict:
+    return {
+        "schema_version": "doctor.v1",
+        "store": value.store,
+        "healthy": value.healthy,
+        "findings": [asdict(finding) for finding in value.findings],
+    }
 
 
 # --- in -------------------------------------------------------------------------------------------

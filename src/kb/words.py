@@ -27,7 +27,12 @@ _UNSPACED = (
     "\uff66-\uff9f"  # half-width katakana
     "\U00020000-\U0003ffff"  # Han, extensions
 )
+_LONGEST_NAME = 256  # a longer word is data, not a name
 _RUN = re.compile(f"[{_UNSPACED}]+")
+# No script stacks more marks on a letter; composing a long stack takes time by its square.
+_MANY_MARKS = re.compile(
+    "[\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u064b-\u065f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff]{31,}"
+)
 _HALF_WIDTH = re.compile("[\uff66-\uff9f]")
 _GLUED = re.compile(rf"(?<=[{_UNSPACED}])[^\W_{_UNSPACED}]+|[^\W_{_UNSPACED}]+(?=[{_UNSPACED}])")
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W_0-9A-Za-z]+")
@@ -49,12 +54,13 @@ def nfc(text: str) -> str:
     """`text` in NFC, with what is not Unicode text (lone surrogates) made visible as U+FFFD."""
     if text.isascii():
         return text
-    return unicodedata.normalize("NFC", text.encode("utf-8", "replace").decode("utf-8"))
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    return unicodedata.normalize("NFC", _MANY_MARKS.sub(lambda found: found[0][:30], text))
 
 
 def unspaced_runs(text: str) -> list[str]:
     """The runs of characters of unspaced scripts, in order: `用 kb 搜索` -> `用`, `搜索`."""
-    return _RUN.findall(_wide(text))
+    return _RUN.findall(wide(text))
 
 
 def blank_unspaced(text: str) -> str:
@@ -77,7 +83,7 @@ def indexed_pieces(text: str) -> str:
 
 def identifier_parts(word: str) -> list[str]:
     """`targetHost` -> `target`, `host`; `HTTPServer` -> `http`, `server`; a plain word: none."""
-    found = _CAMEL.findall(word)
+    found = _CAMEL.findall(word) if len(word) <= _LONGEST_NAME else []
     return [part.lower() for part in found] if len(found) > 1 else []
 
 
@@ -95,6 +101,6 @@ def indexed_parts(text: str) -> str:
     return " ".join([*glued, *(part for _, _, parts in identifiers(text) for part in parts)])
 
 
-def _wide(text: str) -> str:
+def wide(text: str) -> str:
     """Half-width katakana made full-width, so that both are found by either."""
     return unicodedata.normalize("NFKC", text) if _HALF_WIDTH.search(text) else text

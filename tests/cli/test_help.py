@@ -11,8 +11,8 @@ from kb.cli.root import cli
 from tests.cli.conftest import Run
 
 COMMANDS = [
-    "init", "ingest", "add", "rm", "search", "get", "list", "tag", "status", "gc", "config",
-    "eval", "completion",
+    "init", "ingest", "add", "rm", "search", "get", "list", "tag", "status", "gc", "doctor",
+    "backup", "export", "import", "config", "eval", "completion",
 ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kb import KnowledgeBase
-from kb.errors import InvalidRequest
+from kb.errors import NotFound
 from tests.cli.conftest import Result, Run
 from tests.cli.test_contract import Valid
 
@@ -154,6 +154,6 @@ def test_what_is_marked_stands_in_order(here: Path, query: str) -> None:
     assert (text[slice(*marks[0])] if marks else "").startswith(expected[query])
 
 
-def test_text_that_is_not_unicode_is_refused(here: Path) -> None:
-    with KnowledgeBase() as kb, pytest.raises(InvalidRequest, match="not Unicode"):
+def test_text_that_is_not_unicode_names_no_document(here: Path) -> None:
+    with KnowledgeBase() as kb, pytest.raises(NotFound):
         kb.get("a\udcff")

@@ -143,3 +143,17 @@ class TestResolution:
     def test_the_snippet_shows_the_match(self, kb: KnowledgeBase) -> None:
         kb.add("一些别的内容。" * 100 + "关键词在这里。" + "后面的内容。" * 100)
         assert "关键词" in kb.search("关键词").hits[0].snippet
+
+    def test_all_sees_titles_as_well(self, kb: KnowledgeBase) -> None:
+        kb.add("正文内容在这里。", title="缓存策略")
+        assert kb.search("缓存策略 正文内容", match="all").returned == 1
+        assert kb.search("缓存策略 别的内容", match="all").returned == 0
+
+    def test_half_width_katakana_with_all(self, kb: KnowledgeBase) -> None:
+        kb.add("ｶﾀｶﾅ です")
+        for query in ("ｶﾀｶﾅ", "カタカナ"):
+            assert kb.search(query, match="all").returned == 1
+
+    def test_the_snippet_shows_what_stands_inside_of_a_word(self, kb: KnowledgeBase) -> None:
+        kb.add("other words " * 60 + "supercalifragilistic " + "more words " * 60)
+        assert "supercalifragilistic" in kb.search("califragil").hits[0].snippet

@@ -61,8 +61,14 @@ def test_binary_file(run: Library) -> None:
 
 
 def test_unsupported_format(run: Library) -> None:
-    run.put("bad.csv", b"a,b\n")
-    assert skipped(run) == "unsupported format .csv"
+    run.put("bad.unheard", b"a,b\n")
+    assert skipped(run) == "unsupported format .unheard"
+
+
+@pytest.mark.parametrize("head", [b"PK\x03\x04\x14\0\0\0", b"PK\x03\x04 and text"])
+def test_an_archive_under_the_name_of_a_note(run: Library, head: bytes) -> None:
+    run.put("bad.md", head)
+    assert skipped(run).endswith(" .md")
 
 
 def test_nul_bytes_in_a_text(run: Library) -> None:

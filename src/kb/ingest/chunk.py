@@ -87,7 +87,12 @@ def _join_bare_headings(sections: Iterable[Section]) -> list[Section]:
     joined: list[Section] = []
     for section in sections:
         above = joined[-1] if joined else None
-        if above and _is_bare_heading(above) and _lies_below(section[-1].path, above[-1].path):
+        if (
+            above
+            and _is_bare_heading(above)
+            and _lies_below(section[-1].path, above[-1].path)
+            and section[0].span.page == above[-1].span.page
+        ):
             above.extend(section)
         else:
             joined.append(list(section))

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import EntryPoint, entry_points
 
 from kb.ingest.decode import Unreadable, Unsupported, decode
+from kb.ingest.parsers.signatures import READERS, signature
 from kb.ports import Parser, Source
 from kb.types import FileNote
 
@@ -22,12 +23,35 @@ _NEEDED = ("name", "version", "accepts", "parse")
 
 
 def built_in(max_chars: int) -> list[Parser]:
+    from kb.ingest.parsers.asciidoc import AsciidocParser
     from kb.ingest.parsers.code import CodeParser
+    from kb.ingest.parsers.docx import DocxParser
+    from kb.ingest.parsers.email import EmailParser
+    from kb.ingest.parsers.epub import EpubParser
+    from kb.ingest.parsers.html import HtmlParser
     from kb.ingest.parsers.markdown import MarkdownParser
+    from kb.ingest.parsers.notebook import NotebookParser
+    from kb.ingest.parsers.org import OrgParser
+    from kb.ingest.parsers.pdf import PdfParser
+    from kb.ingest.parsers.rst import RstParser
+    from kb.ingest.parsers.table import TableParser
     from kb.ingest.parsers.text import TextParser
 
-    # Text comes last: it takes every name without a suffix.
-    return [MarkdownParser(max_chars), CodeParser(max_chars), TextParser()]
+    return [
+        PdfParser(),
+        HtmlParser(),
+        DocxParser(),
+        EpubParser(),
+        NotebookParser(max_chars),
+        RstParser(),
+        AsciidocParser(max_chars),
+        OrgParser(),
+        TableParser(),
+        EmailParser(),
+        MarkdownParser(max_chars),
+        CodeParser(max_chars),
+        TextParser(),  # last: it takes every name without a suffix
+    ]
 
 
 class Parsers:
@@ -48,7 +72,9 @@ class Parsers:
         for parser in self._plug_ins:
             if self._asked(parser, source):
                 return parser
-        return next((parser for parser in self._built_in if parser.accepts(source)), None)
+        readers = READERS.get(signature(source.data) or "")
+        asked = (parser for parser in self._built_in if readers is None or parser.name in readers)
+        return next((parser for parser in asked if parser.accepts(source)), None)
 
     def _load(self, point: EntryPoint) -> Parser | None:
         try:

@@ -36,8 +36,10 @@ class Analysis:
 
     def substrings(self) -> tuple[str, ...]:
         """Terms for the last tier [003]: runs of any length, words of three letters or more."""
-        words = (word[0] for word in self.lexical.words)
-        return (*self.lexical.runs, *(word for word in words if len(word) >= 3))
+        return (*self.lexical.runs, *self.long_words())
+
+    def long_words(self) -> tuple[str, ...]:
+        return tuple(word[0] for word in self.lexical.words if len(word[0]) >= 3)
 
 
 def analyse(text: str, tokenise: Tokenise) -> Analysis:

@@ -93,7 +93,8 @@ class LexicalRetriever:
     def _substrings(
         self, analysis: Analysis, filters: Filters, now: str, limit: int, *, indexed: bool = True
     ) -> Found:
-        if not (terms := analysis.substrings()):
+        # A run of unspaced script was found by its pieces already, if it stands anywhere.
+        if not (terms := analysis.substrings() if not indexed else analysis.long_words()):
             return Found()
         found = self._store.match_substrings(
             terms, filters=filters, now=now, limit=limit, indexed=indexed

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from kb.errors import InvalidRequest, choose
+from kb.errors import InvalidRequest, choose, whole_number
 from kb.types import MATCHES, MODES
 
 
@@ -83,15 +83,9 @@ def _changed(profile: Profile, values: Mapping[str, Any]) -> Profile:
 def _typed(key: str, value: Any) -> Any:
     try:
         if key == "top":
-            return positive(key, int(value))
+            return whole_number(key, int(value), least=1)
         if key == "threshold":
             return None if value in (None, "none") else float(value)
     except (TypeError, ValueError):
         raise InvalidRequest(f"{key} cannot be {value!r}", f"{key} is a number") from None
     return choose(key, str(value), MATCHES) if key == "match" else str(value)
-
-
-def positive(name: str, value: int) -> int:
-    if value < 1:
-        raise InvalidRequest(f"{name} cannot be {value}", f"{name} is a number from 1 upwards")
-    return value

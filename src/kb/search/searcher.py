@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from kb.config import Config
-from kb.errors import InvalidRequest, QuerySyntax, choose
+from kb.errors import InvalidRequest, QuerySyntax, choose, text_of, whole_number
 from kb.ports import Clock, Store
 from kb.search.analyse import analyse
 from kb.search.pipeline import Pipeline
-from kb.search.profiles import positive, resolve, restrict
+from kb.search.profiles import resolve, restrict
 from kb.search.snippet import marks, ranges
 from kb.types import MATCHES, Filters, Query, Response
 
@@ -40,13 +40,17 @@ class Searcher:
     ) -> Response:
         """See `KnowledgeBase.search`. Without `snippets`, those stay empty: to time the ranking."""
         choose("malformed", malformed, ("raise", "empty"))
-        if not isinstance(text, str):
-            raise InvalidRequest(f"the query is a {type(text).__name__}", "give a text")
-        name = profile or self._config.search.profile
+        text_of("a query", text)
+        if filters is not None and not isinstance(filters, Filters):
+            raise InvalidRequest(f"filters is a {type(filters).__name__}", "give kb.Filters(...)")
+        if threshold is not None and not isinstance(threshold, int | float):
+            raise InvalidRequest(f"threshold cannot be {threshold!r}", "threshold is a number")
+        defaults = self._config.search
+        name = profile or defaults.profile
         chosen = restrict(resolve(name, self._config.profiles, settings), mode)
         query = Query(
             text=text,
-            top=positive("top", first_given(top, chosen.top, self._config.search.default_top)),
+            top=whole_number("top", first_given(top, chosen.top, defaults.default_top), least=1),
             profile=chosen.name,
             mode=chosen.mode,
             match=choose("match", match or chosen.match, MATCHES),

@@ -14,7 +14,7 @@ from kb.search.analyse import Analysis
 from kb.words import identifiers
 
 _HEADINGS = re.compile(r"\A(?:#{1,6}[ \t].*(?:\n+|\Z))+")
-_LONGEST_READ = 20_000  # characters of a chunk that are looked at: only a huge table is longer
+_LONGEST_READ = 70_000  # characters of a chunk that are looked at: only a huge table is longer
 ELLIPSIS = "…"
 
 Mark = tuple[int, int, str]  # start, end, what was found
@@ -37,7 +37,7 @@ def without_headings(text: str) -> str:
 def marks(text: str, analysis: Analysis, tokenise: Tokenise) -> list[Mark]:
     """Where the query's terms stand in `text`, in order."""
     found = [*_words(text, analysis, tokenise), *_fragments(text, analysis.fragments)]
-    return sorted(found)
+    return sorted(found) or sorted(_inside_words(text, analysis.long_words()))
 
 
 def ranges(found: Iterable[Mark]) -> list[tuple[int, int]]:
@@ -58,6 +58,13 @@ def _words(text: str, analysis: Analysis, tokenise: Tokenise) -> Iterable[Mark]:
     for start, end, parts in identifiers(text):
         if inside := tokenise(" ".join(parts), analysis.stems):
             yield start, end, inside[0][2]
+
+
+def _inside_words(text: str, terms: Iterable[str]) -> Iterable[Mark]:
+    """Where terms stand inside of longer words, as the last tier finds them."""
+    folded = text.lower()
+    if len(folded) == len(text):  # else the places would not be those of `text`
+        yield from _fragments(folded, (term.lower() for term in terms))
 
 
 def _fragments(text: str, fragments: Iterable[str]) -> Iterable[Mark]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
+from weakref import WeakSet
 
 import apsw
 
@@ -44,7 +45,8 @@ class Database:
         self.read_only = read_only
         self._busy_ms = int(busy_timeout_s * 1000)
         self._local = _Local()
-        self._open: list[apsw.Connection] = []
+        # Weak, so that the connections of a thread go with it.
+        self._open: WeakSet[apsw.Connection] = WeakSet()
         self._lock = threading.Lock()
 
     @contextmanager
@@ -82,7 +84,7 @@ class Database:
     def close(self) -> None:
         """Close every connection of every thread; the last one folds the log into the file."""
         with self._lock:
-            for connection in self._open:
+            for connection in list(self._open):
                 with suppress(apsw.Error):
                     connection.close()
             self._open.clear()
@@ -104,7 +106,8 @@ class Database:
 
     def _reader(self) -> apsw.Connection:
         if self._local.reader is None:
-            if not self.path.exists():
+            self._refuse_folder()
+            if not self._has_content():
                 raise StoreMissing(
                     f"there is no store at {self.path}", "make one with: kb ingest FOLDER"
                 )
@@ -175,8 +178,19 @@ class Database:
 
     def _keep(self, connection: apsw.Connection) -> apsw.Connection:
         with self._lock:
-            self._open.append(connection)
+            self._open.add(connection)
         return connection
+
+    def _has_content(self) -> bool:
+        """Whether there is anything to read: an empty file is a store that was never written."""
+        try:
+            return self.path.stat().st_size > 0
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise StoreUnusable(
+                f"cannot look at {self.path}: {error.strerror}", "check the folder's permissions"
+            ) from error
 
     def _refuse_folder(self) -> None:
         if self.path.is_dir():
@@ -203,6 +217,12 @@ def _translated(error: apsw.Error, path: Path) -> KbError:
         return DiskFull(
             f"the disk of {path} is full: the last document was not written",
             "free some space and run the command again; everything before it is kept",
+        )
+    # A quota and a limit on the size of files reach SQLite as any failure to write does.
+    if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE:
+        return DiskFull(
+            f"{path} cannot grow ({text}): a limit is reached, or the disk fails",
+            "free some space and run the command again; what was written before is kept",
         )
     if isinstance(error, apsw.ReadOnlyError | apsw.PermissionsError):
         return StoreReadOnly(f"{path} cannot be written ({text})", "check the file's permissions")

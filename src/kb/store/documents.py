@@ -236,6 +236,15 @@ def listed(
     return [_document(row) for row in rows]
 
 
+def below(connection: apsw.Connection, folder: str) -> list[Document]:
+    """Documents whose path begins with `folder`, which ends in `/`; to the letter, not as a glob."""
+    rows = connection.execute(
+        _DOCUMENT + "WHERE d.doc_path >= ? AND d.doc_path < ? ORDER BY d.doc_path",
+        (folder, folder + "\U0010ffff"),
+    )
+    return [_document(row) for row in rows]
+
+
 def expired(connection: apsw.Connection, now: str) -> list[Document]:
     rows = connection.execute(_DOCUMENT + "WHERE d.expires_at <= ? ORDER BY d.doc_path", (now,))
     return [_document(row) for row in rows]

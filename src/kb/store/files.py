@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
+from collections.abc import Iterable
 
 import apsw
 
@@ -31,16 +33,13 @@ def ensure_root(connection: apsw.Connection, path: str, *, whole: bool) -> Root:
     return next(root for root in roots(connection) if root.path == path)
 
 
-def drop_empty_roots(connection: apsw.Connection) -> None:
-    """Forget roots of single files once the last of these is removed."""
+def drop_empty_roots(connection: apsw.Connection, names: Iterable[str] = ()) -> None:
+    """Forget the roots of these names, and those of single files, where no document is left."""
     connection.execute(
-        "DELETE FROM roots WHERE NOT whole AND root_id NOT IN "
-        "(SELECT root_id FROM documents WHERE root_id IS NOT NULL)"
+        "DELETE FROM roots WHERE (NOT whole OR name IN (SELECT value FROM json_each(?))) "
+        "AND root_id NOT IN (SELECT root_id FROM documents WHERE root_id IS NOT NULL)",
+        (json.dumps(list(names)),),
     )
-
-
-def delete_root(connection: apsw.Connection, root_id: int) -> None:
-    connection.execute("DELETE FROM roots WHERE root_id = ?", (root_id,))
 
 
 def file_states(connection: apsw.Connection, root_id: int) -> dict[str, FileState]:

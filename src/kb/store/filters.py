@@ -7,13 +7,15 @@ documents before they rank, so a filtered search is exact: it equals brute force
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from dataclasses import fields
+from datetime import UTC, datetime, time
 from typing import Any, NamedTuple
 
 import apsw
 
-from kb.errors import InvalidRequest, choose
+from kb.errors import InvalidRequest, choose, text_of
 from kb.types import KINDS, SCOPES, TRUSTS, TYPES, Filters
+from kb.words import nfc
 
 
 class Condition(NamedTuple):
@@ -23,6 +25,7 @@ class Condition(NamedTuple):
 
 def condition(connection: apsw.Connection, filters: Filters, now: str | None) -> Condition:
     """What `filters` ask of `documents d`; with `now`, expired documents are out as well."""
+    filters = _checked(filters)
     parts: list[tuple[str, list[Any]]] = []
     if now is not None:
         parts.append(("(d.expires_at IS NULL OR d.expires_at > ?)", [now]))
@@ -78,17 +81,42 @@ def _path(glob: str) -> tuple[str, list[Any]]:
 
 
 def _date(name: str, value: str) -> str:
-    """An ISO date or time, as documents store theirs: text that sorts by time."""
+    """An ISO date or time, as documents store theirs: text that sorts by time. Midnight is the
+    day itself, so that it does not leave out documents that only name a day."""
     try:
         moment = datetime.fromisoformat(value)
-    except ValueError:
+        if moment.tzinfo is not None:
+            moment = moment.astimezone(UTC)
+    except (ValueError, OverflowError):
         raise InvalidRequest(
             f"{name} cannot be {value!r}", "dates look like 2026-01-31 or 2026-01-31T12:00:00"
         ) from None
-    if len(value) == 10:
-        return value
-    if moment.tzinfo is not None:
-        from datetime import UTC
-
-        moment = moment.astimezone(UTC)
+    if moment.time() == time():
+        return moment.date().isoformat()
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _checked(filters: Filters) -> Filters:
+    """The filters in NFC, as stored text is; what is not a text, or empty, is refused."""
+    values: dict[str, Any] = {}
+    for item in fields(filters):
+        value = getattr(filters, item.name)
+        if item.name in _LISTS:
+            if isinstance(value, str):
+                raise InvalidRequest(f"{item.name} is a text", f"give a tuple: ({value!r},)")
+            values[item.name] = tuple(_said(item.name, each) for each in value)
+        elif value is not None:
+            values[item.name] = _said(item.name, value)
+    return Filters(**values)
+
+
+_LISTS = ("tags", "tags_any", "type", "kind")
+
+
+def _said(name: str, value: object) -> str:
+    text = nfc(text_of(name, value))
+    if name in ("tags", "tags_any"):
+        text = text.lstrip("#")
+    if not text:
+        raise InvalidRequest(f"{name} is empty", f"leave {name} out to ask for everything")
+    return text

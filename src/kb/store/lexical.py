@@ -149,8 +149,8 @@ def _every(
         if not words:
             return []
         return _ranked_words(connection, _and(words), within, limit)
-    terms = [*query.runs, *(word[0] for word in query.words if len(word[0]) >= 3)]
-    return _any(connection, words, parts, within.also(_holding_all(terms)), limit)
+    long = [word[0] for word in query.words if len(word[0]) >= 3]
+    return _any(connection, words, parts, within.also(_holding_all(query.runs, long)), limit)
 
 
 def _ranked_words(
@@ -221,22 +221,17 @@ def _trigrams(term: str) -> str:
     return " AND ".join(dict.fromkeys(_quoted(term[i : i + 3]) for i in range(len(term) - 2)))
 
 
-def _holding_all(terms: Sequence[str]) -> tuple[str, list[Any]]:
-    """Chunks that hold each term as a substring: long ones by trigrams and then by looking,
-    one- and two-character ones by their piece."""
-    long = [term for term in terms if len(term) >= 3]
-    clauses: list[str] = []
-    params: list[Any] = []
-    if long:
-        clauses.append(
-            "SELECT rowid FROM chunks_trigram WHERE chunks_trigram MATCH ? "
-            "AND kb_substrings(text, ?) = ?"
-        )
-        params += [" AND ".join(map(_trigrams, long)), json.dumps(long), len(long)]
-    if short := [term for term in terms if len(term) < 3]:
-        clauses.append("SELECT rowid FROM chunks_cjk WHERE chunks_cjk MATCH ?")
-        params.append(" AND ".join(map(_quoted, short)))
-    return " INTERSECT ".join(clauses), params
+def _holding_all(runs: Sequence[str], words: Sequence[str]) -> tuple[str, list[Any]]:
+    """Chunks that hold each run and each word as a substring, in their text or above it: those with
+    all pieces of the runs, by index, and then by looking."""
+    terms = [*runs, *words]
+    pieces_of_all = dict.fromkeys(piece for run in runs for piece in pieces(run))
+    return (
+        "SELECT chunk_id FROM chunks WHERE chunk_id IN "
+        "(SELECT rowid FROM chunks_cjk WHERE chunks_cjk MATCH ?) "
+        "AND kb_substrings(heading || char(10) || text, ?) = ?",
+        [" AND ".join(map(_quoted, pieces_of_all)), json.dumps(terms), len(terms)],
+    )
 
 
 # --- which chunks may be seen ---------------------------------------------------------------------

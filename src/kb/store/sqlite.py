@@ -79,10 +79,6 @@ class SqliteStore:
         with self._database.writing() as connection:
             return files.ensure_root(connection, path, whole=whole)
 
-    def delete_root(self, root_id: int) -> None:
-        with self._database.writing() as connection:
-            files.delete_root(connection, root_id)
-
     def file_states(self, root_id: int) -> dict[str, FileState]:
         with self._database.reading() as connection:
             return files.file_states(connection, root_id)
@@ -104,10 +100,11 @@ class SqliteStore:
             now, now_ns = timestamp(seconds), int(seconds * 1e9)
             return documents.write(connection, draft, chunks, now, now_ns)
 
-    def delete_documents(self, doc_ids: Iterable[int]) -> int:
+    def delete_documents(self, doc_ids: Iterable[int], roots: Iterable[str] = ()) -> int:
+        """Remove documents, and forget the roots of these names; all or nothing."""
         with self._database.writing() as connection:
             removed = documents.delete(connection, doc_ids)
-            files.drop_empty_roots(connection)
+            files.drop_empty_roots(connection, roots)
             return removed
 
     def record_access(self, doc_id: int) -> None:
@@ -132,6 +129,10 @@ class SqliteStore:
         """By path; with `now`, without the expired ones."""
         with self._database.reading() as connection:
             return documents.listed(connection, filters, now, limit, offset)
+
+    def documents_below(self, folder: str) -> list[Document]:
+        with self._database.reading() as connection:
+            return documents.below(connection, folder)
 
     def expired(self, now: str) -> list[Document]:
         with self._database.reading() as connection:

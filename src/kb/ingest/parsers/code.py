@@ -18,6 +18,7 @@ _log = logging.getLogger(__name__)
 # what is not code at all, can take time by the square of its length.
 _OUTLINE_CHARS = 512 * 1024
 _COMMENT_LINES = 2000
+_LINE_CHARS = 5000  # longer lines are generated or minified
 
 
 class CodeParser:
@@ -68,7 +69,7 @@ class CodeParser:
 
 def _is_of_a_size(lines: Sequence[str]) -> bool:
     """Whether an outline is worth its time."""
-    if sum(map(len, lines)) > _OUTLINE_CHARS:
+    if sum(map(len, lines)) > _OUTLINE_CHARS or max(map(len, lines)) > _LINE_CHARS:
         return False
     kinds = groupby(line.lstrip()[:1] in ("#", "") for line in lines)
     return all(not plain or sum(1 for _ in run) <= _COMMENT_LINES for plain, run in kinds)

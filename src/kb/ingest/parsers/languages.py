@@ -33,7 +33,6 @@ _BY_SUFFIX = {
         "groovy": ".groovy .gradle",
         "haskell": ".hs .lhs",
         "hcl": ".hcl .tf",
-        "html": ".html .htm .xhtml",
         "ini": ".ini .cfg .conf .properties .editorconfig .desktop .service",
         "java": ".java",
         "javascript": ".js .jsx .mjs .cjs",

@@ -9,9 +9,7 @@ from kb.ingest.decode import decode, looks_binary
 from kb.ingest.parsers.lines import line_block, paragraphs
 from kb.ports import Parsed, Source
 
-_SUFFIXES = frozenset(
-    {".adoc", ".asciidoc", ".log", ".org", ".rst", ".srt", ".tex", ".text", ".txt", ".vtt"}
-)
+_SUFFIXES = frozenset({".log", ".srt", ".tex", ".text", ".txt", ".vtt"})
 
 
 class TextParser:
