@@ -1,0 +1,259 @@
+"""What PDFium knows of a PDF: the words of its pages with their places, its outline, its title.
+
+The only module that talks to PDFium. Pages are opened one at a time and closed again, so that a
+book needs no more memory than its text. PDFium is not thread-safe: every call is made under one
+lock, which is given back between pages so that a long file does not keep others waiting.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import re
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from itertools import repeat
+from typing import Any, NamedTuple
+
+from kb.ingest.decode import Unreadable
+
+OUTLINE_DEPTH = 4
+
+_PDFIUM = threading.Lock()
+_PAGE_CHARS = 1_000_000  # more on one page is no page to read; what is above is left out
+_LOST_PAGES = 1_000  # in a row: then the number of pages is made up, and the rest is not tried
+_OUTLINE_ITEMS = 10_000
+_TITLE_BYTES = 4_096
+_FARTHEST = 1e6  # a place beyond is a broken number
+# PDFium puts a mark of its own, and no space, where a hyphen ends a line.
+HYPHEN_MARKS = "\x02\ufffe"
+_TOKEN = re.compile(rf"[^\s{HYPHEN_MARKS}]*[{HYPHEN_MARKS}]|[^\s{HYPHEN_MARKS}]+")
+_QUARTER = math.pi / 2
+# Fonts of TeX that do not say what their signs mean: these are where its T1 encoding has them.
+_T1 = str.maketrans("\x10\x11\x15\x16\x1b\x1c\x1d\x1e\x1f", "“”–—ﬀﬁﬂﬃﬄ")
+
+
+class Word(NamedTuple):
+    """A word and its box, y growing downwards. `turned` words run in another direction than the
+    page's text, such as a stamp along its side."""
+
+    text: str
+    x0: float
+    x1: float
+    top: float
+    bottom: float
+    turned: bool = False
+
+
+class OutlineItem(NamedTuple):
+    """A bookmark; `level` and `page` count from 1."""
+
+    level: int
+    title: str
+    page: int
+
+
+class Pdf:
+    """An open PDF. Raises `Unreadable` when it cannot be opened."""
+
+    def __init__(self, data: bytes) -> None:
+        with _PDFIUM:
+            self._document = _opened(data)
+            self._count = len(self._document)
+        self.lost_pages: list[int] = []
+
+    def __enter__(self) -> Pdf:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with _PDFIUM:
+            self._document.close()
+
+    def pages(self) -> Iterator[list[Word]]:
+        """The words of every page. One that cannot be read is empty and in `lost_pages`."""
+        in_a_row = 0
+        for index in range(self._count):
+            words = self._words(index)
+            in_a_row = 0 if words is not None else in_a_row + 1
+            if words is None:
+                self.lost_pages.append(index + 1)
+            if in_a_row == _LOST_PAGES:
+                return
+            yield words or []
+
+    def _words(self, index: int) -> list[Word] | None:
+        import pypdfium2
+
+        with _PDFIUM:
+            try:
+                page = self._document[index]
+            except pypdfium2.PdfiumError:
+                return None
+            try:
+                return _page_words(page)
+            except pypdfium2.PdfiumError:
+                return None
+            finally:
+                page.close()
+
+    def title(self) -> str:
+        """What the metadata says."""
+        import pypdfium2.raw as raw
+
+        with _PDFIUM:
+            buffer = ctypes.create_string_buffer(_TITLE_BYTES)
+            size = raw.FPDF_GetMetaText(self._document.raw, b"Title", buffer, _TITLE_BYTES)
+            return _utf16(buffer.raw[:size])
+
+    def outline(self) -> list[OutlineItem]:
+        """The bookmarks that lead to a page, in their order."""
+        with _PDFIUM:
+            return list(_bookmarks(self._document.raw))
+
+
+def _opened(data: bytes) -> Any:
+    import pypdfium2
+    import pypdfium2.raw as raw
+
+    try:
+        return pypdfium2.PdfDocument(data)
+    except pypdfium2.PdfiumError as error:
+        code = raw.FPDF_GetLastError()
+        if code == raw.FPDF_ERR_PASSWORD:
+            raise Unreadable("encrypted: needs a password") from error
+        if code == raw.FPDF_ERR_SECURITY:
+            raise Unreadable("encrypted: in a way that is not known here") from error
+        raise Unreadable("damaged PDF: it cannot be opened") from error
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def _page_words(page: Any) -> list[Word]:
+    text_page = page.get_textpage()
+    try:
+        return _upright(_boxes(text_page.raw, text_page.count_chars()))
+    finally:
+        text_page.close()
+
+
+class _Box(NamedTuple):
+    """A word as PDFium has it: y grows upwards; `quarters` is how often the text is turned."""
+
+    text: str
+    left: float
+    bottom: float
+    right: float
+    top: float
+    quarters: int
+
+
+def _boxes(handle: Any, count: int) -> Iterator[_Box]:
+    """The words with the boxes of their first and last characters, which is enough to place them:
+    asking for every character takes most of the time that a page takes."""
+    import pypdfium2.raw as raw
+
+    loose_box, angle_of = raw.FPDFText_GetLooseCharBox, raw.FPDFText_GetCharAngle
+    codes = map(raw.FPDFText_GetUnicode, repeat(handle), range(min(count, _PAGE_CHARS)))
+    chars = "".join(map(chr, codes))
+    one, other = raw.FS_RECTF(), raw.FS_RECTF()
+    to_one, to_other = ctypes.byref(one), ctypes.byref(other)
+    for token in _TOKEN.finditer(chars.translate(_T1)):
+        first, last = token.start(), token.end() - 1
+        if not (loose_box(handle, first, to_one) and loose_box(handle, last, to_other)):
+            continue
+        as_it_is = chars[first : last + 1]
+        if token[0] != as_it_is and not any(map(str.isalnum, as_it_is)):
+            continue  # nothing but signs that mean nothing
+        quarters = round(angle_of(handle, first) / _QUARTER) % 4
+        box = _Box(token[0], *_around(_sides(one), _sides(other), quarters % 2 == 0), quarters)
+        if -_FARTHEST < box.left <= box.right < _FARTHEST > box.top >= box.bottom > -_FARTHEST:
+            yield box
+
+
+_Sides = tuple[float, float, float, float]  # left, bottom, right, top
+
+
+def _sides(box: Any) -> _Sides:
+    return box.left, box.bottom, box.right, box.top
+
+
+def _around(one: _Sides, other: _Sides, upright: bool) -> _Sides:
+    """The box of a word, from those of its ends. An upright one is as high as its taller end: the
+    other may be a footnote's mark."""
+    left, right = min(one[0], other[0]), max(one[2], other[2])
+    if upright:
+        tall = one if one[3] - one[1] >= other[3] - other[1] else other
+        return left, tall[1], right, tall[3]
+    return left, min(one[1], other[1]), right, max(one[3], other[3])
+
+
+def _upright(boxes: Iterator[_Box]) -> list[Word]:
+    """The words as a reader holds the page: with most of its text upright."""
+    found = list(boxes)
+    if not found:
+        return []
+    votes: Counter[int] = Counter()
+    for box in found:
+        votes[box.quarters] += len(box.text)
+    page = max(votes, key=votes.__getitem__)
+    return [_turned_by(page, box) for box in found]
+
+
+def _turned_by(quarters: int, box: _Box) -> Word:
+    text, left, bottom, right, top, own = box
+    turned = own != quarters
+    if quarters == 1:
+        return Word(text, -top, -bottom, -right, -left, turned)
+    if quarters == 2:
+        return Word(text, -right, -left, bottom, top, turned)
+    if quarters == 3:
+        return Word(text, bottom, top, left, right, turned)
+    return Word(text, left, right, -top, -bottom, turned)
+
+
+# --- outline --------------------------------------------------------------------------------------
+
+
+def _bookmarks(document: Any) -> Iterator[OutlineItem]:
+    """Depth first. Outlines of damaged files go in circles: no bookmark is visited twice."""
+    import pypdfium2.raw as raw
+
+    seen: set[int] = set()
+    ahead = [(raw.FPDFBookmark_GetFirstChild(document, None), 1)]
+    while ahead and len(seen) < _OUTLINE_ITEMS:
+        mark, level = ahead.pop()
+        address = ctypes.cast(mark, ctypes.c_void_p).value
+        if address is None or address in seen:
+            continue
+        seen.add(address)
+        ahead.append((raw.FPDFBookmark_GetNextSibling(document, mark), level))
+        if level < OUTLINE_DEPTH:
+            ahead.append((raw.FPDFBookmark_GetFirstChild(document, mark), level + 1))
+        index = _page_of(document, mark)
+        if index >= 0 and (title := _mark_title(mark)):
+            yield OutlineItem(level, title, index + 1)
+
+
+def _page_of(document: Any, mark: Any) -> int:
+    """The index of the page that a bookmark leads to; -1: none."""
+    import pypdfium2.raw as raw
+
+    target = raw.FPDFBookmark_GetDest(document, mark)
+    if not target and (action := raw.FPDFBookmark_GetAction(mark)):
+        target = raw.FPDFAction_GetDest(document, action)
+    return int(raw.FPDFDest_GetDestPageIndex(document, target)) if target else -1
+
+
+def _mark_title(mark: Any) -> str:
+    import pypdfium2.raw as raw
+
+    buffer = ctypes.create_string_buffer(_TITLE_BYTES)
+    size = raw.FPDFBookmark_GetTitle(mark, buffer, _TITLE_BYTES)
+    return _utf16(buffer.raw[:size])
+
+
+def _utf16(data: bytes) -> str:
+    """What PDFium gives: with a zero at the end, and nothing where its buffer was too small."""
+    return data.decode("utf-16-le", "ignore").partition("\0")[0].strip()
