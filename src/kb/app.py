@@ -99,11 +99,12 @@ class KnowledgeBase:
         self,
         *paths: Pathlike,
         dry_run: bool = False,
+        force: bool = False,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> IngestReport:
         """Read files and folders into the store, or bring it up to date with them. Without paths,
         every root that was ingested before is looked at again. One bad file never stops a run: see
-        `failed` in the report."""
+        `failed` in the report. `force` reads files again that look unchanged."""
         from kb.ingest.indexer import Indexer
 
         if not paths and not self._store.roots():
@@ -112,7 +113,7 @@ class KnowledgeBase:
         if not all(isinstance(path, str | os.PathLike) and os.fspath(path) for path in paths):
             raise InvalidRequest("a path to ingest is empty or not a text", "name a file or folder")
         expanded = [os.path.expanduser(os.fspath(path)) for path in paths]
-        return indexer.ingest(expanded, dry_run=dry_run, on_event=on_progress)
+        return indexer.ingest(expanded, dry_run=dry_run, force=force, on_event=on_progress)
 
     def add(
         self,

@@ -20,11 +20,18 @@ if TYPE_CHECKING:
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path())
 @option("--dry-run", is_flag=True, help="Only say what would be done.")
 @option("--hidden", is_flag=True, help="Also read what has a name that starts with a dot.")
+@option("--force", is_flag=True, help="Read files again that look unchanged.")
 @option("--follow-links", is_flag=True, help="Follow symbolic links.")
 @common_options()
 @pass_session
 def ingest_command(
-    session: Session, *, paths: tuple[str, ...], dry_run: bool, hidden: bool, follow_links: bool
+    session: Session,
+    *,
+    paths: tuple[str, ...],
+    dry_run: bool,
+    force: bool,
+    hidden: bool,
+    follow_links: bool,
 ) -> int:
     """Read files and folders into the store.
 
@@ -47,6 +54,7 @@ def ingest_command(
         report = kb.ingest(
             *paths,
             dry_run=dry_run,
+            force=force,
             on_progress=lambda now: show(now.stage, now.done, now.total, now.path),
         )
     if session.json:

@@ -135,7 +135,9 @@ def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def split_commas(values: Iterable[str]) -> tuple[str, ...]:
     """`a,b` and `c`, as given by an option that may be repeated, to `a`, `b`, `c`."""
-    parts = (part.strip() for value in values for part in value.split(","))
+    parts = [part.strip() for value in values for part in value.split(",")]
+    if parts and not any(parts):  # said, but nothing: not the same as not said
+        return ("",)
     return tuple(dict.fromkeys(part for part in parts if part))
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from kb.ingest import dates, front_matter, names
 from kb.ingest.chunk import CHUNKER, chunk
-from kb.ingest.decode import normalised
+from kb.ingest.decode import Unsupported, normalised
 from kb.ingest.found import Found
 from kb.ingest.language import language_of
 from kb.ingest.parsers.text import TextParser, first_words
@@ -50,6 +50,8 @@ def prepare(found: Found, data: bytes, parser: Parser, max_chars: int) -> Prepar
     name = os.path.basename(found.path)
     parsed = parser.parse(Source(name, data, found.mtime_ns))
     chunks = tuple(map(_composed, chunk(parsed.blocks, max_chars)))
+    if not chunks:
+        raise Unsupported("no text")
     lang = parsed.attributes.lang or parsed.lang or _language(chunks)
     said = replace(parsed.attributes, lang=lang)
     json.dumps(dict(said.metadata))  # what a plug-in brings must be storable; else the file fails

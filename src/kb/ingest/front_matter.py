@@ -203,7 +203,8 @@ class _Reading:
             text = self._text("tags") or ""
             words = text.split(",") if "," in text else text.split()
         else:
-            words = [str(item.value) for item in node.value if isinstance(item, yaml.ScalarNode)]
+            scalars = [item for item in node.value if isinstance(item, yaml.ScalarNode)]
+            words = [str(item.value) for item in scalars if not item.tag.endswith(":null")]
             if len(words) < len(node.value):
                 self._odd("tags", "each must be a text")
         tags = (" ".join(word.split()).lstrip("#").strip() for word in words)

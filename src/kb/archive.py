@@ -1,0 +1,108 @@
+"""Exports as files: where they are written to and read from, compressed if their name says so."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, cast
+
+from kb import atomic
+from kb.errors import BrokenImport
+from kb.store import SqliteStore
+from kb.types import ImportReport, JsonDict
+
+OnProgress = Callable[[int, int], None]  # done, in all
+
+# A line is a chunk, or a note with its text. SQLite holds no value above a gigabyte.
+_HEADER_BYTES = 1 << 20
+_LINE_BYTES = 1 << 30
+
+
+def export(
+    store: SqliteStore,
+    target: IO[bytes] | str | os.PathLike[str],
+    *,
+    overwrite: bool,
+    on_progress: OnProgress,
+) -> JsonDict:
+    """Write the store to a stream or a file; returns the header."""
+    if isinstance(target, str | os.PathLike):
+        path = Path(target).expanduser()
+        with atomic.placed(path, overwrite=overwrite) as part, _writer(part, path) as stream:
+            return _write(store, stream, on_progress)
+    return _write(store, target, on_progress)
+
+
+def import_(
+    store: SqliteStore,
+    source: IO[bytes] | str | os.PathLike[str],
+    *,
+    merge: bool,
+    on_progress: OnProgress,
+) -> ImportReport:
+    """Read an export from a stream or a file, compressed or not."""
+    if isinstance(source, str | os.PathLike):
+        with open(Path(source).expanduser(), "rb") as file:
+            return import_(store, file, merge=merge, on_progress=on_progress)
+    return store.load(_lines(_plain(source)), merge=merge, on_line=on_progress)
+
+
+def _write(store: SqliteStore, stream: IO[bytes], on_progress: OnProgress) -> JsonDict:
+    from kb.store import records
+
+    lines = store.export()
+    first = next(lines)
+    header = records.parse(first, 1)
+    total = sum(header["counts"].values())
+    stream.write(first)
+    for done, line in enumerate(lines, start=1):
+        stream.write(line)
+        on_progress(done, total)
+    return header
+
+
+@contextmanager
+def _writer(part: Path, target: Path) -> Iterator[IO[bytes]]:
+    """Compressed for a name that ends in `.gz`; without name and time inside, so that equal stores
+    give equal files."""
+    with open(part, "xb") as file:
+        if target.suffix != ".gz":
+            yield file
+            return
+        with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+            yield cast(IO[bytes], packed)
+
+
+def _plain(stream: IO[bytes]) -> IO[bytes]:
+    """Unpacked where its first bytes say that it is packed: a stream has no name."""
+    reader = cast(io.BufferedReader, stream)
+    if not hasattr(reader, "peek"):
+        reader = io.BufferedReader(cast(io.RawIOBase, stream))
+    packed = reader.peek(2)[:2] == b"\x1f\x8b"
+    return cast(IO[bytes], gzip.GzipFile(fileobj=reader)) if packed else reader
+
+
+def _lines(stream: IO[bytes]) -> Iterator[bytes]:
+    """One at a time, and none longer than memory bears."""
+    limit, number = _HEADER_BYTES, 1
+    while line := _read(stream, limit, number):
+        if len(line) > limit:
+            raise BrokenImport(
+                f"line {number}: longer than {limit:,} bytes", "this is not an export of kb"
+            )
+        yield line
+        limit, number = _LINE_BYTES, number + 1
+
+
+def _read(stream: IO[bytes], limit: int, number: int) -> bytes:
+    try:
+        return stream.readline(limit + 1)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise BrokenImport(
+            f"line {number}: damaged compression ({error})", "nothing was imported; export again"
+        ) from error

@@ -1,0 +1,162 @@
+"""`kb doctor`, `backup`, `export` and `import`: looking after a store."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from kb.cli import page, progress
+from kb.cli.options import Command, common_options, option
+from kb.cli.session import Session, pass_session
+
+if TYPE_CHECKING:
+    from kb.app import OnProgress
+    from kb.types import Diagnosis
+
+UNHEALTHY = 3
+_COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
+
+
+@click.command("doctor", cls=Command)
+@option("--fix", is_flag=True, help="Make anew what is derived: indexes, counters, columns.")
+@common_options()
+@pass_session
+def doctor_command(session: Session, *, fix: bool) -> int:
+    """Look whether the store is what it should be.
+
+    Examines the file, its indexes, its counters, and whether folders, files and citations are
+    still there. --fix never touches documents or their text. The exit status is 3 if something is
+    wrong; warnings are allowed.
+
+    \b
+    Examples:
+      kb doctor
+      kb doctor --fix
+    """
+    with session.open() as kb:
+        diagnosis = kb.doctor(fix=fix)
+    if session.json:
+        from kb import wire
+
+        page.say_json(wire.diagnosis(diagnosis))
+    else:
+        _say(diagnosis)
+    return 0 if diagnosis.healthy else UNHEALTHY
+
+
+def _say(diagnosis: Diagnosis) -> None:
+    sheet = page.Page.of(sys.stdout)
+    width = max(len(finding.part) for finding in diagnosis.findings)
+    for finding in diagnosis.findings:
+        state = "fixed" if finding.fixed else finding.state
+        mark = sheet.style(f"{state:7}", fg=_COLOURS.get(state, "green"))
+        page.say(f"{mark}  {finding.part:{width}}  {page.visible(finding.what)}")
+        if finding.to_do:
+            page.say(f"{'':9}{'':{width}}  {sheet.style(page.visible(finding.to_do), dim=True)}")
+    page.note("healthy" if diagnosis.healthy else "not healthy")
+
+
+@click.command("backup", cls=Command)
+@click.argument("file", type=click.Path())
+@option("--force", is_flag=True, help="Write over FILE if it is there.")
+@common_options()
+@pass_session
+def backup_command(session: Session, *, file: str, force: bool) -> None:
+    """Copy the store to FILE.
+
+    Others may go on writing: the copy is of one state. It is verified before it takes its place,
+    is one file, and opens as a store: kb --store FILE search ...
+
+    \b
+    Examples:
+      kb backup ~/backup/kb-2026-05-28.sqlite
+      kb backup --force /media/stick/kb.sqlite
+    """
+    session.interrupted = "interrupted: no backup was made"
+    with session.open() as kb, _progress(session, "copy") as show:
+        path = kb.backup(file, overwrite=force, on_progress=show)
+        shape = {
+            "schema_version": "backup.v1",
+            "store": str(kb.path),
+            "path": str(path),
+            "size_bytes": path.stat().st_size,
+        }
+    if session.json:
+        page.say_json(shape)
+    else:
+        page.say(page.visible(str(path)))
+
+
+@click.command("export", cls=Command)
+@click.argument("file", type=click.Path(), default="-")
+@option("--force", is_flag=True, help="Write over FILE if it is there.")
+@common_options()
+@pass_session
+def export_command(session: Session, *, file: str, force: bool) -> None:
+    """Write everything in the store as JSON Lines.
+
+    FILE is stdout, if none is named; one that ends in .gz is compressed. The first line is a
+    header; then come folders, documents and passages, one a line. `kb import` reads it back.
+
+    \b
+    Examples:
+      kb export notes.jsonl.gz
+      kb export | jq -r 'select(.record == "document").title'
+    """
+    session.interrupted = "interrupted: nothing was exported"
+    with session.open() as kb:
+        if file == "-":
+            if sys.stdout is not None:
+                kb.export(sys.stdout.buffer)
+                sys.stdout.buffer.flush()
+            return
+        with _progress(session, "export") as show:
+            header = kb.export(file, overwrite=force, on_progress=show)
+    if session.json:
+        page.say_json(header)
+        return
+    page.say(page.visible(file))
+    page.note(f"{header['counts']['documents']} documents, {header['counts']['chunks']} chunks")
+
+
+@click.command("import", cls=Command)
+@click.argument("file", type=click.Path())
+@option("--merge", is_flag=True, help="Into a store that is not empty: take what is new or newer.")
+@common_options()
+@pass_session
+def import_command(session: Session, *, file: str, merge: bool) -> None:
+    """Read what `kb export` has written, all of it or nothing.
+
+    FILE may be compressed; - is stdin. A new or empty store becomes what the exported one was, ids
+    included. With --merge, a document at the same path is replaced if the import's is newer.
+
+    \b
+    Examples:
+      kb --store new.sqlite import notes.jsonl.gz
+      ssh office kb export | kb import --merge -
+    """
+    session.interrupted = "interrupted: nothing was imported"
+    with session.open() as kb, _progress(session, "import") as show:
+        report = kb.import_(_stdin() if file == "-" else file, merge=merge, on_progress=show)
+    if session.json:
+        from kb import wire
+
+        page.say_json(wire.import_report(report))
+        return
+    counts = {"added": report.added, "replaced": report.replaced, "kept": report.kept}
+    page.say(", ".join(f"{count} {name}" for name, count in counts.items()))
+
+
+def _stdin() -> IO[bytes]:
+    return io.BytesIO() if sys.stdin is None else sys.stdin.buffer  # None: as after `<&-`
+
+
+@contextmanager
+def _progress(session: Session, stage: str) -> Iterator[OnProgress]:
+    with progress.shown(session) as show:
+        yield lambda done, total: show(stage, done, total, "")

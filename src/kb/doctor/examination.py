@@ -1,0 +1,91 @@
+"""The examination: every check in its order, and what to do with its answer.
+
+Each check looks at one part and answers with one finding. With `fix`, a part that is not well is
+mended, where a check knows how, and looked at again. No check stops the others; a file so damaged
+that it cannot be opened is a finding too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+from kb import __version__
+from kb.doctor import in_files, in_store
+from kb.errors import KbError, StoreMissing, StoreReadOnly, StoreTooNew, StoreUnusable
+from kb.store import SqliteStore
+from kb.store.shape import INDEXES
+from kb.types import Diagnosis, Finding
+
+_RESTORE = "restore a backup; kb export saves what can still be read"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    part: str
+    look: Callable[[], Finding]
+    mend: Callable[[], None] | None = None
+
+
+def examine(store: SqliteStore, now: str, *, fix: bool = False) -> Diagnosis:
+    """Look at every part of the store; `now` decides what has expired."""
+    opened = _opened(store)
+    findings = [opened]
+    if opened.state != "error":
+        findings += [_examined(check, fix) for check in _checks(store, now)]
+    return Diagnosis(str(store.path), tuple(findings))
+
+
+def _opened(store: SqliteStore) -> Finding:
+    if not store.exists():
+        raise StoreMissing(f"there is no store at {store.path}", "make one with: kb ingest FOLDER")
+    try:
+        versions = {"kb": __version__} | store.health.versions()
+    except (StoreUnusable, StoreTooNew) as error:
+        return Finding("file", "error", error.message, error.hint)
+    said = ", ".join(f"{name} {number}" for name, number in versions.items())
+    return Finding("file", "ok", f"opens; {said}")
+
+
+def _examined(check: Check, fix: bool) -> Finding:
+    found = _looked(check)
+    if not fix or found.state == "ok" or check.mend is None:
+        return found
+    try:
+        check.mend()
+    except StoreReadOnly:
+        raise
+    except KbError as error:
+        return replace(found, to_do=f"it could not be mended: {error.message}")
+    again = _looked(check)
+    return replace(found, to_do="", fixed=True) if again.state == "ok" else again
+
+
+def _looked(check: Check) -> Finding:
+    try:
+        return check.look()
+    except KbError as error:
+        return Finding(check.part, "error", error.message, error.hint)
+    # What a damaged page may hold cannot be foreseen, and the other checks still tell something.
+    except Exception as error:  # noqa: BLE001
+        return Finding(check.part, "error", f"cannot be read: {error}", _RESTORE)
+
+
+def _checks(store: SqliteStore, now: str) -> Iterator[Check]:
+    """In an order in which no repair spoils what another has made: indexes come last."""
+    health = store.health
+    yield Check("sqlite", partial(in_store.sqlite, store), health.reindex)
+    yield Check("schema", partial(in_store.schema, store), health.add_missing_parts)
+    yield Check("journal", partial(in_store.journal, store), health.use_log)
+    yield Check("log", partial(in_store.log, store), health.fold_log)
+    yield Check("orphans", partial(in_store.orphans, store), health.delete_orphans)
+    yield Check("counters", partial(in_store.counters, store), health.recount)
+    yield Check("columns", partial(in_store.columns, store), health.refill)
+    yield Check("text", partial(in_store.text, store))
+    for table in INDEXES:
+        yield Check(table, partial(in_store.index, store, table), partial(health.rebuild, table))
+    yield Check("files", partial(in_files.files, store))
+    yield Check("roots", partial(in_files.roots, store))
+    yield Check("expired", partial(in_files.expired, store, now))
+    yield Check("disk", partial(in_store.disk, store))

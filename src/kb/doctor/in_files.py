@@ -1,0 +1,87 @@
+"""Checks of `doctor` that look beyond the store: at its folders, at its files, at the clock."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from contextlib import suppress
+
+from kb.citations import cite
+from kb.errors import InvalidCitation, NotFound
+from kb.ingest.draft import digest
+from kb.passages import open_passage
+from kb.store import SqliteStore
+from kb.types import Document, Finding
+
+_SAMPLED_FILES = 50
+_OPENED = ("line", "code", "page")  # kinds of span that a citation leads to
+_PLAIN = ("markdown", "code", "note")  # formats whose lines are the file's own
+
+
+def roots(store: SqliteStore) -> Finding:
+    paths = [root.path for root in store.roots()]
+    missing = [_shown(path) for path in paths if not os.path.isdir(path)]
+    if not missing:
+        return Finding("roots", "ok", f"{_count(len(paths), 'folder')}, all there")
+    what = f"not there: {', '.join(missing[:5])}" + (" ..." if missing[5:] else "")
+    advice = "mount or put back the folder, or forget it with: kb rm NAME/"
+    return Finding("roots", "warning", what, advice)
+
+
+def expired(store: SqliteStore, now: str) -> Finding:
+    count = len(store.expired(now))
+    what = f"{_count(count, 'document')} waiting to be removed"
+    return Finding("expired", "warning" if count else "ok", what, "kb gc" if count else "")
+
+
+def files(store: SqliteStore) -> Finding:
+    """Of some documents: is the file there, is it the one that was read, and does a citation lead
+    to the text that was found?"""
+    sample = store.health.some_files(_SAMPLED_FILES)
+    documents = store.documents_by_id(doc_id for doc_id, _ in sample)
+    there = {root.root_id for root in store.roots() if os.path.isdir(root.path)}
+    sample = [each for each in sample if documents[each[0]].root_id in there]
+    states = Counter(_state(store, documents[doc_id], path) for doc_id, path in sample)
+    what = f"{_count(len(sample), 'file')} looked at"
+    for state in ("misplaced", "extracted otherwise", "gone", "changed"):
+        what += f", {states[state]} {state}" if states[state] else ""
+    if states["misplaced"]:
+        return Finding("files", "error", what, "kb rm the documents, and ingest their folder again")
+    if set(states) - {"exact"}:
+        return Finding("files", "warning", what, "kb ingest")
+    return Finding("files", "ok", f"{what}, as they were read")
+
+
+def _state(store: SqliteStore, document: Document, path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            now = digest(file.read())
+    except OSError:
+        return "gone"
+    if now != document.content_hash:
+        return "changed"
+    return _place(store, document)
+
+
+def _place(store: SqliteStore, document: Document) -> str:
+    """Whether one of its chunks, at random, stands where its citation says."""
+    chunks = [chunk for chunk in store.chunks_of(document.doc_id)
+              if chunk.spans and chunk.spans[0].kind in _OPENED]  # fmt: skip
+    if not chunks:
+        return "exact"
+    chunk = random.choice(chunks)
+    uri = cite(document.doc_path, chunk.spans[0], chunk.section_label).uri
+    with suppress(NotFound, InvalidCitation):  # no such line, or page
+        if open_passage(store, uri).state == "exact":
+            return "exact"
+    # What is taken out of a PDF may change with the library that does it: not the store's fault.
+    return "misplaced" if document.type in _PLAIN else "extracted otherwise"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+def _shown(path: str) -> str:
+    return os.fsencode(path).decode("utf-8", "backslashreplace")

@@ -1,0 +1,119 @@
+"""Checks of the store's file: SQLite's part, the schema, rows, and the indexes over them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+from kb.errors import StoreReadOnly
+from kb.store import SqliteStore
+from kb.types import Finding
+
+SAMPLED_CHUNKS = 20_000
+_LOG_BYTES = 64 << 20  # a log that nobody folds in is that of a reader that never ends
+_MEND = "kb doctor --fix"
+_RESTORE = "restore a backup; kb export saves what can still be read"
+_INDEX_ONLY = re.compile(r"missing from index|wrong # of entries in index")
+
+
+# --- the file -------------------------------------------------------------------------------------
+
+
+def sqlite(store: SqliteStore) -> Finding:
+    problems = store.health.problems()
+    if not problems:
+        return Finding("sqlite", "ok", "the file is sound")
+    derived = all(_INDEX_ONLY.search(problem) for problem in problems)
+    what = "; ".join(problems[:5])
+    return Finding("sqlite", "error", what, _MEND if derived else _RESTORE)
+
+
+def schema(store: SqliteStore) -> Finding:
+    missing = store.health.missing_parts()
+    if not missing:
+        return Finding("schema", "ok", "every table, index and trigger is there")
+    derived = all(kind != "table" or name.startswith("chunks_") for name, kind in missing.items())
+    what = ", ".join(f"{kind} {name}" for name, kind in missing.items())
+    return Finding("schema", "error", f"missing or changed: {what}", _MEND if derived else _RESTORE)
+
+
+def journal(store: SqliteStore) -> Finding:
+    if store.health.has_log():
+        return Finding("journal", "ok", "write-ahead log: readers do not wait for writers")
+    return Finding("journal", "warning", "no write-ahead log: readers wait for writers", _MEND)
+
+
+def log(store: SqliteStore) -> Finding:
+    size = store.health.log_bytes()
+    what = f"{_bytes(size)} of log are not folded in yet"
+    return Finding("log", "warning" if size > _LOG_BYTES else "ok", what,
+                   _MEND if size > _LOG_BYTES else "")  # fmt: skip
+
+
+def disk(store: SqliteStore) -> Finding:
+    """Room to fold the log in, and to write the store once more."""
+    usage = shutil.disk_usage(store.path.parent)
+    size, log = store.path.stat().st_size, store.health.log_bytes()
+    what = f"the store has {_bytes(size)}, the disk {_bytes(usage.free)} free"
+    if usage.free < 2 * log or usage.free < min(usage.total // 20, 2 * size):
+        return Finding("disk", "warning", what, "free some space")
+    return Finding("disk", "ok", what)
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def orphans(store: SqliteStore) -> Finding:
+    """A document whose root is unknown is kept: its text may be nowhere else."""
+    orphans = store.health.orphans()
+    if not orphans:
+        return Finding("orphans", "ok", "every row belongs to something")
+    what = ", ".join(f"{count} {name}" for name, count in orphans.items()) + " belong to nothing"
+    if set(orphans) == {"roots"}:
+        return Finding("orphans", "warning", what, _MEND)
+    lost = set(orphans) - {"chunks", "tags", "roots"}
+    advice = "remove them with kb rm, and ingest their folder again" if lost else _MEND
+    return Finding("orphans", "error", what, advice)
+
+
+def counters(store: SqliteStore) -> Finding:
+    wrong = store.health.counters()
+    if not wrong:
+        return Finding("counters", "ok", "they are right")
+    return Finding("counters", "error", "; ".join(wrong), _MEND)
+
+
+def columns(store: SqliteStore) -> Finding:
+    looked_at, stale = store.health.stale(SAMPLED_CHUNKS)
+    if not stale:
+        return Finding("columns", "ok", f"as computed, in {looked_at} chunks")
+    what = f"{stale} of {looked_at} chunks are indexed by other words than they have"
+    return Finding("columns", "error", what, _MEND)
+
+
+def text(store: SqliteStore) -> Finding:
+    looked_at, altered = store.health.altered(SAMPLED_CHUNKS)
+    if not altered:
+        return Finding("text", "ok", f"as it was written, in {looked_at} chunks")
+    what = f"{altered} of {looked_at} chunks have another text than was written"
+    return Finding("text", "error", what, "restore a backup, or kb rm the documents and ingest")
+
+
+def index(store: SqliteStore, table: str) -> Finding:
+    try:
+        fault = store.health.index_fault(table)
+    except StoreReadOnly:
+        what = "not compared with the text: the store cannot be written"
+        return Finding(table, "warning", what, "run it where the store can be written")
+    if fault is None:
+        return Finding(table, "ok", "agrees with the text")
+    return Finding(table, "error", f"differs from the text: {fault}", _MEND)
+
+
+def _bytes(count: int) -> str:
+    size, unit = float(count), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if size < 1024 or unit == "TiB":
+            break
+        size /= 1024
+    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

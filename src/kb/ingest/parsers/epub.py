@@ -1,0 +1,159 @@
+"""Books in EPUB: their chapters in the order of reading."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from xml.etree.ElementTree import Element
+
+from kb.ingest import dates, names
+from kb.ingest.decode import Unreadable, Unsupported
+from kb.ingest.parsers import html, html_tree
+from kb.ingest.parsers.extracted import Extract, one_line
+from kb.ingest.parsers.signatures import signature
+from kb.ingest.parsers.zipped import Archive, named, resolved
+from kb.ports import Parsed, Source
+from kb.types import Attributes
+
+_CONTAINER = "META-INF/container.xml"
+_ENCRYPTION = "META-INF/encryption.xml"
+# Fonts are often made unreadable for other programs; the text is not.
+_FONTS_ONLY = frozenset({"http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC"})
+_PAGES = frozenset({"application/xhtml+xml", "text/html", "text/x-oeb1-document"})
+_YEAR = re.compile(r"\d{4}")
+
+
+class EpubParser:
+    name = "epub"
+    version = "1"
+
+    def accepts(self, source: Source) -> bool:
+        return names.suffix_of(source.name) == ".epub" or signature(source.data) == "epub"
+
+    def parse(self, source: Source) -> Parsed:
+        book = _Book(Archive(source.data))
+        out = Extract()
+        for chapter in book.chapters():
+            _write(book, chapter, out)
+        said = book.said
+        date = _date(said.get("date", ""))
+        metadata: dict[str, Any] = {
+            key: said[key] for key in ("creator", "publisher", "identifier") if key in said
+        }
+        if "creator" in metadata:
+            metadata["author"] = metadata.pop("creator")
+        language = re.split("[-_]", said.get("language", "").lower())[0]
+        return Parsed(
+            type="epub",
+            blocks=out.blocks,
+            title=said.get("title") or names.title_of(source.name),
+            lang=language if re.fullmatch("[a-z]{2,3}", language) else None,
+            attributes=Attributes(
+                date=date, created_at=dates.moment(date) if date else None, metadata=metadata
+            ),
+            warnings=tuple(book.warnings),
+            text=out.text,
+        )
+
+
+def _write(book: _Book, chapter: str, out: Extract) -> None:
+    """A chapter, under its own heading or, where it has none, under the one that the book's table
+    of contents gives it."""
+    data = book.archive.read(chapter)
+    if data is None:
+        book.warnings.append(f"{chapter} is not in the book")
+        return
+    tree = html_tree.parse(html.decode(data))
+    title = book.titles.get(chapter)
+    if title and tree.css_first("h1, h2, h3") is None:
+        out.heading(1, title)
+    html.write_all(tree, out, menus=False)
+
+
+def _date(text: str) -> str | None:
+    """Books often say no more than the year."""
+    return dates.parse(text) or (dates.parse(f"{text}-01-01") if _YEAR.fullmatch(text) else None)
+
+
+class _Book:
+    """What the package file of a book says."""
+
+    def __init__(self, archive: Archive) -> None:
+        self.archive = archive
+        self.warnings: list[str] = []
+        _refuse_encrypted(archive)
+        self._path = _package_path(archive)
+        package = archive.xml(self._path)
+        if package is None:
+            raise Unreadable(f"{self._path} is missing")
+        self._package = package
+        self._items = {item.get("id", ""): item for item in named(package, "item")}
+        self.said = _metadata(package)
+        self.titles = dict(self._titles())
+
+    def chapters(self) -> Iterator[str]:
+        """The names of the parts, in reading order."""
+        for reference in named(self._package, "itemref"):
+            item = self._items.get(reference.get("idref", ""))
+            if item is None or "nav" in item.get("properties", "").split():
+                continue
+            if item.get("media-type", "").lower() in _PAGES:
+                yield resolved(self._path, item.get("href", ""))
+
+    def _titles(self) -> Iterator[tuple[str, str]]:
+        """(part, title) by the tables of contents, the one of EPUB 3 after the one of EPUB 2. Both
+        go backwards, so that the last title for a part is the first that they have for it."""
+        for item in self._items.values():
+            if item.get("media-type") == "application/x-dtbncx+xml":
+                yield from self._ncx(resolved(self._path, item.get("href", "")))
+        for item in self._items.values():
+            if "nav" in item.get("properties", "").split():
+                yield from self._nav(resolved(self._path, item.get("href", "")))
+
+    def _ncx(self, path: str) -> Iterator[tuple[str, str]]:
+        try:
+            root = self.archive.xml(path)
+        except Unreadable as error:  # the chapters can be read without it
+            self.warnings.append(error.reason)
+            return
+        for point in reversed(named(root, "navPoint")):
+            label, content = point.find("{*}navLabel/{*}text"), point.find("{*}content")
+            if label is not None and content is not None:
+                yield resolved(path, content.get("src", "")), one_line(label.text or "")
+
+    def _nav(self, path: str) -> Iterator[tuple[str, str]]:
+        data = self.archive.read(path)
+        if data is None:
+            return
+        for link in reversed(html_tree.parse(html.decode(data)).css("nav a[href]")):
+            yield resolved(path, link.attributes.get("href") or ""), one_line(link.text())
+
+
+def _package_path(archive: Archive) -> str:
+    container = archive.xml(_CONTAINER)
+    if container is None:
+        raise Unreadable(f"not a book: it has no {_CONTAINER}")
+    for root in named(container, "rootfile"):
+        if path := root.get("full-path"):
+            return path
+    raise Unreadable(f"{_CONTAINER} names no package")
+
+
+def _refuse_encrypted(archive: Archive) -> None:
+    encryption = archive.xml(_ENCRYPTION)
+    if encryption is None:
+        return
+    methods = {node.get("Algorithm", "") for node in named(encryption, "EncryptionMethod")}
+    if methods - _FONTS_ONLY:
+        raise Unsupported("encrypted (DRM)")
+
+
+def _metadata(package: Element) -> dict[str, str]:
+    """The first of each of the elements of Dublin Core."""
+    said: dict[str, str] = {}
+    for node in package.iter():
+        namespace, _, name = str(node.tag).rpartition("}")
+        if namespace == "{http://purl.org/dc/elements/1.1/" and (text := one_line(node.text or "")):
+            said.setdefault(name, text)
+    return said

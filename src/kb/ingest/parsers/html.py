@@ -1,0 +1,177 @@
+"""Web pages: their main text, without menus and other furniture."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import TYPE_CHECKING, Any
+
+from kb.ingest import dates, names
+from kb.ingest.parsers import html_tree
+from kb.ingest.parsers.extracted import Extract, one_line
+from kb.ingest.parsers.html_walk import Walker
+from kb.ingest.parsers.languages import language_of
+from kb.ingest.parsers.signatures import signature
+from kb.ports import Parsed, Source
+from kb.types import Attributes
+
+if TYPE_CHECKING:
+    from selectolax.lexbor import LexborHTMLParser
+
+_SUFFIXES = frozenset({".htm", ".html", ".shtml", ".xht", ".xhtml"})
+_HEAD_BYTES = 8192
+_DECLARED = re.compile(
+    rb"""<meta[^>]{1,200}?charset\s*=\s*["']?\s*([\w:.+-]{1,40})"""
+    rb"""|^\s*<\?xml[^>]{1,80}?encoding\s*=\s*["']([\w:.+-]{1,40})""",
+    re.IGNORECASE,
+)
+# What pages mean by the names they give (WHATWG's table of labels).
+_MEANT = {
+    "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030", "iso-8859-1": "cp1252",
+    "iso8859-1": "cp1252", "latin-1": "cp1252", "latin1": "cp1252", "shift_jis": "cp932",
+    "shift-jis": "cp932", "us-ascii": "cp1252", "x-sjis": "cp932", "utf-16": "utf-8",
+    "ks_c_5601-1987": "cp949", "euc-kr": "cp949", "big5": "big5hkscs",
+}  # fmt: skip
+_DATES = (
+    "article:published_time", "datepublished", "date", "dc.date", "dcterms.date",
+    "dcterms.created", "dc.date.issued", "citation_publication_date", "pubdate",
+)  # fmt: skip
+_TITLE_CHARS = 500
+_SEPARATOR = re.compile(r"\s+(?:[|·»«•–—-]|::)\s+")
+
+
+class HtmlParser:
+    name = "html"
+    version = "1"
+
+    def accepts(self, source: Source) -> bool:
+        """Pages by their suffix, and what begins like one unless its name says that it is code."""
+        if names.suffix_of(source.name) in _SUFFIXES:
+            return True
+        return signature(source.data) == "html" and language_of(source.name, source.data) is None
+
+    def parse(self, source: Source) -> Parsed:
+        tree = html_tree.parse(decode(source.data))
+        out = Extract()
+        write_main(tree, out)
+        meta = _meta(tree)
+        return Parsed(
+            type="html",
+            blocks=out.blocks,
+            title=_title(tree, meta, out.first_heading) or names.title_of(source.name),
+            lang=_language(tree),
+            attributes=_attributes(tree, meta),
+            text=out.text,
+        )
+
+
+def write_main(tree: LexborHTMLParser, out: Extract) -> None:
+    """The main text of a page; all of its text where nothing else is left."""
+    if tree.root is None or tree.body is None:
+        return
+    weights = html_tree.Weights.measured(tree.root)
+    root, said = html_tree.main_of(tree, weights)
+    if root is not None:
+        Walker(out, html_tree.Noise(weights, menus=not said, inside=int(said))).write(root)
+    if not out.blocks:
+        write_all(tree, out)
+
+
+def write_all(tree: LexborHTMLParser, out: Extract, *, menus: bool = True) -> None:
+    """All that is on a page, with its `menus` or without; in a book they are tables of contents."""
+    if tree.body is not None:
+        weights = html_tree.Weights.measured(tree.body)
+        Walker(out, html_tree.Noise(weights, menus=not menus, furniture=False)).write(tree.body)
+
+
+# --- bytes into text ------------------------------------------------------------------------------
+
+
+def decode(data: bytes) -> str:
+    """The text of a page: by its mark, by what it declares, as UTF-8, as Windows-1252; the first of
+    these that fits. Pages of all times are read by browsers, so none is refused."""
+    for mark, encoding in (
+        (codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"),
+        (codecs.BOM_UTF16_BE, "utf-16-be"),
+    ):  # fmt: skip
+        if data.startswith(mark):
+            return data[len(mark) :].decode(encoding, "replace")
+    declared = _declared(data[:_HEAD_BYTES])
+    for encoding in (declared, "utf-8"):
+        try:
+            return data.decode(encoding)
+        except (LookupError, ValueError):
+            continue
+    try:
+        return data.decode("cp1252" if declared == "utf-8" else declared, "replace")
+    except (LookupError, ValueError):
+        return data.decode("cp1252", "replace")
+
+
+def _declared(head: bytes) -> str:
+    found = _DECLARED.search(head)
+    if found is None:
+        # Without a mark and a declaration; every other byte of ASCII in UTF-16 is a zero.
+        zeros = head[1:200:2].count(0)
+        return "utf-16-le" if zeros > 40 or (head and zeros * 3 > len(head)) else "utf-8"
+    label = (found[1] or found[2]).decode("ascii", "replace").lower()
+    return _MEANT.get(label, label)
+
+
+# --- what a page says about itself ----------------------------------------------------------------
+
+
+def _meta(tree: LexborHTMLParser) -> dict[str, str]:
+    """The first value of every name."""
+    found: dict[str, str] = {}
+    for node in tree.css("meta"):
+        attributes = node.attributes
+        name = attributes.get("name") or attributes.get("property") or attributes.get("itemprop")
+        content = one_line(attributes.get("content") or "")
+        if name and content:
+            found.setdefault(name.lower(), content)
+    return found
+
+
+def _title(tree: LexborHTMLParser, meta: dict[str, str], heading: str | None) -> str | None:
+    """The page's own, without the name of the site that many add to it."""
+    node = tree.css_first("head title") or tree.css_first("title")
+    title = one_line(node.text()[:_TITLE_CHARS]) if node is not None else ""
+    title = title or meta.get("og:title") or meta.get("citation_title") or heading or ""
+    steps = _SEPARATOR.split(title)
+    if len(steps) > 1:
+        if heading and heading in _without_one_end(title):
+            return heading
+        if steps[-1].casefold() == meta.get("og:site_name", "").casefold():
+            return title[: title.rindex(steps[-1])].rstrip(" |·»«•–—-:")
+    return title or None
+
+
+def _without_one_end(title: str) -> set[str]:
+    """What a title may be without the site's name, which stands behind or before it."""
+    places = list(_SEPARATOR.finditer(title))
+    return {title[: place.start()] for place in places} | {title[place.end() :] for place in places}
+
+
+def _language(tree: LexborHTMLParser) -> str | None:
+    """`en` for `en-GB`."""
+    said = tree.root.attributes if tree.root is not None else {}
+    code = (said.get("lang") or said.get("xml:lang") or "").strip().lower()
+    code = re.split("[-_]", code)[0]
+    return code if re.fullmatch("[a-z]{2,3}", code) else None
+
+
+def _attributes(tree: LexborHTMLParser, meta: dict[str, str]) -> Attributes:
+    date = next((day for name in _DATES if (day := dates.parse(meta.get(name, "")))), None)
+    metadata: dict[str, Any] = {}
+    if author := meta.get("author") or meta.get("dc.creator") or meta.get("citation_author"):
+        metadata["author"] = author
+    if description := meta.get("description") or meta.get("og:description"):
+        metadata["description"] = description
+    if keywords := [word.strip() for word in meta.get("keywords", "").split(",")]:
+        metadata |= {"keywords": words} if (words := [word for word in keywords if word]) else {}
+    canonical = tree.css_first("link[rel=canonical]")
+    url = (canonical.attributes.get("href") if canonical else None) or meta.get("og:url")
+    if url and url.startswith(("http://", "https://")):
+        metadata["url"] = url
+    return Attributes(date=date, created_at=dates.moment(date) if date else None, metadata=metadata)

@@ -1,0 +1,209 @@
+"""A parsed web page: how it is walked, where its text is, and what in it is no text.
+
+Never recursive: pages nest as deeply as their makers like.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kb.ingest.decode import Unreadable, Unsupported
+from kb.words import nfc
+
+if TYPE_CHECKING:
+    from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_ARTICLE = frozenset({"article", "main", "section"})
+_NEVER = frozenset(
+    {
+        "applet", "audio", "button", "canvas", "datalist", "dialog", "embed", "footer", "frame",
+        "head", "iframe", "input", "link", "map", "menu", "meta", "nav", "noscript", "object",
+        "option", "rp", "rt", "script", "search", "select", "style", "svg", "template", "textarea",
+        "title", "video",
+    }
+)  # fmt: skip
+_ROLES = frozenset(
+    {"alert", "banner", "complementary", "contentinfo", "dialog", "menu", "navigation", "search"}
+)
+# What the makers of pages, wikis and manuals call the parts that are not the text.
+_CLASSES = frozenset(
+    """
+    breadcrumb breadcrumbs catlinks cookie-banner cookie-consent edit-link footer headerlink
+    heading-anchor hidden linenodiv linenos menu mw-editsection mw-jump-link nav navbar navbox
+    navfooter navheader navigation noprint pagination printfooter prev-next related
+    share-buttons sidebar site-footer site-header skip-link skip-to-content skiplink social
+    social-share sphinxsidebar sr-only toc toc-tree toctree-wrapper-hidden viewcode-link vector-toc
+    visually-hidden
+    """.split()
+)
+_INVISIBLE = re.compile(r"display\s*:\s*none", re.IGNORECASE)
+_CONTAINERS = frozenset({"div", "dl", "ol", "section", "table", "td", "ul"})
+_LINKS = 3  # as many make a menu
+_LINK_CHARS = 60  # what a link in a menu has at most, on average
+_LINK_SHARE = 0.75
+_MAIN_SHARE = 0.25
+_MAIN_CHARS = 1000
+# Nesting is what takes a parser of HTML time by the square of its depth.
+_DEPTH = 30_000
+_TAGS = re.compile(r"<(/?)(?:a|b|blockquote|center|div|em|font|i|ol|section|span|table|ul)\b", re.I)
+
+
+def parse(text: str) -> LexborHTMLParser:
+    try:
+        from selectolax.lexbor import LexborHTMLParser
+    except ImportError:
+        raise Unsupported("needs: pip install 'kb-search[html]'") from None
+    if text.count("<") > _DEPTH and _open_tags(text) > _DEPTH:
+        raise Unreadable(f"its HTML is nested more than {_DEPTH:,} levels deep")
+    return LexborHTMLParser(nfc(text))
+
+
+def _open_tags(text: str) -> int:
+    return sum(-1 if found[1] else 1 for found in _TAGS.finditer(text))
+
+
+def walk(
+    root: LexborNode,
+    enter: Callable[[LexborNode], bool],
+    leave: Callable[[LexborNode], None],
+) -> None:
+    """Every node in reading order. What `enter` says no to is not gone into, and not left."""
+    above: list[tuple[LexborNode, bool]] = []
+    node: LexborNode | None = root
+    while True:
+        if node is not None:
+            inside = enter(node)
+            above.append((node, inside))
+            node = node.child if inside else None
+            continue
+        done, inside = above.pop()
+        if inside:
+            leave(done)
+        if not above:
+            return
+        node = done.next
+
+
+@dataclass(slots=True)
+class Weight:
+    """What is in an element."""
+
+    chars: int = 0
+    link_chars: int = 0
+    links: int = 0
+    parts: int = 0  # headings, tables and listings: in a table they show that it is for layout
+
+    def is_menu(self) -> bool:
+        return (
+            self.links >= _LINKS
+            and self.link_chars >= self.chars * _LINK_SHARE
+            and self.link_chars <= self.links * _LINK_CHARS
+        )
+
+
+@dataclass(slots=True)
+class Weights:
+    """What every element of a page weighs, in one pass over it."""
+
+    of: dict[int, Weight] = field(default_factory=dict)
+    _open: list[Weight] = field(default_factory=lambda: [Weight()])
+    _links: int = 0
+
+    @classmethod
+    def measured(cls, root: LexborNode) -> Weights:
+        weights = cls()
+        walk(root, weights._enter, weights._leave)
+        return weights
+
+    def __getitem__(self, node: LexborNode) -> Weight:
+        return self.of.get(node.mem_id) or Weight()
+
+    def _enter(self, node: LexborNode) -> bool:
+        if node.is_text_node:
+            count = len("".join((node.text_content or "").split()))
+            self._open[-1].chars += count
+            self._open[-1].link_chars += count if self._links else 0
+            return False
+        if not node.is_element_node or node.tag in _NEVER:
+            return False
+        self._links += node.tag == "a"
+        self._open.append(Weight())
+        return True
+
+    def _leave(self, node: LexborNode) -> None:
+        weight, tag = self._open.pop(), node.tag
+        self._links -= tag == "a"
+        self.of[node.mem_id] = weight
+        above = self._open[-1]
+        above.chars += weight.chars
+        above.link_chars += weight.link_chars
+        above.links += weight.links + (tag == "a")
+        above.parts += weight.parts + (tag in HEADINGS or tag in ("pre", "table", "article"))
+
+
+def main_of(tree: LexborHTMLParser, weights: Weights) -> tuple[LexborNode | None, bool]:
+    """The element with the text of the page, and whether the page itself says that it is it."""
+    body = tree.body
+    if body is None:
+        return None, False
+    whole = weights[body].chars
+    for selector in ("main", "[role=main]", "article", "#mw-content-text"):
+        found = tree.css(selector)
+        if len(found) != 1:  # several articles are a list of them
+            continue
+        chars = weights[found[0]].chars
+        if chars and (chars >= _MAIN_CHARS or chars >= whole * _MAIN_SHARE):
+            return found[0], True
+    return body, False
+
+
+@dataclass(slots=True)
+class Noise:
+    """What is not the text of a page. Menus are looked for where the page does not say which part
+    is the text, since a list of links in there is meant to be read; and in books."""
+
+    weights: Weights
+    menus: bool
+    furniture: bool = True
+    inside: int = 0  # an article or the main part
+
+    def is_noise(self, node: LexborNode) -> bool:
+        tag = node.tag or ""
+        if tag in _NEVER:
+            return not (tag == "footer" and not self.furniture)
+        attributes = node.attributes
+        if tag != "body" and (
+            "hidden" in attributes
+            or attributes.get("aria-hidden") == "true"
+            or _INVISIBLE.search(attributes.get("style") or "")
+        ):
+            return True
+        if self.furniture and self._is_furniture(tag, node, attributes):
+            return True
+        return self.menus and tag in _CONTAINERS and self.weights[node].is_menu()
+
+    def _is_furniture(
+        self, tag: str, node: LexborNode, attributes: Mapping[str, str | None]
+    ) -> bool:
+        if attributes.get("role") in _ROLES:
+            return True
+        names = f"{attributes.get('class') or ''} {attributes.get('id') or ''}".lower().split()
+        if not _CLASSES.isdisjoint(names) and tag not in ("body", "main", "article"):
+            return True
+        if tag == "form":  # some frameworks put the whole page into one
+            return node.css_first("h1, h2, article, main, p") is None
+        if tag == "aside":
+            return not self.inside
+        if tag == "header" and not self.inside:
+            return node.css_first("h1, h2") is None or node.css_first("nav") is not None
+        return False
+
+    def enter(self, tag: str) -> None:
+        self.inside += tag in _ARTICLE
+
+    def leave(self, tag: str) -> None:
+        self.inside -= tag in _ARTICLE

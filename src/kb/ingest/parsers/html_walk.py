@@ -1,0 +1,220 @@
+"""From the elements of a web page to its text: headings, paragraphs, lists, tables, listings."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kb.ingest.parsers.extracted import Extract, broken_lines
+from kb.ingest.parsers.html_table import rows_of
+from kb.ingest.parsers.html_tree import HEADINGS, Noise, walk
+
+if TYPE_CHECKING:
+    from selectolax.lexbor import LexborNode
+
+_BLOCKS = frozenset(
+    {
+        "address", "article", "aside", "blockquote", "body", "caption", "center", "dd", "details",
+        "dialog", "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "header",
+        "hgroup", "hr", "html", "legend", "li", "main", "ol", "p", "section", "summary", "table",
+        "tbody", "td", "tfoot", "th", "thead", "tr", "ul",
+    }
+)  # fmt: skip
+_LISTS = frozenset({"dl", "ol", "ul"})
+_CODE = frozenset({"code", "kbd", "samp", "tt"})
+_BREAK = "\v"  # a forced end of a line, which no page has in its text
+_PARAGRAPHS = re.compile(rf"{_BREAK}\s*{_BREAK}")
+_INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")  # where a word may be broken
+_LANGUAGE = re.compile(r"(?:language|lang|highlight-source|highlight|brush:?)[-\s]([\w+#]+)")
+_NO_LANGUAGE = frozenset({"default", "none", "notranslate", "plaintext", "text"})
+_PILCROWS = re.compile(r"\s*[¶#§🔗]+$")
+_NO_LIST = ""  # around an item that stands in none
+_DEEPEST = 8  # how far lists are indented
+
+
+@dataclass(slots=True)
+class _List:
+    kind: str
+    number: int = 0
+    marker: str = ""  # of the item that has no text yet
+
+
+class Walker:
+    """Writes what is in an element into an extract. Use it for one element."""
+
+    def __init__(self, out: Extract, noise: Noise) -> None:
+        self._out = out
+        self._noise = noise
+        self._inline: list[str] = []
+        self._lists: list[_List] = []
+        self._items: list[str] = []  # lines of the list that is not written yet
+        self._quotes = 0
+        self._heading = 0
+        self._code: list[bool] = []  # of the elements of code around: whether it is marked
+
+    def write(self, root: LexborNode) -> None:
+        walk(root, self._enter, self._leave)
+        self._flush()
+        self._end_list()
+
+    # --- element by element -----------------------------------------------------------------------
+
+    def _enter(self, node: LexborNode) -> bool:
+        if node.is_text_node:
+            self._inline.append((node.text_content or "").replace(_BREAK, " "))
+            return False
+        if not node.is_element_node or self._noise.is_noise(node):
+            return False
+        tag = node.tag or ""
+        if self._is_leaf(tag, node):
+            return False
+        self._noise.enter(tag)
+        if tag in _BLOCKS or tag in HEADINGS:
+            self._flush()
+        if tag in HEADINGS:
+            self._heading = HEADINGS[tag]
+        elif tag in _LISTS:
+            self._lists.append(_List(tag, _number(node.attributes.get("start"), 1) - 1))
+        elif tag in ("li", "dt", "dd"):
+            self._start_item(tag, node)
+        elif tag == "blockquote":
+            self._end_list()
+            self._quotes += 1
+        elif tag in _CODE:
+            self._start_code(node)
+        return True
+
+    def _leave(self, node: LexborNode) -> None:
+        tag = node.tag or ""
+        self._noise.leave(tag)
+        if tag in _BLOCKS or tag in HEADINGS:
+            self._flush()
+        if tag in HEADINGS:
+            self._heading = 0
+        elif tag in _LISTS and self._lists:
+            self._lists.pop()
+            if not self._lists:
+                self._end_list()
+        elif tag == "blockquote":
+            self._end_list()
+            self._quotes -= 1
+        elif tag in ("li", "dt", "dd") and self._lists and self._lists[-1].kind == _NO_LIST:
+            self._lists.pop()
+        elif tag in _CODE and self._code.pop():
+            self._inline.append("`")
+
+    def _is_leaf(self, tag: str, node: LexborNode) -> bool:
+        """Whether the element is written at once, and not gone into."""
+        if tag == "br":
+            self._inline.append(_BREAK)
+        elif tag == "img":
+            alternative = node.attributes.get("alt") or ""
+            if len(alternative.split()) > 1:  # one word is an icon's
+                self._inline.append(f" {alternative} ")
+        elif tag == "math":
+            self._inline.append(node.attributes.get("alttext") or node.text(separator=" "))
+        elif tag == "pre":
+            self._flush()
+            self._end_list()
+            self._out.code(_listing(node), _language(node))
+        elif tag == "table" and (rows := rows_of(node, self._noise)):
+            self._flush()
+            self._end_list()
+            self._out.table(rows)
+        else:
+            return False
+        return True
+
+    def _start_code(self, node: LexborNode) -> None:
+        """A backquote at either end; in a heading, or around nothing, it would be in the way."""
+        marked = not self._heading and not any(self._code) and self._noise.weights[node].chars > 0
+        self._code.append(marked)
+        if marked:
+            self._inline.append("`")
+
+    def _start_item(self, tag: str, node: LexborNode) -> None:
+        if not self._lists:
+            self._lists.append(_List(_NO_LIST))
+        here = self._lists[-1]
+        if tag == "dt" and here.marker and len(self._lists) == 1:
+            self._end_list()  # every term begins anew; several may share an explanation
+        if tag != "li":
+            here.marker = "" if tag == "dt" else "  "
+            return
+        here.number = _number(node.attributes.get("value"), here.number + 1)
+        here.marker = f"{here.number}. " if here.kind == "ol" else "- "
+
+    # --- into the extract -------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        """Write the text that was gathered: it belongs together."""
+        if not self._inline:
+            return
+        text = _INVISIBLE.sub("", "".join(self._inline))
+        self._inline = []
+        for paragraph in _PARAGRAPHS.split(text):
+            lines = [" ".join(line.split()) for line in paragraph.split(_BREAK)]
+            if lines := [line for line in lines if line]:
+                self._write(lines)
+
+    def _write(self, lines: list[str]) -> None:
+        if self._heading:
+            self._end_list()
+            self._out.heading(self._heading, _PILCROWS.sub("", " ".join(lines)))
+        elif self._lists:
+            self._write_item(lines)
+        else:
+            self._end_list()
+            self._out.paragraph("\n".join(lines), self._prefix)
+
+    def _write_item(self, lines: list[str]) -> None:
+        here = self._lists[-1]
+        margin = "  " * (min(len(self._lists), _DEEPEST) - 1)
+        plain = " " * len(here.marker) if here.marker.strip() else here.marker
+        for line in broken_lines("\n".join(lines)):
+            self._items.append(f"{self._prefix}{margin}{here.marker}{line}")
+            here.marker = plain
+
+    def _end_list(self) -> None:
+        if self._items:
+            self._out.lines(self._items)
+            self._items = []
+
+    @property
+    def _prefix(self) -> str:
+        return "> " if self._quotes else ""
+
+
+def _number(text: str | None, default: int) -> int:
+    return int(text) if text and re.fullmatch(r"\d{1,6}", text) else default
+
+
+# --- listings -------------------------------------------------------------------------------------
+
+
+def _listing(pre: LexborNode) -> str:
+    parts: list[str] = []
+
+    def enter(node: LexborNode) -> bool:
+        if node.is_text_node:
+            parts.append(node.text_content or "")
+        elif node.tag == "br":
+            parts.append("\n")
+        return node.is_element_node and node.tag not in ("script", "style", "button")
+
+    walk(pre, enter, lambda _: None)
+    return "".join(parts)
+
+
+def _language(pre: LexborNode) -> str:
+    """The language of a listing, as highlighters write it into the classes around it."""
+    inner = pre.css_first("code")
+    parent = pre.parent
+    around = [pre, inner, parent, parent.parent if parent else None]
+    for node in around:
+        classes = (node.attributes.get("class") or "") if node is not None else ""
+        found = _LANGUAGE.search(classes)
+        if found and found[1] not in _NO_LANGUAGE:
+            return found[1]
+    return ""

@@ -1,0 +1,53 @@
+"""Export: the rows of a store as lines, one at a time, inside the caller's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import apsw
+
+from kb import __version__
+from kb.store import records, schema
+from kb.store.functions import scalar
+from kb.types import JsonDict
+
+
+def header(connection: apsw.Connection) -> JsonDict:
+    """The first line. It does not tell the time, so that equal stores have equal exports."""
+    changes, created_at = next(connection.execute("SELECT changes, created_at FROM state"))
+    last = dict(connection.execute("SELECT name, seq FROM sqlite_sequence"))
+    tables = records.TABLES.values()
+    return {
+        "schema_version": records.SCHEMA,
+        "kb": __version__,
+        "store_schema": schema.VERSION,
+        "created_at": created_at,
+        "changes": changes,
+        "counts": {name: scalar(connection, f"SELECT count(*) FROM {name}") for name in tables},
+        "sequences": {name: last.get(name, 0) for name in tables},
+    }
+
+
+def lines(connection: apsw.Connection) -> Iterator[bytes]:
+    """Every line behind the header."""
+    for kind in records.RECORDS:
+        for row in _rows(connection, kind):
+            record = records.from_row(kind, row)
+            if kind == "document":
+                record["tags"] = _tags(connection, record["doc_id"])
+            yield records.line(record)
+
+
+def _rows(connection: apsw.Connection, kind: str) -> Iterator[tuple[Any, ...]]:
+    """By id, which is also the order that an import's indexes take best."""
+    columns = ", ".join(records.RECORDS[kind])
+    return connection.execute(f"SELECT {columns} FROM {records.TABLES[kind]} ORDER BY rowid")
+
+
+def _tags(connection: apsw.Connection, doc_id: int) -> dict[str, str]:
+    return dict(
+        connection.execute(
+            "SELECT tag, source FROM document_tags WHERE doc_id = ? ORDER BY tag", (doc_id,)
+        )
+    )

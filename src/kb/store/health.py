@@ -1,0 +1,249 @@
+"""What can be wrong with a store's file, and how what is derived is made anew.
+
+Questions and repairs for `kb.doctor`, which judges the answers. No repair touches a document or a
+chunk's text; a chunk without a document, which nothing can find, is removed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import apsw
+
+from kb.store import documents, files, schema, shape
+from kb.store.connection import Database
+from kb.store.functions import scalar
+from kb.words import indexed_parts, indexed_pieces
+
+_BATCH = 500  # rows in a repair's transaction: others want to write too
+_SEQUENCES = (("roots", "root_id"), ("documents", "doc_id"), ("chunks", "chunk_id"))
+
+_ORPHANS = {
+    "chunks": "FROM chunks WHERE doc_id NOT IN (SELECT doc_id FROM documents)",
+    "tags": "FROM document_tags WHERE doc_id NOT IN (SELECT doc_id FROM documents)",
+    "roots": "FROM roots WHERE NOT whole AND root_id NOT IN "
+    "(SELECT root_id FROM documents WHERE root_id IS NOT NULL)",
+    "documents": "FROM documents WHERE root_id IS NOT NULL "
+    "AND root_id NOT IN (SELECT root_id FROM roots)",
+}
+
+
+class Health:
+    """Asks one store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @property
+    def path(self) -> str:
+        return str(self._database.path)
+
+    def versions(self) -> dict[str, str]:
+        with self._database.reading() as connection:
+            found = schema.version(connection, self.path)
+        return {"SQLite": apsw.sqlite_lib_version(), "schema": str(found)}
+
+    # --- the file ---------------------------------------------------------------------------------
+
+    def problems(self) -> list[str]:
+        """SQLite's own complaints; those about our full-text tables are `index_fault`'s. On a
+        connection of its own: here FTS5 would trust what an older one remembers of its tables."""
+        fresh = Database(self._database.path, read_only=self._database.read_only, busy_timeout_s=1)
+        try:
+            with fresh.reading() as connection:
+                rows = connection.execute("PRAGMA integrity_check(20)").fetchall()
+        finally:
+            fresh.close()
+        texts = [line for (text,) in rows for line in str(text).splitlines()]
+        return [text for text in texts if text != "ok" and "fts5" not in text.lower()]
+
+    def reindex(self) -> None:
+        with self._database.writing() as connection:
+            connection.execute("REINDEX")
+
+    def has_log(self) -> bool:
+        """Whether the file is in WAL mode, by its header: a connection that may not write says no
+        to everything."""
+        with open(self._database.path, "rb") as file:
+            return file.read(20)[18:] == b"\x02\x02"
+
+    def use_log(self) -> None:
+        """Back to WAL, which needs the file for a moment to itself."""
+        self._database.close()
+        connection = self._private()
+        try:
+            connection.pragma("journal_mode", "wal")
+        finally:
+            connection.close()
+
+    def log_bytes(self) -> int:
+        log = self._database.path.with_name(self._database.path.name + "-wal")
+        return log.stat().st_size if log.exists() else 0
+
+    def fold_log(self) -> None:
+        connection = self._private()
+        try:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            connection.close()
+
+    def _private(self) -> apsw.Connection:
+        """A connection outside of every transaction, where these pragmas work."""
+        with self._database.errors():
+            connection = apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READWRITE)
+            connection.set_busy_timeout(1000)
+            return connection
+
+    # --- the schema -------------------------------------------------------------------------------
+
+    def missing_parts(self) -> dict[str, str]:
+        with self._database.reading() as connection:
+            return shape.missing(connection)
+
+    def add_missing_parts(self) -> None:
+        with self._database.writing() as connection:
+            shape.complete(connection)
+
+    # --- rows -------------------------------------------------------------------------------------
+
+    def orphans(self) -> dict[str, int]:
+        with self._database.reading() as connection:
+            counts = {name: scalar(connection, f"SELECT count(*) {sql}")
+                      for name, sql in _ORPHANS.items()}  # fmt: skip
+            broken = connection.execute("PRAGMA foreign_key_check").fetchall()
+        # A reference that none of the above knows would be one that a later schema brings.
+        known = {"chunks": "chunks", "document_tags": "tags", "documents": "documents"}
+        for table in {row[0] for row in broken} - set(known):
+            counts[str(table)] = sum(row[0] == table for row in broken)
+        return {name: count for name, count in counts.items() if count}
+
+    def delete_orphans(self) -> None:
+        with self._database.writing() as connection:
+            for name in ("chunks", "tags", "roots"):
+                connection.execute(f"DELETE {_ORPHANS[name]}")
+            _recount(connection)
+
+    def counters(self) -> list[str]:
+        """What the store counts wrongly, in words."""
+        with self._database.reading() as connection:
+            counted = scalar(connection, "SELECT chunks FROM state")
+            chunks = scalar(connection, "SELECT count(*) FROM chunks")
+            wrong = [f"{counted} chunks are counted, and there are {chunks}"]
+            return (wrong if counted != chunks else []) + [
+                f"the last id of {table} is {last}, and there is a {highest}"
+                for table, last, highest in _sequences(connection)
+                if last < highest
+            ]
+
+    def recount(self) -> None:
+        with self._database.writing() as connection:
+            _recount(connection)
+            for table, last, highest in _sequences(connection):
+                if last < highest:
+                    connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table,))
+                    connection.execute(
+                        "INSERT INTO sqlite_sequence VALUES (?, ?)", (table, highest)
+                    )
+
+    # --- derived columns --------------------------------------------------------------------------
+
+    def stale(self, limit: int) -> tuple[int, int]:
+        """How many chunks were looked at, about `limit` where there are more, and how many of them
+        have other derived columns than their text gives."""
+        with self._database.reading() as connection:
+            rows = _some(connection, "heading, text, parts, cjk", limit)
+            wrong = [_derived(heading, text) != (parts, cjk) for heading, text, parts, cjk in rows]
+        return len(wrong), sum(wrong)
+
+    def altered(self, limit: int) -> tuple[int, int]:
+        """The same for chunks whose text is not the one their hash was made from."""
+        with self._database.reading() as connection:
+            rows = _some(connection, "heading, text, content_hash", limit)
+            wrong = [documents.content_digest(heading, text) != digest
+                     for heading, text, digest in rows]  # fmt: skip
+        return len(wrong), sum(wrong)
+
+    def refill(self) -> None:
+        """Every chunk's derived columns. The indexes have to be looked at afterwards: the triggers
+        take out of them what the columns said, be it what was put in or not."""
+        last = 0
+        while True:
+            with self._database.writing() as connection:
+                rows: list[Any] = connection.execute(
+                    "SELECT chunk_id, heading, text, parts, cjk FROM chunks WHERE chunk_id > ? "
+                    "ORDER BY chunk_id LIMIT ?",
+                    (last, _BATCH),
+                ).fetchall()
+                if not rows:
+                    documents.count_change(connection)
+                    return
+                last = rows[-1][0]
+                connection.executemany(
+                    "UPDATE chunks SET parts = ?, cjk = ? WHERE chunk_id = ?", _corrections(rows)
+                )
+
+    # --- full-text indexes ------------------------------------------------------------------------
+
+    def index_fault(self, table: str) -> str | None:
+        """What FTS5 says when it compares the index with the chunks; None: they agree."""
+        with self._database.writing() as connection:
+            try:
+                connection.execute(
+                    f"INSERT INTO {table} ({table}, rank) VALUES ('integrity-check', 1)"
+                )
+            except (apsw.CorruptError, apsw.SQLError) as error:
+                return str(error)
+        return None
+
+    def rebuild(self, table: str) -> None:
+        with self._database.writing() as connection:
+            connection.execute(f"INSERT INTO {table} ({table}) VALUES ('rebuild')")
+            documents.count_change(connection)
+
+    # --- files ------------------------------------------------------------------------------------
+
+    def some_files(self, limit: int) -> list[tuple[int, str]]:
+        """Documents that have a file, at random: their id and their file's path."""
+        with self._database.reading() as connection:
+            ids = [doc_id for (doc_id,) in connection.execute(
+                "SELECT d.doc_id FROM documents d JOIN roots USING (root_id)")]  # fmt: skip
+            chosen = sorted(random.sample(ids, min(limit, len(ids))))
+            return [(doc_id, files.os_path(connection, doc_id) or "") for doc_id in chosen]
+
+
+def _recount(connection: apsw.Connection) -> None:
+    connection.execute(
+        "INSERT INTO state VALUES (1, 0, 0, strftime('%Y-%m-%dT%H:%M:%SZ', 'now')) "
+        "ON CONFLICT DO NOTHING"
+    )
+    connection.execute(
+        "UPDATE state SET changes = changes + 1, chunks = (SELECT count(*) FROM chunks)"
+    )
+
+
+def _sequences(connection: apsw.Connection) -> list[tuple[str, int, int]]:
+    """Of each table: the last id given, and the highest there is."""
+    last = dict(connection.execute("SELECT name, seq FROM sqlite_sequence"))
+    return [
+        (table, last.get(table, 0), scalar(connection, f"SELECT max({column}) FROM {table}") or 0)
+        for table, column in _SEQUENCES
+    ]
+
+
+def _some(connection: apsw.Connection, columns: str, limit: int) -> Iterator[Any]:
+    """All chunks, or about `limit` of them, taken evenly."""
+    step = scalar(connection, "SELECT count(*) FROM chunks") // limit + 1
+    sql = f"SELECT {columns} FROM chunks WHERE chunk_id % ? = ?"
+    return connection.execute(sql, (step, random.randrange(step)))
+
+
+def _derived(heading: str, text: str) -> tuple[str, str]:
+    return indexed_parts(text), indexed_pieces(f"{heading}\n{text}")
+
+
+def _corrections(rows: list[Any]) -> Iterator[tuple[str, str, int]]:
+    for chunk_id, heading, text, parts, cjk in rows:
+        if (derived := _derived(heading, text)) != (parts, cjk):
+            yield *derived, chunk_id

@@ -1,0 +1,186 @@
+"""`export.v1`: a store as lines of JSON. A header, then roots, documents and chunks, each by id.
+
+What can be computed is left out (the indexes and the columns under them), so that an import makes
+it anew. Columns of JSON stand as JSON, and bytes as `{"base64": ...}`. No I/O and no SQL here.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from kb.errors import BrokenImport, StoreTooNew, StoreUnusable
+from kb.types import KINDS, SCOPES, TRUSTS, JsonDict
+
+SCHEMA = "export.v1"
+
+# A field may have any of its types. Every column of the tables is listed, in their order; a test
+# compares. `tags` and `embeddings` are tables of their own; the latter is kept free for later.
+_ID, _TEXT, _SAID = (int,), (str,), (str, type(None))
+HEADER: Mapping[str, tuple[type, ...]] = {
+    "schema_version": _TEXT, "kb": _TEXT, "store_schema": _ID, "created_at": _TEXT, "changes": _ID,
+    "counts": (dict,), "sequences": (dict,),
+}  # fmt: skip
+ROOT: Mapping[str, tuple[type, ...]] = {
+    "root_id": _ID, "name": _TEXT, "path": (str, bytes), "whole": _ID,
+}  # fmt: skip
+DOCUMENT: Mapping[str, tuple[type, ...]] = {
+    "doc_id": _ID, "root_id": (int, type(None)), "path": _TEXT, "doc_path": _TEXT, "title": _TEXT,
+    "type": _TEXT, "kind": _SAID, "scope": _TEXT, "lang": _SAID, "trust": _TEXT, "date": _TEXT,
+    "created_at": _TEXT, "updated_at": _TEXT, "expires_at": _SAID, "indexed_at": _TEXT,
+    "indexed_ns": _ID, "access_count": _ID, "content_hash": _TEXT, "chunker_version": _TEXT,
+    "size_bytes": _ID, "mtime_ns": _ID, "ctime_ns": _ID, "device": (int, type(None)),
+    "os_path": (bytes, type(None)), "metadata": (dict,), "body": _SAID,
+}  # fmt: skip
+CHUNK: Mapping[str, tuple[type, ...]] = {
+    "chunk_id": _ID, "doc_id": _ID, "ordinal": _ID, "section_label": _SAID,
+    "chunker_version": _TEXT, "content_hash": _TEXT, "indexed_at": _TEXT, "spans": (list,),
+    "heading_path": (list,), "heading": _TEXT, "text": _TEXT,
+}  # fmt: skip
+RECORDS = {"root": ROOT, "document": DOCUMENT, "chunk": CHUNK}
+TABLES = {"root": "roots", "document": "documents", "chunk": "chunks"}
+JSON_COLUMNS = ("metadata", "spans", "heading_path")
+_BESIDES: Mapping[str, Mapping[str, tuple[type, ...]]] = {
+    "document": {"tags": (dict,)},
+    "chunk": {"embeddings": (list, type(None))},
+}
+_CLOSED = {"kind": (*KINDS, None), "scope": SCOPES, "trust": TRUSTS}
+
+
+# --- out ------------------------------------------------------------------------------------------
+
+
+def line(record: Mapping[str, Any]) -> bytes:
+    text = json.dumps(record, ensure_ascii=False, separators=(",", ":"), default=_bytes_as_json)
+    return text.encode() + b"\n"
+
+
+def from_row(kind: str, row: tuple[Any, ...]) -> JsonDict:
+    """The record of a row whose columns are those of `RECORDS[kind]`."""
+    record = dict(zip(RECORDS[kind], row, strict=True))
+    for name in JSON_COLUMNS:
+        if name in record:
+            record[name] = _stored_json(record[name], f"{name} of {kind} {row[0]}")
+    return {"record": kind} | record
+
+
+def _stored_json(text: str, what: str) -> Any:
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError) as error:
+        raise StoreUnusable(
+            f"the {what} are damaged ({error})", "restore a backup, or kb rm that document"
+        ) from error
+
+
+def _bytes_as_json(value: Any) -> JsonDict:
+    return {"base64": base64.b64encode(value).decode("ascii")}
+
+
+# --- in -------------------------------------------------------------------------------------------
+
+
+def parse(raw: bytes, number: int) -> JsonDict:
+    """A line as an object. `number` is the line's, for the error."""
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise broken(number, f"not JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise broken(number, "not a JSON object")
+    return value
+
+
+def header(raw: bytes, store_schema: int) -> JsonDict:
+    """The first line, if this is an export that a store of `store_schema` can hold."""
+    found = parse(raw, 1)
+    version = found.get("schema_version")
+    if not isinstance(version, str) or not version.startswith("export."):
+        raise broken(1, "not the header of an export")
+    newer = found.get("store_schema")
+    if version != SCHEMA or (isinstance(newer, int) and newer > store_schema):
+        raise too_new(1, f"{version} of schema {newer}")
+    _check(found, HEADER, 1)
+    for name in ("counts", "sequences"):
+        _check(found[name], dict.fromkeys(TABLES.values(), _ID), 1)
+    return found
+
+
+def record(raw: bytes, number: int) -> tuple[str, JsonDict]:
+    """A line behind the header: its kind, and the values of its columns, of the right types."""
+    value = parse(raw, number)
+    kind = value.pop("record", None)
+    if not isinstance(kind, str):
+        raise broken(number, "it has no `record`")
+    if kind not in RECORDS:
+        raise too_new(number, f"a record of kind {kind!r}")
+    fields = {**RECORDS[kind], **_BESIDES.get(kind, {})}
+    if kind == "chunk":
+        value.setdefault("embeddings", None)
+    for name, each in value.items():
+        if bytes in fields.get(name, ()):
+            value[name] = _unpacked(each, number)
+    _check(value, fields, number)
+    _check_inside(value, number)
+    if value.pop("embeddings", None):
+        raise too_new(number, "embeddings")
+    return kind, value
+
+
+def as_columns(record: Mapping[str, Any]) -> JsonDict:
+    """The values as the tables have them."""
+    return {
+        name: json.dumps(value, ensure_ascii=False) if name in JSON_COLUMNS else value
+        for name, value in record.items()
+        if name != "tags"
+    }
+
+
+def broken(number: int, why: str) -> BrokenImport:
+    return BrokenImport(f"line {number}: {why}", "nothing was imported; export again")
+
+
+def too_new(number: int, what: str) -> StoreTooNew:
+    return StoreTooNew(
+        f"line {number}: {what} was written by a newer kb", "upgrade with: pip install -U kb-search"
+    )
+
+
+def _unpacked(value: Any, number: int) -> Any:
+    """Bytes, where the value stands for bytes."""
+    if not isinstance(value, dict) or set(value) != {"base64"}:
+        return value
+    try:
+        return base64.b64decode(value["base64"], validate=True)
+    except (binascii.Error, TypeError, ValueError) as error:
+        raise broken(number, f"not base64 ({error})") from error
+
+
+def _check(value: Mapping[str, Any], fields: Mapping[str, tuple[type, ...]], number: int) -> None:
+    if missing := [name for name in fields if name not in value]:
+        raise broken(number, f"{missing[0]!r} is missing")
+    for name, each in value.items():
+        if name not in fields:
+            raise too_new(number, f"the field {name!r}")
+        if type(each) not in fields[name] or each not in _CLOSED.get(name, (each,)):
+            raise broken(number, f"{name!r} cannot be {str(each)[:80]!r}")
+
+
+def _check_inside(value: Mapping[str, Any], number: int) -> None:
+    """What a search would stumble over."""
+    for span in value.get("spans", ()):
+        places = [span.get(name) for name in ("start", "end", "page")] if _is_span(span) else [""]
+        if not all(place is None or type(place) is int for place in places):
+            raise broken(number, f"not a span: {str(span)[:80]!r}")
+    if not all(isinstance(name, str) for name in value.get("heading_path", ())):
+        raise broken(number, "a heading that is no text")
+    for tag, source in value.get("tags", {}).items():
+        if source not in ("file", "user"):
+            raise broken(number, f"the tag {tag!r} cannot come from {source!r}")
+
+
+def _is_span(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("kind"), str)

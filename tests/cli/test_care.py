@@ -1,0 +1,191 @@
+"""`kb doctor`, `backup`, `export`, `import` as a shell sees them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tests.cli.conftest import COMMAND, Run
+from tests.cli.test_contract import ESCAPE, Valid
+
+STORE = Path(".kb") / "kb.sqlite"
+
+
+def _plant(sql: str) -> None:
+    connection = apsw.Connection(str(STORE))
+    connection.execute("PRAGMA foreign_keys = OFF")
+    connection.execute(sql)
+    connection.close()
+
+
+# --- doctor ---------------------------------------------------------------------------------------
+
+
+def test_a_healthy_store(here: Path, run: Run, valid: Valid) -> None:
+    told = run("doctor")
+    assert (told.status, told.err) == (0, "healthy\n")
+    assert told.lines[0].startswith("ok       file            opens; kb ")
+    shape = run("doctor", "--json")
+    valid("doctor.v1", shape.json)
+    assert (shape.status, shape.err, shape.json["healthy"]) == (0, "", True)
+
+
+def test_an_unhealthy_store_is_exit_3_until_it_is_fixed(here: Path, run: Run, valid: Valid) -> None:
+    _plant("UPDATE state SET chunks = 1")
+    told = run("doctor")
+    assert (told.status, told.err) == (3, "not healthy\n")
+    assert "error    counters        1 chunks are counted" in told.out
+    assert "\n                         kb doctor --fix\n" in told.out
+    shape = run("doctor", "--json")
+    valid("doctor.v1", shape.json)
+    assert (shape.status, shape.json["healthy"]) == (3, False)
+    fixed = run("doctor", "--fix")
+    assert (fixed.status, fixed.err) == (0, "healthy\n")
+    assert "fixed    counters" in fixed.out
+    assert run("doctor").status == 0
+
+
+def test_warnings_are_healthy(here: Path, run: Run) -> None:
+    run("add", "short", "--ttl", "1s")
+    _plant("UPDATE documents SET expires_at = '2020-01-01T00:00:00Z' WHERE path = 'note:27'")
+    told = run("doctor")
+    assert told.status == 0
+    assert "warning  expired" in told.out
+
+
+def test_a_damaged_file(here: Path, run: Run, valid: Valid) -> None:
+    raw = STORE.read_bytes()
+    for damaged in (b"no store at all" * 500, raw[:4096] + b"\xff" * (len(raw) - 4096), raw[:9000]):
+        STORE.write_bytes(damaged)
+        told = run("doctor", "--fix", "--json")
+        assert (told.status, told.err) == (3, "")
+        valid("doctor.v1", told.json)
+
+
+def test_no_store(run: Run, tmp_path: Path) -> None:
+    told = run("--store", tmp_path / "none.sqlite", "doctor")
+    assert (told.status, told.out) == (2, "")
+    assert "there is no store" in told.err
+
+
+def test_the_doctor_on_a_terminal(here: Path, on_terminal: Callable[..., str]) -> None:
+    assert f"{ESCAPE}[32mok" in on_terminal("doctor")
+    assert ESCAPE not in on_terminal("doctor", NO_COLOR="1")
+
+
+# --- backup ---------------------------------------------------------------------------------------
+
+
+def test_backup(here: Path, run: Run, valid: Valid) -> None:
+    told = run("backup", "copy.sqlite")
+    assert (told.status, told.out) == (0, "copy.sqlite\n")
+    found = run("--store", "copy.sqlite", "search", "retry storm")
+    assert found.out == run("search", "retry storm").out
+    again = run("backup", "copy.sqlite")
+    assert (again.status, again.out) == (2, "")
+    assert "--force" in again.err
+    forced = run("backup", "--force", "copy.sqlite", "--json")
+    valid("backup.v1", forced.json)
+    assert forced.json["size_bytes"] == Path("copy.sqlite").stat().st_size
+    assert sorted(os.listdir(here)) == [".kb", "copy.sqlite"]
+
+
+def test_backup_of_nothing(run: Run, tmp_path: Path) -> None:
+    told = run("--store", tmp_path / "none.sqlite", "backup", tmp_path / "copy.sqlite")
+    assert told.status == 2
+    assert list(tmp_path.glob("*copy*")) == []
+
+
+# --- export and import ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["e.jsonl", "e.jsonl.gz"])
+def test_out_and_in(here: Path, run: Run, valid: Valid, name: str) -> None:
+    told = run("export", name)
+    assert (told.status, told.out) == (0, f"{name}\n")
+    assert told.err.startswith("26 documents, ")
+    assert (Path(name).read_bytes()[:2] == b"\x1f\x8b") is name.endswith(".gz")
+    taken = run("--store", "new.sqlite", "import", name)
+    assert (taken.status, taken.out) == (0, "26 added, 0 replaced, 0 kept\n")
+    ask = ("search", "retry storm", "--jsonl")
+    assert run("--store", "new.sqlite", *ask).out == run(*ask).out
+    again = run("export", name, "--json")
+    assert (again.status, json.loads(again.err)["code"]) == (2, "invalid_request")
+    forced = run("export", name, "--json", "--force")
+    valid("export.v1", forced.json)
+    merged = run("import", name, "--merge", "--json")
+    valid("import_report.v1", merged.json)
+    assert (merged.json["added"], merged.json["kept"]) == (0, 26)
+
+
+def test_through_pipes(here: Path, process: Run) -> None:
+    out = subprocess.run([*COMMAND, "export"], capture_output=True, check=True, timeout=60).stdout
+    for data in (out, gzip.compress(out)):
+        store = f"new-{len(data)}.sqlite"
+        taken = process("--store", store, "import", "-", stdin=data)
+        assert (taken.status, taken.out) == (0, "26 added, 0 replaced, 0 kept\n")
+        again = subprocess.run(
+            [*COMMAND, "--store", store, "export", "-"], capture_output=True, check=True, timeout=60
+        )
+        assert again.stdout == out
+
+
+def test_a_reader_that_leaves(here: Path) -> None:
+    with subprocess.Popen(
+        [*COMMAND, "export"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as kb:
+        assert kb.stdout is not None
+        assert kb.stderr is not None
+        kb.stdout.close()
+        assert kb.stderr.read() == b""
+        assert kb.wait(timeout=60) == 0
+
+
+def test_a_broken_import(here: Path, run: Run, valid: Valid) -> None:
+    run("export", "e.jsonl")
+    lines = Path("e.jsonl").read_bytes().splitlines(keepends=True)
+    Path("e.jsonl").write_bytes(b"".join([*lines[:9], b"{broken\n", *lines[9:]]))
+    told = run("--store", "new.sqlite", "import", "e.jsonl", "--json")
+    assert (told.status, told.out) == (2, "")
+    error = json.loads(told.err)
+    valid("error.v1", error)
+    assert (error["code"], error["message"][:8]) == ("broken_import", "line 10:")
+    assert sorted(os.listdir(here)) == [".kb", "e.jsonl"]
+
+
+def test_imports_that_are_refused(here: Path, run: Run) -> None:
+    run("export", "e.jsonl")
+    refused = run("import", "e.jsonl")
+    assert refused.status == 2
+    assert "hint: import into a new one (--store), or use --merge" in refused.err
+    missing = run("import", "nothing.jsonl")
+    assert (missing.status, missing.err.startswith("error: nothing.jsonl: ")) == (2, True)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_an_interrupted_import_leaves_nothing(here: Path) -> None:
+    """stdin stays open, so that it waits in the middle."""
+    lines = subprocess.run([*COMMAND, "export"], capture_output=True, check=True, timeout=60)
+    with subprocess.Popen(
+        [*COMMAND, "--store", "new/kb.sqlite", "import", "-"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as kb:  # fmt: skip
+        assert kb.stdin is not None
+        kb.stdin.write(lines.stdout[: len(lines.stdout) // 2])
+        kb.stdin.flush()
+        while not list(here.glob("new/.kb.sqlite.*.part")):
+            assert kb.poll() is None
+        kb.send_signal(signal.SIGINT)
+        out, err = kb.communicate(timeout=60)
+    assert (kb.returncode, out) == (130, b"")
+    assert err == b"interrupted: nothing was imported\n"
+    assert list((here / "new").iterdir()) == []

@@ -1,0 +1,311 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kb.ingest.decode import Unreadable, Unsupported
+from kb.ingest.parse import Parsers
+from kb.ingest.parsers.html import HtmlParser
+from kb.ports import Parsed, Source
+from tests.ingest.parsers.mutations import check_parsed, check_survives
+
+PAGE = dedent("""
+    <!doctype html>
+    <html lang="en-GB">
+    <head>
+      <meta charset="utf-8">
+      <title>Radio slots | Field notes</title>
+      <meta name="author" content="A. Writer">
+      <meta name="keywords" content="radio, slots">
+      <meta property="article:published_time" content="2026-03-01T09:30:00+01:00">
+      <style>p { color: red }</style>
+    </head>
+    <body>
+      <nav><a href="/">Home</a> <a href="/all">All</a></nav>
+      <main>
+        <h1>Radio slots<a class="headerlink" href="#x">¶</a></h1>
+        <p>The slots were <b>widened</b> to
+           40&nbsp;ms &amp; more,<br>see <a href="https://x.test">the log</a>.</p>
+        <h2>Why</h2>
+        <ul><li>drift<ul><li>warm <code>xtal</code></li></ul></li><li>noise</li></ul>
+        <ol start="3"><li>measure</li><li>decide</li></ol>
+        <pre class="language-python"><code>def width():
+        return 40
+    </code></pre>
+        <table><caption>Widths</caption>
+          <tr><th>year</th><th>ms</th></tr><tr><td>2025</td><td>30</td></tr></table>
+        <blockquote><p>Wider is safer.</p></blockquote>
+        <dl><dt>slot</dt><dt>window</dt><dd>A time to send.</dd><dt>drift</dt><dd>Time.</dd></dl>
+      </main>
+      <footer>© nobody</footer>
+      <script>alert("no")</script>
+    </body>
+    </html>
+    """)
+TEXT = dedent("""\
+    # Radio slots
+
+    The slots were widened to 40 ms & more,
+    see the log.
+
+    ## Why
+
+    - drift
+      - warm `xtal`
+    - noise
+
+    3. measure
+    4. decide
+
+    ```python
+    def width():
+        return 40
+    ```
+
+    Widths
+    year | ms
+    2025 | 30
+
+    > Wider is safer.
+
+    slot
+    window
+      A time to send.
+
+    drift
+      Time.""")
+
+parser = HtmlParser()
+
+
+def parse(page: str | bytes, name: str = "some-page.html") -> Parsed:
+    return parser.parse(Source(name, page.encode() if isinstance(page, str) else page))
+
+
+def text_of(page: str | bytes) -> str:
+    parsed = parse(page)
+    assert parsed.text is not None
+    return check_parsed(parsed, b"")
+
+
+def test_a_page_becomes_its_main_text() -> None:
+    assert text_of(PAGE) == TEXT
+
+
+def test_structure() -> None:
+    blocks = list(parse(PAGE).blocks)
+    assert [(block.heading_path, block.boundary) for block in blocks][:4] == [
+        (("Radio slots",), True),
+        (("Radio slots",), False),
+        (("Radio slots", "Why"), True),
+        (("Radio slots", "Why"), False),
+    ]
+    atomic = [block.text for block in blocks if block.atomic]
+    assert atomic == ["```python\ndef width():\n    return 40\n```", "Widths\nyear | ms\n2025 | 30"]
+
+
+def test_what_a_page_says_about_itself() -> None:
+    parsed = parse(PAGE)
+    assert (parsed.type, parsed.title, parsed.lang) == ("html", "Radio slots", "en")
+    assert parsed.attributes.date == "2026-03-01T08:30:00Z"
+    assert parsed.attributes.metadata == {"author": "A. Writer", "keywords": ["radio", "slots"]}
+
+
+@pytest.mark.parametrize(
+    ("head", "title"),
+    [
+        ("<title>A\n page</title>", "A page"),
+        ("<title>One - Two</title>", "One - Two"),
+        ("<title>One - Two</title><meta property=og:site_name content=two>", "One"),
+        ("<meta property=og:title content=Said>", "Said"),
+        ("<title>Site » Head</title>", "Head"),
+        ("<title>Head — Part — Site</title>", "Head"),
+        ("<title>Header — Site</title>", "Header — Site"),
+        ("", "Head"),
+    ],
+)
+def test_title(head: str, title: str) -> None:
+    assert parse(f"<head>{head}</head><h1>Head</h1>").title == title
+
+
+def test_title_without_any() -> None:
+    assert parse("<p>text").title == "some page"
+
+
+MENU = "<ul>" + "".join(f"<li><a href=x>Item {n}</a>" for n in range(9)) + "</ul>"
+
+
+def test_menus_are_left_out_where_the_text_is_not_marked() -> None:
+    assert text_of(f"<body>{MENU}<div><p>The text with <a>one link</a>.</p></div>") == (
+        "The text with one link."
+    )
+
+
+def test_lists_of_links_in_the_main_part_are_text() -> None:
+    assert "- Item 3" in text_of(f"<main><p>See</p>{MENU}</main>")
+
+
+def test_a_page_of_nothing_but_links_is_kept() -> None:
+    assert "- Item 3" in text_of(f"<body>{MENU}</body>")
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        "<nav>x</nav>", "<footer>x</footer>", "<aside>x</aside>", "<script>x</script>",
+        "<style>x</style>", "<form><input><label>x</label></form>", "<div role=navigation>x</div>",
+        "<div class='sidebar left'>x</div>", "<p hidden>x</p>", "<p style='display: none'>x</p>",
+        "<header><a>x</a></header>", "<template><p>x</p></template>", "<!-- x -->",
+        "<select><option>x</select>", "<svg><text>x</text></svg>",
+    ],
+)  # fmt: skip
+def test_furniture_is_left_out(noise: str) -> None:
+    assert text_of(f"<body><p>before</p>{noise}<p>after</p>") == "before\n\nafter"
+
+
+def test_asides_and_headers_of_an_article_are_text() -> None:
+    page = "<article><header><h1>T</h1><p>by A</p></header><aside>note</aside><p>end</p></article>"
+    assert text_of(page) == "# T\n\nby A\n\nnote\n\nend"
+
+
+def test_several_articles_are_all_read() -> None:
+    assert text_of("<article>one</article><article>two</article>") == "one\n\ntwo"
+
+
+def test_a_table_for_layout_is_read_as_text() -> None:
+    page = "<table><tr><td><h2>Left</h2><p>a</p></td><td><p>b</p></td></tr></table>"
+    assert text_of(page) == "## Left\n\na\n\nb"
+
+
+def test_a_listing_in_an_item_stands_alone() -> None:
+    page = "<ol><li>run<pre>make</pre></li><li>wait</li></ol>"
+    assert text_of(page) == "1. run\n\n```\nmake\n```\n\n2. wait"
+
+
+def test_backquotes_in_a_listing() -> None:
+    assert text_of("<pre>```\nx\n```</pre>") == "````\n```\nx\n```\n````"
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("a&shy;b", "ab"), ("<ruby>漢<rt>かん</rt></ruby>", "漢"), ("a<br><br>b", "a\n\nb"),
+        ("<img alt='A red kite'>", "A red kite"), ("<img alt=icon>x", "x"), ("<code></code>x", "x"),
+        ("e\u0301", "é"), ("a\x0cb", "a b"), ("a<wbr>b", "ab"), ("&lt;b&gt;", "<b>"),
+        ("<math alttext='x^2'><mi>x</mi></math>", "x^2"), ("<li>a</li><p>b</p>", "- a\n\nb"),
+    ],
+)  # fmt: skip
+def test_words(markup: str, text: str) -> None:
+    assert text_of(f"<div>{markup}</div>") == text
+
+
+def test_long_paragraphs_are_several_lines() -> None:
+    lines = text_of(f"<p>{'A sentence that goes on. ' * 100}</p>").split("\n")
+    assert len(lines) > 2
+    assert all(line.endswith(".") and len(line) <= 800 for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ("<p>größe".encode(), "größe"),
+        ("\ufeff<p>größe".encode(), "größe"),
+        ("\ufeff<p>größe".encode("utf-16-le"), "größe"),
+        ("\ufeff<p>größe".encode("utf-16-be"), "größe"),
+        ("<p>größe “x”".encode("cp1252"), "größe “x”"),
+        ("<meta charset=iso-8859-1><p>größe “x”".encode("cp1252"), "größe “x”"),
+        ("<meta charset=gb2312><p>中文".encode("gb18030"), "中文"),
+        (b"<meta http-equiv=Content-Type content='text/html; charset=Shift_JIS'><p>" +
+         "日本".encode("cp932"), "日本"),
+        ("<?xml version='1.0' encoding='koi8-r'?><p>мир".encode("koi8-r"), "мир"),
+        ("<meta charset=koi8-r><p>größe".encode(), None),
+        ("<meta charset=unheard-of><p>größe".encode(), "größe"),
+        (b"<meta charset=hex><p>x", "x"),
+        (b"<meta charset=utf-8><p>gr\xf6\xdfe", "größe"),
+    ],
+)  # fmt: skip
+def test_encoding(page: bytes, text: str | None) -> None:
+    assert text is None or text_of(page) == text
+
+
+@pytest.mark.parametrize(
+    "tag", ["div", "b", "ul><li", "blockquote", "table><tr><td", "header", "section", "code", "a"]
+)
+def test_nothing_is_too_deep(tag: str) -> None:
+    assert "deep" in text_of(f"<{tag}>" * 10_000 + "deep")
+
+
+def test_deeper_than_any_page_is_refused() -> None:
+    with pytest.raises(Unreadable, match="levels deep"):
+        parse("<div>" * 100_000 + "deep")
+
+
+@pytest.mark.parametrize("page", ["", " ", "<", "<html>", "<frameset><frame src=x></frameset>"])
+def test_nothing_in_it(page: str) -> None:
+    assert text_of(page) in ("", "<")
+
+
+def test_a_line_of_one_megabyte() -> None:
+    assert len(text_of("<p>" + "word " * 200_000)) > 999_000
+
+
+def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "selectolax.lexbor", None)
+    with pytest.raises(Unsupported) as refusal:
+        parse(PAGE)
+    assert refusal.value.reason == "needs: pip install 'kb-search[html]'"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "expected"),
+    [
+        ("a.html", b"text", "html"),
+        ("a.HTM", b"", "html"),
+        ("a.txt", b"<!DOCTYPE html>\n<p>", "html"),
+        ("a.txt", b"\xef\xbb\xbf\n<html>", "html"),
+        ("page", b"<!-- saved --><!doctype html>", "html"),
+        ("a.txt", "\ufeff<!doctype html>".encode("utf-16-le"), "html"),
+        ("a.txt", b"<p>not quite", "text"),
+        ("a.md", b"<div>centred</div>", "markdown"),
+        ("a.php", b"<!doctype html><?php", "code"),
+        ("a.vue", b"<html>", "code"),
+    ],
+)
+def test_detected(name: str, data: bytes, expected: str) -> None:
+    found = Parsers(1800, []).detect(Source(name, data))
+    assert found is not None
+    assert found.name == expected
+
+
+def test_damage() -> None:
+    check_survives(parser, "a.html", PAGE.encode())
+
+
+TAGS = (
+    "<p>", "</p>", "<h1>", "</h1>", "<h3>", "</h3>", "<ul>", "</ul>", "<ol>", "</ol>", "<li>",
+    "<pre>", "</pre>", "<code>", "</code>", "<table>", "<tr>", "<td>", "</table>", "<br>", "<dl>",
+    "<dt>", "<dd>", "</dl>", "<blockquote>", "</blockquote>", "<div>", "</div>", "<main>",
+    "</main>", "a", "b c\n", " ", "é中", "`", "#", "\x0b", "&nbsp;", "<a>", "</a>", "<!--", "-->",
+)  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(TAGS), max_size=40).map("".join))
+def test_text_and_spans_agree(page: str) -> None:
+    text_of(page)
+
+
+def test_through_the_store(tmp_path: Path) -> None:
+    from kb import KnowledgeBase
+
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "slots.html").write_text(PAGE, "utf-8")
+    with KnowledgeBase(tmp_path / "kb.sqlite") as kb:
+        kb.ingest(tmp_path / "docs")
+        hit = kb.search("why wider drift").hits[0]
+        assert hit.type == "html"
+        assert kb.get(hit.citation.uri).state == "exact"

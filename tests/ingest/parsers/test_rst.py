@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+from hypothesis import given
+
+from kb.ingest.decode import Unreadable, normalised
+from kb.ingest.parsers.rst import RstParser, plain
+from kb.ports import Parsed, Source
+from kb.types import Block
+from tests.ingest.documents import check_blocks, documents
+from tests.ingest.parsers.mutations import check_parsed, check_survives
+
+parser = RstParser()
+TYPICAL = dedent("""\
+    =========
+    The title
+    =========
+    :Author: A. Writer
+    :Date: 2026-03-01
+
+    Words with ``code``.
+
+    .. _label:
+
+    First
+    =====
+
+    For example::
+
+        literal
+
+        more
+
+    .. code-block:: python
+       :linenos:
+
+       def f():
+
+           return 1
+
+    .. note::
+
+       A paragraph.
+
+       Another::
+
+          literal
+
+    Deeper
+    ------
+
+    ====  ====
+    a     b
+    ====  ====
+    c
+
+    d     e
+    ====  ====
+
+    +---+---+
+    | a | b |
+    +---+---+
+
+    Second :ref:`one <x>`
+    =====================
+
+    >>> 1 + 1
+    2
+
+    ----
+
+    The end.
+    """)
+
+
+def parse(text: str, name: str = "some-notes.rst") -> Parsed:
+    return parser.parse(Source(name, text.encode()))
+
+
+def blocks_of(text: str) -> list[Block]:
+    parsed = parse(text)
+    assert parsed.text is None
+    blocks = list(parsed.blocks)
+    check_blocks(normalised(text), blocks)
+    return blocks
+
+
+def test_sections() -> None:
+    headings = [block for block in blocks_of(TYPICAL) if block.boundary]
+    assert [(block.span.start, block.span.end, block.heading_path) for block in headings] == [
+        (1, 3, ("The title",)),
+        (11, 12, ("The title", "First")),
+        (35, 36, ("The title", "First", "Deeper")),
+        (50, 51, ("The title", "Second one")),
+    ]
+
+
+def test_what_is_not_cut() -> None:
+    atomic = [block.text.split("\n")[0].strip() for block in blocks_of(TYPICAL) if block.atomic]
+    assert atomic == [
+        "literal", ".. code-block:: python", "literal", "====  ====", "+---+---+", ">>> 1 + 1",
+    ]  # fmt: skip
+
+
+def test_what_a_document_says_about_itself() -> None:
+    parsed = parse(TYPICAL)
+    assert (parsed.type, parsed.title) == ("rst", "The title")
+    assert parsed.attributes.date == "2026-03-01"
+    assert parsed.attributes.metadata == {"author": "A. Writer"}
+
+
+def test_front_matter_as_in_other_notes() -> None:
+    parsed = parse("---\ntitle: Said\ntags: [a]\n---\n\nHead\n====\n")
+    assert (parsed.title, parsed.attributes.tags) == ("Said", ("a",))
+    assert [block.span.start for block in parsed.blocks] == [6]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "text\nmore\n====\n",  # in the middle of a paragraph
+        "  indented\n  ====\n",
+        "text\n\n----\n\ntext\n",  # a transition
+        "long title\n==\n",
+        "text::\n\n    Not one\n    =======\n",
+        "..\n   Not one\n   =======\n",
+        "====\n====\n",
+        "=====  =====\na      b\n=====  =====\nc      d\n=====  =====\n",
+        "text\n::\n\n   x\n",
+    ],
+)
+def test_no_heading(text: str) -> None:
+    assert not [block for block in blocks_of(text) if block.boundary]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["A\n=\n", "Title\n====\n", "見出し\n======\n", ".. _x:\nTitle\n=====\n", "!\n!!\nA\n~\n"],
+)
+def test_heading(text: str) -> None:
+    assert [block for block in blocks_of(text) if block.boundary]
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("``code`` and *em*", "code and em"),
+        ("**Strong** :mod:`os.path`", "Strong os.path"),
+        ("A `link <http://x.test>`_ here", "A link here"),
+        (":doc:`Words </a/b>`", "Words"),
+        ("2 * 3 and a_b", "2 * 3 and a_b"),
+        (r"\*args", "*args"),
+    ],
+)
+def test_a_heading_is_told_without_markup(markup: str, text: str) -> None:
+    assert plain(markup) == text
+
+
+def test_an_open_simple_table_is_text() -> None:
+    assert len(blocks_of("===  ===\na    b\n\ntext\n")) == 2
+
+
+@pytest.mark.parametrize("text", ["", "\n", "=", "::", "..", "x" * 1_000_000, "=" * 1_000_000])
+def test_odd(text: str) -> None:
+    blocks_of(text)
+
+
+@pytest.mark.parametrize(
+    "line", ["a::\n\n", "== ==\n", "== ==\nx\n", "+-+\n", ".. code::\n", ">>> x\n"]
+)
+def test_many(line: str) -> None:
+    blocks_of(line * 5000)
+
+
+def test_wrong_encoding() -> None:
+    with pytest.raises(Unreadable, match="line 2"):
+        parser.parse(Source("a.rst", b"fine\ngr\xf6\xdfe\n"))
+
+
+def test_damage() -> None:
+    check_survives(parser, "a.rst", TYPICAL.encode())
+
+
+LINES = (
+    "Title", "=====", "-----", "~", "text", "text::", "::", "", "", "    indented", "  two",
+    "- item", ".. note::", ".. code-block:: c", "   :option: x", "== ==", "=== ===  ===", "+--+--+",
+    "| a| b|", ">>> x", ".. _l:", "..", ":Date: 2026-01-01", "\ttab", "é中", "#####", "---",
+)  # fmt: skip
+
+
+@given(documents(LINES))
+def test_every_line_is_in_exactly_one_block(text: str) -> None:
+    check_parsed(parse("\n" + text), ("\n" + text).encode())

@@ -1,0 +1,105 @@
+"""Makes a small store of the schema this code has, with what searches find in it.
+
+    python -m tests.store.make_fixture
+
+Run it once for each schema version, before a migration is added, and keep the two files it writes.
+`test_fixtures.py` opens every store below `fixtures/` with the code of its day.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from kb import KnowledgeBase
+from kb.store import schema
+from kb.types import Attributes, ChunkDraft, DocumentDraft, Span
+
+FIXTURES = Path(__file__).parent / "fixtures"
+NOW = 1_780_000_000.0  # 2026-05-28T20:26:40Z
+
+# Each has one right answer, or an order that no sensible ranking would turn around.
+QUERIES = (
+    "retry storm", "unique index", "targetHost", "target", "東京", "首都", "カタカナ", "ภาษาไทย",
+    "Müller", "muller", "'unique AND key'", "expired", "nothing here",
+)  # fmt: skip
+
+
+def fill(kb: KnowledgeBase) -> None:
+    """Everything a store of this version can hold: files, odd names, notes, tags, times."""
+    root = kb._store.ensure_root("/srv/library", whole=True)
+    _document(
+        kb, root.root_id, "library/guides/retry.md", "Retries",
+        "A retry storm begins when every client tries again at once.",
+        "Wait longer after each attempt, and add some chance.", tags=("incident",), kind="lesson",
+    )  # fmt: skip
+    _document(
+        kb, root.root_id, "library/code/host.py", "host.py",
+        "def connect(targetHost): ...\n# the dedupe key has a unique index", type="code",
+    )  # fmt: skip
+    _document(
+        kb, root.root_id, "library/n\\xffame.md", "name", "Grüße von Frau Müller", os_path=b"n\xff"
+    )
+    kb.add("東京は日本の首都です。カタカナも書きます。", title="東京", tags=["地名"])
+    kb.add("北京是中国的首都。")
+    kb.add("ภาษาไทยไม่มีช่องว่าง", lang="th")
+    kb.add("expired words", ttl="1s")
+    kb.remove(kb.add("a note that leaves a hole in the ids").doc_path)
+    kb.add("the last note", metadata={"author": "A. N. Other", "n": [1, 2.5, None]})
+    kb.tag("library/guides/retry.md", add=["mine"])
+    kb.get("note:4")
+
+
+def _document(
+    kb: KnowledgeBase, root_id: int, doc_path: str, title: str, *texts: str,
+    type: str = "markdown", os_path: bytes | None = None, **said: Any,
+) -> None:  # fmt: skip
+    chunks = [
+        ChunkDraft(text, (title,), title, (Span("line", number, number),))
+        for number, text in enumerate(texts, start=1)
+    ]
+    draft = DocumentDraft(
+        root_id, doc_path.partition("/")[2], doc_path, title, type, Attributes(**said), "-",
+        "fixture-1", 1, 1, os_path=os_path,
+    )  # fmt: skip
+    kb._store.write_document(draft, chunks)
+
+
+def found(kb: KnowledgeBase) -> dict[str, list[list[Any]]]:
+    """What each query finds, in order. Scores may be tuned; what is found must stay."""
+    return {
+        query: [[hit.chunk_id, hit.citation.uri, hit.snippet] for hit in kb.search(query)]
+        for query in QUERIES
+    }
+
+
+def main() -> int:
+    store = FIXTURES / f"v{schema.VERSION}.sqlite.gz"
+    if store.exists():
+        sys.stderr.write(f"{store} is there: it stays what that version wrote\n")
+        return 1
+    FIXTURES.mkdir(exist_ok=True)
+    now = NOW
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kb.sqlite"
+        with KnowledgeBase(path, clock=lambda: now) as kb:
+            fill(kb)
+            now += 60  # behind the ttl of one note
+            said = found(kb)
+        connection = apsw.Connection(str(path))
+        connection.execute("UPDATE state SET created_at = '2026-05-28T20:26:40Z'; VACUUM")
+        connection.close()
+        store.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+    text = json.dumps(said, ensure_ascii=False, indent=1)
+    store.with_name(f"v{schema.VERSION}.json").write_text(text + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

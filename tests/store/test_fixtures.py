@@ -1,0 +1,44 @@
+"""Stores that older versions wrote: today's code opens each, migrates it and finds the same."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from kb import KnowledgeBase
+from kb.store import schema
+from tests.store.builders import check_integrity
+from tests.store.make_fixture import FIXTURES, NOW, found
+
+STORES = sorted(FIXTURES.glob("*.sqlite.gz"))
+
+
+def test_there_is_one_of_every_version() -> None:
+    names = {f"v{number}.sqlite.gz" for number in range(1, schema.VERSION + 1)}
+    assert {path.name for path in STORES} == names
+
+
+@pytest.mark.parametrize("stored", STORES, ids=lambda path: path.name)
+def test_an_old_store_opens(stored: Path, tmp_path: Path) -> None:
+    path = tmp_path / "kb.sqlite"
+    path.write_bytes(gzip.decompress(stored.read_bytes()))
+    said = json.loads(stored.with_name(stored.name.replace(".sqlite.gz", ".json")).read_bytes())
+    with KnowledgeBase(path, clock=lambda: NOW + 60) as kb:
+        assert found(kb) == said
+        assert kb.index_version()["lexical"].startswith(f"v{schema.VERSION}.")
+        assert kb.status()["documents"] == 8
+        assert kb.document("library/guides/retry.md").tags == ("incident", "mine")
+        assert kb.document("note:4").access_count == 1
+        assert [one for one in kb.doctor().findings if one.state == "error"] == []
+        check_integrity(kb._store)
+        assert kb.add("another").doc_id == 10  # 8 was used
+
+        stream = io.BytesIO()
+        kb.export(stream)
+        with KnowledgeBase(tmp_path / "copy.sqlite", clock=lambda: NOW + 60) as copy:
+            copy.import_(io.BytesIO(stream.getvalue()))
+            assert found(copy) == found(kb)

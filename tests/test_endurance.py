@@ -1,0 +1,199 @@
+"""What a store must bear: being killed at any moment, many processes at once, a full disk."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kb import KnowledgeBase
+from tests.cli.conftest import COMMAND
+from tests.endurance import CHUNKS, text
+from tests.store.builders import check_integrity, put
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals and limits"),
+]
+REPOSITORY = Path(__file__).parents[1]
+KILLS, FILES = 30, 300
+
+
+def contents(kb: KnowledgeBase) -> dict[str, Any]:
+    """All that ingest has put in, without ids and times of its own."""
+    return {
+        each.doc_path: (
+            each.title,
+            each.content_hash,
+            each.tags,
+            [(chunk.text, chunk.heading_path, chunk.spans) for chunk in kb.chunks(each.doc_path)],
+        )
+        for each in kb.documents()
+    }
+
+
+def assert_healthy(kb: KnowledgeBase) -> None:
+    wrong = [one for one in kb.doctor().findings if one.state == "error"]
+    assert wrong == []
+
+
+# --- killed ---------------------------------------------------------------------------------------
+
+
+def _change(folder: Path, chance: random.Random, version: int) -> None:
+    """So much that an ingest has something to do for as long as it may live."""
+    for number in chance.sample(range(FILES), FILES // 3):
+        path = folder / f"{number % 7}" / f"{number}.md"
+        path.parent.mkdir(exist_ok=True)
+        if chance.random() < 0.1:
+            path.unlink(missing_ok=True)
+        else:
+            path.write_text(f"---\ntags: [t{version}]\n---\n" + text(path.name, version))
+
+
+def test_killed_at_any_moment(tmp_path: Path) -> None:
+    chance = random.Random(7)
+    folder, store = tmp_path / "files", tmp_path / "kb.sqlite"
+    folder.mkdir()
+    for version in range(3):
+        _change(folder, chance, version)
+    kills = attempts = 0
+    while kills < KILLS:
+        attempts += 1
+        assert attempts < 4 * KILLS, "ingest is over too soon to be killed"
+        _change(folder, chance, attempts)
+        kb = subprocess.Popen(
+            [*COMMAND, "--store", store, "ingest", folder],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        time.sleep(chance.uniform(0.05, 0.8))
+        kb.kill()
+        _, err = kb.communicate(timeout=60)
+        kills += kb.returncode == -signal.SIGKILL
+        assert kb.returncode in (0, -signal.SIGKILL), err
+        if store.exists() and store.stat().st_size:
+            with KnowledgeBase(store) as opened:
+                assert_healthy(opened)
+                counts = {document.chunks for document in opened.documents()}
+                assert counts <= {CHUNKS}
+    with KnowledgeBase(store) as resumed, KnowledgeBase(tmp_path / "other.sqlite") as other:
+        assert not resumed.ingest(folder).failed
+        assert not other.ingest(folder).failed
+        assert contents(resumed) == contents(other)
+        assert len(contents(resumed)) > FILES // 2
+        assert_healthy(resumed)
+
+
+# --- many at once ---------------------------------------------------------------------------------
+
+
+def test_many_processes_at_once(tmp_path: Path) -> None:
+    store, folder = tmp_path / "kb.sqlite", tmp_path / "files"
+    folder.mkdir()
+    with KnowledgeBase(store) as kb:  # so that there is something to find from the start
+        put(kb._store, "first", *(f"needle version0 {part}" for part in range(CHUNKS)))
+    jobs = [("write", f"w{number}", "1500") for number in range(4)]
+    jobs += [("ingest", str(folder), "150")]
+    jobs += [("read", f"r{number}", "500") for number in range(8)]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-W", "error", "-m", "tests.endurance", role, str(store), *args],
+            cwd=REPOSITORY, stderr=subprocess.PIPE, text=True,
+        )
+        for role, *args in jobs
+    ]  # fmt: skip
+    problems = [process.communicate(timeout=300)[1] for process in processes]
+    assert [problem for problem in problems if problem] == []
+    assert [process.returncode for process in processes] == [0] * len(jobs)
+    with KnowledgeBase(store) as kb:
+        assert_healthy(kb)
+        check_integrity(kb._store)
+        assert {document.chunks for document in kb.documents()} == {CHUNKS}
+
+
+# --- no room --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _small_disk(folder: Path, *, real: bool) -> Iterator[Callable[[int], None] | None]:
+    """Mounts a file system of two megabytes at `folder`, and gives what makes it larger."""
+    folder.mkdir()
+    if not real:
+        yield None
+        return
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("nothing may be mounted here")
+
+    def resize(megabytes: int) -> None:
+        again = ["mount", "-o", f"remount,size={megabytes}m", str(folder)]
+        subprocess.run(again, check=True, capture_output=True)
+
+    try:
+        yield resize
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+# Where nothing may be mounted, there is a limit on files, or SQLite is told of one.
+PRETENDED = {
+    "limited": """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+from kb.cli.run import run
+sys.exit(run(sys.argv[1:]))
+""",
+    "pretended": """
+import sys
+from kb.cli.run import run
+from kb.store.connection import Database
+connect = Database._connect
+def limited(*args):
+    connection = connect(*args)
+    connection.execute("PRAGMA max_page_count = 300")
+    return connection
+Database._connect = limited
+sys.exit(run(sys.argv[1:]))
+""",
+}
+
+
+@pytest.mark.parametrize("disk", ["mounted", *PRETENDED])
+def test_a_full_disk(tmp_path: Path, disk: str) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    for number in range(400):
+        (files / f"{number}.md").write_text(text(f"{number}.md", number) + "many words " * 200)
+    with _small_disk(tmp_path / "disk", real=disk == "mounted") as resize:
+        store = tmp_path / "disk" / "kb.sqlite"
+        small = COMMAND if resize else (sys.executable, "-W", "error", "-c", PRETENDED[disk])
+        call = ["--store", str(store), "ingest", str(files)]
+        full = subprocess.run([*small, *call], capture_output=True, text=True, timeout=120)
+        assert (full.returncode, full.stdout) == (2, "")
+        assert "is full" in full.stderr or "a limit is reached" in full.stderr
+        assert "hint: free some space" in full.stderr
+        as_json = subprocess.run([*small, "--json", *call], capture_output=True, timeout=120)
+        assert (as_json.returncode, b'"code": "disk_full"' in as_json.stderr) == (2, True)
+
+        if resize:
+            resize(64)
+        with KnowledgeBase(store) as kb:
+            assert_healthy(kb)
+            kept = contents(kb)
+            assert kept
+        done = subprocess.run([*COMMAND, *call], capture_output=True, text=True, timeout=120)
+        assert (done.returncode, done.stderr) == (0, "")
+        with KnowledgeBase(store) as kb:
+            assert_healthy(kb)
+            after = contents(kb)
+            assert len(after) == 400
+            assert {path: after[path] for path in kept} == kept
