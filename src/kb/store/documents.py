@@ -237,7 +237,7 @@ def listed(
 
 
 def below(connection: apsw.Connection, folder: str) -> list[Document]:
-    """Documents whose path begins with `folder`, which ends in `/`; to the letter, not as a glob."""
+    """Documents whose path begins with `folder`, which ends in `/`; to the letter, no glob."""
     rows = connection.execute(
         _DOCUMENT + "WHERE d.doc_path >= ? AND d.doc_path < ? ORDER BY d.doc_path",
         (folder, folder + "\U0010ffff"),
