@@ -15,7 +15,7 @@ import json
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,9 +32,7 @@ WIDTH = 100
 WRITTEN = "<!-- Written by docs/reference.py; change the code, then run: make docs -->"
 
 _MARKUP = re.compile(r"[<*]")
-_LABEL = re.compile(
-    r"\s*(?:\[\d{3}[^\]]*\]|\(spec \d+\))"
-)  # of the contract, for those who build kb
+_LABEL = re.compile(r"\s*(?:\[\d{3}[^\]]*\]|\(spec \d+\))")  # of the contract
 _DASH = re.compile(r"(?<=\s)-(?=\s)")  # which might come to begin a line, as a list's item does
 
 JsonDict = dict[str, Any]
@@ -42,8 +40,7 @@ JsonDict = dict[str, Any]
 
 def main(args: Sequence[str]) -> int:
     if args not in ([], ["--check"]):
-        sys.stderr.write("usage: python docs/reference.py [--check]\n")
-        return 2
+        sys.exit("usage: python docs/reference.py [--check]")
     FOLDER.mkdir(exist_ok=True)
     stale = []
     for name, page in PAGES.items():
@@ -314,12 +311,17 @@ def anchor(heading: str) -> str:
 
 def _shape(name: str) -> str:
     schema = wire.schema(name)
-    rows = [
-        [code(each.name), each.type, "yes" if each.required else "no", each.description]
-        for each in shape_fields(schema)
-    ]
-    header = ["field", "type", "required", "description"]
-    return "\n\n".join([f"## {name}", filled(schema.get("description", "")), table(header, rows)])
+    parts = [f"## {name}", filled(schema.get("description", "")), _table_of(shape_fields(schema))]
+    for kind, record in schema.get("$defs", {}).items():
+        if "record" in record.get("properties", {}):
+            parts += [f"A line that is a `{kind}`:", _table_of(_fields(record, schema, ""))]
+    return "\n\n".join(parts)
+
+
+def _table_of(found: Iterable[Field]) -> str:
+    rows = [[code(each.name), each.type, "yes" if each.required else "no", each.description]
+            for each in found]  # fmt: skip
+    return table(["field", "type", "required", "description"], rows)
 
 
 def shape_fields(schema: JsonDict) -> list[Field]:
