@@ -92,7 +92,7 @@ def test_the_check_names_the_stale_page_and_what_to_do(tmp_path: Path) -> None:
     assert "settings.md" not in stale.stderr
     assert run().stdout == "wrote docs/reference/cli.md\n"
     assert run("--check").returncode == 0
-    assert run("--nope").returncode == 2
+    assert run("--nope").returncode == 1
 
 
 # --- complete -------------------------------------------------------------------------------------
