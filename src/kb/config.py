@@ -48,7 +48,7 @@ class IngestConfig:
 
     hidden: bool = _key(False, "also read files and folders whose name starts with a dot")
     follow_links: bool = _key(False, "follow symbolic links (cycles are noticed)")
-    max_file_bytes: int = _key(64 * 1024 * 1024, "larger files are skipped and reported")
+    max_file_bytes: int = _key(256 * 1024 * 1024, "larger files are skipped and reported")
 
 
 @dataclass(frozen=True, slots=True)

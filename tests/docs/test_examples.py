@@ -31,7 +31,7 @@ SHELL_PAGES = [page for page in pages() if any(each.language == "console" for ea
 PROGRAMS = [each for page in pages() for each in blocks(page) if each.language == "python"]
 
 _DECIMAL = re.compile(r"\d+\.\d+")
-_CITED = re.compile(r"([\w./-]+)#L\d+")
+_CITED = re.compile(r"([\w./-]+)#(?:L|page=)\d+")
 _KEY = re.compile(r'"(\w+)":')
 _TROUBLE = re.compile(r"^(error|failed|missing):", re.MULTILINE)
 
@@ -81,6 +81,7 @@ def test_comparing_notices() -> None:
     shown = "1.  a/b.md#L1-L2      0.5000\n    text\n\n2.  a/c.md#L9  0.4\n"
     assert untrue(shown, "1.  a/b.md#L1-L2  0.7\n  other text\n\n2. a/c.md#L7  0.6\n") == []
     assert untrue(shown, "1.  a/b.md#L1-L2  0.7") == ["a/c.md"]
+    assert untrue("found:\na/d.pdf#page=3", "found: a/e.pdf#page=3") == ["a/d.pdf"]
     assert untrue(f"{LEFT_OUT}\n3 found", "4 found") == ["3 found"]
     assert untrue('{"a": 1}', '{"b": 1}') == ['{"a": 1}', '"a"']
     assert untrue("", "anything") == []

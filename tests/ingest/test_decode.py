@@ -1,12 +1,20 @@
 from __future__ import annotations
 
 import codecs
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.ingest.decode import Unreadable, Unsupported, decode, looks_binary, normalised
+from kb.ingest.decode import (
+    Unreadable,
+    Unsupported,
+    decode,
+    looks_binary,
+    normalised,
+    windows,
+)
 
 TEXT = "Größe 大きさ\nsecond line\n"
 
@@ -95,3 +103,24 @@ def test_every_text_survives(text: str) -> None:
         return
     if b"\0" not in data:
         assert decode(data) == normalised(text.removeprefix("\ufeff"))
+
+
+# --- long files -----------------------------------------------------------------------------------
+
+
+@given(st.lists(st.text(alphabet="ab \n\ré中\u0301", max_size=30)), st.integers(1, 40))
+def test_windows_are_the_text(parts: list[str], size: int) -> None:
+    """Cut at line ends or not at all: together they are what `decode` gives."""
+    data = "\n".join(parts).encode()
+    found = list(windows(data, size))
+    if b"\r" not in data:
+        assert "".join(text for _, text in found) == decode(data)
+    for (before, text), (after, _) in pairwise(found):
+        assert text.endswith("\n")
+        assert after == before + text.count("\n")
+
+
+def test_a_bad_byte_far_behind_names_its_line() -> None:
+    data = b"line\n" * 100 + b"bad \xff\n"
+    with pytest.raises(Unreadable, match="line 101"):
+        list(windows(data, 50))

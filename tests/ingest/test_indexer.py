@@ -12,6 +12,7 @@ from kb.ingest.indexer import Progress
 from kb.ports import Written
 from kb.types import Attributes, FileNote, IngestReport
 from tests.ingest.conftest import Library
+from tests.store.builders import check_integrity
 
 # --- a folder -------------------------------------------------------------------------------------
 
@@ -577,3 +578,38 @@ def test_a_note_with_odd_characters(library: Library) -> None:
 def test_the_report_starts_empty(library: Library) -> None:
     report = library.ingest()
     assert report == IngestReport(seconds=report.seconds)
+
+
+# --- long files -----------------------------------------------------------------------------------
+
+
+def test_a_long_file_is_read_in_stretches(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same chunks, whether a text is read at once or piece by piece."""
+    paragraphs = [f"Paragraph {number}. " + "Some words. " * (number % 40) for number in range(300)]
+    library.put("a.txt", "---\ntitle: Long\n---\n\n" + "\n\n".join(paragraphs) + "\n")
+    monkeypatch.setattr("kb.ingest.parsers.text.WINDOW_BYTES", 5_000)
+    library.ingest("")
+    (document,) = library.documents().values()
+    assert document.title == "Long"
+    chunks = library.store.chunks_of(document.doc_id)
+    lines = (library.folder / "a.txt").read_text().split("\n")
+    for chunk in chunks:
+        span = chunk.spans[0]
+        assert chunk.text == "\n".join(lines[(span.start or 0) - 1 : span.end])
+    assert sum(chunk.text.count("Paragraph") for chunk in chunks) == 300
+
+
+def test_a_bad_byte_in_a_long_file_leaves_what_was_known(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kb.ingest.parsers.text.WINDOW_BYTES", 1_000)
+    library.put("a.txt", "good words\n\n" * 500)
+    library.ingest("")
+    library.put("a.txt", b"good words\n\n" * 500 + b"\xff", hours_ago=1)
+    report = library.ingest("")
+    assert [note.path for note in report.failed] == ["library/a.txt"]
+    (document,) = library.documents().values()
+    assert sum(c.text.count("good") for c in library.store.chunks_of(document.doc_id)) == 500
+    check_integrity(library.store)

@@ -101,7 +101,7 @@ FAULTS: dict[str, tuple[str, bool, set[str]]] = {  # what is done, behind the tr
         "DELETE FROM chunks WHERE chunk_id = 3", True, {"counters", "chunks_fts", "chunks_trigram"},
     ),
     "a text changed": (
-        "UPDATE chunks SET text = text || ' tampered' WHERE text LIKE '%that stays%'", True,
+        "UPDATE chunks SET text = text || ' tampered' WHERE text LIKE 'a note that stays%'", True,
         {"text", "chunks_fts", "chunks_trigram"},
     ),
     "the counter": ("UPDATE state SET chunks = chunks + 7", False, {"counters"}),

@@ -7,7 +7,7 @@ last; only a piece of a line that had to be cut is less than that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -25,9 +25,15 @@ _SMALL_CODE_CHARS = 300  # definitions that are shorter together share a chunk
 def chunk(blocks: Iterable[Block], max_chars: int) -> list[ChunkDraft]:
     """The blocks of a document as chunks of at most `max_chars` characters, a quarter more where
     that avoids a scrap. Atomic blocks may be longer."""
+    return list(stream(blocks, max_chars))
+
+
+def stream(blocks: Iterable[Block], max_chars: int) -> Iterator[ChunkDraft]:
+    """The same, one after the other: no more than a section is held."""
     sections = _sections(_units(blocks, max_chars))
-    sections = _join_small_code(_join_bare_headings(sections))
-    return [_draft(units) for section in sections for units in _packed(section, max_chars)]
+    for section in _join_small_code(_join_bare_headings(sections)):
+        for units in _packed(section, max_chars):
+            yield _draft(units)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,31 +78,43 @@ def _shifted(span: Span, first: int, last: int) -> Span:
 # --- units into sections --------------------------------------------------------------------------
 
 
-def _sections(units: Iterable[_Unit]) -> list[Section]:
-    sections: list[Section] = []
+def _sections(units: Iterable[_Unit]) -> Iterator[Section]:
+    section: Section = []
     for unit in units:
-        if sections and sections[-1][-1].path == unit.path and not unit.boundary:
-            sections[-1].append(unit)
-        else:
-            sections.append([unit])
-    return sections
+        if section and (section[-1].path != unit.path or unit.boundary):
+            yield section
+            section = []
+        section.append(unit)
+    if section:
+        yield section
 
 
-def _join_bare_headings(sections: Iterable[Section]) -> list[Section]:
+def _join_bare_headings(sections: Iterable[Section]) -> Iterator[Section]:
     """A heading without text goes to the section below it, if that is a part of its own."""
-    joined: list[Section] = []
-    for section in sections:
-        above = joined[-1] if joined else None
-        if (
-            above
-            and _is_bare_heading(above)
+    return _joined_while(
+        sections,
+        lambda above, section: (
+            _is_bare_heading(above)
             and _lies_below(section[-1].path, above[-1].path)
             and section[0].span.page == above[-1].span.page
-        ):
-            above.extend(section)
-        else:
-            joined.append(list(section))
-    return joined
+        ),
+    )
+
+
+def _joined_while(
+    sections: Iterable[Section], belong: Callable[[Section, Section], bool]
+) -> Iterator[Section]:
+    """Neighbours as one section for as long as they belong together."""
+    held: Section | None = None
+    for section in sections:
+        if held is not None and belong(held, section):
+            held = held + section
+            continue
+        if held is not None:
+            yield held
+        held = section
+    if held is not None:
+        yield held
 
 
 def _is_bare_heading(section: Section) -> bool:
@@ -107,15 +125,9 @@ def _lies_below(path: tuple[str, ...], above: tuple[str, ...]) -> bool:
     return len(path) > len(above) and path[: len(above)] == above
 
 
-def _join_small_code(sections: Iterable[Section]) -> list[Section]:
+def _join_small_code(sections: Iterable[Section]) -> Iterator[Section]:
     """Short definitions side by side share a chunk: a file of one-liners is not a hundred hits."""
-    joined: list[Section] = []
-    for section in sections:
-        if joined and _are_small_code(joined[-1], section):
-            joined[-1].extend(section)
-        else:
-            joined.append(section)
-    return joined
+    return _joined_while(sections, _are_small_code)
 
 
 def _are_small_code(one: Section, other: Section) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import re
 import unicodedata
+from collections.abc import Iterator
 
 from kb.words import nfc
 
@@ -38,6 +39,34 @@ class Unsupported(Exception):
 def decode(data: bytes) -> str:
     """The text of `data`, without a byte order mark, and `normalised`."""
     return normalised(_decoded(data))
+
+
+def windows(data: bytes, size: int) -> Iterator[tuple[int, str]]:
+    """The text of `data` in stretches of about `size` bytes, each with the number of lines before
+    it, so that a long file is never held twice. They end where paragraphs do, or at least lines.
+    What is not plain UTF-8 comes in one."""
+    if len(data) <= size or data.startswith(codecs.BOM_UTF8) or b"\0" in data:
+        yield 0, decode(data)
+        return
+    start = lines = 0
+    while start < len(data):
+        end = _line_end(data, start + size)
+        try:
+            text = normalised(data[start:end].decode("utf-8"))
+        except UnicodeDecodeError:
+            _utf8(data)  # says at which line of the whole
+            raise
+        yield lines, text
+        lines += text.count("\n")
+        start = end
+
+
+def _line_end(data: bytes, at: int) -> int:
+    """The end of the first paragraph behind `at`, if one ends nearby, else of the line."""
+    if (blank := data.find(b"\n\n", at, at + _SAMPLE_BYTES)) >= 0:
+        return blank + 2
+    end = data.find(b"\n", at)
+    return end + 1 if end >= 0 else len(data)
 
 
 def normalised(text: str) -> str:

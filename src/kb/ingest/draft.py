@@ -8,11 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 
 from kb.ingest import dates, front_matter, names
-from kb.ingest.chunk import CHUNKER, chunk
+from kb.ingest.chunk import CHUNKER, chunk, stream
 from kb.ingest.decode import Unsupported, normalised
 from kb.ingest.found import Found
 from kb.ingest.language import language_of
@@ -27,7 +28,7 @@ class Prepared:
     """A document on its way to the store, and what the reader should hear about it."""
 
     document: DocumentDraft
-    chunks: tuple[ChunkDraft, ...]
+    chunks: Iterable[ChunkDraft]  # to be read once, and only then parsed to the end
     warnings: tuple[str, ...] = ()
 
     def placed(self, root: Root) -> DocumentDraft:
@@ -49,10 +50,10 @@ def prepare(found: Found, data: bytes, parser: Parser, max_chars: int) -> Prepar
     """The document of the file `found`, with its chunks; still without a root."""
     name = os.path.basename(found.path)
     parsed = parser.parse(Source(name, data, found.mtime_ns))
-    chunks = tuple(map(_composed, chunk(parsed.blocks, max_chars)))
-    if not chunks:
+    chunks = map(_composed, stream(parsed.blocks, max_chars))
+    if not (first := list(islice(chunks, 4))):
         raise Unsupported("no text")
-    lang = parsed.attributes.lang or parsed.lang or _language(chunks)
+    lang = parsed.attributes.lang or parsed.lang or _language(first)
     said = replace(parsed.attributes, lang=lang)
     json.dumps(dict(said.metadata))  # what a plug-in brings must be storable; else the file fails
     document = DocumentDraft(
@@ -70,7 +71,7 @@ def prepare(found: Found, data: bytes, parser: Parser, max_chars: int) -> Prepar
         device=found.device,
         os_path=found.os_path,
     )
-    return Prepared(document, chunks, parsed.warnings)
+    return Prepared(document, chain(first, chunks), parsed.warnings)
 
 
 def prepare_note(text: str, said: Attributes, now_ns: int, max_chars: int) -> Prepared:
@@ -98,9 +99,9 @@ def prepare_note(text: str, said: Attributes, now_ns: int, max_chars: int) -> Pr
     return Prepared(document, chunks, parsed.warnings)
 
 
-def _language(chunks: Sequence[ChunkDraft]) -> str | None:
+def _language(first: Iterable[ChunkDraft]) -> str | None:
     """By the first chunks; one alone may be a heading or a licence."""
-    return language_of("\n".join(chunk.text for chunk in chunks[:4]))
+    return language_of("\n".join(chunk.text for chunk in first))
 
 
 def _dated(said: Attributes, name: str, mtime_ns: int) -> Attributes:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from kb.config import Config
-from kb.errors import InvalidRequest
+from kb.errors import InvalidRequest, KbError
 from kb.ingest import dates, draft, names
 from kb.ingest.decode import Unsupported
 from kb.ingest.found import Found, within
@@ -140,27 +140,30 @@ class _Run:
             return
         doc_path = site.doc_path(found.path)
         try:
-            read = self._read(site, found, state)
+            self._bring(site, found, state, doc_path)
+        except KbError:
+            raise  # of the store: no other file would fare better
         except Unsupported as unsupported:
             self.tally.skipped.append(FileNote(doc_path, unsupported.reason))
             return
         except FileNotFoundError:
+            # The next run will see whether it is gone for good.
             self.tally.skipped.append(FileNote(doc_path, "vanished while it was to be read"))
-            site.kept.add(found.path)  # the next run will see whether it is gone for good
-            return
         # Parsers read files of any origin, and some are other people's: what goes wrong in one
-        # file, a bug included, must not cost the others.
+        # file, a bug included, must not cost the others. What was known of it stays.
         except Exception as error:  # noqa: BLE001
             self.tally.failed.append(FileNote(doc_path, reason_of(error)))
-            site.kept.add(found.path)  # what was known of it is better than nothing
-            return
         site.kept.add(found.path)
-        if state is None and read.prepared is not None and self._is_over(read.prepared):
-            expired = read.prepared.document.attributes.expires_at
-            self.tally.skipped.append(FileNote(doc_path, f"expired {expired}"))
-            return
+
+    def _bring(self, site: Site, found: Found, state: FileState | None, doc_path: str) -> None:
+        """Read the file and bring the store up to date with it. A long one is parsed while it is
+        written, so that what is wrong in it may only be found out then."""
+        read = self._read(site, found, state)
         if read.same and state is not None:
             self._touch(state, found)
+        elif state is None and read.prepared is not None and self._is_over(read.prepared):
+            expired = read.prepared.document.attributes.expires_at
+            self.tally.skipped.append(FileNote(doc_path, f"expired {expired}"))
         else:
             self._write(site, doc_path, read.prepared, is_new=state is None)
 

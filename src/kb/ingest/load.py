@@ -25,7 +25,8 @@ def load(path: str, found: Found, parsers: Parsers, limit_bytes: int) -> tuple[P
         if parser is None:
             kind = "binary file" if looks_binary(head) else "unsupported format"
             raise Unsupported(f"{kind} {names.suffix_of(name)}".rstrip())
-        data = head + stream.read(limit_bytes)
+        stream.seek(0)
+        data = stream.read(limit_bytes + 1)
     if data.isspace():
         raise Unsupported("empty")
     return parser, data

@@ -38,7 +38,7 @@ SELECT chunk_id, doc_id, ordinal, text, heading_path, section_label, spans, chun
 def write(
     connection: apsw.Connection,
     draft: DocumentDraft,
-    chunks: Sequence[ChunkDraft],
+    chunks: Iterable[ChunkDraft],
     now: str,
     now_ns: int,
 ) -> Written:
@@ -126,7 +126,7 @@ def _write_chunks(
     connection: apsw.Connection,
     doc_id: int,
     draft: DocumentDraft,
-    chunks: Sequence[ChunkDraft],
+    chunks: Iterable[ChunkDraft],
     now: str,
 ) -> tuple[int, int, int]:
     old: dict[str, deque[int]] = defaultdict(deque)
@@ -134,7 +134,7 @@ def _write_chunks(
         "SELECT chunk_id, content_hash FROM chunks WHERE doc_id = ? ORDER BY ordinal", (doc_id,)
     ):
         old[digest].append(chunk_id)
-    added = 0
+    added = kept = 0
     for ordinal, chunk in enumerate(chunks):
         heading = _heading(draft.title, chunk.heading_path)
         digest = content_digest(heading, chunk.text)
@@ -145,6 +145,7 @@ def _write_chunks(
                 "heading_path = ? WHERE chunk_id = ?",
                 (ordinal, *place, old[digest].popleft()),
             )
+            kept += 1
             continue
         connection.execute(
             "INSERT INTO chunks (doc_id, ordinal, section_label, chunker_version, spans, "
@@ -156,7 +157,7 @@ def _write_chunks(
         added += 1
     gone = [(chunk_id,) for left in old.values() for chunk_id in left]
     connection.executemany("DELETE FROM chunks WHERE chunk_id = ?", gone)
-    return added, len(chunks) - added, len(gone)
+    return added, kept, len(gone)
 
 
 def _place(chunk: ChunkDraft, chunker_version: str) -> tuple[str | None, str, str, str]:

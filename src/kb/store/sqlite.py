@@ -94,7 +94,7 @@ class SqliteStore:
 
     # --- documents and chunks ---------------------------------------------------------------------
 
-    def write_document(self, draft: DocumentDraft, chunks: Sequence[ChunkDraft]) -> Written:
+    def write_document(self, draft: DocumentDraft, chunks: Iterable[ChunkDraft]) -> Written:
         seconds = self._clock()
         with self._database.writing() as connection:
             now, now_ns = timestamp(seconds), int(seconds * 1e9)

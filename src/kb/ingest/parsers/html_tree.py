@@ -49,7 +49,20 @@ _MAIN_SHARE = 0.25
 _MAIN_CHARS = 1000
 # Nesting is what takes a parser of HTML time by the square of its depth.
 _DEPTH = 30_000
-_TAGS = re.compile(r"<(/?)(?:a|b|blockquote|center|div|em|font|i|ol|section|span|table|ul)\b", re.I)
+_TAGS = re.compile(r"<(/?)([a-z][^\s/>]*)([^>]*)|<!--", re.I)
+_ENDS = {
+    "<!--": re.compile("-->"),
+    "script": re.compile("</script", re.I),
+    "style": re.compile("</style", re.I),
+}
+# Elements that have nothing in them, or end where the next of their kind begins.
+_FLAT = frozenset(
+    """
+    area base br col colgroup dd dt embed hr img input li link meta option p param source tbody td
+    tfoot th thead tr track wbr
+    """.split()
+)
+_OUT_OF_DRAWINGS = frozenset("b blockquote body div h1 h2 h3 i ol pre span table ul".split())
 
 
 def parse(text: str) -> LexborHTMLParser:
@@ -57,13 +70,29 @@ def parse(text: str) -> LexborHTMLParser:
         from selectolax.lexbor import LexborHTMLParser
     except ImportError:
         raise Unsupported("needs: pip install 'kb-search[html]'") from None
-    if text.count("<") > _DEPTH and _open_tags(text) > _DEPTH:
+    if text.count("<") > _DEPTH and _is_deep(text):
         raise Unreadable(f"its HTML is nested more than {_DEPTH:,} levels deep")
     return LexborHTMLParser(nfc(text))
 
 
-def _open_tags(text: str) -> int:
-    return sum(-1 if found[1] else 1 for found in _TAGS.finditer(text))
+def _is_deep(text: str) -> bool:
+    """By how many more tags were opened than closed, whatever the elements are called."""
+    depth, at, drawing = 0, 0, False  # in a drawing `<x/>` is an element; elsewhere it begins one
+    while found := _TAGS.search(text, at):
+        at = found.end()
+        name = (found[2] or found[0]).lower()
+        if name in ("math", "svg"):
+            drawing = not found[1]
+        elif name in _FLAT or name in _OUT_OF_DRAWINGS:
+            drawing = False
+        if name in _ENDS and not (drawing or found[1]):  # what is in it is no markup
+            end = _ENDS[name].search(text, at)
+            at = end.start() if end else len(text)
+        if name not in _FLAT and name != "<!--" and not (drawing and found[3].endswith("/")):
+            depth = max(0, depth + (-1 if found[1] else 1))
+            if depth > _DEPTH:
+                return True
+    return False
 
 
 def walk(

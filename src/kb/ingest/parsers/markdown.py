@@ -8,7 +8,7 @@ definitions) included.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from kb.ingest import dates, front_matter, names
 from kb.ingest.decode import decode
 from kb.ingest.parsers.lines import line_block
+from kb.ingest.parsers.text import TextParser
 from kb.ports import Parsed, Source
 from kb.types import Block
 
@@ -30,6 +31,7 @@ _CONTAINERS = frozenset(
     {"blockquote_open", "bullet_list_open", "list_item_open", "ordered_list_open"}
 )
 _ATOMIC = frozenset({"code_block", "fence", "html_block", "table_open"})
+_LONGEST_BYTES = 32 * 1024 * 1024
 _HEADING_CHARS = 500  # a longer heading is not one; reading its markup could take very long
 
 
@@ -44,6 +46,8 @@ class MarkdownParser:
         return names.suffix_of(source.name) in _SUFFIXES
 
     def parse(self, source: Source) -> Parsed:
+        if len(source.data) > _LONGEST_BYTES:
+            return _by_paragraph(source)
         text = decode(source.data)
         front = front_matter.read(text, dates.from_ns(source.mtime_ns))
         lines = text.split("\n")
@@ -58,6 +62,13 @@ class MarkdownParser:
             attributes=front.attributes,
             warnings=front.warnings,
         )
+
+
+def _by_paragraph(source: Source) -> Parsed:
+    """A file so long that the tokens of its markup would fill the memory: as plain text."""
+    parsed = TextParser().parse(source)
+    note = "too long to be read by its headings: read by paragraph"
+    return replace(parsed, type="markdown", warnings=(*parsed.warnings, note))
 
 
 @dataclass(frozen=True, slots=True)

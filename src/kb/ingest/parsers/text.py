@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import chain
 
 from kb.ingest import dates, front_matter, names
-from kb.ingest.decode import decode, looks_binary
+from kb.ingest.decode import looks_binary, windows
 from kb.ingest.parsers.lines import line_block, paragraphs
 from kb.ports import Parsed, Source
+from kb.types import Block
+
+WINDOW_BYTES = 4 * 1024 * 1024  # of a long file, read at a time
 
 _SUFFIXES = frozenset({".log", ".srt", ".tex", ".text", ".txt", ".vtt"})
 
@@ -22,19 +28,34 @@ class TextParser:
         return suffix in _SUFFIXES or (not suffix and not looks_binary(source.data))
 
     def parse(self, source: Source) -> Parsed:
-        text = decode(source.data)
-        front = front_matter.read(text, dates.from_ns(source.mtime_ns))
-        lines = text.split("\n")
-        ranges = paragraphs(lines, front.lines, len(lines))
-        blocks = [block for start, end in ranges if (block := line_block(lines, start, end))]
+        stretches = windows(source.data, WINDOW_BYTES)
+        before, first = next(stretches)
+        front = front_matter.read(first, dates.from_ns(source.mtime_ns))
         return Parsed(
             type="note",
-            blocks=blocks,
+            blocks=blocks_of(chain([(before, first)], stretches), skip_lines=front.lines),
             title=front.attributes.title or names.title_of(source.name),
             lang=front.attributes.lang,
             attributes=front.attributes,
             warnings=front.warnings,
         )
+
+
+def blocks_of(stretches: Iterable[tuple[int, str]], *, skip_lines: int) -> Iterator[Block]:
+    """The paragraphs of a text that comes in stretches; the first lines may be left out."""
+    for before, text in stretches:
+        lines = text.split("\n")
+        boundary = before > 0  # so that a long text is chunked stretch by stretch
+        for start, end in paragraphs(lines, 0 if before else skip_lines, len(lines)):
+            if (block := line_block(lines, start, end, boundary=boundary)) is not None:
+                yield _moved(block, before) if before else block
+                boundary = False
+
+
+def _moved(block: Block, lines: int) -> Block:
+    span = block.span
+    start, end = (span.start or 0) + lines, (span.end or 0) + lines
+    return replace(block, span=replace(span, start=start, end=end))
 
 
 def first_words(text: str, limit_chars: int = 80) -> str:

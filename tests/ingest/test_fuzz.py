@@ -1,0 +1,86 @@
+"""More than 20,000 damaged files through every parser, each in a process that is watched: it may
+not hang, take all memory, crash, or raise anything but `Unreadable` and `Unsupported`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from kb.ingest.parse import Parsers
+from tests.ingest.fuzz import COMMAND, COUNTS, SEEDS, TOKENS, WATCHDOG_S, case
+
+REPOSITORY = Path(__file__).parents[2]
+BATCH = 250
+GRACE_S = 60  # for the watchdog inside to speak first
+MOST = 10  # failures that are told of one parser
+
+
+def test_every_parser_is_fuzzed() -> None:
+    registered = {parser.name for parser in Parsers(1800, plug_ins=())}
+    assert registered == set(SEEDS) == set(TOKENS) == set(COUNTS)
+    assert sum(COUNTS.values()) >= 20_000
+
+
+@pytest.mark.parametrize("parser", SEEDS)
+def test_an_input_is_known_by_its_number(parser: str) -> None:
+    assert case(parser, 7) == case(parser, 7)
+    assert len({case(parser, seed).data for seed in range(20)}) > 10
+
+
+class Ran(NamedTuple):
+    done: dict[str, int] | None  # None: it did not come to its end
+    last: int | str | None
+    failures: list[str]
+
+
+def run(parser: str, start: int, stop: int) -> Ran:
+    command = [sys.executable, "-W", "error", "-m", "tests.ingest.fuzz", "--parser", parser]
+    try:
+        ended = subprocess.run(
+            [*command, "--from", str(start), "--to", str(stop)],
+            cwd=REPOSITORY, capture_output=True, timeout=WATCHDOG_S + GRACE_S,
+        )  # fmt: skip
+        out, how = ended.stdout, f"ended with {ended.returncode}\n{ended.stderr.decode()[-4000:]}"
+    except subprocess.TimeoutExpired as expired:
+        out, how = expired.stdout or b"", f"killed after {expired.timeout} s"
+    said: list[dict[str, Any]] = [
+        json.loads(line) for line in out.splitlines() if line[-1:] == b"}"
+    ]
+    last = next((one["seed"] for one in reversed(said) if "seed" in one), None)
+    done = next((one["done"] for one in said if "done" in one), None)
+    failures = [
+        f"{COMMAND.format(parser=parser, seed=one['failed'])}\n({one['mutation']})\n{one['why']}"
+        for one in said
+        if "failed" in one
+    ]
+    if done is None:
+        known = f"({case(parser, last).mutation})" if isinstance(last, int) else ""
+        failures.append(f"{COMMAND.format(parser=parser, seed=last)}\n{known}\n{how}")
+    return Ran(done, last, failures)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX limits")
+@pytest.mark.parametrize("parser", SEEDS)
+def test_damaged_files(parser: str) -> None:
+    counted: Counter[str] = Counter()
+    failures: list[str] = []
+    at = 0
+    while at < COUNTS[parser] and len(failures) < MOST:
+        stop = min(at + BATCH, COUNTS[parser])
+        ran = run(parser, at, stop)
+        failures += ran.failures
+        counted.update(ran.done or {})
+        # Behind the input that ended it, the rest is tried as well.
+        at = ran.last + 1 if ran.done is None and isinstance(ran.last, int) else stop
+        if ran.last is None:
+            break
+    assert not failures, "\n\n".join(failures[:MOST])
+    assert sum(counted.values()) == COUNTS[parser]
+    assert counted["read"] * 10 >= COUNTS[parser], f"hardly anything gets through: {counted}"
