@@ -108,8 +108,11 @@ def _whole(store: SqliteStore, document: Document, now: _Now | None) -> Passage:
     if now is None:
         text = "\n\n".join(chunk.text for chunk in store.chunks_of(document.doc_id))
         return Passage(document, cite(document.doc_path, Span("line"), None), text, "stale")
-    span = Span("line", 1, now.text.count("\n") + 1)
     state = "exact" if now.unchanged else "stale"
+    if "\f" in now.text:  # pages, which have no lines to cite
+        text = "\n\n".join(page.strip("\n") for page in now.text.split("\f"))
+        return Passage(document, cite(document.doc_path, Span("page"), None), text, state)
+    span = Span("line", 1, now.text.count("\n") + 1)
     return Passage(document, cite(document.doc_path, span, None), now.text, state)
 
 
