@@ -80,7 +80,7 @@ def test_status(here: Path, run: Run, filled: Path, valid: Valid) -> None:
 
 def test_status_names_what_is_missing(own: Path, run: Run, valid: Valid) -> None:
     shutil.rmtree(own.parents[1])
-    assert run("status").lines[-1].endswith("(26)  missing")
+    assert run("status").lines[-1].endswith("(32)  missing")
     valid("status.v1", run("status", "--json").json)
 
 

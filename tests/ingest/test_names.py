@@ -115,3 +115,16 @@ def test_day_of(name: str, day: str | None) -> None:
 )
 def test_title_of(name: str, title: str) -> None:
     assert names.title_of(name) == title
+
+
+@pytest.mark.parametrize(
+    ("name", "suffix", "title"),
+    [
+        ("asyncio-task.rst.txt", ".rst", "asyncio task"),
+        ("README.MD", ".md", "README"),
+        ("notes.v2.txt", ".txt", "notes.v2"),
+        (".profile", "", ".profile"),
+    ],
+)
+def test_sources_as_they_are_served(name: str, suffix: str, title: str) -> None:
+    assert (names.suffix_of(name), names.title_of(name)) == (suffix, title)

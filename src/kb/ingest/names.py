@@ -94,9 +94,16 @@ def _marked(name: str) -> bytes:
     return os.fsencode(name.replace("\\x", "\\x5cx"))
 
 
+_SOURCES = frozenset({".rst", ".md", ".adoc", ".org"})
+
+
 def suffix_of(name: str) -> str:
-    """`.md` for `Notes.MD`; nothing for `README` and for `.profile`."""
-    return os.path.splitext(name)[1].lower()
+    """`.md` for `Notes.MD`; nothing for `README` and for `.profile`; `.rst` for `index.rst.txt`, as
+    documentation that is served shows its sources."""
+    stem, suffix = os.path.splitext(name)
+    if suffix.lower() == ".txt" and (inner := os.path.splitext(stem)[1].lower()) in _SOURCES:
+        return inner
+    return suffix.lower()
 
 
 def day_of(name: str) -> str | None:
@@ -114,6 +121,8 @@ def day_of(name: str) -> str | None:
 def title_of(name: str) -> str:
     """A title for a file that has none: `2026-03-01-first_call.md` -> `2026-03-01 first call`."""
     stem = os.path.splitext(name)[0]
+    if os.path.splitext(stem)[1].lower() in _SOURCES:
+        stem = os.path.splitext(stem)[0]
     day = day_of(stem) or ""
     words = _SEPARATORS.sub(" ", stem[len(day) :]).strip()
     return f"{day} {words}".strip() or name

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.ingest.decode import normalised
+from kb.ingest.decode import Unsupported, normalised
 from kb.ingest.parsers import definitions
 from kb.ingest.parsers.code import CodeParser
 from kb.ingest.parsers.grammars import GRAMMARS
@@ -279,3 +279,9 @@ def test_no_text_is_too_odd(text: str) -> None:
 
 def test_every_grammar_has_a_wheel() -> None:
     assert set(FILES) == set(GRAMMARS)
+
+
+def test_minified_files_are_not_read() -> None:
+    with pytest.raises(Unsupported, match="minified"):
+        CodeParser(1800).parse(Source("a.js", b"var a=1;" * 10_000))
+    assert list(CodeParser(1800).parse(Source("a.py", b"x = 1; " * 10_000)).blocks)

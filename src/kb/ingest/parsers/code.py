@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from kb.ingest.decode import decode
+from kb.ingest.decode import Unsupported, decode
 from kb.ingest.parsers.grammars import GRAMMARS
 from kb.ingest.parsers.languages import language_of
 from kb.ingest.parsers.lines import paragraphs, trimmed
@@ -18,6 +18,8 @@ _log = logging.getLogger(__name__)
 # what is not code at all, can take time by the square of its length.
 _OUTLINE_CHARS = 512 * 1024
 _COMMENT_LINES = 2000
+_SHIPPED = frozenset({"javascript", "css", "json", "xml"})
+_MINIFIED_CHARS = 50_000  # nobody wrote such a line by hand, and nobody reads it
 _LINE_CHARS = 5000  # longer lines are generated or minified
 
 
@@ -34,6 +36,8 @@ class CodeParser:
     def parse(self, source: Source) -> Parsed:
         language = language_of(source.name, source.data) or "text"
         lines = decode(source.data).split("\n")
+        if language in _SHIPPED and max(map(len, lines)) > _MINIFIED_CHARS:
+            raise Unsupported("minified or generated")
         shown = "typescript" if language == "tsx" else language
         blocks = list(self._blocks(lines, language, shown))
         return Parsed(type="code", blocks=blocks, title=source.name, lang=shown)
