@@ -16,10 +16,8 @@ from kb.ingest.names import portable_path
 from kb.ingest.parse import Parsers
 from kb.ports import Source
 from kb.store import SqliteStore
-from kb.types import Chunk, Document, Passage, Span
+from kb.types import LINE_TYPES, Chunk, Document, Passage, Span
 from kb.words import nfc
-
-_PLAIN = ("markdown", "code", "note")  # formats whose lines are the file's own
 
 
 def find_document(store: SqliteStore, name: str) -> Document:
@@ -86,7 +84,7 @@ def _read(store: SqliteStore, document: Document) -> _Now | None:
     try:
         with open(path, "rb") as file:
             data = file.read()
-        text = decode(data) if document.type in _PLAIN else _extracted(path, data)
+        text = decode(data) if document.type in LINE_TYPES else _extracted(path, data)
     except (OSError, Unreadable, Unsupported):
         return None
     return _Now(text.removesuffix("\n"), unchanged=digest(data) == document.content_hash)
@@ -123,6 +121,8 @@ def _page(store: SqliteStore, document: Document, page: int, now: _Now | None) -
         for chunk in store.chunks_of(document.doc_id)
         if any(span.page == page for span in chunk.spans)
     ]
+    if document.type != "pdf" and not chunks:
+        raise NotFound(f"{document.doc_path} has no pages", "cite its lines: path#L3-L9")
     pages = [] if now is None else now.text.split("\f")
     if not chunks and not 1 <= page <= len(pages):
         last = f"it has {len(pages)} pages" if now is not None else "its file is gone"

@@ -18,6 +18,8 @@ TYPES = (
     "pdf", "markdown", "code", "note",
     "html", "docx", "epub", "notebook", "rst", "asciidoc", "org", "table", "email",
 )  # fmt: skip
+# Those whose lines are the file's own; of the others, lines are counted in what was taken out.
+LINE_TYPES = ("markdown", "code", "note", "rst", "asciidoc", "org", "table")
 KINDS = ("decision", "lesson", "summary", "temp_note")
 SCOPES = ("global", "project")
 TRUSTS = ("generated", "secondary", "primary")  # rising

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -613,3 +614,16 @@ def test_a_bad_byte_in_a_long_file_leaves_what_was_known(
     (document,) = library.documents().values()
     assert sum(c.text.count("good") for c in library.store.chunks_of(document.doc_id)) == 500
     check_integrity(library.store)
+
+
+def test_a_file_that_needs_a_missing_library_keeps_what_was_known(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("selectolax")
+    library.put("a.html", "<html><body><p>some words here</p></body></html>")
+    library.ingest("")
+    monkeypatch.setitem(sys.modules, "selectolax.lexbor", None)
+    report = library.ingest("", force=True)
+    assert [note.reason for note in report.skipped] == ["needs: pip install 'kb-search[html]'"]
+    assert report.removed == ()
+    assert list(library.documents()) == ["library/a.html"]

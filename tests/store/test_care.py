@@ -744,3 +744,21 @@ def test_any_documents_survive(tmp_path_factory: pytest.TempPathFactory, drafts:
         other.import_(io.BytesIO(data))
         assert exported(other) == data
         check_integrity(other._store)
+
+
+def test_merging_keeps_tags_by_hand_of_documents_that_stay(tmp_path: Path, clock: Clock) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "a.md").write_text("words\n")
+    with (
+        KnowledgeBase(tmp_path / "one.sqlite", clock=clock) as one,
+        KnowledgeBase(tmp_path / "two.sqlite", clock=clock) as two,
+    ):
+        for kb in (one, two):
+            kb.ingest(tmp_path / "lib")
+        one.tag("lib/a.md", add=["theirs"])
+        two.tag("lib/a.md", add=["ours"])
+        told = io.BytesIO()
+        one.export(told)
+        told.seek(0)
+        assert two.import_(told, merge=True).kept == 1
+        assert two.document("lib/a.md").tags == ("ours", "theirs")

@@ -18,7 +18,7 @@ from kb.store import SqliteStore
 from kb.store.shape import INDEXES
 from kb.types import Diagnosis, Finding
 
-_RESTORE = "restore a backup; kb export saves what can still be read"
+_RESTORE = "restore a backup, or remove the store and ingest again"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,10 @@ from kb.errors import InvalidCitation, NotFound
 from kb.ingest.draft import digest
 from kb.passages import open_passage
 from kb.store import SqliteStore
-from kb.types import Document, Finding
+from kb.types import LINE_TYPES, Document, Finding
 
 _SAMPLED_FILES = 50
 _OPENED = ("line", "code", "page")  # kinds of span that a citation leads to
-_PLAIN = ("markdown", "code", "note")  # formats whose lines are the file's own
 
 
 def roots(store: SqliteStore) -> Finding:
@@ -76,7 +75,7 @@ def _place(store: SqliteStore, document: Document) -> str:
         if open_passage(store, uri).state == "exact":
             return "exact"
     # What is taken out of a PDF may change with the library that does it: not the store's fault.
-    return "misplaced" if document.type in _PLAIN else "extracted otherwise"
+    return "misplaced" if document.type in LINE_TYPES else "extracted otherwise"
 
 
 def _count(number: int, what: str) -> str:

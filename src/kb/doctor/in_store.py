@@ -12,7 +12,7 @@ from kb.types import Finding
 SAMPLED_CHUNKS = 20_000
 _LOG_BYTES = 64 << 20  # a log that nobody folds in is that of a reader that never ends
 _MEND = "kb doctor --fix"
-_RESTORE = "restore a backup; kb export saves what can still be read"
+_RESTORE = "restore a backup, or remove the store and ingest again"
 _INDEX_ONLY = re.compile(r"missing from index|wrong # of entries in index")
 
 

@@ -36,6 +36,10 @@ class Unsupported(Exception):
         self.reason = reason
 
 
+class Unavailable(Unsupported):
+    """A file that could be read if something were installed: what was known of it stays."""
+
+
 def decode(data: bytes) -> str:
     """The text of `data`, without a byte order mark, and `normalised`."""
     return normalised(_decoded(data))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from kb.config import Config
 from kb.errors import InvalidRequest, KbError
 from kb.ingest import dates, draft, names
-from kb.ingest.decode import Unsupported
+from kb.ingest.decode import Unavailable, Unsupported
 from kb.ingest.found import Found, within
 from kb.ingest.load import load
 from kb.ingest.parse import Parsers
@@ -145,7 +145,8 @@ class _Run:
             raise  # of the store: no other file would fare better
         except Unsupported as unsupported:
             self.tally.skipped.append(FileNote(doc_path, unsupported.reason))
-            return
+            if not isinstance(unsupported, Unavailable):
+                return
         except FileNotFoundError:
             # The next run will see whether it is gone for good.
             self.tally.skipped.append(FileNote(doc_path, "vanished while it was to be read"))

@@ -91,7 +91,8 @@ class Pipeline:
             chunk = chunks[found.chunk_id]
             document = documents[chunk.doc_id]
             span = chunk.spans[0] if chunk.spans else Span("document")
-            text = without_headings(chunk.text) if document.type == "markdown" else chunk.text
+            headed = document.type not in ("code", "note", "table")
+            text = without_headings(chunk.text) if headed else chunk.text
             hits.append(
                 Hit(
                     rank=rank,

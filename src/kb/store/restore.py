@@ -112,7 +112,8 @@ class _Restore:
 
     def _add_tags(self, doc_id: int, tags: dict[str, str]) -> None:
         self.connection.executemany(
-            "INSERT INTO document_tags (doc_id, tag, source) VALUES (?, ?, ?)",
+            "INSERT INTO document_tags (doc_id, tag, source) VALUES (?, ?, ?) "
+            "ON CONFLICT DO NOTHING",
             [(doc_id, tag, source) for tag, source in tags.items()],
         )
 
@@ -150,6 +151,7 @@ class _Merge(_Restore):
         if known and known[1] >= record["indexed_ns"]:
             self.documents[theirs] = None
             self.kept += 1
+            self._add_tags(known[0], {tag: by for tag, by in tags.items() if by == "user"})
             return
         if known:
             doc_id, tags = self._replace(known[0], record, tags)

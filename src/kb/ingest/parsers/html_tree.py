@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kb.ingest.decode import Unreadable, Unsupported
+from kb.ingest.decode import Unavailable, Unreadable
 from kb.words import nfc
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def parse(text: str) -> LexborHTMLParser:
     try:
         from selectolax.lexbor import LexborHTMLParser
     except ImportError:
-        raise Unsupported("needs: pip install 'kb-search[html]'") from None
+        raise Unavailable("needs: pip install 'kb-search[html]'") from None
     if text.count("<") > _DEPTH and _is_deep(text):
         raise Unreadable(f"its HTML is nested more than {_DEPTH:,} levels deep")
     return LexborHTMLParser(nfc(text))

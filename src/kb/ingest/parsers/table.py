@@ -119,7 +119,7 @@ def _delimiter(lines: Sequence[str]) -> str:
 def _cells(lines: Sequence[str], start: int, end: int, delimiter: str) -> list[str]:
     try:
         return next(csv.reader(["\n".join(lines[start:end])], delimiter=delimiter), [])
-    except csv.Error:  # a cell without end
+    except (csv.Error, ValueError):  # a cell without end, or parted by what cannot part cells
         return []
 
 
