@@ -1,6 +1,6 @@
 """`make bench`: how fast kb is, always beside a yardstick measured in the same run.
 
-python -m bench [section ...]      sections: process ingest queries (all by default)
+python -m bench [section ...]      sections: process ingest formats long queries (all by default)
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 import apsw
 
 from bench.corpus import Prose, passages, write_markdown
+from bench.formats import formats, long
 from bench.timing import process_ms, seconds, spread_ms, table
 from kb import KnowledgeBase
 from kb.store import SqliteStore
@@ -144,6 +145,8 @@ def _cells(p50: float, p95: float, yard: float) -> tuple[str, str, str]:
 SECTIONS: dict[str, Callable[[], str]] = {
     "process": process,
     "ingest": ingest,
+    "formats": formats,
+    "long": long,
     "queries": latency,
 }
 

@@ -15,7 +15,6 @@ import faulthandler
 import io
 import json
 import random
-import resource
 import sys
 import time
 import traceback
@@ -172,14 +171,14 @@ _HTML = b"""<div> </div> <table> <tr> <td <ul> <li> <ol start=-9> <pre> <!-- -->
     <h1> <a href= <p <br> <dl> <dt> <dd> <main> <nav> <svg> <template> <math> <select> <base
     colspan=99999999 rowspan=99999999 <meta charset=utf-7> <meta charset=hex> charset=idna
     charset=rot13 charset=punycode &nbsp &#0; <blockquote> <frameset> <![CDATA[ <body> </body>"""
-_MARKUP = b"""--- ``` ~~~ ::: :: .. +++ === **** ---- |=== | +--+--+ #+BEGIN_SRC #+END_SRC * ** :END:
-    :PROPERTIES: #+TITLE: #+TODO: [[ ]] _` `_ .. |x| >>> .. code:: :a: <<< ++++ //// ifdef::[]
+_MARKUP = b"""--- ``` ~~~ ::: :: .. +++ === **** ---- |=== | +--+--+ #+BEGIN_SRC #+END_SRC * **
+    :END: :PROPERTIES: #+TITLE: #+TODO: [[ ]] _` `_ .. |x| >>> .. code:: :a: <<< ++++ //// ifdef::[]
     [source] = == \\ [1/2] :lang: include:: .. csv-table:: <div> <!-- [^1]: [a]: > - 1."""
 TOKENS: dict[str, bytes] = {
     "pdf": b"""obj endobj stream endstream xref trailer startxref << >> /Kids /Count /Parent /Length
         /Type/Page /Filter/FlateDecode /DecodeParms /ObjStm /XRef BT ET Tj TJ Tf Tm Td T* ( ) < > [
-        ] 1e99 -1 4294967296 /Outlines /First /Next /Dest R null /Encrypt %%EOF 0.00000001 /ToUnicode
-        /MediaBox /Rotate/Contents cm q Q Do""",
+        ] 1e99 -1 4294967296 /Outlines /First /Next /Dest R null /Encrypt %%EOF 0.00000001
+        /ToUnicode /MediaBox /Rotate/Contents cm q Q Do""",
     "html": _HTML,
     "docx": _XML,
     "epub": _XML + _HTML + b" ../ %00 # idref= properties=nav <navPoint> <itemref href= ",
@@ -190,16 +189,17 @@ TOKENS: dict[str, bytes] = {
     "org": _MARKUP,
     "table": b"""" "" , ; | sep=" sep=, sep=' ',' '"' \\ {} [] null NaN = """,
     "email": b"""Content-Type: multipart/mixed;boundary= text/html charset=hex charset=idna
-        charset=utf-16 Content-Transfer-Encoding: base64 quoted-printable uuencode begin end =?utf-8?
-        ?= =?x?b?? -- ; " , < > ( ) Date: From: Subject: filename*0*= filename*=utf-8''%ff
-        message/rfc822 message/partial message/external-body =\n \n\n""",
+        charset=utf-16 Content-Transfer-Encoding: base64 quoted-printable uuencode begin end
+        =?utf-8? ?= =?x?b?? -- ; " , < > ( ) Date: From: Subject: filename*0*= filename*=utf-8''%ff
+        message/rfc822 message/partial message/external-body""",
     "markdown": _MARKUP + b" ttl: tags: - & * !!python/object: {a: [ ? [x](y) ![ ](<> $$ ",
     "code": b"""{ } ( ) [ ] " ' ''' \"\"\" /* */ // # #if #endif \\ def class fn impl func => -> ; :
         template< <T> @ ` ${ </ /> #! <<EOF""",
     "text": b"--- ... ttl: tags: a: {b: [ & * \f \v \x1c \xc2\x85 \xe2\x80\xa8 \xef\xbb\xbf ",
 }
 _ANYWHERE = (b"\0", b"\xff", b"\xff\xfe", b"\xfe\xff\0", b"\xef\xbb\xbf", b"\r", b"\n\n", b"\t",
-             b"\xed\xa0\x80", b"\xf0\x9f\x98\x80", b"e\xcc\x81", b"\xe2\x80\xae", b" " * 40)  # fmt: skip
+             b"\xed\xa0\x80", b"\xf0\x9f\x98\x80", b"e\xcc\x81", b"\xe2\x80\xae",
+             b" " * 40)  # fmt: skip
 _NUMBERS = (b"0", b"-1", b"1", b"255", b"65536", b"2147483648", b"4294967295", b"9" * 20,
             b"9" * 5000, b"1e308", b"0.1", b"nan", b"")  # fmt: skip
 
@@ -341,10 +341,9 @@ class Mutator:
                 case 1 if len(every) < 5000:
                     one.append(deepcopy(other))
                 case 2 if one.attrib:
-                    name = self._chance.choice(list(one.attrib))
-                    values = (*_NUMBERS, b"x", *other.attrib.values())
-                    value = self._chance.choice(values)
-                    one.attrib[name] = value.decode() if isinstance(value, bytes) else value
+                    key = self._chance.choice(list(one.attrib))
+                    values = [number.decode() for number in _NUMBERS] + list(other.attrib.values())
+                    one.attrib[key] = self._chance.choice(values)
                 case 3:
                     one.text = self._chance.choice(("", "x" * 3000, "\n\t", "é中\u2028", "#|`"))
                 case 4:
@@ -439,6 +438,8 @@ def say(**what: object) -> None:
 
 def run(parser: str, start: int, stop: int) -> None:
     """All inputs from `start` to `stop`, and some of them through ingest afterwards."""
+    import resource  # not everywhere
+
     parsers = Parsers(MAX_CHARS, plug_ins=())
     read(parsers, *seeds_of(parser)[0])  # so that all that is needed is loaded
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))

@@ -12,7 +12,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kb.ingest.parse import Parsers
+from kb.ingest.parse import Parsers, Unreadable
+from kb.ingest.parsers.html import HtmlParser
+from kb.ingest.parsers.table import TableParser
+from kb.ports import Source
 from tests.ingest.fuzz import COMMAND, COUNTS, SEEDS, TOKENS, WATCHDOG_S, case
 
 REPOSITORY = Path(__file__).parents[2]
@@ -31,6 +34,39 @@ def test_every_parser_is_fuzzed() -> None:
 def test_an_input_is_known_by_its_number(parser: str) -> None:
     assert case(parser, 7) == case(parser, 7)
     assert len({case(parser, seed).data for seed in range(20)}) > 10
+
+
+# --- what it has found ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tag", ["<pre><dl>", "<td<pre>", "<unheard-of>", "<x/>", "<svg><p><x/>"])
+def test_html_nested_by_any_element_is_refused_at_once(tag: str) -> None:
+    """Took minutes: only the depth of some elements was known before."""
+    with pytest.raises(Unreadable, match="levels deep"):
+        HtmlParser().parse(Source("a.html", tag.encode() * 100_000))
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<svg>" + "<path d='M0 0'/>" * 40_000 + "</svg><p>text",
+        "<script>" + "i<n;" * 40_000 + "</script><p>text",
+        "<!--" + "<div>" * 40_000 + "--><p>text",
+        "<div><p>text</p><br/></div>" * 40_000,
+        "<ul>" + "<li>text" * 40_000,
+    ],
+)
+def test_much_html_is_not_deep_html(page: str) -> None:
+    assert "text" in (HtmlParser().parse(Source("a.html", page.encode())).text or "")
+
+
+def test_a_table_that_says_a_quote_parts_its_cells() -> None:
+    """`csv` of Python 3.13 and later refuses that with a ValueError."""
+    parsed = TableParser().parse(Source("a.csv", b'sep="\na"b\n1"2\n'))
+    assert "".join(block.text for block in parsed.blocks) == 'sep="a"b1"2'
+
+
+# --- looking for more -----------------------------------------------------------------------------
 
 
 class Ran(NamedTuple):
