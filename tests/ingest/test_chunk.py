@@ -113,7 +113,7 @@ def test_a_long_line_is_cut_and_keeps_its_number() -> None:
 
 def test_a_line_of_one_megabyte() -> None:
     text = "word " * 200_000
-    for name in ("a.txt", "a.md", "a.py", "a.json"):
+    for name in ("a.txt", "a.md", "a.py", "a.yaml"):
         check_chunks(normalised(text), chunks_of(name, text, 1800), 1800)
 
 

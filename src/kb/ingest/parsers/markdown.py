@@ -8,17 +8,17 @@ definitions) included.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from kb.ingest import dates, front_matter, names
 from kb.ingest.decode import decode
-from kb.ingest.parsers.lines import line_block
+from kb.ingest.parsers import sections
+from kb.ingest.parsers.sections import Part
 from kb.ingest.parsers.text import TextParser
 from kb.ports import Parsed, Source
-from kb.types import Block
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -52,11 +52,11 @@ class MarkdownParser:
         front = front_matter.read(text, dates.from_ns(source.mtime_ns))
         lines = text.split("\n")
         lines[: front.lines] = [""] * front.lines  # blank, so that the rest keeps its numbers
-        ranges = list(_ranges(lines, self._max_chars))
-        heading = next((found.heading for found in ranges if found.level == 1), None)
+        parts = list(_apart(_parts(lines, self._max_chars)))
+        heading = next((part.heading for part in parts if part.level == 1), None)
         return Parsed(
             type="markdown",
-            blocks=list(_blocks(lines, ranges)),
+            blocks=list(sections.blocks(lines, parts)),
             title=front.attributes.title or heading or names.title_of(source.name),
             lang=front.attributes.lang,
             attributes=front.attributes,
@@ -71,21 +71,10 @@ def _by_paragraph(source: Source) -> Parsed:
     return replace(parsed, type="markdown", warnings=(*parsed.warnings, note))
 
 
-@dataclass(frozen=True, slots=True)
-class _Range:
-    """Lines that belong together; with a `level` they are a heading."""
-
-    start: int
-    end: int
-    atomic: bool = False
-    level: int = 0
-    heading: str = ""
+# --- tokens into parts ----------------------------------------------------------------------------
 
 
-# --- tokens into ranges ---------------------------------------------------------------------------
-
-
-def _ranges(lines: Sequence[str], max_chars: int) -> Iterator[_Range]:
+def _parts(lines: Sequence[str], max_chars: int) -> Iterator[Part]:
     env: dict[str, Any] = {}
     tokens = _engine().parse("\n".join(lines), env)
     offsets = [0, *accumulate(len(line) + 1 for line in lines)]
@@ -103,9 +92,9 @@ def _ranges(lines: Sequence[str], max_chars: int) -> Iterator[_Range]:
         atomic = any(inner.type in _ATOMIC for inner in tokens[at:after])
         if token.type == "heading_open" and token.level == 0:
             heading = _plain(tokens[at + 1].content, env)
-            yield _Range(start, end, atomic, int(token.tag[1:]), heading)
+            yield Part(start, end, int(token.tag[1:]), heading, atomic)
         else:
-            yield _Range(start, end, atomic)
+            yield Part(start, end, atomic=atomic)
         at = after
 
 
@@ -146,36 +135,10 @@ def _shown(token: Token) -> str:
     return "" if token.type == "html_inline" else token.content
 
 
-# --- ranges into blocks ---------------------------------------------------------------------------
-
-
-def _blocks(lines: Sequence[str], ranges: Iterable[_Range]) -> Iterator[Block]:
-    above: list[tuple[int, str]] = []
-    for found in _gapless(ranges, len(lines)):
-        if found.level:
-            while above and above[-1][0] >= found.level:
-                above.pop()
-            above.append((found.level, found.heading))
-        block = line_block(
-            lines,
-            found.start,
-            found.end,
-            heading_path=tuple(text for _, text in above if text),
-            atomic=found.atomic,
-            boundary=bool(found.level),
-        )
-        if block is not None:
-            yield block
-
-
-def _gapless(ranges: Iterable[_Range], count: int) -> Iterator[_Range]:
-    """The ranges with what lies between them, none overlapping."""
+def _apart(parts: Iterable[Part]) -> Iterator[Part]:
+    """Without overlaps, which a lazy continuation of a list or a quotation may bring."""
     cursor = 0
-    for found in ranges:
-        if found.start > cursor:
-            yield _Range(cursor, found.start)
-        if found.end > cursor:
-            start = max(found.start, cursor)
-            yield _Range(start, found.end, found.atomic, found.level, found.heading)
-        cursor = max(cursor, found.end)
-    yield _Range(cursor, count)
+    for part in parts:
+        if part.end > cursor:
+            yield replace(part, start=max(part.start, cursor))
+        cursor = max(cursor, part.end)
