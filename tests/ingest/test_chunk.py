@@ -153,7 +153,7 @@ def test_small_neighbours_share_a_chunk() -> None:
     text = "\n".join(f"def f{number}(): return {number}\n" for number in range(100))
     drafts = chunks_of("a.py", text, 1800)
     assert 5 < len(drafts) < 20
-    assert drafts[0].section_label == "f0"
+    assert drafts[0].section_label is None  # it would be wrong for all but one of them
     check_chunks(text, drafts, 1800)
 
 

@@ -44,6 +44,8 @@ def _first_line(hit: Hit, page: Page) -> str:
     rank = f"{hit.rank}.".ljust(len(_INDENT) - 1) + " "
     room = (page.width or 0) - len(rank) - columns(uri) - len(score)
     gap = " " * max(2, room)
+    if page.width is not None and room < 2:  # a long path has the line to itself
+        gap = "\n" + " " * (page.width - len(score))
     return rank + page.style(uri, fg="cyan", bold=True) + gap + page.style(score, dim=True)
 
 
@@ -83,7 +85,7 @@ def broken(text: str, width: int) -> list[Range]:
         wide = columns(char)
         if char == " ":
             space = at
-        if used + wide > width and char != " ":
+        while used + wide > width and char != " " and start < at:
             end = space if space > start else at
             lines.append((start, end))
             start = end + 1 if end == space else end

@@ -60,9 +60,9 @@ def cli(context: click.Context) -> None:
 
     \b
     Examples:
-      kb ingest ~/notes                   read a folder, or bring the store up to date with it
-      kb search retry storm               find passages
-      kb get notes/retry.md#L12-L34       open one
+      kb ingest ~/notes               read a folder; later, what changed in it
+      kb search retry storm           find passages
+      kb get notes/retry.md#L12-L34   open one
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

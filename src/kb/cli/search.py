@@ -28,7 +28,7 @@ _ASKED_CHARS = 60  # of a query that found nothing, to be recognised by
     "--mode",
     type=click.Choice(MODES),
     metavar="MODE",
-    help=f"Only these of the profile's retrievers: {', '.join(MODES)}.",
+    help="Only this of the profile's retrievers; the profiles of this version have lexical.",
 )
 @option("--fts-only", is_flag=True, help="The same as --mode lexical.")
 @option(
@@ -122,6 +122,8 @@ def _say(response: Response, kb: KnowledgeBase, *, filtered: bool) -> None:
     if not response.hits:
         asked = page.visible(response.query[:_ASKED_CHARS])
         page.note(f"nothing found for {asked!r}" + (" with these filters" if filtered else ""))
+        if not kb.documents(limit=1):
+            page.note(f"the store {kb.path} is empty; fill it with: kb ingest FOLDER")
     _note_degraded(response)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from kb.ingest.cut import cut
 from kb.types import Block, ChunkDraft, Span
@@ -179,10 +179,20 @@ def _without_scrap(runs: list[Section], max_chars: int) -> list[Section]:
 
 
 def _draft(units: Sequence[_Unit]) -> ChunkDraft:
-    named = next((unit for unit in units if unit.span.symbol), units[0])
-    path = named.path if named.span.kind == "code" else units[-1].path
-    label = named.span.symbol or (path[-1] if path else None)
-    return ChunkDraft(_joined(units), path, label, _spans(units, named.span))
+    first = units[0].span
+    if first.kind != "code":
+        path = units[-1].path
+        return ChunkDraft(_joined(units), path, path[-1] if path else None, _spans(units, first))
+    # Definitions that share a chunk are cited by what they have in common, if anything.
+    path = _common([unit.path for unit in units if unit.path])
+    symbol = ".".join(path) or None
+    return ChunkDraft(_joined(units), path, symbol, _spans(units, replace(first, symbol=symbol)))
+
+
+def _common(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """What all the paths begin with."""
+    shared = zip(*paths, strict=False)
+    return tuple(names[0] for names in takewhile(lambda names: len(set(names)) == 1, shared))
 
 
 def _spans(units: Sequence[_Unit], named: Span) -> tuple[Span, ...]:

@@ -1,7 +1,8 @@
 """The lexical retriever: tiers over the store's indexes (spec 4).
 
     a single-quoted expression     as it stands
-    match any                      chunks with any word that has content, by BM25, then any word
+    match any                      chunks with any word that has content, by BM25; if there is
+                                   none, chunks with any word at all
     match all                      chunks with every term
     match auto                     those with every term first, then as any
     nothing found at all           substrings of words and runs
@@ -65,7 +66,8 @@ class LexicalRetriever:
         tiers: list[str] = []
         dropped: list[str] = []
         for tier in self._tiers(analysis):
-            if len(ranked) >= limit:
+            # Function words alone only count where no word with content is found at all.
+            if len(ranked) >= limit or (ranked and tiers[-1] == "content"):
                 break
             terms = analysis.content if tier == "content" else analysis.lexical
             found = self._store.match(
