@@ -60,9 +60,11 @@ def _guessed(sample: str) -> str | None:
 
 @cache
 def _identifier() -> Any:
-    """py3langid's, with probabilities; None where it is not installed."""
+    """py3langid's, with probabilities; None where it is not installed, or cannot unpack its model,
+    for which it needs room on the disk: a document without a language is still a document."""
     try:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
-    except ImportError:
+
+        return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    except (ImportError, OSError):
         return None
-    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
