@@ -28,13 +28,15 @@ _UNSPACED = (
     "\U00020000-\U0003ffff"  # Han, extensions
 )
 _LONGEST_NAME = 256  # a longer word is data, not a name
-_RUN = re.compile(f"[{_UNSPACED}]+")
+# Texts, which `re` compiles when they are first used, and keeps: a search in ASCII needs none.
+_RUN = f"[{_UNSPACED}]+"
 # No script stacks more marks on a letter; composing a long stack takes time by its square.
-_MANY_MARKS = re.compile(
-    "[\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u064b-\u065f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff]{31,}"
+_MARKS = (
+    "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u064b-\u065f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff"
 )
-_HALF_WIDTH = re.compile("[\uff66-\uff9f]")
-_GLUED = re.compile(rf"(?<=[{_UNSPACED}])[^\W_{_UNSPACED}]+|[^\W_{_UNSPACED}]+(?=[{_UNSPACED}])")
+_MANY_MARKS = f"[{_MARKS}]{{31,}}"
+_HALF_WIDTH = "[\uff66-\uff9f]"
+_GLUED = rf"(?<=[{_UNSPACED}])[^\W_{_UNSPACED}]+|[^\W_{_UNSPACED}]+(?=[{_UNSPACED}])"
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W_0-9A-Za-z]+")
 _MIXED = re.compile(r"(?<![A-Za-z0-9])[A-Za-z][a-z0-9]*+[A-Z][A-Za-z0-9]*+")
 
@@ -55,17 +57,17 @@ def nfc(text: str) -> str:
     if text.isascii():
         return text
     text = text.encode("utf-8", "replace").decode("utf-8")
-    return unicodedata.normalize("NFC", _MANY_MARKS.sub(lambda found: found[0][:30], text))
+    return unicodedata.normalize("NFC", re.sub(_MANY_MARKS, lambda found: found[0][:30], text))
 
 
 def unspaced_runs(text: str) -> list[str]:
     """The runs of characters of unspaced scripts, in order: `用 kb 搜索` -> `用`, `搜索`."""
-    return _RUN.findall(wide(text))
+    return [] if text.isascii() else re.findall(_RUN, wide(text))
 
 
 def blank_unspaced(text: str) -> str:
     """Everything else, with spaces in their place: `用kb搜索` -> ` kb `."""
-    return text if text.isascii() else _RUN.sub(" ", text)
+    return text if text.isascii() else re.sub(_RUN, " ", text)
 
 
 def pieces(run: str) -> list[str]:
@@ -97,10 +99,10 @@ def identifiers(text: str) -> Iterator[tuple[int, int, list[str]]]:
 def indexed_parts(text: str) -> str:
     """The column of parts: words that `porter unicode61` would not see inside of what it takes for
     one word, be it an identifier or a script without spaces (`用kb搜索` -> `kb`)."""
-    glued = [] if text.isascii() else _GLUED.findall(text)
+    glued = [] if text.isascii() else re.findall(_GLUED, text)
     return " ".join([*glued, *(part for _, _, parts in identifiers(text) for part in parts)])
 
 
 def wide(text: str) -> str:
     """Half-width katakana made full-width, so that both are found by either."""
-    return unicodedata.normalize("NFKC", text) if _HALF_WIDTH.search(text) else text
+    return unicodedata.normalize("NFKC", text) if re.search(_HALF_WIDTH, text) else text

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 _SAMPLE_CHARS = 4000
+_GUESSED_CHARS = 1000  # what py3langid is given: it takes 0.6 ms a thousand
 _LEAST_LETTERS = 40  # py3langid guesses below that
 _LEAST_PROBABILITY = 0.9
 _LEAST_SHARE = 0.2  # of the letters: names and quotations of another script do not decide
@@ -48,7 +49,11 @@ def language_of(text: str, *, by_script_only: bool = False) -> str | None:
         for language, script, share in _SCRIPTS:
             if len(script.findall(sample)) >= share * letters:
                 return language
-    return _guessed(sample) if letters >= _LEAST_LETTERS and not by_script_only else None
+    return (
+        _guessed(sample[:_GUESSED_CHARS])
+        if letters >= _LEAST_LETTERS and not by_script_only
+        else None
+    )
 
 
 def _guessed(sample: str) -> str | None:
