@@ -15,6 +15,10 @@
         StoreReadOnly         a write to a store that cannot be written
         StoreBusy             another process held the write lock for too long
         DiskFull              the disk is full; what was committed is kept
+      ModelError              an encoder that cannot be used, or failed
+        ModelMissing          no such model, or its files are not there
+        ModelBroken           files that are damaged, or a model with other outputs than it says
+        ModelMismatch         the store's vectors were made by another model
       MissingExtra            a part that an optional dependency brings
       EvalDataError           judged data that cannot be read
 
@@ -101,6 +105,25 @@ class StoreBusy(StoreError):
 class DiskFull(StoreError):
     code = "disk_full"
     http_status = 507
+
+
+class ModelError(KbError):
+    code = "model_error"
+    http_status = 503
+
+
+class ModelMissing(ModelError):
+    code = "model_missing"
+    http_status = 404
+
+
+class ModelBroken(ModelError):
+    code = "model_broken"
+
+
+class ModelMismatch(ModelError):
+    code = "model_mismatch"
+    http_status = 409
 
 
 class MissingExtra(KbError):

@@ -1,4 +1,4 @@
-"""The sockets of the house: what a parser and a store must be able to do.
+"""The sockets of the house: what a parser, an encoder and a store must be able to do.
 
 Rooms talk through these, so that another format or another store fits without an `if` elsewhere.
 """
@@ -17,10 +17,14 @@ from kb.types import (
     ChunkDraft,
     Document,
     DocumentDraft,
+    Encoding,
     FileState,
     Filters,
+    ModelSpec,
     Root,
     Scored,
+    StoredModel,
+    Vector,
 )
 
 
@@ -67,6 +71,40 @@ class Parser(Protocol):
         ...
 
     def parse(self, source: Source) -> Parsed: ...
+
+
+class Encoder(Protocol):
+    """Turns texts into vectors. One object may be shared between threads. A text's vectors depend
+    on nothing but the text: not on its company, not on the thread."""
+
+    @property
+    def spec(self) -> ModelSpec: ...
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        *,
+        as_query: bool = False,
+        want: Set[str] = frozenset({"dense"}),
+        on_progress: Callable[[int], None] | None = None,
+    ) -> list[Encoding]:
+        """One encoding a text, in order, with the parts of `want` that the model can give (see
+        `ModelSpec.gives`). Raises `ModelError`; never gives a zero vector."""
+        ...
+
+
+class ToEmbed(NamedTuple):
+    """A chunk without ready vectors, and the text that stands for it: its heading, then itself."""
+
+    chunk_id: int
+    text: str
+
+
+class Nearest(NamedTuple):
+    """What a dense look-up found, best first; `backend` is the one that looked."""
+
+    found: list[Scored]
+    backend: str
 
 
 class Written(NamedTuple):
@@ -142,6 +180,39 @@ class Store(Protocol):
         self, terms: Sequence[str], *, filters: Filters, now: str, limit: int, indexed: bool = True
     ) -> Matched:
         """Chunks that hold any of the terms as substrings, most terms first."""
+        ...
+
+
+    # vectors: `embeddings` is the truth, every index over them is derived
+    def models(self) -> list[StoredModel]:
+        """The models whose vectors the store holds; the one that answers searches first."""
+        ...
+
+    def use_model(self, spec: ModelSpec) -> StoredModel:
+        """The store's record of this model, made if the store has none yet; `ModelMismatch` when
+        the store's vectors are of another name, version or dimension."""
+        ...
+
+    def to_embed(self, model_id: int, *, limit: int, after: int = 0) -> list[ToEmbed]:
+        """Chunks with an id above `after` that have no ready vectors and have not failed for
+        good, by id."""
+        ...
+
+    def write_embeddings(self, model_id: int, rows: Sequence[tuple[int, Encoding]]) -> int:
+        """Vectors of chunks, in one transaction; dense ones are normalised on the way in, a zero
+        one is refused. Rows of chunks that have gone meanwhile are left out; the number written is
+        returned."""
+        ...
+
+    def fail_embeddings(self, model_id: int, chunk_ids: Sequence[int], error: str) -> None:
+        """Count a failed attempt, with its reason."""
+        ...
+
+    def nearest(
+        self, model_id: int, vector: Vector[float], *, filters: Filters, now: str, limit: int, backend: str
+    ) -> Nearest:
+        """The chunks with the highest cosine to `vector`, exactly those of brute force over what
+        `filters` leave; ties by chunk id. `backend` is auto, sqlite-vec, numpy or python."""
         ...
 
 

@@ -9,6 +9,7 @@ house, so every other module may import this one.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -207,6 +208,61 @@ class FileState:
     content_hash: str
     indexed_ns: int
     chunker_version: str
+
+
+# --- models ---------------------------------------------------------------------------------------
+
+Vector = array  # of type code "f"; a buffer, so that numpy and SQLite read it without a copy
+PARTS = ("dense", "sparse", "tokens")  # what an encoder may give
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """What there is to know of an encoder before it is loaded."""
+
+    name: str
+    version: str
+    dimension: int
+    gives: frozenset[str]  # of PARTS
+    token_dimension: int | None = None
+    max_tokens: int = 512
+    query_prefix: str = ""
+    passage_prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredModel:
+    """A model whose vectors a store holds, and how many chunks stand where."""
+
+    model_id: int
+    name: str
+    version: str
+    dimension: int
+    ready: int
+    pending: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenVectors:
+    """A normalised vector for each token that counts, row after row in one buffer."""
+
+    dimension: int
+    data: Vector[float]
+
+    def __len__(self) -> int:
+        return len(self.data) // self.dimension
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """What an encoder makes of one text; None where it was not asked for or cannot be given.
+    `truncated` says how many tokens did not fit into the model."""
+
+    dense: Vector[float] | None = None
+    sparse: Mapping[str, float] | None = None  # token -> weight
+    tokens: TokenVectors | None = None
+    truncated: int = 0
 
 
 # --- search ---------------------------------------------------------------------------------------
