@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import sys
 import tempfile
+from array import array
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,19 @@ import apsw
 
 from kb import KnowledgeBase
 from kb.store import schema
-from kb.types import Attributes, ChunkDraft, DocumentDraft, Span
+from kb.types import (
+    Attributes,
+    ChunkDraft,
+    DocumentDraft,
+    Encoding,
+    Filters,
+    ModelSpec,
+    Span,
+    TokenVectors,
+    Vector,
+)
 
+DIMENSION = 8
 FIXTURES = Path(__file__).parent / "fixtures"
 NOW = 1_780_000_000.0  # 2026-05-28T20:26:40Z
 
@@ -54,6 +67,28 @@ def fill(kb: KnowledgeBase) -> None:
     kb.add("the last note", metadata={"author": "A. N. Other", "n": [1, 2.5, None]})
     kb.tag("library/guides/retry.md", add=["mine"])
     kb.get("note:4")
+    _embed(kb)
+
+
+def _embed(kb: KnowledgeBase) -> None:
+    """Vectors of every kind; one chunk has failed, and one is left waiting."""
+    spec = ModelSpec("fixture", "1", DIMENSION, frozenset({"dense", "sparse", "tokens"}), 2)
+    model_id = kb._store.use_model(spec).model_id
+    first, *middle, last = kb._store.to_embed(model_id, limit=100)
+    rows = [
+        (one.chunk_id, Encoding(_vector(one.chunk_id), {"token": 0.5},
+                                TokenVectors(2, array("f", [0.6, 0.8, 1.0, 0.0]))))
+        for one in middle
+    ]  # fmt: skip
+    kb._store.write_embeddings(model_id, rows)
+    for _ in range(3):
+        kb._store.fail_embeddings(model_id, [last.chunk_id], "no room")
+    kb._store.fail_embeddings(model_id, [first.chunk_id], "not now")
+
+
+def _vector(seed: int) -> Vector[float]:
+    chance = random.Random(seed)
+    return array("f", [chance.uniform(-1, 1) for _ in range(DIMENSION)])
 
 
 def _document(
@@ -72,11 +107,22 @@ def _document(
 
 
 def found(kb: KnowledgeBase) -> dict[str, list[list[Any]]]:
-    """What each query finds, in order. Scores may be tuned; what is found must stay."""
-    return {
-        query: [[hit.chunk_id, hit.citation.uri, hit.snippet] for hit in kb.search(query)]
+    """What each query finds, in order. Scores may be tuned; what is found must stay, and cosines
+    are what they are."""
+    said: dict[str, list[list[Any]]] = {
+        query: [
+            [hit.chunk_id, hit.citation.uri, hit.snippet]
+            for hit in kb.search(query, mode="lexical")
+        ]
         for query in QUERIES
     }
+    for model in kb._store.models():
+        for seed in (1001, 1002):
+            nearest = kb._store.nearest(
+                model.model_id, _vector(seed), filters=Filters(), now=kb._now(), limit=5
+            )
+            said[f"nearest {seed}"] = [[one.chunk_id, one.score] for one in nearest.found]
+    return said
 
 
 def main() -> int:

@@ -399,7 +399,13 @@ def test_every_column_is_exported(kb: KnowledgeBase) -> None:
             "SELECT name FROM sqlite_schema WHERE sql LIKE 'CREATE TABLE %'"
         )
         own = {name for (name,) in tables if not str(name).startswith(("sqlite_", *INDEXES))}
-        assert own == {"state", "roots", "documents", "document_tags", "chunks"}
+        vectors = {"models", "embeddings", "vector_changes", "vector_indexes"}
+        assert own == {"state", "roots", "documents", "document_tags", "chunks"} | vectors
+        found = {row[1] for row in connection.execute("PRAGMA table_info(models)")}
+        assert found - set(records.MODEL) == {"ready", "failed"}  # counted anew
+        found = {row[1] for row in connection.execute("PRAGMA table_info(embeddings)")}
+        ours = {"embedding_id", "chunk_id", "state", "attempts", "error"}  # of those that are ready
+        assert found - set(records.EMBEDDING) == ours
 
 
 @pytest.mark.parametrize("name", ["e.jsonl", "e.jsonl.gz"])
@@ -559,12 +565,12 @@ def test_a_line_without_an_end(
 @pytest.mark.parametrize(
     ("number", "old", "new"),
     [
-        (0, b'"store_schema":1', b'"store_schema":2'),
+        (0, b'"store_schema":2', b'"store_schema":3'),
         (0, b"export.v1", b"export.v2"),
         (0, b'{"schema', b'{"more":1,"schema'),
         (1, b'"record":"root"', b'"record":"root","more":1'),
         (1, b'"record":"root"', b'"record":"job"'),
-        (-1, b'"record":"chunk"', b'"record":"chunk","embeddings":[{"model":"x"}]'),
+        (-1, b'"record":"chunk"', b'"record":"chunk","colour":"red"'),
     ],
 )
 def test_what_a_newer_kb_wrote(

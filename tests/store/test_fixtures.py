@@ -23,6 +23,19 @@ def test_there_is_one_of_every_version() -> None:
 
 
 @pytest.mark.parametrize("stored", STORES, ids=lambda path: path.name)
+def test_an_old_store_that_cannot_be_written(stored: Path, tmp_path: Path) -> None:
+    path = tmp_path / "kb.sqlite"
+    path.write_bytes(gzip.decompress(stored.read_bytes()))
+    before = path.read_bytes()
+    said = json.loads(stored.with_name(stored.name.replace(".sqlite.gz", ".json")).read_bytes())
+    with KnowledgeBase(path, clock=lambda: NOW + 60, read_only=True) as kb:
+        assert found(kb) == said
+        assert kb.status()["documents"] == 8
+        kb.export(io.BytesIO(), vectors=True)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("stored", STORES, ids=lambda path: path.name)
 def test_an_old_store_opens(stored: Path, tmp_path: Path) -> None:
     path = tmp_path / "kb.sqlite"
     path.write_bytes(gzip.decompress(stored.read_bytes()))
@@ -38,7 +51,7 @@ def test_an_old_store_opens(stored: Path, tmp_path: Path) -> None:
         assert kb.add("another").doc_id == 10  # 8 was used
 
         stream = io.BytesIO()
-        kb.export(stream)
+        kb.export(stream, vectors=True)
         with KnowledgeBase(tmp_path / "copy.sqlite", clock=lambda: NOW + 60) as copy:
             copy.import_(io.BytesIO(stream.getvalue()))
             assert found(copy) == found(kb)

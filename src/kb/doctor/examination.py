@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from kb import __version__
-from kb.doctor import in_files, in_store
+from kb.doctor import in_files, in_store, in_vectors
 from kb.errors import KbError, StoreMissing, StoreReadOnly, StoreTooNew, StoreUnusable
 from kb.store import SqliteStore
 from kb.store.shape import INDEXES
@@ -85,6 +85,10 @@ def _checks(store: SqliteStore, now: str) -> Iterator[Check]:
     yield Check("text", partial(in_store.text, store))
     for table in INDEXES:
         yield Check(table, partial(in_store.index, store, table), partial(health.rebuild, table))
+    yield Check("embeddings", partial(in_vectors.rows, store), health.vectors.drop_damaged)
+    yield Check("chunks_vec", partial(in_vectors.table, store), health.vectors.rebuild_table)
+    yield Check("vectors", partial(in_vectors.file, store), health.vectors.rewrite_file)
+    yield Check("pending", partial(in_vectors.pending, store))
     yield Check("files", partial(in_files.files, store))
     yield Check("roots", partial(in_files.roots, store))
     yield Check("expired", partial(in_files.expired, store, now))

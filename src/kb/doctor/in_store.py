@@ -71,7 +71,7 @@ def orphans(store: SqliteStore) -> Finding:
     what = ", ".join(f"{count} {name}" for name, count in orphans.items()) + " belong to nothing"
     if set(orphans) == {"roots"}:
         return Finding("orphans", "warning", what, _MEND)
-    lost = set(orphans) - {"chunks", "tags", "roots"}
+    lost = set(orphans) - {"chunks", "tags", "roots", "embeddings"}
     advice = "remove them with kb rm, and ingest their folder again" if lost else _MEND
     return Finding("orphans", "error", what, advice)
 

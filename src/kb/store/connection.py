@@ -113,9 +113,19 @@ class Database:
                 )
             connection = self._open_readable()
             if schema.version(connection, str(self.path)) < schema.VERSION:
-                self._writer()  # migrates
+                self._bring_up_to_date(connection)
             self._local.reader = self._keep(connection)
         return self._local.reader
+
+    def _bring_up_to_date(self, connection: apsw.Connection) -> None:
+        """A writer migrates. Where nothing may be written, an old store is read as it is."""
+        try:
+            if not self.read_only:
+                self._writer()
+                return
+        except (StoreReadOnly, apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError):
+            pass
+        schema.imitate(connection)
 
     def _open_readable(self) -> apsw.Connection:
         """Like a writer where possible, so that the last one to leave tidies up the log; else

@@ -25,10 +25,10 @@ def backup(database: Database, target: Path, *, overwrite: bool, on_step: pages.
         shutil.copymode(database.path, part)  # who may not read the one may not read the other
 
 
-def export(database: Database) -> Iterator[bytes]:
+def export(database: Database, *, vectors: bool) -> Iterator[bytes]:
     with database.reading() as connection:
-        yield records.line(dump.header(connection))
-        yield from dump.lines(connection)
+        yield records.line(dump.header(connection, vectors=vectors))
+        yield from dump.lines(connection, vectors=vectors)
 
 
 def load(

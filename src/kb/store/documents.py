@@ -139,11 +139,11 @@ def _write_chunks(
         heading = _heading(draft.title, chunk.heading_path)
         digest = content_digest(heading, chunk.text)
         place = _place(chunk, draft.chunker_version)
-        if old[digest]:
+        if same := old.get(digest):  # not old[digest], which would keep an entry for each new one
             connection.execute(
                 "UPDATE chunks SET ordinal = ?, section_label = ?, chunker_version = ?, spans = ?, "
                 "heading_path = ? WHERE chunk_id = ?",
-                (ordinal, *place, old[digest].popleft()),
+                (ordinal, *place, same.popleft()),
             )
             kept += 1
             continue
@@ -274,6 +274,17 @@ def chunks_by_id(connection: apsw.Connection, chunk_ids: Iterable[int]) -> dict[
         (json.dumps(list(chunk_ids)),),
     )
     return {row[0]: _chunk(row) for row in rows}
+
+
+def owners(connection: apsw.Connection, chunk_ids: Iterable[int]) -> dict[int, int]:
+    """The document of each chunk, without a look at any text."""
+    return dict(
+        connection.execute(
+            "SELECT chunk_id, doc_id FROM chunks "
+            "WHERE chunk_id IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(chunk_ids)),),
+        )
+    )
 
 
 def chunks_of(connection: apsw.Connection, doc_id: int) -> list[Chunk]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,8 +14,9 @@ from kb.store.functions import scalar
 from kb.types import JsonDict
 
 
-def header(connection: apsw.Connection) -> JsonDict:
+def header(connection: apsw.Connection, *, vectors: bool) -> JsonDict:
     """The first line. It does not tell the time, so that equal stores have equal exports."""
+    models = {"models": _models(connection)} if vectors else {}
     changes, created_at = next(connection.execute("SELECT changes, created_at FROM state"))
     last = dict(connection.execute("SELECT name, seq FROM sqlite_sequence"))
     tables = records.TABLES.values()
@@ -26,16 +28,19 @@ def header(connection: apsw.Connection) -> JsonDict:
         "changes": changes,
         "counts": {name: scalar(connection, f"SELECT count(*) FROM {name}") for name in tables},
         "sequences": {name: last.get(name, 0) for name in tables},
+        **models,
     }
 
 
-def lines(connection: apsw.Connection) -> Iterator[bytes]:
+def lines(connection: apsw.Connection, *, vectors: bool) -> Iterator[bytes]:
     """Every line behind the header."""
     for kind in records.RECORDS:
         for row in _rows(connection, kind):
             record = records.from_row(kind, row)
             if kind == "document":
                 record["tags"] = _tags(connection, record["doc_id"])
+            if kind == "chunk" and vectors:
+                record["embeddings"] = _embeddings(connection, record["chunk_id"])
             yield records.line(record)
 
 
@@ -51,3 +56,21 @@ def _tags(connection: apsw.Connection, doc_id: int) -> dict[str, str]:
             "SELECT tag, source FROM document_tags WHERE doc_id = ? ORDER BY tag", (doc_id,)
         )
     )
+
+
+def _models(connection: apsw.Connection) -> list[JsonDict]:
+    rows = connection.execute(f"SELECT {', '.join(records.MODEL)} FROM models ORDER BY model_id")
+    return [dict(zip(records.MODEL, row, strict=True)) for row in rows]
+
+
+def _embeddings(connection: apsw.Connection, chunk_id: int) -> list[JsonDict]:
+    """The vectors of a chunk that are ready, by model."""
+    rows = connection.execute(
+        f"SELECT {', '.join(records.EMBEDDING)} FROM embeddings "
+        "WHERE chunk_id = ? AND state = 'ready' ORDER BY model_id",
+        (chunk_id,),
+    )
+    found = [dict(zip(records.EMBEDDING, row, strict=True)) for row in rows]
+    for each in found:
+        each["sparse"] = None if each["sparse"] is None else json.loads(each["sparse"])
+    return found

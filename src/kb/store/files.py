@@ -76,6 +76,8 @@ def touch_file(connection: apsw.Connection, state: FileState, now_ns: int) -> No
         (state.size_bytes, state.mtime_ns, state.ctime_ns, state.device, state.os_path,
          now_ns, *dates, state.doc_id),
     )  # fmt: skip
+    if dates != list(row[1:]):  # which filters ask for
+        connection.execute("UPDATE state SET changes = changes + 1")
 
 
 def _moment(time_ns: int) -> str:

@@ -17,6 +17,9 @@ from kb.errors import InvalidRequest, choose, text_of
 from kb.types import KINDS, SCOPES, TRUSTS, TYPES, Filters
 from kb.words import nfc
 
+# The chunks of the documents that a condition leaves.
+CHUNKS_OF = "SELECT c.chunk_id FROM documents d JOIN chunks c ON c.doc_id = d.doc_id WHERE "
+
 
 class Condition(NamedTuple):
     sql: str

@@ -1,7 +1,8 @@
 """What can be wrong with a store's file, and how what is derived is made anew.
 
 Questions and repairs for `kb.doctor`, which judges the answers. No repair touches a document or a
-chunk's text; a chunk without a document, which nothing can find, is removed.
+chunk's text; a chunk without a document, which nothing can find, is removed. What concerns vectors
+stands in `vector_health`.
 """
 
 from __future__ import annotations
@@ -12,13 +13,18 @@ from typing import Any
 
 import apsw
 
-from kb.store import documents, files, schema, shape
+from kb.store import documents, files, schema, shape, vector_health
 from kb.store.connection import Database
 from kb.store.functions import scalar
+from kb.store.vector_health import VectorHealth
+from kb.store.vectors import Vectors
 from kb.words import indexed_parts, indexed_pieces
 
 _BATCH = 500  # rows in a repair's transaction: others want to write too
-_SEQUENCES = (("roots", "root_id"), ("documents", "doc_id"), ("chunks", "chunk_id"))
+_SEQUENCES = (
+    ("roots", "root_id"), ("documents", "doc_id"), ("chunks", "chunk_id"), ("models", "model_id"),
+    ("vector_changes", "change"),
+)  # fmt: skip
 
 _ORPHANS = {
     "chunks": "FROM chunks WHERE doc_id NOT IN (SELECT doc_id FROM documents)",
@@ -27,18 +33,25 @@ _ORPHANS = {
     "(SELECT root_id FROM documents WHERE root_id IS NOT NULL)",
     "documents": "FROM documents WHERE root_id IS NOT NULL "
     "AND root_id NOT IN (SELECT root_id FROM roots)",
+    "embeddings": "FROM embeddings WHERE chunk_id NOT IN (SELECT chunk_id FROM chunks) "
+    "OR model_id NOT IN (SELECT model_id FROM models)",
 }
 
 
 class Health:
     """Asks one store."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, dense: Vectors) -> None:
         self._database = database
+        self._dense = dense
 
     @property
     def path(self) -> str:
         return str(self._database.path)
+
+    @property
+    def vectors(self) -> VectorHealth:
+        return VectorHealth(self._database, self._dense)
 
     def versions(self) -> dict[str, str]:
         with self._database.reading() as connection:
@@ -114,14 +127,14 @@ class Health:
                       for name, sql in _ORPHANS.items()}  # fmt: skip
             broken = connection.execute("PRAGMA foreign_key_check").fetchall()
         # A reference that none of the above knows would be one that a later schema brings.
-        known = {"chunks": "chunks", "document_tags": "tags", "documents": "documents"}
+        known = ("chunks", "document_tags", "documents", "embeddings")
         for table in {row[0] for row in broken} - set(known):
             counts[str(table)] = sum(row[0] == table for row in broken)
         return {name: count for name, count in counts.items() if count}
 
     def delete_orphans(self) -> None:
         with self._database.writing() as connection:
-            for name in ("chunks", "tags", "roots"):
+            for name in ("chunks", "tags", "roots", "embeddings"):
                 connection.execute(f"DELETE {_ORPHANS[name]}")
             _recount(connection)
 
@@ -131,7 +144,8 @@ class Health:
             counted = scalar(connection, "SELECT chunks FROM state")
             chunks = scalar(connection, "SELECT count(*) FROM chunks")
             wrong = [f"{counted} chunks are counted, and there are {chunks}"]
-            return (wrong if counted != chunks else []) + [
+            wrong = (wrong if counted != chunks else []) + vector_health.miscounted(connection)
+            return wrong + [
                 f"the last id of {table} is {last}, and there is a {highest}"
                 for table, last, highest in _sequences(connection)
                 if last < highest
@@ -215,12 +229,14 @@ class Health:
 
 def _recount(connection: apsw.Connection) -> None:
     connection.execute(
-        "INSERT INTO state VALUES (1, 0, 0, strftime('%Y-%m-%dT%H:%M:%SZ', 'now')) "
+        "INSERT INTO state (only, changes, chunks, created_at, store_id) VALUES "
+        "(1, 0, 0, strftime('%Y-%m-%dT%H:%M:%SZ', 'now'), lower(hex(randomblob(16)))) "
         "ON CONFLICT DO NOTHING"
     )
     connection.execute(
         "UPDATE state SET changes = changes + 1, chunks = (SELECT count(*) FROM chunks)"
     )
+    vector_health.recount(connection)
 
 
 def _sequences(connection: apsw.Connection) -> list[tuple[str, int, int]]:

@@ -255,18 +255,15 @@ class Within(NamedTuple):
         return Within((sql, *self.inside), self.outside, (*params, *self.params))
 
 
-_CHUNKS_OF = "SELECT c.chunk_id FROM documents d JOIN chunks c ON c.doc_id = d.doc_id WHERE "
-
-
 def _within(connection: apsw.Connection, filters: Filters, now: str) -> Within:
     """Decided per document and written out once per query. Without filters, only the (few) expired
     documents are left out, so that the common search joins nothing."""
     if filters:
         sql, params = where.condition(connection, filters, now)
-        return Within(inside=(_CHUNKS_OF + sql,), params=tuple(params))
+        return Within(inside=(where.CHUNKS_OF + sql,), params=tuple(params))
     expired = "d.expires_at <= ?"
     if scalar(connection, f"SELECT 1 FROM documents d WHERE {expired} LIMIT 1", (now,)):
-        return Within(outside=(_CHUNKS_OF + expired,), params=(now,))
+        return Within(outside=(where.CHUNKS_OF + expired,), params=(now,))
     return Within()
 
 

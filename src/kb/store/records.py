@@ -1,7 +1,9 @@
 """`export.v1`: a store as lines of JSON. A header, then roots, documents and chunks, each by id.
 
 What can be computed is left out (the indexes and the columns under them), so that an import makes
-it anew. Columns of JSON stand as JSON, and bytes as `{"base64": ...}`. No I/O and no SQL here.
+it anew. Vectors, which take long to compute, stand beside their chunk if they are asked for, and
+their models in the header. Columns of JSON stand as JSON, and bytes as `{"base64": ...}`. No I/O
+and no SQL here.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from kb.types import KINDS, SCOPES, TRUSTS, JsonDict
 SCHEMA = "export.v1"
 
 # A field may have any of its types. Every column of the tables is listed, in their order; a test
-# compares. `tags` and `embeddings` are tables of their own; the latter is kept free for later.
+# compares. `tags` and `embeddings` are tables of their own; what is ready of the
+# latter is exported.
 _ID, _TEXT, _SAID = (int,), (str,), (str, type(None))
 HEADER: Mapping[str, tuple[type, ...]] = {
     "schema_version": _TEXT, "kb": _TEXT, "store_schema": _ID, "created_at": _TEXT, "changes": _ID,
@@ -39,6 +42,14 @@ CHUNK: Mapping[str, tuple[type, ...]] = {
     "chunk_id": _ID, "doc_id": _ID, "ordinal": _ID, "section_label": _SAID,
     "chunker_version": _TEXT, "content_hash": _TEXT, "indexed_at": _TEXT, "spans": (list,),
     "heading_path": (list,), "heading": _TEXT, "text": _TEXT,
+}  # fmt: skip
+MODEL: Mapping[str, tuple[type, ...]] = {
+    "model_id": _ID, "name": _TEXT, "version": _TEXT, "dimension": _ID,
+    "token_dimension": (int, type(None)), "role": _SAID,
+}  # fmt: skip
+EMBEDDING: Mapping[str, tuple[type, ...]] = {
+    "model_id": _ID, "embedded_at": _SAID, "dense": (bytes,), "sparse": (dict, type(None)),
+    "tokens": (bytes, type(None)),
 }  # fmt: skip
 RECORDS = {"root": ROOT, "document": DOCUMENT, "chunk": CHUNK}
 TABLES = {"root": "roots", "document": "documents", "chunk": "chunks"}
@@ -103,7 +114,9 @@ def header(raw: bytes, store_schema: int) -> JsonDict:
     newer = found.get("store_schema")
     if version != SCHEMA or (isinstance(newer, int) and newer > store_schema):
         raise too_new(1, f"{version} of schema {newer}")
-    _check(found, HEADER, 1)
+    _check(found, {**HEADER, "models": (list,)}, 1, optional=("models",))
+    for model in found.setdefault("models", []):
+        _check_object(model, MODEL, 1)
     for name in ("counts", "sequences"):
         _check(found[name], dict.fromkeys(TABLES.values(), _ID), 1)
     return found
@@ -118,16 +131,24 @@ def record(raw: bytes, number: int) -> tuple[str, JsonDict]:
     if kind not in RECORDS:
         raise too_new(number, f"a record of kind {kind!r}")
     fields = {**RECORDS[kind], **_BESIDES.get(kind, {})}
-    if kind == "chunk":
-        value.setdefault("embeddings", None)
+    if kind == "chunk" and isinstance(value.setdefault("embeddings", []), list | None):
+        value["embeddings"] = [_embedding(one, number) for one in value["embeddings"] or ()]
     for name, each in value.items():
         if bytes in fields.get(name, ()):
             value[name] = _unpacked(each, number)
     _check(value, fields, number)
     _check_inside(value, number)
-    if value.pop("embeddings", None):
-        raise too_new(number, "embeddings")
     return kind, value
+
+
+def _embedding(value: Any, number: int) -> JsonDict:
+    """An element of a chunk's `embeddings`, with the bytes of its vectors."""
+    if isinstance(value, dict):
+        value |= {name: _unpacked(value.get(name), number) for name in ("dense", "tokens")}
+    checked = _check_object(value, EMBEDDING, number)
+    if not all(type(weight) in (int, float) for weight in (checked["sparse"] or {}).values()):
+        raise broken(number, "a token's weight that is no number")
+    return checked
 
 
 def as_columns(record: Mapping[str, Any]) -> JsonDict:
@@ -135,7 +156,7 @@ def as_columns(record: Mapping[str, Any]) -> JsonDict:
     return {
         name: json.dumps(value, ensure_ascii=False) if name in JSON_COLUMNS else value
         for name, value in record.items()
-        if name != "tags"
+        if name not in ("tags", "embeddings")
     }
 
 
@@ -159,8 +180,20 @@ def _unpacked(value: Any, number: int) -> Any:
         raise broken(number, f"not base64 ({error})") from error
 
 
-def _check(value: Mapping[str, Any], fields: Mapping[str, tuple[type, ...]], number: int) -> None:
-    if missing := [name for name in fields if name not in value]:
+def _check_object(value: Any, fields: Mapping[str, tuple[type, ...]], number: int) -> JsonDict:
+    if not isinstance(value, dict):
+        raise broken(number, f"not an object: {str(value)[:80]!r}")
+    _check(value, fields, number)
+    return value
+
+
+def _check(
+    value: Mapping[str, Any],
+    fields: Mapping[str, tuple[type, ...]],
+    number: int,
+    optional: tuple[str, ...] = (),
+) -> None:
+    if missing := [name for name in fields if name not in value and name not in optional]:
         raise broken(number, f"{missing[0]!r} is missing")
     for name, each in value.items():
         if name not in fields:

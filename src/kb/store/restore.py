@@ -6,14 +6,16 @@ are merged: see `_Merge`.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import apsw
 
 from kb.errors import InvalidRequest
-from kb.store import documents, files, records
+from kb.store import documents, embeddings, files, records, scoring
 from kb.store.functions import scalar
 from kb.types import ImportReport, JsonDict
 from kb.words import indexed_parts, indexed_pieces
@@ -36,16 +38,14 @@ def load(
             "the store is not empty", "import into a new one (--store), or use --merge"
         )
     work = _Restore(connection) if empty else _Merge(connection)
+    _attempt(1, partial(work.models, header["models"]))
     seen = dict.fromkeys(records.RECORDS, 0)
     total = sum(header["counts"].values())
     number = 1
     for number, raw in enumerate(lines, start=2):
         kind, record = records.record(raw, number)
         seen[kind] += 1
-        try:
-            work.take(kind, record)
-        except (apsw.ConstraintError, OverflowError, UnicodeEncodeError) as error:
-            raise records.broken(number, str(error)) from error
+        _attempt(number, partial(work.take, kind, record))
         on_line(number - 1, total)
     for kind, table in records.TABLES.items():
         if seen[kind] != header["counts"][table]:
@@ -53,6 +53,14 @@ def load(
             raise records.broken(number, f"the end; the header promised {expected}")
     work.finish(header)
     return work.report()
+
+
+def _attempt(number: int, step: Callable[[], None]) -> None:
+    """What the store refuses is the fault of a line."""
+    try:
+        step()
+    except (apsw.ConstraintError, OverflowError, UnicodeEncodeError) as error:
+        raise records.broken(number, str(error)) from error
 
 
 def _is_empty(connection: apsw.Connection) -> bool:
@@ -66,6 +74,18 @@ class _Restore:
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection
         self.added = self.replaced = self.kept = self.chunks = 0
+        self.model_ids: dict[int, tuple[int, int]] = {}  # theirs -> ours, with its dimension
+
+    def models(self, found: list[JsonDict]) -> None:
+        """Theirs, as far as they are ours or ours are none: vectors of two models do not mix, and
+        chunks without them are embedded later."""
+        ours = embeddings.models(self.connection)
+        for model in found:
+            same = [one.model_id for one in ours if (one.name, one.version, one.dimension)
+                    == (model["name"], model["version"], model["dimension"])]  # fmt: skip
+            if same or not ours:
+                ids = same or [self._insert("models", model)]
+                self.model_ids[model["model_id"]] = ids[0], model["dimension"]
 
     def take(self, kind: str, record: JsonDict) -> None:
         {"root": self.root, "document": self.document, "chunk": self.chunk}[kind](record)
@@ -83,8 +103,10 @@ class _Restore:
             "parts": indexed_parts(record["text"]),
             "cjk": indexed_pieces(f"{record['heading']}\n{record['text']}"),
         }
-        self._insert("chunks", records.as_columns(record) | derived)
+        chunk_id = self._insert("chunks", records.as_columns(record) | derived)
         self.chunks += 1
+        for embedding in record["embeddings"]:
+            self._embedding(chunk_id, embedding)
 
     def finish(self, header: JsonDict) -> None:
         """A store that was used before and emptied neither uses ids again nor goes back in time."""
@@ -109,6 +131,19 @@ class _Restore:
         values = ", ".join(f":{name}" for name in row)
         self.connection.execute(f"INSERT INTO {table} ({names}) VALUES ({values})", row)
         return self.connection.last_insert_rowid()
+
+    def _embedding(self, chunk_id: int, record: JsonDict) -> None:
+        """To the bit as it was."""
+        if record["model_id"] not in self.model_ids:
+            return
+        model_id, dimension = self.model_ids[record["model_id"]]
+        if not scoring.is_unit(record["dense"], dimension):
+            raise apsw.ConstraintError("a vector that is damaged")
+        sparse = record["sparse"]
+        embeddings.put(
+            self.connection, model_id, chunk_id, record["embedded_at"], record["dense"],
+            None if sparse is None else json.dumps(sparse, ensure_ascii=False), record["tokens"],
+        )  # fmt: skip
 
     def _add_tags(self, doc_id: int, tags: dict[str, str]) -> None:
         self.connection.executemany(

@@ -7,7 +7,7 @@ import apsw
 from kb.errors import StoreTooNew, StoreUnusable
 
 APPLICATION_ID = 0x6B622E31  # "kb.1", in the header of every store
-VERSION = 1  # the newest migration
+VERSION = 2  # the newest migration
 
 
 def version(connection: apsw.Connection, path: str) -> int:
@@ -38,6 +38,22 @@ def migrate(connection: apsw.Connection, path: str) -> None:
     except BaseException:
         connection.execute("ROLLBACK")
         raise
+
+
+def imitate(connection: apsw.Connection) -> None:
+    """Let a reader of an older store find the newer tables too, empty and its own alone."""
+    connection.execute("PRAGMA query_only = OFF; PRAGMA temp_store = MEMORY")
+    for table, columns in _COLUMNS.items():
+        connection.execute(f"CREATE TEMP TABLE {table} ({columns})")
+    connection.execute("PRAGMA query_only = ON")
+
+
+_COLUMNS = {  # those that are read before there is a model
+    "models": "model_id, name, version, dimension, token_dimension, role, ready, failed",
+    "embeddings": "model_id, chunk_id, state, embedded_at, error, dense, sparse, tokens",
+    "vector_changes": "change INTEGER PRIMARY KEY, model_id, chunk_id, stamp",
+    "vector_indexes": "name, model_id, change, stamp",
+}
 
 
 def _has_tables(connection: apsw.Connection) -> bool:

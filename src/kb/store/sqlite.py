@@ -5,22 +5,38 @@ Here stand the transactions; the SQL itself stands in the modules beside, by sub
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kb.ports import Clock, LexicalQuery, Matched, Written
-from kb.store import documents, files, lexical, schema
+from kb.ports import Clock, LexicalQuery, Matched, Nearest, ToEmbed, Written
+from kb.store import documents, embeddings, files, lexical, schema
 from kb.store.connection import Database
 from kb.store.functions import scalar
-from kb.types import Chunk, ChunkDraft, Document, DocumentDraft, FileState, Filters, Root
+from kb.types import (
+    Chunk,
+    ChunkDraft,
+    Document,
+    DocumentDraft,
+    Encoding,
+    FileState,
+    Filters,
+    ModelSpec,
+    Root,
+    StoredModel,
+    Vector,
+)
 
 if TYPE_CHECKING:
+    import apsw
+
     from kb.store.backup import OnStep
     from kb.store.health import Health
     from kb.store.restore import OnLine
+    from kb.store.vectors import Vectors
     from kb.types import ImportReport
 
 
@@ -39,9 +55,14 @@ class SqliteStore:
         read_only: bool = False,
         busy_timeout_s: float = 60.0,
         clock: Clock = time.time,
+        vector_backend: str = "auto",
     ) -> None:
+        """With `vector_backend="sqlite-vec"`, writing vectors makes that backend's table."""
         self._database = Database(path, read_only=read_only, busy_timeout_s=busy_timeout_s)
         self._clock = clock
+        self._vector_backend = vector_backend
+        self._lock = threading.Lock()
+        self._vectors: Vectors | None = None  # loaded by the first that asks for vectors
 
     @property
     def path(self) -> Path:
@@ -52,6 +73,8 @@ class SqliteStore:
 
     def close(self) -> None:
         self._database.close()
+        if self._vectors is not None:
+            self._vectors.forget()
 
     def reading(self) -> AbstractContextManager[Any]:
         return self._database.reading()
@@ -154,9 +177,17 @@ class SqliteStore:
         with self._database.reading() as connection:
             return documents.chunks_by_id(connection, chunk_ids)
 
+    def owners(self, chunk_ids: Iterable[int]) -> dict[int, int]:
+        with self._database.reading() as connection:
+            return documents.owners(connection, chunk_ids)
+
     def chunks_of(self, doc_id: int) -> list[Chunk]:
         with self._database.reading() as connection:
             return documents.chunks_of(connection, doc_id)
+
+    def chunk_count(self) -> int:
+        with self._database.reading() as connection:
+            return int(scalar(connection, "SELECT chunks FROM state"))
 
     def counts(self) -> dict[str, Any]:
         """How much there is, for `kb status`."""
@@ -166,6 +197,7 @@ class SqliteStore:
                 "chunks": scalar(connection, "SELECT chunks FROM state"),
                 "per_root": files.per_root(connection),
                 **{name: documents.counts(connection, name) for name in ("type", "kind", "scope")},
+                "models": embeddings.counts(connection),
             }
 
     # --- care -------------------------------------------------------------------------------------
@@ -175,7 +207,7 @@ class SqliteStore:
         """What can be asked and mended for `kb doctor`."""
         from kb.store.health import Health
 
-        return Health(self._database)
+        return Health(self._database, self.dense)
 
     def backup(self, target: Path, *, overwrite: bool, on_step: OnStep) -> None:
         """Copy the store, as it is now, to the file `target`."""
@@ -183,11 +215,11 @@ class SqliteStore:
 
         copies.backup(self._database, target, overwrite=overwrite, on_step=on_step)
 
-    def export(self) -> Iterator[bytes]:
+    def export(self, *, vectors: bool = False) -> Iterator[bytes]:
         """The lines of an `export.v1`, of one state of the store."""
         from kb.store import copies
 
-        return copies.export(self._database)
+        return copies.export(self._database, vectors=vectors)
 
     def load(self, lines: Iterable[bytes], *, merge: bool, on_line: OnLine) -> ImportReport:
         """Write what an export holds, or nothing at all."""
@@ -224,3 +256,90 @@ class SqliteStore:
             return lexical.match_substrings(
                 connection, terms, filters=filters, now=now, limit=limit, indexed=indexed
             )
+
+    # --- vectors ----------------------------------------------------------------------------------
+
+    @property
+    def dense(self) -> Vectors:
+        from kb.store.vectors import Vectors
+
+        with self._lock:
+            if self._vectors is None:
+                self._vectors = Vectors(self._database)
+            return self._vectors
+
+    def vector_version(self) -> str:
+        """Changes with every change to vectors: `v<schema>.<changes>`."""
+        with self._database.reading() as connection:
+            return f"v{schema.VERSION}.{embeddings.mark(connection).change}"
+
+    def models(self) -> list[StoredModel]:
+        with self._database.reading() as connection:
+            return embeddings.models(connection)
+
+    def use_model(self, spec: ModelSpec) -> StoredModel:
+        with self._database.writing() as connection:
+            return embeddings.use_model(connection, spec)
+
+    def to_embed(self, model_id: int, *, limit: int, after: int = 0) -> list[ToEmbed]:
+        with self._database.reading() as connection:
+            return embeddings.to_embed(connection, model_id, limit, after)
+
+    def write_embeddings(self, model_id: int, rows: Sequence[tuple[int, Encoding]]) -> int:
+        now = timestamp(self._clock())
+        with self._database.writing() as connection:
+            written = embeddings.write(connection, model_id, rows, now)
+            self._follow(connection, model_id, make=self._vector_backend == "sqlite-vec")
+            return written
+
+    def fail_embeddings(self, model_id: int, chunk_ids: Sequence[int], error: str) -> None:
+        now = timestamp(self._clock())
+        with self._database.writing() as connection:
+            embeddings.fail(connection, model_id, chunk_ids, error, now)
+
+    def retry_embeddings(self, model_id: int) -> int:
+        """Make those that failed for good pending again; how many there were."""
+        with self._database.writing() as connection:
+            return embeddings.retry(connection, model_id)
+
+    def index_vectors(self, model_id: int) -> None:
+        """Bring what is derived from vectors up to date, so that no search has to: the file that
+        numpy maps, and sqlite-vec's table where it is wanted. Worth a call after much was written.
+        """
+        from kb.store import vectors
+
+        if self._vector_backend == "sqlite-vec" and not self._database.read_only:
+            with self._database.writing() as connection:
+                self._follow(connection, model_id, make=True)
+        with self._database.reading() as connection:
+            model = embeddings.model(connection, model_id)
+            if model.ready > vectors.SMALL and vectors.numpy_is_there():
+                self.dense.current(connection, model)
+
+    def vectors_of(self, model_id: int, chunk_ids: Iterable[int]) -> dict[int, Vector[float]]:
+        """The dense vectors of those chunks that have one."""
+        with self._database.reading() as connection:
+            return embeddings.vectors_of(connection, model_id, chunk_ids)
+
+    def nearest(
+        self,
+        model_id: int,
+        vector: Sequence[float],
+        *,
+        filters: Filters,
+        now: str,
+        limit: int,
+        backend: str = "auto",
+    ) -> Nearest:
+        with self._database.reading() as connection:
+            model = embeddings.model(connection, model_id)
+            return self.dense.nearest(
+                connection, model, vector, filters=filters, now=now, limit=limit, backend=backend
+            )
+
+    def _follow(self, connection: apsw.Connection, model_id: int, *, make: bool) -> None:
+        """sqlite-vec's table, where there is one or one is to be made, and it can be written."""
+        from kb.store import vec0
+
+        if (make or vec0.exists(connection)) and vec0.load(connection):
+            vec0.reconcile(connection, embeddings.model(connection, model_id))

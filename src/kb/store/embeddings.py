@@ -1,0 +1,253 @@
+"""Models and embeddings, as rows. Each function runs inside a transaction that its caller holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import apsw
+
+from kb.errors import ModelBroken, ModelMismatch, NotFound
+from kb.ports import ToEmbed
+from kb.store import scoring
+from kb.store.functions import scalar
+from kb.types import Encoding, JsonDict, ModelSpec, StoredModel, Vector
+
+ATTEMPTS = 3  # after so many a chunk has failed for good
+_MODELS = """
+SELECT model_id, name, version, dimension,
+  ready, max(0, (SELECT chunks FROM state) - ready - failed), failed
+FROM models ORDER BY role IS NOT 'search', model_id
+"""
+
+
+class Mark(NamedTuple):
+    """A state of all vectors: the number of the last change, and the stamp it bears."""
+
+    change: int
+    stamp: int
+
+
+# --- models ---------------------------------------------------------------------------------------
+
+
+def models(connection: apsw.Connection) -> list[StoredModel]:
+    return [StoredModel(*row) for row in connection.execute(_MODELS)]
+
+
+def model(connection: apsw.Connection, model_id: int) -> StoredModel:
+    for known in models(connection):
+        if known.model_id == model_id:
+            return known
+    raise NotFound(f"the store has no model {model_id}", "kb status shows its model")
+
+
+def use_model(connection: apsw.Connection, spec: ModelSpec) -> StoredModel:
+    """A model that has left no vectors gives way to another."""
+    asked = (spec.name, spec.version, spec.dimension)
+    for known in models(connection):
+        if (known.name, known.version, known.dimension) == asked:
+            return known
+        if known.ready:
+            raise ModelMismatch(
+                f"the store's vectors were made by {_named(known)}, not by "
+                f"{spec.name} {spec.version} of {spec.dimension} dimensions",
+                f"search with that model (models.encoder = {known.name!r}), or make a new store",
+            )
+        connection.execute("DELETE FROM models WHERE model_id = ?", (known.model_id,))
+    connection.execute(
+        "INSERT INTO models (name, version, dimension, token_dimension, role) "
+        "VALUES (?, ?, ?, ?, 'search')",
+        (*asked, spec.token_dimension),
+    )
+    return model(connection, connection.last_insert_rowid())
+
+
+def _named(known: StoredModel) -> str:
+    return f"{known.name} {known.version} of {known.dimension} dimensions"
+
+
+def counts(connection: apsw.Connection) -> list[JsonDict]:
+    """How many chunks stand where, for each model, and why the last one failed."""
+    return [
+        {
+            "name": each.name,
+            "version": each.version,
+            "dimension": each.dimension,
+            "ready": each.ready,
+            "pending": each.pending,
+            "failed": each.failed,
+            "last_error": last_error(connection, each.model_id),
+        }
+        for each in models(connection)
+    ]
+
+
+def last_error(connection: apsw.Connection, model_id: int) -> str | None:
+    error: str | None = scalar(
+        connection,
+        "SELECT error FROM embeddings WHERE model_id = ? AND state <> 'ready' "
+        "ORDER BY embedded_at DESC, chunk_id DESC LIMIT 1",
+        (model_id,),
+    )
+    return error
+
+
+# --- work -----------------------------------------------------------------------------------------
+
+
+def to_embed(connection: apsw.Connection, model_id: int, limit: int, after: int) -> list[ToEmbed]:
+    if not model(connection, model_id).pending:
+        return []  # without a look at every chunk
+    rows = connection.execute(
+        "SELECT chunk_id, heading, text FROM chunks c WHERE chunk_id > ?1 AND (NOT EXISTS "
+        "(SELECT 1 FROM embeddings e WHERE e.chunk_id = c.chunk_id AND e.model_id = ?2) "
+        "OR chunk_id IN (SELECT chunk_id FROM embeddings WHERE model_id = ?2 "
+        "AND state <> 'ready' AND state = 'pending')) ORDER BY chunk_id LIMIT ?3",
+        (after, model_id, limit),
+    )
+    return [ToEmbed(chunk_id, _passage(heading, text)) for chunk_id, heading, text in rows]
+
+
+def _passage(heading: str, text: str) -> str:
+    """What a passage is about often stands only above it."""
+    return text if not heading or text.startswith(heading) else f"{heading}\n{text}"
+
+
+def write(
+    connection: apsw.Connection,
+    model_id: int,
+    rows: Sequence[tuple[int, Encoding]],
+    now: str,
+) -> int:
+    """Vectors of chunks that are still there. Without a dense vector, the other parts are added to
+    what is ready."""
+    dimension = model(connection, model_id).dimension
+    written = 0
+    for chunk_id, encoding in rows:
+        sparse = None if encoding.sparse is None else json.dumps(
+            dict(encoding.sparse), ensure_ascii=False, allow_nan=False
+        )  # fmt: skip
+        tokens = None if encoding.tokens is None else scoring.to_bytes(encoding.tokens.data)
+        if encoding.dense is None:
+            _add_parts(connection, model_id, chunk_id, sparse, tokens)
+        else:
+            dense = scoring.to_bytes(scoring.normalised(encoding.dense, dimension))
+            put(connection, model_id, chunk_id, now, dense, sparse, tokens)
+        written += connection.changes()
+    return written
+
+
+def put(
+    connection: apsw.Connection,
+    model_id: int,
+    chunk_id: int,
+    now: str | None,
+    dense: bytes,
+    sparse: str | None,
+    tokens: bytes | None,
+) -> None:
+    connection.execute(
+        "INSERT INTO embeddings (model_id, chunk_id, state, embedded_at, dense, sparse, tokens) "
+        "SELECT ?1, ?2, 'ready', ?3, ?4, ?5, ?6 "
+        "WHERE EXISTS (SELECT 1 FROM chunks WHERE chunk_id = ?2) "
+        "ON CONFLICT DO UPDATE SET state = 'ready', attempts = 0, error = NULL, "
+        "embedded_at = ?3, dense = ?4, sparse = ?5, tokens = ?6",
+        (model_id, chunk_id, now, dense, sparse, tokens),
+    )
+
+
+def _add_parts(
+    connection: apsw.Connection,
+    model_id: int,
+    chunk_id: int,
+    sparse: str | None,
+    tokens: bytes | None,
+) -> None:
+    if sparse is None and tokens is None:
+        raise ModelBroken("an encoding holds no vectors at all", "check the model's files")
+    connection.execute(
+        "UPDATE embeddings SET sparse = coalesce(?, sparse), tokens = coalesce(?, tokens) "
+        "WHERE model_id = ? AND chunk_id = ? AND state = 'ready'",
+        (sparse, tokens, model_id, chunk_id),
+    )
+
+
+def fail(
+    connection: apsw.Connection,
+    model_id: int,
+    chunk_ids: Sequence[int],
+    error: str,
+    now: str,
+) -> None:
+    """A chunk that has vectors keeps them."""
+    connection.executemany(
+        "INSERT INTO embeddings (model_id, chunk_id, state, attempts, embedded_at, error) "
+        "SELECT ?1, ?2, 'pending', 1, ?3, ?4 "
+        "WHERE EXISTS (SELECT 1 FROM chunks WHERE chunk_id = ?2) "
+        "ON CONFLICT DO UPDATE SET attempts = attempts + 1, embedded_at = ?3, error = ?4, "
+        f"state = iif(attempts + 1 >= {ATTEMPTS}, 'failed', 'pending') WHERE state <> 'ready'",
+        [(model_id, chunk_id, now, error) for chunk_id in chunk_ids],
+    )
+
+
+def retry(connection: apsw.Connection, model_id: int) -> int:
+    """What has failed for good is tried again; how many that are."""
+    connection.execute(
+        "UPDATE embeddings SET state = 'pending', attempts = 0 WHERE model_id = ? "
+        "AND state <> 'ready' AND state = 'failed'",
+        (model_id,),
+    )
+    return connection.changes()
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def vectors_of(
+    connection: apsw.Connection, model_id: int, chunk_ids: Iterable[int]
+) -> dict[int, Vector[float]]:
+    rows = connection.execute(
+        "SELECT chunk_id, dense FROM embeddings WHERE chunk_id IN (SELECT value FROM json_each(?)) "
+        "AND model_id = ? AND state = 'ready'",
+        (json.dumps(list(chunk_ids)), model_id),
+    )
+    return {chunk_id: scoring.from_bytes(dense) for chunk_id, dense in rows}
+
+
+def ready(connection: apsw.Connection, model_id: int) -> Iterator[tuple[int, bytes]]:
+    """Every vector, by chunk id."""
+    rows: Iterator[Any] = connection.execute(
+        "SELECT chunk_id, dense FROM embeddings WHERE model_id = ? AND state = 'ready' "
+        "ORDER BY chunk_id",
+        (model_id,),
+    )
+    return rows
+
+
+# --- changes --------------------------------------------------------------------------------------
+
+
+def mark(connection: apsw.Connection) -> Mark:
+    sql = "SELECT change, stamp FROM vector_changes ORDER BY change DESC LIMIT 1"
+    row = connection.execute(sql).fetchone()
+    return Mark(*row) if row else Mark(0, 0)
+
+
+def follows(connection: apsw.Connection, earlier: Mark) -> bool:
+    """Whether this state came out of `earlier`, by changes that are all still known."""
+    if earlier.change == 0:
+        first = scalar(connection, "SELECT min(change) FROM vector_changes")
+        return first is None or first == 1
+    sql = "SELECT stamp FROM vector_changes WHERE change = ?"
+    return bool(scalar(connection, sql, (earlier.change,)) == earlier.stamp)
+
+
+def changed(connection: apsw.Connection, model_id: int, since: Mark) -> list[int]:
+    """The chunks whose vectors came, went or changed, by id."""
+    rows = connection.execute(
+        "SELECT DISTINCT chunk_id FROM vector_changes WHERE change > ? AND model_id = ? ORDER BY 1",
+        (since.change, model_id),
+    )
+    return [chunk_id for (chunk_id,) in rows]

@@ -1,0 +1,163 @@
+"""What can be wrong with vectors, and how what is derived from them is made anew.
+
+Questions and repairs for `kb.doctor`. A vector that is damaged is dropped: its chunk is then
+pending, and embedded again.
+"""
+
+from __future__ import annotations
+
+import random
+
+import apsw
+
+from kb.store import embeddings, scoring, sidecar, vec0
+from kb.store.connection import Database
+from kb.store.functions import scalar
+from kb.store.vectors import Vectors, numpy_is_there
+from kb.types import JsonDict, StoredModel
+
+UNKNOWN = "unknown"
+
+
+class VectorHealth:
+    """Asks the vectors of one store."""
+
+    def __init__(self, database: Database, dense: Vectors) -> None:
+        self._database = database
+        self._dense = dense
+
+    def counts(self) -> list[JsonDict]:
+        with self._database.reading() as connection:
+            return embeddings.counts(connection)
+
+    # --- rows -------------------------------------------------------------------------------------
+
+    def damaged(self, limit: int) -> tuple[int, int]:
+        """How many vectors were looked at, about `limit` where there are more, and how many of
+        them cannot be what was written."""
+        looked_at = wrong = 0
+        with self._database.reading() as connection:
+            for model in embeddings.models(connection):
+                step = model.ready // limit + 1
+                found = _damaged(connection, model, step)
+                looked_at, wrong = looked_at + found[0], wrong + len(found[1])
+        return looked_at, wrong
+
+    def drop_damaged(self) -> None:
+        with self._database.writing() as connection:
+            for model in embeddings.models(connection):
+                gone = [
+                    (chunk_id, model.model_id) for chunk_id in _damaged(connection, model, 1)[1]
+                ]
+                connection.executemany(
+                    "DELETE FROM embeddings WHERE chunk_id = ? AND model_id = ?", gone
+                )
+
+    # --- sqlite-vec's table -----------------------------------------------------------------------
+
+    def table_fault(self) -> str | None:
+        """What is wrong with the table, if there is one; `UNKNOWN` where nobody can look."""
+        with self._database.reading() as connection:
+            if not vec0.exists(connection):
+                return None
+            if not vec0.load(connection):
+                return UNKNOWN
+            for model in embeddings.models(connection)[:1]:
+                return _table_fault(connection, model)
+        return None
+
+    def has_table(self) -> bool:
+        with self._database.reading() as connection:
+            return vec0.exists(connection)
+
+    def rebuild_table(self) -> None:
+        with self._database.writing() as connection:
+            if vec0.load(connection):
+                for model in embeddings.models(connection)[:1]:
+                    vec0.rebuild(connection, model)
+
+    # --- numpy's file -----------------------------------------------------------------------------
+
+    def file_fault(self) -> str | None:
+        """The same of the file beside the store."""
+        path = sidecar.path_of(self._database.path)
+        if not path.exists():
+            return None
+        if not numpy_is_there():
+            return UNKNOWN
+        with self._database.reading() as connection:
+            for model in embeddings.models(connection)[:1]:
+                return self._dense.file_fault(connection, model)
+        return "it belongs to no model"
+
+    def has_file(self) -> bool:
+        return sidecar.path_of(self._database.path).exists()
+
+    def rewrite_file(self) -> None:
+        with self._database.reading() as connection:
+            for model in embeddings.models(connection)[:1]:
+                self._dense.rewrite_file(connection, model)
+                return
+        sidecar.path_of(self._database.path).unlink(missing_ok=True)
+
+
+# --- counters -------------------------------------------------------------------------------------
+
+
+def miscounted(connection: apsw.Connection) -> list[str]:
+    """Models whose embeddings are counted wrongly, in words."""
+    return [
+        f"{model.name} has {ready} vectors and {failed} failures, not {model.ready} and "
+        f"{model.failed}"
+        for model in embeddings.models(connection)
+        for ready, failed in [_counted(connection, model.model_id)]
+        if (ready, failed) != (model.ready, model.failed)
+    ]
+
+
+def recount(connection: apsw.Connection) -> None:
+    for model in embeddings.models(connection):
+        connection.execute(
+            "UPDATE models SET ready = ?, failed = ? WHERE model_id = ?",
+            (*_counted(connection, model.model_id), model.model_id),
+        )
+
+
+def _counted(connection: apsw.Connection, model_id: int) -> tuple[int, int]:
+    """By the indexes, without a look at the vectors themselves."""
+    rest = dict(connection.execute(
+        "SELECT state, count(*) FROM embeddings WHERE model_id = ? AND state <> 'ready' GROUP BY 1",
+        (model_id,),
+    ))  # fmt: skip
+    sql = "SELECT count(*) FROM embeddings INDEXED BY embeddings_chunk WHERE model_id = ?"
+    return scalar(connection, sql, (model_id,)) - sum(rest.values()), rest.get("failed", 0)
+
+
+# --- comparing ------------------------------------------------------------------------------------
+
+
+def _damaged(connection: apsw.Connection, model: StoredModel, step: int) -> tuple[int, list[int]]:
+    """Of one vector in `step`: how many they are, and the chunks of those that are damaged."""
+    rows = connection.execute(
+        "SELECT chunk_id, dense FROM embeddings WHERE model_id = ? AND state = 'ready' "
+        "AND chunk_id % ? = ?",
+        (model.model_id, step, random.randrange(step)),
+    )
+    looked_at, wrong = 0, []
+    for chunk_id, dense in rows:
+        looked_at += 1
+        if not isinstance(dense, bytes) or not scoring.is_unit(dense, model.dimension):
+            wrong.append(chunk_id)
+    return looked_at, wrong
+
+
+def _table_fault(connection: apsw.Connection, model: StoredModel) -> str | None:
+    at = vec0.position(connection, model.model_id)
+    if at is None or not embeddings.follows(connection, at):
+        return "it has not followed the vectors"
+    changed = set(embeddings.changed(connection, model.model_id, at))
+    wanted = dict(embeddings.ready(connection, model.model_id))
+    found = dict(connection.execute(f"SELECT chunk_id, embedding FROM {vec0.TABLE}"))
+    wrong = [one for one in wanted.keys() | found.keys()
+             if one not in changed and wanted.get(one) != found.get(one)]  # fmt: skip
+    return f"{len(wrong)} vectors differ" if wrong else None
