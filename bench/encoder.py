@@ -1,0 +1,153 @@
+"""The encoder: how soon it is there, how fast it is, and what it adds to the bare runtime.
+
+python -m bench.encoder measures the encoder of the settings in a process of its own, so that its
+memory is its own, and says what came of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench.formats import peak_mb
+from bench.timing import seconds, table
+from kb import models
+from kb.config import load
+from kb.errors import ModelMissing
+from kb.models.onnx import OnnxEncoder, cores
+
+LIBRARY = Path("examples/library")
+PASSAGE_TOKENS = 190
+PASSAGES = 48
+ROUNDS = 5
+QUERIES = (
+    "how wide are the radio slots and why were they made wider",
+    "calibrating a dissolved oxygen sensor in salt water",
+    "what happens after a retry storm",
+    "battery budget of the firmware in winter",
+)
+
+
+def encoder() -> str:
+    """The table; or, where there is no such model, the line that says so."""
+    try:
+        models.info(load(), load().models.encoder)
+    except ModelMissing as missing:
+        return f"### The encoder\n\nNot measured: {missing.message}.\n"
+    command = [sys.executable, "-m", "bench.encoder"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    told = json.loads(ended.stdout)
+    rows = [(label, f"{told[key]:{form}}") for key, (label, form) in _LABELS.items()]
+    return table(f"The encoder {told['name']}, {told['threads']} cores", ("what", ""), rows)
+
+
+_LABELS = {
+    "import_ms": ("import of numpy, ONNX Runtime and tokenizers, ms", ".0f"),
+    "load_ms": ("load, ms", ".0f"),
+    "query_ms": ("a query, dense, one thread, ms", ".1f"),
+    "query_all_ms": ("a query, all parts, one thread, ms", ".1f"),
+    "passage_ms": (f"a passage of {PASSAGE_TOKENS} tokens, dense, one thread, ms", ".1f"),
+    "passage_all_ms": (f"a passage of {PASSAGE_TOKENS} tokens, all parts, one thread, ms", ".1f"),
+    "per_second": ("passages a second, all cores", ".1f"),
+    "bare_per_second": ("the same by a bare loop over the runtime, tokens ready-made", ".1f"),
+    "ratio": ("ratio to the bare loop", ".2f"),
+    "nonzero": ("weights above zero in a passage", ".0f"),
+    "peak_mb": ("peak memory, MB", ".0f"),
+}
+
+
+# --- in a process of its own ----------------------------------------------------------------------
+
+
+def measure() -> dict[str, Any]:
+    import_ms = 1000 * seconds(_import)
+    made = models.encoder(load())
+    assert isinstance(made, OnnxEncoder)
+    load_ms = 1000 * seconds(made.load)
+    passages, every = _passages(made), made.spec.gives
+    for text in passages[:4]:
+        made.encode([text], want=every)
+    as_query = partial(made.encode, as_query=True)
+    per_second, bare_per_second, ratio = _throughput(made, passages)
+    weights = [made.encode([text], want={"sparse"})[0].sparse or {} for text in passages[:16]]
+    return {
+        "name": f"{made.spec.name} {made.spec.version}",
+        "threads": cores(),
+        "import_ms": import_ms,
+        "load_ms": load_ms,
+        "query_ms": _each_ms(as_query, QUERIES),
+        "query_all_ms": _each_ms(partial(as_query, want=every), QUERIES),
+        "passage_ms": _each_ms(made.encode, passages[:16]),
+        "passage_all_ms": _each_ms(partial(made.encode, want=every), passages[:16]),
+        "per_second": per_second,
+        "bare_per_second": bare_per_second,
+        "ratio": ratio,
+        "nonzero": median(map(len, weights)),
+        "peak_mb": peak_mb(),
+    }
+
+
+def _import() -> None:
+    import numpy
+    import onnxruntime
+    import tokenizers
+
+    assert all((numpy, onnxruntime, tokenizers))
+
+
+def _passages(made: OnnxEncoder) -> list[str]:
+    """Texts of so many tokens, special ones included, out of the example library."""
+    tokeniser = made.load().tokeniser
+    files = sorted((*LIBRARY.glob("*/*.md"), *LIBRARY.glob("*/*.txt")))
+    words = re.findall(r"\S+", " ".join(path.read_text(encoding="utf-8") for path in files))
+    wanted = min(PASSAGE_TOKENS, made.spec.max_tokens)
+    texts: list[str] = []
+    for start in range(0, 100 * PASSAGES, 100):
+        taken = (words * 2)[start % len(words) :][:wanted]
+        while len(tokeniser.tokens(" ".join(taken)).ids) > wanted or not taken:
+            taken.pop()
+        texts.append(" ".join(taken))
+    return texts
+
+
+def _each_ms(encode: Any, texts: Any) -> float:
+    """The median of single calls, after one that warms up."""
+    encode([texts[0]])
+    return median(1000 * seconds(partial(encode, [text])) for _ in range(ROUNDS) for text in texts)
+
+
+def _throughput(made: OnnxEncoder, passages: list[str]) -> tuple[float, float, float]:
+    """Ours, the bare loop's, and their ratio; in turns, since another's load on the machine hits
+    both then."""
+    output, session = made.manifest.outputs["dense"], made.load().session
+    feeds = [_feed(made, text) for text in passages]
+    ours, bare = [], []
+    with ThreadPoolExecutor(cores()) as pool:
+        for _ in range(ROUNDS):
+            ours.append(seconds(lambda: made.encode(passages)))
+            started = time.perf_counter()
+            list(pool.map(lambda feed: session.runtime.run([output], feed), feeds))
+            bare.append(time.perf_counter() - started)
+    ratio = median(there / here for here, there in zip(ours, bare, strict=True))
+    return len(passages) / median(ours), len(passages) / median(bare), ratio
+
+
+def _feed(made: OnnxEncoder, text: str) -> dict[str, Any]:
+    import numpy as np
+
+    ids = np.array([made.load().tokeniser.tokens(text).ids])
+    known = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+    known["token_type_ids"] = np.zeros_like(ids)
+    return {name: known[name] for name in made.load().session.inputs}
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure()))

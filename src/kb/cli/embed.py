@@ -1,0 +1,94 @@
+"""`kb embed`: chunks that have no vectors yet get them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from kb.cli import page, progress
+from kb.cli.options import Command, common_options, option
+from kb.cli.session import Session, pass_session
+from kb.errors import ModelError
+
+if TYPE_CHECKING:
+    from kb.app import KnowledgeBase
+    from kb.types import EmbedReport
+
+
+@click.command("embed", cls=Command)
+@option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many chunks.")
+@common_options()
+@pass_session
+def embed_command(session: Session, *, limit: int | None) -> int:
+    """Give vectors to the passages that have none yet.
+
+    `kb ingest` and `kb add` do that by themselves unless they are told not to, or interrupted.
+    It can be interrupted at any moment: what was done is kept, and the next run does the rest. The
+    exit status is 1 if a passage could not be embedded.
+
+    \b
+    Examples:
+      kb embed
+      kb embed --limit 1000 --json
+    """
+    session.interrupted = "interrupted: what was embedded is in the store; kb embed does the rest"
+    with session.open() as kb, progress.shown(session) as show:
+        report = kb.embed(
+            limit=limit,
+            on_progress=lambda now: show(
+                "embed", now.done, now.total, f"{now.per_second:.1f} a second"
+            ),
+        )
+    if session.json:
+        from kb import wire
+
+        page.say_json(wire.embed_report(report))
+    else:
+        say_embedded(report)
+    return 1 if report.failed else 0
+
+
+def embed_new(kb: KnowledgeBase, session: Session, document: str | None = None) -> None:
+    """What `kb ingest` and `kb add` go on with. Their own work is done and said: a model that
+    cannot be used is a warning, and an interruption loses nothing."""
+    session.interrupted = (
+        "interrupted: everything is in the store, and found by its words; "
+        "kb embed makes the vectors that are missing"
+    )
+    try:
+        if not kb.pending():
+            return
+        with progress.shown(session) as show:
+            report = kb.embed(
+                document=document,
+                on_progress=lambda now: show(
+                    "embed", now.done, now.total, f"{now.per_second:.1f} a second"
+                ),
+            )
+    except ModelError as error:
+        page.warn(f"not embedded, so found by words only: {error.message} ({error.hint})")
+        return
+    if not session.json and document is None:
+        say_embedded(report)
+
+
+def say_embedded(report: EmbedReport) -> None:
+    """What was done is data; what is worth knowing about it is said on stderr."""
+    name = page.visible(f"{report.model} {report.version}")
+    if not report.embedded and not report.failed:
+        page.say(_nothing(report, name))
+        return
+    page.say(f"{report.embedded} embedded by {name} in {report.seconds:.1f} s")
+    if report.truncated:
+        page.note(f"{report.truncated} are longer than the model can see: their ends are not in it")
+    if report.failed:
+        page.warn(f"{report.failed} could not be embedded: kb status says why")
+    if report.left:
+        page.note(f"{report.left} left: kb embed")
+
+
+def _nothing(report: EmbedReport, name: str) -> str:
+    if report.left:
+        return f"nothing embedded; {report.left} left"
+    return f"nothing to do: every passage has its vectors by {name}"

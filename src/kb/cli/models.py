@@ -1,0 +1,266 @@
+"""`kb models` and `kb embed-text`: which encoders there are, and what one makes of a text."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from kb.cli import page
+from kb.cli.options import Choice, Command, common_options, option, readable, text_or_stdin
+from kb.cli.session import Session, pass_session
+from kb.errors import ModelError, ModelMissing
+from kb.types import PARTS
+
+if TYPE_CHECKING:
+    from kb.config import Config
+    from kb.types import Encoding, ModelInfo, ModelSpec
+
+_FIRST_VALUES = 6
+_STRONGEST_TERMS = 12
+
+
+@click.group("models", invoke_without_command=True)
+@common_options()
+@click.pass_context
+def models_command(context: click.Context) -> None:
+    """Show the encoders, which make vectors of texts.
+
+    Search by meaning needs them. Which one is used says models.encoder in the settings: a name
+    from this list, a folder that holds a model.json, or none. The vectors of a store are all of
+    one model.
+
+    \b
+    Examples:
+      kb models
+      kb models info kb-mini
+      kb models verify
+    """
+    if context.invoked_subcommand is None:
+        _list(context.ensure_object(Session))
+
+
+@models_command.command("list", cls=Command)
+@common_options()
+@pass_session
+def list_models_command(session: Session) -> None:
+    """List the encoders there are; * marks the one in use.
+
+    \b
+    Example:
+      kb models list --json
+    """
+    _list(session)
+
+
+@models_command.command("info", cls=Command)
+@click.argument("name", type=readable)
+@common_options()
+@pass_session
+def info_command(session: Session, *, name: str) -> None:
+    """Show everything about one encoder, without loading it.
+
+    \b
+    Example:
+      kb models info kb-mini
+    """
+    from kb import models
+
+    found = models.info(_config(session), name)
+    if session.json:
+        _say_json([found])
+    else:
+        page.say("\n".join(_facts(found)))
+
+
+@models_command.command("verify", cls=Command)
+@click.argument("name", type=readable, required=False)
+@common_options()
+@pass_session
+def verify_command(session: Session, *, name: str | None) -> int:
+    """Look whether encoders are what they should be.
+
+    Compares the files with their SHA-256, byte for byte, loads the model and encodes a text.
+    Without NAME, every encoder is looked at. The exit status is 1 if something is wrong with one.
+
+    \b
+    Examples:
+      kb models verify
+      kb models verify kb-mini --json
+    """
+    from kb import models
+
+    config = _config(session)
+    named = [models.info(config, name)] if name else models.models(config)
+    verified = [_verified(config, each, name) for each in named]
+    if session.json:
+        _say_json(verified)
+    else:
+        for each in verified:
+            _say_verdict(each)
+        if not verified:
+            page.note("there are no encoders")
+    return 1 if any(each.problem for each in verified) else 0
+
+
+def _verified(config: Config, found: ModelInfo, name: str | None) -> ModelInfo:
+    """With what is wrong with it as its problem. A folder is found by its path, not its name."""
+    from kb import models
+
+    if found.problem is not None:
+        return found
+    try:
+        by_path = found.path if found.origin == "folder" else None
+        return models.verify(config, name or by_path or found.name)
+    except ModelError as error:
+        return replace(found, problem=f"{error.message} ({error.hint})")
+
+
+def _say_verdict(found: ModelInfo) -> None:
+    sheet = page.Page.of(sys.stdout)
+    if found.problem is None:
+        page.say(f"{sheet.style('ok    ', fg='green')}  {page.visible(found.name)}")
+    else:
+        problem = page.visible(found.problem)
+        page.say(f"{sheet.style('broken', fg='red')}  {page.visible(found.name)}: {problem}")
+
+
+# --- what one makes of a text ---------------------------------------------------------------------
+
+
+@click.command("embed-text", cls=Command)
+@click.argument("text", type=readable, nargs=-1, required=True)
+@option(
+    "--as", "side", type=Choice(("query", "passage")), default="passage", show_default=True,
+    help="What to take the text for. Models may tell one from the other.",
+)  # fmt: skip
+@option("--model", metavar="NAME", help="The encoder.  [default: models.encoder]")
+@common_options()
+@pass_session
+def embed_text_command(
+    session: Session, *, text: tuple[str, ...], side: str, model: str | None
+) -> None:
+    """Show what the encoder makes of a text.
+
+    That is a dense vector, the weights of its terms, and a vector for each of its tokens. TEXT is
+    stdin if it is a single -. With --json, all values are there.
+
+    \b
+    Examples:
+      kb embed-text "the radio slots were made wider"
+      kb embed-text --as query --json "how wide is a slot" | jq .sparse
+    """
+    from kb import models, wire
+
+    encoder = models.encoder(_config(session), model)
+    if encoder is None:
+        raise ModelMissing(
+            "the encoder is switched off: models.encoder is none", "name one with --model"
+        )
+    spec = encoder.spec
+    (encoding,) = encoder.encode([text_or_stdin(text)], as_query=side == "query", want=spec.gives)
+    if session.json:
+        page.say_json(wire.embedding(spec, side, encoding))
+    else:
+        page.say("\n".join(_encoding_lines(spec, side, encoding)))
+
+
+def _encoding_lines(spec: ModelSpec, side: str, encoding: Encoding) -> list[str]:
+    facts = {"model": f"{spec.name} {spec.version}, as {side}"}
+    if encoding.dense is not None:
+        shown = ", ".join(f"{value:.4f}" for value in encoding.dense[:_FIRST_VALUES])
+        facts["dense"] = f"{len(encoding.dense)} dimensions: {shown}, ..."
+    if encoding.sparse is not None:
+        by_weight = sorted(encoding.sparse.items(), key=lambda item: (-item[1], item[0]))
+        shown = ", ".join(f"{term} {weight:.2f}" for term, weight in by_weight[:_STRONGEST_TERMS])
+        more = ", ..." if len(by_weight) > _STRONGEST_TERMS else ""
+        facts["sparse"] = f"{len(by_weight)} terms: {shown}{more}" if by_weight else "no terms"
+    if encoding.tokens is not None:
+        width = encoding.tokens.dimension
+        facts["tokens"] = f"{len(encoding.tokens)} vectors of {width} dimensions"
+    if encoding.truncated:
+        facts["truncated"] = (
+            f"the last {encoding.truncated} tokens of the text did not fit into {spec.max_tokens}"
+        )
+    return _aligned(facts)
+
+
+# --- as lines -------------------------------------------------------------------------------------
+
+
+def _config(session: Session) -> Config:
+    with session.open() as kb:
+        return kb.config
+
+
+def _list(session: Session) -> None:
+    from kb import models
+
+    found = models.models(_config(session))
+    if session.json:
+        _say_json(found)
+        return
+    for each in found:
+        page.say("\n".join(_summary(each)))
+    if not found:
+        page.note("there are no encoders: this installation of kb is not complete")
+
+
+def _say_json(found: list[ModelInfo]) -> None:
+    from kb import wire
+
+    page.say_json(wire.models(found))
+
+
+def _summary(found: ModelInfo) -> list[str]:
+    sheet = page.Page.of(sys.stdout)
+    mark = "*" if found.in_use else " "
+    spec = found.spec
+    name = sheet.style(
+        page.visible(f"{found.name} {spec.version}" if spec else found.name), bold=True
+    )
+    if spec is None:
+        return [f"{mark} {name}  {sheet.style(page.visible(found.problem or ''), fg='red')}"]
+    facts = [f"from {found.origin}", _gives(spec), _size(found.size_bytes), found.licence]
+    line = f"{mark} {name}  {page.visible(', '.join(fact for fact in facts if fact))}"
+    return [line, f"    {page.visible(found.summary)}"] if found.summary else [line]
+
+
+def _gives(spec: ModelSpec) -> str:
+    widths = {"dense": spec.dimension, "tokens": spec.token_dimension}
+    return " + ".join(
+        f"{part} {widths.get(part) or ''}".rstrip() for part in PARTS if part in spec.gives
+    )
+
+
+def _facts(found: ModelInfo) -> list[str]:
+    spec = found.spec
+    assert spec is not None  # or there would have been an error
+    facts = {
+        "name": spec.name,
+        "version": spec.version,
+        "from": found.origin,
+        "path": found.path,
+        "size": _size(found.size_bytes),
+        "gives": _gives(spec),
+        "sees": f"{spec.max_tokens} tokens",
+        "query": repr(spec.query_prefix) if spec.query_prefix else None,
+        "passage": repr(spec.passage_prefix) if spec.passage_prefix else None,
+        "licence": found.licence,
+        "summary": found.summary,
+        "in use": "yes" if found.in_use else "no",
+    }
+    return _aligned({name: value for name, value in facts.items() if value})
+
+
+def _aligned(facts: dict[str, str]) -> list[str]:
+    sheet = page.Page.of(sys.stdout)
+    width = max(map(len, facts))
+    return [f"{sheet.style(f'{name:{width}}', bold=True)}  {page.visible(value)}"
+            for name, value in facts.items()]  # fmt: skip
+
+
+def _size(size_bytes: int | None) -> str | None:
+    return None if size_bytes is None else f"{size_bytes / 1e6:.1f} MB"

@@ -1,0 +1,202 @@
+"""A model's manifest, `model.json`: what the files beside it are, and what they give.
+
+Read before anything is loaded, so that `kb models list` costs nothing. The files' sizes are looked
+at whenever a model is loaded; their hashes, which take longer, when they are asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kb.errors import ModelBroken, ModelMissing
+from kb.types import ModelSpec
+
+NAME = "model.json"
+GRAPH = "model.onnx"
+TOKENIZER = "tokenizer.json"
+TERMS = "terms.txt"  # optional: a line for each token id, the term it counts as; empty for none
+FORMAT = 1
+MEND = "lay its files there again; a model of kb's own: pip install --force-reinstall kb-search"
+
+_OUTPUTS = ("dense", "sparse", "query_sparse", "tokens")
+_HASH_BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """What a file of a model must be."""
+
+    name: str
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What `model.json` says. `outputs` maps a part to the graph's own name for it; a model
+    without `query_sparse` weighs queries as it weighs passages."""
+
+    folder: Path
+    spec: ModelSpec
+    outputs: Mapping[str, str]
+    files: tuple[ModelFile, ...]
+    licence: str
+    summary: str
+
+    @property
+    def terms(self) -> Path | None:
+        """The file that says which term each token counts as, where the model has one."""
+        named = any(file.name == TERMS for file in self.files)
+        return self.folder / TERMS if named else None
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(file.size_bytes for file in self.files)
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def read(folder: Path) -> Manifest:
+    """The manifest in `folder`."""
+    path = folder / NAME
+    try:
+        data = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        raise ModelMissing(f"there is no model in {folder}: it has no {NAME}", MEND) from None
+    except OSError as error:
+        raise ModelMissing(f"cannot read {path}: {error.strerror}", "check the file") from error
+    except ValueError as error:
+        raise ModelBroken(f"{path} is not JSON: {error}", MEND) from error
+    try:
+        return _manifest(folder, data)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelBroken(f"{path} is not a manifest: {_said(error)}", MEND) from error
+
+
+def _said(error: Exception) -> str:
+    return f"it has no {error.args[0]!r}" if isinstance(error, KeyError) else str(error)
+
+
+def _manifest(folder: Path, data: Any) -> Manifest:
+    if not isinstance(data, dict):
+        raise TypeError("it is not an object")
+    if data["format"] != FORMAT:
+        raise ValueError(f"its format is {data['format']!r}, and this kb reads {FORMAT}")
+    outputs = _outputs(_typed(data, "outputs", dict))
+    return Manifest(
+        folder,
+        _spec(data, outputs),
+        outputs,
+        _files(_typed(data, "files", dict)),
+        str(data.get("licence", "")),
+        str(data.get("summary", "")),
+    )
+
+
+def _spec(data: Mapping[str, Any], outputs: Mapping[str, str]) -> ModelSpec:
+    tokens = "tokens" in outputs
+    return ModelSpec(
+        name=_named(data, "name"),
+        version=_named(data, "version"),
+        dimension=_count(data, "dimension"),
+        gives=frozenset(outputs) - {"query_sparse"},
+        token_dimension=_count(data, "token_dimension") if tokens else None,
+        max_tokens=_count(data, "max_tokens"),
+        query_prefix=str(data.get("query_prefix", "")),
+        passage_prefix=str(data.get("passage_prefix", "")),
+    )
+
+
+def _outputs(data: Mapping[str, Any]) -> dict[str, str]:
+    for part in data:
+        if part not in _OUTPUTS:
+            raise ValueError(f"{part!r} is none of the outputs {', '.join(_OUTPUTS)}")
+    if "dense" not in data:
+        raise KeyError("dense")
+    if "query_sparse" in data and "sparse" not in data:
+        raise ValueError("query_sparse without sparse")
+    return {part: _named(data, part) for part in data}
+
+
+def _files(data: Mapping[str, Any]) -> tuple[ModelFile, ...]:
+    for name in (GRAPH, TOKENIZER):
+        if name not in data:
+            raise KeyError(name)
+    return tuple(_file(name, data[name]) for name in data)
+
+
+def _file(name: str, data: Any) -> ModelFile:
+    if Path(name).name != name or "\\" in name:
+        raise ValueError(f"{name!r} is not the name of a file beside it")
+    if not isinstance(data, dict):
+        raise TypeError(f"{name!r} is not an object")
+    return ModelFile(name, _count(data, "bytes"), _named(data, "sha256").lower())
+
+
+def _typed(data: Mapping[str, Any], key: str, kind: type) -> Any:
+    if not isinstance(data[key], kind):
+        raise TypeError(f"{key} cannot be {data[key]!r}")
+    return data[key]
+
+
+def _named(data: Mapping[str, Any], key: str) -> str:
+    text = _typed(data, key, str)
+    if not text:
+        raise ValueError(f"{key} is empty")
+    return str(text)
+
+
+def _count(data: Mapping[str, Any], key: str) -> int:
+    number = _typed(data, key, int)
+    if isinstance(number, bool) or number <= 0:
+        raise ValueError(f"{key} cannot be {number!r}")
+    return int(number)
+
+
+# --- the files ------------------------------------------------------------------------------------
+
+
+def check_sizes(manifest: Manifest) -> None:
+    """Raises where a file is not there, or was cut off."""
+    for file in manifest.files:
+        path = manifest.folder / file.name
+        try:
+            size_bytes = path.stat().st_size
+        except OSError as error:
+            raise ModelMissing(
+                f"a file of {manifest.spec.name} is missing: {path}", MEND
+            ) from error
+        if size_bytes != file.size_bytes:
+            raise ModelBroken(
+                f"{path} has {size_bytes:,} bytes and should have {file.size_bytes:,}", MEND
+            )
+
+
+def check_hashes(manifest: Manifest) -> None:
+    """Raises where a file is not, byte for byte, what the manifest says."""
+    check_sizes(manifest)
+    for file in manifest.files:
+        path = manifest.folder / file.name
+        found = _sha256(path)
+        if found != file.sha256:
+            raise ModelBroken(
+                f"{path} was changed: its SHA-256 is {found} and should be {file.sha256}", MEND
+            )
+
+
+def _sha256(path: Path) -> str:
+    from hashlib import sha256
+
+    digest = sha256()
+    try:
+        with path.open("rb") as stream:
+            while block := stream.read(_HASH_BLOCK_BYTES):
+                digest.update(block)
+    except OSError as error:
+        raise ModelBroken(f"cannot read {path}: {error.strerror}", MEND) from error
+    return digest.hexdigest()

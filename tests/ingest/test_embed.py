@@ -1,0 +1,340 @@
+"""The embedder, over a real store: what it writes, what it leaves, and what stops it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from array import array
+from collections.abc import Iterator, Sequence, Set
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kb.errors import ModelBroken, ModelError, ModelMismatch
+from kb.ingest.embed import Embedder, EmbedProgress
+from kb.models import manifest
+from kb.models.onnx import OnnxEncoder
+from kb.ports import Encoder
+from kb.store import SqliteStore
+from kb.types import Encoding
+from tests.models import tiny
+from tests.models.weightless import Weightless
+from tests.store.builders import put
+
+WORDS = "radio buoy battery sleep window slot salt water sensor drift clock hull".split()
+
+
+class Watched(SqliteStore):
+    """Remembers how many rows each transaction wrote."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.commits: list[int] = []
+
+    def write_embeddings(self, model_id: int, rows: Sequence[tuple[int, Encoding]]) -> int:
+        written = super().write_embeddings(model_id, rows)
+        self.commits.append(written)
+        return written
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Watched]:
+    store = Watched(tmp_path / "kb.sqlite")
+    yield store
+    store.close()
+
+
+def fill(store: SqliteStore, count: int, name: str = "a.md") -> None:
+    put(store, name, *(f"{WORDS[n % len(WORDS)]} number {n}" for n in range(count)))
+
+
+def vectors(store: SqliteStore) -> dict[int, array[float]]:
+    (model,) = store.models()
+    return store.vectors_of(model.model_id, range(1, 10_000))
+
+
+def asked(store: SqliteStore, encoder: Encoder) -> list[str]:
+    """The texts that the store will give to be embedded."""
+    model = store.use_model(encoder.spec)
+    return [each.text for each in store.to_embed(model.model_id, limit=10_000)]
+
+
+# --- what it does ---------------------------------------------------------------------------------
+
+
+def test_every_chunk_gets_the_vector_of_its_text(store: Watched) -> None:
+    fill(store, 30)
+    texts = asked(store, Weightless())
+    report = Embedder(store, Weightless()).run()
+    assert (report.model, report.embedded, report.failed, report.left) == ("weightless", 30, 0, 0)
+    (model,) = store.models()
+    assert (model.ready, model.pending) == (30, 0)
+    expected = [each.dense for each in Weightless().encode(texts)]
+    assert [pytest.approx(vector) for vector in vectors(store).values()] == expected
+
+
+def test_it_commits_every_hundred_in_units_of_eight(store: Watched) -> None:
+    """[002 R9.2, R9.3]"""
+    fill(store, 250)
+    encoder = Weightless()
+    Embedder(store, encoder).run()
+    assert store.commits == [100, 100, 50]
+    assert max(map(len, encoder.calls)) == 8
+
+
+def test_what_is_done_is_skipped(store: Watched) -> None:
+    fill(store, 20)
+    Embedder(store, Weightless()).run()
+    again = Weightless()
+    report = Embedder(store, again).run()
+    assert (report.embedded, again.calls) == (0, [])
+    fill(store, 3, "b.md")
+    assert Embedder(store, again).run().embedded == 3
+
+
+def test_an_empty_store(store: Watched) -> None:
+    store.create()
+    report = Embedder(store, Weightless()).run()
+    assert (report.embedded, report.left) == (0, 0)
+
+
+def test_progress(store: Watched) -> None:
+    """[002 R9.4]"""
+    fill(store, 20)
+    seen: list[EmbedProgress] = []
+    Embedder(store, Weightless(), unit_texts=6).run(on_progress=seen.append)
+    assert [(now.done, now.total) for now in seen] == [(6, 20), (12, 20), (18, 20), (20, 20)]
+    assert all(now.per_second > 0 for now in seen)
+
+
+def test_more_parts_on_request(store: Watched) -> None:
+    fill(store, 2)
+    Embedder(store, Weightless(), want={"sparse", "tokens"}).run()
+    rows: Any = apsw.Connection(str(store.path)).execute(
+        "SELECT dense, sparse, tokens FROM embeddings"
+    )
+    for dense, sparse, tokens in rows:
+        assert len(bytes(dense)) == 64 * 4
+        assert "number" in json.loads(str(sparse))
+        assert len(bytes(tokens)) == len(json.loads(str(sparse))) * 16 * 4
+
+
+def test_truncated_texts_are_counted(store: Watched) -> None:
+    fill(store, 2)
+    put(store, "long.md", "radio " * 20)
+    assert Embedder(store, Weightless(max_tokens=10)).run().truncated == 1
+
+
+@given(limits=st.lists(st.integers(1, 15), max_size=6), size=st.integers(1, 9))
+def test_piece_by_piece(tmp_path_factory: Any, limits: list[int], size: int) -> None:
+    store = Watched(tmp_path_factory.mktemp("store") / "kb.sqlite")
+    fill(store, 40)
+    left = 40
+    for limit in limits:
+        report = Embedder(store, Weightless(), unit_texts=size, commit_chunks=7).run(limit=limit)
+        left -= report.embedded
+        assert (report.embedded, report.left) == (min(limit, left + report.embedded), left)
+    assert Embedder(store, Weightless(), unit_texts=size).run().embedded == left
+    assert len(vectors(store)) == 40
+    store.close()
+
+
+def test_it_stops_when_told(store: Watched) -> None:
+    fill(store, 50)
+    asked = iter([False, False, True])
+    report = Embedder(store, Weightless()).run(stop=lambda: next(asked))
+    assert report.embedded == 16
+    assert report.left == 34
+
+
+# --- a store that changes meanwhile ---------------------------------------------------------------
+
+
+class Meddling(Weightless):
+    """Does something to the store, once, when it has encoded a unit."""
+
+    def __init__(self, deed: Any) -> None:
+        super().__init__()
+        self._deeds = [deed]
+
+    def encode(self, texts: Sequence[str], **settings: Any) -> list[Encoding]:
+        if len(self.calls) > 1:
+            with suppress(IndexError):  # another thread did it
+                self._deeds.pop()()
+        return super().encode(texts, **settings)
+
+
+def test_chunks_that_go_meanwhile(store: Watched) -> None:
+    doc_id = put(store, "a.md", *WORDS)
+    fill(store, 20, "b.md")
+    report = Embedder(store, Meddling(lambda: store.delete_documents([doc_id]))).run()
+    assert report.embedded == 20
+    assert report.left == 0
+
+
+def test_chunks_that_come_meanwhile(store: Watched) -> None:
+    fill(store, 20)
+    report = Embedder(store, Meddling(lambda: fill(store, 5, "b.md"))).run()
+    assert report.left == 0
+    assert report.embedded == 25
+
+
+# --- what goes wrong ------------------------------------------------------------------------------
+
+
+def test_a_text_that_fails_alone(store: Watched) -> None:
+    fill(store, 20)
+    put(store, "bad.md", "poison in the water")
+    put(store, "good.md", "salt water")
+    encoder = Weightless(fails_on=["poison"])
+    report = Embedder(store, encoder).run()
+    assert (report.embedded, report.failed, report.left) == (21, 1, 1)
+    assert 21 not in vectors(store)
+    row = apsw.Connection(str(store.path)).execute(
+        "SELECT attempts, error FROM embeddings WHERE state <> 'ready'"
+    )
+    assert row.fetchall() == [(1, "weightless failed: RuntimeError: cannot take ['poison']")]
+
+
+def test_after_a_few_attempts_it_has_failed(store: Watched) -> None:
+    put(store, "bad.md", "poison")
+    for _ in range(5):
+        report = Embedder(store, Weightless(fails_on=["poison"])).run()
+    assert (report.failed, report.left) == (0, 0)
+    (model,) = store.models()
+    assert (model.failed, model.pending) == (1, 0)
+
+
+class Strange(Weightless):
+    """An encoder that keeps no promise, from its `sane` calls on."""
+
+    def __init__(self, result: list[Encoding], sane: int = 0) -> None:
+        super().__init__()
+        self._result = result
+        self._sane = sane
+
+    def encode(
+        self, texts: Sequence[str], *, want: Set[str] = frozenset({"dense"}), **settings: Any
+    ) -> list[Encoding]:
+        encodings = super().encode(texts, want=want, **settings)
+        return encodings if len(self.calls) <= self._sane else self._result
+
+
+USELESS = [
+    [],
+    [Encoding()],
+    [Encoding(dense=array("f", [0.0] * 64))],
+    [Encoding(dense=array("f", [1.0] * 63))],
+    [Encoding(dense=array("f", [float("nan")] * 64))],
+    [Encoding(dense=array("f", [float("inf"), float("-inf")] * 32))],
+]
+
+
+@pytest.mark.parametrize("result", USELESS)
+def test_a_model_that_gives_no_vectors_leaves_no_trace(
+    store: Watched, result: list[Encoding]
+) -> None:
+    fill(store, 3)
+    with pytest.raises(ModelBroken, match="gave no usable dense vector"):
+        Embedder(store, Strange(result)).run()
+    assert store.models() == []
+    assert store.commits == []
+
+
+def test_a_model_that_breaks_on_the_way(store: Watched) -> None:
+    """No text is blamed for it, and what it made before is kept."""
+    fill(store, 40)
+    with pytest.raises(ModelBroken):
+        Embedder(store, Strange([], sane=1 + 2), unit_texts=8).run()
+    (model,) = store.models()
+    assert model.failed == 0
+    assert model.ready == sum(store.commits)
+    rows = apsw.Connection(str(store.path)).execute("SELECT DISTINCT state FROM embeddings")
+    assert rows.fetchall() in ([], [("ready",)])
+    assert Embedder(store, Weightless()).run().left == 0
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])
+def test_a_damaged_model_stores_nothing(store: Watched, tmp_path: Path, name: str) -> None:
+    fill(store, 3)
+    folder = tiny.lay(tmp_path / "tiny")
+    (folder / name).write_bytes(b"")
+    with pytest.raises(ModelError) as error:
+        Embedder(store, OnnxEncoder(manifest.read(folder))).run()
+    assert error.value.hint
+    assert (store.models(), store.commits) == ([], [])
+
+
+def test_another_model_is_refused(store: Watched) -> None:
+    fill(store, 3)
+    Embedder(store, Weightless()).run()
+    with pytest.raises(ModelMismatch):
+        Embedder(store, Weightless(version="2")).run()
+    assert len(store.commits) == 1
+
+
+def test_a_real_graph(store: Watched, tmp_path: Path) -> None:
+    fill(store, 30)
+    encoder = OnnxEncoder(manifest.read(tiny.lay(tmp_path / "tiny")), threads=2)
+    texts = asked(store, encoder)
+    assert Embedder(store, encoder).run().embedded == 30
+    for vector, alone in zip(vectors(store).values(), encoder.encode(texts), strict=True):
+        assert vector == pytest.approx(alone.dense)
+
+
+# --- interruption ---------------------------------------------------------------------------------
+
+
+class Interrupted(Weightless):
+    """As when Ctrl-C is pressed while the tenth unit is encoded."""
+
+    def encode(self, texts: Sequence[str], **settings: Any) -> list[Encoding]:
+        if len(self.calls) == 10:
+            raise KeyboardInterrupt
+        return super().encode(texts, **settings)
+
+
+def test_interrupted_it_keeps_what_it_has_and_goes_on(store: Watched) -> None:
+    fill(store, 200)
+    with pytest.raises(KeyboardInterrupt):
+        Embedder(store, Interrupted()).run()
+    done = set(vectors(store))
+    assert done == set(range(1, len(done) + 1))
+    assert 0 < len(done) < 200
+    report = Embedder(store, Weightless()).run()
+    assert report.embedded == 200 - len(done)
+    assert len(vectors(store)) == 200
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from kb.ingest.embed import Embedder
+from kb.store import SqliteStore
+from tests.models.weightless import Weightless
+
+store = SqliteStore(Path(sys.argv[1]))
+def say(now):
+    if now.done > 150:
+        print("now", flush=True)
+        sys.stdin.read()
+Embedder(store, Weightless()).run(on_progress=say)
+"""
+
+
+def test_killed_it_goes_on_where_the_last_commit_ended(store: Watched) -> None:
+    """[002 R9.5]"""
+    fill(store, 300)
+    command = [sys.executable, "-c", KILLED, str(store.path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"now\n"
+        process.kill()
+    assert len(vectors(store)) == 100
+    assert Embedder(store, Weightless()).run().embedded == 200
