@@ -5,13 +5,18 @@ from __future__ import annotations
 
 import os
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
 from kb.ingest import parse
+from kb.ingest.decode import Unsupported
+from kb.ingest.found import find
+from kb.ingest.load import load
 from kb.ports import Parsed, Source
 from kb.types import FileNote, IngestReport
 from tests.ingest.conftest import Library, any_bytes_in_names
+from tests.ingest.parsers.pdfs import made, text_page
 
 GOOD = "library/good.md"
 
@@ -81,10 +86,34 @@ def test_nul_bytes_far_into_a_text(run: Library) -> None:
     assert skipped(run) == "binary file"
 
 
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("a.pdf", made(text_page("secret"), password="secret")),
+        ("a.docx", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"),
+    ],
+)
+def test_a_locked_file_is_skipped(run: Library, name: str, data: bytes) -> None:
+    run.put(name, data)
+    assert skipped(run).startswith("encrypted: ")
+
+
 def test_file_too_large(run: Library) -> None:
     run.configure(max_file_bytes=1000)
     run.put("bad.md", b"x" * 1001)
     assert skipped(run) == "too large: 1,001 bytes, at most 1,000 are read"
+
+
+def test_a_file_that_grows_while_it_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("one\n")
+    found = find(str(tmp_path), "a.txt")
+    assert found is not None
+    file.write_text("one\ntwo\n")
+    parsers = parse.Parsers(1800, [])
+    assert load(str(file), found, parsers, limit_bytes=8)[1] == b"one\ntwo\n"
+    with pytest.raises(Unsupported, match="too large: 8 bytes, at most 7 are read"):
+        load(str(file), found, parsers, limit_bytes=7)
 
 
 def test_invalid_utf_8(run: Library) -> None:

@@ -460,6 +460,21 @@ def test_a_dry_run_says_the_same_and_does_nothing(library: Library) -> None:
     assert dry == outcome
 
 
+def test_a_dry_run_finds_out_what_a_real_one_would(library: Library) -> None:
+    library.put("over.md", "---\nttl: 1h\n---\nlong over\n")
+    library.put("empty.md", "---\ntitle: Nothing\n---\n")
+    library.put("odd.md", "---\ntags: [\n---\ntext\n")
+    library.put("far.txt", b"fine words\n" * 500_000 + b"gr\xf6\xdfe\n")
+    library.put("fine.md")
+    dry = library.ingest("", dry_run=True)
+    done = library.ingest("")
+    assert (dry.added, dry.skipped, dry.failed) == (done.added, done.skipped, done.failed)
+    assert dry.warnings == done.warnings
+    assert dry.added == ("library/fine.md", "library/odd.md")
+    assert [note.path for note in dry.skipped] == ["library/empty.md", "library/over.md"]
+    assert [note.path for note in dry.failed] == ["library/far.txt"]
+
+
 def test_a_dry_run_makes_no_root(library: Library) -> None:
     library.put("a.md")
     assert library.ingest("", dry_run=True).added == ("library/a.md",)

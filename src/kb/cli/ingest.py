@@ -13,7 +13,14 @@ from kb.cli.options import Command, common_options, option
 from kb.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
+    from kb.ingest.progress import Progress
     from kb.types import FileNote, IngestReport
+
+# Said of a file that was begun, too: it is not in the store, and will be read from its beginning.
+_INTERRUPTED = (
+    "interrupted: what was read is in the store; the same command, given again, reads the rest"
+)
+_NOT_WHOLE = 0.99
 
 
 @click.command("ingest", cls=Command)
@@ -22,6 +29,7 @@ if TYPE_CHECKING:
 @option("--hidden", is_flag=True, help="Also read what has a name that starts with a dot.")
 @option("--force", is_flag=True, help="Read files again that look unchanged.")
 @option("--follow-links", is_flag=True, help="Follow symbolic links.")
+@option("--no-embed", is_flag=True, help="Make no vectors now; kb embed makes them later.")
 @common_options()
 @pass_session
 def ingest_command(
@@ -32,13 +40,15 @@ def ingest_command(
     force: bool,
     hidden: bool,
     follow_links: bool,
+    no_embed: bool,
 ) -> int:
     """Read files and folders into the store.
 
     What was read before is brought up to date: only what has changed is read again, and what is
     gone from disk goes from the store. Without PATH, that is done for every folder that was
     ingested before. .gitignore and .kbignore are honoured; keys, .env and the like are left out.
-    The exit status is 1 if a file could not be read.
+    What is new is found by its words at once, and by its meaning when its vectors are made, which
+    follows. The exit status is 1 if a file could not be read.
 
     \b
     Examples:
@@ -48,22 +58,33 @@ def ingest_command(
     """
     flags = {"ingest.hidden": hidden, "ingest.follow_links": follow_links}
     if not dry_run:
-        session.interrupted = "interrupted: what was read is in the store; kb ingest reads the rest"
+        session.interrupted = _INTERRUPTED
     overrides = {key: True for key, given in flags.items() if given}
-    with session.open(overrides) as kb, progress.shown(session) as show:
-        report = kb.ingest(
-            *paths,
-            dry_run=dry_run,
-            force=force,
-            on_progress=lambda now: show(now.stage, now.done, now.total, now.path),
-        )
-    if session.json:
-        from kb import wire
+    with session.open(overrides) as kb:
+        with session.new_store_named(kb), progress.shown(session) as show:
+            report = kb.ingest(
+                *paths, dry_run=dry_run, force=force, on_progress=lambda now: _show(now, show)
+            )
+        if session.json:
+            from kb import wire
 
-        page.say_json(wire.ingest_report(report))
-    else:
-        _say(report, listed=bool(session.verbose))
+            page.say_json(wire.ingest_report(report))
+        else:
+            _say(report, listed=bool(session.verbose))
+        if not dry_run and not no_embed:
+            from kb.cli.embed import embed_new
+
+            embed_new(kb, session)
     return 1 if report.failed or report.missing_roots else 0
+
+
+def _show(now: Progress, show: progress.Show) -> None:
+    """A file that is partly read counts as a part of one, so that the bar moves with it."""
+    share = min(now.part / now.parts, _NOT_WHOLE) if now.parts else 0.0
+    within = [f"{100 * now.part // now.parts} %"] if now.parts else []
+    if now.chunks:
+        within.append(f"{now.chunks:,} passages")
+    show(now.stage, now.done + share, now.total, now.path, ", ".join(within))
 
 
 def _say(report: IngestReport, *, listed: bool) -> None:

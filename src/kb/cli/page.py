@@ -65,6 +65,14 @@ def warn(message: str) -> None:
     note(f"{Page.of(sys.stderr).style('warning:', fg='yellow')} {visible(message)}")
 
 
+def degraded_text(part: str, reason: str, detail: str | int | None) -> str:
+    """A part that did not do its work, in words."""
+    if reason == "pending":
+        return f"{part}: {detail} passages have no vectors yet (kb embed makes them)"
+    told = "" if detail is None else f" ({detail})"
+    return f"{part}: {reason.replace('_', ' ')}{told}"
+
+
 def _write(text: str, stream: IO[str] | None) -> None:
     """Flushed, so that stdout and stderr in one file stand in the order they were written."""
     if stream is None:  # closed, as after `>&-`

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kb.cli import page
 from kb.cli.session import Session
@@ -14,7 +14,11 @@ from kb.cli.session import Session
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-Show = Callable[[str, int, int, str], None]  # stage, done, total (0: not known yet), what
+
+class Show(Protocol):
+    def __call__(self, stage: str, done: float, total: int, what: str, within: str = "") -> None:
+        """`total` is 0 while it is not known; `within` says how far `what` itself is."""
+
 
 _EVERY_S = 5.0  # between two lines
 _PATH_COLUMNS = 40
@@ -34,11 +38,12 @@ def _lines(clock: Callable[[], float]) -> Show:
     """The first line comes after a while: a short run needs none."""
     last = clock()
 
-    def show(stage: str, done: int, total: int, _what: str) -> None:
+    def show(stage: str, done: float, total: int, what: str, within: str = "") -> None:
         nonlocal last
         if clock() - last >= _EVERY_S:
             last = clock()
-            page.note(f"{stage}: {done} of {total}" if total else f"{stage}: {done}")
+            line = f"{stage}: {int(done)} of {total}" if total else f"{stage}: {int(done)}"
+            page.note(f"{line}, {page.visible(what)}: {within}" if within else line)
 
     return show
 
@@ -60,10 +65,9 @@ def _bar() -> Progress:
 def _on(bar: Progress) -> Show:
     task = bar.add_task("", total=None, what="")
 
-    def show(stage: str, done: int, total: int, what: str) -> None:
-        bar.update(
-            task, description=stage, completed=done, total=total or None, what=_shortened(what)
-        )
+    def show(stage: str, done: float, total: int, what: str, within: str = "") -> None:
+        shown = f"{_shortened(what)}  {within}".rstrip()
+        bar.update(task, description=stage, completed=done, total=total or None, what=shown)
 
     return show
 

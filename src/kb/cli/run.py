@@ -33,7 +33,7 @@ def run(args: Sequence[str]) -> int:
     except KbError as error:
         return _fail(error.code, error.message, error.hint, args, error.exit_status)
     except click.ClickException as error:
-        return _fail("usage", error.format_message(), _help_hint(error), args, USAGE)
+        return _fail("usage", _message(error), _help_hint(error), args, USAGE)
     except OSError as error:
         if error.filename is not None:
             message = f"{os.fsdecode(error.filename)}: {error.strerror}"
@@ -67,6 +67,16 @@ def _wants_json(args: Sequence[str]) -> bool:
     """From the arguments themselves, since an error may be that they could not be parsed."""
     options = args[: args.index("--")] if "--" in args else args
     return "--json" in options or "--jsonl" in options
+
+
+def _message(error: click.ClickException) -> str:
+    """click names whatever is near an option that there is not; the nearest is what was meant."""
+    if not (isinstance(error, click.NoSuchOption) and error.possibilities):
+        return error.format_message()
+    from difflib import get_close_matches
+
+    (near,) = get_close_matches(error.option_name, error.possibilities, n=1, cutoff=0.0)
+    return f"{error.message} Did you mean {near!r}?"
 
 
 def _help_hint(error: click.ClickException) -> str:

@@ -91,28 +91,32 @@ def _sections(units: Iterable[_Unit]) -> Iterator[Section]:
 
 def _join_bare_headings(sections: Iterable[Section]) -> Iterator[Section]:
     """A heading without text goes to the section below it, if that is a part of its own."""
-    return _joined_while(
+    return _merged(
         sections,
+        _is_bare_heading,
         lambda above, section: (
-            _is_bare_heading(above)
-            and _lies_below(section[-1].path, above[-1].path)
+            _lies_below(section[-1].path, above[-1].path)
             and section[0].span.page == above[-1].span.page
         ),
     )
 
 
-def _joined_while(
-    sections: Iterable[Section], belong: Callable[[Section, Section], bool]
+def _merged(
+    sections: Iterable[Section],
+    is_open: Callable[[Section], bool],
+    belong: Callable[[Section, Section], bool],
 ) -> Iterator[Section]:
-    """Neighbours as one section for as long as they belong together."""
+    """Neighbours as one section for as long as they belong together. Only one that is open may
+    get more: the others are passed on at once, since a section may be megabytes."""
     held: Section | None = None
     for section in sections:
-        if held is not None and belong(held, section):
-            held = held + section
-            continue
-        if held is not None:
+        if held is not None and not belong(held, section):
             yield held
-        held = section
+            held = None
+        held = section if held is None else held + section
+        if not is_open(held):
+            yield held
+            held = None
     if held is not None:
         yield held
 
@@ -127,16 +131,23 @@ def _lies_below(path: tuple[str, ...], above: tuple[str, ...]) -> bool:
 
 def _join_small_code(sections: Iterable[Section]) -> Iterator[Section]:
     """Short definitions side by side share a chunk: a file of one-liners is not a hundred hits."""
-    return _joined_while(sections, _are_small_code)
+    return _merged(
+        sections,
+        _is_small_code,
+        lambda one, other: _are_near(one, other) and _is_small_code(one + other),
+    )
 
 
-def _are_small_code(one: Section, other: Section) -> bool:
+def _is_small_code(section: Section) -> bool:
+    if sum(len(unit.text) for unit in section) > _SMALL_CODE_CHARS:
+        return False
+    return all(unit.span.kind == "code" for unit in section)
+
+
+def _are_near(one: Section, other: Section) -> bool:
+    """Beside each other in the same definition, or one right inside the other."""
     here, there = one[0].path, other[0].path
-    if not (here[:-1] == there[:-1] or here == there[:-1] or here[:-1] == there):
-        return False
-    if sum(len(unit.text) for section in (one, other) for unit in section) > _SMALL_CODE_CHARS:
-        return False
-    return all(unit.span.kind == "code" for section in (one, other) for unit in section)
+    return here[:-1] == there[:-1] or here == there[:-1] or here[:-1] == there
 
 
 # --- sections into chunks -------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from kb.words import nfc
 
@@ -45,10 +45,13 @@ def decode(data: bytes) -> str:
     return normalised(_decoded(data))
 
 
-def windows(data: bytes, size: int) -> Iterator[tuple[int, str]]:
+def windows(
+    data: bytes, size: int, tell: Callable[[int, int], None] | None = None
+) -> Iterator[tuple[int, str]]:
     """The text of `data` in stretches of about `size` bytes, each with the number of lines before
     it, so that a long file is never held twice. They end where paragraphs do, or at least lines.
-    What is not plain UTF-8 comes in one."""
+    What is not plain UTF-8 comes in one. `tell` hears, behind each, how many bytes stood before
+    it: those are done with, while the chunks of its own are still to be made."""
     if len(data) <= size or data.startswith(codecs.BOM_UTF8) or b"\0" in data:
         yield 0, decode(data)
         return
@@ -61,6 +64,8 @@ def windows(data: bytes, size: int) -> Iterator[tuple[int, str]]:
             _utf8(data)  # says at which line of the whole
             raise
         yield lines, text
+        if tell is not None:
+            tell(start, len(data))
         lines += text.count("\n")
         start = end
 

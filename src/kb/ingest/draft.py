@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -46,10 +45,10 @@ def chunker_version(parser: Parser, max_chars: int) -> str:
     return f"{parser.name}-{parser.version}.{CHUNKER}.{max_chars}"
 
 
-def prepare(found: Found, data: bytes, parser: Parser, max_chars: int) -> Prepared:
+def prepare(found: Found, source: Source, parser: Parser, max_chars: int) -> Prepared:
     """The document of the file `found`, with its chunks; still without a root."""
-    name = os.path.basename(found.path)
-    parsed = parser.parse(Source(name, data, found.mtime_ns))
+    name, data = source.name, source.data
+    parsed = parser.parse(source)
     chunks = map(_composed, stream(parsed.blocks, max_chars))
     if not (first := list(islice(chunks, 4))):
         raise Unsupported("no text")

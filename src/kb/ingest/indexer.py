@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from kb.config import Config
@@ -19,9 +20,10 @@ from kb.ingest.found import Found, within
 from kb.ingest.load import load
 from kb.ingest.parse import Parsers
 from kb.ingest.plan import Visit, make_plan
-from kb.ingest.report import Progress, Tally, reason_of
+from kb.ingest.progress import Meter, OnEvent, Progress
+from kb.ingest.report import Tally, reason_of
 from kb.ingest.survey import Site, survey
-from kb.ports import Clock, Store, Written
+from kb.ports import Clock, Source, Store, Written
 from kb.types import Attributes, FileNote, FileState, IngestReport, Root
 
 __all__ = ["Indexer", "OnEvent", "Progress"]
@@ -29,8 +31,6 @@ __all__ = ["Indexer", "OnEvent", "Progress"]
 # A file changed this shortly before it was indexed may have changed again within the same tick of
 # its file system's clock: its time proves nothing.
 _RACY_NS = 2_000_000_000
-
-OnEvent = Callable[[Progress], None]
 
 
 class Indexer:
@@ -51,11 +51,13 @@ class Indexer:
     ) -> IngestReport:
         """Index `paths`, or refresh all known roots when there are none.
 
-        `dry_run` only says what would be done. `force` reads files again that did not change.
+        `dry_run` reads, and only says what would be written. `force` reads files again that did
+        not change.
         """
         started = time.perf_counter()
         parsers = Parsers(self._config.chunk.max_chars)
-        run = _Run(self._store, self._config, self._clock, parsers, dry_run, force, on_event)
+        meter = Meter(on_event)
+        run = _Run(self._store, self._config, self._clock, parsers, dry_run, force, meter)
         run.go(paths)
         return run.tally.report(seconds=time.perf_counter() - started, dry_run=dry_run)
 
@@ -79,7 +81,7 @@ class _Run:
     parsers: Parsers
     dry_run: bool
     force: bool
-    on_event: OnEvent | None
+    meter: Meter
     tally: Tally = field(default_factory=Tally)
     versions: frozenset[str] = frozenset()
 
@@ -90,16 +92,12 @@ class _Run:
         total, done = sum(len(site.walked.files) for site in sites), 0
         for site in sites:
             for found in site.walked.files:
-                self._tell("read", done, total, site.doc_path(found.path))
+                self.meter.at("read", done, total, site.doc_path(found.path))
                 self._take(site, found)
                 done += 1
             self._remove(site)
-        self._tell("read", done, total)
+        self.meter.at("read", done, total)
         self.tally.warnings += self.parsers.problems
-
-    def _tell(self, stage: str, done: int, total: int, path: str = "") -> None:
-        if self.on_event is not None:
-            self.on_event(Progress(stage, done, total, path))
 
     # --- which files ------------------------------------------------------------------------------
 
@@ -112,7 +110,7 @@ class _Run:
         roots = self.store.roots()
         sites: list[Site] = []
         for visit, root in known:
-            self._tell("walk", len(sites), len(known), names.portable_path(visit.path))
+            self.meter.at("walk", len(sites), len(known), names.portable_path(visit.path))
             site = survey(visit, root, self.store, roots, self.config.ingest)
             self.tally.skipped += site.notes(site.walked.skipped)
             self.tally.warnings += site.notes(site.walked.warnings)
@@ -159,14 +157,15 @@ class _Run:
     def _bring(self, site: Site, found: Found, state: FileState | None, doc_path: str) -> None:
         """Read the file and bring the store up to date with it. A long one is parsed while it is
         written, so that what is wrong in it may only be found out then."""
-        read = self._read(site, found, state)
-        if read.same and state is not None:
+        prepared = self._read(site, found, state)
+        if prepared is None:
+            assert state is not None, "only a known file is the same as before"
             self._touch(state, found)
-        elif state is None and read.prepared is not None and self._is_over(read.prepared):
-            expired = read.prepared.document.attributes.expires_at
+        elif state is None and self._is_over(prepared):
+            expired = prepared.document.attributes.expires_at
             self.tally.skipped.append(FileNote(doc_path, f"expired {expired}"))
         else:
-            self._write(site, doc_path, read.prepared, is_new=state is None)
+            self._write(site, doc_path, prepared, is_new=state is None)
 
     def _is_unchanged(self, state: FileState, found: Found) -> bool:
         return (
@@ -181,16 +180,17 @@ class _Run:
         now = dates.iso(dates.from_ns(int(self.clock() * 1e9)))
         return expires_at is not None and expires_at <= now
 
-    def _read(self, site: Site, found: Found, state: FileState | None) -> _Read:
+    def _read(self, site: Site, found: Found, state: FileState | None) -> draft.Prepared | None:
+        """The document that the file is now; None: the same bytes as before."""
         limit_bytes = self.config.ingest.max_file_bytes
         parser, data = load(site.on_disk(found), found, self.parsers, limit_bytes)
         max_chars = self.config.chunk.max_chars
         now = (draft.digest(data), draft.chunker_version(parser, max_chars))
         if state and not self.force and now == (state.content_hash, state.chunker_version):
-            return _Read(same=True)
-        if self.dry_run:
-            return _Read()
-        return _Read(prepared=draft.prepare(found, data, parser, max_chars))
+            return None
+        name = os.path.basename(found.path)
+        source = Source(name, data, found.mtime_ns, self.meter.within)
+        return draft.prepare(found, source, parser, max_chars)
 
     # --- into the store ---------------------------------------------------------------------------
 
@@ -209,17 +209,17 @@ class _Run:
         if not self.dry_run and not (now == state and still_racy):
             self.store.touch_file(now)
 
-    def _write(
-        self, site: Site, doc_path: str, prepared: draft.Prepared | None, *, is_new: bool
-    ) -> None:
-        if prepared is not None:
+    def _write(self, site: Site, doc_path: str, prepared: draft.Prepared, *, is_new: bool) -> None:
+        chunks = self.meter.counted(prepared.chunks)
+        if self.dry_run:
+            deque(chunks, maxlen=0)  # what is wrong further on in the file is to be found out too
+        else:
             if site.root is None:
-                folder = site.visit.path
-                site.root = self.store.ensure_root(folder, whole=False)
+                site.root = self.store.ensure_root(site.visit.path, whole=False)
             document = prepared.placed(site.root)
             doc_path = document.doc_path
-            self.tally.count(self.store.write_document(document, prepared.chunks))
-            self.tally.warnings += [FileNote(doc_path, text) for text in prepared.warnings]
+            self.tally.count(self.store.write_document(document, chunks))
+        self.tally.warnings += [FileNote(doc_path, text) for text in prepared.warnings]
         (self.tally.added if is_new else self.tally.changed).append(doc_path)
 
     def _remove(self, site: Site) -> None:
@@ -227,18 +227,10 @@ class _Run:
         self.tally.missing_roots += unmounted
         if not gone:
             return
-        self._tell("remove", 0, len(gone))
+        self.meter.at("remove", 0, len(gone))
         if not self.dry_run:
             self.store.delete_documents([state.doc_id for state in gone])
         self.tally.removed += sorted(site.doc_path(state.path) for state in gone)
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """What reading a file gave: the same bytes as before, or a document unless it is a dry run."""
-
-    same: bool = False
-    prepared: draft.Prepared | None = None
 
 
 def _stat_of(state: FileState) -> tuple[int, int, int, bytes | None]:

@@ -1,4 +1,4 @@
-"""What a run tells while it goes on, and what it says at its end."""
+"""What a run says at its end."""
 
 from __future__ import annotations
 
@@ -8,17 +8,6 @@ from kb.errors import KbError
 from kb.ingest.decode import Unreadable
 from kb.ports import Written
 from kb.types import FileNote, IngestReport
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Where a run stands, for a progress bar. `stage` is `walk`, `read` or `remove`; `total` is 0
-    while it is not known."""
-
-    stage: str
-    done: int
-    total: int
-    path: str = ""
 
 
 @dataclass(slots=True)

@@ -151,6 +151,7 @@ def test_signs_are_normalised() -> None:
 
     assert clean("ﬁrst ﬂow\x00 a\xadb\ufeff") == "first flow ab"
     assert clean("na¨ıve G¨odel caf´e ´x yˆi") == "naïve Gödel café ´x yˆi"
+    assert clean("N ¨ urnberg f ¨ ur, x ˆ y") == "Nürnberg für, x ˆ y"
     assert clean("e\u0301") == "é"
     assert clean("com\x02 pile") == "com-pile"
     assert clean("know\xad") == "know-"
@@ -303,6 +304,18 @@ def test_title_by_size_of_letters(metadata: str) -> None:
     assert parse(made(titled, title=metadata)).title == "The Large Title of This Paper and More"
 
 
+def test_a_journals_name_is_no_title() -> None:
+    """The masthead is larger than the title, and the running head says it again."""
+
+    def page(canvas: Any) -> None:
+        put(canvas, ["Journal of Lamps 137 (2015) 1-5"], y=800, size=8)
+        put(canvas, ["Journal of Lamps"], x=180, y=770, size=24)
+        put(canvas, ["How Bright Is Bright"], x=180, y=720, size=18)
+        put(canvas, wrapped(canvas, prose(1), FULL), y=680)
+
+    assert parse(made(page, title="")).title == "How Bright Is Bright"
+
+
 def test_title_from_metadata() -> None:
     assert parse(made(titled, title="Said, ﬁrst")).title == "Said, first"
 
@@ -348,7 +361,7 @@ def test_deep_outlines_are_cut() -> None:
 
 
 def test_encrypted() -> None:
-    with pytest.raises(Unreadable, match="encrypted: needs a password"):
+    with pytest.raises(Unsupported, match="encrypted: needs a password"):
         parse(made(one_column(prose(1)), password="secret"))
 
 

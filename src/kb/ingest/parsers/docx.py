@@ -38,7 +38,7 @@ class DocxParser:
 
     def parse(self, source: Source) -> Parsed:
         if source.data.startswith(_OLE):
-            raise Unsupported("encrypted with a password, or an old Word file")
+            raise Unsupported("encrypted: needs a password (or it is an old Word file)")
         archive = Archive(source.data)
         path = _document_path(archive)
         document = archive.xml(path)

@@ -146,7 +146,7 @@ def _refuse_encrypted(archive: Archive) -> None:
         return
     methods = {node.get("Algorithm", "") for node in named(encryption, "EncryptionMethod")}
     if methods - _FONTS_ONLY:
-        raise Unsupported("encrypted (DRM)")
+        raise Unsupported("encrypted: by a shop, for certain readers (DRM)")
 
 
 def _metadata(package: Element) -> dict[str, str]:

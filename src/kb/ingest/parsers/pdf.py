@@ -44,7 +44,7 @@ class _Page:
 
 class PdfParser:
     name = "pdf"
-    version = "1"
+    version = "2"
 
     def accepts(self, source: Source) -> bool:
         """By suffix; under another name by its first bytes. Not by a mark further in: a text about
@@ -55,7 +55,10 @@ class PdfParser:
         if _MARK not in source.data[:_MARK_WITHIN]:
             raise Unreadable("damaged PDF: it does not begin like one")
         with Pdf(source.data) as pdf:
-            pages = [_page(words) for words in pdf.pages()]
+            pages = []
+            for words in pdf.pages():
+                pages.append(_page(words))
+                source.tell(len(pages), pdf.page_count)
             lost, outline, metadata = pdf.lost_pages, pdf.outline(), pdf.title()
         if len(lost) >= len(pages):
             raise Unreadable("damaged PDF: no page can be read")

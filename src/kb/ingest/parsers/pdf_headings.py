@@ -41,6 +41,8 @@ def large_title(paragraphs: Sequence[Paragraph]) -> str | None:
         others = [other for other in groups if other is not group]
         usual = median(other.height for other in others for _ in other.text) if others else 0.0
         long_enough = len(_LETTERS.findall(group.text)) >= 4
+        if any(group.text in other.text for other in others):
+            continue  # a journal's masthead, which its running head says again
         if group.height > _LARGE * usual and long_enough and len(group.text) <= _TITLE_CHARS:
             return group.text
     return None

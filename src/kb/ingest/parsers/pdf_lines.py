@@ -38,6 +38,8 @@ _COMBINING = {
 _ACCENTED = re.compile(
     rf"([{''.join(_COMBINING)}])([^\W\d_])(?:(?=[^\W\d_])|(?<=[^\W\d_]{{2}}..))", re.DOTALL
 )
+# The same with air around the sign: N ¨ urnberg.
+_AIRY_ACCENT = re.compile(rf"(?<=[^\W\d_]) ([{''.join(_COMBINING)}]) (?=[^\W\d_]{{2}})")
 
 
 class Boxed(Protocol):
@@ -128,7 +130,8 @@ def clean(text: str) -> str:
     is how many files have the hyphen of a word that goes on."""
     text = _INNER_MARK.sub("", text).translate(_CLEAN)
     if not text.isascii():
-        text = _ACCENTED.sub(_composed, _without_halves(text))
+        text = _AIRY_ACCENT.sub(r"\1", _without_halves(text))
+        text = _ACCENTED.sub(_composed, text)
         text = text[:-1].replace(_SOFT_HYPHEN, "") + text[-1:].replace(_SOFT_HYPHEN, "-")
     return unicodedata.normalize("NFC", text).strip()
 

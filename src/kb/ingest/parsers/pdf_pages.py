@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from itertools import repeat
 from typing import Any, NamedTuple
 
-from kb.ingest.decode import Unreadable
+from kb.ingest.decode import Unreadable, Unsupported
 
 OUTLINE_DEPTH = 4
 
@@ -55,12 +55,12 @@ class OutlineItem(NamedTuple):
 
 
 class Pdf:
-    """An open PDF. Raises `Unreadable` when it cannot be opened."""
+    """An open PDF. Raises `Unreadable` if it cannot be opened, `Unsupported` if it is locked."""
 
     def __init__(self, data: bytes) -> None:
         with _PDFIUM:
             self._document = _opened(data)
-            self._count = len(self._document)
+            self.page_count = len(self._document)
         self.lost_pages: list[int] = []
 
     def __enter__(self) -> Pdf:
@@ -73,7 +73,7 @@ class Pdf:
     def pages(self) -> Iterator[list[Word]]:
         """The words of every page. One that cannot be read is empty and in `lost_pages`."""
         in_a_row = 0
-        for index in range(self._count):
+        for index in range(self.page_count):
             words = self._words(index)
             in_a_row = 0 if words is not None else in_a_row + 1
             if words is None:
@@ -121,9 +121,9 @@ def _opened(data: bytes) -> Any:
     except pypdfium2.PdfiumError as error:
         code = raw.FPDF_GetLastError()
         if code == raw.FPDF_ERR_PASSWORD:
-            raise Unreadable("encrypted: needs a password") from error
+            raise Unsupported("encrypted: needs a password") from error
         if code == raw.FPDF_ERR_SECURITY:
-            raise Unreadable("encrypted: in a way that is not known here") from error
+            raise Unsupported("encrypted: in a way that is not known here") from error
         raise Unreadable("damaged PDF: it cannot be opened") from error
 
 

@@ -28,7 +28,7 @@ class TextParser:
         return suffix in _SUFFIXES or (not suffix and not looks_binary(source.data))
 
     def parse(self, source: Source) -> Parsed:
-        stretches = windows(source.data, WINDOW_BYTES)
+        stretches = windows(source.data, WINDOW_BYTES, source.tell)
         before, first = next(stretches)
         front = front_matter.read(first, dates.from_ns(source.mtime_ns))
         return Parsed(

@@ -44,7 +44,7 @@ class Archive:
         if part is None:
             return None
         if part.flag_bits & 1:
-            raise Unsupported("encrypted with a password")
+            raise Unsupported("encrypted: needs a password")
         self._left_bytes -= part.file_size
         packed_too_well = part.file_size > max(_HARMLESS_BYTES, _RATIO * part.compress_size)
         if packed_too_well or part.file_size > PART_BYTES or self._left_bytes < 0:
