@@ -91,7 +91,7 @@ def test_sections() -> None:
     headings = [block for block in blocks_of(TYPICAL) if block.boundary]
     assert [(block.span.start, block.span.end, block.heading_path) for block in headings] == [
         (1, 3, ("The title",)),
-        (11, 12, ("The title", "First")),
+        (9, 12, ("The title", "First")),
         (35, 36, ("The title", "First", "Deeper")),
         (50, 51, ("The title", "Second one")),
     ]
@@ -193,3 +193,10 @@ LINES = (
 @given(documents(LINES))
 def test_every_line_is_in_exactly_one_block(text: str) -> None:
     check_parsed(parse("\n" + text), ("\n" + text).encode())
+
+
+def test_a_label_belongs_to_the_heading_below_it() -> None:
+    text = ".. highlight:: c\n\n.. _here:\n\n:mod:`!first` things\n====================\n\nSome words.\n"
+    found = blocks_of(text)
+    assert found[0].heading_path == ("first things",)
+    assert (found[0].span.start, found[0].span.end) == (1, 6)

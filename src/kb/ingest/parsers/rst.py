@@ -34,14 +34,15 @@ _ATOMIC = frozenset(
 _TABLE_BORDER = re.compile(r"\s*=+(?:\s+=+)+\s*")
 _GRID_BORDER = re.compile(r"\s*\+(?:[-=]+\+)+\s*")
 _FIELD = re.compile(r":([\w -]{1,40}):\s+(\S.*)")
-_ROLE = re.compile(r":[\w:.+-]+:`")
+_LABEL = re.compile(r"\.\. _[^:]+:\s*$|\.\. (?:highlight|currentmodule)::|:tocdepth:|:orphan:")
+_ROLE = re.compile(r":[\w:.+-]+:`!?")
 _LINK = re.compile(r"`([^`<]+?)\s*<[^`>]*>`_{0,2}")
 _MARKS = re.compile(r"``|\*\*|(?<![\w\\])[*`|](?=\S)|(?<=\S)(?<!\\)[*`|](?!\w)_{0,2}|\\(?=\S)")
 
 
 class RstParser:
     name = "rst"
-    version = "1"
+    version = "2"
 
     def accepts(self, source: Source) -> bool:
         return names.suffix_of(source.name) in _SUFFIXES
@@ -65,14 +66,15 @@ class RstParser:
 
 def _parts(lines: Sequence[str]) -> Iterator[Part]:
     styles: list[tuple[str, bool]] = []  # of headings, by level: in the order they first appear
-    at = no_table = 0  # up to there no border begins a table
+    at = no_table = done = 0  # up to no_table no border begins a table; done belongs to a part
     while at < len(lines):
         if (title := _title(lines, at)) is not None:
             words, style, end = title
             if style not in styles:
                 styles.append(style)
-            yield Part(at, end, styles.index(style) + 1, plain(words))
-            at = end
+            start = _labels_above(lines, at, done)
+            yield Part(start, end, styles.index(style) + 1, plain(words))
+            at = done = end
             continue
         block = _atomic(lines, at)
         if block is None and at >= no_table and _TABLE_BORDER.fullmatch(lines[at]):
@@ -81,6 +83,7 @@ def _parts(lines: Sequence[str]) -> Iterator[Part]:
             no_table = end
         if block is not None:
             yield Part(*block, atomic=True)
+            done = block[1]
         at = block[1] if block is not None else at + 1
 
 
@@ -100,6 +103,16 @@ def _title(lines: Sequence[str], at: int) -> tuple[str, tuple[str, bool], int] |
         if _is_adornment(below) and not _is_adornment(words) and _is_wide_enough(below, words):
             return words, (below[0], False), at + 2
     return None
+
+
+def _labels_above(lines: Sequence[str], at: int, done: int) -> int:
+    """Where the labels that stand right above a heading begin: they are its own."""
+    start = at
+    while at > done and (not lines[at - 1].strip() or _LABEL.match(lines[at - 1])):
+        at -= 1
+        if lines[at].strip():
+            start = at
+    return start
 
 
 def _may_begin(lines: Sequence[str], at: int) -> bool:
