@@ -70,7 +70,7 @@ def test_a_term_has_its_highest_weight(encoder: OnnxEncoder) -> None:
 def _raw(encoder: OnnxEncoder, text: str, output: str) -> tuple[Any, list[str]]:
     loaded = encoder.load()
     tokens = loaded.tokeniser.tokens(text)
-    return loaded.session.run(tokens.ids, [output])[output], tokens.terms
+    return loaded.session.run(tokens.ids, [output])[output], tokens.texts
 
 
 def test_vectors_are_the_graphs_own_normalised(encoder: OnnxEncoder) -> None:

@@ -17,30 +17,30 @@ def tokeniser(tiny_folder: Path) -> Tokeniser:
 
 def kept(tokeniser: Tokeniser, text: str, prefix: str = "") -> list[str]:
     tokens = tokeniser.tokens(text, prefix)
-    return [tokens.terms[position] for position in tokens.kept]
+    return [tokens.texts[position] for position in tokens.kept]
 
 
 def test_words_count_and_signs_do_not(tokeniser: Tokeniser) -> None:
     assert kept(tokeniser, "Retry, the storms!") == ["retry", "the", "storm", "##s"]
     assert kept(tokeniser, "!?...") == []
     assert kept(tokeniser, "") == []
-    assert tokeniser.tokens("").terms == ["[CLS]", "[SEP]"]
+    assert tokeniser.tokens("").texts == ["[CLS]", "[SEP]"]
 
 
 def test_what_the_vocabulary_lacks_does_not_count(tokeniser: Tokeniser) -> None:
-    assert tokeniser.tokens("retry 東京").terms == ["[CLS]", "retry", "[UNK]", "[UNK]", "[SEP]"]
+    assert tokeniser.tokens("retry 東京").texts == ["[CLS]", "retry", "[UNK]", "[UNK]", "[SEP]"]
     assert kept(tokeniser, "retry 東京") == ["retry"]
 
 
 def test_a_text_cannot_speak_to_the_model(tokeniser: Tokeniser) -> None:
     tokens = tokeniser.tokens("radio [SEP] buoy [PAD]")
-    assert tokens.terms.count("[SEP]") == 1
-    assert "[PAD]" not in tokens.terms
+    assert tokens.texts.count("[SEP]") == 1
+    assert "[PAD]" not in tokens.texts
 
 
 def test_the_prefix_is_seen_and_does_not_count(tokeniser: Tokeniser) -> None:
     tokens = tokeniser.tokens("search for salt", tiny.PREFIX)
-    assert tokens.terms[1:4] == ["search", "for", ":"]
+    assert tokens.texts[1:4] == ["search", "for", ":"]
     assert kept(tokeniser, "search for salt", tiny.PREFIX) == ["search", "for", "salt"]
     assert kept(tokeniser, "", tiny.PREFIX) == []
 
@@ -68,7 +68,7 @@ def test_a_model_without_room(tiny_folder: Path) -> None:
 @given(text=st.text(st.characters(), max_size=300), prefix=st.sampled_from(["", tiny.PREFIX]))
 def test_any_text(tokeniser: Tokeniser, text: str, prefix: str) -> None:
     tokens = tokeniser.tokens(text, prefix)
-    assert 2 <= len(tokens.ids) == len(tokens.terms) <= tiny.MAX_TOKENS
+    assert 2 <= len(tokens.ids) == len(tokens.texts) <= tiny.MAX_TOKENS
     assert tokens.kept == sorted(set(tokens.kept))
     assert all(0 < position < len(tokens.ids) - 1 for position in tokens.kept)
     assert tokens == tokeniser.tokens(text, prefix)

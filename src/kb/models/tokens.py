@@ -21,10 +21,12 @@ _WORD = re.compile(r"\w")
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """`kept` are positions in `ids`; `terms` is what each token counts as: the vocabulary's own
-    spelling, unless the model says otherwise. `truncated` says how many tokens did not fit."""
+    """`kept` are positions in `ids`; `texts` are the vocabulary's own spelling of each token, and
+    `terms` what it counts as: the same, unless the model says otherwise; empty for nothing.
+    `truncated` says how many tokens did not fit."""
 
     ids: list[int]
+    texts: list[str]
     terms: list[str]
     kept: list[int]
     truncated: int
@@ -62,7 +64,7 @@ class Tokeniser:
             for position, (term, end) in enumerate(zip(terms, ends, strict=True))
             if term and end > len(prefix)
         ]
-        return Tokens(pieces.ids, terms, kept, truncated)
+        return Tokens(pieces.ids, pieces.tokens, terms, kept, truncated)
 
     def _term(self, number: int, token: str) -> str:
         if self._terms is not None:

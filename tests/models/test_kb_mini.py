@@ -1,0 +1,125 @@
+"""The bundled model itself: there after an install, whole, and sensible."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kb.config import Config
+from kb.models import encoder, manifest, verify
+from kb.models.onnx import OnnxEncoder
+from kb.types import Encoding
+from tests.models import tiny
+
+ALL = frozenset({"dense", "sparse", "tokens"})
+LIMIT_BYTES = 36_000_000
+NOTES = [
+    "Retries with exponential back-off made the outage worse: every client came back at once.",
+    "Sourdough needs a warm place overnight, and a pinch of rye flour in the starter.",
+    "The radio slots are eighty milliseconds wide, since the clocks of the buoys drift apart.",
+    "def read_lines(path): return open(path).read().splitlines()",
+]
+
+
+@pytest.fixture(scope="module")
+def mini() -> OnnxEncoder:
+    found = encoder(Config())
+    assert isinstance(found, OnnxEncoder)
+    return found
+
+
+def test_its_files_are_what_the_manifest_says(mini: OnnxEncoder) -> None:
+    manifest.check_hashes(mini.manifest)
+    assert verify(Config(), "kb-mini") is not None
+    assert mini.manifest.size_bytes <= LIMIT_BYTES
+    assert mini.spec.gives == ALL
+
+
+def test_it_finds_by_meaning(mini: OnnxEncoder) -> None:
+    passages = mini.encode(NOTES)
+    for query, right in (("thundering herd of clients", 0), ("how do I bake bread", 1),
+                         ("clock drift of moored instruments", 2),
+                         ("python load a file into a list", 3)):  # fmt: skip
+        (asked,) = mini.encode([query], as_query=True)
+        assert np.argmax([cosine(asked, each) for each in passages]) == right
+
+
+def test_its_terms_are_the_words_that_matter(mini: OnnxEncoder) -> None:
+    (given,) = mini.encode(["the drifting clocks of the buoys"], want=ALL)
+    assert given.sparse is not None
+    assert {"drift", "clock"} <= set(given.sparse)  # as one term with their other forms
+    assert given.sparse["drift"] > 2 * given.sparse["the"]
+
+
+def test_how_many_terms_a_passage_has(mini: OnnxEncoder) -> None:
+    """50 to 200 for a passage of about 190 tokens [002 R1]."""
+    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    words = text.split()
+    passages = [" ".join(words[start : start + 120]) for start in range(0, 600, 120)]
+    for given in mini.encode(passages, want=ALL):
+        assert given.sparse is not None
+        assert 40 <= len(given.sparse) <= 200
+
+
+def test_the_same_in_any_company_and_from_any_thread(mini: OnnxEncoder) -> None:
+    alone = [mini.encode([text], want=ALL)[0] for text in NOTES]
+    assert mini.encode(NOTES[::-1], want=ALL)[::-1] == alone
+    with ThreadPoolExecutor(4) as pool:
+        both = list(pool.map(lambda _: mini.encode(NOTES, want=ALL), range(4)))
+    assert all(each == alone for each in both)
+
+
+def test_three_outputs_with_the_network_off(tmp_path: Path) -> None:
+    """From the command, in a process that cannot open a socket, with no home to read from."""
+    program = """
+import socket, sys
+def refused(*_, **__): raise OSError("no network here")
+socket.socket.connect = socket.create_connection = socket.getaddrinfo = refused
+from kb.cli import main
+sys.argv = ["kb", "embed-text", "the drifting clocks", "--as", "query", "--json"]
+main()
+"""
+    environment = {**os.environ, "KB_MODELS_ENCODER": "kb-mini", "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                         cwd=tmp_path, env=environment, check=False)  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    shape = json.loads(run.stdout)
+    assert (len(shape["dense"]), len(shape["tokens"])) == (384, 3)
+    assert {"drift", "clock"} <= set(shape["sparse"])
+
+
+def test_tokens_match_where_words_do(mini: OnnxEncoder) -> None:
+    """MaxSim prefers the passage that answers."""
+    (asked,) = mini.encode(["how far do the clocks of the buoys drift"], as_query=True, want=ALL)
+    scores = [late(asked, each) for each in mini.encode(NOTES, want=ALL)]
+    assert np.argmax(scores) == 2
+
+
+def cosine(one: Encoding, other: Encoding) -> float:
+    assert one.dense is not None
+    assert other.dense is not None
+    return float(np.dot(np.array(one.dense), np.array(other.dense)))
+
+
+def late(asked: Encoding, passage: Encoding) -> float:
+    assert asked.tokens is not None
+    assert passage.tokens is not None
+    q, p = (np.frombuffer(each.tokens.data, np.float32).reshape(-1, each.tokens.dimension)
+            for each in (asked, passage))  # fmt: skip
+    return float((q @ p.T).max(-1).mean())
+
+
+def test_terms_file_that_is_too_short(tmp_path: Path) -> None:
+    folder = tiny.lay(tmp_path / "tiny")
+    (folder / manifest.TERMS).write_text("one\ntwo\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="fewer lines"):
+        from kb.models.tokens import Tokeniser
+
+        Tokeniser(folder / manifest.TOKENIZER, 32, folder / manifest.TERMS)

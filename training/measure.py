@@ -1,0 +1,138 @@
+"""How good it is: nDCG@10 of every retriever and fusion, on judged collections.
+
+    python -m training.measure MODEL_FOLDER DATA --cache CACHE [--base FOLDER] [--cross FILE.onnx]
+
+MODEL_FOLDER is what `training.export` wrote (`src/kb/models/kb_mini` for the shipped one), run as
+kb runs it: int8, one text at a time. DATA holds collections in BEIR layout. Vectors are cached by
+model and collection, so that a second run takes seconds. Weights of the best fusion are chosen on
+the queries of `train` and `dev` that were held out of training; the table is of `test`.
+
+Gain 2^rel - 1. Keyword scores are those of a plain FTS5 table (porter unicode61, OR).
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kb.models import manifest
+from kb.models.onnx import OnnxEncoder
+from training import data
+from training.scores import Collection, Runs, rankings, runs_of, standard
+
+SETS = ("scifact", "nfcorpus", "cranfield", "cosqa")
+ALL = frozenset({"dense", "sparse", "tokens"})
+
+
+@dataclass(frozen=True)
+class Encoded:
+    dense: Any  # [n, 384]
+    sparse: list[dict[str, float]]
+    tokens: list[Any]  # [tokens, width] each
+
+
+def encoded(encoder: OnnxEncoder, texts: list[str], cache: Path, *, as_query: bool) -> Encoded:
+    if not cache.exists():
+        want = ALL & encoder.spec.gives
+        found = []
+        for start in range(0, len(texts), 64):
+            found += encoder.encode(texts[start : start + 64], as_query=as_query, want=want)
+            print(f"\r{cache.stem} {len(found)}/{len(texts)}", end="", flush=True)
+        print()
+        width = encoder.spec.token_dimension or 1
+        rows = [np.frombuffer(e.tokens.data if e.tokens else b"", "f4").reshape(-1, width) for e in found]
+        np.savez(cache, dense=np.stack([np.frombuffer(e.dense, "f4") for e in found]),
+                 sparse=np.array(json.dumps([e.sparse or {} for e in found])),
+                 lengths=np.array([len(row) for row in rows]),
+                 tokens=np.concatenate(rows).astype("f2"))  # fmt: skip
+    arrays = np.load(cache)
+    ends = np.cumsum(arrays["lengths"])[:-1]
+    tokens = np.split(arrays["tokens"].astype("f4"), ends)
+    return Encoded(arrays["dense"], json.loads(str(arrays["sparse"])), tokens)
+
+
+def collection(folder: Path, encoder: OnnxEncoder, cache: Path, split: str) -> Collection:
+    corpus = list(data.lines(folder / "corpus.jsonl.gz"))
+    texts = {row["_id"]: row["text"] for row in data.lines(folder / "queries.jsonl.gz")}
+    judged = data.judgments(folder, split)
+    if split != "test":
+        judged = {query: found for query, found in judged.items() if data.held_out(query)}
+    name = f"{encoder.spec.name}-{encoder.spec.version}-{folder.name}"
+    passages = [data.passage_text(row) for row in corpus]
+    found = encoded(encoder, passages, cache / f"{name}.npz", as_query=False)
+    asked = encoded(encoder, [texts[q] for q in judged], cache / f"{name}-{split}.npz", as_query=True)
+    return Collection([row["_id"] for row in corpus], passages, [texts[q] for q in judged],
+                      list(judged.values()), found, asked, keywords(corpus, [texts[q] for q in judged]))  # fmt: skip
+
+
+def keywords(corpus: list[dict[str, str]], queries: list[str]) -> list[dict[int, float]]:
+    database = sqlite3.connect(":memory:")
+    database.execute("CREATE VIRTUAL TABLE f USING fts5(t, x, tokenize = 'porter unicode61')")
+    rows = [(i, row.get("title") or "", row["text"]) for i, row in enumerate(corpus)]
+    database.executemany("INSERT INTO f(rowid, t, x) VALUES (?, ?, ?)", rows)
+    return [dict(data.keyword_scores(database, query, 100, stop=False)) for query in queries]
+
+
+# --- the best sum ---------------------------------------------------------------------------------
+
+GRID = {"fts": (0.0, 0.25, 0.5, 1.0), "dense": (1.0, 2.0), "sparse": (0.0, 0.5, 1.0), "maxsim": (0.0, 1.0, 2.0)}  # fmt: skip
+
+
+def chosen_weights(development: list[list[Runs]]) -> dict[str, float]:
+    """The weights with the best mean over the development collections."""
+    names = list(GRID)
+    best: tuple[float, dict[str, float]] = (0.0, {})
+    for values in itertools.product(*GRID.values()):
+        weights = dict(zip(names, values, strict=True))
+        mean = float(np.mean([np.mean([run.ndcg_of_sum(weights) for run in runs]) for runs in development]))
+        best = max(best, (mean, weights), key=lambda found: found[0])
+    return best[1]
+
+
+def table(rows: dict[str, dict[str, float]]) -> str:
+    names = list(next(iter(rows.values())))
+    lines = ["| | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
+    lines += [f"| {row} | " + " | ".join(f"{found[n]:.3f}" for n in names) + " |" for row, found in rows.items()]
+    return "\n".join(lines)
+
+
+def measured(folder: Path, given: Any) -> None:
+    encoder = OnnxEncoder(manifest.read(folder))
+    given.cache.mkdir(parents=True, exist_ok=True)
+    development = [runs_of(collection(given.data / name, encoder, given.cache, split))
+                   for name, split in data.JUDGED.items()]  # fmt: skip
+    weights = chosen_weights(development)
+    print(f"\n{encoder.spec.name} {encoder.spec.version}: weights chosen on development {weights}")
+    columns = {}
+    for name, runs in zip(data.JUDGED, development, strict=True):
+        columns[f"{name} (held out)"] = rankings(runs, weights)
+    if not given.development:
+        for name in given.sets:
+            runs = runs_of(collection(given.data / name, encoder, given.cache, "test"))
+            columns[name] = rankings(runs, weights)
+    methods = list(next(iter(columns.values())))
+    print(table({m: {name: found[m] for name, found in columns.items()} for m in methods}))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--cache", type=Path, default=Path("build/measure"))
+    parser.add_argument("--base", type=Path, help="the untouched base, to set beside it")
+    parser.add_argument("--sets", nargs="*", default=SETS)
+    parser.add_argument("--development", action="store_true", help="leave the test splits alone")
+    given = parser.parse_args()
+    for folder in filter(None, (given.base, given.model)):
+        measured(folder, given)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,244 @@
+"""Train the encoder: three outputs, one pass.
+
+    python -m training.train WORK NAME [--layers 0,1,...] [--epochs 2] [--zero-shot] ...
+
+Each head learns, listwise, what the teachers say of 8 candidates a query, and to tell its passage
+from all others of the batch; so does the sum of the three, that they learn to complement each
+other. The dense vectors are held near the base model's. Word embeddings stay as they are.
+Writes `NAME.pt` (half precision, without the word embeddings) and `NAME.json`: quality on the
+held-out queries.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from training import base
+from training.heldout import held_out_quality
+from training.model import Encoder, from_base
+from training.prepare import DEVICE, by_length, padded
+
+
+@dataclass
+class Encoded:
+    dense: Tensor  # [n, 384]
+    sparse: Tensor  # [n, vocabulary], by canonical id
+    tokens: Tensor  # [n, longest, w], zero where nothing counts
+    counts: Tensor  # [n, longest]
+
+
+class Trainer(nn.Module):
+    def __init__(self, encoder: Encoder, canonical: list[int], prefix: list[int]) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.scales = nn.Parameter(torch.tensor([30.0, 1.0, 30.0]).log())  # dense, sparse, tokens
+        self.register_buffer("canonical", torch.tensor(canonical).clamp(min=0))
+        self.prefix = len(prefix)
+
+    def encode(self, rows: list[list[int]], *, query: bool, group: int = 128) -> Encoded:
+        """Rows of like length go together, so that little is computed on padding."""
+        n, longest = len(rows), max(map(len, rows))
+        found: list[tuple[list[int], tuple[Tensor, ...]]] = []
+        for part in by_length(rows, group):
+            ids = padded([rows[i] for i in part])
+            with torch.autocast(DEVICE, torch.bfloat16, enabled=DEVICE == "cuda"):
+                dense, passage, asked, vectors = self.encoder(ids, (ids != 0).long())
+            weights = (asked if query else passage).squeeze(-1).float()
+            counts = (self.encoder.idf[ids] > 0) & (ids != 0)
+            if query:  # the prefix is read, and counts for nothing
+                counts[:, 1 : 1 + self.prefix] = False
+            sparse = torch.zeros(len(part), len(self.canonical), device=DEVICE)
+            sparse = sparse.scatter_reduce(1, self.canonical[ids], weights * counts, "amax")
+            vectors = F.normalize(vectors.float(), dim=-1) * counts.unsqueeze(-1)
+            wide = longest - ids.shape[1]
+            found.append((part, (dense.float(), sparse, F.pad(vectors, (0, 0, 0, wide)),
+                                 F.pad(counts, (0, wide)))))  # fmt: skip
+        order = torch.tensor([i for part, _ in found for i in part]).argsort().to(DEVICE)
+        return Encoded(*(torch.cat([parts[k] for _, parts in found])[order] for k in range(4)))
+
+    def scores(self, asked: Encoded, passages: Encoded) -> list[Tensor]:
+        """dense, sparse, tokens: [queries, passages] each, in the scale that was learned."""
+        dense, sparse, tokens = self.scales.exp()
+        late = late_interaction(asked, passages)
+        return [asked.dense @ passages.dense.T * dense,
+                asked.sparse @ passages.sparse.T * sparse, late * tokens]  # fmt: skip
+
+
+def late_interaction(asked: Encoded, passages: Encoded) -> Tensor:
+    """MaxSim, as a mean over the query's tokens."""
+    alike = torch.einsum("aid,bjd->abij", asked.tokens.bfloat16(), passages.tokens.bfloat16())
+    alike = alike.masked_fill(~passages.counts[None, :, None, :], -1).amax(-1).float()
+    return (alike * asked.counts[:, None]).sum(-1) / asked.counts.sum(-1).clamp(min=1)[:, None]
+
+
+def batches(sources: list[dict[str, Any]], size: int, rng: random.Random) -> Iterator[Any]:
+    """One epoch, in random order; each batch of one source."""
+    found = []
+    for source in sources:
+        order = list(range(len(source["owner"])))
+        rng.shuffle(order)
+        found += [(source, order[start : start + size]) for start in range(0, len(order), size)]
+    rng.shuffle(found)
+    return iter([(source, rows) for source, rows in found if len(rows) > 4])
+
+
+def loss_of(trainer: Trainer, source: dict[str, Any], rows: list[int], given: Any) -> Tensor:
+    owner = source["owner"][rows].tolist()
+    keep = torch.cat([torch.zeros(1, dtype=torch.long), 1 + torch.randperm(15)[: given.width - 1]])
+    candidates = source["candidates"][rows][:, keep]
+    flat = candidates.flatten().tolist()
+    asked = trainer.encode([source["queries"][i] for i in owner], query=True)
+    passages = trainer.encode([source["passages"][i] for i in flat], query=False)
+    chance = source["chance"][rows][:, keep].to(DEVICE)
+    chance = chance / chance.sum(-1, keepdim=True)
+    target = (1 - given.gold) * chance
+    target[:, 0] += given.gold
+    gold = torch.arange(len(rows), device=DEVICE) * given.width
+    own = gold[:, None] + torch.arange(given.width, device=DEVICE)
+    # Another query's right passage, or the same passage twice, is no negative.
+    ids, firsts = candidates.flatten().to(DEVICE), candidates[:, 0].to(DEVICE)
+    same = (ids[None] == firsts[:, None]).scatter(1, own, False)
+    scores = trainer.scores(asked, passages)
+    loss = torch.zeros((), device=DEVICE)
+    for score, weight in zip([*scores, scores[0] + scores[1] + scores[2]], given.weights, strict=True):
+        listwise = F.kl_div(F.log_softmax(score.gather(1, own), -1), target, reduction="batchmean")
+        batch = F.cross_entropy(score.masked_fill(same, -1e4), gold)
+        loss = loss + weight * (listwise + given.batch_weight * batch)
+    far = 1 - (passages.dense * source["passage_base"][flat].to(DEVICE).float()).sum(-1).mean()
+    far = far + 1 - (asked.dense * source["query_base"][owner].to(DEVICE).float()).sum(-1).mean()
+    return loss + given.anchor * far + 1e-4 * (passages.sparse.sum(-1).mean() + asked.sparse.sum(-1).mean())
+
+
+def optimiser_for(trainer: Trainer, steps: int, rate: float) -> tuple[Any, Any]:
+    trainer.encoder.bert.words.weight.requires_grad_(False)
+    body = [p for n, p in trainer.named_parameters() if ".bert." in n and p.requires_grad]
+    heads = [p for n, p in trainer.named_parameters() if ".bert." not in n]
+    groups = [{"params": body, "lr": rate}, {"params": heads, "lr": 1e-3}]
+    optimiser = torch.optim.AdamW(groups, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimiser, [rate, 1e-3], total_steps=steps + 1, pct_start=0.1
+    )
+    return optimiser, schedule
+
+
+def train(trainer: Trainer, sources: list[dict[str, Any]], given: Any) -> None:
+    rng = random.Random(given.seed)
+    per_epoch = sum(1 for _ in batches(sources, given.batch, random.Random(0)))
+    optimiser, schedule = optimiser_for(trainer, given.epochs * per_epoch, given.rate)
+    start, done, recent = time.time(), 0, 0.0
+    for _ in range(given.epochs):
+        for source, rows in batches(sources, given.batch, rng):
+            loss = loss_of(trainer, source, rows, given)
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()
+            nn.utils.clip_grad_norm_(trainer.parameters(), 1.0)
+            optimiser.step()
+            schedule.step()
+            done, recent = done + 1, 0.98 * recent + 0.02 * loss.item()
+            if done % 100 == 0:
+                mean = recent / (1 - 0.98**done)
+                print(f"{given.name} {done}/{given.epochs * per_epoch} loss {mean:.3f} "
+                      f"{time.time() - start:.0f} s", flush=True)  # fmt: skip
+
+
+def follow(trainer: Trainer, reference: Any, sources: list[dict[str, Any]], given: Any) -> None:
+    """Before a shallower model learns anything else: to give every token the hidden state that
+    the whole base model gives it."""
+    rng = random.Random(1)
+    parameters = [p for p in trainer.encoder.bert.parameters() if p is not trainer.encoder.bert.words.weight]
+    optimiser = torch.optim.AdamW(parameters, lr=2e-4, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 2e-4, total_steps=given.follow + 1, pct_start=0.1)
+    start = time.time()
+    for step in range(given.follow):
+        source = rng.choices(sources, [len(s["passages"]) for s in sources])[0]
+        kind = "queries" if step % 5 == 4 else "passages"
+        rows = rng.sample(source[kind], min(384, len(source[kind])))
+        rows = sorted(rows, key=len)[(step % 3) * (len(rows) // 3) :][: len(rows) // 3]
+        ids = padded(rows)
+        mask = (ids != 0).long()
+        with torch.autocast(DEVICE, torch.bfloat16, enabled=DEVICE == "cuda"):
+            with torch.no_grad():
+                theirs = reference(ids, mask).float()
+            mine = trainer.encoder.bert(ids, mask).float()
+        alike = 1 - F.cosine_similarity(mine, theirs, dim=-1)
+        loss = (alike * mask).sum() / mask.sum() + alike[:, 0].mean() + F.mse_loss(mine, theirs)
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimiser.step()
+        schedule.step()
+        if step % 200 == 199:
+            print(f"{given.name} follow {step + 1}/{given.follow} loss {loss.item():.4f} "
+                  f"{time.time() - start:.0f} s", flush=True)  # fmt: skip
+
+
+def rarity(prepared: dict[str, Any]) -> Tensor:
+    """How rare each token's term is in the pairs' passages, in (0, 1]; 0 for no term."""
+    canonical = torch.tensor(prepared["canonical"])
+    frequency, documents = torch.zeros(len(canonical)), 0
+    for source in prepared["sources"][:4]:
+        for row in source["passages"]:
+            terms = canonical[row]
+            frequency[terms[terms >= 0].unique()] += 1
+        documents += len(source["passages"])
+    idf = torch.log(1 + documents / (1 + frequency)) / math.log(1 + documents)
+    return torch.where(canonical >= 0, idf[canonical.clamp(min=0)], 0.0)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("work", type=Path)
+    parser.add_argument("name")
+    parser.add_argument("--layers", default="0,1,2,3,4,5,6,7,8,9,10,11")
+    parser.add_argument("--token-width", type=int, default=64)
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--width", type=int, default=8, help="candidates a query")
+    parser.add_argument("--rate", type=float, default=2e-5)
+    parser.add_argument("--anchor", type=float, default=5.0)
+    parser.add_argument("--gold", type=float, default=0.3, help="share of the label in the target")
+    parser.add_argument("--batch-weight", type=float, default=0.3)
+    parser.add_argument("--weights", default="0.5,1,1,0.5", help="dense, sparse, tokens, their sum")
+    parser.add_argument("--follow", type=int, default=0, help="steps of distillation first")
+    parser.add_argument("--zero-shot", action="store_true", help="learn from no judged collection")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    given.weights = [float(weight) for weight in given.weights.split(",")]
+    return given
+
+
+def main() -> None:
+    given = arguments()
+    torch.manual_seed(given.seed)
+    prepared = torch.load(given.work / "prepared.pt", weights_only=False)
+    sources = prepared["sources"][: 4 if given.zero_shot else None]
+    state = base.load(given.work / "encoder.npz")
+    bert = from_base(state, [int(layer) for layer in given.layers.split(",")])
+    encoder = Encoder(bert, rarity(prepared), given.token_width)
+    trainer = Trainer(encoder, prepared["canonical"], prepared["prefix"]).to(DEVICE)
+    if given.follow:
+        follow(trainer, from_base(state, range(12)).to(DEVICE).eval(), sources, given)
+    train(trainer, sources, given)
+    kept = {name: value.half().cpu() for name, value in encoder.state_dict().items()
+            if name != "bert.words.weight"}  # fmt: skip
+    torch.save(kept, given.work / f"{given.name}.pt")
+    quality = held_out_quality(trainer.eval(), given.work)
+    settings = {key: str(value) for key, value in vars(given).items() if key != "work"}
+    (given.work / f"{given.name}.json").write_text(json.dumps({"settings": settings, "quality": quality}, indent=1))
+    print(given.name, json.dumps(quality), flush=True)
+
+
+if __name__ == "__main__":
+    main()
