@@ -1,6 +1,7 @@
 """`make bench`: how fast kb is, always beside a yardstick measured in the same run.
 
-python -m bench [section ...]      sections: process ingest formats long queries (all by default)
+python -m bench [section ...]
+sections: process ingest formats long queries encoder dense hybrid (all by default)
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from pathlib import Path
 import apsw
 
 from bench.corpus import Prose, passages, write_markdown
+from bench.dense import dense
+from bench.encoder import encoder
 from bench.formats import formats, long
+from bench.hybrid import hybrid
 from bench.timing import process_ms, seconds, spread_ms, table
 from kb import KnowledgeBase
 from kb.store import SqliteStore
@@ -109,10 +113,10 @@ def ingest() -> str:
 
 TAGGED = Filters(tags=("hundredth",))
 SEARCHES: dict[str, Callable[[KnowledgeBase, str], object]] = {
-    "kb, match any, top 100": lambda kb, query: kb.search(query, top=100),
-    "kb, match any, top 10": lambda kb, query: kb.search(query),
+    "kb, match any, top 100": lambda kb, query: kb.search(query, top=100, mode="lexical"),
+    "kb, match any, top 10": lambda kb, query: kb.search(query, mode="lexical"),
     "kb, match auto, top 10": lambda kb, query: kb.search(query, profile="lexical"),
-    "kb, 1 % filter, top 10": lambda kb, query: kb.search(query, filters=TAGGED),
+    "kb, 1 % filter, top 10": lambda kb, query: kb.search(query, filters=TAGGED, mode="lexical"),
 }
 
 
@@ -148,6 +152,9 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "formats": formats,
     "long": long,
     "queries": latency,
+    "encoder": encoder,
+    "dense": dense,
+    "hybrid": lambda: hybrid(passage_store, queries(100)),
 }
 
 

@@ -326,7 +326,7 @@ def _many_files() -> Path:
     return folder
 
 
-def _peak_mb() -> float:
+def peak_mb() -> float:
     """Of this process alone: what `getrusage` says begins with the size of the one it came from."""
     status = Path("/proc/self/status")
     if status.exists():
@@ -345,7 +345,7 @@ def main() -> None:
         used = time.process_time() - before
         chunks = kb.status()["chunks"]
     told = {"seconds": taken, "cpu_seconds": used}
-    print(json.dumps(told | {"peak_mb": _peak_mb(), "chunks": chunks}))
+    print(json.dumps(told | {"peak_mb": peak_mb(), "chunks": chunks}))
 
 
 if __name__ == "__main__":

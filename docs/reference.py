@@ -26,6 +26,7 @@ import kb
 from kb import config, errors, types, wire
 from kb.cli.root import cli
 from kb.search.profiles import BUILT_IN
+from kb.search.settings import ABOUT
 
 FOLDER = Path(__file__).resolve().parent / "reference"
 WIDTH = 100
@@ -241,8 +242,11 @@ def _sections() -> Iterator[str]:
 
 
 def _setting(key: str, default: object, doc: str) -> str:
+    kind = _TYPES[type(default)]
+    if config.may_be_zero(key):
+        kind = kind.replace("above zero", "zero or more")
     facts = [
-        item(f"Type: {_TYPES[type(default)]}"),
+        item(f"Type: {kind}"),
         item(f"Default: {code(toml(default))}"),
         item(f"Environment: {code(environment(key))}"),
     ]
@@ -254,7 +258,9 @@ def environment(key: str) -> str:
 
 
 def toml(value: object) -> str:
-    """JSON's own words are TOML's too, for these types."""
+    """JSON's own words are TOML's too, for plain values."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {toml(each)}" for key, each in value.items()) + " }"
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -263,10 +269,13 @@ def _profiles() -> str:
         A profile is a way to search, as data. `kb search --profile NAME` takes one, `--set
         KEY=VALUE` changes a setting of it for one search, and a table in a `config.toml` changes it
         for good or adds a profile; `base` says which profile the new one is made from. `kb config
-        profiles` shows all there are.
+        profiles` shows all there are. A setting that is a table is changed by its dotted name:
+        `--set weights.dense=0.7`.
     """
     example = '[profiles.strict]\nbase = "lexical"\nmatch = "all"\ntop = 5'
     parts = ["## Profiles", filled(about), fence(example, "toml")]
+    listed = "\n".join(item(f"`{key}`: {said}") for key, said in ABOUT.items())
+    parts += ["What can be set:", listed]
     for name, profile in BUILT_IN.items():
         said = {key: value for key, value in profile.settings().items() if value is not None}
         parts += [f"### {name}", filled(sentence(prose(said.pop("summary"))))]
@@ -507,6 +516,9 @@ def inner_values(values: Sequence[Any]) -> list[type]:
 
 
 def _name(name: str, value: Any) -> str:
+    if isinstance(value, Mapping):
+        shown = ", ".join(f"{key}: {each}" for key, each in value.items())
+        return f"## {name}\n\n{filled(f'A constant, which cannot be changed. {shown}.')}"
     parts = [f"## {name}", f"Module `{value.__module__}`."]
     if dataclasses.is_dataclass(value):
         rows = [[code(each.name), code(str(each.type)), _field_default(each)]
@@ -523,7 +535,7 @@ def public_members(cls: type) -> list[tuple[str, Any]]:
     """The methods and properties that a class defines itself, in the order of the source."""
     return [
         (name, member)
-        for name, member in vars(cls).items()
+        for name, member in getattr(cls, "__dict__", {}).items()
         if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property))
     ]
 

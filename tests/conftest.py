@@ -33,7 +33,9 @@ class Clock:
 
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test reads the user's own settings or store."""
+    """No test reads the user's own settings or store, and none loads an encoder that it did not
+    ask for: words alone are searched."""
+    monkeypatch.setenv("KB_MODELS_ENCODER", "none")
     home = tmp_path / "home"
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "HOME"):
         monkeypatch.setenv(name, str(home))

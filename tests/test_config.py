@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kb.config import load, store_path
+from kb.config import load, may_be_zero, store_path
 from kb.errors import ConfigError
 
 
@@ -52,6 +52,18 @@ def test_booleans_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KB_INGEST_HIDDEN", "perhaps")
     with pytest.raises(ConfigError):
         load()
+
+
+def test_zero_where_it_means_something(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("[models]\nthreads = 0\n")
+    assert load(tmp_path / "kb.sqlite").models.threads == 0
+    file.write_text("[models]\nthreads = -1\n")
+    with pytest.raises(ConfigError, match=r"models\.threads cannot be -1") as error:
+        load(tmp_path / "kb.sqlite")
+    assert error.value.hint == "it must be zero or more"
+    assert may_be_zero("models.threads")
+    assert not may_be_zero("search.default_top")
 
 
 def test_where_the_store_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from kb.app import KnowledgeBase
     from kb.errors import KbError
     from kb.search.analyse import sanitize
+    from kb.search.boosts import TYPE_WEIGHTS
+    from kb.search.dense import normalize
     from kb.types import (
         Chunk,
         Citation,
@@ -46,9 +48,12 @@ _HOMES = {
     "Response": "kb.types",
     "Retrieval": "kb.types",
     "Span": "kb.types",
+    "TYPE_WEIGHTS": "kb.search.boosts",
+    "normalize": "kb.search.dense",
     "sanitize": "kb.search.analyse",
 }
 __all__ = [
+    "TYPE_WEIGHTS",
     "Chunk",
     "Citation",
     "Degraded",
@@ -67,6 +72,7 @@ __all__ = [
     "Retrieval",
     "Span",
     "__version__",
+    "normalize",
     "sanitize",
 ]
 

@@ -9,8 +9,9 @@ with KnowledgeBase("notes.sqlite") as kb:
 from __future__ import annotations
 
 import os
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +21,7 @@ from kb import config as settings_module
 from kb.config import Config, store_path
 from kb.errors import (
     InvalidRequest,
+    ModelMissing,
     NotFound,
     StoreMissing,
     StoreReadOnly,
@@ -33,8 +35,10 @@ from kb.types import KINDS, SCOPES, TRUSTS, Attributes, Document, Filters, Hit, 
 from kb.words import nfc
 
 if TYPE_CHECKING:
-    from kb.ingest.indexer import Progress
-    from kb.types import Chunk, Diagnosis, ImportReport, IngestReport
+    from kb.ingest.embed import OnEmbedded
+    from kb.ingest.progress import Progress
+    from kb.ports import Encoder
+    from kb.types import Chunk, Diagnosis, EmbedReport, ImportReport, IngestReport
 
 Pathlike = str | os.PathLike[str]
 OnProgress = Callable[[int, int], None]  # done, in all
@@ -46,6 +50,10 @@ class KnowledgeBase:
     `path` is the file, or a folder that holds `kb.sqlite`; without it, `KB_STORE`, the nearest
     `.kb/` upwards or the user data folder. The file is made by the first write. One object may be
     shared between threads. `clock` gives the seconds since the epoch.
+
+    `encoder` makes the vectors: an object of `kb.ports.Encoder`, or a name as in the setting
+    `models.encoder`, where `none` means words only; without it, the setting. It is loaded when it
+    is first needed.
     """
 
     def __init__(
@@ -55,6 +63,7 @@ class KnowledgeBase:
         config: Config | None = None,
         read_only: bool = False,
         clock: Callable[[], float] = time.time,
+        encoder: Encoder | str | None = None,
     ) -> None:
         file = store_path(path)
         self.config = config or settings_module.load(file)
@@ -64,8 +73,11 @@ class KnowledgeBase:
             read_only=read_only,
             busy_timeout_s=self.config.store.busy_timeout_s,
             clock=clock,
+            vector_backend=self.config.store.vector_backend,
         )
-        self._searcher = Searcher(self._store, self.config, clock)
+        self._encoder = encoder
+        self._lock = threading.Lock()
+        self._searcher = Searcher(self._store, self.config, clock, self.encoder)
 
     @property
     def path(self) -> Path:
@@ -87,7 +99,20 @@ class KnowledgeBase:
         return f"KnowledgeBase({str(self.path)!r})"
 
     def close(self) -> None:
+        self._searcher.close()
         self._store.close()
+
+    def encoder(self) -> Encoder | None:
+        """The encoder that makes the vectors; None where it is switched off."""
+        with self._lock:
+            if self._encoder is None or isinstance(self._encoder, str):
+                from kb import models
+
+                made = models.encoder(self.config, self._encoder)
+                if made is None:
+                    return None
+                self._encoder = made
+            return self._encoder
 
     # --- putting in -------------------------------------------------------------------------------
 
@@ -152,6 +177,33 @@ class KnowledgeBase:
         )
         doc_id = Indexer(self._store, self.config, self._clock).note(text, attributes).doc_id
         return self._store.documents_by_id([doc_id])[doc_id]
+
+    def embed(
+        self,
+        *,
+        document: str | None = None,
+        limit: int | None = None,
+        stop: Callable[[], bool] = lambda: False,
+        on_progress: OnEmbedded | None = None,
+    ) -> EmbedReport:
+        """Give vectors to the passages that have none yet, or to at most `limit` of them, or only
+        to those of the newest `document` and what came after it. Can be stopped at any moment: what
+        was written stays, and the next call goes on from there."""
+        from kb.ingest.embed import Embedder
+
+        encoder = self.encoder()
+        if encoder is None:
+            raise ModelMissing("the encoder is switched off", "name one in models.encoder")
+        after = 0 if document is None else self.chunks(document)[0].chunk_id - 1
+        report = Embedder(self._store, encoder).run(
+            limit=limit, after=after, stop=stop, on_progress=on_progress
+        )
+        self._store.index_vectors(self._store.use_model(encoder.spec).model_id)
+        return report
+
+    def pending(self) -> int:
+        """How many passages have no vectors yet, though there is an encoder to make them."""
+        return 0 if self.encoder() is None else self._searcher.standing().pending
 
     def remove(self, *names: str) -> list[str]:
         """Remove documents by path, or all below a root or folder (`notes/`). Their files on disk
@@ -226,6 +278,81 @@ class KnowledgeBase:
         options = {"malformed": "empty", "profile": "lexical"} | options
         return self.search(query, top=limit, mode="lexical", **options).hits
 
+    def search_vector(
+        self,
+        query: str = "",
+        *,
+        embedding: Sequence[float] | None = None,
+        limit: int = 20,
+        **options: Any,
+    ) -> tuple[Hit, ...]:
+        """The dense retriever alone, by a query or by a ready-made vector of it [004]. Where it
+        cannot answer, it finds nothing."""
+        if embedding is not None and not len(embedding):
+            return ()
+        options = {"profile": "notes"} | options
+        return self._by_vector(query, embedding, top=limit, mode="vector", **options).hits
+
+    def search_hybrid(
+        self,
+        query: str,
+        *,
+        embedding: Sequence[float] | None = None,
+        limit: int = 10,
+        k: float = 60,
+        **options: Any,
+    ) -> tuple[Hit, ...]:
+        """Words and vectors, fused by rank, weighted by kind and by how often a document was read
+        [004]. `embedding` is a ready-made vector of the query, `k` the constant of RRF."""
+        options = {"profile": "knowledge", "malformed": "empty", "settings": {"k": k}} | options
+        given = embedding if embedding is not None and len(embedding) else None
+        return self._by_vector(query, given, top=limit, **options).hits
+
+    def _by_vector(self, query: str, embedding: Sequence[float] | None, **options: Any) -> Response:
+        if embedding is None:
+            return self._searcher.search(query, **options)
+        from kb.search.dense import normalize
+
+        return self._searcher.search(query, vector=normalize(embedding), **options)
+
+    def similar(
+        self,
+        name: str | int,
+        *,
+        top: int | None = None,
+        filters: Filters | None = None,
+        threshold: float | None = None,
+        group: bool | None = None,
+        explain: bool = False,
+    ) -> Response:
+        """Passages that are like one, or like a document. `name` is the number of a chunk, a
+        citation, or a document's path; itself is not found again. With `group`, one hit a document,
+        which is the default for a document."""
+        from kb.passages import chunks_at
+        from kb.search.similar import similar
+
+        label = str(name)
+        with self._store.reading():
+            if label.isdecimal():
+                chunks = list(self._store.chunks_by_id([int(label)]).values())
+                if not chunks:
+                    raise NotFound(f"no chunk {label}", "kb search --json shows chunk ids")
+                whole = False
+            else:
+                document, chunks = chunks_at(self._store, text_of("a passage", name))
+                whole = len(chunks) == document.chunks
+            return similar(
+                self._searcher,
+                self._store,
+                label,
+                chunks,
+                top=top,
+                filters=filters,
+                threshold=threshold,
+                explain=explain,
+                settings={"group": whole if group is None else group},
+            )
+
     def highlights(self, query: str, text: str) -> list[tuple[int, int]]:
         """Where `query`'s terms stand in `text`, for a door that marks them in a snippet: ranges
         of characters, in order, that do not overlap."""
@@ -240,7 +367,7 @@ class KnowledgeBase:
 
     def index_version(self) -> dict[str, str]:
         """The version of every retriever's index; it changes when an answer could."""
-        return {"lexical": self._store.index_version()}
+        return {"lexical": self._store.index_version(), "dense": self._store.vector_version()}
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -283,12 +410,15 @@ class KnowledgeBase:
 
     def status(self) -> dict[str, Any]:
         """`status.v1`: what there is, where, and in which state."""
+        from dataclasses import asdict
+
         if not self._store.exists():
             raise StoreMissing(
                 f"there is no store at {self.path}", "make one with: kb ingest FOLDER"
             )
         with self._store.reading():
             counts = self._store.counts()
+            stands = self._searcher.standing()
             roots = [
                 {
                     "name": root.name,
@@ -311,6 +441,13 @@ class KnowledgeBase:
                 "tags": self._store.tags(),
                 "roots": roots,
                 "index_version": self.index_version(),
+                "vectors": {
+                    "state": stands.state,
+                    "encoder": stands.encoder,
+                    "pending": stands.pending,
+                    "models": counts["models"],
+                },
+                "degraded": [asdict(part) for part in stands.degraded],
             }
 
     # --- care -------------------------------------------------------------------------------------
@@ -335,14 +472,18 @@ class KnowledgeBase:
         target: IO[bytes] | Pathlike,
         *,
         overwrite: bool = False,
+        vectors: bool = False,
         on_progress: OnProgress | None = None,
     ) -> dict[str, Any]:
         """Write everything the store holds as JSON Lines, to a binary stream or to a file (one
-        that ends in `.gz` is compressed). Returns the header, `export.v1`."""
+        that ends in `.gz` is compressed); vectors, which can be computed again, only if asked for.
+        Returns the header, `export.v1`."""
         from kb import archive
 
         say = on_progress or _silent
-        return archive.export(self._store, target, overwrite=overwrite, on_progress=say)
+        return archive.export(
+            self._store, target, overwrite=overwrite, on_progress=say, vectors=vectors
+        )
 
     def import_(
         self,

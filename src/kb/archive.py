@@ -29,13 +29,14 @@ def export(
     *,
     overwrite: bool,
     on_progress: OnProgress,
+    vectors: bool = False,
 ) -> JsonDict:
     """Write the store to a stream or a file; returns the header."""
     if isinstance(target, str | os.PathLike):
         path = Path(target).expanduser()
         with atomic.placed(path, overwrite=overwrite) as part, _writer(part, path) as stream:
-            return _write(store, stream, on_progress)
-    return _write(store, target, on_progress)
+            return _write(store, stream, on_progress, vectors)
+    return _write(store, target, on_progress, vectors)
 
 
 def import_(
@@ -52,10 +53,12 @@ def import_(
     return store.load(_lines(_plain(source)), merge=merge, on_line=on_progress)
 
 
-def _write(store: SqliteStore, stream: IO[bytes], on_progress: OnProgress) -> JsonDict:
+def _write(
+    store: SqliteStore, stream: IO[bytes], on_progress: OnProgress, vectors: bool
+) -> JsonDict:
     from kb.store import records
 
-    lines = store.export()
+    lines = store.export(vectors=vectors)
     first = next(lines)
     header = records.parse(first, 1)
     total = sum(header["counts"].values())

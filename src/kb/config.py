@@ -19,8 +19,9 @@ STORE_FILE = "kb.sqlite"
 STORE_FOLDER = ".kb"
 
 
-def _key(default: Any, doc: str) -> Any:
-    return field(default=default, metadata={"doc": doc})
+def _key(default: Any, doc: str, *, zero: bool = False) -> Any:
+    """A setting. Numbers are above zero; with `zero`, zero is a value too."""
+    return field(default=default, metadata={"doc": doc, "zero": zero})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,25 @@ class StoreConfig:
     """How the store's file is used."""
 
     busy_timeout_s: float = _key(60.0, "how long a writer waits for another one before it gives up")
+    vector_backend: str = _key(
+        "auto", "what compares vectors: auto, numpy, sqlite-vec or python; all answer alike"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelsConfig:
+    """Which encoder makes the vectors, and on what it runs."""
+
+    encoder: str = _key(
+        "kb-mini",
+        "the encoder: a name of kb models list, a folder that holds a model.json, or none",
+    )
+    provider: str = _key(
+        "auto",
+        "what the encoder runs on: auto (a GPU if the runtime offers one), cpu, or a name of ONNX "
+        "Runtime's such as CUDAExecutionProvider",
+    )
+    threads: int = _key(0, "texts that are encoded at the same time; 0: one a core", zero=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +86,7 @@ class Config:
     chunk: ChunkConfig = ChunkConfig()
     ingest: IngestConfig = IngestConfig()
     store: StoreConfig = StoreConfig()
+    models: ModelsConfig = ModelsConfig()
     profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)  # key -> where its value came from
 
@@ -74,12 +95,12 @@ class Config:
         return {key: getattr(getattr(self, section), name) for key, section, name, _ in keys()}
 
 
-SECTIONS = ("search", "chunk", "ingest", "store")
+SECTIONS = ("search", "chunk", "ingest", "store", "models")
 
 
 def keys() -> list[tuple[str, str, str, str]]:
     """(key, section, name, documentation) of every setting, in order."""
-    classes = (SearchConfig, ChunkConfig, IngestConfig, StoreConfig)
+    classes = (SearchConfig, ChunkConfig, IngestConfig, StoreConfig, ModelsConfig)
     return [
         (f"{section}.{item.name}", section, item.name, item.metadata["doc"])
         for section, cls in zip(SECTIONS, classes, strict=True)
@@ -188,9 +209,11 @@ def _merge_file(config: Config, path: Path) -> Config:
 
 def _set(config: Config, section: str, name: str, value: Any, origin: str) -> Config:
     part = getattr(config, section, None) if section in SECTIONS else None
-    if part is None or name not in {item.name for item in fields(part)}:
+    known = {} if part is None else {item.name: item for item in fields(part)}
+    if part is None or name not in known:
         raise _unknown(f"{section}.{name}", origin)
     typed = _typed(f"{section}.{name}", value, getattr(part, name), origin)
+    _check_size(f"{section}.{name}", typed, known[name].metadata["zero"], origin)
     changed: Any = {section: replace(part, **{name: typed})}
     return replace(config, **changed, origins={**config.origins, f"{section}.{name}": origin})
 
@@ -205,14 +228,25 @@ def _typed(key: str, value: Any, default: Any, origin: str) -> Any:
             raise TypeError
         if kind is str and not isinstance(value, str):
             raise TypeError
-        typed = kind(value)
+        return kind(value)
     except (KeyError, TypeError, ValueError):
         raise ConfigError(
             f"{key} cannot be {value!r} (from {origin})", f"it must be a {kind.__name__}"
         ) from None
-    if kind in (int, float) and typed <= 0:
-        raise ConfigError(f"{key} cannot be {value!r} (from {origin})", "it must be above zero")
-    return typed
+
+
+def _check_size(key: str, value: Any, zero: bool, origin: str) -> None:
+    if isinstance(value, str | bool) or value > 0 or (zero and value == 0):
+        return
+    least = "zero or more" if zero else "above zero"
+    raise ConfigError(f"{key} cannot be {value!r} (from {origin})", f"it must be {least}")
+
+
+def may_be_zero(key: str) -> bool:
+    """Whether zero is a value of this setting."""
+    section, _, name = key.partition(".")
+    (found,) = (item for item in fields(getattr(Config(), section)) if item.name == name)
+    return bool(found.metadata["zero"])
 
 
 def _unknown(key: str, origin: str) -> ConfigError:

@@ -28,6 +28,21 @@ def find_document(store: SqliteStore, name: str) -> Document:
     raise NotFound(f"no document {name!r}", "kb list shows what there is")
 
 
+def chunks_at(store: SqliteStore, uri: str) -> tuple[Document, list[Chunk]]:
+    """A document and those of its chunks that a citation covers; of a bare path, all."""
+    document, target = _target(store, uri)
+    chunks = store.chunks_of(document.doc_id)
+    if target.page is not None:
+        chunks = [one for one in chunks if any(span.page == target.page for span in one.spans)]
+    elif target.start is not None:
+        start, end = target.start, target.end or target.start
+        covered = (each for each in _extents(chunks) if each.start <= end and start <= each.end)
+        chunks = [extent.chunk for extent in covered]
+    if not chunks:
+        raise NotFound(f"{uri} holds no passage", "cite one as kb search does")
+    return document, chunks
+
+
 def open_passage(store: SqliteStore, uri: str) -> Passage:
     document, target = _target(store, uri)
     now = _read(store, document)

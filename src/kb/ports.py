@@ -28,14 +28,20 @@ from kb.types import (
 )
 
 
+def _silent(_done: int, _total: int) -> None:
+    """Progress that nobody asked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """A file's bytes on the way into a parser. `name` is the file name, for its suffix;
-    `mtime_ns` is when the file was changed, for what counts from then."""
+    `mtime_ns` is when the file was changed, for what counts from then. A parser that takes long
+    may `tell` how far it is, in units of its own."""
 
     name: str
     data: bytes
     mtime_ns: int = 0
+    tell: Callable[[int, int], None] = field(default=_silent, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +164,11 @@ class Store(Protocol):
     def delete_documents(self, doc_ids: Iterable[int]) -> int: ...
     def documents_by_id(self, doc_ids: Iterable[int]) -> dict[int, Document]: ...
     def chunks_by_id(self, chunk_ids: Iterable[int]) -> dict[int, Chunk]: ...
+    def owners(self, chunk_ids: Iterable[int]) -> dict[int, int]:
+        """The document of each chunk."""
+        ...
+
+    def chunk_count(self) -> int: ...
 
     # lexical retrieval
     def tokenise(self, text: str, wanted: Set[str] | None = None) -> list[tuple[int, int, str]]:
@@ -181,7 +192,6 @@ class Store(Protocol):
     ) -> Matched:
         """Chunks that hold any of the terms as substrings, most terms first."""
         ...
-
 
     # vectors: `embeddings` is the truth, every index over them is derived
     def models(self) -> list[StoredModel]:
@@ -208,8 +218,23 @@ class Store(Protocol):
         """Count a failed attempt, with its reason."""
         ...
 
+    def vector_version(self) -> str:
+        """Changes with every change to vectors."""
+        ...
+
+    def vectors_of(self, model_id: int, chunk_ids: Iterable[int]) -> dict[int, Vector[float]]:
+        """The dense vectors of those chunks that have one."""
+        ...
+
     def nearest(
-        self, model_id: int, vector: Vector[float], *, filters: Filters, now: str, limit: int, backend: str
+        self,
+        model_id: int,
+        vector: Vector[float],
+        *,
+        filters: Filters,
+        now: str,
+        limit: int,
+        backend: str,
     ) -> Nearest:
         """The chunks with the highest cosine to `vector`, exactly those of brute force over what
         `filters` leave; ties by chunk id. `backend` is auto, sqlite-vec, numpy or python."""

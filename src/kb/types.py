@@ -265,6 +265,22 @@ class Encoding:
     truncated: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """A line of `kb models list`. `origin` is `kb`, `folder` or the package that brings the model;
+    `problem` says why there is nothing more to know, or what is wrong with it."""
+
+    name: str
+    spec: ModelSpec | None = None
+    origin: str | None = None
+    path: str | None = None
+    size_bytes: int | None = None
+    licence: str | None = None
+    summary: str | None = None
+    in_use: bool = False
+    problem: str | None = None
+
+
 # --- search ---------------------------------------------------------------------------------------
 
 
@@ -432,6 +448,21 @@ class IngestReport:
 
     def with_seconds(self, seconds: float) -> IngestReport:
         return replace(self, seconds=seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedReport:
+    """What a run that embeds did. `failed` are chunks whose text the model could not take; `left`
+    are those that are still without vectors and will be tried again; `truncated` those of which
+    the model saw no more than the beginning."""
+
+    model: str
+    version: str
+    embedded: int = 0
+    failed: int = 0
+    left: int = 0
+    truncated: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

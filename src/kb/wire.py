@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
 from kb.errors import InvalidRequest
 from kb.types import (
+    PARTS,
     Citation,
     Diagnosis,
     Document,
+    EmbedReport,
+    Encoding,
     Filters,
     Hit,
     ImportReport,
     IngestReport,
     JsonDict,
+    ModelInfo,
+    ModelSpec,
     Passage,
     Response,
 )
@@ -104,6 +109,54 @@ def ingest_report(value: IngestReport) -> JsonDict:
 
 def import_report(value: ImportReport) -> JsonDict:
     return {"schema_version": "import_report.v1"} | asdict(value)
+
+
+def embed_report(value: EmbedReport) -> JsonDict:
+    return {"schema_version": "embed_report.v1"} | asdict(value)
+
+
+def embedding(spec: ModelSpec, side: str, value: Encoding) -> JsonDict:
+    """`side` is `query` or `passage`; a part is null where the model does not give it."""
+    tokens = value.tokens
+    width = tokens.dimension if tokens is not None else 1
+    return {
+        "schema_version": "embedding.v1",
+        "model": spec.name,
+        "model_version": spec.version,
+        "as": side,
+        "truncated": value.truncated,
+        "dense": None if value.dense is None else _numbers(value.dense),
+        "sparse": None
+        if value.sparse is None
+        else dict(zip(value.sparse, _numbers(value.sparse.values()), strict=True)),
+        "tokens": None
+        if tokens is None
+        else [_numbers(tokens.data[at : at + width]) for at in range(0, len(tokens.data), width)],
+    }
+
+
+def _numbers(values: Iterable[float]) -> list[float]:
+    """Nine digits are all there is in a float of 32 bits: read back, they are the same bits."""
+    return [float(f"{value:.9g}") for value in values]
+
+
+def models(values: Iterable[ModelInfo]) -> JsonDict:
+    return {"schema_version": "models.v1", "models": [_model(value) for value in values]}
+
+
+def _model(value: ModelInfo) -> JsonDict:
+    spec = value.spec
+    shape = asdict(value)
+    del shape["spec"]
+    return shape | {
+        "version": spec and spec.version,
+        "gives": spec and [part for part in PARTS if part in spec.gives],
+        "dimension": spec and spec.dimension,
+        "token_dimension": spec and spec.token_dimension,
+        "max_tokens": spec and spec.max_tokens,
+        "query_prefix": spec and spec.query_prefix,
+        "passage_prefix": spec and spec.passage_prefix,
+    }
 
 
 def diagnosis(value: Diagnosis) -> JsonDict:

@@ -70,6 +70,11 @@ def test_zero_hits_are_no_failure(here: Path, process: Run, valid: Valid) -> Non
         (("get", "nope.md"), "not_found"),
         (("get", "a.md#x"), "invalid_citation"),
         (("search", "x", "--type", "nope"), "invalid_request"),
+        (("search", "x", "--kind", "nope"), "invalid_request"),
+        (("search", "x", "--scope", "nope"), "invalid_request"),
+        (("search", "x", "--mode", "nope"), "invalid_request"),
+        (("add", "x", "--kind", "nope"), "invalid_request"),
+        (("add",), "usage"),
         (("search", "'a AND'"), "query_syntax"),
         (("search", "x", "--nope"), "usage"),
         (("nope",), "usage"),
@@ -86,6 +91,43 @@ def test_errors(here: Path, process: Run, valid: Valid, args: tuple[str, ...], c
     error = json.loads(for_programs.err)
     valid("error.v1", error)
     assert error["code"] == code
+
+
+def test_a_value_outside_of_a_closed_set(here: Path, run: Run) -> None:
+    """The same words whatever the command."""
+    added, found = (
+        run(*command, "--kind", "nope").err for command in (("add", "x"), ("search", "x"))
+    )
+    assert added == found
+    assert "\nhint: valid values for kind: decision, lesson, summary, temp_note\n" in added
+
+
+@pytest.mark.parametrize(
+    ("args", "meant"),
+    [
+        (("serach", "x"), "'search'"),
+        (("Ingest", "x"), "'ingest'"),
+        (("search", "x", "--tpo", "3"), "'--top'"),
+        (("--stoer", "x", "list"), "'--store'"),
+    ],
+)
+def test_did_you_mean(here: Path, run: Run, args: tuple[str, ...], meant: str) -> None:
+    told = run(*args)
+    assert told.status == 2
+    assert f"Did you mean {meant}?" in told.err
+
+
+def test_nothing_is_suggested_where_nothing_is_near(here: Path, run: Run) -> None:
+    assert run("xyzzy").err.startswith("error: No such command 'xyzzy'.\n")
+
+
+@pytest.mark.parametrize("query", ["", " ", "?!", "…", "''"])
+def test_a_query_without_words(here: Path, run: Run, query: str) -> None:
+    told = run("search", query)
+    assert (told.status, told.out) == (0, "")
+    assert told.err == "the query has no words to look for\n"
+    silent = run("search", query, "--json")
+    assert (silent.json["hits"], silent.err) == ([], "")
 
 
 def test_a_reader_that_leaves_is_no_failure(here: Path) -> None:

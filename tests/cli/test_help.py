@@ -11,8 +11,9 @@ from kb.cli.root import cli
 from tests.cli.conftest import Run
 
 COMMANDS = [
-    "init", "ingest", "add", "rm", "search", "get", "list", "tag", "status", "gc", "doctor",
-    "backup", "export", "import", "config", "eval", "completion",
+    "init", "ingest", "add", "rm", "search", "similar", "get", "list", "tag", "status", "gc",
+    "doctor", "embed", "models", "embed-text", "backup", "export", "import", "config", "eval",
+    "completion",
 ]  # fmt: skip
 
 

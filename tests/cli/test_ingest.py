@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from kb.cli import ingest, progress
 from kb.cli.progress import _lines, _shortened
+from kb.ingest.progress import Progress
 from tests.cli.conftest import Run
 from tests.cli.test_contract import ESCAPE, Valid
+from tests.ingest.parsers.pdfs import made, text_page
 
 Library = Callable[[dict[str, str | bytes]], Path]
 
@@ -27,7 +31,7 @@ def test_the_report(run: Run, library: Library) -> None:
     assert first.lines[0].startswith("skipped 1: ")
     summary = "2 added, 0 changed, 0 unchanged, 0 removed, 1 skipped, 0 failed in "
     assert first.lines[1].startswith(summary)
-    assert first.err == ""
+    assert first.err.startswith("new store: ")
     (root / "a.md").write_text("# A\n\ngamma gamma\n")
     (root / "b.txt").unlink()
     again = run("ingest")
@@ -49,13 +53,32 @@ def test_a_file_that_fails(run: Run, library: Library) -> None:
     told = run("ingest", root)
     assert told.status == 1
     assert told.lines[-1].startswith("1 added,")
-    assert told.err.startswith("failed: lib/bad.md: ")
+    assert told.err.splitlines()[1].startswith("failed: lib/bad.md: ")
 
 
 def test_a_warning(run: Run, library: Library) -> None:
     told = run("ingest", library({"a.md": "---\ntags: [\n---\n# A\n\nalpha\n"}))
     assert told.status == 0
-    assert told.err.startswith("warning: lib/a.md: ")
+    assert told.err.splitlines()[1].startswith("warning: lib/a.md: ")
+
+
+def test_the_new_store_is_named_once(run: Run, library: Library, tmp_path: Path) -> None:
+    root = library({"a.md": "# A\n\nalpha\n"})
+    assert run("ingest", "--dry-run", root).err == ""
+    assert run("ingest", root).err == f"new store: {tmp_path / 'kb.sqlite'}\n"
+    assert run("ingest", root).err == ""
+
+
+def test_a_note_makes_a_store_too(run: Run, tmp_path: Path) -> None:
+    assert run("add", "a note").err == f"new store: {tmp_path / 'kb.sqlite'}\n"
+    assert run("add", "another").err == ""
+    assert run("add", "a third", "--store", tmp_path / "other.sqlite", "--json").err == ""
+
+
+def test_a_locked_file_is_no_failure(run: Run, library: Library) -> None:
+    told = run("ingest", library({"a.pdf": made(text_page("x"), password="secret")}))
+    assert told.status == 0
+    assert told.lines[0] == "skipped 1: encrypted: needs a password"
 
 
 def test_a_dry_run_tells_and_does_nothing(run: Run, library: Library, valid: Valid) -> None:
@@ -124,9 +147,61 @@ def test_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
     show("indexing", 100, 0, "")
     now[0] = 60
     show("indexing", 200, 0, "")
+    now[0] = 70
+    show("read", 3.4, 12, "lib/long.txt", "40 %, 512 passages")
     told = capsys.readouterr()
-    assert told.err == "read: 5 of 12\nread: 10 of 12\nindexing: 200\n"
+    assert told.err == (
+        "read: 5 of 12\nread: 10 of 12\nindexing: 200\n"
+        "read: 3 of 12, lib/long.txt: 40 %, 512 passages\n"
+    )
     assert told.out == ""
+
+
+def test_a_file_that_is_partly_read_counts_in_part() -> None:
+    shown: list[tuple[object, ...]] = []
+
+    def show(stage: str, done: float, total: int, what: str, within: str = "") -> None:
+        shown.append((stage, done, total, what, within))
+
+    for now in (
+        Progress("read", 3, 9, "a.txt"),
+        Progress("read", 3, 9, "a.txt", part=1, parts=4),
+        Progress("read", 3, 9, "a.txt", part=4, parts=4, chunks=1024),
+        Progress("read", 3, 9, "a.txt", chunks=256),
+    ):
+        ingest._show(now, show)
+    assert shown == [
+        ("read", 3.0, 9, "a.txt", ""),
+        ("read", 3.25, 9, "a.txt", "25 %"),
+        ("read", 3.99, 9, "a.txt", "100 %, 1,024 passages"),
+        ("read", 3.0, 9, "a.txt", "256 passages"),
+    ]
+
+
+def test_an_interruption_inside_a_long_file(
+    run: Run, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Ctrl-C there would: a single file, so that no root is known of either."""
+    root = library({"long.txt": "\n\n".join("word " * 300 for _ in range(600))})
+
+    @contextmanager
+    def interrupting(_session: object) -> Iterator[progress.Show]:
+        def show(stage: str, done: float, total: int, what: str, within: str = "") -> None:
+            if within:
+                raise KeyboardInterrupt
+
+        yield show
+
+    with monkeypatch.context() as patched:
+        patched.setattr(progress, "shown", interrupting)
+        told = run("ingest", root / "long.txt")
+    assert (told.status, told.out) == (130, "")
+    said = "interrupted: what was read is in the store; the same command, given again, reads"
+    assert told.err.startswith(said)
+    assert run("list").out == ""
+    assert run("doctor").status == 0
+    assert run("ingest", root / "long.txt").lines[-1].startswith("1 added,")
+    assert run("doctor").status == 0
 
 
 def test_long_paths_keep_their_end() -> None:

@@ -87,7 +87,9 @@ def test_modes_and_matches(here: Path, run: Run) -> None:
     assert run("search", "buoy zzqq", "--match", "any", "--json").json["returned"] > 0
     for args in (
         ("--fts-only", "--mode", "vector"),
-        ("--mode", "vector"),
+        ("--fts-only", "--vec-only"),
+        ("--vec-only", "--mode", "hybrid"),
+        ("--profile", "lexical", "--mode", "vector"),
         ("--match", "some"),
         ("--profile", "nope"),
         ("--set", "top"),

@@ -1,19 +1,55 @@
-"""Seed 000, lexical half: keyword search, tags, types, threshold and count.
+"""Seed 000: keyword search, vector search, their fusion by rank, tags, types, threshold, count.
 
-The vector and fusion scenarios follow with dense retrieval.
+Meaning is given by hand here: `CONCEPTS` says which words mean the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from array import array
+from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
 
 import pytest
 
 from kb import Filters, KnowledgeBase
-from kb.errors import InvalidRequest
+from kb.cli.run import run as run_kb
+from kb.errors import InvalidRequest, ModelMismatch
+from kb.types import Encoding, ModelSpec
+from tests.conftest import Clock
+from tests.models.weightless import Weightless
 
 Library = Callable[[dict[str, str]], Path]
+
+CONCEPTS = (("git", "version", "control", "mercurial"), ("install", "set", "up", "setup"),
+            ("deploy", "release", "staging"), ("flour", "bread", "salt"))  # fmt: skip
+
+
+class Concepts:
+    """An encoder that knows a few synonyms."""
+
+    spec = ModelSpec("concepts", "1", len(CONCEPTS) + 1, frozenset({"dense"}))
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        *,
+        as_query: bool = False,
+        want: Set[str] = frozenset({"dense"}),
+        on_progress: Callable[[int], None] | None = None,
+    ) -> list[Encoding]:
+        return [Encoding(dense=self._dense(text.lower().split())) for text in texts]
+
+    def _dense(self, words: list[str]) -> array[float]:
+        counts = [sum(word.strip(".,") in group for word in words) for group in CONCEPTS]
+        return array("f", [*counts, 0.01])
+
+
+@pytest.fixture
+def kb(tmp_path: Path, clock: Clock) -> Iterator[KnowledgeBase]:
+    path = tmp_path / "store" / "kb.sqlite"
+    with KnowledgeBase(path, clock=clock, encoder=Concepts()) as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -29,6 +65,7 @@ def notes(kb: KnowledgeBase, library: Library) -> KnowledgeBase:
         }
     )
     kb.ingest(root)
+    kb.embed()
     return kb
 
 
@@ -41,7 +78,7 @@ class TestFullTextSearchViaFts5:
 
     def test_keyword_search(self, notes: KnowledgeBase) -> None:
         """Scenario: Keyword search: either word, stemmed variants too, ranked by BM25."""
-        found = notes.search("install git")
+        found = notes.search("install git", mode="lexical")
         assert paths(found) == ["lib/install.md", "lib/git.md"]
         assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
 
@@ -51,20 +88,126 @@ class TestFullTextSearchViaFts5:
         assert found.mode == "lexical"
         assert all(hit.sources == ("fts",) for hit in found)
         assert all(hit.retrieval.vector_rank is None for hit in found)
+        assert "dense" not in found.timing_ms
 
     def test_synchronised_by_triggers(self, notes: KnowledgeBase, library: Library) -> None:
         """The FTS table follows every change of the chunks."""
         root = library({"git.md": "# Git\n\nMercurial, rather.\n"})
         notes.ingest(root)
-        assert paths(notes.search("git version")) == ["lib/git.md", "lib/install.md"]
-        assert paths(notes.search("mercurial")) == ["lib/git.md"]
+
+        def found(query: str) -> list[str]:
+            return paths(notes.search(query, mode="lexical"))
+
+        assert found("git version") == ["lib/git.md", "lib/install.md"]
+        assert found("mercurial") == ["lib/git.md"]
         (root / "git.md").unlink()
         notes.ingest(root)
-        assert paths(notes.search("mercurial")) == []
+        assert found("mercurial") == []
 
     @pytest.mark.parametrize("query", ['"git', "git*", "git AND", "(git)", "git:", "^git", "-git"])
     def test_special_characters_are_escaped(self, notes: KnowledgeBase, query: str) -> None:
         assert "lib/git.md" in paths(notes.search(query))
+
+
+class TestVectorSimilaritySearch:
+    """Requirement: Vector similarity search via sqlite-vec."""
+
+    def test_semantic_search(self, notes: KnowledgeBase) -> None:
+        """Scenario: Semantic search: similar chunks though they lack the words."""
+        found = notes.search("how to set up version control", profile="notes")
+        near = next(hit for hit in found if hit.doc_path == "lib/install.md")
+        assert near.rank <= 2
+        assert "version" not in near.snippet
+        assert "control" not in near.snippet
+        assert near.sources == ("vec",)
+
+    def test_vector_only_mode(self, notes: KnowledgeBase) -> None:
+        """Scenario: Vector-only mode: only vector results, no FTS search is performed."""
+        found = notes.search("how to set up version control", profile="notes", mode="vector")
+        assert found.mode == "vector"
+        assert all(hit.sources == ("vec",) for hit in found)
+        assert all(hit.retrieval.lexical_rank is None for hit in found)
+        assert "lexical" not in found.timing_ms
+        scores = [hit.score for hit in found]
+        assert scores == sorted(scores, reverse=True)
+        assert {hit.score_kind for hit in found} == {"cosine"}
+
+    def test_the_model_that_made_the_vectors_encodes_the_query(self, notes: KnowledgeBase) -> None:
+        """The same model for queries as for chunks: another one is refused, and not mixed in."""
+        with KnowledgeBase(notes.path, encoder=Weightless()) as other:
+            assert other.search("version control", mode="vector").hits == ()
+            assert other.search("git").degraded[0].reason == "model_mismatch"
+            with pytest.raises(ModelMismatch):
+                other.embed()
+
+    def test_every_chunk_is_compared(self, notes: KnowledgeBase) -> None:
+        chunks = notes.status()["chunks"]
+        assert notes.search("git", mode="vector", top=100).returned == chunks
+
+    def test_three_times_the_count_are_candidates(self, kb: KnowledgeBase) -> None:
+        for number in range(40):
+            kb.add(f"deploy {number}")
+        kb.embed()
+        for top in (1, 5, 10):
+            explain = kb.search("deploy", profile="notes", top=top, explain=True).explain
+            assert explain is not None
+            counts = {stage["stage"]: stage.get("found") for stage in explain["stages"]}
+            assert counts["lexical"] == counts["dense"] == 3 * top
+
+    def test_chunks_vec_is_a_table_of_sqlite_vec(self, notes: KnowledgeBase) -> None:
+        """Resolution: `chunks_vec` is one of three backends that answer alike."""
+        (model,) = notes._store.models()
+        expected = notes._store.nearest(
+            model.model_id, [1.0, 1.0, 0.0, 0.0, 0.0], filters=Filters(), now="2026-05-28",
+            limit=10, backend="python",
+        )  # fmt: skip
+        found = notes._store.nearest(
+            model.model_id, [1.0, 1.0, 0.0, 0.0, 0.0], filters=Filters(), now="2026-05-28",
+            limit=10, backend="sqlite-vec",
+        )  # fmt: skip
+        assert found.found == expected.found
+
+
+class TestReciprocalRankFusion:
+    """Requirement: Reciprocal Rank Fusion merging."""
+
+    def test_hybrid_search_combines_both_signals(self, notes: KnowledgeBase) -> None:
+        """Scenario: Hybrid search combines both signals: sorted by the combined score."""
+        found = notes.search("install git", profile="notes")
+        assert found.mode == "hybrid"
+        assert found.hits[0].sources == ("fts", "vec")
+        scores = [hit.score for hit in found]
+        assert scores == sorted(scores, reverse=True)
+        for hit in found:
+            ranks = [hit.retrieval.lexical_rank, hit.retrieval.vector_rank]
+            expected = sum(1 / (60 + rank) for rank in ranks if rank is not None)
+            assert hit.score == pytest.approx(expected)
+            assert hit.score_kind == "rrf"
+
+    def test_document_appears_in_both_result_sets(self, kb: KnowledgeBase) -> None:
+        """Scenario: Document appears in both result sets: ranks 2 and 5 give 0.0315."""
+        vectors = {"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6, "both": 0.5, "words": 0.0}
+        for title, text in (("words", "deploy deploy"), ("both", "a deploy"), ("a", "x"),
+                            ("b", "x"), ("c", "x"), ("d", "x")):  # fmt: skip
+            kb.add(text, title=title)
+        kb.embed()
+        (model,) = kb._store.models()
+        chunks = {each.title: kb.chunks(each.doc_path)[0].chunk_id for each in kb.documents()}
+        rows = [(chunks[title], Encoding(dense=array("f", [cosine, 0, 0, 0, 1 - cosine])))
+                for title, cosine in vectors.items()]  # fmt: skip
+        kb._store.write_embeddings(model.model_id, rows)
+        hits = kb.search_hybrid("deploy", embedding=[1, 0, 0, 0, 0], profile="notes")
+        both = next(hit for hit in hits if hit.title == "both")
+        assert (both.retrieval.lexical_rank, both.retrieval.vector_rank) == (2, 5)
+        assert round(both.score, 4) == 0.0315
+        assert both.score == pytest.approx(1 / (60 + 2) + 1 / (60 + 5))
+        one_list = [hit.score for hit in hits if len(hit.sources) == 1]
+        assert one_list
+        assert both.score > max(one_list)
+
+    def test_k_is_configurable(self, notes: KnowledgeBase) -> None:
+        first = notes.search("install git", profile="notes", settings={"k": 1}).hits[0]
+        assert first.score == pytest.approx(1 / 2 + 1 / 2)
 
 
 class TestTagBasedFiltering:
@@ -79,6 +222,11 @@ class TestTagBasedFiltering:
         """Scenario: Filter by multiple tags: all of them."""
         found = notes.search("deploy", filters=Filters(tags=("ops", "production")))
         assert paths(found) == ["lib/deploy.md"]
+
+    @pytest.mark.parametrize("mode", ["lexical", "vector", "hybrid"])
+    def test_in_every_mode(self, notes: KnowledgeBase, mode: str) -> None:
+        found = notes.search("deploy", mode=mode, profile="notes", filters=Filters(tags=("ops",)))
+        assert sorted(paths(found)) == ["lib/deploy.md", "lib/staging.md"]
 
 
 class TestTypeBasedFiltering:
@@ -99,7 +247,19 @@ class TestScoreThreshold:
     """Requirement: Score threshold: it compares with the score that is shown."""
 
     def test_apply_score_threshold(self, notes: KnowledgeBase) -> None:
-        """Scenario: Apply score threshold."""
+        """Scenario: Apply score threshold: 0.02 means found by both."""
+        every = notes.search("deploy", profile="notes")
+        found = notes.search("deploy", profile="notes", threshold=0.02)
+        assert 0 < found.returned < every.returned
+        assert all(hit.score >= 0.02 and hit.sources == ("fts", "vec") for hit in found)
+        assert all(hit.score < 0.02 for hit in every if len(hit.sources) == 1)
+
+    def test_a_hit_of_one_list_peaks_below_it(self, notes: KnowledgeBase) -> None:
+        assert max(
+            hit.score for hit in notes.search("deploy", profile="notes") if len(hit.sources) == 1
+        ) <= 1 / 61  # fmt: skip
+
+    def test_it_compares_with_the_score_that_is_shown(self, notes: KnowledgeBase) -> None:
         scores = [hit.score for hit in notes.search("install git")]
         cut = notes.search("install git", threshold=scores[0])
         assert [hit.score for hit in cut] == scores[:1]
@@ -128,4 +288,14 @@ class TestResultCountControl:
 
     def test_fewer_matches_than_requested(self, notes: KnowledgeBase) -> None:
         """Scenario: Fewer matches than requested: `returned: 3`."""
-        assert notes.search("deploy", top=10).returned == 3
+        assert notes.search("deploy", top=10, mode="lexical").returned == 3
+        three = Filters(path_glob="lib/[dg]*")
+        assert notes.search("deploy", profile="notes", filters=three).returned == 3
+
+    def test_returned_3_in_the_output(
+        self, notes: KnowledgeBase, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        notes.close()
+        store = ["--store", str(notes.path)]
+        assert run_kb([*store, "search", "deploy", "--fts-only", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["returned"] == 3

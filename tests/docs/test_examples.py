@@ -145,6 +145,13 @@ def printed_by(block: Block) -> str:
     return after[0].text if after and (after[0].line, after[0].language) == (end, "text") else ""
 
 
+def test_no_two_programs_share_a_store() -> None:
+    """They run in folders of their own here; a reader runs them all in one."""
+    stores = [{*re.findall(r'KnowledgeBase\("([^"]+)"', each.text)} for each in PROGRAMS]
+    named = [name for each in stores for name in each]
+    assert len(named) == len(set(named)), sorted(named)
+
+
 @pytest.mark.parametrize("block", PROGRAMS, ids=lambda block: str(block.name))
 def test_programs_run(block: Block, folder: Path, environment: dict[str, str]) -> None:
     done = subprocess.run(

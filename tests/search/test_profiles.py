@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from kb import KnowledgeBase
 from kb.errors import ConfigError, InvalidRequest
-from kb.search.profiles import resolve
+from kb.search.profiles import BUILT_IN, Profile, resolve
+from kb.search.settings import ABOUT, KEYS, TABLES
 
 
 def test_an_unknown_profile_lists_the_known_ones(kb: KnowledgeBase) -> None:
@@ -38,7 +40,7 @@ def test_a_profile_can_be_changed_and_added_in_the_file(kb: KnowledgeBase) -> No
 
 @pytest.mark.parametrize(
     "values",
-    [{"top": 0}, {"top": "x"}, {"threshold": "x"}, {"match": "some"}, {"retrievers": "lexical"}],
+    [{"top": 0}, {"top": "x"}, {"threshold": "x"}, {"match": "some"}, {"retrievers": "nosuch"}],
 )
 def test_values_are_checked(values: dict[str, object]) -> None:
     with pytest.raises(InvalidRequest):
@@ -49,7 +51,7 @@ def test_values_are_checked(values: dict[str, object]) -> None:
 def test_a_mode_that_the_profile_does_not_have_is_refused(kb: KnowledgeBase, mode: str) -> None:
     kb.add("x")
     with pytest.raises(InvalidRequest) as error:
-        kb.search("x", mode=mode)
+        kb.search("x", profile="lexical", mode=mode)
     assert "lexical" in error.value.hint
 
 
@@ -64,3 +66,94 @@ def test_profile_tables_must_be_tables(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text('profiles = "none"\n')
     with pytest.raises(ConfigError):
         KnowledgeBase(tmp_path / "kb.sqlite")
+
+
+# --- every field can be set -----------------------------------------------------------------------
+
+GOOD: dict[str, tuple[object, object]] = {
+    "retrievers": ("dense,lexical", ("lexical", "dense")),
+    "match": ("all", "all"),
+    "candidates": ("3x", "3x"),
+    "fusion": ("rrf", "rrf"),
+    "k": ("10", 10.0),
+    "normalisation": ("minmax", "minmax"),
+    "complete": ("false", False),
+    "min_score": ("0.2", 0.2),
+    "boosts": ("decay,type", ("type", "decay")),
+    "half_life_days": ("7", 7.0),
+    "threshold": ("none", None),
+    "group": ("true", True),
+    "top": ("3", 3),
+}
+BAD: dict[str, tuple[object, ...]] = {
+    "retrievers": ("", "words", 3),
+    "candidates": ("0", "x", "3.5", "-1", "1000000000"),
+    "fusion": ("none", "sum"),
+    "k": ("0", "-1", "nan", "many"),
+    "normalisation": ("softmax",),
+    "complete": ("maybe",),
+    "min_score": ("inf", "x", True),
+    "boosts": ("fame",),
+    "half_life_days": ("0", "soon"),
+    "group": ("2",),
+    "top": ("0", "1.5", 2.5, True),
+    "weights.dense": ("-1", "x"),
+    "weights.fame": ("1",),
+    "weights": ("1",),
+    "type_weights.film": ("1",),
+}
+
+
+@pytest.mark.parametrize("key", GOOD)
+def test_every_field_can_be_set(key: str) -> None:
+    said, expected = GOOD[key]
+    assert getattr(resolve("memory", {}, {key: said}), key) == expected
+
+
+def test_every_field_has_a_setting() -> None:
+    fields = {item.name for item in dataclasses.fields(Profile)} - {"name", "summary"}
+    assert fields == set(KEYS) | set(TABLES) == set(GOOD) | set(TABLES) == set(ABOUT)
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key in BAD for value in BAD[key]])
+def test_bad_values_are_refused_with_a_hint(key: str, value: object) -> None:
+    with pytest.raises(InvalidRequest) as error:
+        resolve("memory", {}, {key: value})
+    assert error.value.hint
+
+
+def test_entries_of_tables() -> None:
+    changed = resolve("memory", {}, {"weights.dense": "0.5", "type_weights.lesson": 3})
+    assert changed.weights == {"lexical": 0.3, "dense": 0.5}
+    assert changed.type_weights["lesson"] == 3.0
+    nested = resolve("memory", {"memory": {"weights": {"dense": 0.5}}})
+    assert nested.weights == {"lexical": 0.3, "dense": 0.5}
+    assert resolve("memory", {}).weights == {"lexical": 0.3, "dense": 0.7}
+
+
+def test_names_that_the_seed_has_for_them() -> None:
+    said = {"max_results": 3, "half_life": 7, "vector_weight": 0.6, "keyword_weight": 0.4}
+    changed = resolve("memory", {}, said)
+    assert (changed.top, changed.half_life_days) == (3, 7.0)
+    assert changed.weights == {"dense": 0.6, "lexical": 0.4}
+
+
+def test_profiles_as_the_contract_has_them() -> None:
+    notes, memory, knowledge = (resolve(name, {}) for name in ("notes", "memory", "knowledge"))
+    assert (notes.fusion, notes.k, notes.candidates_for(10)) == ("rrf", 60.0, 30)
+    assert memory.weights == {"dense": 0.7, "lexical": 0.3}
+    assert (memory.min_score, memory.boosts, memory.half_life_days) == (0.1, ("decay",), 30.0)
+    assert (knowledge.fusion, knowledge.boosts) == ("rrf", ("type", "access"))
+    assert (knowledge.candidates_for(10), memory.top, knowledge.top) == (30, 10, 10)
+    assert resolve("default", {}).candidates_for(10) == 100
+    assert resolve("default", {}).candidates_for(500) == 500
+    for profile in BUILT_IN.values():
+        assert (profile.match == "any") == (profile.mode == "hybrid")
+
+
+def test_only_settings_with_an_effect_are_shown() -> None:
+    assert set(resolve("lexical", {}).settings()) == {
+        "summary", "retrievers", "match", "min_score", "threshold", "top",
+    }  # fmt: skip
+    assert resolve("memory", {}).settings()["weights"] == {"lexical": 0.3, "dense": 0.7}
+    assert "k" not in resolve("memory", {}).settings()

@@ -7,7 +7,8 @@
     page       text on stdout and stderr: colour, width, JSON
     hits       hits as a person reads them
     progress   how far a long command is
-    search, ingest, notes, documents, reading, care, setup, evaluation     the commands
+    search, ingest, notes, documents, reading, care, embed, models, setup, evaluation
+               the commands
 
 Thin: the commands turn arguments into calls of `KnowledgeBase`, and its answers into text.
 """

@@ -95,9 +95,10 @@ def backup_command(session: Session, *, file: str, force: bool) -> None:
 @click.command("export", cls=Command)
 @click.argument("file", type=click.Path(), default="-")
 @option("--force", is_flag=True, help="Write over FILE if it is there.")
+@option("--vectors", is_flag=True, help="With the vectors, so that nothing is embedded again.")
 @common_options()
 @pass_session
-def export_command(session: Session, *, file: str, force: bool) -> None:
+def export_command(session: Session, *, file: str, force: bool, vectors: bool) -> None:
     """Write everything in the store as JSON Lines.
 
     FILE is stdout, if none is named; one that ends in .gz is compressed. The first line is a
@@ -112,11 +113,11 @@ def export_command(session: Session, *, file: str, force: bool) -> None:
     with session.open() as kb:
         if file == "-":
             if sys.stdout is not None:
-                kb.export(sys.stdout.buffer)
+                kb.export(sys.stdout.buffer, vectors=vectors)
                 sys.stdout.buffer.flush()
             return
         with _progress(session, "export") as show:
-            header = kb.export(file, overwrite=force, on_progress=show)
+            header = kb.export(file, overwrite=force, vectors=vectors, on_progress=show)
     if session.json:
         page.say_json(header)
         return

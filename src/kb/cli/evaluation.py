@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kb.cli import page, progress
 from kb.cli.options import Command, common_options, option, split_commas
 from kb.cli.session import Session, pass_session
-from kb.errors import InvalidRequest
+from kb.errors import InvalidRequest, ModelError
+
+if TYPE_CHECKING:
+    from kb.app import KnowledgeBase
+    from kb.ports import Encoder
 
 
 @click.group("eval", invoke_without_command=True)
@@ -40,7 +44,8 @@ def eval_command(context: click.Context) -> None:
     default="default",
     show_default=True,
     metavar="A,B",
-    help="Profiles to compare, and match-any, match-all, match-auto.",
+    help="Profiles to compare, and match-any, match-all, match-auto, fts5_only, dense_only, "
+    "two_way_hybrid.",
 )
 @option(
     "--measures",
@@ -88,14 +93,18 @@ def run_command(
       kb eval run --data scifact --measures nDCG@10 --save scifact.json
     """
     from kb.evaluation.report import to_dict, to_table
-    from kb.evaluation.trial import run_trial
+    from kb.evaluation.trial import check_methods, needs_vectors, run_trial
 
+    named = split_commas([methods])
     with session.open() as kb:
         config, store = kb.config, kb.path
+        check_methods(named, config)
+        encoder = _encoder(kb) if needs_vectors(named, config) else None
     with progress.shown(session) as show:
         report = run_trial(
             data,
-            methods=split_commas([methods]),
+            methods=named,
+            encoder=encoder,
             measures=split_commas([measures]),
             config=config,
             store=store,
@@ -108,6 +117,14 @@ def run_command(
         page.say_json(to_dict(report))
     else:
         page.say(to_table(report))
+
+
+def _encoder(kb: KnowledgeBase) -> Encoder | None:
+    try:
+        return kb.encoder()
+    except ModelError as error:
+        page.warn(f"measured by words only: {error.message}")
+        return None
 
 
 def _save(shape: dict[str, Any], path: Path) -> None:

@@ -25,8 +25,16 @@ _STYLES: dict[str, dict[str, Any]] = {
 }
 
 
-def hit_text(hit: Hit, page: Page, marker: Marker, *, explain: bool = False) -> str:
-    """Rank, URI and score; title and headings; the snippet."""
+def hit_text(
+    hit: Hit,
+    page: Page,
+    marker: Marker,
+    *,
+    explain: bool = False,
+    factors: Mapping[str, float] | None = None,
+) -> str:
+    """Rank, URI and score; title and headings; the snippet. To explain: how it was found, and the
+    `factors` of its score."""
     title, headings = visible(hit.title), _headings(hit)
     snippet = visible(hit.snippet)
     lines = [
@@ -35,7 +43,8 @@ def hit_text(hit: Hit, page: Page, marker: Marker, *, explain: bool = False) -> 
         *_lines(snippet, _PLAIN * len(snippet), marker, page),
     ]
     if explain:
-        lines += [_INDENT + page.style(line, dim=True) for line in _retrieval(hit.retrieval)]
+        told = [*_retrieval(hit.retrieval), *_factors(factors or {})]
+        lines += [_INDENT + page.style(line, dim=True) for line in told]
     return "\n".join(lines)
 
 
@@ -112,6 +121,10 @@ def _retrieval(found: Retrieval) -> list[str]:
     return lines
 
 
+def _factors(factors: Mapping[str, float]) -> list[str]:
+    return [f"{name:8} {'':9} times {value:.6f}" for name, value in factors.items()]
+
+
 def explain_text(explain: Mapping[str, Any], timing_ms: Mapping[str, float], page: Page) -> str:
     """The pipeline, then every stage with its time and its facts."""
     lines = [
@@ -130,5 +143,7 @@ def _stage(name: str, ms: float, facts: str) -> str:
 
 
 def _fact(name: str, value: Any) -> str:
+    if isinstance(value, Mapping):
+        value = [f"{key} {each:g}" for key, each in value.items()]
     shown = " ".join(map(str, value)) if isinstance(value, list) else str(value)
     return f"{name.replace('_', ' ')}: {shown}"

@@ -7,7 +7,15 @@ from typing import Any
 import click
 
 from kb.cli import page
-from kb.cli.options import Command, common_options, option, readable, split_commas, text_or_stdin
+from kb.cli.options import (
+    Choice,
+    Command,
+    common_options,
+    option,
+    readable,
+    split_commas,
+    text_or_stdin,
+)
 from kb.cli.session import Session, pass_session
 from kb.types import KINDS, SCOPES, TRUSTS
 
@@ -16,15 +24,22 @@ from kb.types import KINDS, SCOPES, TRUSTS
 @click.argument("text", type=readable, nargs=-1, required=True)
 @option("--title", metavar="TEXT", help="A title.  [default: the first line]")
 @option("--tags", metavar="A,B", multiple=True, help="Tags.")
-@option("--kind", type=click.Choice(KINDS), help="What the note says.")
-@option("--scope", type=click.Choice(SCOPES), help="Where it applies.  [default: global]")
-@option("--trust", type=click.Choice(TRUSTS), help="How far to trust it.  [default: primary]")
+@option("--kind", type=Choice(KINDS), help="What the note says.")
+@option("--scope", type=Choice(SCOPES), help="Where it applies.  [default: global]")
+@option("--trust", type=Choice(TRUSTS), help="How far to trust it.  [default: primary]")
 @option("--lang", metavar="LANG", help="Its language: en, de, python.")
 @option("--ttl", metavar="TIME", help="How long it lives: 7d, 12h, never.  [default: never]")
+@option("--no-embed", is_flag=True, help="Make no vectors now; kb embed makes them later.")
 @common_options()
 @pass_session
 def add_command(
-    session: Session, /, *, text: tuple[str, ...], tags: tuple[str, ...], **options: Any
+    session: Session,
+    /,
+    *,
+    text: tuple[str, ...],
+    tags: tuple[str, ...],
+    no_embed: bool,
+    **options: Any,
 ) -> None:
     """Store a note, and print its path. TEXT is the note; - reads it from stdin.
 
@@ -34,10 +49,15 @@ def add_command(
       git log -1 | kb add - --kind summary --ttl 7d
     """
     with session.open() as kb:
-        document = kb.add(text_or_stdin(text), tags=split_commas(tags), **options)
-    if session.json:
-        from kb import wire
+        with session.new_store_named(kb):
+            document = kb.add(text_or_stdin(text), tags=split_commas(tags), **options)
+        if session.json:
+            from kb import wire
 
-        page.say_json(wire.document(document))
-    else:
-        page.say(document.doc_path)
+            page.say_json(wire.document(document))
+        else:
+            page.say(document.doc_path)
+        if not no_embed:
+            from kb.cli.embed import embed_new
+
+            embed_new(kb, session, document.doc_path)

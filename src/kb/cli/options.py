@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from kb.cli.session import Session
-from kb.errors import KbError
+from kb.errors import KbError, choose
 from kb.types import KINDS, SCOPES, TRUSTS, TYPES, Filters
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -36,6 +36,15 @@ class Option(click.Option):
     def __init__(self, *args: Any, heading: str = "Options", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.heading = heading
+
+
+class Choice(click.Choice):  # type: ignore[type-arg]  # generic only in newer versions of click
+    """One of a closed set. Another value is the error that every other door gives for it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        name = param.name if param is not None and param.name else "the value"
+        choose(name, value, tuple(self.choices))
+        return super().convert(value, param, ctx)
 
 
 def readable(value: str) -> str:
@@ -99,7 +108,7 @@ _FILTERS: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...] = (
         help=f"What a document says, one or several: {', '.join(KINDS)}.",
     ),
     option(
-        "--scope", type=click.Choice(SCOPES), metavar="SCOPE", heading="Filters",
+        "--scope", type=Choice(SCOPES), metavar="SCOPE", heading="Filters",
         help=f"Where it applies: {', '.join(SCOPES)}.",
     ),
     option("--lang", metavar="LANG", heading="Filters", help="A language: en, de, python."),
@@ -108,7 +117,7 @@ _FILTERS: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...] = (
         help="A pattern for the path: * stops at /, ** does not.",
     ),
     option(
-        "--trust-min", type=click.Choice(TRUSTS), metavar="TRUST", heading="Filters",
+        "--trust-min", type=Choice(TRUSTS), metavar="TRUST", heading="Filters",
         help=f"This much trust or more: {', '.join(TRUSTS)}.",
     ),
     option("--after", metavar="DATE", heading="Filters", help="Dated 2026-01-31 or later."),

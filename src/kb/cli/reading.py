@@ -68,6 +68,8 @@ def status_command(session: Session) -> None:
         page.say_json(status)
     else:
         page.say("\n".join(_status_lines(status)))
+        for part in status["degraded"]:
+            page.warn(page.degraded_text(**part))
 
 
 def _status_lines(status: dict[str, Any]) -> list[str]:
@@ -82,6 +84,7 @@ def _status_lines(status: dict[str, Any]) -> list[str]:
         "scopes": _counts(status["by_scope"]),
         "tags": str(len(status["tags"]) or ""),
         "index": _counts(status["index_version"]),
+        "vectors": _vectors(status["vectors"]),
     }
     lines = [f"{sheet.style(f'{name:10}', bold=True)} {page.visible(value)}"
              for name, value in facts.items() if value]  # fmt: skip
@@ -91,6 +94,18 @@ def _status_lines(status: dict[str, Any]) -> list[str]:
         place = page.visible(f"{root['name']}: {root['path']}")
         lines.append(f"{name} {place} ({root['documents']}){missing}")
     return lines
+
+
+def _vectors(vectors: dict[str, Any]) -> str:
+    """The model whose vectors answer, and how many passages have one."""
+    state = str(vectors["state"]).replace("_", " ")
+    if not vectors["models"]:
+        return state
+    model = vectors["models"][0]
+    failed = f", {model['failed']} failed ({model['last_error']})" if model["failed"] else ""
+    pending = f", {model['pending']} pending" if model["pending"] else ""
+    named = f"{model['name']} {model['version']}"
+    return f"{state}: {named}, {model['ready']} ready{pending}{failed}"
 
 
 def _counts(counts: dict[str, Any]) -> str:

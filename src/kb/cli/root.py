@@ -16,12 +16,16 @@ _COMMANDS = {
     "add": "notes",
     "rm": "documents",
     "search": "search",
+    "similar": "search",
     "get": "reading",
     "list": "documents",
     "tag": "documents",
     "status": "reading",
     "gc": "documents",
     "doctor": "care",
+    "embed": "embed",
+    "models": "models",
+    "embed-text": "models",
     "backup": "care",
     "export": "care",
     "import": "care",
@@ -41,9 +45,25 @@ class LazyGroup(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module = import_module(f"kb.cli.{_COMMANDS[cmd_name]}")
-        command = getattr(module, f"{cmd_name}_command")
+        command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """click knows no names to suggest, since the commands are not loaded."""
+        name = args[0]
+        if name not in _COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {name!r}.{_suggestion(name)}")
+        return super().resolve_command(ctx, args)
+
+
+def _suggestion(name: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name.lower(), _COMMANDS, n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 @click.group(

@@ -1,4 +1,4 @@
-"""`kb search`."""
+"""`kb search` and `kb similar`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kb.cli import page
-from kb.cli.options import Command, common_options, filter_options, option, readable, text_or_stdin
+from kb.cli.options import (
+    Choice,
+    Command,
+    common_options,
+    document_argument,
+    filter_options,
+    option,
+    readable,
+    text_or_stdin,
+)
+from kb.cli.page import degraded_text
 from kb.cli.session import Session, pass_session
 from kb.types import MATCHES, MODES, Filters
 
@@ -26,14 +36,15 @@ _ASKED_CHARS = 60  # of a query that found nothing, to be recognised by
 @option("--profile", metavar="NAME", help="How to search; kb config profiles shows which.")
 @option(
     "--mode",
-    type=click.Choice(MODES),
+    type=Choice(MODES),
     metavar="MODE",
-    help="Only this of the profile's retrievers; the profiles of this version have lexical.",
+    help="Only these of the profile's retrievers: lexical (words), vector (meaning), hybrid.",
 )
 @option("--fts-only", is_flag=True, help="The same as --mode lexical.")
+@option("--vec-only", is_flag=True, help="The same as --mode vector.")
 @option(
     "--match",
-    type=click.Choice(MATCHES),
+    type=Choice(MATCHES),
     metavar="MATCH",
     help="Which words a hit needs: any, all, or auto (all first, then any).",
 )
@@ -45,6 +56,7 @@ _ASKED_CHARS = 60  # of a query that found nothing, to be recognised by
     multiple=True,
     help="Change a setting of the profile; may be repeated.",
 )
+@option("--group", is_flag=True, help="Only the best hit of each document.")
 @filter_options
 @option("--explain", is_flag=True, heading="Output", help="Also show how hits were found.")
 @option("--jsonl", is_flag=True, heading="Output", help="Answer in JSON, one hit a line.")
@@ -57,7 +69,9 @@ def search_command(
     query: tuple[str, ...],
     mode: str | None,
     fts_only: bool,
+    vec_only: bool,
     settings: tuple[str, ...],
+    group: bool,
     filters: Filters,
     jsonl: bool,
     **options: Any,
@@ -73,24 +87,71 @@ def search_command(
       kb search --tags gateway --after 2026-01-01 "why did the batch fail"
       kb search "'NEAR(backoff jitter)'" --json
     """
-    if fts_only and mode not in (None, "lexical"):
-        raise click.UsageError(f"--fts-only and --mode {mode} contradict each other")
+    changed: dict[str, Any] = dict(_pair(text) for text in settings)
     with session.open() as kb:
         response = kb.search(
             text_or_stdin(query),
-            mode="lexical" if fts_only else mode,
+            mode=_mode(mode, fts_only=fts_only, vec_only=vec_only),
             filters=filters,
-            settings=dict(_pair(text) for text in settings),
+            settings=changed | {"group": True} if group else changed,
             **options,
         )
-        if jsonl:
-            _say_lines(response)
-        elif session.json:
-            from kb import wire
+        _answer(response, session, kb, filtered=bool(filters), jsonl=jsonl)
 
-            page.say_json(wire.response(response))
-        else:
-            _say(response, kb, filtered=bool(filters))
+
+@click.command("similar", cls=Command)
+@document_argument("name")
+@option("-n", "--top", type=int, metavar="N", help="How many hits.  [default: 10]")
+@option("--threshold", type=float, metavar="SCORE", help="Cut hits with a lower cosine.")
+@option(
+    "--group/--no-group",
+    default=None,
+    is_flag=True,
+    help="Only the best hit of each document.  [default: if NAME is a document]",
+)
+@filter_options
+@option("--explain", is_flag=True, heading="Output", help="Also show how hits were found.")
+@option("--jsonl", is_flag=True, heading="Output", help="Answer in JSON, one hit a line.")
+@common_options()
+@pass_session
+def similar_command(
+    session: Session, /, *, name: str, filters: Filters, jsonl: bool, **options: Any
+) -> None:
+    """Find what is like a passage, or like a document.
+
+    NAME is a citation as `kb search` shows it, a document's path, or the number of a chunk. What
+    it names is not found again.
+
+    \b
+    Examples:
+      kb similar notes/retry.md
+      kb similar notes/retry.md#L12-L34 -n 5
+    """
+    with session.open() as kb:
+        response = kb.similar(name, filters=filters, **options)
+        _answer(response, session, kb, filtered=bool(filters), jsonl=jsonl)
+
+
+def _mode(mode: str | None, *, fts_only: bool, vec_only: bool) -> str | None:
+    said = {"--fts-only": "lexical"} if fts_only else {}
+    said |= {"--vec-only": "vector"} if vec_only else {}
+    said |= {f"--mode {mode}": mode} if mode is not None else {}
+    if len(set(said.values())) > 1:
+        raise click.UsageError(f"{' and '.join(said)} contradict each other")
+    return next(iter(said.values()), None)
+
+
+def _answer(
+    response: Response, session: Session, kb: KnowledgeBase, *, filtered: bool, jsonl: bool
+) -> None:
+    if jsonl:
+        _say_lines(response)
+    elif session.json:
+        from kb import wire
+
+        page.say_json(wire.response(response))
+    else:
+        _say(response, kb, filtered=filtered)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -111,23 +172,38 @@ def _say_lines(response: Response) -> None:
 def _say(response: Response, kb: KnowledgeBase, *, filtered: bool) -> None:
     from kb.cli.hits import explain_text, hit_text
 
+    factors = _factors(response)
     sheet = page.Page.of(sys.stdout)
     marker = partial(kb.highlights, response.query)
     explained = response.explain is not None
-    shown = [hit_text(hit, sheet, marker, explain=explained) for hit in response.hits]
+    shown = [
+        hit_text(hit, sheet, marker, explain=explained, factors=factors.get(hit.chunk_id, {}))
+        for hit in response.hits
+    ]
     if response.explain is not None:
         shown.append(explain_text(response.explain, response.timing_ms, sheet))
     if shown:
         page.say("\n\n".join(shown))
     if not response.hits:
-        asked = page.visible(response.query[:_ASKED_CHARS])
-        page.note(f"nothing found for {asked!r}" + (" with these filters" if filtered else ""))
+        page.note(_nothing_found(response.query, filtered=filtered))
         if not kb.documents(limit=1):
             page.note(f"the store {kb.path} is empty; fill it with: kb ingest FOLDER")
     _note_degraded(response)
 
 
+def _factors(response: Response) -> dict[int, dict[str, float]]:
+    """What each hit's score was multiplied by."""
+    told = {} if response.explain is None else response.explain
+    return {one["chunk_id"]: one["factors"] for one in told.get("hits", ())}
+
+
+def _nothing_found(query: str, *, filtered: bool) -> str:
+    if not any(map(str.isalnum, query)):
+        return "the query has no words to look for"
+    asked = page.visible(query[:_ASKED_CHARS])
+    return f"nothing found for {asked!r}" + (" with these filters" if filtered else "")
+
+
 def _note_degraded(response: Response) -> None:
     for part in response.degraded:
-        detail = "" if part.detail is None else f" ({part.detail})"
-        page.warn(f"{part.part}: {part.reason.replace('_', ' ')}{detail}")
+        page.warn(degraded_text(part.part, part.reason, part.detail))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from kb.cli import page
 
 if TYPE_CHECKING:
     from kb.app import KnowledgeBase
@@ -28,6 +31,15 @@ class Session:
         self._start_logging()
         file = store_path(self.store)
         return KnowledgeBase(file, config=load(file, overrides=overrides))
+
+    @contextmanager
+    def new_store_named(self, kb: KnowledgeBase) -> Iterator[None]:
+        """Says where the store is, once: when it was made by what is done inside. A user who did
+        not choose a place has to learn of it somehow; a program asks `kb status`."""
+        is_new = not kb.path.exists()
+        yield
+        if is_new and not self.json and kb.path.exists():
+            page.note(f"new store: {page.visible(str(kb.path))}")
 
     def _start_logging(self) -> None:
         """Logs go to stderr with -v. Without it there are none, since what a user has to know (a

@@ -133,9 +133,11 @@ def path_command(session: Session) -> None:
 
 
 def _toml(value: Any) -> str:
-    """As it would stand in a config.toml; JSON's own words are TOML's too, for these types."""
+    """As it would stand in a config.toml; JSON's own words are TOML's too, for plain values."""
     import json
 
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }"
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -13,22 +13,13 @@ last one of the tier before.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from kb.errors import QuerySyntax, StoreError
 from kb.ports import Store
 from kb.search.analyse import Analysis
+from kb.search.found import Found
 from kb.types import Degraded, Filters, Scored
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A ranked list, the tiers it came from, and what went wrong on the way."""
-
-    ranked: tuple[Scored, ...] = ()
-    tiers: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
-    degraded: tuple[Degraded, ...] = ()
 
 
 class LexicalRetriever:
@@ -55,6 +46,9 @@ class LexicalRetriever:
             raise
         except StoreError as error:
             return self._unindexed(analysis, filters, now, limit, error)
+
+    def scores(self, analysis: Analysis, chunk_ids: Iterable[int]) -> None:
+        """To score single chunks, FTS5 reads as much as for all of them."""
 
     def _indexed(self, analysis: Analysis, filters: Filters, now: str, limit: int) -> Found:
         if analysis.expression is not None:

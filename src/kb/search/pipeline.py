@@ -1,6 +1,6 @@
 """The pipeline: a value made from a profile, and the walk of a query through it.
 
-    query -> analyse -> retrieve -> cut -> hits
+    query -> analyse -> retrieve -> fuse -> boost -> cut -> hits
 
 All of it reads one state of the store, and nothing of it writes.
 """
@@ -8,32 +8,80 @@ All of it reads one state of the store, and nothing of it writes.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import TYPE_CHECKING, Any
 
-from kb.citations import cite
 from kb.ports import Store
 from kb.search.analyse import Analysis, analyse
-from kb.search.lexical import Found, LexicalRetriever
-from kb.search.snippet import snippet, without_headings
+from kb.search.boosts import Boosts, boosted
+from kb.search.found import Found, Retriever
+from kb.search.fusion import Fusion, Listed
+from kb.search.hits import Evidence, Shelf, make_hits
+from kb.search.retrieve import Asked, retrieve
 from kb.search.trace import Trace
-from kb.types import Hit, Query, Response, Retrieval, Scored, Span
+from kb.types import Degraded, Query, Response, Scored
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 log = logging.getLogger("kb.search")
 logging.getLogger("kb").addHandler(logging.NullHandler())  # silent unless a program wants to hear
 
+_DEEPER = 4  # how much further is looked where one document fills the list
+_DEEPEST = 4096
+
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How many hits are returned, and how good they must be."""
+    """How many hits are returned, how good they must be, and what is not wanted. With `group`,
+    one hit a document."""
 
     top: int
     threshold: float | None = None
+    group: bool = False
+    exclude: frozenset[int] = frozenset()
 
-    def __call__(self, ranked: Sequence[Scored]) -> tuple[Scored, ...]:
-        least = float("-inf") if self.threshold is None else self.threshold
-        return tuple(found for found in ranked if found.score >= least)[: self.top]
+    def __repr__(self) -> str:
+        parts = [f"top={self.top}"]
+        if self.threshold is not None:
+            parts.append(f"threshold={self.threshold:g}")
+        return f"cut({', '.join(parts + ['one a document'] * self.group)})"
+
+    def __call__(self, ranked: Sequence[Scored], shelf: Shelf) -> tuple[Scored, ...]:
+        kept = [one for one in above(ranked, self.threshold) if one.chunk_id not in self.exclude]
+        return tuple(_best_of_each(kept, shelf) if self.group else kept)[: self.top]
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """The fuse stage: how, with which weights, and what is cut before any boost."""
+
+    fusion: Fusion
+    weights: Mapping[str, float]
+    complete: bool = False
+    min_score: float | None = None
+
+    def lists(self, found: Mapping[str, Found], limit: int) -> list[Listed]:
+        return [
+            Listed(
+                name,
+                each.ranked,
+                self.weights.get(name, 1.0),
+                absent=_absent(name, cut=len(each.ranked) >= limit),
+                ran=each.ran,
+            )
+            for name, each in found.items()
+        ]
+
+
+def _absent(retriever: str, *, cut: bool) -> str:
+    """What it means not to be in a list: no word of the query, or too few of them to be among the
+    first; or just farther away than others."""
+    if retriever == "dense":
+        return "least"
+    return "half" if cut else "zero"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +89,25 @@ class Pipeline:
     """The stages of one kind of search. `repr` reads as the drawing above."""
 
     store: Store
-    retriever: LexicalRetriever
+    retrievers: tuple[Retriever, ...]
+    candidates: int
+    merge: Merge
+    boosts: Boosts
     cut: Cut
     snippet_chars: int
     slow_ms: int
-
-    @classmethod
-    def build(cls, query: Query, store: Store, *, snippet_chars: int, slow_ms: int) -> Pipeline:
-        retriever = LexicalRetriever(store, match=query.match)
-        return cls(store, retriever, Cut(query.top, query.threshold), snippet_chars, slow_ms)
+    threads: Executor | None = None
 
     def __repr__(self) -> str:
-        limits = f"top={self.cut.top}"
-        if self.cut.threshold is not None:
-            limits += f", threshold={self.cut.threshold}"
-        return f"analyse -> {self.retriever!r} -> cut({limits})"
+        retrievers = " | ".join(map(repr, self.retrievers))
+        stages = [retrievers if len(self.retrievers) == 1 else f"[{retrievers}]"]
+        if len(self.retrievers) > 1:
+            stages.append(repr(self.merge.fusion))
+        if self.merge.min_score is not None:
+            stages.append(f"at least {self.merge.min_score:g}")
+        if self.boosts:
+            stages.append(repr(self.boosts))
+        return " -> ".join(["analyse", *stages, repr(self.cut)])
 
     def run(self, query: Query, now: str) -> Response:
         trace = Trace()
@@ -63,70 +115,24 @@ class Pipeline:
             with trace.stage("analyse") as facts:
                 analysis = analyse(query.text, self.store.tokenise)
                 facts.update(_terms(analysis))
-            with trace.stage(self.retriever.name) as facts:
-                found = self.retriever.search(analysis, query.filters, now, self.cut.top)
-                facts.update(_facts(found))
+            walk = _Walk(self, query, analysis, now, trace)
+            ranked = walk.ranked()
             with trace.stage("hits") as facts:
-                hits = self._hits(self.cut(found.ranked), analysis)
+                hits = make_hits(ranked, walk.evidence, walk.shelf, analysis, self.snippet_chars)
                 facts["returned"] = len(hits)
-            version = self.store.index_version()
+            versions = [retriever.index_version() for retriever in self.retrievers]
         response = Response(
             query=query.text,
             profile=query.profile,
             mode=query.mode,
             hits=hits,
-            degraded=(*analysis.degraded, *found.degraded),
+            degraded=(*analysis.degraded, *walk.degraded()),
             timing_ms=trace.timing_ms(),
-            index_version=version,
-            explain=self._explain(query, trace) if query.explain else None,
+            index_version="+".join(versions),
+            explain=walk.explain(ranked) if query.explain else None,
         )
         self._log(response)
         return response
-
-    def _hits(self, ranked: Sequence[Scored], analysis: Analysis) -> tuple[Hit, ...]:
-        chunks = self.store.chunks_by_id(found.chunk_id for found in ranked)
-        documents = self.store.documents_by_id({chunk.doc_id for chunk in chunks.values()})
-        hits = []
-        for rank, found in enumerate(ranked, start=1):
-            chunk = chunks[found.chunk_id]
-            document = documents[chunk.doc_id]
-            span = chunk.spans[0] if chunk.spans else Span("document")
-            headed = document.type not in ("code", "note", "table")
-            text = without_headings(chunk.text) if headed else chunk.text
-            hits.append(
-                Hit(
-                    rank=rank,
-                    score=found.score,
-                    score_kind="bm25",
-                    chunk_id=chunk.chunk_id,
-                    doc_id=document.doc_id,
-                    doc_path=document.doc_path,
-                    title=document.title,
-                    heading_path=chunk.heading_path,
-                    section_label=chunk.section_label,
-                    snippet=snippet(text, analysis, self.store.tokenise, self.snippet_chars)
-                    if self.snippet_chars
-                    else "",
-                    citation=cite(document.doc_path, span, chunk.section_label),
-                    retrieval=Retrieval(
-                        method="lexical",
-                        fusion_score=found.score,
-                        lexical_score=found.score,
-                        lexical_rank=found.rank,
-                    ),
-                    sources=("fts",),
-                    tags=document.tags,
-                    type=document.type,
-                    kind=document.kind,
-                    chunker_version=chunk.chunker_version,
-                    embedding_model=None,
-                    indexed_at=chunk.indexed_at,
-                )
-            )
-        return tuple(hits)
-
-    def _explain(self, query: Query, trace: Trace) -> dict[str, Any]:
-        return {"profile": query.profile, "pipeline": repr(self), "stages": trace.explain()}
 
     def _log(self, response: Response) -> None:
         total = response.timing_ms["total"]
@@ -137,16 +143,123 @@ class Pipeline:
             log.warning("search degraded: %s %s (%s)", part.part, part.reason, part.detail)
 
 
+class _Walk:
+    """One query on its way through a pipeline."""
+
+    def __init__(
+        self, pipeline: Pipeline, query: Query, analysis: Analysis, now: str, trace: Trace
+    ) -> None:
+        self._pipeline = pipeline
+        self._query = query
+        self._analysis = analysis
+        self._now = now
+        self._trace = trace
+        self.shelf = Shelf(pipeline.store)
+        self.evidence = Evidence.of({}, (), "fused")
+        self._lists: list[Listed] = []
+        self._factors: dict[int, dict[str, float]] = {}
+
+    def ranked(self) -> tuple[Scored, ...]:
+        """The chunks to return. Where grouping leaves too few, it is looked further down."""
+        cut, limit = self._pipeline.cut, self._pipeline.candidates
+        while True:
+            found = self._retrieve(limit)
+            kept = cut(self._boost(self._fuse(found, limit)), self.shelf)
+            full = any(len(each.ranked) >= limit for each in found.values())
+            if not cut.group or len(kept) >= cut.top or not full or limit >= _DEEPEST:
+                return kept
+            limit = min(_DEEPEST, limit * _DEEPER)
+
+    def _retrieve(self, limit: int) -> dict[str, Found]:
+        asked = Asked(self._analysis, self._query.filters, self._now, limit)
+        pipeline = self._pipeline
+        return retrieve(
+            pipeline.retrievers, asked, self._trace, store=pipeline.store, threads=pipeline.threads
+        )
+
+    def _fuse(self, found: Mapping[str, Found], limit: int) -> list[Scored]:
+        merge = self._pipeline.merge
+        self._lists = merge.lists(found, limit)
+        if len(found) == 1:
+            fused = merge.fusion(self._lists)
+            self.evidence = Evidence.of(found, fused, merge.fusion.kind(self._lists))
+            return above(fused, merge.min_score)
+        with self._trace.stage("fuse") as facts:
+            self._lists = self._completed(self._lists, found)
+            fused = merge.fusion(self._lists)
+            kind = merge.fusion.kind(self._lists)
+            facts |= {"candidates": len(fused), "scale": kind, "weights": dict(merge.weights)}
+        self.evidence = Evidence.of(found, fused, kind)
+        return above(fused, merge.min_score)
+
+    def _completed(self, lists: Sequence[Listed], found: Mapping[str, Found]) -> list[Listed]:
+        """Each list with what its retriever can tell of candidates that only others found: their
+        scores, if the profile wants them, and those that can have none yet."""
+        complete = self._pipeline.merge.complete
+        everything = {one.chunk_id for listed in lists for one in listed.ranked}
+        by_name = {retriever.name: retriever for retriever in self._pipeline.retrievers}
+        told = []
+        for listed in lists:
+            others = everything - {one.chunk_id for one in listed.ranked}
+            scores = None
+            if listed.ran and others and (complete or found[listed.name].partial):
+                scores = by_name[listed.name].scores(self._analysis, others)
+            if scores is not None:
+                unknown = others - scores.keys()
+                listed = replace(listed, known=scores if complete else {}, unknown=unknown)
+            told.append(listed)
+        return told
+
+    def _boost(self, ranked: list[Scored]) -> list[Scored]:
+        boosts, ids = self._pipeline.boosts, [one.chunk_id for one in ranked]
+        if self._pipeline.cut.group or boosts:
+            self.shelf.find_owners(ids)
+        if not boosts:
+            return ranked
+        with self._trace.stage("boost"):
+            self.shelf.fetch_documents(ids)
+            today = date.fromisoformat(self._now[:10])
+            self._factors = {
+                one.chunk_id: boosts.factors(self.shelf.document(one.chunk_id), today)
+                for one in ranked
+            }
+            return boosted(ranked, self._factors)
+
+    def degraded(self) -> tuple[Degraded, ...]:
+        return tuple(part for each in self.evidence.found.values() for part in each.degraded)
+
+    def explain(self, ranked: Sequence[Scored]) -> dict[str, Any]:
+        known = {listed.name: listed.scores() for listed in self._lists if listed.ran}
+        return {
+            "profile": self._query.profile,
+            "pipeline": repr(self._pipeline),
+            "stages": self._trace.explain(),
+            "hits": [
+                {
+                    "chunk_id": one.chunk_id,
+                    "scores": {name: scores[one.chunk_id] for name, scores in known.items()
+                               if one.chunk_id in scores},
+                    "factors": self._factors.get(one.chunk_id, {}),
+                }
+                for one in ranked
+            ],
+        }  # fmt: skip
+
+
+def above(ranked: Sequence[Scored], least: float | None) -> list[Scored]:
+    return list(ranked) if least is None else [one for one in ranked if one.score >= least]
+
+
+def _best_of_each(ranked: Sequence[Scored], shelf: Shelf) -> list[Scored]:
+    """The first chunk of every document."""
+    best: dict[int, Scored] = {}
+    for one in ranked:
+        best.setdefault(shelf.owners[one.chunk_id], one)
+    return list(best.values())
+
+
 def _terms(analysis: Analysis) -> dict[str, Any]:
     if analysis.expression is not None:
         return {"expression": analysis.expression}
     words = [word[0] for word in analysis.lexical.words]
     return {"words": words, "runs": list(analysis.lexical.runs)}
-
-
-def _facts(found: Found) -> dict[str, Any]:
-    return {
-        "found": len(found.ranked),
-        "tiers": list(found.tiers),
-        "too_common": list(found.dropped),
-    }

@@ -1,13 +1,19 @@
-"""Profiles: pipelines as data. A profile can be changed in `config.toml` and by `--set`."""
+"""Profiles: pipelines as data (spec 1). Every field can be changed in `config.toml` and by `--set`,
+one of a table by its dotted name: `weights.dense=0.5`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from kb.errors import InvalidRequest, choose, whole_number
-from kb.types import MATCHES, MODES
+from kb.errors import InvalidRequest, choose
+from kb.search.boosts import HALF_LIFE_DAYS, TYPE_WEIGHTS, Boosts
+from kb.search.fusion import RRF_K, Fusion
+from kb.search.settings import ALIASES, KEYS, TABLES, read, read_entry
+from kb.types import MODES
+
+_MODE_OF = {"lexical": "lexical", "dense": "vector", "sparse": "sparse"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,25 +24,88 @@ class Profile:
     summary: str
     retrievers: tuple[str, ...]
     match: str  # any, all, auto
-    top: int | None = None  # None: search.default_top
+    candidates: str = "100"  # how many each retriever gives: a number, or a multiple of top: 3x
+    fusion: str = "none"
+    k: float = RRF_K
+    normalisation: str = "zscore"
+    weights: Mapping[str, float] = field(default_factory=dict)  # of retrievers; 1 if not said
+    complete: bool = False  # dense scores for candidates that only others found
+    min_score: float | None = None  # candidates whose fused score is lower are cut
+    boosts: tuple[str, ...] = ()
+    type_weights: Mapping[str, float] = field(default_factory=lambda: dict(TYPE_WEIGHTS))
+    half_life_days: float = HALF_LIFE_DAYS
     threshold: float | None = None  # hits whose shown score is lower are cut
+    group: bool = False  # only the best hit of a document
+    top: int | None = None  # None: search.default_top
 
     @property
     def mode(self) -> str:
-        return self.retrievers[0] if len(self.retrievers) == 1 else "hybrid"
+        return _MODE_OF[self.retrievers[0]] if len(self.retrievers) == 1 else "hybrid"
 
     def settings(self) -> dict[str, Any]:
-        return {key: value for key, value in asdict(self).items() if key != "name"}
+        """Those that have an effect, as they would stand in a `config.toml`."""
+        shown = {item.name: getattr(self, item.name) for item in fields(self)}
+        shown["weights"] = {name: self.weight(name) for name in self.retrievers}
+        idle = {"name", *self._idle()}
+        return {key: _plain(value) for key, value in shown.items() if key not in idle}
+
+    def _idle(self) -> Iterator[str]:
+        fused = len(self.retrievers) > 1
+        if not fused:
+            yield from ("fusion", "weights", "complete")
+        if not fused and not self.boosts:
+            yield "candidates"
+        if not fused or self.fusion != "rrf":
+            yield "k"
+        if not fused or self.fusion != "convex":
+            yield "normalisation"
+        yield from (name for name in ("boosts", "group", "complete") if not getattr(self, name))
+        if "type" not in self.boosts:
+            yield "type_weights"
+        if "decay" not in self.boosts:
+            yield "half_life_days"
+
+    def weight(self, retriever: str) -> float:
+        return self.weights.get(retriever, 1.0)
+
+    def candidates_for(self, top: int) -> int:
+        """How many each retriever is asked for: never fewer than are returned."""
+        if self.candidates.endswith("x"):
+            return top * int(self.candidates[:-1])
+        return max(top, int(self.candidates))
+
+    def as_fusion(self) -> Fusion:
+        return Fusion(self.fusion, self.k, self.normalisation)
+
+    def as_boosts(self) -> Boosts:
+        return Boosts(self.boosts, self.type_weights, self.half_life_days)
 
 
 BUILT_IN = {
     profile.name: profile
     for profile in (
-        Profile("default", "what measures best: any word may match", ("lexical",), match="any"),
+        Profile(
+            "default", "what measures best: words and meaning, by how well each fits",
+            ("lexical", "dense"), match="any", fusion="convex",
+            weights={"lexical": 0.4, "dense": 0.6},
+        ),
         Profile("lexical", "by words: all of them first, then any", ("lexical",), match="auto"),
+        Profile(
+            "notes", "words and meaning, by rank",
+            ("lexical", "dense"), match="any", candidates="3x", fusion="rrf",
+        ),
+        Profile(
+            "memory", "words and meaning, weighted; daily notes fade",
+            ("lexical", "dense"), match="any", fusion="weighted",
+            weights={"lexical": 0.3, "dense": 0.7}, min_score=0.1, boosts=("decay",), top=10,
+        ),
+        Profile(
+            "knowledge", "words and meaning, by rank; decisions, lessons and what is read rise",
+            ("lexical", "dense"), match="any", candidates="3x", fusion="rrf",
+            boosts=("type", "access"), top=10,
+        ),
     )
-}
-_SETTABLE = ("match", "top", "threshold")
+}  # fmt: skip
 
 
 def profile_names(custom: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
@@ -64,28 +133,40 @@ def restrict(profile: Profile, mode: str | None) -> Profile:
     if mode is None or mode == profile.mode:
         return profile
     choose("mode", mode, MODES)
-    if mode not in profile.retrievers:
+    kept = tuple(name for name in profile.retrievers if _MODE_OF[name] == mode)
+    if not kept:
+        modes = [_MODE_OF[name] for name in profile.retrievers]
         raise InvalidRequest(
             f"profile {profile.name} has no {mode} search",
-            f"modes of this profile: {', '.join(profile.retrievers)}",
+            f"modes of this profile: {', '.join(modes + ['hybrid'] * (len(modes) > 1))}",
         )
-    return replace(profile, retrievers=(mode,))
+    # A single retriever's scores are its own: what was set for fused ones does not fit them.
+    return replace(profile, retrievers=kept, fusion="none", min_score=None)
 
 
 def _changed(profile: Profile, values: Mapping[str, Any]) -> Profile:
-    for key, value in values.items():
-        choose(f"a setting of profile {profile.name}", key, _SETTABLE)
-        changed: Any = {key: _typed(key, value)}
+    for key, value in _flat(values):
+        table, _, entry = key.partition(".")
+        if table in TABLES and entry:
+            number = read_entry(profile.name, table, entry, value)
+            changed: Any = {table: {**getattr(profile, table), entry: number}}
+        else:
+            choose(f"a setting of profile {profile.name}", key, tuple(KEYS))
+            changed = {key: read(key, value)}
         profile = replace(profile, **changed)
     return profile
 
 
-def _typed(key: str, value: Any) -> Any:
-    try:
-        if key == "top":
-            return whole_number(key, int(value), least=1)
-        if key == "threshold":
-            return None if value in (None, "none") else float(value)
-    except (TypeError, ValueError):
-        raise InvalidRequest(f"{key} cannot be {value!r}", f"{key} is a number") from None
-    return choose(key, str(value), MATCHES) if key == "match" else str(value)
+def _flat(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Tables, as TOML nests them, as dotted names; other names of a setting as its own."""
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{key}.{name}", entry) for name, entry in value.items())
+        else:
+            yield ALIASES.get(key, key), value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return list(value)
+    return dict(value) if isinstance(value, Mapping) else value

@@ -196,7 +196,8 @@ def test_every_line_is_in_exactly_one_block(text: str) -> None:
 
 
 def test_a_label_belongs_to_the_heading_below_it() -> None:
-    text = ".. highlight:: c\n\n.. _here:\n\n:mod:`!first` things\n====================\n\nSome words.\n"
+    labels = ".. highlight:: c\n\n.. _here:\n\n"
+    text = f"{labels}:mod:`!first` things\n====================\n\nSome words.\n"
     found = blocks_of(text)
     assert found[0].heading_path == ("first things",)
     assert (found[0].span.start, found[0].span.end) == (1, 6)

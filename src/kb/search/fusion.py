@@ -1,0 +1,190 @@
+"""Fusion: several ranked lists to one (spec 6). Pure functions over scores and ranks.
+
+    rrf        sum of w / (k + rank): ranks only, so that no scale matters
+    weighted   sum of w * score, on the retrievers' own scales [003]
+    convex     sum of w * normalised score over all candidates, by z-score or min-max: keeps how far
+               apart the scores are, and so a strong retriever is not dragged to a weak one
+
+Every sum is `math.fsum`, which is exact: the order of the lists cannot change a result. Equal
+scores are ordered by lexical rank, then by chunk id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from math import exp, fsum, isfinite, isnan, sqrt
+
+from kb.errors import choose
+from kb.types import Scored
+
+FUSIONS = ("none", "rrf", "weighted", "convex")
+NORMALISATIONS = ("zscore", "minmax")
+SCORE_KINDS = {"rrf": "rrf", "weighted": "weighted", "convex": "fused"}
+OWN_KINDS = {"lexical": "bm25", "dense": "cosine", "sparse": "sparse"}
+
+RRF_K = 60.0
+_LARGEST = 1e6  # scores beyond it, and infinite ones, count as this
+_KEYWORD_LEAST, _KEYWORD_REACH = 0.35, 0.64  # see `keyword_score`
+_NEARLY_ONE = 0.999  # a substring hit may hold every word, and has a score of 1
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One retriever's list on its way into a fusion.
+
+    `known` are true scores of candidates that only other lists hold. What is in neither counts as
+    `absent` says: `zero` (a chunk without a word of the query has no BM25), `least` (as good as
+    the last of the list, at most) or `half` of that (a list that was cut: some of what is missing
+    would have followed). What is `unknown`, since no score can be had, is neither good nor bad. A
+    list that was never made (`ran` is False) leaves its weight to the others.
+    """
+
+    name: str
+    ranked: Sequence[Scored] = ()
+    weight: float = 1.0
+    known: Mapping[int, float] = field(default_factory=dict)
+    unknown: Set[int] = frozenset()
+    absent: str = "least"
+    ran: bool = True
+
+    def scores(self) -> dict[int, float]:
+        """Every score there is, by chunk."""
+        found = {one.chunk_id: _finite(one.score) for one in self.ranked}
+        return {chunk: _finite(score) for chunk, score in self.known.items()} | found
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """Which way to fuse, as a profile says it."""
+
+    name: str
+    k: float = RRF_K
+    normalisation: str = "zscore"
+
+    def __call__(self, lists: Sequence[Listed]) -> list[Scored]:
+        """One list of all that the lists hold, best first."""
+        ran = [listed for listed in lists if listed.ran]
+        if self.kind(lists) in OWN_KINDS.values():
+            return list(ran[0].ranked)
+        if self.name == "rrf":
+            return rrf(ran, self.k)
+        if self.name == "weighted":
+            return weighted_sum(lists)
+        return convex_sum(ran, self.normalisation)
+
+    def kind(self, lists: Sequence[Listed]) -> str:
+        """The scale of the scores: the retriever's own, where there is nothing to fuse. RRF and
+        weighted sums keep their scale even then, since thresholds are set for it."""
+        ran = [listed for listed in lists if listed.ran]
+        if len(ran) == 1 and self.name not in ("rrf", "weighted"):
+            return OWN_KINDS[ran[0].name]
+        return SCORE_KINDS.get(self.name, "fused")
+
+    def __repr__(self) -> str:
+        inside = {"rrf": f"k={self.k:g}", "convex": self.normalisation}.get(self.name, "")
+        return f"{self.name}({inside})"
+
+
+# --- the sums -------------------------------------------------------------------------------------
+
+
+def rrf(lists: Sequence[Listed], k: float = RRF_K) -> list[Scored]:
+    """Reciprocal rank fusion: `sum of w / (k + rank)`, ranks from 1."""
+    parts: dict[int, list[float]] = {}
+    for listed in lists:
+        for one in listed.ranked:
+            parts.setdefault(one.chunk_id, []).append(listed.weight / (k + one.rank))
+    return _ordered({chunk: fsum(terms) for chunk, terms in parts.items()}, lists)
+
+
+def weighted_sum(lists: Sequence[Listed]) -> list[Scored]:
+    """`sum of w * score` [003]. A candidate has 0 in a list that did not find it, and the weight of
+    a list that never ran goes to those that did, in proportion."""
+    ran = [listed for listed in lists if listed.ran]
+    weights = _shared([listed.weight for listed in ran], fsum(one.weight for one in lists))
+    parts: dict[int, list[float]] = {}
+    for listed, weight in zip(ran, weights, strict=True):
+        for chunk, score in listed.scores().items():
+            shown = keyword_score(score) if listed.name == "lexical" else max(0.0, score)
+            parts.setdefault(chunk, []).append(weight * shown)
+    return _ordered({chunk: fsum(terms) for chunk, terms in parts.items()}, ran)
+
+
+def keyword_score(score: float) -> float:
+    """A lexical score as the weighted sum takes it. FTS5 gives almost nothing to a word that stands
+    in most chunks, and a `min_score` would silently delete such hits; from 0.35 upwards, a weight
+    of 0.3 keeps every one of them above 0.1."""
+    return _KEYWORD_LEAST + _KEYWORD_REACH * score
+
+
+def spread(score: float) -> float:
+    """A lexical score as the convex sum takes it: the BM25 that it came from. `b / (1 + b)` presses
+    all good hits together just below 1, so that no mean of them and a zero says anything."""
+    return score / (1.0 - min(score, _NEARLY_ONE))
+
+
+def convex_sum(lists: Sequence[Listed], normalisation: str = "zscore") -> list[Scored]:
+    """Weighted mean of the scores, each list normalised over all candidates. By z-score it is
+    brought to (0, 1) by the logistic function, so that boosts can multiply it."""
+    choose("normalisation", normalisation, NORMALISATIONS)
+    chunks = sorted({one.chunk_id for listed in lists for one in listed.ranked})
+    weights = _shared([listed.weight for listed in lists], 1.0)
+    columns = [
+        [weight * value for value in _normalised(_column(listed, chunks), normalisation)]
+        for listed, weight in zip(lists, weights, strict=True)
+    ]
+    totals = [fsum(values) for values in zip(*columns, strict=True)]
+    if normalisation == "zscore":
+        totals = [1.0 / (1.0 + exp(-total)) for total in totals]
+    return _ordered(dict(zip(chunks, totals, strict=True)), lists)
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+def _column(listed: Listed, chunks: Iterable[int]) -> list[float | None]:
+    """The list's score of every candidate; None stands for the mean."""
+    scores = listed.scores()
+    if listed.name == "lexical":
+        scores = {chunk: spread(score) for chunk, score in scores.items()}
+    least = min(scores.values(), default=0.0)
+    absent = {"zero": min(0.0, least), "half": min(least, least / 2)}.get(listed.absent, least)
+    return [None if chunk in listed.unknown else scores.get(chunk, absent) for chunk in chunks]
+
+
+def _normalised(column: Sequence[float | None], normalisation: str) -> list[float]:
+    """Where all are equal the list says nothing, and every candidate gets the same."""
+    present = [value for value in column if value is not None]
+    if normalisation == "minmax":
+        low, high = min(present, default=0.0), max(present, default=0.0)
+        spread, origin, middle = high - low, low, 0.5
+    else:
+        origin = fsum(present) / len(present) if present else 0.0
+        spread = sqrt(fsum((value - origin) ** 2 for value in present) / max(1, len(present)))
+        middle = 0.0
+    if spread <= 1e-12 * max(1.0, abs(origin)):
+        return [middle] * len(column)
+    return [middle if value is None else (value - origin) / spread for value in column]
+
+
+def _shared(weights: Sequence[float], total: float) -> list[float]:
+    """The weights, scaled to sum up to `total`; equal ones where all are 0."""
+    own = fsum(weights)
+    if own <= 0.0:
+        return [total / len(weights) for _ in weights]
+    return [weight / own * total for weight in weights]
+
+
+def _ordered(scores: Mapping[int, float], lists: Sequence[Listed]) -> list[Scored]:
+    words = next((listed.ranked for listed in lists if listed.name == "lexical"), ())
+    lexical = {one.chunk_id: one.rank for one in words}
+    last = len(lexical) + 1
+    order = sorted(scores, key=lambda chunk: (-scores[chunk], lexical.get(chunk, last), chunk))
+    return [Scored(chunk, scores[chunk], rank) for rank, chunk in enumerate(order, start=1)]
+
+
+def _finite(score: float) -> float:
+    if isfinite(score):
+        return max(-_LARGEST, min(_LARGEST, score))
+    return 0.0 if isnan(score) else _LARGEST if score > 0 else -_LARGEST

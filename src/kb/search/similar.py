@@ -1,0 +1,51 @@
+"""What is like a passage, or like a whole document: a search whose query is a vector of the store.
+
+Where there is none yet, the words of the passage are the query, and the answer says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from math import fsum
+from typing import Any
+
+from kb.ports import Store
+from kb.search.dense import normalize
+from kb.search.searcher import Searcher
+from kb.types import Chunk, Degraded, Response, Vector
+
+PROFILE = "similar"
+_WORDS_FROM = 1500  # characters that stand for the passage, where there is no vector
+
+
+def similar(
+    searcher: Searcher, store: Store, label: str, chunks: Sequence[Chunk], **options: Any
+) -> Response:
+    """The nearest passages to the mean of `chunks`, without those themselves. `label` is what is
+    shown as the query; `options` are those of `Searcher.search`."""
+    ids = frozenset(chunk.chunk_id for chunk in chunks)
+    model = next(iter(store.models()), None)
+    vectors = store.vectors_of(model.model_id, ids) if model is not None else {}
+    if vectors:
+        middle = normalize(mean(vectors.values()))
+        found = searcher.search(
+            "", profile="notes", mode="vector", vector=middle, exclude=ids, **options
+        )
+    else:
+        text = " ".join(chunk.text for chunk in chunks)[:_WORDS_FROM]
+        found = searcher.search(
+            _plain(text), profile="lexical", exclude=ids, match="any", **options
+        )
+        reason = Degraded("dense", "pending", len(ids))
+        found = replace(found, degraded=(*found.degraded, reason))
+    return replace(found, query=label, profile=PROFILE)
+
+
+def mean(vectors: Iterable[Vector[float]]) -> list[float]:
+    return [fsum(values) for values in zip(*vectors, strict=True)]
+
+
+def _plain(text: str) -> str:
+    """Not an FTS5 expression, whatever the text is wrapped in."""
+    return text.strip().strip("'")

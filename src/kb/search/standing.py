@@ -1,0 +1,90 @@
+"""How dense search stands: what vectors the store has, and whether there is a model to ask them
+with. Every search asks, and `kb status` shows the same. Cheap: loads no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from kb.errors import KbError
+from kb.ports import Encoder, Store
+from kb.types import Degraded, StoredModel
+
+# The encoder, made ready when it is first asked for. None where it is switched off; a `ModelError`
+# where it cannot be had.
+EncoderSource = Callable[[], Encoder | None]
+
+
+_OFF = "the encoder is switched off"
+
+
+def no_encoder() -> None:
+    """The source of a search that has no encoder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """`model` is the one whose vectors answer; `usable` says whether they can be asked.
+
+    Keyword search by choice is `off`: the encoder is switched off, and there are no vectors that it
+    leaves unused. Nothing is degraded then.
+    """
+
+    encoder: str | None
+    model: StoredModel | None
+    pending: int
+    usable: bool
+    degraded: tuple[Degraded, ...] = ()
+
+    @property
+    def off(self) -> bool:
+        return not self.usable and not self.degraded and self.encoder is None
+
+    def asked_for(self) -> Standing:
+        """As it stands for a search that wants vectors and nothing else."""
+        return replace(self, degraded=(_no_model(_OFF),)) if self.off else self
+
+    @property
+    def state(self) -> str:
+        """In a word: off, ready, or what is wrong."""
+        if self.degraded:
+            return self.degraded[0].reason
+        return "off" if self.off else "ready"
+
+
+def standing(store: Store, source: EncoderSource, *, ready_made: bool = False) -> Standing:
+    """With a `ready_made` query vector no encoder is needed."""
+    model = next(iter(store.models()), None)
+    ready = model is not None and model.ready > 0
+    pending = model.pending if model is not None else store.chunk_count()
+    try:
+        encoder = source()
+    except KbError as error:
+        if not ready_made:
+            return Standing(None, model, pending, False, (_no_model(error.message),))
+        encoder = None
+    name = None if encoder is None else encoder.spec.name
+    if encoder is None and not ready_made:
+        unused = (_no_model(_OFF),) if ready else ()
+        return Standing(None, model, pending, False, unused)
+    if encoder is not None and model is not None and ready and not ready_made:
+        spec = encoder.spec
+        if (spec.name, spec.version) != (model.name, model.version):
+            detail = f"vectors of {model.name} {model.version}, not {spec.name} {spec.version}"
+            return Standing(
+                name, model, pending, False, (Degraded("dense", "model_mismatch", detail),)
+            )
+    return Standing(name, model, pending, ready, _unfinished(model, pending))
+
+
+def _no_model(detail: str) -> Degraded:
+    return Degraded("dense", "no_model", detail)
+
+
+def _unfinished(model: StoredModel | None, pending: int) -> tuple[Degraded, ...]:
+    parts = [Degraded("dense", "pending", pending)] if pending else []
+    if model is not None and model.failed:
+        detail = f"{model.failed} passages could not be embedded"
+        parts.append(Degraded("dense", "failed", detail))
+    return tuple(parts)

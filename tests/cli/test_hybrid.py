@@ -1,0 +1,181 @@
+"""Search by words and meaning on the command line: what is embedded when, and what is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kb.errors import ModelMissing
+from kb.types import Encoding
+from tests.cli.conftest import Run
+from tests.cli.test_contract import Valid
+from tests.models.weightless import Weightless
+
+Library = Callable[[dict[str, str]], Path]
+
+
+class Stoppable(Weightless):
+    """An encoder that is interrupted after so many texts."""
+
+    left = 10**9
+
+    def encode(self, texts: Sequence[str], **asked: Any) -> list[Encoding]:
+        self.left -= len(texts)
+        if self.left < 0:
+            raise KeyboardInterrupt
+        return super().encode(texts, **asked)
+
+
+@pytest.fixture
+def encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: Library) -> Stoppable:
+    """The encoder in use, in an empty folder with a library beside."""
+    made = Stoppable()
+    monkeypatch.setattr("kb.models.encoder", lambda *_: made)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".kb").mkdir()
+    library(
+        {
+            "keys.md": "# Keys\n\nThe harbour master keeps the keys.\n",
+            "boat.md": "# Boat\n\nA boat lies in the harbour.\n",
+            "bread.md": "# Bread\n\nFlour, water, salt.\n",
+        }
+    )
+    return made
+
+
+def ready(run: Run) -> int:
+    models = run("status", "--json").json["vectors"]["models"]
+    return int(models[0]["ready"]) if models else 0
+
+
+def test_ingest_goes_on_to_embed(encoder: Stoppable, run: Run, valid: Valid) -> None:
+    told = run("ingest", "lib")
+    assert told.lines[0].startswith("3 added")
+    assert told.lines[1].startswith("3 embedded by weightless 1 in ")
+    found = run("search", "harbour", "keys", "--json")
+    valid("search_response.v1", found.json)
+    assert (found.json["mode"], found.json["degraded"]) == ("hybrid", [])
+    assert found.json["hits"][0]["doc_path"] == "lib/keys.md"
+    assert found.json["hits"][0]["sources"] == ["fts", "vec"]
+    status = run("status", "--json").json
+    valid("status.v1", status)
+    assert status["vectors"]["state"] == "ready"
+    assert "ready: weightless 1, 3 ready" in run("status").out
+    encoder.calls.clear()
+    assert run("ingest").lines == [run("ingest").lines[0]]  # nothing new, nothing more to say
+    assert encoder.calls == []
+
+
+def test_no_embed(encoder: Stoppable, run: Run) -> None:
+    assert len(run("ingest", "lib", "--no-embed").lines) == 1
+    assert run("add", "a note", "--no-embed").status == 0
+    assert encoder.calls == []
+    found = run("search", "harbour")
+    assert found.status == 0
+    assert "lib/boat.md" in found.out
+    warning = "warning: dense: 4 passages have no vectors yet (kb embed makes them)\n"
+    assert found.err == warning
+    told = run("status")
+    assert (warning in told.err, told.status) == (True, 0)
+    assert run("embed").status == 0
+    assert run("search", "harbour").err == ""
+
+
+def test_a_note_is_embedded_and_no_backlog_with_it(encoder: Stoppable, run: Run) -> None:
+    run("ingest", "lib", "--no-embed")
+    told = run("add", "the harbour at night")
+    assert (told.out, told.status) == ("note:4\n", 0)
+    assert ready(run) == 1
+    assert run("ingest").lines[1].startswith("3 embedded")
+
+
+def test_an_interruption_loses_nothing(encoder: Stoppable, run: Run) -> None:
+    encoder.left = 2
+    told = run("ingest", "lib")
+    assert told.status == 130
+    assert told.lines[0].startswith("3 added")
+    assert "kb embed makes the vectors that are missing" in told.err
+    assert "lib/boat.md" in run("search", "--fts-only", "harbour").out
+    encoder.left = 10**9
+    assert run("embed").status == 0
+    assert ready(run) == 3
+
+
+def test_a_model_that_cannot_be_used_is_a_warning(
+    encoder: Stoppable, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*_: object) -> None:
+        raise ModelMissing("there is no encoder 'x'", "name another")
+
+    monkeypatch.setattr("kb.models.encoder", missing)
+    told = run("ingest", "lib")
+    assert told.status == 0
+    assert "found by words only: there is no encoder 'x' (name another)" in told.err
+    assert run("add", "a note").status == 0
+    found = run("search", "harbour")
+    assert (found.status, "lib/boat.md" in found.out) == (0, True)
+    assert "warning: dense: no model (there is no encoder 'x')" in found.err
+
+
+def test_a_failing_model_leaves_the_words(encoder: Stoppable, run: Run) -> None:
+    run("ingest", "lib")
+    encoder.fails_on = frozenset({"harbour"})
+    found = run("search", "harbour", "-v")
+    assert (found.status, "lib/boat.md" in found.out) == (0, True)
+    assert "WARNING kb.search: search degraded: dense failed" in found.err
+    assert "warning: dense: failed (RuntimeError" in found.err
+
+
+def test_modes(encoder: Stoppable, run: Run) -> None:
+    run("ingest", "lib")
+    for flags, mode, sources in (
+        (("--vec-only",), "vector", {"vec"}),
+        (("--mode", "vector"), "vector", {"vec"}),
+        (("--fts-only",), "lexical", {"fts"}),
+        (("--profile", "memory"), "hybrid", {"fts", "vec"}),
+    ):
+        found = run("search", "harbour", "--json", *flags).json
+        assert found["mode"] == mode
+        assert {source for hit in found["hits"] for source in hit["sources"]} == sources
+
+
+def test_settings_and_groups(encoder: Stoppable, run: Run, library: Library) -> None:
+    library({"long.md": "# Long\n\n" + "".join(f"## {n}\n\nharbour\n\n" for n in range(30))})
+    run("ingest", "lib")
+    plain = run("search", "harbour", "--json").json["hits"]
+    grouped = run("search", "harbour", "--group", "--json").json["hits"]
+    assert len({hit["doc_path"] for hit in plain}) < len(plain)
+    assert len({hit["doc_path"] for hit in grouped}) == len(grouped) == 4
+    first = run("search", "harbour", "--profile", "notes", "--set", "k=1", "--json").json["hits"][0]
+    assert first["score"] > 0.5
+    for bad in ("weights.dense=-1", "weights.fame=1", "fusion=none", "boosts=fame"):
+        refused = run("search", "harbour", "--set", bad)
+        assert (refused.status, "hint: " in refused.err) == (2, True)
+
+
+def test_explain_shows_both_retrievers_and_every_factor(encoder: Stoppable, run: Run) -> None:
+    run("add", "the harbour keys", "--kind", "decision")
+    told = run("search", "keys", "--profile", "knowledge", "--explain").out
+    assert "    lexical  rank 1    score 0." in told
+    assert "    vector   rank 1    score 0." in told
+    assert "    fused              score 0.032787" in told
+    assert "    type               times 2.000000" in told
+    assert "[lexical(match=any) | dense(weightless)] -> rrf(k=60) -> boost(type, access)" in told
+    assert "weights: lexical 1 dense 1" in told
+
+
+def test_similar(encoder: Stoppable, run: Run, valid: Valid) -> None:
+    run("ingest", "lib")
+    found = run("similar", "lib/keys.md", "--json")
+    valid("search_response.v1", found.json)
+    assert found.json["hits"][0]["doc_path"] == "lib/boat.md"
+    chunk = run("search", "keys", "--json").json["hits"][0]
+    by_uri = run("similar", chunk["citation"]["uri"], "--json").json["hits"]
+    by_id = run("similar", str(chunk["chunk_id"]), "--json").json["hits"]
+    assert [hit["chunk_id"] for hit in by_uri] == [hit["chunk_id"] for hit in by_id]
+    assert "lib/boat.md" in run("similar", "lib/keys.md", "-n", "1").out
+    assert run("similar", "lib/keys.md", "--jsonl", "--explain").status == 0
+    assert run("similar", "lib/nosuch.md").status == 2

@@ -1,0 +1,358 @@
+"""The dense retriever, and every way in which it can fail: words still answer, and say so."""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+from array import array
+from pathlib import Path
+
+import pytest
+
+from kb import Filters, KnowledgeBase, wire
+from kb.errors import InvalidRequest, ModelMismatch
+from kb.search.dense import QueryVectors, normalize
+from kb.types import Degraded, Encoding, Response
+from tests.models.weightless import Weightless
+from tests.schemas import validate
+from tests.search.conftest import Failing
+
+
+class WithoutNumpy:
+    """Finds no numpy, though it is there."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name.split(".")[0] == "numpy":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def fill(kb: KnowledgeBase) -> None:
+    kb.add("the harbour master keeps the keys", title="keys")
+    kb.add("a boat in the harbour", title="boat")
+    kb.add("flour water salt", title="bread")
+
+
+def titles(found: Response) -> list[str]:
+    return [hit.title for hit in found]
+
+
+# --- as it should be ------------------------------------------------------------------------------
+
+
+def test_meaning_and_words_are_fused(hybrid: KnowledgeBase) -> None:
+    fill(hybrid)
+    hybrid.embed()
+    found = hybrid.search("harbour keys", explain=True)
+    validate(wire.response(found))
+    assert (found.mode, found.degraded) == ("hybrid", ())
+    first = found.hits[0]
+    assert (first.title, first.sources, first.score_kind) == ("keys", ("fts", "vec"), "fused")
+    assert (first.retrieval.method, first.embedding_model) == ("hybrid", "weightless")
+    assert first.retrieval.lexical_rank == first.retrieval.vector_rank == 1
+    assert first.retrieval.fusion_score == first.score
+    assert set(found.timing_ms) == {"analyse", "lexical", "dense", "fuse", "hits", "total"}
+    last = found.hits[-1]
+    assert (last.title, last.sources, last.retrieval.lexical_rank) == ("bread", ("vec",), None)
+
+
+def test_vectors_alone(hybrid: KnowledgeBase) -> None:
+    fill(hybrid)
+    hybrid.embed()
+    found = hybrid.search("harbour keys", mode="vector")
+    assert (found.mode, found.hits[0].score_kind) == ("vector", "cosine")
+    assert all(hit.sources == ("vec",) for hit in found)
+    assert all(hit.retrieval.lexical_score is None for hit in found)
+    assert found.hits[0].score == found.hits[0].retrieval.vector_score
+
+
+def test_the_query_is_encoded_once(hybrid: KnowledgeBase, encoder: Failing) -> None:
+    fill(hybrid)
+    hybrid.embed()
+    encoder.calls.clear()
+    hybrid.search("harbour keys")
+    assert encoder.calls == [("harbour keys",)]
+    hybrid.search(" harbour keys ", mode="vector")
+    assert len(encoder.calls) == 1
+
+
+def test_query_vectors_are_forgotten_at_last() -> None:
+    encoder = Weightless()
+    vectors = QueryVectors(lambda: encoder)
+    for number in range(300):
+        vectors.of(f"query {number}")
+    vectors.of("query 299")
+    vectors.of("query 0")
+    assert len(encoder.calls) == 301
+    assert len(vectors._kept) <= 256
+
+
+@pytest.mark.parametrize("query", ["", "?!", " "])
+def test_a_query_without_words_finds_nothing(hybrid: KnowledgeBase, query: str) -> None:
+    fill(hybrid)
+    hybrid.embed()
+    for mode in ("vector", "hybrid", "lexical"):
+        found = hybrid.search(query, mode=mode)
+        assert (found.hits, found.degraded) == ((), ())
+
+
+def test_an_expression_is_not_a_meaning(hybrid: KnowledgeBase) -> None:
+    """What asks for words in single quotes gets just what it asks for."""
+    fill(hybrid)
+    hybrid.embed()
+    found = hybrid.search("'harbour NOT boat'")
+    assert (titles(found), found.degraded) == (["keys"], ())
+    assert found.hits[0].score_kind == "bm25"
+    assert hybrid.search("'harbour NOT boat'", mode="vector").returned == 3
+
+
+def test_filters_and_expiry_hold_for_vectors(hybrid: KnowledgeBase) -> None:
+    hybrid.add("a boat in the harbour", title="new", tags=["t"])
+    hybrid.add("a boat in the harbour", title="old", ttl="1h")
+    hybrid.embed()
+    assert titles(hybrid.search("boat", mode="vector", filters=Filters(tags=("t",)))) == ["new"]
+    hybrid._clock.seconds += 7200  # type: ignore[attr-defined]
+    assert titles(hybrid.search("boat", mode="vector")) == ["new"]
+    with pytest.raises(InvalidRequest):
+        hybrid.search("boat", mode="vector", filters=Filters(kind=("film",)))
+
+
+def test_index_versions(hybrid: KnowledgeBase) -> None:
+    fill(hybrid)
+    before = hybrid.index_version()
+    hybrid.embed()
+    after = hybrid.index_version()
+    assert set(after) == {"lexical", "dense"}
+    assert after["dense"] != before["dense"]
+    assert hybrid.search("harbour").index_version != hybrid.search(
+        "harbour", mode="lexical"
+    ).index_version  # fmt: skip
+
+
+# --- normalize ------------------------------------------------------------------------------------
+
+
+def test_normalize() -> None:
+    assert list(normalize([3.0, 4.0])) == pytest.approx([0.6, 0.8])
+    assert list(normalize([3e-30, 4e-30])) == pytest.approx([0.6, 0.8])
+    for bad in ([0.0, 0.0], [], [math.nan], [math.inf, 1.0], ["a"], "ab"):
+        with pytest.raises(InvalidRequest):
+            normalize(bad)  # type: ignore[arg-type]
+
+
+def test_a_ready_made_vector_needs_no_encoder(hybrid: KnowledgeBase) -> None:
+    fill(hybrid)
+    hybrid.embed()
+    vector = Weightless().encode(["harbour keys"])[0].dense
+    assert vector is not None
+    with KnowledgeBase(hybrid.path, encoder="none") as kb:
+        assert kb.search_vector(embedding=vector)[0].title == "keys"
+        assert kb.search_vector(embedding=[2 * value for value in vector])[0].title == "keys"
+        (first, *_) = kb.search_hybrid("harbour keys", embedding=list(vector))
+        assert (first.title, first.sources) == ("keys", ("fts", "vec"))
+        assert kb.search_vector(embedding=[]) == ()
+        with pytest.raises(ModelMismatch):
+            kb.search_vector(embedding=[1.0, 0.0])
+        for bad in ([0.0] * 64, [math.nan] * 64):
+            with pytest.raises(InvalidRequest):
+                kb.search_vector(embedding=bad)
+
+
+# --- and as it may be -----------------------------------------------------------------------------
+
+
+def test_switched_off_without_vectors_is_keyword_search_by_choice(kb: KnowledgeBase) -> None:
+    fill(kb)
+    found = kb.search("harbour keys")
+    assert (found.mode, found.degraded) == ("lexical", ())
+    assert kb.status()["vectors"]["state"] == "off"
+    assert kb.status()["degraded"] == []
+
+
+def test_switched_off_and_asked_for_all_the_same(kb: KnowledgeBase) -> None:
+    fill(kb)
+    found = kb.search("harbour keys", mode="vector")
+    assert (found.hits, [one.reason for one in found.degraded]) == ((), ["no_model"])
+
+
+def test_a_least_score_holds_without_vectors_too(kb: KnowledgeBase) -> None:
+    fill(kb)
+    settings = {"min_score": 0.999}
+    assert kb.search("harbour", profile="memory", settings=settings).hits == ()
+
+
+def test_sqlite_vec_cannot_be_loaded(
+    hybrid: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same answer by another backend; and that is said, since one was chosen."""
+    fill(hybrid)
+    hybrid.embed()
+    expected = titles(hybrid.search("harbour keys"))
+    monkeypatch.setenv("KB_STORE_VECTOR_BACKEND", "sqlite-vec")
+    with KnowledgeBase(hybrid.path, encoder=Weightless()) as kb:
+        kb._store.index_vectors(1)
+        found = kb.search("harbour keys")
+        assert (titles(found), found.degraded) == (expected, ())
+    monkeypatch.setattr("kb.store.vec0.load", lambda _: False)
+    with KnowledgeBase(hybrid.path, encoder=Weightless()) as kb:
+        found = kb.search("harbour keys")
+        assert titles(found) == expected
+        assert [(one.part, one.reason) for one in found.degraded] == [("dense", "fallback")]
+        kb.add("written all the same")
+        assert kb.embed().embedded == 1
+
+
+def test_an_unknown_backend_is_refused(
+    hybrid: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(hybrid)
+    hybrid.embed()
+    monkeypatch.setenv("KB_STORE_VECTOR_BACKEND", "abacus")
+    with KnowledgeBase(hybrid.path, encoder=Weightless()) as kb, pytest.raises(InvalidRequest):
+        kb.search("harbour keys")
+
+
+def test_switched_off_with_vectors(hybrid: KnowledgeBase) -> None:
+    fill(hybrid)
+    hybrid.embed()
+    with KnowledgeBase(hybrid.path, encoder="none") as kb:
+        found = kb.search("harbour keys")
+        assert titles(found) == ["keys", "boat"]
+        assert [(one.part, one.reason) for one in found.degraded] == [("dense", "no_model")]
+        assert kb.status()["vectors"]["state"] == "no_model"
+
+
+def test_no_such_model(hybrid: KnowledgeBase, tmp_path: Path) -> None:
+    fill(hybrid)
+    hybrid.embed()
+    with KnowledgeBase(hybrid.path, encoder=str(tmp_path / "nothing")) as kb:
+        found = kb.search("harbour keys")
+        assert titles(found) == ["keys", "boat"]
+        ((part, reason, detail),) = ((one.part, one.reason, one.detail) for one in found.degraded)
+        assert (part, reason) == ("dense", "no_model")
+        assert "nothing" in str(detail)
+        status = kb.status()
+        validate(status)
+        assert status["vectors"]["state"] == "no_model"
+        assert [one["reason"] for one in status["degraded"]] == ["no_model"]
+        assert kb.search("harbour", mode="vector").hits == ()
+        assert kb.search("harbour", mode="lexical").degraded == ()
+
+
+def test_another_model_than_the_store_s(hybrid: KnowledgeBase) -> None:
+    fill(hybrid)
+    hybrid.embed()
+    with KnowledgeBase(hybrid.path, encoder=Weightless(version="2")) as kb:
+        found = kb.search("harbour keys")
+        assert titles(found) == ["keys", "boat"]
+        assert [one.reason for one in found.degraded] == ["model_mismatch"]
+        assert kb.status()["vectors"]["state"] == "model_mismatch"
+        with pytest.raises(ModelMismatch):
+            kb.embed()
+
+
+def test_a_model_that_fails(
+    hybrid: KnowledgeBase, encoder: Failing, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(hybrid)
+    hybrid.embed()
+    encoder.broken = True
+    with caplog.at_level(logging.WARNING, "kb"):
+        found = hybrid.search("harbour keys", explain=True)
+    validate(wire.response(found))
+    assert titles(found) == ["keys", "boat"]
+    assert found.degraded == (Degraded("dense", "failed", "RuntimeError: out of memory"),)
+    assert found.hits[0].score_kind == "bm25"
+    assert "search degraded: dense failed (RuntimeError: out of memory)" in caplog.text
+    assert hybrid.search("harbour keys", mode="vector").hits == ()
+    encoder.broken = False
+    assert hybrid.search("harbour keys").degraded == ()
+
+
+def test_a_model_that_gives_no_vector(hybrid: KnowledgeBase, encoder: Failing) -> None:
+    fill(hybrid)
+    hybrid.embed()
+    for broken in (Encoding(), Encoding(dense=array("f", [0.0] * 64)), Encoding(array("f", [1.0]))):
+        encoder.encode = lambda *_, **__: [broken]  # type: ignore[method-assign]  # noqa: B023
+        found = hybrid.search("harbour keys")
+        assert titles(found) == ["keys", "boat"]
+        assert [one.reason for one in found.degraded] == ["failed"]
+
+
+def test_vectors_that_are_pending(hybrid: KnowledgeBase, encoder: Failing) -> None:
+    fill(hybrid)
+    found = hybrid.search("harbour keys")
+    assert titles(found) == ["keys", "boat"]
+    assert found.degraded == (Degraded("dense", "pending", 3),)
+    assert encoder.calls == []  # nothing to ask it for
+    assert hybrid.status()["vectors"]["pending"] == 3
+    hybrid.embed(limit=2)
+    found = hybrid.search("flour")
+    assert found.degraded == (Degraded("dense", "pending", 1),)
+    assert titles(found)[0] == "bread"
+    assert found.hits[0].sources == ("fts",)
+    status = hybrid.status()
+    validate(status)
+    assert (status["vectors"]["state"], status["vectors"]["pending"]) == ("pending", 1)
+    hybrid.embed()
+    assert hybrid.search("flour").degraded == ()
+    assert hybrid.status()["vectors"]["state"] == "ready"
+
+
+def test_an_empty_store_has_nothing_pending(hybrid: KnowledgeBase) -> None:
+    hybrid.create()
+    assert hybrid.search("harbour").degraded == ()
+
+
+def test_passages_that_cannot_be_embedded(hybrid: KnowledgeBase, encoder: Failing) -> None:
+    fill(hybrid)
+    encoder.fails_on = frozenset({"flour"})
+    for _ in range(3):
+        hybrid.embed()
+    found = hybrid.search("flour salt", mode="hybrid")
+    assert found.hits == () or found.hits[0].title
+    assert [one.reason for one in found.degraded][-1] == "failed"
+    status = hybrid.status()
+    validate(status)
+    assert status["vectors"]["models"][0]["failed"] == 1
+
+
+def test_numpy_is_missing(hybrid: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vectors are compared in Python: the same answer, and nothing to complain of."""
+    fill(hybrid)
+    hybrid.embed()
+    expected = titles(hybrid.search("harbour keys"))
+    for name in [name for name in sys.modules if name.split(".")[0] == "numpy"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [WithoutNumpy(), *sys.meta_path])
+    with KnowledgeBase(hybrid.path, encoder=Weightless()) as kb:
+        found = kb.search("harbour keys", explain=True)
+        assert found.explain is not None
+        (stage,) = (one for one in found.explain["stages"] if one["stage"] == "dense")
+        assert (stage["backend"], titles(found), found.degraded) == ("python", expected, ())
+
+
+def test_an_encoder_that_needs_what_is_missing(hybrid: KnowledgeBase, encoder: Failing) -> None:
+    fill(hybrid)
+    hybrid.embed()
+
+    def missing(*_: object, **__: object) -> list[Encoding]:
+        raise ModuleNotFoundError("No module named 'onnxruntime'")
+
+    encoder.encode = missing  # type: ignore[method-assign]
+    found = hybrid.search("harbour keys")
+    assert titles(found) == ["keys", "boat"]
+    assert "onnxruntime" in str(found.degraded[0].detail)
+
+
+def test_a_damaged_lexical_index_leaves_the_vectors(hybrid: KnowledgeBase) -> None:
+    fill(hybrid)
+    hybrid.embed()
+    with hybrid._store._database.writing() as connection:
+        for table in ("chunks_fts", "chunks_trigram", "chunks_cjk"):
+            connection.execute(f"DROP TABLE {table}")
+    with KnowledgeBase(hybrid.path, encoder=Weightless()) as kb:
+        found = kb.search("harbour keys")
+        assert titles(found)[0] == "keys"
+        assert "vec" in found.hits[0].sources
+        assert [(one.part, one.reason) for one in found.degraded] == [("lexical", "failed")]

@@ -1,0 +1,231 @@
+"""The pipeline as a whole: one state of the store, groups, boosts, threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kb import KnowledgeBase, wire
+from kb.errors import KbError
+from kb.search import searcher as searching
+from kb.types import Response
+from tests.schemas import validate
+
+Library = Callable[[dict[str, str]], Path]
+
+
+def paths(found: Response) -> list[str]:
+    return [hit.doc_path for hit in found]
+
+
+# --- how it is drawn ------------------------------------------------------------------------------
+
+
+def pipeline(kb: KnowledgeBase, **asked: object) -> str:
+    explain = kb.search("x", explain=True, **asked).explain  # type: ignore[arg-type]
+    assert explain is not None
+    return str(explain["pipeline"])
+
+
+def test_a_pipeline_reads_as_a_drawing(hybrid: KnowledgeBase) -> None:
+    hybrid.add("x")
+    hybrid.embed()
+    assert pipeline(hybrid) == (
+        "analyse -> [lexical(match=any) | dense(weightless)] -> convex(zscore) -> cut(top=10)"
+    )
+    assert pipeline(hybrid, profile="memory", threshold=0.2) == (
+        "analyse -> [lexical(match=any) | dense(weightless)] -> weighted() -> at least 0.1 -> "
+        "boost(decay 30 d) -> cut(top=10, threshold=0.2)"
+    )
+    assert pipeline(hybrid, profile="knowledge", settings={"group": True}) == (
+        "analyse -> [lexical(match=any) | dense(weightless)] -> rrf(k=60) -> boost(type, access) "
+        "-> cut(top=10, one a document)"
+    )
+    assert pipeline(hybrid, mode="lexical") == "analyse -> lexical(match=any) -> cut(top=10)"
+
+
+def test_explain_shows_weights_factors_and_every_score(hybrid: KnowledgeBase) -> None:
+    hybrid.add("harbour keys", kind="decision")
+    hybrid.add("harbour boats")
+    hybrid.embed()
+    found = hybrid.search("keys", profile="knowledge", explain=True)
+    validate(wire.response(found))
+    assert found.explain is not None
+    (fuse,) = (stage for stage in found.explain["stages"] if stage["stage"] == "fuse")
+    assert fuse["weights"] == {"lexical": 1.0, "dense": 1.0}
+    assert fuse["scale"] == "rrf"
+    first = found.explain["hits"][0]
+    assert first["factors"] == {"type": 2.0, "access": 1.0}
+    assert set(first["scores"]) == {"lexical", "dense"}
+    hit = found.hits[0]
+    assert hit.retrieval.fusion_score is not None
+    assert hit.score == pytest.approx(2.0 * hit.retrieval.fusion_score)
+
+
+def test_completion_tells_the_cosines_of_what_words_found(hybrid: KnowledgeBase) -> None:
+    for number in range(30):
+        hybrid.add(f"harbour {number}")
+    hybrid.add("keys " + "other words " * 20)
+    hybrid.embed()
+    settings = {"candidates": "5", "top": "5"}
+    told = {
+        complete: hybrid.search(
+            "harbour keys", explain=True, settings=settings | {"complete": complete}
+        ).explain
+        for complete in (True, False)
+    }
+    for complete, explain in told.items():
+        assert explain is not None
+        assert all("dense" in hit["scores"] for hit in explain["hits"]) or not complete
+
+
+# --- one hit a document ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def long_and_short(hybrid: KnowledgeBase, library: Library) -> KnowledgeBase:
+    """One document whose passages all fit better than those of the others."""
+    sections = "".join(f"## harbour {number}\n\nharbour harbour\n\n" for number in range(300))
+    short = {f"{number}.md": f"# {number}\n\nA harbour, and others.\n" for number in range(20)}
+    hybrid.ingest(library({"long.md": f"# harbour\n\n{sections}", **short}))
+    hybrid.embed()
+    return hybrid
+
+
+@pytest.mark.parametrize("profile", ["default", "notes", "memory", "knowledge", "lexical"])
+def test_groups_are_filled_up(long_and_short: KnowledgeBase, profile: str) -> None:
+    plain = long_and_short.search("harbour", profile=profile)
+    assert set(paths(plain)) == {"lib/long.md"}
+    grouped = long_and_short.search("harbour", profile=profile, settings={"group": True})
+    assert len(paths(grouped)) == len(set(paths(grouped))) == 10
+    assert grouped.hits[0].doc_path == "lib/long.md"
+    validate(wire.response(grouped))
+
+
+def test_a_store_with_fewer_documents_than_asked_for(long_and_short: KnowledgeBase) -> None:
+    found = long_and_short.search("harbour", top=50, settings={"group": True})
+    assert len(paths(found)) == len(set(paths(found))) == 21
+
+
+# --- one state of the store -----------------------------------------------------------------------
+
+
+def test_two_threads_answer_as_one(hybrid: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(40):
+        hybrid.add(f"harbour {number} {'keys' * (number % 3)}")
+    hybrid.embed()
+    alone = [hybrid.search(query) for query in ("harbour", "keys 7", "nothing")]
+    monkeypatch.setattr(searching, "PARALLEL_FROM", 0)
+    beside = [hybrid.search(query) for query in ("harbour", "keys 7", "nothing")]
+    assert [found.hits for found in beside] == [found.hits for found in alone]
+
+
+@pytest.mark.parametrize("parallel_from", [0, 1_000_000])
+def test_eight_search_while_one_writes(
+    hybrid: KnowledgeBase, monkeypatch: pytest.MonkeyPatch, parallel_from: int
+) -> None:
+    """A document comes, gets its vector and goes: every answer is that of one of these states."""
+    monkeypatch.setattr(searching, "PARALLEL_FROM", parallel_from)
+    for number in range(12):
+        hybrid.add(f"harbour anchor {number}")
+    hybrid.embed()
+    states: list[object] = []
+    _come_and_go(hybrid, lambda: states.append(_answer(hybrid)))
+    assert states[0] != states[1] != states[2] != states[0] == states[3]
+    problems: list[object] = []
+    answers: list[object] = []
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            answers.append(_answer(hybrid))
+            if answers[-1] not in states:
+                problems.append(answers[-1])
+
+    readers = [threading.Thread(target=read) for _ in range(8)]
+    for reader in readers:
+        reader.start()
+    for _ in range(10):
+        _come_and_go(hybrid, lambda: None)
+    done.set()
+    for reader in readers:
+        reader.join()
+    assert problems == []
+    assert answers
+
+
+def _come_and_go(kb: KnowledgeBase, look: Callable[[], None]) -> None:
+    look()
+    note = kb.add("harbour anchor anchor anchor")
+    look()
+    kb.embed()
+    look()
+    kb.remove(note.doc_path)
+    look()
+
+
+def _answer(kb: KnowledgeBase) -> object:
+    """Scores tell the states apart as well: they depend on all candidates."""
+    found = kb.search("harbour anchor", top=50)
+    hits = [(hit.snippet, round(hit.score, 9), hit.sources, hit.retrieval.vector_rank)
+            for hit in found]  # fmt: skip
+    return hits, found.degraded
+
+
+# --- what is similar ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shelf(hybrid: KnowledgeBase, library: Library) -> KnowledgeBase:
+    hybrid.ingest(
+        library(
+            {
+                "one.md": "# One\n\n## a\n\nharbour keys boat\n\n## b\n\nflour water salt\n",
+                "two.md": "# Two\n\n## c\n\nharbour keys anchor\n\n## d\n\nharbour keys\n",
+                "three.md": "# Three\n\nflour and water and salt\n",
+                "four.md": "# Four\n\nsomething else altogether\n",
+            }
+        )
+    )
+    return hybrid
+
+
+def test_what_is_like_a_document(shelf: KnowledgeBase) -> None:
+    shelf.embed()
+    found = shelf.similar("lib/two.md", top=2)
+    validate(wire.response(found))
+    assert (found.query, found.profile, found.mode) == ("lib/two.md", "similar", "vector")
+    assert (paths(found)[0], found.hits[0].score_kind) == ("lib/one.md", "cosine")
+    assert "lib/two.md" not in paths(shelf.similar("lib/two.md", top=50))
+    every = paths(shelf.similar("lib/two.md", top=50))
+    assert len(every) == len(set(every))
+    ungrouped = paths(shelf.similar("lib/two.md", top=50, group=False))
+    assert len(ungrouped) > len(set(ungrouped))
+
+
+def test_what_is_like_a_passage(shelf: KnowledgeBase) -> None:
+    shelf.embed()
+    chunk = next(each for each in shelf.chunks("lib/one.md") if "harbour" in each.text)
+    uri = next(hit.citation.uri for hit in shelf.search("boat") if hit.chunk_id == chunk.chunk_id)
+    for name in (uri, chunk.chunk_id, str(chunk.chunk_id)):
+        found = shelf.similar(name)
+        assert paths(found)[0] == "lib/two.md"
+        assert chunk.chunk_id not in [hit.chunk_id for hit in found]
+    assert "lib/one.md" in paths(shelf.similar(uri, top=50))
+
+
+def test_without_vectors_words_tell_what_is_similar(shelf: KnowledgeBase) -> None:
+    found = shelf.similar("lib/two.md", top=2)
+    validate(wire.response(found))
+    assert paths(found)[0] == "lib/one.md"
+    assert ("dense", "pending") in [(one.part, one.reason) for one in found.degraded]
+
+
+@pytest.mark.parametrize("name", ["lib/nosuch.md", "lib/one.md#L900", "987654", "x#y"])
+def test_what_is_not_there_has_nothing_similar(shelf: KnowledgeBase, name: str) -> None:
+    with pytest.raises(KbError) as error:
+        shelf.similar(name)
+    assert error.value.hint
