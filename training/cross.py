@@ -48,13 +48,17 @@ def main() -> None:
     torch.manual_seed(0)
     rng = random.Random(0)
     sources = torch.load(given.work / "prepared.pt", weights_only=False)["sources"]
-    model = cross_encoder(base.load(given.work / "teacher.npz"), [int(x) for x in given.layers.split(",")])
+    model = cross_encoder(
+        base.load(given.work / "teacher.npz"), [int(x) for x in given.layers.split(",")]
+    )
     model = model.to(DEVICE)
     model.bert.words.weight.requires_grad_(False)
     parameters = [p for p in model.parameters() if p.requires_grad]
     steps = given.epochs * sum(1 for _ in batches(sources, given.batch, random.Random(0)))
     optimiser = torch.optim.AdamW(parameters, lr=1e-4, weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 1e-4, total_steps=steps + 1, pct_start=0.1)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimiser, 1e-4, total_steps=steps + 1, pct_start=0.1
+    )
     start, done = time.time(), 0
     for _ in range(given.epochs):
         for source, rows in batches(sources, given.batch, rng):
@@ -66,7 +70,11 @@ def main() -> None:
             theirs = source["logits"][rows][:, keep].to(DEVICE)
             chance = source["chance"][rows][:, keep].to(DEVICE)
             chance = chance / chance.sum(-1, keepdim=True)
-            listwise = F.kl_div(F.log_softmax(mine, -1), 0.5 * chance + 0.5 * theirs.softmax(-1), reduction="batchmean")
+            listwise = F.kl_div(
+                F.log_softmax(mine, -1),
+                0.5 * chance + 0.5 * theirs.softmax(-1),
+                reduction="batchmean",
+            )
             loss = F.mse_loss(mine, theirs) * 0.1 + listwise
             optimiser.zero_grad(set_to_none=True)
             loss.backward()
@@ -75,9 +83,15 @@ def main() -> None:
             schedule.step()
             done += 1
             if done % 100 == 0:
-                print(f"{given.name} {done}/{steps} loss {loss.item():.3f} {time.time() - start:.0f} s", flush=True)
-    torch.save({n: v.half().cpu() for n, v in model.state_dict().items() if n != "bert.words.weight"},
-               given.work / f"{given.name}.pt")  # fmt: skip
+                seconds = time.time() - start
+                print(
+                    f"{given.name} {done}/{steps} loss {loss.item():.3f} {seconds:.0f} s",
+                    flush=True,
+                )
+    torch.save(
+        {n: v.half().cpu() for n, v in model.state_dict().items() if n != "bert.words.weight"},
+        given.work / f"{given.name}.pt",
+    )
 
 
 if __name__ == "__main__":

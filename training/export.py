@@ -72,14 +72,22 @@ class Untouched(nn.Module):
         return F.normalize(self.bert(ids, mask)[:, 0], dim=-1)
 
 
-def to_onnx(model: nn.Module, inputs: dict[str, torch.Tensor], outputs: list[str], path: Path) -> None:
+def to_onnx(
+    model: nn.Module, inputs: dict[str, torch.Tensor], outputs: list[str], path: Path
+) -> None:
     tokens = {0: "batch", 1: "tokens"}
     axes: dict[str, dict[int, str]] = dict.fromkeys(inputs, tokens)
     axes |= {name: {0: "batch"} if name in ("dense_vecs", "scores") else tokens for name in outputs}
     torch.onnx.export(
-        model, tuple(inputs.values()), str(path), input_names=list(inputs), output_names=outputs,
-        dynamic_axes=axes, opset_version=17, dynamo=False,
-    )  # fmt: skip
+        model,
+        tuple(inputs.values()),
+        str(path),
+        input_names=list(inputs),
+        output_names=outputs,
+        dynamic_axes=axes,
+        opset_version=17,
+        dynamo=False,
+    )
 
 
 def to_int8(source: Path, target: Path) -> None:
@@ -88,9 +96,18 @@ def to_int8(source: Path, target: Path) -> None:
 
     graph = onnx.load(source).graph
     wide = {tensor.name for tensor in graph.initializer if len(tensor.dims) > 1}
-    plain = [node.name for node in graph.node if node.op_type == "Gather" and node.input[0] not in wide]
-    quantize_dynamic(source, target, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True,
-                     op_types_to_quantize=["MatMul", "Gather"], nodes_to_exclude=plain)  # fmt: skip
+    plain = [
+        node.name for node in graph.node if node.op_type == "Gather" and node.input[0] not in wide
+    ]
+    quantize_dynamic(
+        source,
+        target,
+        weight_type=QuantType.QInt8,
+        per_channel=True,
+        reduce_range=True,
+        op_types_to_quantize=["MatMul", "Gather"],
+        nodes_to_exclude=plain,
+    )
 
 
 def describe(folder: Path, facts: dict[str, Any], names: list[str]) -> None:
@@ -145,7 +162,9 @@ def main() -> None:
     parser.add_argument("--version", default="1")
     given = parser.parse_args()
     untouched = str(given.weights) == "base"
-    model = Untouched(given.work).eval() if untouched else Balanced(trained(given.work, given.weights))
+    model = (
+        Untouched(given.work).eval() if untouched else Balanced(trained(given.work, given.weights))
+    )
     for folder, int8 in ((given.folder, True), (Path(f"{given.folder}.float"), False)):
         lay(given.work, model, folder, given.version, int8=int8)
         print(folder, f"{(folder / 'model.onnx').stat().st_size:,} bytes")

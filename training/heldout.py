@@ -40,8 +40,10 @@ def standard(values: Tensor) -> Tensor:
 def held_out_quality(trainer: Any, work: Path) -> dict[str, dict[str, float]]:
     tokenizer = Tokenizer.from_file(str(work / "tokenizer.json"))
     prefix = tokenise(tokenizer, [PREFIX], 64)[0][1:-1]
-    return {name: _collection(trainer, tokenizer, prefix, work / "judged" / name, split)
-            for name, split in data.JUDGED.items()}  # fmt: skip
+    return {
+        name: _collection(trainer, tokenizer, prefix, work / "judged" / name, split)
+        for name, split in data.JUDGED.items()
+    }
 
 
 def _collection(trainer: Any, tokenizer: Any, prefix: list[int], folder: Path, split: str) -> Any:
@@ -53,9 +55,15 @@ def _collection(trainer: Any, tokenizer: Any, prefix: list[int], folder: Path, s
     passages = [data.passage_text(row) for row in corpus]
     database.executemany("INSERT INTO f(rowid, t) VALUES (?, ?)", enumerate(passages))
     rows = tokenise(tokenizer, passages, 512)
-    parts = [trainer.encode(rows[start : start + 256], query=False) for start in range(0, len(rows), 256)]
-    dense, sparse = (torch.cat([getattr(part, name) for part in parts]) for name in ("dense", "sparse"))
-    late = [part.tokens[i][part.counts[i]].half() for part in parts for i in range(len(part.tokens))]
+    parts = [
+        trainer.encode(rows[start : start + 256], query=False) for start in range(0, len(rows), 256)
+    ]
+    dense, sparse = (
+        torch.cat([getattr(part, name) for part in parts]) for name in ("dense", "sparse")
+    )
+    late = [
+        part.tokens[i][part.counts[i]].half() for part in parts for i in range(len(part.tokens))
+    ]
     total: dict[str, float] = {"terms": (sparse > 0.01).sum(-1).float().mean().item()}
     for query, grades in judged.items():
         ids = tokenise(tokenizer, [texts[query]], 64)[0]
@@ -72,9 +80,18 @@ def _collection(trainer: Any, tokenizer: Any, prefix: list[int], folder: Path, s
         def by(values: Tensor, pool: list[int] = pool) -> list[int]:
             return [pool[i] for i in values.argsort(descending=True, stable=True).tolist()]
 
-        runs = {"fts": lists[0], "dense": lists[1], "sparse": lists[2], "maxsim": by(m),
-                "two": rrf(*lists[:2]), "three": pool, "z2": by(zk + zd), "z3": by(zk + zd + zs),
-                "z4": by(zk + 2 * zd + zs + 2 * zm), "zd": by(0.5 * zk + 3 * zd + zs + 2 * zm)}  # fmt: skip
+        runs = {
+            "fts": lists[0],
+            "dense": lists[1],
+            "sparse": lists[2],
+            "maxsim": by(m),
+            "two": rrf(*lists[:2]),
+            "three": pool,
+            "z2": by(zk + zd),
+            "z3": by(zk + zd + zs),
+            "z4": by(zk + 2 * zd + zs + 2 * zm),
+            "zd": by(0.5 * zk + 3 * zd + zs + 2 * zm),
+        }
         for name, ranked in runs.items():
             gain = ndcg([corpus[i]["_id"] for i in ranked], grades) / len(judged)
             total[name] = total.get(name, 0.0) + gain

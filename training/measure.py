@@ -25,7 +25,7 @@ import numpy as np
 from kb.models import manifest
 from kb.models.onnx import OnnxEncoder
 from training import data
-from training.scores import Collection, Runs, rankings, runs_of, standard
+from training.scores import Collection, Runs, rankings, runs_of
 
 SETS = ("scifact", "nfcorpus", "cranfield", "cosqa")
 ALL = frozenset({"dense", "sparse", "tokens"})
@@ -47,11 +47,17 @@ def encoded(encoder: OnnxEncoder, texts: list[str], cache: Path, *, as_query: bo
             print(f"\r{cache.stem} {len(found)}/{len(texts)}", end="", flush=True)
         print()
         width = encoder.spec.token_dimension or 1
-        rows = [np.frombuffer(e.tokens.data if e.tokens else b"", "f4").reshape(-1, width) for e in found]
-        np.savez(cache, dense=np.stack([np.frombuffer(e.dense, "f4") for e in found]),
-                 sparse=np.array(json.dumps([e.sparse or {} for e in found])),
-                 lengths=np.array([len(row) for row in rows]),
-                 tokens=np.concatenate(rows).astype("f2"))  # fmt: skip
+        rows = [
+            np.frombuffer(e.tokens.data if e.tokens else b"", "f4").reshape(-1, width)
+            for e in found
+        ]
+        np.savez(
+            cache,
+            dense=np.stack([np.frombuffer(e.dense, "f4") for e in found]),
+            sparse=np.array(json.dumps([e.sparse or {} for e in found])),
+            lengths=np.array([len(row) for row in rows]),
+            tokens=np.concatenate(rows).astype("f2"),
+        )
     arrays = np.load(cache)
     ends = np.cumsum(arrays["lengths"])[:-1]
     tokens = np.split(arrays["tokens"].astype("f4"), ends)
@@ -67,9 +73,18 @@ def collection(folder: Path, encoder: OnnxEncoder, cache: Path, split: str) -> C
     name = f"{encoder.spec.name}-{encoder.spec.version}-{folder.name}"
     passages = [data.passage_text(row) for row in corpus]
     found = encoded(encoder, passages, cache / f"{name}.npz", as_query=False)
-    asked = encoded(encoder, [texts[q] for q in judged], cache / f"{name}-{split}.npz", as_query=True)
-    return Collection([row["_id"] for row in corpus], passages, [texts[q] for q in judged],
-                      list(judged.values()), found, asked, keywords(corpus, [texts[q] for q in judged]))  # fmt: skip
+    asked = encoded(
+        encoder, [texts[q] for q in judged], cache / f"{name}-{split}.npz", as_query=True
+    )
+    return Collection(
+        [row["_id"] for row in corpus],
+        passages,
+        [texts[q] for q in judged],
+        list(judged.values()),
+        found,
+        asked,
+        keywords(corpus, [texts[q] for q in judged]),
+    )
 
 
 def keywords(corpus: list[dict[str, str]], queries: list[str]) -> list[dict[int, float]]:
@@ -82,7 +97,12 @@ def keywords(corpus: list[dict[str, str]], queries: list[str]) -> list[dict[int,
 
 # --- the best sum ---------------------------------------------------------------------------------
 
-GRID = {"fts": (0.0, 0.25, 0.5, 1.0), "dense": (1.0, 2.0), "sparse": (0.0, 0.5, 1.0), "maxsim": (0.0, 1.0, 2.0)}  # fmt: skip
+GRID = {
+    "fts": (0.0, 0.25, 0.5, 1.0),
+    "dense": (1.0, 2.0),
+    "sparse": (0.0, 0.5, 1.0),
+    "maxsim": (0.0, 1.0, 2.0),
+}
 
 
 def chosen_weights(development: list[list[Runs]]) -> dict[str, float]:
@@ -91,7 +111,9 @@ def chosen_weights(development: list[list[Runs]]) -> dict[str, float]:
     best: tuple[float, dict[str, float]] = (0.0, {})
     for values in itertools.product(*GRID.values()):
         weights = dict(zip(names, values, strict=True))
-        mean = float(np.mean([np.mean([run.ndcg_of_sum(weights) for run in runs]) for runs in development]))
+        mean = float(
+            np.mean([np.mean([run.ndcg_of_sum(weights) for run in runs]) for runs in development])
+        )
         best = max(best, (mean, weights), key=lambda found: found[0])
     return best[1]
 
@@ -99,15 +121,20 @@ def chosen_weights(development: list[list[Runs]]) -> dict[str, float]:
 def table(rows: dict[str, dict[str, float]]) -> str:
     names = list(next(iter(rows.values())))
     lines = ["| | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
-    lines += [f"| {row} | " + " | ".join(f"{found[n]:.3f}" for n in names) + " |" for row, found in rows.items()]
+    lines += [
+        f"| {row} | " + " | ".join(f"{found[n]:.3f}" for n in names) + " |"
+        for row, found in rows.items()
+    ]
     return "\n".join(lines)
 
 
 def measured(folder: Path, given: Any) -> None:
     encoder = OnnxEncoder(manifest.read(folder))
     given.cache.mkdir(parents=True, exist_ok=True)
-    development = [runs_of(collection(given.data / name, encoder, given.cache, split))
-                   for name, split in data.JUDGED.items()]  # fmt: skip
+    development = [
+        runs_of(collection(given.data / name, encoder, given.cache, split))
+        for name, split in data.JUDGED.items()
+    ]
     weights = chosen_weights(development)
     print(f"\n{encoder.spec.name} {encoder.spec.version}: weights chosen on development {weights}")
     columns = {}
@@ -122,7 +149,9 @@ def measured(folder: Path, given: Any) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("model", type=Path)
     parser.add_argument("data", type=Path)
     parser.add_argument("--cache", type=Path, default=Path("build/measure"))

@@ -76,7 +76,9 @@ def from_base(state: Mapping[str, Any], keep: Sequence[int]) -> Bert:
     for number, source in enumerate(keep):
         theirs = f"encoder.layer.{source}"
         for part in ("weight", "bias"):
-            three = [take[f"{theirs}.attention.self.{name}.{part}"] for name in ("query", "key", "value")]
+            three = [
+                take[f"{theirs}.attention.self.{name}.{part}"] for name in ("query", "key", "value")
+            ]
             mine[f"layers.{number}.qkv.{part}"] = torch.cat(three)
             for place, name in places.items():
                 mine[f"layers.{number}.{place}.{part}"] = take[f"{theirs}.{name}.{part}"]

@@ -135,13 +135,24 @@ def prepare(source: data.Source, tools: dict[str, Any], words: list[list[int]]) 
     cosines = (query_base[owner][:, None] * passage_base[candidates]).sum(-1)
     blend = fitted_blend(logits, cosines)
     chance = (torch.stack([logits, cosines], -1).cpu() @ blend).softmax(-1)
-    print(f"{source.name}: {len(rows)} examples, blend {[round(x, 2) for x in blend.tolist()]}, "
-          f"right one first: cross-encoder {_first(logits):.3f}, base {_first(cosines):.3f}, "
-          f"blend {_first(chance):.3f}", flush=True)  # fmt: skip
-    return {"name": source.name, "passages": passages, "plain": plain, "queries": queries,
-            "owner": owner.cpu(), "candidates": candidates.cpu(), "chance": chance,
-            "logits": logits.cpu(), "query_base": query_base.half().cpu(),
-            "passage_base": passage_base.half().cpu()}  # fmt: skip
+    print(
+        f"{source.name}: {len(rows)} examples, blend {[round(x, 2) for x in blend.tolist()]}, "
+        f"right one first: cross-encoder {_first(logits):.3f}, base {_first(cosines):.3f}, "
+        f"blend {_first(chance):.3f}",
+        flush=True,
+    )
+    return {
+        "name": source.name,
+        "passages": passages,
+        "plain": plain,
+        "queries": queries,
+        "owner": owner.cpu(),
+        "candidates": candidates.cpu(),
+        "chance": chance,
+        "logits": logits.cpu(),
+        "query_base": query_base.half().cpu(),
+        "passage_base": passage_base.half().cpu(),
+    }
 
 
 def _first(scores: Tensor) -> float:
@@ -175,12 +186,16 @@ def main() -> None:
         "tokenizer": tokenizer,
         "prefix": tokenise(tokenizer, [PREFIX], QUERY_TOKENS)[0][1:-1],
         "bert": from_base(base.load(given.work / "encoder.npz"), range(12)).to(DEVICE).eval(),
-        "teacher": cross_encoder(base.load(given.work / "teacher.npz"), range(12)).to(DEVICE).eval(),
+        "teacher": cross_encoder(base.load(given.work / "teacher.npz"), range(12))
+        .to(DEVICE)
+        .eval(),
     }
     prepared = [prepare(source, tools, found) for source, found in zip(sources, words, strict=True)]
     canonical = json.loads((given.work / "canonical.json").read_text())
-    torch.save({"sources": prepared, "canonical": canonical, "prefix": tools["prefix"]},
-               given.work / "prepared.pt")  # fmt: skip
+    torch.save(
+        {"sources": prepared, "canonical": canonical, "prefix": tools["prefix"]},
+        given.work / "prepared.pt",
+    )
     print(f"prepared {time.time() - start:.0f} s", flush=True)
 
 

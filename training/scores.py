@@ -59,12 +59,20 @@ def _run(part: Collection, number: int, postings: dict[str, Any]) -> Runs:
     lists = {"fts": list(keyword), "dense": _top(dense), "sparse": _top(sparse)}
     pool = rrf(*lists.values())
     query = part.asked.tokens[number]
-    late = np.array([(query @ part.found.tokens[i].T).max(-1).mean() if len(part.found.tokens[i]) else 0.0
-                     for i in pool])  # fmt: skip
+    late = np.array(
+        [
+            (query @ part.found.tokens[i].T).max(-1).mean() if len(part.found.tokens[i]) else 0.0
+            for i in pool
+        ]
+    )
     words = np.array([keyword.get(i, 0.0) for i in pool])
     named = {name: [part.ids[i] for i in ranked] for name, ranked in lists.items()}
-    z = {"fts": standard(words), "dense": standard(dense[pool]),
-         "sparse": standard(sparse[pool]), "maxsim": standard(late)}  # fmt: skip
+    z = {
+        "fts": standard(words),
+        "dense": standard(dense[pool]),
+        "sparse": standard(sparse[pool]),
+        "maxsim": standard(late),
+    }
     return Runs([part.ids[i] for i in pool], part.judged[number], named, z)
 
 
@@ -94,10 +102,14 @@ def rankings(runs: list[Runs], weights: dict[str, float]) -> dict[str, float]:
     table: dict[str, list[float]] = {}
     for run in runs:
         lists = run.lists
-        ranked = {"FTS5": lists["fts"], "dense": lists["dense"], "sparse": lists["sparse"],
-                  "MaxSim": run.by(run.z["maxsim"]),
-                  "two-way RRF": rrf(lists["fts"], lists["dense"]),
-                  "three-way RRF": rrf(*lists.values())}  # fmt: skip
+        ranked = {
+            "FTS5": lists["fts"],
+            "dense": lists["dense"],
+            "sparse": lists["sparse"],
+            "MaxSim": run.by(run.z["maxsim"]),
+            "two-way RRF": rrf(lists["fts"], lists["dense"]),
+            "three-way RRF": rrf(*lists.values()),
+        }
         for name, ids in ranked.items():
             table.setdefault(name, []).append(ndcg(ids, run.judged))
         for name, given in sums.items():

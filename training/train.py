@@ -49,7 +49,7 @@ class Trainer(nn.Module):
 
     def encode(self, rows: list[list[int]], *, query: bool, group: int = 128) -> Encoded:
         """Rows of like length go together, so that little is computed on padding."""
-        n, longest = len(rows), max(map(len, rows))
+        longest = max(map(len, rows))
         found: list[tuple[list[int], tuple[Tensor, ...]]] = []
         for part in by_length(rows, group):
             ids = padded([rows[i] for i in part])
@@ -63,8 +63,17 @@ class Trainer(nn.Module):
             sparse = sparse.scatter_reduce(1, self.canonical[ids], weights * counts, "amax")
             vectors = F.normalize(vectors.float(), dim=-1) * counts.unsqueeze(-1)
             wide = longest - ids.shape[1]
-            found.append((part, (dense.float(), sparse, F.pad(vectors, (0, 0, 0, wide)),
-                                 F.pad(counts, (0, wide)))))  # fmt: skip
+            found.append(
+                (
+                    part,
+                    (
+                        dense.float(),
+                        sparse,
+                        F.pad(vectors, (0, 0, 0, wide)),
+                        F.pad(counts, (0, wide)),
+                    ),
+                )
+            )
         order = torch.tensor([i for part, _ in found for i in part]).argsort().to(DEVICE)
         return Encoded(*(torch.cat([parts[k] for _, parts in found])[order] for k in range(4)))
 
@@ -72,8 +81,11 @@ class Trainer(nn.Module):
         """dense, sparse, tokens: [queries, passages] each, in the scale that was learned."""
         dense, sparse, tokens = self.scales.exp()
         late = late_interaction(asked, passages)
-        return [asked.dense @ passages.dense.T * dense,
-                asked.sparse @ passages.sparse.T * sparse, late * tokens]  # fmt: skip
+        return [
+            asked.dense @ passages.dense.T * dense,
+            asked.sparse @ passages.sparse.T * sparse,
+            late * tokens,
+        ]
 
 
 def late_interaction(asked: Encoded, passages: Encoded) -> Tensor:
@@ -112,13 +124,19 @@ def loss_of(trainer: Trainer, source: dict[str, Any], rows: list[int], given: An
     same = (ids[None] == firsts[:, None]).scatter(1, own, False)
     scores = trainer.scores(asked, passages)
     loss = torch.zeros((), device=DEVICE)
-    for score, weight in zip([*scores, scores[0] + scores[1] + scores[2]], given.weights, strict=True):
+    for score, weight in zip(
+        [*scores, scores[0] + scores[1] + scores[2]], given.weights, strict=True
+    ):
         listwise = F.kl_div(F.log_softmax(score.gather(1, own), -1), target, reduction="batchmean")
         batch = F.cross_entropy(score.masked_fill(same, -1e4), gold)
         loss = loss + weight * (listwise + given.batch_weight * batch)
     far = 1 - (passages.dense * source["passage_base"][flat].to(DEVICE).float()).sum(-1).mean()
     far = far + 1 - (asked.dense * source["query_base"][owner].to(DEVICE).float()).sum(-1).mean()
-    return loss + given.anchor * far + 1e-4 * (passages.sparse.sum(-1).mean() + asked.sparse.sum(-1).mean())
+    return (
+        loss
+        + given.anchor * far
+        + 1e-4 * (passages.sparse.sum(-1).mean() + asked.sparse.sum(-1).mean())
+    )
 
 
 def optimiser_for(trainer: Trainer, steps: int, rate: float) -> tuple[Any, Any]:
@@ -149,17 +167,24 @@ def train(trainer: Trainer, sources: list[dict[str, Any]], given: Any) -> None:
             done, recent = done + 1, 0.98 * recent + 0.02 * loss.item()
             if done % 100 == 0:
                 mean = recent / (1 - 0.98**done)
-                print(f"{given.name} {done}/{given.epochs * per_epoch} loss {mean:.3f} "
-                      f"{time.time() - start:.0f} s", flush=True)  # fmt: skip
+                print(
+                    f"{given.name} {done}/{given.epochs * per_epoch} loss {mean:.3f} "
+                    f"{time.time() - start:.0f} s",
+                    flush=True,
+                )
 
 
 def follow(trainer: Trainer, reference: Any, sources: list[dict[str, Any]], given: Any) -> None:
     """Before a shallower model learns anything else: to give every token the hidden state that
     the whole base model gives it."""
     rng = random.Random(1)
-    parameters = [p for p in trainer.encoder.bert.parameters() if p is not trainer.encoder.bert.words.weight]
+    parameters = [
+        p for p in trainer.encoder.bert.parameters() if p is not trainer.encoder.bert.words.weight
+    ]
     optimiser = torch.optim.AdamW(parameters, lr=2e-4, weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 2e-4, total_steps=given.follow + 1, pct_start=0.1)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimiser, 2e-4, total_steps=given.follow + 1, pct_start=0.1
+    )
     start = time.time()
     for step in range(given.follow):
         source = rng.choices(sources, [len(s["passages"]) for s in sources])[0]
@@ -180,8 +205,11 @@ def follow(trainer: Trainer, reference: Any, sources: list[dict[str, Any]], give
         optimiser.step()
         schedule.step()
         if step % 200 == 199:
-            print(f"{given.name} follow {step + 1}/{given.follow} loss {loss.item():.4f} "
-                  f"{time.time() - start:.0f} s", flush=True)  # fmt: skip
+            print(
+                f"{given.name} follow {step + 1}/{given.follow} loss {loss.item():.4f} "
+                f"{time.time() - start:.0f} s",
+                flush=True,
+            )
 
 
 def rarity(prepared: dict[str, Any]) -> Tensor:
@@ -231,12 +259,17 @@ def main() -> None:
     if given.follow:
         follow(trainer, from_base(state, range(12)).to(DEVICE).eval(), sources, given)
     train(trainer, sources, given)
-    kept = {name: value.half().cpu() for name, value in encoder.state_dict().items()
-            if name != "bert.words.weight"}  # fmt: skip
+    kept = {
+        name: value.half().cpu()
+        for name, value in encoder.state_dict().items()
+        if name != "bert.words.weight"
+    }
     torch.save(kept, given.work / f"{given.name}.pt")
     quality = held_out_quality(trainer.eval(), given.work)
     settings = {key: str(value) for key, value in vars(given).items() if key != "work"}
-    (given.work / f"{given.name}.json").write_text(json.dumps({"settings": settings, "quality": quality}, indent=1))
+    (given.work / f"{given.name}.json").write_text(
+        json.dumps({"settings": settings, "quality": quality}, indent=1)
+    )
     print(given.name, json.dumps(quality), flush=True)
 
 

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from kb.config import Config
 from kb.models import encoder, manifest, verify
 from kb.models.onnx import OnnxEncoder
+from kb.models.tokens import Tokeniser
 from kb.types import Encoding
 from tests.models import tiny
 
@@ -86,7 +88,8 @@ from kb.cli import main
 sys.argv = ["kb", "embed-text", "the drifting clocks", "--as", "query", "--json"]
 main()
 """
-    environment = {**os.environ, "KB_MODELS_ENCODER": "kb-mini", "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}
+    here = {"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}
+    environment = {**os.environ, **here, "KB_MODELS_ENCODER": "kb-mini"}
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
                          cwd=tmp_path, env=environment, check=False)  # fmt: skip
     assert run.returncode == 0, run.stderr
@@ -109,17 +112,16 @@ def cosine(one: Encoding, other: Encoding) -> float:
 
 
 def late(asked: Encoding, passage: Encoding) -> float:
-    assert asked.tokens is not None
-    assert passage.tokens is not None
-    q, p = (np.frombuffer(each.tokens.data, np.float32).reshape(-1, each.tokens.dimension)
-            for each in (asked, passage))  # fmt: skip
-    return float((q @ p.T).max(-1).mean())
+    return float((rows(asked) @ rows(passage).T).max(-1).mean())
+
+
+def rows(given: Encoding) -> NDArray[np.float32]:
+    assert given.tokens is not None
+    return np.frombuffer(given.tokens.data, np.float32).reshape(-1, given.tokens.dimension)
 
 
 def test_terms_file_that_is_too_short(tmp_path: Path) -> None:
     folder = tiny.lay(tmp_path / "tiny")
     (folder / manifest.TERMS).write_text("one\ntwo\n", encoding="utf-8")
     with pytest.raises(ValueError, match="fewer lines"):
-        from kb.models.tokens import Tokeniser
-
         Tokeniser(folder / manifest.TOKENIZER, 32, folder / manifest.TERMS)

@@ -16,7 +16,6 @@ from kb.types import JsonDict
 
 def header(connection: apsw.Connection, *, vectors: bool) -> JsonDict:
     """The first line. It does not tell the time, so that equal stores have equal exports."""
-    models = {"models": _models(connection)} if vectors else {}
     changes, created_at = next(connection.execute("SELECT changes, created_at FROM state"))
     last = dict(connection.execute("SELECT name, seq FROM sqlite_sequence"))
     tables = records.TABLES.values()
@@ -28,7 +27,7 @@ def header(connection: apsw.Connection, *, vectors: bool) -> JsonDict:
         "changes": changes,
         "counts": {name: scalar(connection, f"SELECT count(*) FROM {name}") for name in tables},
         "sequences": {name: last.get(name, 0) for name in tables},
-        **models,
+        "models": _models(connection) if vectors else [],
     }
 
 

@@ -178,15 +178,24 @@ def _candidates(
 
     out = np.concatenate([dead, _places(ids, hidden)]) if len(hidden) else dead
     if allowed is None:
-        cosines = rows @ asked
+        cosines = _products(rows, asked)
         cosines[out] = -2
         return np.arange(len(ids)), cosines
     places = _places(ids, allowed)
     if len(out):
         places = places[np.isin(places, out, assume_unique=True, invert=True)]
     if len(places) * _GATHERED > len(ids):
-        return places, (rows @ asked)[places]
-    return places, rows[places] @ asked
+        return places, _products(rows, asked)[places]
+    return places, _products(rows[places], asked)
+
+
+def _products(rows: Rows, asked: Rows) -> Rows:
+    """`rows @ asked`, in this thread alone: BLAS shares even this out over its own threads, which
+    then fight those of the encoder and of other searches. At 100,000 rows it is faster, too."""
+    import numpy as np
+
+    products: Rows = np.einsum("ij,j->i", rows, asked)
+    return products
 
 
 def _places(ids: Ids, wanted: Ids) -> Ids:
