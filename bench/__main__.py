@@ -1,7 +1,7 @@
 """`make bench`: how fast kb is, always beside a yardstick measured in the same run.
 
 python -m bench [section ...]
-sections: process ingest formats long queries encoder dense hybrid (all by default)
+sections: process ingest formats long queries encoder dense sparse hybrid (all by default)
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from bench.dense import dense
 from bench.encoder import encoder
 from bench.formats import formats, long
 from bench.hybrid import hybrid
+from bench.sparse import sparse
 from bench.timing import process_ms, seconds, spread_ms, table
 from kb import KnowledgeBase
 from kb.store import SqliteStore
@@ -154,6 +155,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "queries": latency,
     "encoder": encoder,
     "dense": dense,
+    "sparse": sparse,
     "hybrid": lambda: hybrid(passage_store, queries(100)),
 }
 

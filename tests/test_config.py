@@ -66,6 +66,18 @@ def test_zero_where_it_means_something(tmp_path: Path) -> None:
     assert not may_be_zero("search.default_top")
 
 
+def test_a_choice_that_there_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KB_STORE_VECTOR_BACKEND", "abacus")
+    with pytest.raises(ConfigError) as error:
+        load()
+    assert error.value.message == (
+        "store.vector_backend cannot be 'abacus' (from $KB_STORE_VECTOR_BACKEND)"
+    )
+    assert error.value.hint == "it must be auto, numpy, sqlite-vec, python"
+    monkeypatch.setenv("KB_STORE_VECTOR_BACKEND", "sqlite-vec")
+    assert load().store.vector_backend == "sqlite-vec"
+
+
 def test_where_the_store_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     deep = tmp_path / "project" / "src" / "deep"
     deep.mkdir(parents=True)

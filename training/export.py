@@ -2,19 +2,23 @@
 
     python -m training.export WORK NAME.pt FOLDER [--version 1]
     python -m training.export WORK base FOLDER
+    python -m training.export WORK NAME.pt FOLDER --cross
 
 writes `model.onnx` (int8), `tokenizer.json`, `terms.txt` and `model.json` into FOLDER, and beside
 it `FOLDER.float/`, the same before quantisation, to compare with. `base` is the untouched base
-model with its dense vectors alone, to compare with too.
+model with its dense vectors alone, to compare with too; `--cross` is for the weights that
+`training.cross` wrote.
 
-int8 is dynamic, by channel, and in seven bits (`reduce_range`): processors without VNNI add two
-products of eight bits in sixteen, which overflows.
+int8 is dynamic, and by channel of the weights. A few channels of what the layers hand on are many
+times larger than the rest, and an int8 scale is one for all: so they are made smaller on the way
+into a layer, and its weights for them larger (`Smoothed`).
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import json
 import shutil
 import tempfile
@@ -26,12 +30,13 @@ import torch.nn.functional as F  # noqa: N812
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from training import base
-from training.model import Encoder, from_base
-from training.prepare import PREFIX
+from training import base, data
+from training.model import Bert, CrossEncoder, Encoder, cross_encoder, from_base
+from training.prepare import PREFIX, tokenise
 from training.terms import terms
 
 PARTS = ("dense", "sparse", "query_sparse", "tokens")
+SHARE = 0.65  # of the difficulty that goes over to the weights
 OUTPUTS = ("dense_vecs", "sparse_vecs", "query_sparse_vecs", "colbert_vecs")
 
 
@@ -59,6 +64,44 @@ class Balanced(nn.Module):
         dense, passage, query, tokens = self.encoder(ids, mask)
         root = self.encoder.idf[ids].unsqueeze(-1).clamp(min=1e-3).sqrt()
         return dense, passage * root, query / root, tokens
+
+
+class Smoothed(nn.Module):
+    """A Linear that gives the same, and whose input has no channels far larger than others."""
+
+    def __init__(self, linear: nn.Linear, scale: Tensor) -> None:
+        super().__init__()
+        self.linear = nn.Linear(linear.in_features, linear.out_features)
+        self.linear.weight.data = linear.weight.data * scale
+        self.linear.bias.data = linear.bias.data
+        self.register_buffer("smaller", 1 / scale)
+
+    def forward(self, x: Tensor) -> Tensor:
+        given: Tensor = self.linear(x * self.smaller)
+        return given
+
+
+def smooth(bert: Bert, rows: list[list[int]]) -> None:
+    """What reads a layer's input (qkv and up) is smoothed by how large that is for `rows`."""
+    peaks: dict[nn.Module, Tensor] = {}
+
+    def look(module: nn.Module, given: tuple[Tensor]) -> None:
+        largest = given[0].abs().amax(dim=(0, 1))
+        peaks[module] = torch.maximum(peaks.get(module, largest), largest)
+
+    linears = [(layer, name) for layer in bert.layers for name in ("qkv", "up")]
+    hooks = [getattr(*each).register_forward_pre_hook(look) for each in linears]
+    with torch.no_grad():
+        for row in rows:
+            ids = torch.tensor([row])
+            bert(ids, torch.ones_like(ids))
+    for hook in hooks:
+        hook.remove()
+    for layer, name in linears:
+        linear = getattr(layer, name)
+        weights = linear.weight.data.abs().amax(0)
+        scale = peaks[linear] ** SHARE / weights ** (1 - SHARE)
+        setattr(layer, name, Smoothed(linear, (scale / scale.median()).clamp(min=0.01)))
 
 
 class Untouched(nn.Module):
@@ -104,7 +147,6 @@ def to_int8(source: Path, target: Path) -> None:
         target,
         weight_type=QuantType.QInt8,
         per_channel=True,
-        reduce_range=True,
         op_types_to_quantize=["MatMul", "Gather"],
         nodes_to_exclude=plain,
     )
@@ -147,11 +189,42 @@ def lay(work: Path, model: nn.Module, folder: Path, version: str, *, int8: bool)
         "max_tokens": 512,
         "query_prefix": f"{PREFIX} ",
         "passage_prefix": "",
+        "scripts": ["Latin"],
         "outputs": outputs,
         "licence": "MIT",
         "summary": "dense, sparse and token vectors from one small English model",
     }
     describe(folder, facts, ["model.onnx", "tokenizer.json", "terms.txt"])
+
+
+def trained_cross(work: Path, weights: Path) -> CrossEncoder:
+    state = torch.load(weights, weights_only=True)
+    layers = 1 + max(int(name.split(".")[2]) for name in state if name.startswith("bert.layers."))
+    model = cross_encoder(base.load(work / "teacher.npz"), range(layers))
+    state["bert.words.weight"] = model.bert.words.weight.detach()
+    model.load_state_dict({name: value.float() for name, value in state.items()})
+    return model.eval()
+
+
+def lay_cross(work: Path, model: CrossEncoder, folder: Path, version: str, *, int8: bool) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    ids = torch.tensor([[101, 7953, 102, 2003, 102]])
+    kinds = torch.tensor([[0, 0, 0, 1, 1]])
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "token_type_ids": kinds}
+    with tempfile.TemporaryDirectory() as scratch:
+        plain = Path(scratch) / "model.onnx"
+        to_onnx(model, inputs, ["scores"], plain)
+        (to_int8 if int8 else shutil.copy)(plain, folder / "model.onnx")
+    shutil.copy(work / "tokenizer.json", folder / "tokenizer.json")
+    facts = {
+        "name": "kb-judge" if int8 else "kb-judge-float",
+        "version": version,
+        "max_tokens": 512,
+        "outputs": {"score": "scores"},
+        "licence": "Apache-2.0",
+        "summary": "a small cross-encoder: a score for a query and a passage read together",
+    }
+    describe(folder, facts, ["model.onnx", "tokenizer.json"])
 
 
 def main() -> None:
@@ -160,11 +233,23 @@ def main() -> None:
     parser.add_argument("weights", type=Path)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--version", default="1")
+    parser.add_argument("--cross", action="store_true")
     given = parser.parse_args()
-    untouched = str(given.weights) == "base"
-    model = (
-        Untouched(given.work).eval() if untouched else Balanced(trained(given.work, given.weights))
-    )
+    tokenizer = Tokenizer.from_file(str(given.work / "tokenizer.json"))
+    some = itertools.islice(data.lines(given.work / "pairs.jsonl.gz"), 0, None, 800)
+    rows = tokenise(tokenizer, [row["positive"] for row in some], 256)
+    if given.cross:
+        judge = trained_cross(given.work, given.weights)
+        smooth(judge.bert, rows)
+        for folder, int8 in ((given.folder, True), (Path(f"{given.folder}.float"), False)):
+            lay_cross(given.work, judge, folder, given.version, int8=int8)
+        return
+    if str(given.weights) == "base":
+        model: nn.Module = Untouched(given.work).eval()
+    else:
+        encoder = trained(given.work, given.weights)
+        smooth(encoder.bert, rows)
+        model = Balanced(encoder)
     for folder, int8 in ((given.folder, True), (Path(f"{given.folder}.float"), False)):
         lay(given.work, model, folder, given.version, int8=int8)
         print(folder, f"{(folder / 'model.onnx').stat().st_size:,} bytes")

@@ -1,6 +1,7 @@
 """How good it is: nDCG@10 of every retriever and fusion, on judged collections.
 
-    python -m training.measure MODEL_FOLDER DATA --cache CACHE [--base FOLDER] [--cross FILE.onnx]
+    python -m training.measure MODEL_FOLDER DATA [--base FOLDER]
+    python -m training.measure MODEL_FOLDER DATA --float FOLDER.float --sets cranfield cosqa
 
 MODEL_FOLDER is what `training.export` wrote (`src/kb/models/kb_mini` for the shipped one), run as
 kb runs it: int8, one text at a time. DATA holds collections in BEIR layout. Vectors are cached by
@@ -64,6 +65,11 @@ def encoded(encoder: OnnxEncoder, texts: list[str], cache: Path, *, as_query: bo
     return Encoded(arrays["dense"], json.loads(str(arrays["sparse"])), tokens)
 
 
+def as_kb_has_it(row: dict[str, str]) -> str:
+    """A passage as kb hands it to an encoder: its heading, a line, its text."""
+    return f"{row['title']}\n{row['text']}" if row.get("title") else row["text"]
+
+
 def collection(folder: Path, encoder: OnnxEncoder, cache: Path, split: str) -> Collection:
     corpus = list(data.lines(folder / "corpus.jsonl.gz"))
     texts = {row["_id"]: row["text"] for row in data.lines(folder / "queries.jsonl.gz")}
@@ -71,7 +77,7 @@ def collection(folder: Path, encoder: OnnxEncoder, cache: Path, split: str) -> C
     if split != "test":
         judged = {query: found for query, found in judged.items() if data.held_out(query)}
     name = f"{encoder.spec.name}-{encoder.spec.version}-{folder.name}"
-    passages = [data.passage_text(row) for row in corpus]
+    passages = [as_kb_has_it(row) for row in corpus]
     found = encoded(encoder, passages, cache / f"{name}.npz", as_query=False)
     asked = encoded(
         encoder, [texts[q] for q in judged], cache / f"{name}-{split}.npz", as_query=True
@@ -103,6 +109,9 @@ GRID = {
     "sparse": (0.0, 0.5, 1.0),
     "maxsim": (0.0, 1.0, 2.0),
 }
+
+
+ONES = dict.fromkeys(GRID, 1.0)
 
 
 def chosen_weights(development: list[list[Runs]]) -> dict[str, float]:
@@ -148,6 +157,20 @@ def measured(folder: Path, given: Any) -> None:
     print(table({m: {name: found[m] for name, found in columns.items()} for m in methods}))
 
 
+def beside_float(folder: Path, given: Any) -> None:
+    """What int8 costs: the mean cosine of the passages' vectors, and nDCG@10 of both."""
+    encoders = [OnnxEncoder(manifest.read(each)) for each in (given.model, folder)]
+    for name in given.sets:
+        int8, plain = (collection(given.data / name, e, given.cache, "test") for e in encoders)
+        cosine = float((int8.found.dense * plain.found.dense).sum(-1).mean())
+        print(f"\n{name}: mean cosine of int8 to float {cosine:.4f}")
+        both = {
+            e.spec.name: rankings(runs_of(c), ONES)
+            for e, c in zip(encoders, (int8, plain), strict=True)
+        }
+        print(table(both))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -156,9 +179,13 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--cache", type=Path, default=Path("build/measure"))
     parser.add_argument("--base", type=Path, help="the untouched base, to set beside it")
+    parser.add_argument("--float", type=Path, help="the model before int8: what int8 costs")
     parser.add_argument("--sets", nargs="*", default=SETS)
     parser.add_argument("--development", action="store_true", help="leave the test splits alone")
     given = parser.parse_args()
+    if given.float:
+        beside_float(given.float, given)
+        return
     for folder in filter(None, (given.base, given.model)):
         measured(folder, given)
 

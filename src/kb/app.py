@@ -183,12 +183,16 @@ class KnowledgeBase:
         *,
         document: str | None = None,
         limit: int | None = None,
+        retry: bool = False,
+        anew: bool = False,
         stop: Callable[[], bool] = lambda: False,
         on_progress: OnEmbedded | None = None,
     ) -> EmbedReport:
         """Give vectors to the passages that have none yet, or to at most `limit` of them, or only
         to those of the newest `document` and what came after it. Can be stopped at any moment: what
-        was written stays, and the next call goes on from there."""
+        was written stays, and the next call goes on from there. With `retry`, those that failed for
+        good are tried again. With `anew`, all vectors there are, of whatever model, are dropped
+        first; until theirs are made again, passages are found by their words."""
         from kb.ingest.embed import Embedder
 
         encoder = self.encoder()
@@ -196,7 +200,12 @@ class KnowledgeBase:
             raise ModelMissing("the encoder is switched off", "name one in models.encoder")
         after = 0 if document is None else self.chunks(document)[0].chunk_id - 1
         report = Embedder(self._store, encoder).run(
-            limit=limit, after=after, stop=stop, on_progress=on_progress
+            limit=limit,
+            after=after,
+            retry=retry,
+            anew=anew,
+            stop=stop,
+            on_progress=on_progress,
         )
         self._store.index_vectors(self._store.use_model(encoder.spec).model_id)
         return report
@@ -288,7 +297,7 @@ class KnowledgeBase:
     ) -> tuple[Hit, ...]:
         """The dense retriever alone, by a query or by a ready-made vector of it [004]. Where it
         cannot answer, it finds nothing."""
-        if embedding is not None and not len(embedding):
+        if _is_empty(embedding):
             return ()
         options = {"profile": "notes"} | options
         return self._by_vector(query, embedding, top=limit, mode="vector", **options).hits
@@ -303,10 +312,12 @@ class KnowledgeBase:
         **options: Any,
     ) -> tuple[Hit, ...]:
         """Words and vectors, fused by rank, weighted by kind and by how often a document was read
-        [004]. `embedding` is a ready-made vector of the query, `k` the constant of RRF."""
-        options = {"profile": "knowledge", "malformed": "empty", "settings": {"k": k}} | options
-        given = embedding if embedding is not None and len(embedding) else None
-        return self._by_vector(query, given, top=limit, **options).hits
+        [004]. `embedding` is a ready-made vector of the query, `k` the constant of RRF; `settings`
+        that name it too win."""
+        settings = _settings({"k": k}, options.pop("settings", None))
+        options = {"profile": "knowledge", "malformed": "empty"} | options
+        given = None if _is_empty(embedding) else embedding
+        return self._by_vector(query, given, top=limit, settings=settings, **options).hits
 
     def _by_vector(self, query: str, embedding: Sequence[float] | None, **options: Any) -> Response:
         if embedding is None:
@@ -412,13 +423,15 @@ class KnowledgeBase:
         """`status.v1`: what there is, where, and in which state."""
         from dataclasses import asdict
 
+        from kb.search.standing import standing
+
         if not self._store.exists():
             raise StoreMissing(
                 f"there is no store at {self.path}", "make one with: kb ingest FOLDER"
             )
         with self._store.reading():
             counts = self._store.counts()
-            stands = self._searcher.standing()
+            stands = standing(self._store, self._checked_encoder)
             roots = [
                 {
                     "name": root.name,
@@ -457,7 +470,7 @@ class KnowledgeBase:
         their text are never touched."""
         from kb.doctor import examine
 
-        return examine(self._store, self._now(), fix=fix)
+        return examine(self._store, self._now(), self._checked_encoder, fix=fix)
 
     def backup(
         self, path: Pathlike, *, overwrite: bool = False, on_progress: OnProgress | None = None
@@ -501,6 +514,15 @@ class KnowledgeBase:
 
     # --- helpers ----------------------------------------------------------------------------------
 
+    def _checked_encoder(self) -> Encoder | None:
+        """The encoder, if a look at its files finds nothing wrong."""
+        from kb import models
+
+        encoder = self.encoder()
+        if encoder is not None:
+            models.check(encoder)
+        return encoder
+
     def _now(self) -> str:
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._clock()))
 
@@ -525,6 +547,20 @@ class KnowledgeBase:
 
 def _silent(_done: int, _total: int) -> None:
     """Progress that nobody asked for."""
+
+
+def _is_empty(embedding: Sequence[float] | None) -> bool:
+    if embedding is None:
+        return False
+    from kb.search.dense import check_list
+
+    check_list(embedding)
+    return not len(embedding)
+
+
+def _settings(own: Mapping[str, Any], given: Any) -> dict[str, Any]:
+    """A door's own settings with those that its caller gives; what these are is checked later."""
+    return {**own, **given} if isinstance(given, Mapping) else given or dict(own)
 
 
 def _jsonable(metadata: Mapping[str, Any]) -> dict[str, Any]:

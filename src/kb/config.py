@@ -19,9 +19,10 @@ STORE_FILE = "kb.sqlite"
 STORE_FOLDER = ".kb"
 
 
-def _key(default: Any, doc: str, *, zero: bool = False) -> Any:
-    """A setting. Numbers are above zero; with `zero`, zero is a value too."""
-    return field(default=default, metadata={"doc": doc, "zero": zero})
+def _key(default: Any, doc: str, *, zero: bool = False, choices: tuple[str, ...] = ()) -> Any:
+    """A setting. Numbers are above zero; with `zero`, zero is a value too. A text is one of
+    `choices`, where there are some."""
+    return field(default=default, metadata={"doc": doc, "zero": zero, "choices": choices})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,9 @@ class StoreConfig:
 
     busy_timeout_s: float = _key(60.0, "how long a writer waits for another one before it gives up")
     vector_backend: str = _key(
-        "auto", "what compares vectors: auto, numpy, sqlite-vec or python; all answer alike"
+        "auto",
+        "what compares vectors: auto, numpy, sqlite-vec or python; all answer alike",
+        choices=("auto", "numpy", "sqlite-vec", "python"),
     )
 
 
@@ -214,6 +217,7 @@ def _set(config: Config, section: str, name: str, value: Any, origin: str) -> Co
         raise _unknown(f"{section}.{name}", origin)
     typed = _typed(f"{section}.{name}", value, getattr(part, name), origin)
     _check_size(f"{section}.{name}", typed, known[name].metadata["zero"], origin)
+    _check_choice(f"{section}.{name}", typed, known[name].metadata["choices"], origin)
     changed: Any = {section: replace(part, **{name: typed})}
     return replace(config, **changed, origins={**config.origins, f"{section}.{name}": origin})
 
@@ -240,6 +244,13 @@ def _check_size(key: str, value: Any, zero: bool, origin: str) -> None:
         return
     least = "zero or more" if zero else "above zero"
     raise ConfigError(f"{key} cannot be {value!r} (from {origin})", f"it must be {least}")
+
+
+def _check_choice(key: str, value: Any, choices: tuple[str, ...], origin: str) -> None:
+    if choices and value not in choices:
+        raise ConfigError(
+            f"{key} cannot be {value!r} (from {origin})", f"it must be {', '.join(choices)}"
+        )
 
 
 def may_be_zero(key: str) -> bool:

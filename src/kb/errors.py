@@ -141,8 +141,17 @@ def choose(name: str, value: str, valid: tuple[str, ...]) -> str:
     if value in valid:
         return value
     raise InvalidRequest(
-        f"{name} cannot be {value!r}", f"valid values for {name}: {', '.join(valid)}"
+        f"{name} cannot be {shown(value)}", f"valid values for {name}: {', '.join(valid)}"
     )
+
+
+def shown(value: object) -> str:
+    """`value` in a message: whatever it is, and never much of it."""
+    try:
+        text = repr(value)
+    except ValueError:  # a number of over 4,300 digits has no text in Python
+        return f"such a large {type(value).__name__}"
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
 
 
 def text_of(name: str, value: object) -> str:
@@ -153,6 +162,7 @@ def text_of(name: str, value: object) -> str:
 
 
 _MOST = 1_000_000
+_SHOWN_CHARS = 100
 
 
 def whole_number(name: str, value: object, *, least: int = 0) -> int:
@@ -160,5 +170,5 @@ def whole_number(name: str, value: object, *, least: int = 0) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and least <= value <= _MOST:
         return value
     raise InvalidRequest(
-        f"{name} cannot be {value!r}", f"{name} is a whole number from {least} to {_MOST:,}"
+        f"{name} cannot be {shown(value)}", f"{name} is a whole number from {least} to {_MOST:,}"
     )

@@ -5,7 +5,7 @@ Rooms talk through these, so that another format or another store fits without a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -24,6 +24,7 @@ from kb.types import (
     Root,
     Scored,
     StoredModel,
+    TokenVectors,
     Vector,
 )
 
@@ -107,10 +108,12 @@ class ToEmbed(NamedTuple):
 
 
 class Nearest(NamedTuple):
-    """What a dense look-up found, best first; `backend` is the one that looked."""
+    """What a dense or a sparse look-up found, best first; `backend` is the one that looked, and
+    `why` says why it is not the one that was asked for."""
 
     found: list[Scored]
     backend: str
+    why: str = ""
 
 
 class Written(NamedTuple):
@@ -218,6 +221,18 @@ class Store(Protocol):
         """Count a failed attempt, with its reason."""
         ...
 
+    def last_error(self, model_id: int) -> str | None:
+        """The reason of the last attempt that failed, where there are such chunks."""
+        ...
+
+    def retry_embeddings(self, model_id: int) -> int:
+        """Make those that failed for good pending again; how many there were."""
+        ...
+
+    def drop_vectors(self) -> int:
+        """Forget all vectors and the models that made them; how many vectors there were."""
+        ...
+
     def vector_version(self) -> str:
         """Changes with every change to vectors."""
         ...
@@ -238,6 +253,22 @@ class Store(Protocol):
     ) -> Nearest:
         """The chunks with the highest cosine to `vector`, exactly those of brute force over what
         `filters` leave; ties by chunk id. `backend` is auto, sqlite-vec, numpy or python."""
+        ...
+
+    def sparse_nearest(
+        self, model_id: int, query: Mapping[str, float], *, filters: Filters, now: str, limit: int
+    ) -> Nearest:
+        """The chunks with the highest product of their weights and the query's, summed up in the
+        order of the terms; exact under `filters`, ties by chunk id. Those that share no term with
+        the query are not found."""
+        ...
+
+    def sparse_of(self, model_id: int, chunk_ids: Iterable[int]) -> dict[int, dict[str, float]]:
+        """The weights, as they count, of those chunks that have some."""
+        ...
+
+    def tokens_of(self, model_id: int, chunk_ids: Iterable[int]) -> dict[int, TokenVectors]:
+        """The token vectors of those chunks that have some, each at length 1."""
         ...
 
 

@@ -218,7 +218,8 @@ PARTS = ("dense", "sparse", "tokens")  # what an encoder may give
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """What there is to know of an encoder before it is loaded."""
+    """What there is to know of an encoder before it is loaded. `scripts` are those that it reads,
+    as the names of their letters begin (`Latin`); none means: any."""
 
     name: str
     version: str
@@ -228,6 +229,7 @@ class ModelSpec:
     max_tokens: int = 512
     query_prefix: str = ""
     passage_prefix: str = ""
+    scripts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,14 +455,17 @@ class IngestReport:
 @dataclass(frozen=True, slots=True)
 class EmbedReport:
     """What a run that embeds did. `failed` are chunks whose text the model could not take; `left`
-    are those that are still without vectors and will be tried again; `truncated` those of which
-    the model saw no more than the beginning."""
+    are those that are still without vectors and will be tried again; `given_up` those that have
+    failed so often that they are not, in this run or before; `truncated` those of which the model
+    saw no more than the beginning."""
 
     model: str
     version: str
     embedded: int = 0
     failed: int = 0
     left: int = 0
+    given_up: int = 0
+    last_error: str | None = None
     truncated: int = 0
     seconds: float = 0.0
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kb import KnowledgeBase
 from tests.cli.conftest import Run
 from tests.cli.test_contract import Valid
 from tests.models import tiny
@@ -61,4 +62,70 @@ def test_another_model_is_refused(here: Path, model: Path, run: Run) -> None:
     run("embed", "--limit", "1")
     tiny.write_manifest(model, tiny.read_manifest(model) | {"version": "2"})
     told = run("embed", "--json")
-    assert (told.status, json.loads(told.err)["code"]) == (2, "model_mismatch")
+    error = json.loads(told.err)
+    assert (told.status, error["code"]) == (2, "model_mismatch")
+    assert error["hint"] == (
+        "words answer for now; make all vectors anew by tiny 2 with: kb embed --anew"
+    )
+    assert "vectors of tiny 1, not tiny 2 (kb embed --anew" in run("search", "retry").err
+    assert "kb embed --anew" in run("doctor").out
+    assert run("embed", "--anew", "--limit", "2", "--json").json["embedded"] == 2
+    found = run("status", "--json").json["vectors"]
+    assert [(one["version"], one["ready"]) for one in found["models"]] == [("2", 2)]
+    assert found["state"] == "pending"
+
+
+def test_a_broken_model_costs_no_vectors(here: Path, model: Path, run: Run) -> None:
+    run("embed", "--limit", "1")
+    graph = model / "model.onnx"
+    graph.write_bytes(graph.read_bytes()[:-1])
+    assert run("embed", "--anew").status == 2
+    assert run("status", "--json").json["vectors"]["models"][0]["ready"] == 1
+
+
+def test_what_was_given_up_is_said_and_tried_again(
+    here: Path, model: Path, run: Run, valid: Valid
+) -> None:
+    assert run("embed").status == 0
+    with KnowledgeBase(".kb/kb.sqlite") as kb, kb._store._database.writing() as connection:
+        connection.execute("DELETE FROM embeddings WHERE chunk_id = 1")
+    for _ in range(3):
+        kb._store.fail_embeddings(1, [1], "a strange text")
+    kb.close()
+    told = run("embed")
+    assert (told.status, told.out) == (
+        0, "nothing to do: every other passage has its vectors by tiny 1\n",
+    )  # fmt: skip
+    assert "1 passage is given up after several failures: a strange text" in told.err
+    assert "kb embed --retry" in told.err
+    assert "kb embed --retry" in run("doctor").out
+    shape = run("embed", "--json").json
+    valid("embed_report.v1", shape)
+    assert (shape["given_up"], shape["last_error"]) == (1, "a strange text")
+    again = run("embed", "--retry", "--json")
+    assert (again.status, again.err) == (0, "")
+    assert (again.json["embedded"], again.json["given_up"]) == (1, 0)
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])
+def test_files_of_the_model_that_are_gone_or_cut_off(
+    here: Path, model: Path, run: Run, name: str
+) -> None:
+    run("embed", "--limit", "1")
+    for cut in (True, False):
+        if cut:
+            (model / name).write_bytes(b"short")
+        else:
+            (model / name).unlink()
+        status = run("status", "--json").json
+        assert status["vectors"]["state"] == "no_model"
+        assert name in status["degraded"][0]["detail"]
+        doctor = run("doctor")
+        assert (doctor.status, name in doctor.out) == (3, True)
+
+
+def test_no_encoder_is_no_fault(here: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KB_MODELS_ENCODER", "none")
+    told = run("doctor")
+    assert "ok       model           switched off: words answer" in told.lines
+    assert run("status", "--json").json["vectors"]["state"] == "off"

@@ -89,3 +89,16 @@ def test_lines_break_at_spaces() -> None:
 def test_nothing_invisible_is_obeyed(text: str) -> None:
     shown = visible(text)
     assert not any(unicodedata.category(char) == "Cc" and char not in "\n\t" for char in shown)
+
+
+def test_small_numbers_keep_their_digits() -> None:
+    faded = replace(HIT, score=4.73e-8, retrieval=Retrieval("hybrid", 0.5, lexical_score=9e-7,
+                                                            lexical_rank=1))  # fmt: skip
+    lines = hit_text(faded, PLAIN, marker, explain=True, factors={"decay": 4.73e-8, "type": 0.0})
+    assert lines.split("\n")[0].endswith("  4.7e-08")
+    assert lines.split("\n")[3:] == [
+        "    lexical  rank 1    score 9.0e-07  only by words that most passages hold",
+        "    fused              score 0.500000",
+        "    decay              times 4.7e-08",
+        "    type               times 0.000000",
+    ]

@@ -179,3 +179,43 @@ def test_similar(encoder: Stoppable, run: Run, valid: Valid) -> None:
     assert "lib/boat.md" in run("similar", "lib/keys.md", "-n", "1").out
     assert run("similar", "lib/keys.md", "--jsonl", "--explain").status == 0
     assert run("similar", "lib/nosuch.md").status == 2
+
+
+def test_one_passage_is_one(encoder: Stoppable, run: Run) -> None:
+    run("add", "the harbour keys", "--no-embed")
+    warning = "warning: dense: 1 passage has no vectors yet (kb embed makes it)\n"
+    assert run("search", "harbour").err == warning
+    assert run("search", "harbour", "--jsonl").err == warning
+
+
+def test_nobody_is_sent_to_an_encoder_that_is_switched_off(
+    encoder: Stoppable, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("ingest", "lib")
+    run("add", "the harbour at night", "--no-embed")
+    monkeypatch.setattr("kb.models.encoder", lambda *_: None)
+    told = run("similar", "lib/keys.md")
+    assert told.err == "warning: dense: 1 passage has no vectors yet\n"
+    told = run("similar", "note:4")
+    assert told.err == "warning: dense: no model (the encoder is switched off)\n"
+
+    def missing(*_: object) -> None:
+        raise ModelMissing("there is no encoder 'x'", "name another")
+
+    monkeypatch.setattr("kb.models.encoder", missing)
+    assert "kb embed" not in run("similar", "lib/keys.md").err
+    assert "no model (there is no encoder 'x')" in run("similar", "note:4").err
+
+
+def test_settings_that_cannot_be(encoder: Stoppable, run: Run, valid: Valid) -> None:
+    run("add", "the harbour keys", "--kind", "decision")
+    told = run("search", "harbour", "--profile", "notes", "--set", "foo=1")
+    assert told.err.startswith("error: unknown setting foo of profile notes\nhint: settings: ")
+    for bad in ("weights.dense=1e308", "type_weights.decision=1e308", "top=１０", "k=１０"):
+        refused = run("search", "harbour", "--profile", "knowledge", "--set", bad)
+        assert (refused.status, "hint: " in refused.err) == (2, True)
+    most = ("--set", "weights.dense=1e6", "--set", "weights.lexical=1e6")
+    for profile in ("default", "notes", "memory", "knowledge"):
+        found = run("search", "harbour", "--json", "--profile", profile, *most)
+        valid("search_response.v1", found.json)
+        assert "Infinity" not in found.out

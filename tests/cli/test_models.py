@@ -38,7 +38,7 @@ def model(laid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_list(model: Path, run: Run, valid: Valid) -> None:
     told = run("models", "list")
     assert (told.status, told.err) == (0, "")
-    assert "* tiny 1  from folder, dense 32 + sparse + tokens 8, 0.0 MB, MIT" in told.lines
+    assert f"* tiny 1  from folder {model}, dense 32 + sparse + tokens 8, 0.0 MB, MIT" in told.lines
     assert run("models").out == told.out
     shape = run("models", "list", "--json").json
     valid("models.v1", shape)
@@ -75,9 +75,9 @@ def test_an_unknown_one(model: Path, run: Run, valid: Valid) -> None:
 
 
 def test_verifying(model: Path, run: Run, valid: Valid) -> None:
-    assert "ok      tiny" in run("models", "verify").lines
+    assert f"ok      tiny in {model}" in run("models", "verify").lines
     named = run("models", "verify", model)
-    assert (named.status, named.out, named.err) == (0, "ok      tiny\n", "")
+    assert (named.status, named.out, named.err) == (0, f"ok      tiny in {model}\n", "")
     valid("models.v1", run("models", "verify", "--json").json)
 
 
@@ -90,7 +90,7 @@ def test_verifying_a_changed_file(
     for args in (("models", "verify"), ("models", "verify", str(folder))):
         told = run(*args)
         assert told.status == 1
-        assert "broken  tiny: " in told.out
+        assert f"broken  tiny in {folder}: " in told.out
         assert "has 2 bytes and should have" in told.out
         shape = run(*args, "--json")
         assert shape.status == 1

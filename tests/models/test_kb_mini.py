@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +16,8 @@ import pytest
 from numpy.typing import NDArray
 
 from kb.config import Config
-from kb.models import encoder, manifest, verify
+from kb.errors import ModelBroken
+from kb.models import encoder, manifest, session, verify
 from kb.models.onnx import OnnxEncoder
 from kb.models.tokens import Tokeniser
 from kb.types import Encoding
@@ -125,3 +128,26 @@ def test_terms_file_that_is_too_short(tmp_path: Path) -> None:
     (folder / manifest.TERMS).write_text("one\ntwo\n", encoding="utf-8")
     with pytest.raises(ValueError, match="fewer lines"):
         Tokeniser(folder / manifest.TOKENIZER, 32, folder / manifest.TERMS)
+
+
+def test_a_graph_with_changed_bytes_gives_no_vector(tmp_path: Path, mini: OnnxEncoder) -> None:
+    """It has its size, and would load."""
+    folder = tmp_path / "copy"
+    shutil.copytree(mini.manifest.folder, folder)
+    with (folder / manifest.GRAPH).open("r+b") as stream:
+        stream.seek(20_000_000)
+        stream.write(bytes(400))
+    with pytest.raises(ModelBroken, match="was changed"):
+        OnnxEncoder(manifest.read(folder)).encode(["a text"])
+
+
+def test_processors_that_overflow_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "arm64")
+    assert not session._overflows()
+    monkeypatch.setattr(platform, "machine", lambda: "AMD64")
+    monkeypatch.setattr("builtins.open", _no_file)
+    assert session._overflows()
+
+
+def _no_file(*_: object, **__: object) -> None:
+    raise FileNotFoundError

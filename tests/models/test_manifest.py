@@ -112,3 +112,15 @@ def test_files_that_are_not_what_they_should_be(copied: Copied, name: str) -> No
             check(read)
         assert isinstance(missing.value, ModelError)
         assert str(path) in missing.value.message
+
+
+def test_scripts_that_a_model_reads(copied: Copied) -> None:
+    folder = copied()
+    assert manifest.read(folder).spec.scripts == ()
+    said = tiny.read_manifest(folder)
+    tiny.write_manifest(folder, {**said, "scripts": ["Latin", "Greek"]})
+    assert manifest.read(folder).spec.scripts == ("Latin", "Greek")
+    for bad in ("Latin", [""], [1], {"Latin": 1}, None):
+        tiny.write_manifest(folder, {**said, "scripts": bad})
+        with pytest.raises(ModelBroken, match="scripts cannot be"):
+            manifest.read(folder)

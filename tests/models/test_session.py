@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,3 +54,35 @@ def test_a_failing_run_is_told(tiny_folder: Path) -> None:
 def test_only_what_is_asked_for_is_worked_out(tiny_folder: Path) -> None:
     session = load(manifest.read(tiny_folder), "cpu")
     assert set(session.run([2, 9, 3], ["dense_vecs"])) == {"dense_vecs"}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("numpy", "numpy cannot be loaded"),
+        ("onnxruntime", "ONNX Runtime cannot be loaded"),
+        ("tokenizers", "tokenizers cannot be loaded"),
+    ],
+)
+@pytest.mark.parametrize("error", ["ImportError('gone')", "OSError('libstdc++ is too old')"])
+def test_a_library_that_cannot_be_loaded(
+    tiny_folder: Path, name: str, said: str, error: str
+) -> None:
+    """Itself is named, and nothing else is said: in a process that has not loaded it."""
+    code = (
+        "import sys; from pathlib import Path\n"
+        "class Without:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name == {name!r}: raise {error}\n"
+        "sys.meta_path.insert(0, Without())\n"
+        "from kb.errors import ModelError; from kb.models import manifest\n"
+        "from kb.models.onnx import OnnxEncoder\n"
+        "try: OnnxEncoder(manifest.read(Path(sys.argv[1]))).encode(['a text'])\n"
+        "except ModelError as error: print(error.code, error.message, error.hint, sep='; ')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tiny_folder)], capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+    assert done.stdout.startswith(f"model_error; {said}: ")
+    assert f"pip install --force-reinstall {name}" in done.stdout

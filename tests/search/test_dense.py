@@ -6,12 +6,15 @@ import logging
 import math
 import sys
 from array import array
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kb import Filters, KnowledgeBase, wire
-from kb.errors import InvalidRequest, ModelMismatch
+from kb.errors import ConfigError, InvalidRequest, ModelMismatch, QuerySyntax
 from kb.search.dense import QueryVectors, normalize
 from kb.types import Degraded, Encoding, Response
 from tests.models.weightless import Weightless
@@ -35,6 +38,23 @@ def fill(kb: KnowledgeBase) -> None:
 
 def titles(found: Response) -> list[str]:
     return [hit.title for hit in found]
+
+
+class Latin(Failing):
+    """Says that it reads Latin script."""
+
+    def __init__(self) -> None:
+        super().__init__(max_tokens=8)
+        self.spec = replace(self.spec, scripts=("Latin",))
+
+
+@pytest.fixture
+def latin(tmp_path: Path) -> Iterator[KnowledgeBase]:
+    with KnowledgeBase(tmp_path / "latin.sqlite", encoder=Latin()) as kb:
+        kb.add("超级碗在旧金山举行", title="bowl")
+        kb.add("the harbour master keeps the keys", title="keys")
+        kb.embed()
+        yield kb
 
 
 # --- as it should be ------------------------------------------------------------------------------
@@ -190,7 +210,10 @@ def test_sqlite_vec_cannot_be_loaded(
     expected = titles(hybrid.search("harbour keys"))
     monkeypatch.setenv("KB_STORE_VECTOR_BACKEND", "sqlite-vec")
     with KnowledgeBase(hybrid.path, encoder=Weightless()) as kb:
-        kb._store.index_vectors(1)
+        (told,) = kb.search("harbour keys").degraded
+        assert told.reason == "fallback"
+        assert str(told.detail).startswith("sqlite-vec has no table of these vectors yet, kb embed")
+        kb.embed()  # nothing is left, but the table
         found = kb.search("harbour keys")
         assert (titles(found), found.degraded) == (expected, ())
     monkeypatch.setattr("kb.store.vec0.load", lambda _: False)
@@ -208,8 +231,8 @@ def test_an_unknown_backend_is_refused(
     fill(hybrid)
     hybrid.embed()
     monkeypatch.setenv("KB_STORE_VECTOR_BACKEND", "abacus")
-    with KnowledgeBase(hybrid.path, encoder=Weightless()) as kb, pytest.raises(InvalidRequest):
-        kb.search("harbour keys")
+    with pytest.raises(ConfigError, match=r"store\.vector_backend"):
+        KnowledgeBase(hybrid.path, encoder=Weightless())
 
 
 def test_switched_off_with_vectors(hybrid: KnowledgeBase) -> None:
@@ -356,3 +379,96 @@ def test_a_damaged_lexical_index_leaves_the_vectors(hybrid: KnowledgeBase) -> No
         assert titles(found)[0] == "keys"
         assert "vec" in found.hits[0].sources
         assert [(one.part, one.reason) for one in found.degraded] == [("lexical", "failed")]
+
+
+# --- what a model can read ------------------------------------------------------------------------
+
+FOREIGN = Degraded("dense", "language", "weightless reads Latin script")
+
+
+@pytest.mark.parametrize("profile", ["default", "notes", "memory", "knowledge"])
+def test_a_script_that_the_model_does_not_read(latin: KnowledgeBase, profile: str) -> None:
+    """As if there were words only: the other list is noise."""
+    found = latin.search("超级碗在哪里", profile=profile)
+    validate(wire.response(found))
+    assert (titles(found), found.degraded) == (["bowl"], (FOREIGN,))
+    assert found.hits[0].sources == ("fts",)
+    words = latin.search("超级碗在哪里", profile=profile, mode="lexical")
+    assert (titles(found), words.degraded) == (titles(words), ())
+    assert latin.search("harbour keys", profile=profile).degraded == ()
+
+
+def test_meaning_alone_is_asked_all_the_same(latin: KnowledgeBase) -> None:
+    found = latin.search("超级碗在哪里", mode="vector")
+    assert (found.returned, found.degraded) == (2, (FOREIGN,))
+    assert found.hits[0].sources == ("vec",)
+
+
+def test_ready_made_vectors_have_no_script(latin: KnowledgeBase) -> None:
+    similar = latin.similar("note:1")
+    assert (titles(similar), similar.degraded) == (["keys"], ())
+    assert len(latin.search_hybrid("超级碗", embedding=[1.0] * 64)) == 2
+
+
+def test_a_query_longer_than_the_model_reads(latin: KnowledgeBase) -> None:
+    for mode in ("hybrid", "vector"):
+        found = latin.search("one two three four five six seven eight nine ten", mode=mode)
+        assert found.degraded == (Degraded("dense", "truncated", "2 tokens of the query left out"),)
+    assert latin.search("one two three four five six seven eight").degraded == ()
+    nine = latin.search("one two three four five six seven eight nine")
+    assert nine.degraded[0].detail == "1 token of the query left out"
+
+
+def test_many_words_are_missed_only_where_words_are_looked_for(hybrid: KnowledgeBase) -> None:
+    fill(hybrid)
+    hybrid.embed()
+    query = " ".join(f"word{number}" for number in range(300))
+    assert [one.part for one in hybrid.search(query).degraded] == ["query"]
+    assert hybrid.search(query, mode="vector").degraded == ()
+
+
+def test_a_malformed_expression_is_one_in_every_mode(hybrid: KnowledgeBase) -> None:
+    fill(hybrid)
+    for mode in ("hybrid", "lexical", "vector"):  # with vectors or without
+        with pytest.raises(QuerySyntax):
+            hybrid.search("'harbour AND'", mode=mode)
+    hybrid.embed()
+    for mode in ("hybrid", "lexical", "vector"):
+        with pytest.raises(QuerySyntax):
+            hybrid.search("'harbour AND'", mode=mode)
+        assert hybrid.search("'harbour AND'", mode=mode, malformed="empty").hits == ()
+        assert hybrid.search("'harbour AND boat'", mode=mode).hits
+
+
+# --- vectors that callers bring -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "bad", [[10**400] * 64, b"abc", b"12345678", bytearray(8), "abc", 5, {1: 2.0}, {1.0}, ["x"],
+            [None], [[1.0]], object(), (value for value in (1.0, 2.0))],
+)  # fmt: skip
+def test_an_embedding_that_is_none(hybrid: KnowledgeBase, bad: Any) -> None:
+    fill(hybrid)
+    hybrid.embed()
+    for ask in (hybrid.search_vector, hybrid.search_hybrid):
+        with pytest.raises(InvalidRequest) as error:
+            ask("harbour", embedding=bad)
+        assert error.value.hint
+
+
+@pytest.mark.parametrize("threshold", [10**400, math.nan, math.inf, "0.5", True, []])
+def test_a_threshold_that_is_none(hybrid: KnowledgeBase, threshold: Any) -> None:
+    fill(hybrid)
+    with pytest.raises(InvalidRequest, match="threshold"):
+        hybrid.search("harbour", threshold=threshold)
+
+
+def test_k_and_other_settings_of_a_hybrid_search(hybrid: KnowledgeBase) -> None:
+    fill(hybrid)
+    hybrid.embed()
+    first = hybrid.search_hybrid("harbour keys", k=1, settings={"candidates": "3x"})[0]
+    assert first.score == pytest.approx(1.0)  # 1 / (1 + 1), twice
+    other = hybrid.search_hybrid("harbour keys", k=1, settings={"k": 3})[0]
+    assert other.score == pytest.approx(0.5)
+    with pytest.raises(InvalidRequest):
+        hybrid.search_hybrid("harbour keys", settings=[("k", 1)])

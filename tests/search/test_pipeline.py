@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -108,6 +109,63 @@ def test_groups_are_filled_up(long_and_short: KnowledgeBase, profile: str) -> No
 def test_a_store_with_fewer_documents_than_asked_for(long_and_short: KnowledgeBase) -> None:
     found = long_and_short.search("harbour", top=50, settings={"group": True})
     assert len(paths(found)) == len(set(paths(found))) == 21
+
+
+# --- however many are asked for -------------------------------------------------------------------
+
+
+@pytest.fixture
+def many(hybrid: KnowledgeBase, library: Library) -> KnowledgeBase:
+    """Passages that words and vectors rank differently, with ties and a word that most hold."""
+    texts = {
+        f"2026-0{number % 5 + 1}-{number // 5 % 28 + 1:02}/{number}.md": "harbour "
+        + "keys " * (number % 4)
+        + f"boat{number % 7} word{number} "
+        + "and other words " * (number % 11)
+        for number in range(360)
+    }
+    hybrid.ingest(library(texts))
+    hybrid.embed()
+    return hybrid
+
+
+@pytest.mark.parametrize(
+    ("profile", "settings"),
+    [("default", {}), ("memory", {}), ("default", {"normalisation": "minmax"}),
+     ("default", {"candidates": "7", "complete": True}), ("notes", {"candidates": "20"}),
+     ("memory", {"boosts": "type,access,decay", "candidates": "10"}), ("lexical", {}),
+     ("default", {"group": True, "candidates": "15"})],
+)  # fmt: skip
+@pytest.mark.parametrize("query", ["harbour keys boat3", "harbour boat1 and"])
+def test_a_longer_list_only_goes_on(
+    many: KnowledgeBase, profile: str, settings: dict[str, object], query: str
+) -> None:
+    lists = [
+        many.search(query, profile=profile, settings=settings, top=top).hits
+        for top in (1, 10, 90, 101, 150, 200, 1000)
+    ]
+    for shorter, longer in itertools.pairwise(lists):
+        assert longer[: len(shorter)] == shorter
+    longest = lists[-1]
+    assert [len(each) for each in lists[:-1]] == [1, 10, 90, 101, 150, 200]
+    assert len({hit.chunk_id for hit in longest}) == len(longest) == 360
+    assert all(one.score >= other.score for one, other in itertools.pairwise(longest))
+
+
+def test_what_comes_after_is_explained_too(many: KnowledgeBase) -> None:
+    found = many.search("harbour keys boat3", profile="memory", top=300, explain=True)
+    validate(wire.response(found))
+    assert found.explain is not None
+    told = found.explain["hits"]
+    assert all(hit["scores"] and hit["factors"] for hit in told)
+    assert len(told) == 300
+
+
+def test_a_threshold_is_not_looked_beyond(many: KnowledgeBase) -> None:
+    few = many.search("keys", threshold=0.5, top=10)
+    more = many.search("keys", threshold=0.5, top=300)
+    assert more.hits[: len(few)] == few.hits
+    assert all(hit.score >= 0.5 for hit in more)
 
 
 # --- one state of the store -----------------------------------------------------------------------

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import dataclasses
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,20 +89,22 @@ GOOD: dict[str, tuple[object, object]] = {
 }
 BAD: dict[str, tuple[object, ...]] = {
     "retrievers": ("", "words", 3),
-    "candidates": ("0", "x", "3.5", "-1", "1000000000"),
+    "candidates": ("0", "x", "3.5", "-1", "1000000000", "１０", 10**5000),
     "fusion": ("none", "sum"),
-    "k": ("0", "-1", "nan", "many"),
+    "k": ("0", "-1", "nan", "many", 10**400, 10**5000, "1e7", "１０", "1_000", [], b"1"),
     "normalisation": ("softmax",),
     "complete": ("maybe",),
-    "min_score": ("inf", "x", True),
+    "min_score": ("inf", "x", True, 10**400, "-1e308", "０.５"),
+    "threshold": (10**400, "1e308", "１"),
     "boosts": ("fame",),
-    "half_life_days": ("0", "soon"),
-    "group": ("2",),
-    "top": ("0", "1.5", 2.5, True),
-    "weights.dense": ("-1", "x"),
+    "half_life_days": ("0", "soon", "1e308", "３０"),
+    "group": ("2", "１", 10**5000),
+    "top": ("0", "1.5", 2.5, True, "１０", "1_0", "9" * 5000, 10**5000),
+    "weights.dense": ("-1", "x", "1e308", 1_000_001, "１"),
     "weights.fame": ("1",),
     "weights": ("1",),
     "type_weights.film": ("1",),
+    "type_weights.decision": ("1e308", 10**400),
 }
 
 
@@ -115,7 +119,14 @@ def test_every_field_has_a_setting() -> None:
     assert fields == set(KEYS) | set(TABLES) == set(GOOD) | set(TABLES) == set(ABOUT)
 
 
-@pytest.mark.parametrize(("key", "value"), [(key, value) for key in BAD for value in BAD[key]])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        pytest.param(key, value, id=f"{key}-{at}")
+        for key in BAD
+        for at, value in enumerate(BAD[key])
+    ],
+)
 def test_bad_values_are_refused_with_a_hint(key: str, value: object) -> None:
     with pytest.raises(InvalidRequest) as error:
         resolve("memory", {}, {key: value})
@@ -146,7 +157,7 @@ def test_profiles_as_the_contract_has_them() -> None:
     assert (knowledge.fusion, knowledge.boosts) == ("rrf", ("type", "access"))
     assert (knowledge.candidates_for(10), memory.top, knowledge.top) == (30, 10, 10)
     assert resolve("default", {}).candidates_for(10) == 100
-    assert resolve("default", {}).candidates_for(500) == 500
+    assert resolve("default", {}).candidates_for(500) == 100  # more of them come after
     for profile in BUILT_IN.values():
         assert (profile.match == "any") == (profile.mode == "hybrid")
 
@@ -157,3 +168,27 @@ def test_only_settings_with_an_effect_are_shown() -> None:
     }  # fmt: skip
     assert resolve("memory", {}).settings()["weights"] == {"lexical": 0.3, "dense": 0.7}
     assert "k" not in resolve("memory", {}).settings()
+
+
+@pytest.mark.parametrize("key", ["foo", "weights", "weights.fame", "type_weights.film"])
+def test_an_unknown_setting_lists_all_there_are(key: str) -> None:
+    with pytest.raises(InvalidRequest) as error:
+        resolve("notes", {}, {key: "1"})
+    assert error.value.message == f"unknown setting {key} of profile notes"
+    assert error.value.hint.startswith("settings: retrievers, match, ")
+    assert "weights.lexical, weights.dense, type_weights.decision" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    "settings", [[("k", 1)], "k=1", 5, {1: 2}, {"foo": {"bar": 1}}, {"foo": {}}]
+)
+def test_settings_that_are_none(kb: KnowledgeBase, settings: Any) -> None:
+    kb.add("x")
+    with pytest.raises(InvalidRequest) as error:
+        kb.search("x", settings=settings)
+    assert error.value.hint
+
+
+@pytest.mark.parametrize("number", ["1", " 1.0 ", "+1e0", ".1e1", 1, 1.0, Fraction(1)])
+def test_numbers_as_they_are_written(number: object) -> None:
+    assert resolve("memory", {}, {"k": number}).k == 1.0

@@ -20,7 +20,7 @@ from typing import Any
 import apsw
 
 from kb import KnowledgeBase
-from kb.store import schema
+from kb.store import schema, segments
 from kb.types import (
     Attributes,
     ChunkDraft,
@@ -76,14 +76,22 @@ def _embed(kb: KnowledgeBase) -> None:
     model_id = kb._store.use_model(spec).model_id
     first, *middle, last = kb._store.to_embed(model_id, limit=100)
     rows = [
-        (one.chunk_id, Encoding(_vector(one.chunk_id), {"token": 0.5},
+        (one.chunk_id, Encoding(_vector(one.chunk_id), _weights(one.chunk_id),
                                 TokenVectors(2, array("f", [0.6, 0.8, 1.0, 0.0]))))
         for one in middle
     ]  # fmt: skip
     kb._store.write_embeddings(model_id, rows)
+    with kb._store._database.writing() as connection:
+        segments.fold(connection, model_id, least=1)
+    changed = middle[1].chunk_id  # has left its segment, and is in no other yet
+    kb._store.write_embeddings(model_id, [(changed, Encoding(sparse={"token": 0.75, "一": 1.5}))])
     for _ in range(3):
         kb._store.fail_embeddings(model_id, [last.chunk_id], "no room")
     kb._store.fail_embeddings(model_id, [first.chunk_id], "not now")
+
+
+def _weights(seed: int) -> dict[str, float]:
+    return {"token": 0.5, f"t{seed % 3}": 0.25 * seed, "ß": 0.1}
 
 
 def _vector(seed: int) -> Vector[float]:
@@ -122,6 +130,11 @@ def found(kb: KnowledgeBase) -> dict[str, list[list[Any]]]:
                 model.model_id, _vector(seed), filters=Filters(), now=kb._now(), limit=5
             )
             said[f"nearest {seed}"] = [[one.chunk_id, one.score] for one in nearest.found]
+        for query in ({"token": 1.0}, {"t1": 2.0, "ß": 3.0}, {"一": 1.0, "t0": 0.5, "none": 1.0}):
+            sparse = kb._store.sparse_nearest(
+                model.model_id, query, filters=Filters(), now=kb._now(), limit=5
+            )
+            said[f"sparse {' '.join(query)}"] = [[one.chunk_id, one.score] for one in sparse.found]
     return said
 
 

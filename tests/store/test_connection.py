@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from kb import KnowledgeBase
 from kb.errors import (
     DiskFull,
     StoreBusy,
@@ -130,6 +132,93 @@ def test_a_read_only_folder_can_be_searched(tmp_path: Path, log_left_behind: boo
     )
     store.close()
     assert done.stdout.splitlines() == ["['a']", "store_read_only"], done.stderr
+
+
+OTHERS_SHELF = """
+import os, sys
+from pathlib import Path
+from kb import KnowledgeBase
+from kb.errors import StoreReadOnly
+from tests.models.weightless import Weightless
+with KnowledgeBase(Path(sys.argv[2]), encoder=Weightless()) as kb:
+    kb.add("what is imported on the way, while this may still read where Python lies")
+    kb.embed(), kb.get("note:1"), kb.doctor(fix=True)
+if os.geteuid() == 0 and "KEEP_ROOT" not in os.environ:
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+with KnowledgeBase(Path(sys.argv[1]), encoder=Weightless()) as kb:
+    print(kb.get("note:1").text)
+    print(kb.document("note:1").access_count)
+    told = kb.doctor()
+    print(told.healthy, sorted({one.part for one in told.findings if one.state != "ok"}))
+    for write in (lambda: kb.add("b"), kb.embed, lambda: kb.doctor(fix=True)):
+        try: write()
+        except StoreReadOnly as error: print("cannot" if "not written" in error.message else error)
+"""
+
+
+MOUNTED = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift && exec "$@"'
+
+
+@pytest.mark.skipif(os.name == "nt", reason="folders of Windows have no such right")
+@pytest.mark.parametrize("how", ["rights", "mount"])
+def test_a_file_in_a_folder_that_cannot_be_written(tmp_path: Path, how: str) -> None:
+    """SQLite cannot lay its log there. As somebody else than root, who may write everywhere."""
+    folder = tmp_path / "shelf"
+    with KnowledgeBase(folder / "kb.sqlite", encoder="none") as kb:
+        kb.add("a note")
+    for path in (*tmp_path.parents, tmp_path):
+        if path.owner() == "root" and path.is_relative_to("/tmp"):
+            path.chmod(path.stat().st_mode | 0o555)
+    (folder / "kb.sqlite").chmod(0o666)
+    paths = (str(folder / "kb.sqlite"), str(tmp_path / "own.sqlite"))
+    command = [sys.executable, "-c", OTHERS_SHELF, *paths]
+    if how == "mount":
+        mounted = ["unshare", "-rm", "sh", "-c", MOUNTED, "sh", str(folder)]
+        if not shutil.which("unshare") or subprocess.run([*mounted, "true"]).returncode != 0:
+            pytest.skip("this machine lets nobody mount")
+        command = [*mounted, "env", "KEEP_ROOT=1", *command]
+    else:
+        folder.chmod(0o555)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2]
+    )
+    folder.chmod(0o755)
+    indexes = ["chunks_cjk", "chunks_fts", "chunks_trigram"]
+    expected = ["a note", "0", f"True {indexes}", "cannot", "cannot", "cannot"]
+    assert done.stdout.splitlines() == expected, done.stderr
+
+
+def test_what_a_read_only_mount_says_is_a_read_only_store(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nobody may mount: SQLite's own error, given where it gives it."""
+    put(store, "a", "text")
+    other = SqliteStore(store.path)
+    connect = other._database._connect
+
+    def on_the_mount(name: str, flags: int) -> apsw.Connection:
+        if flags & apsw.SQLITE_OPEN_CREATE:
+            raise apsw.CantOpenError("unable to open database file")
+        return connect(name, flags)
+
+    monkeypatch.setattr(other._database, "_connect", on_the_mount)
+    assert len(other.documents(Filters(), None)) == 1
+    with pytest.raises(StoreReadOnly) as error:
+        put(other, "b", "text")
+    assert "not written" in error.value.message
+    assert str(store.path.parent) in error.value.hint
+    other.close()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="folders of Windows have no such right")
+def test_where_there_is_no_store_a_read_only_folder_is_no_read_only_store(tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        path = Path("/proc/kb.sqlite")  # where even root cannot make a file
+    else:
+        tmp_path.chmod(0o555)
+        path = tmp_path / "kb.sqlite"
+    with pytest.raises(StoreUnusable):
+        SqliteStore(path).create()
 
 
 def test_a_full_disk_loses_nothing_that_was_written(store: SqliteStore) -> None:

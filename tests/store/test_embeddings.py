@@ -11,11 +11,11 @@ import pytest
 
 from kb import KnowledgeBase
 from kb.errors import BrokenImport, ModelBroken, ModelMismatch, NotFound
-from kb.store import SqliteStore
+from kb.store import SqliteStore, token_codes
 from kb.types import Attributes, ChunkDraft, DocumentDraft, Encoding, ModelSpec, Span, TokenVectors
 from tests import schemas
 from tests.conftest import Clock
-from tests.store.builders import put
+from tests.store.builders import check_integrity, put
 
 SPEC = ModelSpec("tiny", "1", 3, frozenset({"dense"}))
 
@@ -66,6 +66,19 @@ def test_mixing_is_refused(store: SqliteStore, other: ModelSpec) -> None:
     assert "tiny 1 of 3 dimensions" in error.value.message
     assert "tiny" in error.value.hint
     assert standing(store) == (1, 0, 0)
+
+
+def test_dropped_vectors_leave_nothing_behind(store: SqliteStore) -> None:
+    put(store, "a", "one", "two")
+    model_id = store.use_model(SPEC).model_id
+    store.write_embeddings(model_id, [(1, Encoding(dense=array("f", [1.0] * SPEC.dimension)))])
+    store.fail_embeddings(model_id, [2], "no room")
+    assert store.last_error(model_id) == "no room"
+    assert store.drop_vectors() == 1
+    assert store.models() == []
+    made = store.use_model(ModelSpec(SPEC.name, "2", SPEC.dimension, SPEC.gives))
+    assert (made.version, made.ready, made.pending, made.failed) == ("2", 0, 2, 0)
+    check_integrity(store)
 
 
 def test_a_model_that_left_no_vectors_gives_way(store: SqliteStore) -> None:
@@ -154,7 +167,7 @@ def test_sparse_and_tokens_may_come_later(store: SqliteStore) -> None:
     assert store.write_embeddings(model_id, [(1, added)]) == 1
     with store.reading() as connection:
         rows = connection.execute("SELECT sparse, tokens, dense IS NULL FROM embeddings").fetchall()
-    assert rows == [('{"東京": 0.5}', tokens.data.tobytes(), 0), (None, None, 0)]
+    assert rows == [('{"東京": 0.5}', token_codes.encode(tokens), 0), (None, None, 0)]
     with pytest.raises(ModelBroken, match="no vectors at all"):
         store.write_embeddings(model_id, [(1, Encoding())])
 

@@ -11,10 +11,12 @@ import pytest
 
 from kb import wire
 from kb.doctor import examine
+from kb.errors import KbError, ModelBroken, ModelMissing
 from kb.store import SqliteStore, vec0, vectors
 from kb.types import Encoding, Filters, Finding, ModelSpec
 from tests import schemas
 from tests.conftest import Clock
+from tests.models.weightless import Weightless
 from tests.store.builders import check_integrity, put
 from tests.store.test_vectors import NOW, QUERY, SPEC, ask, embed, file_of, some_vectors
 
@@ -120,9 +122,55 @@ def test_what_waits_and_what_failed(filled: SqliteStore) -> None:
     found = unwell(filled)
     assert list(found) == ["pending"]
     assert found["pending"].what == (
-        "100 chunks have vectors, 1 wait for them, 1 have failed: no room"
+        "100 chunks have vectors, 1 waits for them, 1 has failed for good: no room"
     )
-    assert found["pending"].to_do == "kb embed"
+    assert found["pending"].to_do == "kb embed --retry"
+
+
+def test_one_chunk_is_told_as_one(store: SqliteStore) -> None:
+    put(store, "a", "one")
+    embed(store, some_vectors(1))
+    told = {one.part: one.what for one in examine(store, NOW).findings}
+    assert told["pending"] == "1 chunk has vectors, 0 wait for them"
+    assert told["embeddings"] == "1 vector of length 1"
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "with_vectors"),
+    [
+        (ModelMissing("it is gone", "lay it there"), "warning", False),
+        (ModelMissing("it is gone", "lay it there"), "error", True),
+        (ModelBroken("it is cut off", "lay it there"), "error", False),
+    ],
+)
+def test_a_model_that_cannot_be_used(
+    store: SqliteStore, error: KbError, state: str, with_vectors: bool
+) -> None:
+    """Where there are no vectors to ask, one that is not there is missed by nobody."""
+
+    def source() -> None:
+        raise error
+
+    put(store, "a", "one")
+    if with_vectors:
+        embed(store, some_vectors(1))
+    diagnosis = examine(store, NOW, source)
+    (found,) = (one for one in diagnosis.findings if one.part == "model")
+    assert (found.state, found.what, found.to_do) == (state, error.message, error.hint)
+    assert diagnosis.healthy is (state == "warning")
+
+
+def test_a_model_of_another_version_than_the_vectors(filled: SqliteStore) -> None:
+    same = Weightless(SPEC.dimension, name=SPEC.name, version=SPEC.version)
+    other = Weightless(SPEC.dimension, name=SPEC.name, version="2")
+    said = {}
+    for encoder in (same, other):
+        diagnosis = examine(filled, NOW, lambda encoder=encoder: encoder)  # type: ignore[misc]  # bound
+        said[encoder] = next(one for one in diagnosis.findings if one.part == "model")
+        assert diagnosis.healthy
+    assert (said[same].state, said[same].to_do) == ("ok", "")
+    assert (said[other].state, said[other].to_do) == ("warning", "kb embed --anew")
+    assert f"of {SPEC.name} {SPEC.version}, not of {SPEC.name} 2" in said[other].what
 
 
 def test_a_model_of_another_dimension(store: SqliteStore) -> None:

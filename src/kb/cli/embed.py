@@ -18,24 +18,33 @@ if TYPE_CHECKING:
 
 @click.command("embed", cls=Command)
 @option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many chunks.")
+@option("--retry", is_flag=True, help="Also those that failed so often that they were given up.")
+@option("--anew", is_flag=True, help="Drop all vectors first, of whatever model they are.")
 @common_options()
 @pass_session
-def embed_command(session: Session, *, limit: int | None) -> int:
+def embed_command(session: Session, *, limit: int | None, retry: bool, anew: bool) -> int:
     """Give vectors to the passages that have none yet.
 
     `kb ingest` and `kb add` do that by themselves unless they are told not to, or interrupted.
     It can be interrupted at any moment: what was done is kept, and the next run does the rest. The
     exit status is 1 if a passage could not be embedded.
 
+    After a change of the model, --anew drops the vectors of the old one and makes them again. Until
+    it is done, what is not embedded yet is found by its words; if it is interrupted, kb embed
+    without --anew goes on.
+
     \b
     Examples:
       kb embed
       kb embed --limit 1000 --json
+      kb embed --retry
     """
     session.interrupted = "interrupted: what was embedded is in the store; kb embed does the rest"
     with session.open() as kb, progress.shown(session) as show:
         report = kb.embed(
             limit=limit,
+            retry=retry,
+            anew=anew,
             on_progress=lambda now: show(
                 "embed", now.done, now.total, f"{now.per_second:.1f} a second"
             ),
@@ -78,17 +87,29 @@ def say_embedded(report: EmbedReport) -> None:
     name = page.visible(f"{report.model} {report.version}")
     if not report.embedded and not report.failed:
         page.say(_nothing(report, name))
-        return
-    page.say(f"{report.embedded} embedded by {name} in {report.seconds:.1f} s")
-    if report.truncated:
-        page.note(f"{report.truncated} are longer than the model can see: their ends are not in it")
-    if report.failed:
-        page.warn(f"{report.failed} could not be embedded: kb status says why")
-    if report.left:
-        page.note(f"{report.left} left: kb embed")
+    else:
+        page.say(f"{report.embedded} embedded by {name} in {report.seconds:.1f} s")
+        if report.truncated:
+            are = "1 is" if report.truncated == 1 else f"{report.truncated} are"
+            page.note(f"{are} longer than the model can see: what is cut off is not in its vector")
+        if report.left:
+            page.note(f"{report.left} left: kb embed")
+    _say_failed(report)
 
 
 def _nothing(report: EmbedReport, name: str) -> str:
     if report.left:
         return f"nothing embedded; {report.left} left"
+    if report.given_up:
+        return f"nothing to do: every other passage has its vectors by {name}"
     return f"nothing to do: every passage has its vectors by {name}"
+
+
+def _say_failed(report: EmbedReport) -> None:
+    why = page.visible(report.last_error or "")
+    if report.failed:
+        page.warn(f"{report.failed} could not be embedded: {why}")
+    if report.given_up:
+        count = "1 passage is" if report.given_up == 1 else f"{report.given_up} passages are"
+        said = "" if report.failed else f": {why}"
+        page.warn(f"{count} given up after several failures{said} (kb embed --retry tries again)")

@@ -11,6 +11,7 @@ from kb.types import Hit, Retrieval
 
 _INDENT = "    "
 _ARROW = " › "
+_COMMON = 0.0001  # a lexical score below it: FTS5 gives a millionth to a word of most passages
 
 Range = tuple[int, int]  # of characters, the end excluded
 Marker = Callable[[str], Iterable[Range]]  # where a text holds what was asked for
@@ -49,7 +50,7 @@ def hit_text(
 
 
 def _first_line(hit: Hit, page: Page) -> str:
-    uri, score = visible(hit.citation.uri), f"{hit.score:.4f}"
+    uri, score = visible(hit.citation.uri), _number(hit.score, 4)
     rank = f"{hit.rank}.".ljust(len(_INDENT) - 1) + " "
     room = (page.width or 0) - len(rank) - columns(uri) - len(score)
     gap = " " * max(2, room)
@@ -113,16 +114,24 @@ def _retrieval(found: Retrieval) -> list[str]:
     for name in ("lexical", "vector", "sparse"):
         rank, score = getattr(found, f"{name}_rank"), getattr(found, f"{name}_score")
         if rank is not None:
-            lines.append(f"{name:8} rank {rank:<4} score {score:.6f}")
+            common = name == "lexical" and score < _COMMON
+            why = "  only by words that most passages hold" if common else ""
+            lines.append(f"{name:8} rank {rank:<4} score {_number(score, 6)}{why}")
     fused = found.fusion_score if found.method == "hybrid" else None  # of one list: its own score
     for name, value in (("fused", fused), ("reranked", found.rerank_score)):
         if value is not None:
-            lines.append(f"{name:8} {'':9} score {value:.6f}")
+            lines.append(f"{name:8} {'':9} score {_number(value, 6)}")
     return lines
 
 
 def _factors(factors: Mapping[str, float]) -> list[str]:
-    return [f"{name:8} {'':9} times {value:.6f}" for name, value in factors.items()]
+    return [f"{name:8} {'':9} times {_number(value, 6)}" for name, value in factors.items()]
+
+
+def _number(value: float, places: int) -> str:
+    """With so many places; where those would be zeros alone, by its first digits."""
+    small = 0.0 < abs(value) < 10.0**-places
+    return f"{value:.1e}" if small else f"{value:.{places}f}"
 
 
 def explain_text(explain: Mapping[str, Any], timing_ms: Mapping[str, float], page: Page) -> str:

@@ -121,10 +121,15 @@ def _verified(config: Config, found: ModelInfo, name: str | None) -> ModelInfo:
 def _say_verdict(found: ModelInfo) -> None:
     sheet = page.Page.of(sys.stdout)
     if found.problem is None:
-        page.say(f"{sheet.style('ok    ', fg='green')}  {page.visible(found.name)}")
+        page.say(f"{sheet.style('ok    ', fg='green')}  {page.visible(_place(found))}")
     else:
         problem = page.visible(found.problem)
-        page.say(f"{sheet.style('broken', fg='red')}  {page.visible(found.name)}: {problem}")
+        page.say(f"{sheet.style('broken', fg='red')}  {page.visible(_place(found))}: {problem}")
+
+
+def _place(found: ModelInfo) -> str:
+    """Its name; with its folder, where that is the user's: its name may be another's too."""
+    return f"{found.name} in {found.path}" if found.origin == "folder" else found.name
 
 
 # --- what one makes of a text ---------------------------------------------------------------------
@@ -223,7 +228,8 @@ def _summary(found: ModelInfo) -> list[str]:
     )
     if spec is None:
         return [f"{mark} {name}  {sheet.style(page.visible(found.problem or ''), fg='red')}"]
-    facts = [f"from {found.origin}", _gives(spec), _size(found.size_bytes), found.licence]
+    origin = f"folder {found.path}" if found.origin == "folder" else found.origin
+    facts = [f"from {origin}", _gives(spec), _size(found.size_bytes), found.licence]
     line = f"{mark} {name}  {page.visible(', '.join(fact for fact in facts if fact))}"
     return [line, f"    {page.visible(found.summary)}"] if found.summary else [line]
 

@@ -65,10 +65,16 @@ def warn(message: str) -> None:
     note(f"{Page.of(sys.stderr).style('warning:', fg='yellow')} {visible(message)}")
 
 
-def degraded_text(part: str, reason: str, detail: str | int | None) -> str:
-    """A part that did not do its work, in words."""
+def degraded_text(
+    part: str, reason: str, detail: str | int | None, *, can_embed: bool = True
+) -> str:
+    """A part that did not do its work, in words. `can_embed`: there is an encoder to do it."""
     if reason == "pending":
-        return f"{part}: {detail} passages have no vectors yet (kb embed makes them)"
+        told = "1 passage has" if detail == 1 else f"{detail} passages have"
+        mend = (" (kb embed makes it)" if detail == 1 else " (kb embed makes them)") * can_embed
+        return f"{part}: {told} no vectors yet{mend}"
+    if reason == "model_mismatch":
+        return f"{part}: {detail} (kb embed --anew makes them again)"
     told = "" if detail is None else f" ({detail})"
     return f"{part}: {reason.replace('_', ' ')}{told}"
 

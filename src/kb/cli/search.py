@@ -21,6 +21,7 @@ from kb.cli.options import (
 )
 from kb.cli.page import degraded_text
 from kb.cli.session import Session, pass_session
+from kb.errors import KbError
 from kb.types import MATCHES, MODES, Filters
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def _answer(
     response: Response, session: Session, kb: KnowledgeBase, *, filtered: bool, jsonl: bool
 ) -> None:
     if jsonl:
-        _say_lines(response)
+        _say_lines(response, kb)
     elif session.json:
         from kb import wire
 
@@ -161,12 +162,12 @@ def _pair(text: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
-def _say_lines(response: Response) -> None:
+def _say_lines(response: Response, kb: KnowledgeBase) -> None:
     from kb import wire
 
     for hit in response.hits:
         page.say_json_line(wire.hit(hit))
-    _note_degraded(response)
+    _note_degraded(response, kb)
 
 
 def _say(response: Response, kb: KnowledgeBase, *, filtered: bool) -> None:
@@ -188,7 +189,7 @@ def _say(response: Response, kb: KnowledgeBase, *, filtered: bool) -> None:
         page.note(_nothing_found(response.query, filtered=filtered))
         if not kb.documents(limit=1):
             page.note(f"the store {kb.path} is empty; fill it with: kb ingest FOLDER")
-    _note_degraded(response)
+    _note_degraded(response, kb)
 
 
 def _factors(response: Response) -> dict[int, dict[str, float]]:
@@ -204,6 +205,14 @@ def _nothing_found(query: str, *, filtered: bool) -> str:
     return f"nothing found for {asked!r}" + (" with these filters" if filtered else "")
 
 
-def _note_degraded(response: Response) -> None:
+def _note_degraded(response: Response, kb: KnowledgeBase) -> None:
     for part in response.degraded:
-        page.warn(degraded_text(part.part, part.reason, part.detail))
+        can_embed = part.reason == "pending" and _can_embed(kb)
+        page.warn(degraded_text(part.part, part.reason, part.detail, can_embed=can_embed))
+
+
+def _can_embed(kb: KnowledgeBase) -> bool:
+    try:
+        return kb.encoder() is not None
+    except KbError:
+        return False

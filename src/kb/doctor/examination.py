@@ -14,6 +14,7 @@ from functools import partial
 from kb import __version__
 from kb.doctor import in_files, in_store, in_vectors
 from kb.errors import KbError, StoreMissing, StoreReadOnly, StoreTooNew, StoreUnusable
+from kb.search.standing import EncoderSource, no_encoder
 from kb.store import SqliteStore
 from kb.store.shape import INDEXES
 from kb.types import Diagnosis, Finding
@@ -28,12 +29,15 @@ class Check:
     mend: Callable[[], None] | None = None
 
 
-def examine(store: SqliteStore, now: str, *, fix: bool = False) -> Diagnosis:
-    """Look at every part of the store; `now` decides what has expired."""
+def examine(
+    store: SqliteStore, now: str, source: EncoderSource = no_encoder, *, fix: bool = False
+) -> Diagnosis:
+    """Look at every part of the store; `now` decides what has expired, and `source` gives the
+    encoder, after a look at its files."""
     opened = _opened(store)
     findings = [opened]
     if opened.state != "error":
-        findings += [_examined(check, fix) for check in _checks(store, now)]
+        findings += [_examined(check, fix) for check in _checks(store, now, source)]
     return Diagnosis(str(store.path), tuple(findings))
 
 
@@ -72,7 +76,7 @@ def _looked(check: Check) -> Finding:
         return Finding(check.part, "error", f"cannot be read: {error}", _RESTORE)
 
 
-def _checks(store: SqliteStore, now: str) -> Iterator[Check]:
+def _checks(store: SqliteStore, now: str, source: EncoderSource) -> Iterator[Check]:
     """In an order in which no repair spoils what another has made: indexes come last."""
     health = store.health
     yield Check("sqlite", partial(in_store.sqlite, store), health.reindex)
@@ -86,9 +90,11 @@ def _checks(store: SqliteStore, now: str) -> Iterator[Check]:
     for table in INDEXES:
         yield Check(table, partial(in_store.index, store, table), partial(health.rebuild, table))
     yield Check("embeddings", partial(in_vectors.rows, store), health.vectors.drop_damaged)
+    yield Check("postings", partial(in_vectors.postings, store), health.vectors.rebuild_postings)
     yield Check("chunks_vec", partial(in_vectors.table, store), health.vectors.rebuild_table)
     yield Check("vectors", partial(in_vectors.file, store), health.vectors.rewrite_file)
     yield Check("pending", partial(in_vectors.pending, store))
+    yield Check("model", partial(in_vectors.model, store, source))
     yield Check("files", partial(in_files.files, store))
     yield Check("roots", partial(in_files.roots, store))
     yield Check("expired", partial(in_files.expired, store, now))

@@ -86,7 +86,7 @@ def counters(store: SqliteStore) -> Finding:
 def columns(store: SqliteStore) -> Finding:
     looked_at, stale = store.health.stale(SAMPLED_CHUNKS)
     if not stale:
-        return Finding("columns", "ok", f"as computed, in {looked_at} chunks")
+        return Finding("columns", "ok", f"as computed, in {_chunks(looked_at)}")
     what = f"{stale} of {looked_at} chunks are indexed by other words than they have"
     return Finding("columns", "error", what, _MEND)
 
@@ -94,7 +94,7 @@ def columns(store: SqliteStore) -> Finding:
 def text(store: SqliteStore) -> Finding:
     looked_at, altered = store.health.altered(SAMPLED_CHUNKS)
     if not altered:
-        return Finding("text", "ok", f"as it was written, in {looked_at} chunks")
+        return Finding("text", "ok", f"as it was written, in {_chunks(looked_at)}")
     what = f"{altered} of {looked_at} chunks have another text than was written"
     return Finding("text", "error", what, "restore a backup, or kb rm the documents and ingest")
 
@@ -108,6 +108,10 @@ def index(store: SqliteStore, table: str) -> Finding:
     if fault is None:
         return Finding(table, "ok", "agrees with the text")
     return Finding(table, "error", f"differs from the text: {fault}", _MEND)
+
+
+def _chunks(count: int) -> str:
+    return "1 chunk" if count == 1 else f"{count} chunks"
 
 
 def _bytes(count: int) -> str:

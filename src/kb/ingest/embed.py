@@ -62,14 +62,17 @@ class Embedder:
         *,
         limit: int | None = None,
         after: int = 0,
+        retry: bool = False,
+        anew: bool = False,
         stop: Callable[[], bool] = lambda: False,
         on_progress: OnEmbedded | None = None,
     ) -> EmbedReport:
         """Embed what is left, or at most `limit` chunks of it, or only those with an id above
-        `after`. `stop` is asked between two units of work. Raises `ModelError` where the model is
-        at fault and not a text."""
+        `after`. With `retry`, what has failed for good counts as left; with `anew`, everything
+        does, whatever model its vectors are of. `stop` is asked between two units of work. Raises
+        `ModelError` where the model is at fault and not a text."""
         started = time.perf_counter()
-        model = self._model()
+        model = self._model(retry=retry, anew=anew)
         encoder = self._texts.encoder
         left = _Left(self._store, model.model_id, encoder, self._unit_texts, limit, after)
         rows = _Rows(self._store, model, self._commit_chunks, started, on_progress)
@@ -81,17 +84,22 @@ class Embedder:
             rows.flush()  # what was encoded is good, and took its time
             raise
         rows.flush()
-        now = {each.model_id: each.pending for each in self._store.models()}
-        return rows.report(left=now[model.model_id], seconds=time.perf_counter() - started)
+        return rows.report(seconds=time.perf_counter() - started)
 
-    def _model(self) -> StoredModel:
-        """The store's record. A store remembers no model that cannot make a vector."""
+    def _model(self, *, retry: bool, anew: bool) -> StoredModel:
+        """The store's record. A store remembers no model that cannot make a vector, and gives up
+        no vectors for one."""
         spec = self._texts.spec
         wanted = (spec.name, spec.version, spec.dimension)
         known = ((each.name, each.version, each.dimension) for each in self._store.models())
-        if wanted not in known:
+        if anew or wanted not in known:
             self._texts.encode([PROBE])
-        return self._store.use_model(spec)
+        if anew:
+            self._store.drop_vectors()
+        model = self._store.use_model(spec)
+        if retry and self._store.retry_embeddings(model.model_id):
+            model = self._store.use_model(spec)  # counted again
+        return model
 
     def _encoded(
         self, left: _Left, stop: Callable[[], bool]
@@ -239,13 +247,17 @@ class _Rows:
             total = max(self.model.pending, self.done)
             self.on_progress(EmbedProgress(self.done, total, self.done / seconds))
 
-    def report(self, *, left: int, seconds: float) -> EmbedReport:
+    def report(self, *, seconds: float) -> EmbedReport:
+        (now,) = (one for one in self.store.models() if one.model_id == self.model.model_id)
+        has_failed = self.failed or now.failed
         return EmbedReport(
             self.model.name,
             self.model.version,
             embedded=self.embedded,
             failed=self.failed,
-            left=left,
+            left=now.pending,
+            given_up=now.failed,
+            last_error=self.store.last_error(now.model_id) if has_failed else None,
             truncated=self.truncated,
             seconds=seconds,
         )

@@ -11,6 +11,6 @@ Nothing here loads numpy or ONNX Runtime before a text is encoded, and nothing o
 
 from __future__ import annotations
 
-from kb.models.registry import GROUP, OFF, encoder, info, models, unit_texts, verify
+from kb.models.registry import GROUP, OFF, check, encoder, info, models, unit_texts, verify
 
-__all__ = ["GROUP", "OFF", "encoder", "info", "models", "unit_texts", "verify"]
+__all__ = ["GROUP", "OFF", "check", "encoder", "info", "models", "unit_texts", "verify"]

@@ -109,7 +109,14 @@ def _spec(data: Mapping[str, Any], outputs: Mapping[str, str]) -> ModelSpec:
         max_tokens=_count(data, "max_tokens"),
         query_prefix=str(data.get("query_prefix", "")),
         passage_prefix=str(data.get("passage_prefix", "")),
+        scripts=_scripts(data.get("scripts", [])),
     )
+
+
+def _scripts(names: Any) -> tuple[str, ...]:
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise TypeError(f"scripts cannot be {names!r}")
+    return tuple(names)
 
 
 def _outputs(data: Mapping[str, Any]) -> dict[str, str]:

@@ -62,6 +62,10 @@ class OnnxEncoder:
         """What this runs on."""
         return self.load().session.provider
 
+    def check(self) -> None:
+        """Raises where a file is missing or has another size; loads nothing."""
+        manifests.check_sizes(self.manifest)
+
     def load(self) -> _Loaded:
         """Load the model now, where the first text need not wait for it."""
         with self._lock:
@@ -70,13 +74,11 @@ class OnnxEncoder:
             return self._loaded
 
     def _load(self) -> _Loaded:
-        manifests.check_sizes(self.manifest)
-        try:
-            session = load(self.manifest, self._provider)
-            tokeniser = _tokeniser(self.manifest)
-        except ModelBroken:
-            manifests.check_hashes(self.manifest)  # the better reason, where it is one
-            raise
+        # All of each file: a graph with a few bytes changed loads, and gives other vectors, which
+        # would then stand beside good ones for ever. It takes 20 ms.
+        manifests.check_hashes(self.manifest)
+        session = load(self.manifest, self._provider)
+        tokeniser = _tokeniser(self.manifest)
         return _Loaded(session, tokeniser, ThreadPoolExecutor(self._threads, "kb-encode"))
 
     def encode(
@@ -147,11 +149,13 @@ def cores() -> int:
 def _tokeniser(manifest: Manifest) -> Tokeniser:
     path = manifest.folder / manifests.TOKENIZER
     try:
-        return Tokeniser(path, manifest.spec.max_tokens, manifest.terms)
-    except ImportError as error:
+        import tokenizers  # noqa: F401  # before the file: neither is blamed for the other
+    except (ImportError, OSError) as error:
         raise ModelError(
             f"tokenizers cannot be loaded: {error}", "pip install --force-reinstall tokenizers"
         ) from error
+    try:
+        return Tokeniser(path, manifest.spec.max_tokens, manifest.terms)
     # The library raises bare Exceptions for files that it cannot read.
     except Exception as error:
         raise ModelBroken(f"{path} cannot be loaded: {error}", MEND) from error

@@ -55,6 +55,14 @@ def unit_texts(encoder: Encoder) -> int:
     return int(getattr(encoder, "unit_texts", _CPU_UNIT))
 
 
+def check(encoder: Encoder) -> None:
+    """Raises `ModelError` where a look at its files, without loading them, shows that it cannot be
+    used. An encoder of others need not have such a look."""
+    look = getattr(encoder, "check", None)
+    if look is not None:
+        look()
+
+
 # --- what there is to know about them -------------------------------------------------------------
 
 

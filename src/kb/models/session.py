@@ -65,8 +65,14 @@ class Session:
 def load(manifest: Manifest, provider: str = "auto") -> Session:
     """Raises `ModelBroken` where the graph is damaged, or another one than the manifest says."""
     try:
+        import numpy  # noqa: F401  # first: without it the runtime prints a traceback of its own
+    except (ImportError, OSError) as error:
+        raise ModelError(
+            f"numpy cannot be loaded: {error}", "pip install --force-reinstall numpy"
+        ) from error
+    try:
         import onnxruntime
-    except ImportError as error:
+    except (ImportError, OSError) as error:
         raise ModelError(
             f"ONNX Runtime cannot be loaded: {error}", "pip install --force-reinstall onnxruntime"
         ) from error
@@ -135,8 +141,26 @@ def _options() -> Any:
     options.enable_cpu_mem_arena = True
     options.enable_mem_pattern = False
     options.use_deterministic_compute = True
+    if _overflows():
+        options.add_session_config_entry("session.x64quantprecision", "1")
     options.log_severity_level = 3  # errors: what else it says is not for a user's terminal
     return options
+
+
+def _overflows() -> bool:
+    """Whether this processor may add two products of int8 in sixteen bits, which overflows: one of
+    Intel's or AMD's without VNNI. ONNX Runtime then takes slower kernels that do not. Where the
+    system does not tell what the processor has, it is taken for such a one."""
+    import platform
+
+    if platform.machine().lower() not in ("x86_64", "amd64", "i686", "x86"):
+        return False
+    try:
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as stream:
+            flags = next((line for line in stream if line.startswith("flags")), "")
+    except OSError:
+        return True
+    return "vnni" not in flags
 
 
 # --- is it what the manifest says? ----------------------------------------------------------------

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import inf
 
 from kb.citations import cite
 from kb.ports import Store
@@ -58,6 +59,19 @@ class Evidence:
         ranks = {name: {one.chunk_id: one for one in each.ranked} for name, each in found.items()}
         return cls(found, {one.chunk_id: one.score for one in fused}, kind, ranks)
 
+    def lowered(self, fused: Sequence[Scored]) -> list[Scored]:
+        """What was fused later, with scores that do not rise above those from before."""
+        return lowered(fused, min(self.fused.values(), default=inf))
+
+    def joined(self, found: Mapping[str, Found], fused: Sequence[Scored], kind: str) -> Evidence:
+        """This and what was found later; the scale is the first one's."""
+        later = Evidence.of(found, fused, kind)
+        if not self.found:
+            return later
+        both = {name: _both(self.found[name], each) for name, each in found.items()}
+        ranks = {name: {**self.ranks[name], **later.ranks[name]} for name in both}
+        return Evidence(both, {**self.fused, **later.fused}, self.kind, ranks)
+
     def sources(self, chunk_id: int) -> tuple[str, ...]:
         return tuple(SOURCES[name] for name in SOURCES if chunk_id in self.ranks.get(name, {}))
 
@@ -76,6 +90,15 @@ class Evidence:
     def model(self, chunk_id: int) -> str | None:
         dense = self.found.get("dense")
         return dense.model if dense is not None and chunk_id in self.ranks["dense"] else None
+
+
+def lowered(ranked: Sequence[Scored], ceiling: float) -> list[Scored]:
+    return [replace(one, score=min(one.score, ceiling)) for one in ranked]
+
+
+def _both(first: Found, later: Found) -> Found:
+    told = (*first.degraded, *(part for part in later.degraded if part not in first.degraded))
+    return replace(first, ranked=(*first.ranked, *later.ranked), degraded=told)
 
 
 def make_hits(

@@ -3,12 +3,16 @@
     query -> analyse -> retrieve -> fuse -> boost -> cut -> hits
 
 All of it reads one state of the store, and nothing of it writes.
+
+What is fused are always the same candidates, however many hits are asked for: normalised scores
+depend on all of them. Where they are too few, each retriever is asked for more, and what is new is
+fused by itself and comes after. So a longer list only goes on where a shorter one ends.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -18,7 +22,7 @@ from kb.search.analyse import Analysis, analyse
 from kb.search.boosts import Boosts, boosted
 from kb.search.found import Found, Retriever
 from kb.search.fusion import Fusion, Listed
-from kb.search.hits import Evidence, Shelf, make_hits
+from kb.search.hits import Evidence, Shelf, lowered, make_hits
 from kb.search.retrieve import Asked, retrieve
 from kb.search.trace import Trace
 from kb.types import Degraded, Query, Response, Scored
@@ -29,8 +33,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("kb.search")
 logging.getLogger("kb").addHandler(logging.NullHandler())  # silent unless a program wants to hear
 
-_DEEPER = 4  # how much further is looked where one document fills the list
-_DEEPEST = 4096
+_DEEPER = 4  # how much further is looked where the candidates are too few
+_DEEPEST = 4096  # where one document fills the list
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +67,14 @@ class Merge:
     complete: bool = False
     min_score: float | None = None
 
-    def lists(self, found: Mapping[str, Found], limit: int) -> list[Listed]:
+    def lists(self, found: Mapping[str, Found], full: Set[str]) -> list[Listed]:
+        """`full` are the retrievers whose lists were cut: they would have gone on."""
         return [
             Listed(
                 name,
                 each.ranked,
                 self.weights.get(name, 1.0),
-                absent=_absent(name, cut=len(each.ranked) >= limit),
+                absent=_absent(name, cut=name in full),
                 ran=each.ran,
             )
             for name, each in found.items()
@@ -126,13 +131,18 @@ class Pipeline:
             profile=query.profile,
             mode=query.mode,
             hits=hits,
-            degraded=(*analysis.degraded, *walk.degraded()),
+            degraded=(*self._query_degraded(analysis), *walk.degraded()),
             timing_ms=trace.timing_ms(),
             index_version="+".join(versions),
             explain=walk.explain(ranked) if query.explain else None,
         )
         self._log(response)
         return response
+
+    def _query_degraded(self, analysis: Analysis) -> tuple[Degraded, ...]:
+        """Words that were left out are missed where words are looked for."""
+        words = any(retriever.name == "lexical" for retriever in self.retrievers)
+        return analysis.degraded if words else ()
 
     def _log(self, response: Response) -> None:
         total = response.timing_ms["total"]
@@ -160,15 +170,37 @@ class _Walk:
         self._factors: dict[int, dict[str, float]] = {}
 
     def ranked(self) -> tuple[Scored, ...]:
-        """The chunks to return. Where grouping leaves too few, it is looked further down."""
+        """The chunks to return. Where there are too few of them, it is looked further down."""
         cut, limit = self._pipeline.cut, self._pipeline.candidates
+        ranked: list[Scored] = []
         while True:
             found = self._retrieve(limit)
-            kept = cut(self._boost(self._fuse(found, limit)), self.shelf)
+            ranked += _not_above(ranked, self._boost(self._fuse(self._fresh(found), found, limit)))
+            kept = cut(ranked, self.shelf)
             full = any(len(each.ranked) >= limit for each in found.values())
-            if not cut.group or len(kept) >= cut.top or not full or limit >= _DEEPEST:
+            if not full or self._enough(kept, limit):
                 return kept
-            limit = min(_DEEPEST, limit * _DEEPER)
+            limit *= _DEEPER
+
+    def _enough(self, kept: Sequence[Scored], limit: int) -> bool:
+        """Fewer than were asked for are enough where the others are not good enough; but not where
+        others of the same document stand in their place."""
+        cut = self._pipeline.cut
+        if cut.group:
+            return len(kept) >= cut.top or limit >= max(_DEEPEST, cut.top)
+        return len(self.evidence.fused) >= cut.top + len(cut.exclude)
+
+    def _fresh(self, found: Mapping[str, Found]) -> dict[str, Found]:
+        """What was found without what was found before."""
+        seen = self.evidence.fused
+        if not seen:
+            return dict(found)
+        return {
+            name: replace(
+                each, ranked=tuple(one for one in each.ranked if one.chunk_id not in seen)
+            )
+            for name, each in found.items()
+        }
 
     def _retrieve(self, limit: int) -> dict[str, Found]:
         asked = Asked(self._analysis, self._query.filters, self._now, limit)
@@ -177,19 +209,24 @@ class _Walk:
             pipeline.retrievers, asked, self._trace, store=pipeline.store, threads=pipeline.threads
         )
 
-    def _fuse(self, found: Mapping[str, Found], limit: int) -> list[Scored]:
+    def _fuse(
+        self, fresh: Mapping[str, Found], found: Mapping[str, Found], limit: int
+    ) -> list[Scored]:
+        """One list of what is `fresh` of what was `found`."""
         merge = self._pipeline.merge
-        self._lists = merge.lists(found, limit)
-        if len(found) == 1:
-            fused = merge.fusion(self._lists)
-            self.evidence = Evidence.of(found, fused, merge.fusion.kind(self._lists))
-            return above(fused, merge.min_score)
-        with self._trace.stage("fuse") as facts:
-            self._lists = self._completed(self._lists, found)
-            fused = merge.fusion(self._lists)
-            kind = merge.fusion.kind(self._lists)
-            facts |= {"candidates": len(fused), "scale": kind, "weights": dict(merge.weights)}
-        self.evidence = Evidence.of(found, fused, kind)
+        full = frozenset(name for name, each in found.items() if len(each.ranked) >= limit)
+        lists = merge.lists(fresh, full)
+        if len(fresh) == 1:
+            fused = merge.fusion(lists)
+        else:
+            with self._trace.stage("fuse") as facts:
+                lists = self._completed(lists, fresh)
+                fused = merge.fusion(lists)
+                kind = merge.fusion.kind(lists)
+                facts |= {"candidates": len(fused), "scale": kind, "weights": dict(merge.weights)}
+        fused = self.evidence.lowered(fused)
+        self.evidence = self.evidence.joined(fresh, fused, merge.fusion.kind(lists))
+        self._lists += lists
         return above(fused, merge.min_score)
 
     def _completed(self, lists: Sequence[Listed], found: Mapping[str, Found]) -> list[Listed]:
@@ -219,7 +256,7 @@ class _Walk:
         with self._trace.stage("boost"):
             self.shelf.fetch_documents(ids)
             today = date.fromisoformat(self._now[:10])
-            self._factors = {
+            self._factors |= {
                 one.chunk_id: boosts.factors(self.shelf.document(one.chunk_id), today)
                 for one in ranked
             }
@@ -229,7 +266,10 @@ class _Walk:
         return tuple(part for each in self.evidence.found.values() for part in each.degraded)
 
     def explain(self, ranked: Sequence[Scored]) -> dict[str, Any]:
-        known = {listed.name: listed.scores() for listed in self._lists if listed.ran}
+        known: dict[str, dict[int, float]] = {}
+        for listed in self._lists:
+            if listed.ran:
+                known.setdefault(listed.name, {}).update(listed.scores())
         return {
             "profile": self._query.profile,
             "pipeline": repr(self._pipeline),
@@ -248,6 +288,11 @@ class _Walk:
 
 def above(ranked: Sequence[Scored], least: float | None) -> list[Scored]:
     return list(ranked) if least is None else [one for one in ranked if one.score >= least]
+
+
+def _not_above(first: Sequence[Scored], second: Sequence[Scored]) -> list[Scored]:
+    """`second` with scores that do not rise above the last of `first`."""
+    return lowered(second, first[-1].score) if first else list(second)
 
 
 def _best_of_each(ranked: Sequence[Scored], shelf: Shelf) -> list[Scored]:

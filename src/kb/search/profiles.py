@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from kb.errors import InvalidRequest, choose
+from kb.errors import InvalidRequest, choose, text_of
 from kb.search.boosts import HALF_LIFE_DAYS, TYPE_WEIGHTS, Boosts
 from kb.search.fusion import RRF_K, Fusion
-from kb.search.settings import ALIASES, KEYS, TABLES, read, read_entry
+from kb.search.settings import ALIASES, TABLES, check_name, read, read_entry
 from kb.types import MODES
 
 _MODE_OF = {"lexical": "lexical", "dense": "vector", "sparse": "sparse"}
@@ -69,10 +69,11 @@ class Profile:
         return self.weights.get(retriever, 1.0)
 
     def candidates_for(self, top: int) -> int:
-        """How many each retriever is asked for: never fewer than are returned."""
+        """How many of each retriever are fused. Where that is a number, it is the same for any
+        `top`, so that a larger one changes no order."""
         if self.candidates.endswith("x"):
             return top * int(self.candidates[:-1])
-        return max(top, int(self.candidates))
+        return int(self.candidates)
 
     def as_fusion(self) -> Fusion:
         return Fusion(self.fusion, self.k, self.normalisation)
@@ -151,7 +152,7 @@ def _changed(profile: Profile, values: Mapping[str, Any]) -> Profile:
             number = read_entry(profile.name, table, entry, value)
             changed: Any = {table: {**getattr(profile, table), entry: number}}
         else:
-            choose(f"a setting of profile {profile.name}", key, tuple(KEYS))
+            check_name(profile.name, key)
             changed = {key: read(key, value)}
         profile = replace(profile, **changed)
     return profile
@@ -159,8 +160,13 @@ def _changed(profile: Profile, values: Mapping[str, Any]) -> Profile:
 
 def _flat(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Tables, as TOML nests them, as dotted names; other names of a setting as its own."""
+    if not isinstance(values, Mapping):
+        raise InvalidRequest(
+            f"settings are a {type(values).__name__}", 'give a dict: {"top": 5, "group": True}'
+        )
     for key, value in values.items():
-        if isinstance(value, Mapping):
+        text_of("the name of a setting", key)
+        if key in TABLES and isinstance(value, Mapping):
             yield from ((f"{key}.{name}", entry) for name, entry in value.items())
         else:
             yield ALIASES.get(key, key), value

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from kb.config import Config
@@ -18,6 +17,7 @@ from kb.search.found import Retriever
 from kb.search.lexical import LexicalRetriever
 from kb.search.pipeline import Cut, Merge, Pipeline
 from kb.search.profiles import Profile, resolve, restrict
+from kb.search.settings import read_number
 from kb.search.snippet import marks, ranges
 from kb.search.standing import EncoderSource, Standing, no_encoder, standing
 from kb.types import MATCHES, Filters, Query, Response, Vector
@@ -189,9 +189,10 @@ class Searcher:
 def _check(filters: object, threshold: object) -> None:
     if filters is not None and not isinstance(filters, Filters):
         raise InvalidRequest(f"filters is a {type(filters).__name__}", "give kb.Filters(...)")
-    number = isinstance(threshold, int | float) and isfinite(threshold)
-    if threshold is not None and not number:
+    if isinstance(threshold, str):
         raise InvalidRequest(f"threshold cannot be {threshold!r}", "threshold is a number")
+    if threshold is not None:
+        read_number("threshold", threshold)
 
 
 def first_given(*values: int | None) -> int:

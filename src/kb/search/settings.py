@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from math import isfinite
+from math import nan
+from numbers import Real
 from typing import Any
 
-from kb.errors import InvalidRequest, choose, whole_number
+from kb.errors import InvalidRequest, choose, shown, whole_number
 from kb.search.boosts import BOOSTS
 from kb.search.fusion import FUSIONS, NORMALISATIONS
 from kb.types import KINDS, MATCHES
@@ -23,6 +24,11 @@ ALIASES = {
     "keyword_weight": "weights.lexical",
 }
 
+MOST = 1_000_000.0  # of any number
+
+# As they are written everywhere, and not as Python reads them: neither 1_000 nor １０ nor inf.
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_WHOLE = re.compile(r"[+-]?\d{1,9}", re.ASCII)
 _CANDIDATES = re.compile(r"[1-9]\d{0,5}|[1-9]\d?x", re.ASCII)
 _SWITCH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
@@ -34,68 +40,85 @@ def read(key: str, value: Any) -> Any:
 
 def read_entry(profile: str, table: str, entry: str, value: Any) -> float:
     """A number of a table: `weights.dense`."""
-    choose(f"a setting of profile {profile}", f"{table}.{entry}", _entries(table))
-    return _number(f"{table}.{entry}", value, least=0.0)
+    check_name(profile, f"{table}.{entry}")
+    return read_number(f"{table}.{entry}", value, least=0.0)
 
 
-def _entries(table: str) -> tuple[str, ...]:
-    return tuple(f"{table}.{name}" for name in TABLES[table])
+def check_name(profile: str, key: str) -> None:
+    """Refuses what is no setting of a profile."""
+    entries = (f"{table}.{name}" for table, names in TABLES.items() for name in names)
+    known = (*KEYS, *entries)
+    if key not in known:
+        raise InvalidRequest(
+            f"unknown setting {key} of profile {profile}", f"settings: {', '.join(known)}"
+        )
 
 
-def _number(key: str, value: Any, *, least: float | None = None) -> float:
+def read_number(key: str, value: Any, *, least: float = -MOST) -> float:
+    """Bounded, since what a search multiplies and adds must stay a number."""
     try:
-        number = float("nan") if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        number = float("nan")
-    if not isfinite(number) or (least is not None and number < least):
-        wanted = "a number" if least is None else f"a number, {least:g} or more"
-        raise InvalidRequest(f"{key} cannot be {value!r}", f"{key} is {wanted}")
-    return number
+        number = float(value) if _is_number(value) else nan
+    except OverflowError:
+        number = nan
+    if least <= number <= MOST:
+        return number
+    raise InvalidRequest(
+        f"{key} cannot be {shown(value)}", f"{key} is a number from {least:,.0f} to {MOST:,.0f}"
+    )
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, str):
+        return _NUMBER.fullmatch(value.strip()) is not None
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _positive(key: str, value: Any) -> float:
-    if (number := _number(key, value)) > 0:
+    if (number := read_number(key, value, least=0.0)) > 0:
         return number
-    raise InvalidRequest(f"{key} cannot be {value!r}", f"{key} is a number above 0")
+    raise InvalidRequest(f"{key} cannot be {shown(value)}", f"{key} is a number above 0")
 
 
 def _optional_number(key: str, value: Any) -> float | None:
-    return None if value in (None, "none") else _number(key, value)
+    return None if value is None or _text(value) == "none" else read_number(key, value)
 
 
 def _whole(key: str, value: Any) -> int:
-    try:
-        return whole_number(key, int(value) if isinstance(value, str) else value, least=1)
-    except ValueError:
-        return whole_number(key, value, least=1)
+    digits = isinstance(value, str) and _WHOLE.fullmatch(value.strip())
+    return whole_number(key, int(value) if digits else value, least=1)
 
 
 def _switch(key: str, value: Any) -> bool:
-    said = _SWITCH.get(str(value).lower())
+    said = _SWITCH.get(_text(value).lower())
     if said is None:
-        raise InvalidRequest(f"{key} cannot be {value!r}", f"{key} is true or false")
+        raise InvalidRequest(f"{key} cannot be {shown(value)}", f"{key} is true or false")
     return said
 
 
 def _candidates(key: str, value: Any) -> str:
-    text = str(value)
+    text = _text(value)
     if _CANDIDATES.fullmatch(text):
         return text
     raise InvalidRequest(
-        f"{key} cannot be {value!r}", f"{key} is a number, or a multiple of top such as 3x"
+        f"{key} cannot be {shown(value)}", f"{key} is a number, or a multiple of top such as 3x"
     )
 
 
+def _text(value: Any) -> str:
+    return value.strip() if isinstance(value, str) else shown(value)
+
+
 def _one_of(valid: tuple[str, ...]) -> Callable[[str, Any], str]:
-    return lambda key, value: choose(key, str(value), valid)
+    return lambda key, value: choose(key, _text(value), valid)
 
 
 def _some_of(valid: tuple[str, ...], *, least: int) -> Callable[[str, Any], tuple[str, ...]]:
     def read_names(key: str, value: Any) -> tuple[str, ...]:
         listed = value.split(",") if isinstance(value, str) else value
         if not isinstance(listed, list | tuple):
-            raise InvalidRequest(f"{key} cannot be {value!r}", f"{key} are names: {valid}")
-        said = {str(name).strip() for name in listed} - {"", "none"}
+            hint = f"some of: {', '.join(valid)}"
+            raise InvalidRequest(f"{key} cannot be {shown(value)}", hint)
+        said = {_text(name) for name in listed} - {"", "none"}
         for name in said:
             choose(key, name, valid)
         if len(said) < least:

@@ -37,9 +37,15 @@ def similar(
         found = searcher.search(
             _plain(text), profile="lexical", exclude=ids, match="any", **options
         )
-        reason = Degraded("dense", "pending", len(ids))
-        found = replace(found, degraded=(*found.degraded, reason))
+        found = replace(found, degraded=(*found.degraded, _why(searcher, len(ids))))
     return replace(found, query=label, profile=PROFILE)
+
+
+def _why(searcher: Searcher, chunks: int) -> Degraded:
+    """There is no vector yet; nor will there be, where there is no encoder to make it."""
+    told = searcher.standing().asked_for().degraded
+    pending = Degraded("dense", "pending", chunks)
+    return next((part for part in told if part.reason == "no_model"), pending)
 
 
 def mean(vectors: Iterable[Vector[float]]) -> list[float]:

@@ -36,6 +36,7 @@ class Standing:
     pending: int
     usable: bool
     degraded: tuple[Degraded, ...] = ()
+    scripts: tuple[str, ...] = ()  # that the encoder reads; none means: any
 
     @property
     def off(self) -> bool:
@@ -75,7 +76,8 @@ def standing(store: Store, source: EncoderSource, *, ready_made: bool = False) -
             return Standing(
                 name, model, pending, False, (Degraded("dense", "model_mismatch", detail),)
             )
-    return Standing(name, model, pending, ready, _unfinished(model, pending))
+    scripts = () if encoder is None else encoder.spec.scripts
+    return Standing(name, model, pending, ready, _unfinished(model, pending), scripts)
 
 
 def _no_model(detail: str) -> Degraded:
@@ -85,6 +87,7 @@ def _no_model(detail: str) -> Degraded:
 def _unfinished(model: StoredModel | None, pending: int) -> tuple[Degraded, ...]:
     parts = [Degraded("dense", "pending", pending)] if pending else []
     if model is not None and model.failed:
-        detail = f"{model.failed} passages could not be embedded"
+        failed = "1 passage" if model.failed == 1 else f"{model.failed} passages"
+        detail = f"{failed} could not be embedded"
         parts.append(Degraded("dense", "failed", detail))
     return tuple(parts)

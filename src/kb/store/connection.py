@@ -7,6 +7,7 @@ at once (`writing`, BEGIN IMMEDIATE), because a reader that turns writer halfway
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -158,16 +159,28 @@ class Database:
         if self._local.writer is None:
             self._refuse_folder()
             self._make_parent()
-            connection = self._connect(
-                str(self.path), apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-            )
             try:
-                self._prepare(connection)
-            except BaseException:
-                connection.close()
-                raise
-            self._local.writer = self._keep(connection)
+                self._local.writer = self._keep(self._open_writable())
+            except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
+                # No log can be laid beside it; on a read-only mount that is a CantOpenError.
+                if not (self._has_content() and os.access(self.path, os.R_OK)):
+                    raise
+                raise StoreReadOnly(
+                    f"{self.path} can be read, but not written",
+                    f"check the permissions of it and of {self.path.parent}, and how that is "
+                    "mounted",
+                ) from error
         return self._local.writer
+
+    def _open_writable(self) -> apsw.Connection:
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+        connection = self._connect(str(self.path), flags)
+        try:
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _prepare(self, connection: apsw.Connection) -> None:
         if connection.readonly("main"):

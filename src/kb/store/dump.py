@@ -9,7 +9,7 @@ from typing import Any
 import apsw
 
 from kb import __version__
-from kb.store import records, schema
+from kb.store import records
 from kb.store.functions import scalar
 from kb.types import JsonDict
 
@@ -22,7 +22,7 @@ def header(connection: apsw.Connection, *, vectors: bool) -> JsonDict:
     return {
         "schema_version": records.SCHEMA,
         "kb": __version__,
-        "store_schema": schema.VERSION,
+        "store_schema": int(connection.pragma("user_version")),  # an old one may be read as it is
         "created_at": created_at,
         "changes": changes,
         "counts": {name: scalar(connection, f"SELECT count(*) FROM {name}") for name in tables},

@@ -10,9 +10,9 @@ import apsw
 
 from kb.errors import ModelBroken, ModelMismatch, NotFound
 from kb.ports import ToEmbed
-from kb.store import scoring
+from kb.store import scoring, sparse, token_codes
 from kb.store.functions import scalar
-from kb.types import Encoding, JsonDict, ModelSpec, StoredModel, Vector
+from kb.types import Encoding, JsonDict, ModelSpec, StoredModel, TokenVectors, Vector
 
 ATTEMPTS = 3  # after so many a chunk has failed for good
 _MODELS = """
@@ -53,7 +53,7 @@ def use_model(connection: apsw.Connection, spec: ModelSpec) -> StoredModel:
             raise ModelMismatch(
                 f"the store's vectors were made by {_named(known)}, not by "
                 f"{spec.name} {spec.version} of {spec.dimension} dimensions",
-                f"search with that model (models.encoder = {known.name!r}), or make a new store",
+                _way_out(known, spec),
             )
         connection.execute("DELETE FROM models WHERE model_id = ?", (known.model_id,))
     connection.execute(
@@ -62,6 +62,21 @@ def use_model(connection: apsw.Connection, spec: ModelSpec) -> StoredModel:
         (*asked, spec.token_dimension),
     )
     return model(connection, connection.last_insert_rowid())
+
+
+def _way_out(known: StoredModel, spec: ModelSpec) -> str:
+    anew = f"make all vectors anew by {spec.name} {spec.version} with: kb embed --anew"
+    if known.name == spec.name:  # another version: kb has one of each name
+        return f"words answer for now; {anew}"
+    return f"search with that model (models.encoder = {known.name!r}), or {anew}"
+
+
+def drop(connection: apsw.Connection) -> int:
+    """All vectors, and the models that made them; how many vectors there were."""
+    gone = sum(each.ready for each in models(connection))
+    connection.execute("DELETE FROM embeddings")
+    connection.execute("DELETE FROM models")
+    return gone
 
 
 def _named(known: StoredModel) -> str:
@@ -120,21 +135,22 @@ def write(
     model_id: int,
     rows: Sequence[tuple[int, Encoding]],
     now: str,
+    token_format: str = token_codes.DEFAULT,
 ) -> int:
     """Vectors of chunks that are still there. Without a dense vector, the other parts are added to
     what is ready."""
     dimension = model(connection, model_id).dimension
     written = 0
     for chunk_id, encoding in rows:
-        sparse = None if encoding.sparse is None else json.dumps(
-            dict(encoding.sparse), ensure_ascii=False, allow_nan=False
+        weights = None if encoding.sparse is None else sparse.to_text(encoding.sparse)
+        tokens = None if encoding.tokens is None else token_codes.encode(
+            encoding.tokens, token_format
         )  # fmt: skip
-        tokens = None if encoding.tokens is None else scoring.to_bytes(encoding.tokens.data)
         if encoding.dense is None:
-            _add_parts(connection, model_id, chunk_id, sparse, tokens)
+            _add_parts(connection, model_id, chunk_id, weights, tokens)
         else:
             dense = scoring.to_bytes(scoring.normalised(encoding.dense, dimension))
-            put(connection, model_id, chunk_id, now, dense, sparse, tokens)
+            put(connection, model_id, chunk_id, now, dense, weights, tokens)
         written += connection.changes()
     return written
 
@@ -145,7 +161,7 @@ def put(
     chunk_id: int,
     now: str | None,
     dense: bytes,
-    sparse: str | None,
+    weights: str | None,
     tokens: bytes | None,
 ) -> None:
     connection.execute(
@@ -154,7 +170,7 @@ def put(
         "WHERE EXISTS (SELECT 1 FROM chunks WHERE chunk_id = ?2) "
         "ON CONFLICT DO UPDATE SET state = 'ready', attempts = 0, error = NULL, "
         "embedded_at = ?3, dense = ?4, sparse = ?5, tokens = ?6",
-        (model_id, chunk_id, now, dense, sparse, tokens),
+        (model_id, chunk_id, now, dense, weights, tokens),
     )
 
 
@@ -162,15 +178,15 @@ def _add_parts(
     connection: apsw.Connection,
     model_id: int,
     chunk_id: int,
-    sparse: str | None,
+    weights: str | None,
     tokens: bytes | None,
 ) -> None:
-    if sparse is None and tokens is None:
+    if weights is None and tokens is None:
         raise ModelBroken("an encoding holds no vectors at all", "check the model's files")
     connection.execute(
         "UPDATE embeddings SET sparse = coalesce(?, sparse), tokens = coalesce(?, tokens) "
         "WHERE model_id = ? AND chunk_id = ? AND state = 'ready'",
-        (sparse, tokens, model_id, chunk_id),
+        (weights, tokens, model_id, chunk_id),
     )
 
 
@@ -214,6 +230,32 @@ def vectors_of(
         (json.dumps(list(chunk_ids)), model_id),
     )
     return {chunk_id: scoring.from_bytes(dense) for chunk_id, dense in rows}
+
+
+def sparse_of(
+    connection: apsw.Connection, model_id: int, chunk_ids: Iterable[int]
+) -> dict[int, sparse.Weights]:
+    return {one: sparse.readable(text) for one, text in _parts_of(
+        connection, "sparse", model_id, chunk_ids)}  # fmt: skip
+
+
+def tokens_of(
+    connection: apsw.Connection, model_id: int, chunk_ids: Iterable[int]
+) -> dict[int, TokenVectors]:
+    return {one: token_codes.decode(data) for one, data in _parts_of(
+        connection, "tokens", model_id, chunk_ids)}  # fmt: skip
+
+
+def _parts_of(
+    connection: apsw.Connection, column: str, model_id: int, chunk_ids: Iterable[int]
+) -> Iterator[tuple[int, Any]]:
+    rows: Iterator[Any] = connection.execute(
+        f"SELECT chunk_id, {column} FROM embeddings WHERE chunk_id IN "
+        "(SELECT value FROM json_each(?)) AND model_id = ? AND state = 'ready' "
+        f"AND {column} IS NOT NULL",
+        (json.dumps(list(chunk_ids)), model_id),
+    )
+    return rows
 
 
 def ready(connection: apsw.Connection, model_id: int) -> Iterator[tuple[int, bytes]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import apsw
@@ -23,7 +24,7 @@ from kb.words import indexed_parts, indexed_pieces
 _BATCH = 500  # rows in a repair's transaction: others want to write too
 _SEQUENCES = (
     ("roots", "root_id"), ("documents", "doc_id"), ("chunks", "chunk_id"), ("models", "model_id"),
-    ("vector_changes", "change"),
+    ("vector_changes", "change"), ("sparse_segments", "segment"),
 )  # fmt: skip
 
 _ORPHANS = {
@@ -85,29 +86,27 @@ class Health:
     def use_log(self) -> None:
         """Back to WAL, which needs the file for a moment to itself."""
         self._database.close()
-        connection = self._private()
-        try:
+        with self._private() as connection:
             connection.pragma("journal_mode", "wal")
-        finally:
-            connection.close()
 
     def log_bytes(self) -> int:
         log = self._database.path.with_name(self._database.path.name + "-wal")
         return log.stat().st_size if log.exists() else 0
 
     def fold_log(self) -> None:
-        connection = self._private()
-        try:
+        with self._private() as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        finally:
-            connection.close()
 
-    def _private(self) -> apsw.Connection:
+    @contextmanager
+    def _private(self) -> Iterator[apsw.Connection]:
         """A connection outside of every transaction, where these pragmas work."""
         with self._database.errors():
             connection = apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READWRITE)
-            connection.set_busy_timeout(1000)
-            return connection
+            try:
+                connection.set_busy_timeout(1000)
+                yield connection
+            finally:
+                connection.close()
 
     # --- the schema -------------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ are merged: see `_Merge`.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -14,8 +13,17 @@ from typing import Any
 
 import apsw
 
-from kb.errors import InvalidRequest
-from kb.store import documents, embeddings, files, records, scoring
+from kb.errors import InvalidRequest, ModelBroken, StoreUnusable
+from kb.store import (
+    documents,
+    embeddings,
+    files,
+    records,
+    scoring,
+    segments,
+    sparse,
+    token_codes,
+)
 from kb.store.functions import scalar
 from kb.types import ImportReport, JsonDict
 from kb.words import indexed_parts, indexed_pieces
@@ -38,6 +46,7 @@ def load(
             "the store is not empty", "import into a new one (--store), or use --merge"
         )
     work = _Restore(connection) if empty else _Merge(connection)
+    work.store_schema = header["store_schema"]
     _attempt(1, partial(work.models, header["models"]))
     seen = dict.fromkeys(records.RECORDS, 0)
     total = sum(header["counts"].values())
@@ -52,6 +61,7 @@ def load(
             expected = f"{header['counts'][table]} {table}, not {seen[kind]}"
             raise records.broken(number, f"the end; the header promised {expected}")
     work.finish(header)
+    segments.fold_all(connection)
     return work.report()
 
 
@@ -75,6 +85,8 @@ class _Restore:
         self.connection = connection
         self.added = self.replaced = self.kept = self.chunks = 0
         self.model_ids: dict[int, tuple[int, int]] = {}  # theirs -> ours, with its dimension
+        self.token_dimensions: dict[int, int] = {}  # of theirs
+        self.store_schema = 0  # of the store that was exported
 
     def models(self, found: list[JsonDict]) -> None:
         """Theirs, as far as they are ours or ours are none: vectors of two models do not mix, and
@@ -86,6 +98,7 @@ class _Restore:
             if same or not ours:
                 ids = same or [self._insert("models", model)]
                 self.model_ids[model["model_id"]] = ids[0], model["dimension"]
+                self.token_dimensions[model["model_id"]] = model["token_dimension"] or 0
 
     def take(self, kind: str, record: JsonDict) -> None:
         {"root": self.root, "document": self.document, "chunk": self.chunk}[kind](record)
@@ -139,11 +152,24 @@ class _Restore:
         model_id, dimension = self.model_ids[record["model_id"]]
         if not scoring.is_unit(record["dense"], dimension):
             raise apsw.ConstraintError("a vector that is damaged")
-        sparse = record["sparse"]
         embeddings.put(
             self.connection, model_id, chunk_id, record["embedded_at"], record["dense"],
-            None if sparse is None else json.dumps(sparse, ensure_ascii=False), record["tokens"],
+            _weights(record["sparse"]), self._tokens(record),
         )  # fmt: skip
+
+    def _tokens(self, record: JsonDict) -> bytes | None:
+        data: bytes | None = record["tokens"]
+        if data is None:
+            return None
+        if self.store_schema < 3:  # when they were plain float32
+            dimension = self.token_dimensions[record["model_id"]]
+            count = len(data) // (4 * dimension) if dimension else 0
+            data = token_codes.header("float32", dimension, count) + data
+        try:
+            token_codes.parts(data)
+        except StoreUnusable as error:
+            raise apsw.ConstraintError("token vectors that are damaged") from error
+        return data
 
     def _add_tags(self, doc_id: int, tags: dict[str, str]) -> None:
         self.connection.executemany(
@@ -242,6 +268,13 @@ class _Merge(_Restore):
         self.connection.execute("DELETE FROM document_tags WHERE doc_id = ?", (doc_id,))
         self.replaced += 1
         return doc_id, by_hand | tags
+
+
+def _weights(weights: dict[str, float] | None) -> str | None:
+    try:
+        return None if weights is None else sparse.to_text(weights)
+    except ModelBroken as error:
+        raise apsw.ConstraintError(error.message) from error
 
 
 Note = tuple[str, str]  # what tells notes apart, whatever their numbers: their text and their time

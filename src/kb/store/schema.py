@@ -7,7 +7,7 @@ import apsw
 from kb.errors import StoreTooNew, StoreUnusable
 
 APPLICATION_ID = 0x6B622E31  # "kb.1", in the header of every store
-VERSION = 2  # the newest migration
+VERSION = 3  # the newest migration
 
 
 def version(connection: apsw.Connection, path: str) -> int:
@@ -42,9 +42,13 @@ def migrate(connection: apsw.Connection, path: str) -> None:
 
 def imitate(connection: apsw.Connection) -> None:
     """Let a reader of an older store find the newer tables too, empty and its own alone."""
+    there = {name for (name,) in connection.execute("SELECT name FROM main.sqlite_schema")}
     connection.execute("PRAGMA query_only = OFF; PRAGMA temp_store = MEMORY")
     for table, columns in _COLUMNS.items():
-        connection.execute(f"CREATE TEMP TABLE {table} ({columns})")
+        if table not in there:
+            connection.execute(f"CREATE TEMP TABLE {table} ({columns})")
+    if "sparse_pending" not in there:
+        connection.execute(_ALL_PENDING)
     connection.execute("PRAGMA query_only = ON")
 
 
@@ -53,7 +57,15 @@ _COLUMNS = {  # those that are read before there is a model
     "embeddings": "model_id, chunk_id, state, embedded_at, error, dense, sparse, tokens",
     "vector_changes": "change INTEGER PRIMARY KEY, model_id, chunk_id, stamp",
     "vector_indexes": "name, model_id, change, stamp",
+    "sparse_terms": "term_id, term",
+    "sparse_segments": "segment, model_id, stamp, chunks, chunk_ids",
+    "sparse_postings": "posting, block",
+    "sparse_gone": "segment, chunk_id",
 }
+_ALL_PENDING = """
+CREATE TEMP VIEW sparse_pending AS
+  SELECT model_id, chunk_id FROM embeddings WHERE sparse IS NOT NULL AND state = 'ready'
+"""
 
 
 def _has_tables(connection: apsw.Connection) -> bool:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kb.ports import Clock, LexicalQuery, Matched, Nearest, ToEmbed, Written
-from kb.store import documents, embeddings, files, lexical, schema
+from kb.store import documents, embeddings, files, lexical, schema, token_codes
 from kb.store.connection import Database
 from kb.store.functions import scalar
 from kb.types import (
@@ -27,6 +27,7 @@ from kb.types import (
     ModelSpec,
     Root,
     StoredModel,
+    TokenVectors,
     Vector,
 )
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from kb.store.backup import OnStep
     from kb.store.health import Health
+    from kb.store.postings import Postings
     from kb.store.restore import OnLine
     from kb.store.vectors import Vectors
     from kb.types import ImportReport
@@ -56,13 +58,17 @@ class SqliteStore:
         busy_timeout_s: float = 60.0,
         clock: Clock = time.time,
         vector_backend: str = "auto",
+        token_format: str = token_codes.DEFAULT,
     ) -> None:
-        """With `vector_backend="sqlite-vec"`, writing vectors makes that backend's table."""
+        """With `vector_backend="sqlite-vec"`, writing vectors makes that backend's table. Token
+        vectors are written in `token_format`, and read in any."""
         self._database = Database(path, read_only=read_only, busy_timeout_s=busy_timeout_s)
         self._clock = clock
         self._vector_backend = vector_backend
         self._lock = threading.Lock()
+        self._token_format = token_format
         self._vectors: Vectors | None = None  # loaded by the first that asks for vectors
+        self._postings: Postings | None = None
 
     @property
     def path(self) -> Path:
@@ -75,6 +81,8 @@ class SqliteStore:
         self._database.close()
         if self._vectors is not None:
             self._vectors.forget()
+        if self._postings is not None:
+            self._postings.forget()
 
     def reading(self) -> AbstractContextManager[Any]:
         return self._database.reading()
@@ -286,9 +294,12 @@ class SqliteStore:
             return embeddings.to_embed(connection, model_id, limit, after)
 
     def write_embeddings(self, model_id: int, rows: Sequence[tuple[int, Encoding]]) -> int:
+        from kb.store import segments
+
         now = timestamp(self._clock())
         with self._database.writing() as connection:
-            written = embeddings.write(connection, model_id, rows, now)
+            written = embeddings.write(connection, model_id, rows, now, self._token_format)
+            segments.fold(connection, model_id)
             self._follow(connection, model_id, make=self._vector_backend == "sqlite-vec")
             return written
 
@@ -301,6 +312,16 @@ class SqliteStore:
         """Make those that failed for good pending again; how many there were."""
         with self._database.writing() as connection:
             return embeddings.retry(connection, model_id)
+
+    def drop_vectors(self) -> int:
+        """Forget all vectors and the models that made them; how many vectors there were."""
+        with self._database.writing() as connection:
+            return embeddings.drop(connection)
+
+    def last_error(self, model_id: int) -> str | None:
+        """Why the last chunk that failed has no vectors."""
+        with self._database.reading() as connection:
+            return embeddings.last_error(connection, model_id)
 
     def index_vectors(self, model_id: int) -> None:
         """Bring what is derived from vectors up to date, so that no search has to: the file that
@@ -336,6 +357,44 @@ class SqliteStore:
             return self.dense.nearest(
                 connection, model, vector, filters=filters, now=now, limit=limit, backend=backend
             )
+
+    # --- sparse and token vectors -----------------------------------------------------------------
+
+    @property
+    def postings(self) -> Postings:
+        from kb.store.postings import Postings
+
+        dense = self.dense
+        with self._lock:
+            if self._postings is None:
+                self._postings = Postings(dense)
+            return self._postings
+
+    def sparse_nearest(
+        self,
+        model_id: int,
+        query: Mapping[str, float],
+        *,
+        filters: Filters,
+        now: str,
+        limit: int,
+        backend: str = "auto",
+    ) -> Nearest:
+        with self._database.reading() as connection:
+            model = embeddings.model(connection, model_id)
+            return self.postings.nearest(
+                connection, model, query, filters=filters, now=now, limit=limit, backend=backend
+            )
+
+    def sparse_of(self, model_id: int, chunk_ids: Iterable[int]) -> dict[int, dict[str, float]]:
+        """The sparse vectors of those chunks that have one."""
+        with self._database.reading() as connection:
+            return embeddings.sparse_of(connection, model_id, chunk_ids)
+
+    def tokens_of(self, model_id: int, chunk_ids: Iterable[int]) -> dict[int, TokenVectors]:
+        """The token vectors of those chunks that have some."""
+        with self._database.reading() as connection:
+            return embeddings.tokens_of(connection, model_id, chunk_ids)
 
     def _follow(self, connection: apsw.Connection, model_id: int, *, make: bool) -> None:
         """sqlite-vec's table, where there is one or one is to be made, and it can be written."""

@@ -73,6 +73,22 @@ def position(connection: apsw.Connection, model_id: int) -> Mark | None:
     return Mark(*row) if row else None
 
 
+def reason(connection: apsw.Connection, model_id: int) -> str:
+    """Why the table did not answer."""
+    if library() is None:
+        return "sqlite-vec is not installed"
+    if not load(connection):
+        return "sqlite-vec cannot be loaded"
+    at = position(connection, model_id)
+    if at is None:
+        return "sqlite-vec has no table of these vectors yet, kb embed makes it"
+    if not embeddings.follows(connection, at) or (
+        len(embeddings.changed(connection, model_id, at)) > _MANY
+    ):
+        return "sqlite-vec's table is behind, kb embed brings it up to date"
+    return "sqlite-vec cannot give so many"
+
+
 def exists(connection: apsw.Connection) -> bool:
     return bool(scalar(connection, "SELECT 1 FROM sqlite_schema WHERE name = ?", (TABLE,)))
 

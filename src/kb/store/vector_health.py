@@ -7,10 +7,21 @@ pending, and embedded again.
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import apsw
 
-from kb.store import embeddings, scoring, sidecar, vec0
+from kb.errors import StoreUnusable
+from kb.store import (
+    embeddings,
+    posting_health,
+    scoring,
+    segments,
+    sidecar,
+    sparse,
+    token_codes,
+    vec0,
+)
 from kb.store.connection import Database
 from kb.store.functions import scalar
 from kb.store.vectors import Vectors, numpy_is_there
@@ -52,6 +63,17 @@ class VectorHealth:
                 connection.executemany(
                     "DELETE FROM embeddings WHERE chunk_id = ? AND model_id = ?", gone
                 )
+
+    # --- the inverted index -----------------------------------------------------------------------
+
+    def postings_fault(self) -> str | None:
+        """What is wrong with the index over sparse vectors."""
+        with self._database.reading() as connection:
+            return posting_health.fault(connection)
+
+    def rebuild_postings(self) -> None:
+        with self._database.writing() as connection:
+            segments.rebuild(connection)
 
     # --- sqlite-vec's table -----------------------------------------------------------------------
 
@@ -139,16 +161,29 @@ def _counted(connection: apsw.Connection, model_id: int) -> tuple[int, int]:
 def _damaged(connection: apsw.Connection, model: StoredModel, step: int) -> tuple[int, list[int]]:
     """Of one vector in `step`: how many they are, and the chunks of those that are damaged."""
     rows = connection.execute(
-        "SELECT chunk_id, dense FROM embeddings WHERE model_id = ? AND state = 'ready' "
-        "AND chunk_id % ? = ?",
+        "SELECT chunk_id, dense, sparse, tokens FROM embeddings "
+        "WHERE model_id = ? AND state = 'ready' AND chunk_id % ? = ?",
         (model.model_id, step, random.randrange(step)),
     )
     looked_at, wrong = 0, []
-    for chunk_id, dense in rows:
+    for chunk_id, dense, weights, tokens in rows:
         looked_at += 1
-        if not isinstance(dense, bytes) or not scoring.is_unit(dense, model.dimension):
+        is_unit = isinstance(dense, bytes) and scoring.is_unit(dense, model.dimension)
+        if not is_unit or not _readable(weights, tokens):
             wrong.append(chunk_id)
     return looked_at, wrong
+
+
+def _readable(weights: Any, tokens: Any) -> bool:
+    """Whether the other parts, where there are some, are what was written."""
+    try:
+        if weights is not None:
+            sparse.from_text(weights)
+        if tokens is not None:
+            token_codes.parts(tokens)
+    except (StoreUnusable, TypeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def _table_fault(connection: apsw.Connection, model: StoredModel) -> str | None:

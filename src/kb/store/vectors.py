@@ -61,17 +61,18 @@ class Vectors:
         query = _normalised(vector, model)
         chosen = _backend(connection, model, choose("backend", backend, BACKENDS))
         seen = visible(connection, filters, now)
+        why = "" if backend in ("auto", chosen) else f"{backend} is not installed"
         if limit < 1 or not model.ready:
-            return Nearest([], chosen)
+            return Nearest([], chosen, why)
         if chosen == "sqlite-vec":
             found = vec0.nearest(connection, model, query, seen, limit)
             if found is not None:
                 return Nearest(_rescored(found, query, limit), chosen)
-            chosen = _without_table(model)
+            chosen, why = by_arrays(model), vec0.reason(connection, model.model_id)
         if chosen == "numpy":
-            return Nearest(self._by_matrix(connection, model, query, seen, limit), chosen)
+            return Nearest(self._by_matrix(connection, model, query, seen, limit), chosen, why)
         close = scan.nearest(connection, model, query, seen, limit)
-        return Nearest(_rescored(close, query, limit), chosen)
+        return Nearest(_rescored(close, query, limit), chosen, why)
 
     # --- numpy ------------------------------------------------------------------------------------
 
@@ -85,7 +86,7 @@ class Vectors:
     ) -> list[Scored]:
         from kb.store import matrix
 
-        allowed = None if seen.select is None else self._allowed(connection, seen)
+        allowed = None if seen.select is None else self.allowed(connection, seen)
         current = self.current(connection, model)
         return matrix.nearest(current, query, allowed=allowed, hidden=seen.hidden, limit=limit)
 
@@ -134,7 +135,7 @@ class Vectors:
         same = found is not None and found.mark == made.mark
         return matrix.of_sidecar(made.model_id, found) if found and same else made
 
-    def _allowed(self, connection: apsw.Connection, seen: Visible) -> Ids:
+    def allowed(self, connection: apsw.Connection, seen: Visible) -> Ids:
         """The chunks of a filter, remembered until a document changes."""
         import numpy as np
 
@@ -209,7 +210,8 @@ def _backend(connection: apsw.Connection, model: StoredModel, asked: str) -> str
     return "sqlite-vec" if asked == "sqlite-vec" else "python"
 
 
-def _without_table(model: StoredModel) -> str:
+def by_arrays(model: StoredModel) -> str:
+    """numpy, unless it is missing, or loading it takes longer than so few vectors do."""
     loaded = _numpy_is_loaded()
     return "numpy" if (loaded or model.ready > SMALL) and numpy_is_there() else "python"
 
