@@ -83,7 +83,7 @@ def test_profiles(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("KB_CONFIG", str(settings))
     told = run("config", "profiles")
     assert told.out.startswith("default  what measures best")
-    assert told.out.endswith("\n    weights = { lexical = 0.4, dense = 0.6 }\n    top = 4\n")
+    assert told.out.endswith("\n    weights = { lexical = 0.3, dense = 0.7 }\n    top = 4\n")
     shape = run("config", "profiles", "--json").json
     assert shape["mine"]["match"] == "all"
     assert list(shape) == ["default", "lexical", "notes", "memory", "knowledge", "mine"]

@@ -88,7 +88,7 @@ BUILT_IN = {
         Profile(
             "default", "what measures best: words and meaning, by how well each fits",
             ("lexical", "dense"), match="any", fusion="convex",
-            weights={"lexical": 0.4, "dense": 0.6},
+            weights={"lexical": 0.3, "dense": 0.7},
         ),
         Profile("lexical", "by words: all of them first, then any", ("lexical",), match="auto"),
         Profile(
