@@ -130,11 +130,8 @@ def convex_sum(lists: Sequence[Listed], normalisation: str = "zscore") -> list[S
     choose("normalisation", normalisation, NORMALISATIONS)
     chunks = sorted({one.chunk_id for listed in lists for one in listed.ranked})
     weights = _shared([listed.weight for listed in lists], 1.0)
-    columns = [
-        [weight * value for value in _normalised(_column(listed, chunks), normalisation)]
-        for listed, weight in zip(lists, weights, strict=True)
-    ]
-    totals = [fsum(values) for values in zip(*columns, strict=True)]
+    columns = [_normalised(_column(listed, chunks), normalisation) for listed in lists]
+    totals = [_mean(values, weights) for values in zip(*columns, strict=True)]
     if normalisation == "zscore":
         totals = [1.0 / (1.0 + exp(-total)) for total in totals]
     return _ordered(dict(zip(chunks, totals, strict=True)), lists)
@@ -144,7 +141,7 @@ def convex_sum(lists: Sequence[Listed], normalisation: str = "zscore") -> list[S
 
 
 def _column(listed: Listed, chunks: Iterable[int]) -> list[float | None]:
-    """The list's score of every candidate; None stands for the mean."""
+    """The list's score of every candidate; None where it cannot know it."""
     scores = listed.scores()
     if listed.name == "lexical":
         scores = {chunk: spread(score) for chunk, score in scores.items()}
@@ -153,7 +150,17 @@ def _column(listed: Listed, chunks: Iterable[int]) -> list[float | None]:
     return [None if chunk in listed.unknown else scores.get(chunk, absent) for chunk in chunks]
 
 
-def _normalised(column: Sequence[float | None], normalisation: str) -> list[float]:
+def _mean(values: Sequence[float | None], weights: Sequence[float]) -> float:
+    """By weight, over the lists that can know the candidate: a new note has its place by words
+    until it has a vector."""
+    known = [
+        (value, weight) for value, weight in zip(values, weights, strict=True) if value is not None
+    ]
+    own = _shared([weight for _, weight in known], 1.0)
+    return fsum(value * weight for (value, _), weight in zip(known, own, strict=True))
+
+
+def _normalised(column: Sequence[float | None], normalisation: str) -> list[float | None]:
     """Where all are equal the list says nothing, and every candidate gets the same."""
     present = [value for value in column if value is not None]
     if normalisation == "minmax":
@@ -164,8 +171,8 @@ def _normalised(column: Sequence[float | None], normalisation: str) -> list[floa
         spread = sqrt(fsum((value - origin) ** 2 for value in present) / max(1, len(present)))
         middle = 0.0
     if spread <= 1e-12 * max(1.0, abs(origin)):
-        return [middle] * len(column)
-    return [middle if value is None else (value - origin) / spread for value in column]
+        return [None if value is None else middle for value in column]
+    return [None if value is None else (value - origin) / spread for value in column]
 
 
 def _shared(weights: Sequence[float], total: float) -> list[float]:
