@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +18,10 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("kb")
+
+# A shell that starts the suite in the background lets it, and all that it starts, ignore Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 NOON = 1_780_000_000.0  # 2026-05-28T20:26:40Z
 

@@ -234,7 +234,8 @@ class ModelSpec:
 
 @dataclass(frozen=True, slots=True)
 class StoredModel:
-    """A model whose vectors a store holds, and how many chunks stand where."""
+    """A model whose vectors a store holds, and how many chunks stand where. `sparse` and `tokens`
+    tell how many of the ready ones have those parts too."""
 
     model_id: int
     name: str
@@ -243,6 +244,8 @@ class StoredModel:
     ready: int
     pending: int
     failed: int
+    sparse: int = 0
+    tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

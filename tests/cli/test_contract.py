@@ -249,7 +249,6 @@ def test_ctrl_c_says_what_is_safe(tmp_path: Path) -> None:
     ) as kb:
         while not store.exists():
             time.sleep(0.01)
-        time.sleep(0.2)
         kb.send_signal(signal.SIGINT)
         out, err = kb.communicate(timeout=60)
     assert (kb.returncode, out) == (130, b"")
