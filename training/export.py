@@ -4,7 +4,7 @@
     python -m training.export WORK base FOLDER
     python -m training.export WORK NAME.pt FOLDER --cross
 
-writes `model.onnx` (int8), `tokenizer.json`, `terms.txt` and `model.json` into FOLDER, and beside
+writes `model.onnx` (int8), `tokenizer.json` and `model.json` into FOLDER, and beside
 it `FOLDER.float/`, the same before quantisation, to compare with. `base` is the untouched base
 model with its dense vectors alone, to compare with too; `--cross` is for the weights that
 `training.cross` wrote.
@@ -31,9 +31,17 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from training import base, data
-from training.model import Bert, CrossEncoder, Encoder, cross_encoder, from_base
+from training.model import (
+    HEADS,
+    WIDTH,
+    Bert,
+    CrossEncoder,
+    Encoder,
+    Layer,
+    cross_encoder,
+    from_base,
+)
 from training.prepare import PREFIX, tokenise
-from training.terms import terms
 
 PARTS = ("dense", "sparse", "query_sparse", "tokens")
 SHARE = 0.65  # of the difficulty that goes over to the weights
@@ -45,7 +53,8 @@ def trained(work: Path, weights: Path) -> Encoder:
     state = torch.load(weights, weights_only=True)
     layers = 1 + max(int(name.split(".")[2]) for name in state if name.startswith("bert.layers."))
     bert = from_base(base.load(work / "encoder.npz"), range(layers))
-    encoder = Encoder(bert, state["idf"].float(), state["token_vectors.weight"].shape[0])
+    width = state["token_vectors.weight"].shape[0]
+    encoder = Encoder(bert, state["idf"].float(), state["continues"].float(), width)
     state["bert.words.weight"] = bert.words.weight.detach()
     encoder.load_state_dict({name: value.float() for name, value in state.items()})
     return encoder.eval()
@@ -62,7 +71,7 @@ class Balanced(nn.Module):
 
     def forward(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         dense, passage, query, tokens = self.encoder(ids, mask)
-        root = self.encoder.idf[ids].unsqueeze(-1).clamp(min=1e-3).sqrt()
+        root = self.encoder.rarity(ids)[0].clamp(min=1e-3).sqrt()
         return dense, passage * root, query / root, tokens
 
 
@@ -102,6 +111,42 @@ def smooth(bert: Bert, rows: list[list[int]]) -> None:
         weights = linear.weight.data.abs().amax(0)
         scale = peaks[linear] ** SHARE / weights ** (1 - SHARE)
         setattr(layer, name, Smoothed(linear, (scale / scale.median()).clamp(min=0.01)))
+
+
+class Attention(torch.autograd.Function):
+    """Attention as one node of ONNX Runtime's own instead of eight of ONNX. It has no mask: kb
+    gives a graph one text at a time, and nothing is padded."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:  # noqa: ARG004
+        batch, length, _ = query.shape
+        parts = [x.view(batch, length, HEADS, -1).transpose(1, 2) for x in (query, key, value)]
+        mixed = F.scaled_dot_product_attention(*parts)
+        return mixed.transpose(1, 2).reshape(batch, length, WIDTH)
+
+    @staticmethod
+    def symbolic(graph: Any, query: Any, key: Any, value: Any) -> Any:
+        node = "com.microsoft::MultiHeadAttention"
+        return graph.op(node, query, key, value, num_heads_i=HEADS).setType(query.type())
+
+
+class Fused(nn.Module):
+    """A layer whose attention is one node."""
+
+    def __init__(self, layer: Layer) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor, _mask: Tensor) -> Tensor:
+        layer = self.layer
+        mixed = Attention.apply(*layer.qkv(x).chunk(3, -1))
+        x = layer.norm_attention(x + layer.out(mixed))
+        given: Tensor = layer.norm_output(x + layer.down(F.gelu(layer.up(x))))
+        return given
+
+
+def fuse(bert: Bert) -> None:
+    bert.layers = nn.ModuleList(map(Fused, bert.layers))
 
 
 class Untouched(nn.Module):
@@ -179,8 +224,6 @@ def lay(work: Path, model: nn.Module, folder: Path, version: str, *, int8: bool)
         else:
             shutil.copy(plain, folder / "model.onnx")
     shutil.copy(work / "tokenizer.json", folder / "tokenizer.json")
-    words = terms(Tokenizer.from_file(str(work / "tokenizer.json")))
-    (folder / "terms.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
     facts = {
         "name": name if int8 else f"{name}-float",
         "version": version,
@@ -190,11 +233,12 @@ def lay(work: Path, model: nn.Module, folder: Path, version: str, *, int8: bool)
         "query_prefix": f"{PREFIX} ",
         "passage_prefix": "",
         "scripts": ["Latin"],
+        "terms": "stems",
         "outputs": outputs,
         "licence": "MIT",
         "summary": "dense, sparse and token vectors from one small English model",
     }
-    describe(folder, facts, ["model.onnx", "tokenizer.json", "terms.txt"])
+    describe(folder, facts, ["model.onnx", "tokenizer.json"])
 
 
 def trained_cross(work: Path, weights: Path) -> CrossEncoder:
@@ -220,6 +264,7 @@ def lay_cross(work: Path, model: CrossEncoder, folder: Path, version: str, *, in
         "name": "kb-judge" if int8 else "kb-judge-float",
         "version": version,
         "max_tokens": 512,
+        "scripts": ["Latin"],
         "outputs": {"score": "scores"},
         "licence": "Apache-2.0",
         "summary": "a small cross-encoder: a score for a query and a passage read together",
@@ -249,6 +294,7 @@ def main() -> None:
     else:
         encoder = trained(given.work, given.weights)
         smooth(encoder.bert, rows)
+        fuse(encoder.bert)
         model = Balanced(encoder)
     for folder, int8 in ((given.folder, True), (Path(f"{given.folder}.float"), False)):
         lay(given.work, model, folder, given.version, int8=int8)

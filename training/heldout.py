@@ -13,6 +13,7 @@ from torch import Tensor
 
 from training import data
 from training.prepare import PREFIX, tokenise
+from training.terms import Terms
 
 DEPTH = 100
 
@@ -39,14 +40,14 @@ def standard(values: Tensor) -> Tensor:
 @torch.no_grad()
 def held_out_quality(trainer: Any, work: Path) -> dict[str, dict[str, float]]:
     tokenizer = Tokenizer.from_file(str(work / "tokenizer.json"))
-    prefix = tokenise(tokenizer, [PREFIX], 64)[0][1:-1]
     return {
-        name: _collection(trainer, tokenizer, prefix, work / "judged" / name, split)
+        name: _collection(trainer, tokenizer, work / "judged" / name, split)
         for name, split in data.JUDGED.items()
     }
 
 
-def _collection(trainer: Any, tokenizer: Any, prefix: list[int], folder: Path, split: str) -> Any:
+def _collection(trainer: Any, tokenizer: Any, folder: Path, split: str) -> Any:
+    prefix, terms = tokenise(tokenizer, [PREFIX], 64)[0][1:-1], Terms(tokenizer)
     corpus = list(data.lines(folder / "corpus.jsonl.gz"))
     texts = {row["_id"]: row["text"] for row in data.lines(folder / "queries.jsonl.gz")}
     judged = {q: found for q, found in data.judgments(folder, split).items() if data.held_out(q)}
@@ -56,7 +57,8 @@ def _collection(trainer: Any, tokenizer: Any, prefix: list[int], folder: Path, s
     database.executemany("INSERT INTO f(rowid, t) VALUES (?, ?)", enumerate(passages))
     rows = tokenise(tokenizer, passages, 512)
     parts = [
-        trainer.encode(rows[start : start + 256], query=False) for start in range(0, len(rows), 256)
+        trainer.encode(some, [terms(row) for row in some], query=False)
+        for some in (rows[start : start + 256] for start in range(0, len(rows), 256))
     ]
     dense, sparse = (
         torch.cat([getattr(part, name) for part in parts]) for name in ("dense", "sparse")
@@ -67,7 +69,8 @@ def _collection(trainer: Any, tokenizer: Any, prefix: list[int], folder: Path, s
     total: dict[str, float] = {"terms": (sparse > 0.01).sum(-1).float().mean().item()}
     for query, grades in judged.items():
         ids = tokenise(tokenizer, [texts[query]], 64)[0]
-        asked = trainer.encode([[ids[0], *prefix, *ids[1:]]], query=True)
+        ids = [ids[0], *prefix, *ids[1:]]
+        asked = trainer.encode([ids], [terms(ids)], query=True)
         keyword = dict(data.keyword_scores(database, texts[query], DEPTH, stop=False))
         d, s = (asked.dense @ dense.T)[0], (asked.sparse @ sparse.T)[0]
         lists = [list(keyword), d.topk(DEPTH).indices.tolist(), s.topk(DEPTH).indices.tolist()]

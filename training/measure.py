@@ -1,7 +1,7 @@
 """How good it is: nDCG@10 of every retriever and fusion, on judged collections.
 
     python -m training.measure MODEL_FOLDER DATA [--base FOLDER]
-    python -m training.measure MODEL_FOLDER DATA --float FOLDER.float --sets cranfield cosqa
+    python -m training.measure MODEL_FOLDER DATA --float WORK/NAME.pt
 
 MODEL_FOLDER is what `training.export` wrote (`src/kb/models/kb_mini` for the shipped one), run as
 kb runs it: int8, one text at a time. DATA holds collections in BEIR layout. Vectors are cached by
@@ -157,9 +157,14 @@ def measured(folder: Path, given: Any) -> None:
     print(table({m: {name: found[m] for name, found in columns.items()} for m in methods}))
 
 
-def beside_float(folder: Path, given: Any) -> None:
-    """What int8 costs: the mean cosine of the passages' vectors, and nDCG@10 of both."""
-    encoders = [OnnxEncoder(manifest.read(each)) for each in (given.model, folder)]
+def beside_float(weights: Path, given: Any) -> None:
+    """What int8 costs: the mean cosine of the passages' vectors, and nDCG@10 of both. `weights`
+    lie in the folder that they were trained in."""
+    from training.plain import PlainEncoder
+
+    plainly = PlainEncoder(given.model, weights.parent, weights)
+    encoders = [OnnxEncoder(manifest.read(given.model)), plainly]
+    given.cache.mkdir(parents=True, exist_ok=True)
     for name in given.sets:
         int8, plain = (collection(given.data / name, e, given.cache, "test") for e in encoders)
         cosine = float((int8.found.dense * plain.found.dense).sum(-1).mean())
@@ -179,7 +184,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--cache", type=Path, default=Path("build/measure"))
     parser.add_argument("--base", type=Path, help="the untouched base, to set beside it")
-    parser.add_argument("--float", type=Path, help="the model before int8: what int8 costs")
+    parser.add_argument("--float", type=Path, help="its weights before int8: what that costs")
     parser.add_argument("--sets", nargs="*", default=SETS)
     parser.add_argument("--development", action="store_true", help="leave the test splits alone")
     given = parser.parse_args()

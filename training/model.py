@@ -14,6 +14,7 @@ import torch.nn.functional as F  # noqa: N812  # as torch's own documentation ha
 from torch import Tensor, nn
 
 WIDTH, HEADS, INNER, VOCABULARY, POSITIONS = 384, 12, 1536, 30522, 512
+RARE = 0.75  # how rare a word of several pieces is at least
 
 
 class Layer(nn.Module):
@@ -89,24 +90,36 @@ def from_base(state: Mapping[str, Any], keep: Sequence[int]) -> Bert:
 class Encoder(nn.Module):
     """One pass, three outputs: a dense vector (CLS), a weight and a small vector for each token.
 
-    A token's weight is learned from its hidden state and from how rare its term is; queries have a
-    head of their own. `idf` is by token id, 0 for a token that counts for nothing.
+    A token's weight is learned from its hidden state, from how rare it is, and from whether it is
+    a piece of a longer word; queries have a head of their own. `idf` is by token id, 0 for a token
+    that counts for nothing; `continues` is 1 for those that go on a word.
     """
 
-    def __init__(self, bert: Bert, idf: Tensor, token_width: int) -> None:
+    def __init__(self, bert: Bert, idf: Tensor, continues: Tensor, token_width: int) -> None:
         super().__init__()
         self.bert = bert
         self.token_vectors = nn.Linear(WIDTH, token_width, bias=False)
         self.weight = _weight_head()
         self.query_weight = _weight_head()
         self.register_buffer("idf", idf)
+        self.register_buffer("continues", continues)
+
+    def rarity(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """How rare each token's word is, in [0, 1], and whether it is of several pieces: such
+        words are rare, however common a piece is."""
+        goes_on = self.continues[ids]
+        pieces = torch.maximum(goes_on, F.pad(goes_on[:, 1:], (0, 1)))
+        idf = self.idf[ids]
+        known = (idf > 0).to(idf.dtype)
+        rare = torch.maximum(idf, RARE * pieces * known)
+        return rare.unsqueeze(-1), pieces.unsqueeze(-1)
 
     def forward(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """dense [b, 384], passage and query weights [b, s, 1], token vectors [b, s, w]: as the
         exported file gives them, token vectors not yet normalised."""
         hidden = self.bert(ids, mask)
-        rarity = self.idf[ids].unsqueeze(-1)
-        seen = torch.cat([hidden, rarity.to(hidden.dtype)], -1)
+        rarity, pieces = self.rarity(ids)
+        seen = torch.cat([hidden, rarity.to(hidden.dtype), pieces.to(hidden.dtype)], -1)
         counts = (rarity > 0).to(hidden.dtype) * mask.unsqueeze(-1).to(hidden.dtype)
         passage = F.softplus(self.weight(seen)) * counts
         query = F.softplus(self.query_weight(seen)) * rarity * counts
@@ -114,7 +127,7 @@ class Encoder(nn.Module):
 
 
 def _weight_head() -> nn.Module:
-    return nn.Sequential(nn.Linear(WIDTH + 1, 128), nn.GELU(), nn.Linear(128, 1))
+    return nn.Sequential(nn.Linear(WIDTH + 2, 128), nn.GELU(), nn.Linear(128, 1))
 
 
 class CrossEncoder(nn.Module):

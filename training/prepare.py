@@ -2,8 +2,8 @@
 
     python -m training.prepare WORK [--few N]
 
-WORK holds `encoder.npz`, `teacher.npz`, `tokenizer.json` (training.base), `canonical.json`
-(training.terms), `pairs.jsonl.gz` and, under `judged/`, the collections that may be learned from.
+WORK holds `encoder.npz`, `teacher.npz`, `tokenizer.json` (training.base),
+`pairs.jsonl.gz` and, under `judged/`, the collections that may be learned from.
 Writes `prepared.pt`: for every source its tokens, and for every example 16 candidates (the right
 passage first, then some that are near by meaning and some that are near by words), the base
 model's vectors, and the teacher's logits.
@@ -12,7 +12,6 @@ model's vectors, and the teacher's logits.
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import random
 import time
@@ -26,9 +25,10 @@ from torch import Tensor
 
 from training import base, data
 from training.model import cross_encoder, from_base
+from training.terms import Terms
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-QUERY_TOKENS, PASSAGE_TOKENS, CANDIDATES = 64, 224, 16
+QUERY_TOKENS, PASSAGE_TOKENS, CANDIDATES = 64, 256, 16
 NEAR_BY_MEANING, NEAR_BY_WORDS = 60, 30  # how deep negatives are drawn from
 PREFIX = "Represent this sentence for searching relevant passages:"
 
@@ -144,8 +144,10 @@ def prepare(source: data.Source, tools: dict[str, Any], words: list[list[int]]) 
     return {
         "name": source.name,
         "passages": passages,
+        "passage_terms": [tools["terms"](row) for row in passages],
         "plain": plain,
         "queries": queries,
+        "query_terms": [tools["terms"](row) for row in queries],
         "owner": owner.cpu(),
         "candidates": candidates.cpu(),
         "chance": chance,
@@ -184,6 +186,7 @@ def main() -> None:
     print(f"keywords {time.time() - start:.0f} s", flush=True)
     tools = {
         "tokenizer": tokenizer,
+        "terms": Terms(tokenizer),
         "prefix": tokenise(tokenizer, [PREFIX], QUERY_TOKENS)[0][1:-1],
         "bert": from_base(base.load(given.work / "encoder.npz"), range(12)).to(DEVICE).eval(),
         "teacher": cross_encoder(base.load(given.work / "teacher.npz"), range(12))
@@ -191,11 +194,7 @@ def main() -> None:
         .eval(),
     }
     prepared = [prepare(source, tools, found) for source, found in zip(sources, words, strict=True)]
-    canonical = json.loads((given.work / "canonical.json").read_text())
-    torch.save(
-        {"sources": prepared, "canonical": canonical, "prefix": tools["prefix"]},
-        given.work / "prepared.pt",
-    )
+    torch.save({"sources": prepared, "prefix": tools["prefix"]}, given.work / "prepared.pt")
     print(f"prepared {time.time() - start:.0f} s", flush=True)
 
 

@@ -1,51 +1,38 @@
-"""What each token counts as in a sparse vector: `terms(tokenizer)`, one entry per token id.
+"""Terms in training: what a text's tokens count as in a sparse vector, as numbers.
 
-    python -m training.terms TOKENIZER.json CANONICAL.json
-
-"cats" and "cat" are two tokens of the vocabulary and one term, as in any stemmed index: whole
-words whose stem is the same count as one, under the name of the shortest. Pieces of words stay
-themselves; special tokens and punctuation count as nothing (an empty term).
+The rule itself is kb's own (`kb.models.tokens.word_terms`), so that what is learned is what is
+used. There are more words than any list holds; each gets a bucket by its hash, and among 262,144
+of them two words of one batch hardly ever meet.
 """
 
 from __future__ import annotations
 
-import json
-import re
-import sys
-from pathlib import Path
+import zlib
 from typing import Any
 
+from kb.models.tokens import word_terms
 
-def terms(tokenizer: Any) -> list[str]:
-    import snowballstemmer
-
-    stem = snowballstemmer.stemmer("porter").stemWord
-    vocabulary = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
-    groups: dict[str, list[str]] = {}
-    for token, _ in vocabulary:
-        if _whole(token):
-            groups.setdefault(stem(token), []).append(token)
-    shortest = {token: min(group, key=len) for group in groups.values() for token in group}
-    return [shortest.get(token, token if _counts(token) else "") for token, _ in vocabulary]
+BUCKETS = 1 << 18
+EACH = 2  # terms that one token can count for: its word, and itself as a piece of it
 
 
-def canonical_ids(tokenizer: Any) -> list[int]:
-    """For each token id, the id of the token that its term is named after; -1 for nothing."""
-    ids = tokenizer.get_vocab()
-    return [ids[term] if term else -1 for term in terms(tokenizer)]
+class Terms:
+    """Bucket numbers for every token of a text; 0 is no term."""
 
+    def __init__(self, tokenizer: Any) -> None:
+        vocabulary = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
+        special = {number for number, token in tokenizer.get_added_tokens_decoder().items()}
+        self.texts = ["" if number in special else token for token, number in vocabulary]
+        self.continues = [text.startswith("##") for text in self.texts]
+        self._buckets: dict[str, int] = {}
 
-def _counts(token: str) -> bool:
-    special = re.fullmatch(r"\[(PAD|UNK|CLS|SEP|MASK|unused\d+)\]", token)
-    return not special and re.search(r"\w", token) is not None
+    def __call__(self, ids: list[int]) -> list[list[int]]:
+        found = word_terms([self.texts[number] for number in ids])
+        return [
+            [self._bucket(term) for term in terms] + [0] * (EACH - len(terms)) for terms in found
+        ]
 
-
-def _whole(token: str) -> bool:
-    return re.fullmatch(r"[a-z]{3,}", token) is not None
-
-
-if __name__ == "__main__":
-    from tokenizers import Tokenizer
-
-    found = canonical_ids(Tokenizer.from_file(sys.argv[1]))
-    Path(sys.argv[2]).write_text(json.dumps(found), encoding="utf-8")
+    def _bucket(self, term: str) -> int:
+        if term not in self._buckets:
+            self._buckets[term] = 1 + zlib.crc32(term.encode()) % (BUCKETS - 1)
+        return self._buckets[term]

@@ -23,31 +23,40 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
+from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from training import base
 from training.heldout import held_out_quality
 from training.model import Encoder, from_base
 from training.prepare import DEVICE, by_length, padded
+from training.terms import BUCKETS, EACH, Terms
 
 
 @dataclass
 class Encoded:
     dense: Tensor  # [n, 384]
-    sparse: Tensor  # [n, vocabulary], by canonical id
+    sparse: Tensor  # [n, BUCKETS]
     tokens: Tensor  # [n, longest, w], zero where nothing counts
     counts: Tensor  # [n, longest]
 
 
 class Trainer(nn.Module):
-    def __init__(self, encoder: Encoder, canonical: list[int], prefix: list[int]) -> None:
+    def __init__(self, encoder: Encoder, prefix: list[int]) -> None:
         super().__init__()
         self.encoder = encoder
         self.scales = nn.Parameter(torch.tensor([30.0, 1.0, 30.0]).log())  # dense, sparse, tokens
-        self.register_buffer("canonical", torch.tensor(canonical).clamp(min=0))
         self.prefix = len(prefix)
 
-    def encode(self, rows: list[list[int]], *, query: bool, group: int = 128) -> Encoded:
+    def encode(
+        self,
+        rows: list[list[int]],
+        terms: list[list[list[int]]],
+        *,
+        query: bool,
+        used: Tensor | None = None,
+        group: int = 128,
+    ) -> Encoded:
         """Rows of like length go together, so that little is computed on padding."""
         longest = max(map(len, rows))
         found: list[tuple[list[int], tuple[Tensor, ...]]] = []
@@ -59,8 +68,12 @@ class Trainer(nn.Module):
             counts = (self.encoder.idf[ids] > 0) & (ids != 0)
             if query:  # the prefix is read, and counts for nothing
                 counts[:, 1 : 1 + self.prefix] = False
-            sparse = torch.zeros(len(part), len(self.canonical), device=DEVICE)
-            sparse = sparse.scatter_reduce(1, self.canonical[ids], weights * counts, "amax")
+            named = padded([terms[i] for i in part], [0] * EACH)  # [n, longest, EACH]
+            sparse = torch.zeros(len(part), BUCKETS if used is None else len(used), device=DEVICE)
+            if used is not None:
+                named = torch.searchsorted(used, named)
+            each = ((weights * counts).unsqueeze(-1) * (named > 0)).flatten(1)
+            sparse = sparse.scatter_reduce(1, named.flatten(1), each, "amax")
             vectors = F.normalize(vectors.float(), dim=-1) * counts.unsqueeze(-1)
             wide = longest - ids.shape[1]
             found.append(
@@ -111,13 +124,25 @@ def loss_of(trainer: Trainer, source: dict[str, Any], rows: list[int], given: An
     keep = torch.cat([torch.zeros(1, dtype=torch.long), 1 + torch.randperm(15)[: given.width - 1]])
     candidates = source["candidates"][rows][:, keep]
     flat = candidates.flatten().tolist()
-    asked = trainer.encode([source["queries"][i] for i in owner], query=True)
-    passages = trainer.encode([source["passages"][i] for i in flat], query=False)
+    both = [source["query_terms"][i] for i in owner] + [source["passage_terms"][i] for i in flat]
+    used = torch.tensor(sorted({b for row in both for each in row for b in each} | {0})).to(DEVICE)
+    asked = trainer.encode(
+        [source["queries"][i] for i in owner],
+        [source["query_terms"][i] for i in owner],
+        query=True,
+        used=used,
+    )
+    passages = trainer.encode(
+        [source["passages"][i] for i in flat],
+        [source["passage_terms"][i] for i in flat],
+        query=False,
+        used=used,
+    )
     chance = source["chance"][rows][:, keep].to(DEVICE)
     chance = chance / chance.sum(-1, keepdim=True)
     target = (1 - given.gold) * chance
     target[:, 0] += given.gold
-    gold = torch.arange(len(rows), device=DEVICE) * given.width
+    gold = torch.arange(len(owner), device=DEVICE) * given.width
     own = gold[:, None] + torch.arange(given.width, device=DEVICE)
     # Another query's right passage, or the same passage twice, is no negative.
     ids, firsts = candidates.flatten().to(DEVICE), candidates[:, 0].to(DEVICE)
@@ -212,17 +237,18 @@ def follow(trainer: Trainer, reference: Any, sources: list[dict[str, Any]], give
             )
 
 
-def rarity(prepared: dict[str, Any]) -> Tensor:
-    """How rare each token's term is in the pairs' passages, in (0, 1]; 0 for no term."""
-    canonical = torch.tensor(prepared["canonical"])
-    frequency, documents = torch.zeros(len(canonical)), 0
+def rarity(prepared: dict[str, Any], terms: Terms) -> Tensor:
+    """How rare each token is in the pairs' passages, in (0, 1], words with one stem taken
+    together; 0 for what is no term."""
+    words = [row[0][0] for row in map(terms, ([number] for number in range(len(terms.texts))))]
+    term = torch.tensor(words)
+    frequency, documents = torch.zeros(BUCKETS), 0
     for source in prepared["sources"][:4]:
         for row in source["passages"]:
-            terms = canonical[row]
-            frequency[terms[terms >= 0].unique()] += 1
+            frequency[term[row].unique()] += 1
         documents += len(source["passages"])
     idf = torch.log(1 + documents / (1 + frequency)) / math.log(1 + documents)
-    return torch.where(canonical >= 0, idf[canonical.clamp(min=0)], 0.0)
+    return torch.where(term > 0, idf[term], 0.0)
 
 
 def arguments() -> argparse.Namespace:
@@ -249,13 +275,16 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     given = arguments()
-    torch.manual_seed(given.seed)
+    torch.manual_seed(0)  # heads that start alike can be averaged later
     prepared = torch.load(given.work / "prepared.pt", weights_only=False)
     sources = prepared["sources"][: 4 if given.zero_shot else None]
     state = base.load(given.work / "encoder.npz")
     bert = from_base(state, [int(layer) for layer in given.layers.split(",")])
-    encoder = Encoder(bert, rarity(prepared), given.token_width)
-    trainer = Trainer(encoder, prepared["canonical"], prepared["prefix"]).to(DEVICE)
+    terms = Terms(Tokenizer.from_file(str(given.work / "tokenizer.json")))
+    idf = rarity(prepared, terms)
+    encoder = Encoder(bert, idf, torch.tensor(terms.continues).float(), given.token_width)
+    trainer = Trainer(encoder, prepared["prefix"]).to(DEVICE)
+    torch.manual_seed(given.seed)
     if given.follow:
         follow(trainer, from_base(state, range(12)).to(DEVICE).eval(), sources, given)
     train(trainer, sources, given)

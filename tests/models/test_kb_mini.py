@@ -19,9 +19,7 @@ from kb.config import Config
 from kb.errors import ModelBroken
 from kb.models import encoder, manifest, session, verify
 from kb.models.onnx import OnnxEncoder
-from kb.models.tokens import Tokeniser
 from kb.types import Encoding
-from tests.models import tiny
 
 ALL = frozenset({"dense", "sparse", "tokens"})
 LIMIT_BYTES = 36_000_000
@@ -123,11 +121,11 @@ def rows(given: Encoding) -> NDArray[np.float32]:
     return np.frombuffer(given.tokens.data, np.float32).reshape(-1, given.tokens.dimension)
 
 
-def test_terms_file_that_is_too_short(tmp_path: Path) -> None:
-    folder = tiny.lay(tmp_path / "tiny")
-    (folder / manifest.TERMS).write_text("one\ntwo\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="fewer lines"):
-        Tokeniser(folder / manifest.TOKENIZER, 32, folder / manifest.TERMS)
+def test_a_rare_name_is_one_term(mini: OnnxEncoder) -> None:
+    """Whole, whatever pieces the vocabulary has for it, and its plural is the same."""
+    one, other = mini.encode(["a zebrafish", "many zebrafishes"], want=ALL)
+    assert "zebrafish" in (one.sparse or {})
+    assert "zebrafish" in (other.sparse or {})
 
 
 def test_a_graph_with_changed_bytes_gives_no_vector(tmp_path: Path, mini: OnnxEncoder) -> None:

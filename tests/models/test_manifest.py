@@ -124,3 +124,44 @@ def test_scripts_that_a_model_reads(copied: Copied) -> None:
         tiny.write_manifest(folder, {**said, "scripts": bad})
         with pytest.raises(ModelBroken, match="scripts cannot be"):
             manifest.read(folder)
+
+
+def test_a_judge_gives_a_score_and_nothing_else(copied: Copied) -> None:
+    folder = copied()
+    said = tiny.read_manifest(folder) | {"outputs": {"score": "scores"}}
+    del said["dimension"]
+    tiny.write_manifest(folder, said)
+    spec = manifest.read(folder).spec
+    assert (spec.is_judge, spec.dimension) == (True, 0)
+    assert spec.gives == {"score"}
+    tiny.write_manifest(folder, said | {"outputs": {"score": "scores", "dense": "d"}})
+    with pytest.raises(ModelBroken):
+        manifest.read(folder)
+
+
+def test_a_file_that_two_models_share(copied: Copied, tmp_path: Path) -> None:
+    """It is looked for beside, counted for none but its owner, and checked for both."""
+    folder = copied()
+    other = tmp_path / "other"
+    other.mkdir()
+    (folder / "tokenizer.json").rename(other / "tokenizer.json")
+    said = tiny.read_manifest(folder)
+    said["files"]["tokenizer.json"]["of"] = "other"
+    tiny.write_manifest(folder, said)
+    read = manifest.read(folder)
+    assert read.path("tokenizer.json") == other / "tokenizer.json"
+    assert read.size_bytes == (folder / "model.onnx").stat().st_size
+    manifest.check_hashes(read)
+    (other / "tokenizer.json").write_text("{}")
+    with pytest.raises(ModelBroken):
+        manifest.check_sizes(read)
+
+
+@pytest.mark.parametrize("of", ["..", "../other", "/etc", "a\\b", "", 3])
+def test_a_shared_file_is_of_a_neighbour(copied: Copied, of: object) -> None:
+    folder = copied()
+    said = tiny.read_manifest(folder)
+    said["files"]["tokenizer.json"]["of"] = of
+    tiny.write_manifest(folder, said)
+    with pytest.raises(ModelBroken):
+        manifest.read(folder)

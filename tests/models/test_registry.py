@@ -15,8 +15,8 @@ from kb.models.onnx import OnnxEncoder
 from tests.models.weightless import Weightless
 
 
-def config(encoder: str) -> Config:
-    return replace(Config(), models=ModelsConfig(encoder=encoder))
+def config(encoder: str, judge: str = "none") -> Config:
+    return replace(Config(), models=ModelsConfig(encoder=encoder, judge=judge))
 
 
 @pytest.fixture
@@ -140,3 +140,59 @@ assert not network & set(sys.modules), network & set(sys.modules)
         [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+# --- judges ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def judges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package that brings judges."""
+    site = tmp_path / "judging"
+    info = site / "judges-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: judges\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[kb.judges]\nwords = kb_judges:make\nmute = kb_judges:mute\nother = kb_judges:other\n"
+    )
+    (site / "kb_judges.py").write_text(
+        "from tests.models.judges import WordJudge\n"
+        "def make(config): return WordJudge()\n"
+        "def mute(config):\n"
+        "    judge = WordJudge()\n"
+        "    judge.fail = 'short'\n"
+        "    return judge\n"
+        "def other(config): return object()\n"
+    )
+    monkeypatch.syspath_prepend(str(site))
+
+
+@pytest.mark.usefixtures("judges")
+def test_a_judge_of_another_package() -> None:
+    found = models.judge(config("none", "words"))
+    assert found is not None
+    assert found.scores("a b", ["a b", "c"])[0] > 1
+    verified = models.verify(config("none", "words"), "words")
+    assert (verified.origin, verified.in_use) == ("package judges", True)
+    with pytest.raises(ModelBroken, match="no score of a pair"):
+        models.verify(config("none"), "mute")
+    with pytest.raises(ModelBroken, match="no judge: it has no spec, scores"):
+        models.judge(config("none", "other"))
+
+
+@pytest.mark.usefixtures("judges")
+def test_an_encoder_is_no_judge_and_a_judge_no_encoder(tiny_folder: Path) -> None:
+    for ask, names in (
+        (models.encoder, ("kb-judge", "words", "nosuch")),
+        (models.judge, ("kb-mini", str(tiny_folder), "nosuch")),
+    ):
+        for name in names:
+            with pytest.raises(ModelMissing) as missing:
+                ask(config("none"), name)
+            assert "there is no" in missing.value.message
+            own = "kb-mini" if ask is models.encoder else "kb-judge"
+            assert own in missing.value.hint
+
+
+def test_none_switches_judges_off() -> None:
+    assert models.judge(config("kb-mini", "none")) is None

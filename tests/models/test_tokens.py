@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.models.tokens import Tokeniser
+from kb.models.tokens import Tokeniser, stem, token_terms, word_terms
 from tests.models import tiny
 
 
@@ -77,3 +79,32 @@ def test_any_text(tokeniser: Tokeniser, text: str, prefix: str) -> None:
 def test_composed_and_decomposed_are_one_text(tokeniser: Tokeniser) -> None:
     assert tokeniser.tokens("d\u00e9rive") == tokeniser.tokens("de\u0301rive")
     assert tokeniser.tokens("half \ud800 a character").ids
+
+
+def test_what_pieces_count_for() -> None:
+    pieces = ["", "many", "ze", "##bra", "##s", ",", "2", "##6", "running", ""]
+    assert word_terms(pieces) == [
+        (), ("mani",), ("zebra", "ze"), ("zebra", "##bra"), ("zebra", "##s"), (),
+        ("26", "2"), ("26", "##6"), ("run",), (),
+    ]  # fmt: skip
+
+
+def test_a_text_that_starts_inside_a_word() -> None:
+    assert word_terms(["##bra", "##s"]) == [("##bra", "##bra"), ("##bra", "##s")]
+    assert word_terms([]) == []
+
+
+@given(st.lists(st.sampled_from(["", "a", "##b", "cats", ".", "##", "七", "##七"])))
+def test_every_piece_has_its_place(pieces: list[str]) -> None:
+    terms = word_terms(pieces)
+    assert len(terms) == len(pieces)
+    assert all(len(each) <= 2 for each in terms)
+    assert token_terms(pieces) == [(p,) if re.search(r"\w", p) else () for p in pieces]
+
+
+def test_stems_are_the_same_from_every_thread() -> None:
+    """The stemmer keeps its word in itself."""
+    words = [f"{word}{end}" for word in ("walk", "read", "index") for end in ("s", "ing", "ed")]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(stem.__wrapped__, words * 300))
+    assert found == [stem(word) for word in words] * 300

@@ -18,27 +18,30 @@ from kb.types import ModelSpec
 NAME = "model.json"
 GRAPH = "model.onnx"
 TOKENIZER = "tokenizer.json"
-TERMS = "terms.txt"  # optional: a line for each token id, the term it counts as; empty for none
 FORMAT = 1
 MEND = "lay its files there again; a model of kb's own: pip install --force-reinstall kb-search"
 
 _OUTPUTS = ("dense", "sparse", "query_sparse", "tokens")
+SCORE = "score"  # the one output of a judge, which gives no vectors
 _HASH_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """What a file of a model must be."""
+    """What a file of a model must be. `of` is the folder of the model whose file it is, where two
+    models share one: it lies beside this one's."""
 
     name: str
     size_bytes: int
     sha256: str
+    of: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """What `model.json` says. `outputs` maps a part to the graph's own name for it; a model
-    without `query_sparse` weighs queries as it weighs passages."""
+    without `query_sparse` weighs queries as it weighs passages. A judge has one: `score`. With
+    `stems`, the terms of sparse vectors are words' stems; else they are the model's tokens."""
 
     folder: Path
     spec: ModelSpec
@@ -46,16 +49,17 @@ class Manifest:
     files: tuple[ModelFile, ...]
     licence: str
     summary: str
-
-    @property
-    def terms(self) -> Path | None:
-        """The file that says which term each token counts as, where the model has one."""
-        named = any(file.name == TERMS for file in self.files)
-        return self.folder / TERMS if named else None
+    stems: bool = False
 
     @property
     def size_bytes(self) -> int:
-        return sum(file.size_bytes for file in self.files)
+        """Of its own files."""
+        return sum(file.size_bytes for file in self.files if not file.of)
+
+    def path(self, name: str) -> Path:
+        """Where the file of that name lies."""
+        of = next((file.of for file in self.files if file.name == name), "")
+        return (self.folder.parent / of if of else self.folder) / name
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -95,6 +99,7 @@ def _manifest(folder: Path, data: Any) -> Manifest:
         _files(_typed(data, "files", dict)),
         str(data.get("licence", "")),
         str(data.get("summary", "")),
+        stems=data.get("terms") == "stems",
     )
 
 
@@ -103,7 +108,7 @@ def _spec(data: Mapping[str, Any], outputs: Mapping[str, str]) -> ModelSpec:
     return ModelSpec(
         name=_named(data, "name"),
         version=_named(data, "version"),
-        dimension=_count(data, "dimension"),
+        dimension=0 if SCORE in outputs else _count(data, "dimension"),
         gives=frozenset(outputs) - {"query_sparse"},
         token_dimension=_count(data, "token_dimension") if tokens else None,
         max_tokens=_count(data, "max_tokens"),
@@ -120,6 +125,8 @@ def _scripts(names: Any) -> tuple[str, ...]:
 
 
 def _outputs(data: Mapping[str, Any]) -> dict[str, str]:
+    if set(data) == {SCORE}:
+        return {SCORE: _named(data, SCORE)}
     for part in data:
         if part not in _OUTPUTS:
             raise ValueError(f"{part!r} is none of the outputs {', '.join(_OUTPUTS)}")
@@ -138,11 +145,13 @@ def _files(data: Mapping[str, Any]) -> tuple[ModelFile, ...]:
 
 
 def _file(name: str, data: Any) -> ModelFile:
-    if Path(name).name != name or "\\" in name:
-        raise ValueError(f"{name!r} is not the name of a file beside it")
     if not isinstance(data, dict):
         raise TypeError(f"{name!r} is not an object")
-    return ModelFile(name, _count(data, "bytes"), _named(data, "sha256").lower())
+    of = _named(data, "of") if "of" in data else ""
+    for part in filter(None, (name, of)):
+        if Path(part).name != part or "\\" in part or part == "..":
+            raise ValueError(f"{part!r} is not the name of a file beside it")
+    return ModelFile(name, _count(data, "bytes"), _named(data, "sha256").lower(), of)
 
 
 def _typed(data: Mapping[str, Any], key: str, kind: type) -> Any:
@@ -171,7 +180,7 @@ def _count(data: Mapping[str, Any], key: str) -> int:
 def check_sizes(manifest: Manifest) -> None:
     """Raises where a file is not there, or was cut off."""
     for file in manifest.files:
-        path = manifest.folder / file.name
+        path = manifest.path(file.name)
         try:
             size_bytes = path.stat().st_size
         except OSError as error:
@@ -188,7 +197,7 @@ def check_hashes(manifest: Manifest) -> None:
     """Raises where a file is not, byte for byte, what the manifest says."""
     check_sizes(manifest)
     for file in manifest.files:
-        path = manifest.folder / file.name
+        path = manifest.path(file.name)
         found = _sha256(path)
         if found != file.sha256:
             raise ModelBroken(

@@ -155,7 +155,7 @@ def _tokeniser(manifest: Manifest) -> Tokeniser:
             f"tokenizers cannot be loaded: {error}", "pip install --force-reinstall tokenizers"
         ) from error
     try:
-        return Tokeniser(path, manifest.spec.max_tokens, manifest.terms)
+        return Tokeniser(path, manifest.spec.max_tokens, stems=manifest.stems)
     # The library raises bare Exceptions for files that it cannot read.
     except Exception as error:
         raise ModelBroken(f"{path} cannot be loaded: {error}", MEND) from error
@@ -172,9 +172,9 @@ def _weights(values: Array, tokens: Tokens) -> dict[str, float]:
     """The highest weight of each term, which may stand at several places."""
     weights: dict[str, float] = {}
     for position, weight in zip(tokens.kept, values[tokens.kept, 0].tolist(), strict=True):
-        term = tokens.terms[position]
-        if weight > weights.get(term, 0.0):
-            weights[term] = weight
+        for term in tokens.terms[position]:
+            if weight > weights.get(term, 0.0):
+                weights[term] = weight
     return weights
 
 

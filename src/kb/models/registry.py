@@ -1,35 +1,38 @@
-"""Which encoders there are, and the one that a name means.
+"""Which encoders and judges there are, and the one that a name means.
 
 A name is, in this order: `none`; a model that came with kb; one that another package brings by the
-entry point group `kb.encoders` (a function that takes the settings and returns a `ports.Encoder`);
-or, where it is written as a path, a folder that holds a `model.json`. The first two are found
-without a look at what is installed, which takes longer than a search.
+entry point group `kb.encoders` (a function that takes the settings and returns a `ports.Encoder`)
+or `kb.judges` (a `ports.Judge`); or, where it is written as a path, a folder that holds a
+`model.json`. The first two are found without a look at what is installed, which takes longer than
+a search.
 """
 
 from __future__ import annotations
 
 import os
+from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kb.config import Config
 from kb.errors import KbError, ModelBroken, ModelError, ModelMissing
 from kb.models import manifest as manifests
-from kb.types import Encoding, ModelInfo
+from kb.types import Encoding, ModelInfo, ModelSpec
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from kb.models.manifest import Manifest
-    from kb.ports import Encoder
+    from kb.ports import Encoder, Judge
 
 GROUP = "kb.encoders"
+JUDGES = "kb.judges"
 OFF = "none"
 PROBE = "What does this encoder make of a text?"
 
 _HERE = Path(__file__).parent
 _CPU_UNIT = 8
-_NEEDED = ("spec", "encode")
+_NEEDED = {GROUP: ("encoder", "encode"), JUDGES: ("judge", "scores")}
 
 
 def encoder(config: Config, name: str | None = None) -> Encoder | None:
@@ -38,16 +41,26 @@ def encoder(config: Config, name: str | None = None) -> Encoder | None:
     name = config.models.encoder if name is None else name
     if name == OFF:
         return None
-    folder = _folder(name)
-    if folder is not None:
-        return _from_folder(folder, config)
-    for point in _points():
-        if point.name == name:
-            return _from_point(point, config)
-    raise ModelMissing(
-        f"there is no encoder {name!r}",
-        f"encoders: {', '.join((*_names(), OFF))}, and folders that hold a {manifests.NAME}",
-    )
+    if (read := _manifest(name, GROUP)) is not None:
+        from kb.models.onnx import OnnxEncoder
+
+        return OnnxEncoder(read, provider=config.models.provider, threads=config.models.threads)
+    made: Encoder = _from_point(name, GROUP, config)
+    return made
+
+
+def judge(config: Config, name: str | None = None) -> Judge | None:
+    """The judge of that name, or the one that the settings name; None where that is `none`. It
+    loads its files when it is given its first pair."""
+    name = config.models.judge if name is None else name
+    if name == OFF:
+        return None
+    if (read := _manifest(name, JUDGES)) is not None:
+        from kb.models.onnx_judge import OnnxJudge
+
+        return OnnxJudge(read, provider=config.models.provider, threads=config.models.threads)
+    made: Judge = _from_point(name, JUDGES, config)
+    return made
 
 
 def unit_texts(encoder: Encoder) -> int:
@@ -55,10 +68,10 @@ def unit_texts(encoder: Encoder) -> int:
     return int(getattr(encoder, "unit_texts", _CPU_UNIT))
 
 
-def check(encoder: Encoder) -> None:
+def check(model: Encoder | Judge) -> None:
     """Raises `ModelError` where a look at its files, without loading them, shows that it cannot be
-    used. An encoder of others need not have such a look."""
-    look = getattr(encoder, "check", None)
+    used. A model of others need not have such a look."""
+    look = getattr(model, "check", None)
     if look is not None:
         look()
 
@@ -67,12 +80,10 @@ def check(encoder: Encoder) -> None:
 
 
 def models(config: Config) -> list[ModelInfo]:
-    """Every encoder there is, and the one in use if it is a folder of the user's."""
-    named = config.models.encoder
-    names = _names()
-    if _is_path(named):
-        names.append(named)
-    return [_info_or_problem(config, name) for name in names]
+    """Every model there is, and those in use if they are folders of the user's."""
+    used = (config.models.encoder, config.models.judge)
+    names = [*_bundled(), *_point_names(GROUP), *_point_names(JUDGES), *filter(_is_path, used)]
+    return [_info_or_problem(config, name) for name in dict.fromkeys(names)]
 
 
 def info(config: Config, name: str) -> ModelInfo:
@@ -89,11 +100,22 @@ def verify(config: Config, name: str) -> ModelInfo:
     found = info(config, name)
     if (folder := _folder(name)) is not None:
         manifests.check_hashes(manifests.read(folder))
+    if found.spec is not None and found.spec.is_judge:
+        judge_ = judge(config, name)
+        assert judge_ is not None  # `none` has no info
+        _check_scores(judge_, judge_.scores(PROBE, [PROBE]))
+        return found
     encoder_ = encoder(config, name)
-    assert encoder_ is not None  # `none` has no info
+    assert encoder_ is not None
     (encoding,) = encoder_.encode([PROBE], want=encoder_.spec.gives)
     _check(encoder_, encoding)
     return found
+
+
+def _check_scores(judge: Judge, scores: list[float]) -> None:
+    """For judges of others, as below."""
+    if len(scores) != 1 or not isfinite(scores[0]):
+        raise ModelBroken(f"{judge.spec.name} gave no score of a pair", "report it there")
 
 
 def _check(encoder: Encoder, encoding: Encoding) -> None:
@@ -109,7 +131,8 @@ def _info_or_problem(config: Config, name: str) -> ModelInfo:
     try:
         return info(config, name)
     except KbError as error:
-        return ModelInfo(name, problem=error.message, in_use=name == config.models.encoder)
+        used = (config.models.encoder, config.models.judge)
+        return ModelInfo(name, problem=error.message, in_use=name in used)
 
 
 def _info_of(manifest: Manifest, origin: str, config: Config, name: str) -> ModelInfo:
@@ -121,27 +144,56 @@ def _info_of(manifest: Manifest, origin: str, config: Config, name: str) -> Mode
         size_bytes=manifest.size_bytes,
         licence=manifest.licence or None,
         summary=manifest.summary or None,
-        in_use=name == config.models.encoder,
+        in_use=name == _used(config, manifest.spec),
     )
 
 
+def _used(config: Config, spec: ModelSpec) -> str:
+    """The one of its kind that the settings name."""
+    return config.models.judge if spec.is_judge else config.models.encoder
+
+
 def _info_of_other(config: Config, name: str) -> ModelInfo:
-    found = encoder(config, name)
-    if found is None:
-        raise ModelMissing(f"{OFF!r} is no encoder: it switches them off", "see: kb models list")
-    point = next(each for each in _points() if each.name == name)
-    origin = f"package {point.dist.name}" if point.dist else "another package"
-    return ModelInfo(name, spec=found.spec, origin=origin, in_use=name == config.models.encoder)
+    if name == OFF:
+        raise ModelMissing(f"{OFF!r} is no model: it switches them off", "see: kb models list")
+    group = JUDGES if name in _point_names(JUDGES) and name not in _point_names(GROUP) else GROUP
+    spec: ModelSpec = _from_point(name, group, config).spec
+    point = _point(name, group)
+    origin = f"package {point.dist.name}" if point is not None and point.dist else "another package"
+    return ModelInfo(name, spec=spec, origin=origin, in_use=name == _used(config, spec))
 
 
 # --- where they are -------------------------------------------------------------------------------
 
 
-def _names() -> list[str]:
-    bundled = sorted(
-        path.parent.name.replace("_", "-") for path in _HERE.glob(f"*/{manifests.NAME}")
+def _bundled() -> list[str]:
+    return sorted(path.parent.name.replace("_", "-") for path in _HERE.glob(f"*/{manifests.NAME}"))
+
+
+def _names(group: str) -> list[str]:
+    """Those of one kind, for a message."""
+    own = [name for name in _bundled() if (folder := _folder(name)) is not None
+           and manifests.read(folder).spec.is_judge == (group == JUDGES)]  # fmt: skip
+    return list(dict.fromkeys([*own, *_point_names(group)]))
+
+
+def _manifest(name: str, group: str) -> Manifest | None:
+    """Of a model that lies in a folder: one of kb's own or the user's."""
+    folder = _folder(name)
+    if folder is None:
+        return None
+    read = manifests.read(folder)
+    if read.spec.is_judge != (group == JUDGES):
+        raise _none_such(name, group)
+    return read
+
+
+def _none_such(name: str, group: str) -> ModelMissing:
+    kind = _NEEDED[group][0]
+    return ModelMissing(
+        f"there is no {kind} {name!r}",
+        f"{kind}s: {', '.join((*_names(group), OFF))}, and folders that hold a {manifests.NAME}",
     )
-    return list(dict.fromkeys([*bundled, *sorted(point.name for point in _points())]))
 
 
 def _folder(name: str) -> Path | None:
@@ -152,6 +204,11 @@ def _folder(name: str) -> Path | None:
     return folder if (folder / manifests.NAME).is_file() else None
 
 
+def lasting(name: str) -> str:
+    """The same name, as it can be kept: a folder is found from wherever one is."""
+    return str(Path(name).expanduser().absolute()) if _is_path(name) else name
+
+
 def _is_path(name: str) -> bool:
     return name.startswith(("~", ".")) or "/" in name or os.sep in name
 
@@ -160,35 +217,39 @@ def _origin(folder: Path) -> str:
     return "kb" if folder.parent == _HERE else "folder"
 
 
-def _from_folder(folder: Path, config: Config) -> Encoder:
-    from kb.models.onnx import OnnxEncoder
-
-    settings = config.models
-    read = manifests.read(folder)
-    return OnnxEncoder(read, provider=settings.provider, threads=settings.threads)
-
-
-def _points() -> list[EntryPoint]:
+def _points(group: str) -> list[EntryPoint]:
     from importlib.metadata import entry_points
 
-    return list(entry_points(group=GROUP))
+    return list(entry_points(group=group))
 
 
-def _from_point(point: EntryPoint, config: Config) -> Encoder:
+def _point(name: str, group: str) -> EntryPoint | None:
+    return next((point for point in _points(group) if point.name == name), None)
+
+
+def _point_names(group: str) -> list[str]:
+    return sorted(point.name for point in _points(group))
+
+
+def _from_point(name: str, group: str, config: Config) -> Any:
+    point = _point(name, group)
+    if point is None:
+        raise _none_such(name, group)
+    kind, method = _NEEDED[group]
     try:
-        made: Encoder = point.load()(config)
-        missing = [name for name in _NEEDED if not hasattr(made, name)]
+        made = point.load()(config)
+        missing = [needed for needed in ("spec", method) if not hasattr(made, needed)]
     except KbError:
         raise
-    # Code of others runs here: whatever it raises is an encoder that cannot be used.
+    # Code of others runs here: whatever it raises is a model that cannot be used.
     except Exception as error:
         raise ModelError(
-            f"the encoder {point.name!r} cannot be loaded: {type(error).__name__}: {error}",
-            f"it comes from {point.value}; models.encoder names another",
+            f"the {kind} {point.name!r} cannot be loaded: {type(error).__name__}: {error}",
+            f"it comes from {point.value}; models.{kind} names another",
         ) from error
     if missing:
         raise ModelBroken(
-            f"{point.name!r} is not an encoder: it has no {', '.join(missing)}",
+            f"{point.name!r} is no {kind}: it has no {', '.join(missing)}",
             f"it comes from {point.value}",
         )
     return made

@@ -43,14 +43,18 @@ class Session:
     inputs: frozenset[str]
     provider: str
 
-    def run(self, ids: Sequence[int], outputs: Sequence[str]) -> dict[str, NDArray[np.float32]]:
-        """The named outputs for one text, without the axis of the batch. No other is worked out."""
+    def run(
+        self, ids: Sequence[int], outputs: Sequence[str], kinds: Sequence[int] | None = None
+    ) -> dict[str, NDArray[np.float32]]:
+        """The named outputs for one text, without the axis of the batch. No other is worked out.
+        `kinds` tell, where two texts are read together, which token is of the second."""
         import numpy as np
 
         row = np.array([ids], dtype=np.int64)
         feeds = {"input_ids": row, "attention_mask": np.ones_like(row)}
         if "token_type_ids" in self.inputs:
-            feeds["token_type_ids"] = np.zeros_like(row)
+            told = np.zeros_like(row) if kinds is None else np.array([kinds], dtype=np.int64)
+            feeds["token_type_ids"] = told
         try:
             results = self.runtime.run(list(outputs), feeds)
         # The runtime's own errors have no common class to name.

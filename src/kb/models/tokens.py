@@ -8,7 +8,10 @@ special tokens, the prefix and punctuation say nothing about it.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from kb.words import nfc
@@ -17,17 +20,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _WORD = re.compile(r"\w")
+_KEPT_STEMS = 1 << 16
+_STEMMING = Lock()  # the stemmer keeps the word it works on in itself
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
     """`kept` are positions in `ids`; `texts` are the vocabulary's own spelling of each token, and
-    `terms` what it counts as: the same, unless the model says otherwise; empty for nothing.
-    `truncated` says how many tokens did not fit."""
+    `terms` what it counts for: itself, or its word, as the model says. `truncated` says how many
+    tokens did not fit."""
 
     ids: list[int]
     texts: list[str]
-    terms: list[str]
+    terms: list[tuple[str, ...]]
     kept: list[int]
     truncated: int
 
@@ -35,7 +40,7 @@ class Tokens:
 class Tokeniser:
     """A `tokenizer.json`. Shared between threads: nothing of it changes after it was read."""
 
-    def __init__(self, path: Path, max_tokens: int, terms: Path | None = None) -> None:
+    def __init__(self, path: Path, max_tokens: int, *, stems: bool = False) -> None:
         from tokenizers import Tokenizer
 
         self._tokenizer = Tokenizer.from_file(str(path))
@@ -47,9 +52,7 @@ class Tokeniser:
         self._room = max_tokens - self._tokenizer.num_special_tokens_to_add(is_pair=False)
         if self._room <= 0:
             raise ValueError(f"{max_tokens} tokens leave no room for a text")
-        self._terms = None if terms is None else terms.read_text(encoding="utf-8").split("\n")
-        if self._terms is not None and len(self._terms) <= self._tokenizer.get_vocab_size():
-            raise ValueError(f"{terms} has fewer lines than there are tokens")
+        self._terms = word_terms if stems else token_terms
 
     def tokens(self, text: str, prefix: str = "") -> Tokens:
         pieces = self._tokenizer.encode(prefix + nfc(text), add_special_tokens=False)
@@ -57,16 +60,58 @@ class Tokeniser:
         if truncated:
             pieces.truncate(self._room)
         pieces = self._tokenizer.post_process(pieces)
-        terms = [self._term(*piece) for piece in zip(pieces.ids, pieces.tokens, strict=True)]
+        plain = [
+            "" if number in self._special else token
+            for number, token in zip(pieces.ids, pieces.tokens, strict=True)
+        ]
+        terms = self._terms(plain)
         ends = (end for _, end in pieces.offsets)
         kept = [
             position
-            for position, (term, end) in enumerate(zip(terms, ends, strict=True))
-            if term and end > len(prefix)
+            for position, (counts, end) in enumerate(zip(terms, ends, strict=True))
+            if counts and end > len(prefix)
         ]
         return Tokens(pieces.ids, pieces.tokens, terms, kept, truncated)
 
-    def _term(self, number: int, token: str) -> str:
-        if self._terms is not None:
-            return self._terms[number]
-        return token if number not in self._special and _WORD.search(token) else ""
+
+# --- terms ----------------------------------------------------------------------------------------
+
+
+def token_terms(tokens: Sequence[str]) -> list[tuple[str, ...]]:
+    """Every token is a term of its own, but for punctuation and what is empty."""
+    return [(token,) if _WORD.search(token) else () for token in tokens]
+
+
+def word_terms(pieces: Sequence[str]) -> list[tuple[str, ...]]:
+    """A piece (of WordPiece: what goes on a word starts with ##) counts for its word, by the stem
+    as in any stemmed index. A piece of a longer word counts for itself too: a rare name is found
+    by itself, and what has a part in common with it is not far."""
+    terms: list[tuple[str, ...]] = []
+    for start, end in _words(pieces):
+        word = pieces[start] + "".join(piece[2:] for piece in pieces[start + 1 : end])
+        if not _WORD.search(word):
+            terms += [()] * (end - start)
+        elif end - start == 1:
+            terms.append((stem(word),))
+        else:
+            terms += [(stem(word), piece) for piece in pieces[start:end]]
+    return terms
+
+
+def _words(pieces: Sequence[str]) -> list[tuple[int, int]]:
+    starts = [at for at, piece in enumerate(pieces) if not at or not piece.startswith("##")]
+    return list(zip(starts, [*starts[1:], len(pieces)], strict=bool(starts)))
+
+
+@lru_cache(_KEPT_STEMS)
+def stem(word: str) -> str:
+    with _STEMMING:
+        return _stemmer()(word)
+
+
+@cache
+def _stemmer() -> Callable[[str], str]:
+    import snowballstemmer
+
+    found: Callable[[str], str] = snowballstemmer.stemmer("porter").stemWord
+    return found

@@ -1,0 +1,45 @@
+"""The model before ONNX and int8, in torch, behind kb's own port: to see what the export costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kb.models import manifest as manifests
+from kb.models import onnx
+from training.export import OUTPUTS, Balanced, trained
+from training.prepare import DEVICE
+
+
+class _Network:
+    """What a `kb.models.session.Session` is: named outputs for one text."""
+
+    provider = "torch"
+
+    def __init__(self, network: Balanced) -> None:
+        self._network = network.to(DEVICE)
+
+    @torch.no_grad()
+    def run(self, ids: Sequence[int], outputs: Sequence[str]) -> dict[str, Any]:
+        row = torch.tensor([list(ids)], device=DEVICE)
+        given = dict(zip(OUTPUTS, self._network(row, torch.ones_like(row)), strict=True))
+        return {name: given[name][0].float().cpu().numpy() for name in outputs}
+
+
+class PlainEncoder(onnx.OnnxEncoder):
+    """`folder` is where the exported model lies: its tokenizer and its manifest are used."""
+
+    def __init__(self, folder: Path, work: Path, weights: Path) -> None:
+        manifest = manifests.read(folder)
+        spec = replace(manifest.spec, name=f"{manifest.spec.name}-float")
+        super().__init__(replace(manifest, spec=spec))
+        self._network = _Network(Balanced(trained(work, weights)))
+
+    def _load(self) -> onnx._Loaded:
+        session: Any = self._network
+        return onnx._Loaded(session, onnx._tokeniser(self.manifest), ThreadPoolExecutor(1))
