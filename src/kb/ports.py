@@ -100,11 +100,97 @@ class Encoder(Protocol):
         ...
 
 
+class Judge(Protocol):
+    """Reads a query and a passage together, and tells how well they fit. One object may be shared
+    between threads. A pair's score depends on nothing but the pair."""
+
+    @property
+    def spec(self) -> ModelSpec: ...
+
+    def scores(self, query: str, passages: Sequence[str]) -> list[float]:
+        """One score a passage, in order; higher is better, on a scale of the model's own. Raises
+        `ModelError`."""
+        ...
+
+
 class ToEmbed(NamedTuple):
     """A chunk without ready vectors, and the text that stands for it: its heading, then itself."""
 
     chunk_id: int
     text: str
+
+
+class Outcome(NamedTuple):
+    """What came of encoding a chunk: its vectors, or why there are none. With both, `error` says
+    why parts of those that were wanted are missing."""
+
+    chunk_id: int
+    encoding: Encoding | None
+    error: str | None = None
+    want: Set[str] = frozenset()
+
+
+class Embedded(NamedTuple):
+    """How many chunks got vectors by a write, and how many the parts that theirs lacked."""
+
+    embedded: int = 0
+    filled: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A worker that gives chunks their vectors: where it runs, since when (in seconds since the
+    epoch) and for how many seconds, how many chunks it has done, and how many it is at work on. One
+    that is `lost` has ended without saying so; what it was at work on is taken up by others."""
+
+    job_id: int
+    model_id: int
+    place: str
+    pid: int
+    started: float
+    seconds: float
+    done: int
+    leased: int
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A chunk whose last attempt to be embedded went wrong. One that is `searchable` has a dense
+    vector and lacks another part. What is `given_up` waits to be told: `kb jobs retry`."""
+
+    chunk_id: int
+    doc_path: str
+    searchable: bool
+    attempts: int
+    error: str
+    at: str
+    given_up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """How far the vectors of one model are. `lacking` are passages whose vectors lack a part that
+    is wanted; `per_second` is what the workers of now have done together."""
+
+    model: StoredModel
+    lacking: int
+    workers: int
+    per_second: float
+
+    @property
+    def seconds_left(self) -> float | None:
+        left = self.model.pending + self.lacking
+        return left / self.per_second if self.per_second and left else None
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """What `kb jobs` shows: what there is to do for each model, who is at it, what went wrong."""
+
+    work: tuple[Work, ...]
+    jobs: tuple[Job, ...]
+    failures: tuple[Failure, ...]
 
 
 class Nearest(NamedTuple):
@@ -201,8 +287,9 @@ class Store(Protocol):
         """The models whose vectors the store holds; the one that answers searches first."""
         ...
 
-    def use_model(self, spec: ModelSpec) -> StoredModel:
-        """The store's record of this model, made if the store has none yet; `ModelMismatch` when
+    def use_model(self, spec: ModelSpec, source: str | None = None) -> StoredModel:
+        """The store's record of this model, made if the store has none yet, and then with the name
+        its encoder is found by, where that is not the setting's; `ModelMismatch` when
         the store's vectors are of another name, version or dimension."""
         ...
 
@@ -221,12 +308,65 @@ class Store(Protocol):
         """Count a failed attempt, with its reason."""
         ...
 
+    # jobs: who is giving vectors to which chunks
+    def start_job(self, model_id: int) -> int:
+        """The id of a worker's run, which ends by `end_job` or with the process."""
+        ...
+
+    def lease(
+        self,
+        job_id: int,
+        model_id: int,
+        *,
+        limit: int,
+        after: int = 0,
+        lacking: Set[str] = frozenset(),
+        patient: bool = False,
+    ) -> list[ToEmbed]:
+        """Chunks with an id above `after` that this job is to work on and no other does: those
+        without vectors, or those whose vectors lack one of the parts `lacking`. With `patient`,
+        those that have failed lately are left for later."""
+        ...
+
+    def has_work(self, model_id: int, lacking: Set[str]) -> bool:
+        """Whether a patient worker would find something to lease."""
+        ...
+
+    def renew_job(self, job_id: int) -> None:
+        """Keep what was leased for longer."""
+        ...
+
+    def finish(self, job_id: int, model_id: int, outcomes: Sequence[Outcome]) -> Embedded:
+        """Write what came of leased chunks, in one transaction. Only what a chunk lacks is written,
+        whoever has worked on it meanwhile."""
+        ...
+
+    def end_job(self, job_id: int) -> None: ...
+
+    def jobs(self) -> list[Job]:
+        """Who is at work, or was when the process ended."""
+        ...
+
     def last_error(self, model_id: int) -> str | None:
         """The reason of the last attempt that failed, where there are such chunks."""
         ...
 
     def retry_embeddings(self, model_id: int) -> int:
         """Make those that failed for good pending again; how many there were."""
+        ...
+
+    def begin_switch(self, spec: ModelSpec, source: str | None) -> StoredModel:
+        """The record of the model that is to answer next, made or taken up again; its vectors are
+        built beside those that answer. Where none answer yet, it answers at once."""
+        ...
+
+    def switch(self, model_id: int, *, keep_old: bool) -> bool:
+        """Let the vectors of that model answer from now on, if every chunk has them or has failed
+        for good; whether that was so. The old ones are kept, or may be dropped from now on."""
+        ...
+
+    def drop_some(self, limit: int = 500) -> bool:
+        """Drop some of the vectors that nobody asks any more; whether there may be more."""
         ...
 
     def drop_vectors(self) -> int:

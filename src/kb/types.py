@@ -26,6 +26,7 @@ SCOPES = ("global", "project")
 TRUSTS = ("generated", "secondary", "primary")  # rising
 MATCHES = ("any", "all", "auto")
 MODES = ("lexical", "vector", "sparse", "hybrid")
+RERANKERS = ("none", "colbert", "cross-encoder")
 
 JsonDict = dict[str, Any]
 
@@ -218,24 +219,31 @@ PARTS = ("dense", "sparse", "tokens")  # what an encoder may give
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """What there is to know of an encoder before it is loaded. `scripts` are those that it reads,
-    as the names of their letters begin (`Latin`); none means: any."""
+    """What there is to know of an encoder before it is loaded, or of a judge, which gives a
+    `score` and has no dimension. `scripts` are those that it reads, as the names of their letters
+    begin (`Latin`); none means: any."""
 
     name: str
     version: str
     dimension: int
-    gives: frozenset[str]  # of PARTS
+    gives: frozenset[str]  # of PARTS, or a score
     token_dimension: int | None = None
     max_tokens: int = 512
     query_prefix: str = ""
     passage_prefix: str = ""
     scripts: tuple[str, ...] = ()
 
+    @property
+    def is_judge(self) -> bool:
+        return "score" in self.gives
+
 
 @dataclass(frozen=True, slots=True)
 class StoredModel:
     """A model whose vectors a store holds, and how many chunks stand where. `sparse` and `tokens`
-    tell how many of the ready ones have those parts too."""
+    tell how many of the ready ones have those parts too. `role` is `search` for the one that
+    answers, `next` for the one that is to do so, `gone` for one that is being dropped; `source` is
+    the name its encoder is found by, where that is not the setting's."""
 
     model_id: int
     name: str
@@ -246,6 +254,8 @@ class StoredModel:
     failed: int
     sparse: int = 0
     tokens: int = 0
+    role: str | None = None
+    source: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,6 +417,51 @@ class Response:
         return len(self.hits)
 
 
+# The methods that a comparison sets side by side [002 R8].
+COMPARED = (
+    "fts5_only", "dense_only", "sparse_only",
+    "two_way_hybrid", "three_way_hybrid", "three_way_reranked",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What one method found, in which time; or the error (as `error.v1`) that kept it from it."""
+
+    hits: tuple[Hit, ...] = ()
+    latency_ms: float = 0.0
+    degraded: tuple[Degraded, ...] = ()
+    error: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """How many hits two methods share; `jaccard` is their part of all that either found."""
+
+    first: str
+    second: str
+    shared: int
+    jaccard: float
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One query by every method of `COMPARED`. `shared_ms` is what was done once before and counts
+    for none of them: a model loaded, the query encoded, indexes read."""
+
+    query: str
+    top: int
+    methods: Mapping[str, Compared]
+    overlap: tuple[Overlap, ...]
+    shared_ms: float
+    wall_ms: float
+
+    def sharing(self, chunk_id: int) -> int:
+        """How many methods found this chunk."""
+        found = (method.hits for method in self.methods.values())
+        return sum(any(hit.chunk_id == chunk_id for hit in hits) for hits in found)
+
+
 @dataclass(frozen=True, slots=True)
 class Passage:
     """What a citation opens: the text there now, and whether it is still what was indexed.
@@ -457,16 +512,21 @@ class IngestReport:
 
 @dataclass(frozen=True, slots=True)
 class EmbedReport:
-    """What a run that embeds did. `failed` are chunks whose text the model could not take; `left`
-    are those that are still without vectors and will be tried again; `given_up` those that have
-    failed so often that they are not, in this run or before; `truncated` those of which the model
-    saw no more than the beginning."""
+    """What a run that embeds did. `filled` are chunks whose vectors lacked a part and have it now;
+    `failed` are chunks whose text the model could not take; `left` are those that are still without
+    vectors and will be tried again, of which others are working on `elsewhere`; `lacking` those
+    that still lack a part; `given_up` those that have failed so often that they are not tried
+    again, in this run or before; `truncated` those of which the model saw no more than the
+    beginning."""
 
     model: str
     version: str
     embedded: int = 0
+    filled: int = 0
     failed: int = 0
     left: int = 0
+    elsewhere: int = 0
+    lacking: int = 0
     given_up: int = 0
     last_error: str | None = None
     truncated: int = 0

@@ -20,7 +20,7 @@ from kb.errors import ModelBroken, ModelError, ModelMismatch
 from kb.ingest.embed import Embedder, EmbedProgress
 from kb.models import manifest
 from kb.models.onnx import OnnxEncoder
-from kb.ports import Encoder
+from kb.ports import Embedded, Encoder, Outcome
 from kb.store import SqliteStore, token_codes
 from kb.types import Encoding
 from tests.models import tiny
@@ -37,9 +37,9 @@ class Watched(SqliteStore):
         super().__init__(*args, **settings)
         self.commits: list[int] = []
 
-    def write_embeddings(self, model_id: int, rows: Sequence[tuple[int, Encoding]]) -> int:
-        written = super().write_embeddings(model_id, rows)
-        self.commits.append(written)
+    def finish(self, job_id: int, model_id: int, outcomes: Sequence[Outcome]) -> Embedded:
+        written = super().finish(job_id, model_id, outcomes)
+        self.commits.append(sum(written))
         return written
 
 

@@ -400,10 +400,10 @@ def test_every_column_is_exported(kb: KnowledgeBase) -> None:
         )
         others = ("sqlite_", "sparse_", *INDEXES)  # derived
         own = {name for (name,) in tables if not str(name).startswith(others)}
-        vectors = {"models", "embeddings", "vector_changes", "vector_indexes"}
+        vectors = {"models", "embeddings", "vector_changes", "vector_indexes", "jobs"}
         assert own == {"state", "roots", "documents", "document_tags", "chunks"} | vectors
         found = {row[1] for row in connection.execute("PRAGMA table_info(models)")}
-        assert found - set(records.MODEL) == {"ready", "failed"}  # counted anew
+        assert found - set(records.MODEL) == {"ready", "failed", "sparse", "tokens"}  # counted anew
         found = {row[1] for row in connection.execute("PRAGMA table_info(embeddings)")}
         ours = {"embedding_id", "chunk_id", "state", "attempts", "error"}  # of those that are ready
         assert found - set(records.EMBEDDING) == ours
@@ -566,7 +566,7 @@ def test_a_line_without_an_end(
 @pytest.mark.parametrize(
     ("number", "old", "new"),
     [
-        (0, b'"store_schema":3', b'"store_schema":4'),
+        (0, b'"store_schema":4', b'"store_schema":5'),
         (0, b"export.v1", b"export.v2"),
         (0, b'{"schema', b'{"more":1,"schema'),
         (1, b'"record":"root"', b'"record":"root","more":1'),

@@ -122,7 +122,8 @@ def test_what_waits_and_what_failed(filled: SqliteStore) -> None:
     found = unwell(filled)
     assert list(found) == ["pending"]
     assert found["pending"].what == (
-        "100 chunks have vectors, 1 waits for them, 1 has failed for good: no room"
+        "100 chunks have vectors (sparse 0, tokens 0), 1 waits for them, "
+        "1 has failed for good: no room"
     )
     assert found["pending"].to_do == "kb embed --retry"
 
@@ -131,7 +132,7 @@ def test_one_chunk_is_told_as_one(store: SqliteStore) -> None:
     put(store, "a", "one")
     embed(store, some_vectors(1))
     told = {one.part: one.what for one in examine(store, NOW).findings}
-    assert told["pending"] == "1 chunk has vectors, 0 wait for them"
+    assert told["pending"] == "1 chunk has vectors (sparse 0, tokens 0), 0 wait for them"
     assert told["embeddings"] == "1 vector of length 1"
 
 

@@ -13,6 +13,7 @@ from kb.errors import ModelError
 
 if TYPE_CHECKING:
     from kb.app import KnowledgeBase
+    from kb.ingest.embed import EmbedProgress
     from kb.types import EmbedReport
 
 
@@ -26,8 +27,11 @@ def embed_command(session: Session, *, limit: int | None, retry: bool, anew: boo
     """Give vectors to the passages that have none yet.
 
     `kb ingest` and `kb add` do that by themselves unless they are told not to, or interrupted.
-    It can be interrupted at any moment: what was done is kept, and the next run does the rest. The
-    exit status is 1 if a passage could not be embedded.
+    It can be interrupted at any moment: what was done is kept, and the next run does the rest.
+    Several may run at once and share the work; `kb jobs` shows them. The exit status is 1 if a
+    passage could not be embedded.
+
+    Passages that have a vector and lack term weights or token vectors get these too.
 
     After a change of the model, --anew drops the vectors of the old one and makes them again. Until
     it is done, what is not embedded yet is found by its words; if it is interrupted, kb embed
@@ -45,9 +49,7 @@ def embed_command(session: Session, *, limit: int | None, retry: bool, anew: boo
             limit=limit,
             retry=retry,
             anew=anew,
-            on_progress=lambda now: show(
-                "embed", now.done, now.total, f"{now.per_second:.1f} a second"
-            ),
+            on_progress=lambda now: show("embed", now.done, now.total, pace(now)),
         )
     if session.json:
         from kb import wire
@@ -71,9 +73,8 @@ def embed_new(kb: KnowledgeBase, session: Session, document: str | None = None) 
         with progress.shown(session) as show:
             report = kb.embed(
                 document=document,
-                on_progress=lambda now: show(
-                    "embed", now.done, now.total, f"{now.per_second:.1f} a second"
-                ),
+                fill=False,
+                on_progress=lambda now: show("embed", now.done, now.total, pace(now)),
             )
     except ModelError as error:
         page.warn(f"not embedded, so found by words only: {error.message} ({error.hint})")
@@ -82,31 +83,49 @@ def embed_new(kb: KnowledgeBase, session: Session, document: str | None = None) 
         say_embedded(report)
 
 
+def pace(now: EmbedProgress) -> str:
+    """How fast it goes, and how long it will take."""
+    return f"{now.per_second:.1f} a second, {in_words(now.seconds_left)} left"
+
+
+def in_words(seconds: float) -> str:
+    """A span of time, roughly."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
+
+
 def say_embedded(report: EmbedReport) -> None:
     """What was done is data; what is worth knowing about it is said on stderr."""
     name = page.visible(f"{report.model} {report.version}")
-    if not report.embedded and not report.failed:
+    if not report.embedded and not report.filled and not report.failed:
         page.say(_nothing(report, name))
     else:
-        page.say(f"{report.embedded} embedded by {name} in {report.seconds:.1f} s")
+        filled = f", {report.filled} completed" if report.filled else ""
+        page.say(f"{report.embedded} embedded{filled} by {name} in {report.seconds:.1f} s")
         if report.truncated:
             are = "1 is" if report.truncated == 1 else f"{report.truncated} are"
             page.note(f"{are} longer than the model can see: what is cut off is not in its vector")
-        if report.left:
-            page.note(f"{report.left} left: kb embed")
+        if report.left > report.elsewhere:
+            page.note(f"{report.left - report.elsewhere} left: kb embed")
+    if report.elsewhere:
+        page.note(f"others are at work on {report.elsewhere} (kb jobs)")
     _say_failed(report)
 
 
 def _nothing(report: EmbedReport, name: str) -> str:
     if report.left:
         return f"nothing embedded; {report.left} left"
-    if report.given_up:
+    if report.given_up or report.lacking:
         return f"nothing to do: every other passage has its vectors by {name}"
     return f"nothing to do: every passage has its vectors by {name}"
 
 
 def _say_failed(report: EmbedReport) -> None:
     why = page.visible(report.last_error or "")
+    if report.lacking and report.last_error:
+        lack = "1 passage lacks" if report.lacking == 1 else f"{report.lacking} passages lack"
+        page.warn(f"{lack} term weights or token vectors: {why} (kb jobs)")
     if report.failed:
         page.warn(f"{report.failed} could not be embedded: {why}")
     if report.given_up:

@@ -43,7 +43,8 @@ def pending(store: SqliteStore) -> Finding:
     for model in store.health.vectors.counts()[:1]:
         ready, waiting, failed = model["ready"], model["pending"], model["failed"]
         have = "1 chunk has" if ready == 1 else f"{ready} chunks have"
-        what = f"{have} vectors, {waiting} {'waits' if waiting == 1 else 'wait'} for them"
+        parts = f"(sparse {model['sparse']}, tokens {model['tokens']})"
+        what = f"{have} vectors {parts}, {waiting} {'waits' if waiting == 1 else 'wait'} for them"
         if failed:
             has = "has" if failed == 1 else "have"
             what += f", {failed} {has} failed for good: {model['last_error']}"

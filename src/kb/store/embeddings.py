@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
 import apsw
@@ -15,9 +15,11 @@ from kb.store.functions import scalar
 from kb.types import Encoding, JsonDict, ModelSpec, StoredModel, TokenVectors, Vector
 
 ATTEMPTS = 3  # after so many a chunk has failed for good
+BACK_OFF_S = (60.0, 600.0)  # how long a worker waits after the first failure, and after others
 _MODELS = """
 SELECT model_id, name, version, dimension,
-  ready, max(0, (SELECT chunks FROM state) - ready - failed), failed
+  ready, max(0, (SELECT chunks FROM state) - ready - failed), failed, sparse, tokens,
+  role, source
 FROM models ORDER BY role IS NOT 'search', model_id
 """
 
@@ -27,6 +29,13 @@ class Mark(NamedTuple):
 
     change: int
     stamp: int
+
+
+class Due(NamedTuple):
+    """Since when the last attempt must have failed to be repeated, after one and after more."""
+
+    first: str
+    others: str
 
 
 # --- models ---------------------------------------------------------------------------------------
@@ -43,11 +52,13 @@ def model(connection: apsw.Connection, model_id: int) -> StoredModel:
     raise NotFound(f"the store has no model {model_id}", "kb status shows its model")
 
 
-def use_model(connection: apsw.Connection, spec: ModelSpec) -> StoredModel:
+def use_model(
+    connection: apsw.Connection, spec: ModelSpec, source: str | None = None
+) -> StoredModel:
     """A model that has left no vectors gives way to another."""
     asked = (spec.name, spec.version, spec.dimension)
     for known in models(connection):
-        if (known.name, known.version, known.dimension) == asked:
+        if (known.name, known.version, known.dimension) == asked and known.role == "search":
             return known
         if known.ready:
             raise ModelMismatch(
@@ -56,10 +67,16 @@ def use_model(connection: apsw.Connection, spec: ModelSpec) -> StoredModel:
                 _way_out(known, spec),
             )
         connection.execute("DELETE FROM models WHERE model_id = ?", (known.model_id,))
+    return add_model(connection, spec, "search", source)
+
+
+def add_model(
+    connection: apsw.Connection, spec: ModelSpec, role: str, source: str | None = None
+) -> StoredModel:
     connection.execute(
-        "INSERT INTO models (name, version, dimension, token_dimension, role) "
-        "VALUES (?, ?, ?, ?, 'search')",
-        (*asked, spec.token_dimension),
+        "INSERT INTO models (name, version, dimension, token_dimension, role, source) "
+        "VALUES (?, ?, ?, ?, ?, ?)",
+        (spec.name, spec.version, spec.dimension, spec.token_dimension, role, source),
     )
     return model(connection, connection.last_insert_rowid())
 
@@ -90,9 +107,12 @@ def counts(connection: apsw.Connection) -> list[JsonDict]:
             "name": each.name,
             "version": each.version,
             "dimension": each.dimension,
+            "role": each.role,
             "ready": each.ready,
             "pending": each.pending,
             "failed": each.failed,
+            "sparse": each.sparse,
+            "tokens": each.tokens,
             "last_error": last_error(connection, each.model_id),
         }
         for each in models(connection)
@@ -100,9 +120,15 @@ def counts(connection: apsw.Connection) -> list[JsonDict]:
 
 
 def last_error(connection: apsw.Connection, model_id: int) -> str | None:
+    """Why the last chunk that failed, wholly or in a part, did."""
     error: str | None = scalar(
         connection,
-        "SELECT error FROM embeddings WHERE model_id = ? AND state <> 'ready' "
+        "SELECT error FROM (SELECT error, embedded_at, chunk_id FROM embeddings "
+        "WHERE model_id = ?1 AND state <> 'ready' UNION ALL "
+        "SELECT error, embedded_at, chunk_id FROM embeddings WHERE model_id = ?1 "
+        "AND state = 'ready' AND sparse IS NULL AND error IS NOT NULL UNION ALL "
+        "SELECT error, embedded_at, chunk_id FROM embeddings WHERE model_id = ?1 "
+        "AND state = 'ready' AND tokens IS NULL AND error IS NOT NULL) "
         "ORDER BY embedded_at DESC, chunk_id DESC LIMIT 1",
         (model_id,),
     )
@@ -112,16 +138,49 @@ def last_error(connection: apsw.Connection, model_id: int) -> str | None:
 # --- work -----------------------------------------------------------------------------------------
 
 
-def to_embed(connection: apsw.Connection, model_id: int, limit: int, after: int) -> list[ToEmbed]:
-    if not model(connection, model_id).pending:
-        return []  # without a look at every chunk
-    rows = connection.execute(
-        "SELECT chunk_id, heading, text FROM chunks c WHERE chunk_id > ?1 AND (NOT EXISTS "
-        "(SELECT 1 FROM embeddings e WHERE e.chunk_id = c.chunk_id AND e.model_id = ?2) "
-        "OR chunk_id IN (SELECT chunk_id FROM embeddings WHERE model_id = ?2 "
-        "AND state <> 'ready' AND state = 'pending')) ORDER BY chunk_id LIMIT ?3",
-        (after, model_id, limit),
-    )
+_DUE = "(:first IS NULL OR attempts = 0 OR embedded_at <= iif(attempts = 1, :first, :others))"
+_WAITING = f"""
+SELECT chunk_id, heading, text FROM chunks c WHERE chunk_id > :after
+  AND chunk_id NOT IN (SELECT value FROM json_each(:out))
+  AND (NOT EXISTS
+      (SELECT 1 FROM embeddings e WHERE e.chunk_id = c.chunk_id AND e.model_id = :model_id)
+    OR chunk_id IN (SELECT chunk_id FROM embeddings
+      WHERE model_id = :model_id AND state <> 'ready' AND state = 'pending' AND {_DUE}))
+ORDER BY chunk_id LIMIT :limit
+"""
+_LACKING = f"""
+SELECT chunk_id, heading, text FROM embeddings e JOIN chunks USING (chunk_id)
+WHERE e.model_id = :model_id AND e.state = 'ready' AND e.{{part}} IS NULL
+  AND e.chunk_id > :after AND attempts < {ATTEMPTS} AND {_DUE}
+  AND e.chunk_id NOT IN (SELECT value FROM json_each(:out))
+ORDER BY e.chunk_id LIMIT :limit
+"""
+
+
+def to_embed(
+    connection: apsw.Connection,
+    model_id: int,
+    limit: int,
+    after: int,
+    *,
+    lacking: Set[str] = frozenset(),
+    out: Sequence[int] = (),
+    due: Due | None = None,
+) -> list[ToEmbed]:
+    """Chunks that wait for vectors, or, with `lacking`, those whose vectors lack one of these
+    parts; without those that are `out`, and with `due`, without what has failed too lately."""
+    known = model(connection, model_id)
+    first, others = due or (None, None)
+    asked = {"model_id": model_id, "limit": limit, "after": after, "out": json.dumps(list(out)),
+             "first": first, "others": others}  # fmt: skip
+    if not lacking:
+        # Without a look at every chunk where there is nothing to be found.
+        rows: list[Any] = connection.execute(_WAITING, asked).fetchall() if known.pending else []
+    else:
+        parts = [part for part in lacking if getattr(known, part) < known.ready]
+        found = {row for part in parts
+                 for row in connection.execute(_LACKING.format(part=part), asked)}  # fmt: skip
+        rows = sorted(found)[:limit]
     return [ToEmbed(chunk_id, _passage(heading, text)) for chunk_id, heading, text in rows]
 
 
@@ -163,14 +222,16 @@ def put(
     dense: bytes,
     weights: str | None,
     tokens: bytes | None,
+    error: str | None = None,
 ) -> None:
+    """Vectors that are ready. `error` says why they lack a part: that attempt has failed."""
     connection.execute(
-        "INSERT INTO embeddings (model_id, chunk_id, state, embedded_at, dense, sparse, tokens) "
-        "SELECT ?1, ?2, 'ready', ?3, ?4, ?5, ?6 "
+        "INSERT INTO embeddings (model_id, chunk_id, state, attempts, embedded_at, error, dense, "
+        "sparse, tokens) SELECT ?1, ?2, 'ready', ?7 IS NOT NULL, ?3, ?7, ?4, ?5, ?6 "
         "WHERE EXISTS (SELECT 1 FROM chunks WHERE chunk_id = ?2) "
-        "ON CONFLICT DO UPDATE SET state = 'ready', attempts = 0, error = NULL, "
+        "ON CONFLICT DO UPDATE SET state = 'ready', attempts = ?7 IS NOT NULL, error = ?7, "
         "embedded_at = ?3, dense = ?4, sparse = ?5, tokens = ?6",
-        (model_id, chunk_id, now, dense, weights, tokens),
+        (model_id, chunk_id, now, dense, weights, tokens, error),
     )
 
 
@@ -209,13 +270,21 @@ def fail(
 
 
 def retry(connection: apsw.Connection, model_id: int) -> int:
-    """What has failed for good is tried again; how many that are."""
+    """What has failed for good, wholly or in a part, is tried again; how many that are."""
     connection.execute(
         "UPDATE embeddings SET state = 'pending', attempts = 0 WHERE model_id = ? "
         "AND state <> 'ready' AND state = 'failed'",
         (model_id,),
     )
-    return connection.changes()
+    retried = connection.changes()
+    for part in ("sparse", "tokens"):
+        connection.execute(
+            f"UPDATE embeddings SET attempts = 0 WHERE model_id = ? AND state = 'ready' "
+            f"AND {part} IS NULL AND attempts >= {ATTEMPTS}",
+            (model_id,),
+        )
+        retried += connection.changes()
+    return retried
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -242,8 +311,9 @@ def sparse_of(
 def tokens_of(
     connection: apsw.Connection, model_id: int, chunk_ids: Iterable[int]
 ) -> dict[int, TokenVectors]:
-    return {one: token_codes.decode(data) for one, data in _parts_of(
-        connection, "tokens", model_id, chunk_ids)}  # fmt: skip
+    rows = list(_parts_of(connection, "tokens", model_id, chunk_ids))
+    decoded = token_codes.decode_all([data for _, data in rows])
+    return dict(zip((chunk_id for chunk_id, _ in rows), decoded, strict=True))
 
 
 def _parts_of(

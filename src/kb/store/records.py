@@ -45,7 +45,7 @@ CHUNK: Mapping[str, tuple[type, ...]] = {
 }  # fmt: skip
 MODEL: Mapping[str, tuple[type, ...]] = {
     "model_id": _ID, "name": _TEXT, "version": _TEXT, "dimension": _ID,
-    "token_dimension": (int, type(None)), "role": _SAID,
+    "token_dimension": (int, type(None)), "role": _SAID, "source": _SAID,
 }  # fmt: skip
 EMBEDDING: Mapping[str, tuple[type, ...]] = {
     "model_id": _ID, "embedded_at": _SAID, "dense": (bytes,), "sparse": (dict, type(None)),
@@ -116,6 +116,8 @@ def header(raw: bytes, store_schema: int) -> JsonDict:
         raise too_new(1, f"{version} of schema {newer}")
     _check(found, {**HEADER, "models": (list,)}, 1, optional=("models",))
     for model in found.setdefault("models", []):
+        if isinstance(model, dict):
+            model.setdefault("source", None)  # which schemas before 4 did not have
         _check_object(model, MODEL, 1)
     for name in ("counts", "sequences"):
         _check(found[name], dict.fromkeys(TABLES.values(), _ID), 1)

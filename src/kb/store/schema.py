@@ -7,7 +7,7 @@ import apsw
 from kb.errors import StoreTooNew, StoreUnusable
 
 APPLICATION_ID = 0x6B622E31  # "kb.1", in the header of every store
-VERSION = 3  # the newest migration
+VERSION = 4  # the newest migration
 
 
 def version(connection: apsw.Connection, path: str) -> int:
@@ -49,11 +49,14 @@ def imitate(connection: apsw.Connection) -> None:
             connection.execute(f"CREATE TEMP TABLE {table} ({columns})")
     if "sparse_pending" not in there:
         connection.execute(_ALL_PENDING)
+    if "models" in there and "jobs" not in there:
+        connection.execute(_COUNTED_MODELS)
     connection.execute("PRAGMA query_only = ON")
 
 
 _COLUMNS = {  # those that are read before there is a model
-    "models": "model_id, name, version, dimension, token_dimension, role, ready, failed",
+    "models": "model_id, name, version, dimension, token_dimension, role, ready, failed, sparse, "
+    "tokens, source",
     "embeddings": "model_id, chunk_id, state, embedded_at, error, dense, sparse, tokens",
     "vector_changes": "change INTEGER PRIMARY KEY, model_id, chunk_id, stamp",
     "vector_indexes": "name, model_id, change, stamp",
@@ -61,10 +64,20 @@ _COLUMNS = {  # those that are read before there is a model
     "sparse_segments": "segment, model_id, stamp, chunks, chunk_ids",
     "sparse_postings": "posting, block",
     "sparse_gone": "segment, chunk_id",
+    "jobs": "job_id, model_id, place, pid, started, lease_until, done, chunk_ids",
 }
 _ALL_PENDING = """
 CREATE TEMP VIEW sparse_pending AS
   SELECT model_id, chunk_id FROM embeddings WHERE sparse IS NOT NULL AND state = 'ready'
+"""
+_COUNTED_MODELS = """
+CREATE TEMP VIEW models AS SELECT *,
+  (SELECT count(*) FROM main.embeddings e
+   WHERE e.model_id = m.model_id AND state = 'ready' AND e.sparse IS NOT NULL) AS sparse,
+  (SELECT count(*) FROM main.embeddings e
+   WHERE e.model_id = m.model_id AND state = 'ready' AND e.tokens IS NOT NULL) AS tokens,
+  NULL AS source
+FROM main.models m
 """
 
 

@@ -12,7 +12,18 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kb.ports import Clock, LexicalQuery, Matched, Nearest, ToEmbed, Written
+from kb.ports import (
+    Clock,
+    Embedded,
+    Failure,
+    Job,
+    LexicalQuery,
+    Matched,
+    Nearest,
+    Outcome,
+    ToEmbed,
+    Written,
+)
 from kb.store import documents, embeddings, files, lexical, schema, token_codes
 from kb.store.connection import Database
 from kb.store.functions import scalar
@@ -47,6 +58,10 @@ def timestamp(seconds: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
+def _due(now: float) -> embeddings.Due:
+    return embeddings.Due(*(timestamp(now - wait) for wait in embeddings.BACK_OFF_S))
+
+
 class SqliteStore:
     """Safe to share between threads: each has its own connections."""
 
@@ -61,12 +76,12 @@ class SqliteStore:
         token_format: str = token_codes.DEFAULT,
     ) -> None:
         """With `vector_backend="sqlite-vec"`, writing vectors makes that backend's table. Token
-        vectors are written in `token_format`, and read in any."""
+        vectors are written in `token_format` (`none`: nobody wants any), and read in any."""
         self._database = Database(path, read_only=read_only, busy_timeout_s=busy_timeout_s)
         self._clock = clock
         self._vector_backend = vector_backend
         self._lock = threading.Lock()
-        self._token_format = token_format
+        self._token_format = token_codes.DEFAULT if token_format == "none" else token_format
         self._vectors: Vectors | None = None  # loaded by the first that asks for vectors
         self._postings: Postings | None = None
 
@@ -285,9 +300,9 @@ class SqliteStore:
         with self._database.reading() as connection:
             return embeddings.models(connection)
 
-    def use_model(self, spec: ModelSpec) -> StoredModel:
+    def use_model(self, spec: ModelSpec, source: str | None = None) -> StoredModel:
         with self._database.writing() as connection:
-            return embeddings.use_model(connection, spec)
+            return embeddings.use_model(connection, spec, source)
 
     def to_embed(self, model_id: int, *, limit: int, after: int = 0) -> list[ToEmbed]:
         with self._database.reading() as connection:
@@ -313,10 +328,114 @@ class SqliteStore:
         with self._database.writing() as connection:
             return embeddings.retry(connection, model_id)
 
+    def begin_switch(self, spec: ModelSpec, source: str | None) -> StoredModel:
+        from kb.store import switch
+
+        with self._database.writing() as connection:
+            return switch.begin(connection, spec, source)
+
+    def switch(self, model_id: int, *, keep_old: bool) -> bool:
+        from kb.store import switch
+
+        with self._database.writing() as connection:
+            return switch.to(connection, model_id, keep_old=keep_old)
+
+    def drop_some(self, limit: int = 500) -> bool:
+        from kb.store import switch
+
+        with self._database.writing() as connection:
+            return switch.drop_some(connection, limit)
+
     def drop_vectors(self) -> int:
         """Forget all vectors and the models that made them; how many vectors there were."""
         with self._database.writing() as connection:
             return embeddings.drop(connection)
+
+    # --- jobs -------------------------------------------------------------------------------------
+
+    def start_job(self, model_id: int) -> int:
+        from kb.store import jobs
+
+        with self._database.writing() as connection:
+            return jobs.start(connection, model_id, self._clock())
+
+    def lease(
+        self,
+        job_id: int,
+        model_id: int,
+        *,
+        limit: int,
+        after: int = 0,
+        lacking: Set[str] = frozenset(),
+        patient: bool = False,
+    ) -> list[ToEmbed]:
+        from kb.store import jobs
+
+        now = self._clock()
+        with self._database.writing() as connection:
+            return jobs.lease(
+                connection,
+                job_id,
+                model_id,
+                limit=limit,
+                after=after,
+                lacking=lacking,
+                due=_due(now) if patient else None,
+                now=now,
+            )
+
+    def has_work(self, model_id: int, lacking: Set[str]) -> bool:
+        """Whether a patient worker would find something to lease."""
+        from kb.store import jobs
+
+        now = self._clock()
+        with self._database.reading() as connection:
+            return jobs.has_work(connection, model_id, lacking, _due(now), now)
+
+    def renew_job(self, job_id: int) -> None:
+        from kb.store import jobs
+
+        with self._database.writing() as connection:
+            jobs.renew(connection, job_id, self._clock())
+
+    def finish(self, job_id: int, model_id: int, outcomes: Sequence[Outcome]) -> Embedded:
+        from kb.store import jobs, segments
+
+        now = self._clock()
+        with self._database.writing() as connection:
+            written = jobs.finish(
+                connection,
+                job_id,
+                model_id,
+                outcomes,
+                stamp=timestamp(now),
+                now=now,
+                token_format=self._token_format,
+            )
+            if any(written):
+                segments.fold(connection, model_id)
+                self._follow(connection, model_id, make=self._vector_backend == "sqlite-vec")
+            return written
+
+    def end_job(self, job_id: int) -> None:
+        from kb.store import jobs
+
+        with self._database.writing() as connection:
+            jobs.end(connection, job_id)
+
+    def jobs(self) -> list[Job]:
+        """Who is at work, or was when the process ended."""
+        from kb.store import jobs
+
+        with self._database.reading() as connection:
+            return jobs.jobs(connection, self._clock())
+
+    def failures(self, model_id: int, limit: int = 20) -> list[Failure]:
+        """What went wrong last, the newest first."""
+        from kb.store import jobs
+
+        with self._database.reading() as connection:
+            return jobs.failures(connection, model_id, limit)
 
     def last_error(self, model_id: int) -> str | None:
         """Why the last chunk that failed has no vectors."""
@@ -397,8 +516,12 @@ class SqliteStore:
             return embeddings.tokens_of(connection, model_id, chunk_ids)
 
     def _follow(self, connection: apsw.Connection, model_id: int, *, make: bool) -> None:
-        """sqlite-vec's table, where there is one or one is to be made, and it can be written."""
+        """sqlite-vec's table, where there is one or one is to be made, and it can be written. It is
+        of the vectors that answer, not of those that are built beside them."""
         from kb.store import vec0
 
+        answering = embeddings.models(connection)[0]
+        if answering.model_id != model_id:
+            return
         if (make or vec0.exists(connection)) and vec0.load(connection):
-            vec0.reconcile(connection, embeddings.model(connection, model_id))
+            vec0.reconcile(connection, answering)

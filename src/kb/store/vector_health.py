@@ -7,7 +7,7 @@ pending, and embedded again.
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -129,30 +129,56 @@ class VectorHealth:
 def miscounted(connection: apsw.Connection) -> list[str]:
     """Models whose embeddings are counted wrongly, in words."""
     return [
-        f"{model.name} has {ready} vectors and {failed} failures, not {model.ready} and "
-        f"{model.failed}"
+        f"{model.name} has {_in_words(counted)}, not {_in_words(known)}"
         for model in embeddings.models(connection)
-        for ready, failed in [_counted(connection, model.model_id)]
-        if (ready, failed) != (model.ready, model.failed)
+        for counted in [_counted(connection, model.model_id)]
+        for known in [Counted(model.ready, model.failed, model.sparse, model.tokens)]
+        if counted != known
     ]
 
 
 def recount(connection: apsw.Connection) -> None:
     for model in embeddings.models(connection):
         connection.execute(
-            "UPDATE models SET ready = ?, failed = ? WHERE model_id = ?",
+            "UPDATE models SET ready = ?, failed = ?, sparse = ?, tokens = ? WHERE model_id = ?",
             (*_counted(connection, model.model_id), model.model_id),
         )
 
 
-def _counted(connection: apsw.Connection, model_id: int) -> tuple[int, int]:
+class Counted(NamedTuple):
+    """The embeddings of a model, and of those that are ready the ones with further parts."""
+
+    ready: int
+    failed: int
+    sparse: int
+    tokens: int
+
+
+def _in_words(counted: Counted) -> str:
+    return (
+        f"{counted.ready} vectors and {counted.failed} failures (sparse {counted.sparse}, "
+        f"tokens {counted.tokens})"
+    )
+
+
+def _counted(connection: apsw.Connection, model_id: int) -> Counted:
     """By the indexes, without a look at the vectors themselves."""
     rest = dict(connection.execute(
         "SELECT state, count(*) FROM embeddings WHERE model_id = ? AND state <> 'ready' GROUP BY 1",
         (model_id,),
     ))  # fmt: skip
     sql = "SELECT count(*) FROM embeddings INDEXED BY embeddings_chunk WHERE model_id = ?"
-    return scalar(connection, sql, (model_id,)) - sum(rest.values()), rest.get("failed", 0)
+    ready = scalar(connection, sql, (model_id,)) - sum(rest.values())
+    without = [
+        scalar(
+            connection,
+            f"SELECT count(*) FROM embeddings WHERE model_id = ? AND state = 'ready' "
+            f"AND {part} IS NULL",
+            (model_id,),
+        )
+        for part in ("sparse", "tokens")
+    ]
+    return Counted(ready, rest.get("failed", 0), ready - without[0], ready - without[1])
 
 
 # --- comparing ------------------------------------------------------------------------------------

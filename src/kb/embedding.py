@@ -1,0 +1,259 @@
+"""The embedding side of a knowledge base: its encoders, the vectors they make, and who makes them.
+
+What `KnowledgeBase.embed`, `.jobs`, `.worker` and `.reindex` do.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from kb.config import Config
+from kb.errors import KbError, ModelMissing, StoreMissing
+from kb.ports import Encoder, Job, Jobs, Work
+from kb.store import SqliteStore
+from kb.types import EmbedReport, StoredModel
+
+if TYPE_CHECKING:
+    from kb.ingest.embed import Embedder, OnEmbedded
+    from kb.ingest.worker import Worker, WorkerState
+
+SHOWN_FAILURES = 20
+
+
+class Encoders:
+    """The encoder of the settings, or the one that was given; and, where the store's vectors are
+    of another since it was reindexed, that one. Shared between threads."""
+
+    def __init__(self, store: SqliteStore, config: Config, given: Encoder | str | None) -> None:
+        self._store = store
+        self._config = config
+        self._given = given
+        self._made: dict[str | None, Encoder] = {}
+        self._lock = threading.Lock()
+
+    def current(self) -> Encoder | None:
+        """The encoder whose vectors answer; None where encoders are switched off."""
+        source = self.source("search")
+        if source is None:
+            return self.default()
+        with suppress(KbError):  # one that is not needed may be missing
+            if self.default() is None:
+                return None
+        return self.named(source)
+
+    def coming(self) -> Encoder | None:
+        """The one whose vectors are being built beside those that answer."""
+        source = self.source("next")
+        return None if source is None or self.default() is None else self.named(source)
+
+    def default(self) -> Encoder | None:
+        given = self._given
+        return self._by_name(given) if given is None or isinstance(given, str) else given
+
+    def named(self, name: str) -> Encoder:
+        """The encoder of that name, made once."""
+        if (made := self._by_name(name)) is None:
+            raise ModelMissing(f"{name!r} is no encoder: it switches them off", "kb models list")
+        return made
+
+    def _by_name(self, name: str | None) -> Encoder | None:
+        from kb import models
+
+        with self._lock:
+            if name not in self._made:
+                made = models.encoder(self._config, name)
+                if made is None:
+                    return None
+                self._made[name] = made
+            return self._made[name]
+
+    def keep(self, name: str, encoder: Encoder) -> None:
+        """Let `name` mean this object from now on."""
+        with self._lock:
+            self._made[name] = encoder
+
+    def source(self, role: str) -> str | None:
+        """The name that the store knows the encoder of that role by; None: it is the setting's."""
+        try:
+            return next((one.source for one in self._store.models() if one.role == role), None)
+        except StoreMissing:
+            return None
+
+
+class Embedding:
+    """Makes the vectors of one store."""
+
+    def __init__(self, store: SqliteStore, config: Config, encoders: Encoders) -> None:
+        self._store = store
+        self._config = config
+        self._encoders = encoders
+        self._workers: WeakSet[Worker] = WeakSet()
+
+    def close(self) -> None:
+        """Stop the workers: without a store they have nothing to do."""
+        for worker in list(self._workers):
+            worker.stop()
+
+    def run(
+        self,
+        *,
+        limit: int | None = None,
+        after: int = 0,
+        fill: bool = True,
+        retry: bool = False,
+        anew: bool = False,
+        patient: bool = False,
+        stop: Callable[[], bool] = lambda: False,
+        on_progress: OnEmbedded | None = None,
+    ) -> EmbedReport:
+        """See `KnowledgeBase.embed`. Where another model has come to answer meanwhile, its vectors
+        are made too."""
+        while True:
+            encoder = self._encoders.current()
+            if encoder is None:
+                raise ModelMissing("the encoder is switched off", "name one in models.encoder")
+            report = self._embedder(encoder, patient=patient).run(
+                limit=limit,
+                after=after,
+                fill=fill,
+                retry=retry,
+                anew=anew,
+                stop=stop,
+                on_progress=on_progress,
+            )
+            anew = False
+            if stop() or limit is not None or self._answers(encoder):
+                self._store.index_vectors(self._store.models()[0].model_id)
+                return report
+
+    def reindex(
+        self,
+        name: str | Encoder,
+        *,
+        keep_old: bool = False,
+        grace_s: float | None = None,
+        stop: Callable[[], bool] = lambda: False,
+        on_progress: OnEmbedded | None = None,
+    ) -> tuple[EmbedReport, bool]:
+        """See `KnowledgeBase.reindex`."""
+        from kb import models
+        from kb.ingest.reindex import GRACE_S, reindex
+
+        encoder = self._encoders.named(name) if isinstance(name, str) else name
+        source = models.lasting(name) if isinstance(name, str) else encoder.spec.name
+        self._encoders.keep(source, encoder)
+        done = reindex(
+            self._store,
+            encoder,
+            source=source,
+            want=self._wanted(encoder),
+            keep_old=keep_old,
+            grace_s=GRACE_S if grace_s is None else grace_s,
+            stop=stop,
+            on_progress=on_progress,
+        )
+        if done[1]:
+            self._store.index_vectors(self._store.models()[0].model_id)
+        return done
+
+    def worker(self, on_change: Callable[[WorkerState], None] | None = None) -> Worker:
+        """A worker that is not started yet."""
+        from kb.ingest.worker import Worker
+
+        made = Worker(self.step, on_change=on_change)
+        self._workers.add(made)
+        return made
+
+    def step(
+        self, *, retry: bool, stop: Callable[[], bool], on_progress: OnEmbedded
+    ) -> EmbedReport | None:
+        """What a worker does: all there is to do now, for the model that answers and for the one
+        that will. Costs a look at a few rows where there is nothing."""
+        encoder = self._encoders.current()
+        if encoder is None:
+            return None
+        report = EmbedReport(encoder.spec.name, encoder.spec.version)
+        if retry or self._is_due("search", encoder):
+            report = self.run(retry=retry, patient=True, stop=stop, on_progress=on_progress)
+        coming = self._encoders.coming()
+        if coming is not None and not stop():
+            self._build(coming, stop, on_progress)
+        return report
+
+    def _build(self, encoder: Encoder, stop: Callable[[], bool], on_progress: OnEmbedded) -> None:
+        """A share in the work of a reindex; so the encoder is loaded before a search needs it."""
+        model = next((one for one in self._models() if one.role == "next"), None)
+        if model is not None and self._is_due("next", encoder):
+            self._embedder(encoder, patient=True).run(
+                model=model, stop=stop, on_progress=on_progress
+            )
+
+    def jobs(self) -> Jobs:
+        with self._store.reading():
+            found = self._store.jobs()
+            models = self._models()
+            failures = [
+                failure
+                for model in models
+                for failure in self._store.failures(model.model_id, SHOWN_FAILURES)
+            ]
+        return Jobs(
+            tuple(self._work(model, found) for model in models if model.role is not None),
+            tuple(found),
+            tuple(failures),
+        )
+
+    def retry(self) -> int:
+        """Let what was given up be tried again; how many passages that are."""
+        return sum(self._store.retry_embeddings(model.model_id) for model in self._models())
+
+    # --- how things stand -------------------------------------------------------------------------
+
+    def _work(self, model: StoredModel, jobs: list[Job]) -> Work:
+        from kb.ingest.embed import lacking
+
+        at_it = [one for one in jobs if one.model_id == model.model_id and not one.lost]
+        pace = sum(one.done / one.seconds for one in at_it if one.seconds > 0)
+        role = model.role
+        encoder = None
+        with suppress(KbError):  # then nobody knows what it would give
+            encoder = self._encoders.coming() if role == "next" else self._encoders.current()
+        want = self._wanted(encoder) if encoder is not None else frozenset()
+        return Work(model, lacking(model, want), len(at_it), pace)
+
+    def _is_due(self, role: str, encoder: Encoder) -> bool:
+        model = next((one for one in self._models() if one.role == role), None)
+        if model is None:
+            return self._store.exists() and self._store.chunk_count() > 0
+        spec = encoder.spec
+        if (spec.name, spec.version) != (model.name, model.version):
+            return True  # which is then told as what it is
+        return self._store.has_work(model.model_id, self._wanted(encoder) - {"dense"})
+
+    def _models(self) -> list[StoredModel]:
+        return self._store.models() if self._store.exists() else []
+
+    def _answers(self, encoder: Encoder) -> bool:
+        """Whether the vectors that answer are this encoder's."""
+        model = self._store.models()[0]
+        return (model.name, model.version) == (encoder.spec.name, encoder.spec.version)
+
+    def _embedder(self, encoder: Encoder, *, patient: bool) -> Embedder:
+        from kb.ingest.embed import Embedder
+
+        return Embedder(
+            self._store,
+            encoder,
+            want=self._wanted(encoder),
+            patient=patient,
+            source=self._encoders.source("search"),
+        )
+
+    def _wanted(self, encoder: Encoder) -> frozenset[str]:
+        from kb.ingest.embed import wanted
+
+        return wanted(encoder.spec, self._config.models.tokens)

@@ -1,0 +1,251 @@
+"""Encodings of texts that were met before, in a file of their own beside no store.
+
+Encoding a collection takes longer than measuring it. What a model made of a text is kept here under
+the model's name and version and the hash of the text, and given back bit for bit.
+
+A cache must not be able to change a figure. So every row carries a checksum, and every model what
+it made of a fixed text (`probe`): if that is another one now, the weights are others under the same
+name, and what the old ones made is dropped. A file that cannot be read or written counts as empty.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from array import array
+from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import apsw
+
+from kb.types import Encoding, ModelSpec, TokenVectors, Vector
+
+LIMIT_BYTES = 2 * 1024**3
+_KEPT_SHARE = 0.8  # of the limit, after what was used longest ago has gone
+_DAY_S = 86_400
+_BUSY_MS = 10_000
+_LAYOUT = "1"  # of the file; another one starts anew
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS models (
+    model_id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL, version TEXT NOT NULL,
+    probe BLOB NOT NULL,
+    UNIQUE (name, version)
+);
+CREATE TABLE IF NOT EXISTS encodings (
+    model_id INTEGER NOT NULL REFERENCES models,
+    key BLOB NOT NULL,
+    used_day INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    truncated INTEGER NOT NULL,
+    dense BLOB, sparse TEXT, token_dimension INTEGER, tokens BLOB,
+    PRIMARY KEY (model_id, key)
+);
+"""
+
+
+class _Row(NamedTuple):
+    dense: bytes | None
+    sparse: str | None
+    token_dimension: int | None
+    tokens: bytes | None
+    truncated: int
+
+    def checksum(self) -> int:
+        sum_of = crc32(f"{self.sparse}\0{self.token_dimension}\0{self.truncated}".encode())
+        return crc32(self.tokens or b"", crc32(self.dense or b"", sum_of))
+
+    def size(self) -> int:
+        return len(self.dense or b"") + len(self.sparse or "") + len(self.tokens or b"")
+
+    def has(self, parts: Set[str]) -> bool:
+        return all(getattr(self, part) is not None for part in parts)
+
+    def encoding(self, parts: Set[str]) -> Encoding:
+        return Encoding(
+            dense=_floats(self.dense) if "dense" in parts else None,
+            sparse=json.loads(self.sparse) if "sparse" in parts and self.sparse else None,
+            tokens=TokenVectors(self.token_dimension, _floats(self.tokens))
+            if "tokens" in parts and self.token_dimension
+            else None,
+            truncated=self.truncated,
+        )
+
+
+class EncodingCache:
+    """Shared between threads, and between processes. Close it, so that it stays within bounds."""
+
+    def __init__(self, path: Path, *, limit_bytes: int = LIMIT_BYTES) -> None:
+        self.path = path
+        self._limit_bytes = limit_bytes
+        self._lock = threading.Lock()
+        self._connection = _opened(path)
+
+    @property
+    def usable(self) -> bool:
+        return self._connection is not None
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                with suppress(apsw.Error):
+                    _trim(self._connection, self._limit_bytes)
+                self._connection.close()
+            self._connection = None
+
+    def model(self, spec: ModelSpec, probe: Encoding) -> int | None:
+        """The number of the model's rows. Those of other weights under its name are dropped."""
+        made = _digest(probe)
+        with self._lock, suppress(apsw.Error):
+            if self._connection is None:
+                return None
+            with self._connection as db:
+                named = (spec.name, spec.version)
+                row = db.execute(
+                    "SELECT model_id, probe FROM models WHERE name = ? AND version = ?", named
+                ).fetchone()
+                if row is not None and row[1] == made:
+                    return int(row[0])
+                if row is not None:
+                    db.execute("DELETE FROM encodings WHERE model_id = ?", (row[0],))
+                    db.execute("DELETE FROM models WHERE model_id = ?", (row[0],))
+                db.execute(
+                    "INSERT INTO models (name, version, probe) VALUES (?, ?, ?)", (*named, made)
+                )
+                return int(db.last_insert_rowid())
+        return None
+
+    def get(self, model_id: int, texts: Iterable[str], parts: Set[str]) -> dict[str, Encoding]:
+        """What is known of these texts, where it is known in all of `parts`."""
+        known: dict[str, Encoding] = {}
+        with self._lock, suppress(apsw.Error, ValueError):
+            if self._connection is None:
+                return {}
+            for text in texts:
+                row = _read(self._connection, model_id, _key(text))
+                if row is not None and row.has(parts):
+                    known[text] = row.encoding(parts)
+        return known
+
+    def put(self, model_id: int, encodings: Mapping[str, Encoding]) -> None:
+        """Parts that were kept of a text before, and are not in its new encoding, go."""
+        with self._lock, suppress(apsw.Error):
+            if self._connection is None:
+                return
+            today = int(time.time()) // _DAY_S
+            rows = [_written(model_id, text, made, today) for text, made in encodings.items()]
+            with self._connection as db:
+                db.executemany(
+                    "INSERT OR REPLACE INTO encodings (model_id, key, used_day, bytes, checksum,"
+                    " truncated, dense, sparse, token_dimension, tokens)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    rows,
+                )
+
+
+def _opened(path: Path) -> apsw.Connection | None:
+    """The file, made if it is not there; None where that cannot be. One that is damaged, or of
+    another layout, is thrown away: nothing in it is of value."""
+    for _ in range(2):
+        with suppress(apsw.Error, OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            db = apsw.Connection(str(path))
+            try:
+                db.set_busy_timeout(_BUSY_MS)
+                if _prepared(db):
+                    return db
+            except apsw.Error:
+                pass
+            db.close()
+        with suppress(OSError):
+            for end in ("", "-wal", "-shm"):
+                path.with_name(path.name + end).unlink(missing_ok=True)
+    return None
+
+
+def _prepared(db: apsw.Connection) -> bool:
+    db.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = OFF")  # what is lost is made again
+    version = str(db.execute("PRAGMA user_version").get)
+    if version not in ("0", _LAYOUT):
+        return False
+    with db:
+        db.execute(_SCHEMA)
+        db.execute(f"PRAGMA user_version = {_LAYOUT}")
+    return True
+
+
+def _read(db: apsw.Connection, model_id: int, key: bytes) -> _Row | None:
+    found: Any = db.execute(
+        "SELECT dense, sparse, token_dimension, tokens, truncated, checksum, used_day"
+        " FROM encodings WHERE model_id = ? AND key = ?",
+        (model_id, key),
+    ).fetchone()
+    if found is None:
+        return None
+    row = _Row(*found[:5])
+    if row.checksum() != found[5]:
+        return None
+    today = int(time.time()) // _DAY_S
+    if found[6] != today:
+        db.execute(
+            "UPDATE encodings SET used_day = ? WHERE model_id = ? AND key = ?",
+            (today, model_id, key),
+        )
+    return row
+
+
+def _row(made: Encoding) -> _Row:
+    return _Row(
+        None if made.dense is None else made.dense.tobytes(),
+        None if made.sparse is None else json.dumps(dict(made.sparse)),
+        None if made.tokens is None else made.tokens.dimension,
+        None if made.tokens is None else made.tokens.data.tobytes(),
+        made.truncated,
+    )
+
+
+def _written(model_id: int, text: str, made: Encoding, today: int) -> Sequence[Any]:
+    row = _row(made)
+    return (
+        model_id, _key(text), today, row.size(), row.checksum(),
+        row.truncated, row.dense, row.sparse, row.token_dimension, row.tokens,
+    )  # fmt: skip
+
+
+def _trim(db: apsw.Connection, limit_bytes: int) -> None:
+    """What was used longest ago goes, until there is room again."""
+    total = int(db.execute("SELECT coalesce(sum(bytes), 0) FROM encodings").get)
+    if total <= limit_bytes:
+        return
+    surplus = total - int(limit_bytes * _KEPT_SHARE)
+    db.execute(
+        "DELETE FROM encodings WHERE rowid IN (SELECT rowid FROM (SELECT rowid,"
+        " sum(bytes) OVER (ORDER BY used_day, rowid) - bytes AS before FROM encodings)"
+        " WHERE before < ?)",
+        (surplus,),
+    )
+    db.execute("PRAGMA incremental_vacuum").fetchall()
+
+
+def _key(text: str) -> bytes:
+    return sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _digest(made: Encoding) -> bytes:
+    """Of all that an encoder gives for a text, to the last bit."""
+    return sha256(repr(tuple(_row(made))).encode()).digest()
+
+
+def _floats(data: bytes | None) -> Vector[float]:
+    floats = array("f")
+    floats.frombytes(data or b"")
+    return floats

@@ -1,0 +1,132 @@
+"""`kb jobs` and `kb reindex` on the command line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kb import KnowledgeBase
+from tests.cli.conftest import Run
+from tests.cli.test_contract import Valid
+from tests.models import tiny
+from tests.models.weightless import Weightless
+
+
+@pytest.fixture
+def encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Weightless:
+    """The encoder in use, in a folder with three notes."""
+    made = Weightless()
+    monkeypatch.setattr("kb.models.encoder", lambda *_: made)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".kb").mkdir()
+    with KnowledgeBase(".kb/kb.sqlite") as kb:
+        for text in ("salt water", "poison", "fresh water"):
+            kb.add(text)
+    return made
+
+
+def test_what_is_to_do_and_what_went_wrong(encoder: Weightless, run: Run, valid: Valid) -> None:
+    assert run("jobs").out == "nothing was embedded yet\n"
+    encoder.fails_on = frozenset({"poison"})
+    run("embed")
+    told = run("jobs")
+    assert told.lines[0] == "weightless 1: 2 ready, 1 pending"
+    assert told.lines[2].startswith(
+        "  note:2, chunk 2: tried again after 1 attempt: weightless fai"
+    )
+    for _ in range(2):
+        run("embed")
+    told = run("jobs")
+    assert told.lines[0] == "weightless 1: 2 ready, 0 pending, 1 failed"
+    assert "given up after 3 attempts" in told.lines[2]
+    shape = run("jobs", "--json").json
+    valid("jobs.v1", shape)
+    assert [one["given_up"] for one in shape["failures"]] == [True]
+    assert "1 failed (weightless failed" in run("status").out
+
+    again = run("jobs", "retry", "--json").json
+    valid("retry_report.v1", again)
+    assert again["retried"] == 1
+    assert run("jobs", "retry").out == "0 to be tried again\n"
+    encoder.fails_on = frozenset()
+    assert run("embed").out.startswith("1 embedded by weightless 1")
+    assert run("jobs").out == "weightless 1: 3 ready, 0 pending\n"
+
+
+def test_workers_are_shown(encoder: Weightless, run: Run, valid: Valid) -> None:
+    run("embed", "--limit", "1")
+    with KnowledgeBase(".kb/kb.sqlite") as kb:
+        job = kb._store.start_job(1)
+        kb._store.lease(job, 1, limit=2)
+        told = run("jobs")
+        assert told.lines[0] == "weightless 1: 1 ready, 2 pending, 1 worker"
+        assert told.lines[1].startswith("  running: ")
+        assert told.lines[1].endswith("at work on 2")
+        waiting = run("embed")
+        assert waiting.out == "nothing embedded; 2 left\n"
+        assert waiting.err == "others are at work on 2 (kb jobs)\n"
+        with kb._store._database.writing() as connection:
+            connection.execute("UPDATE jobs SET lease_until = 0")
+        shape = run("jobs", "--json").json
+        valid("jobs.v1", shape)
+        assert [one["state"] for one in shape["jobs"]] == ["lost"]
+        assert run("embed").out.startswith("2 embedded by weightless 1")
+        assert run("jobs", "--json").json["jobs"] == []
+
+
+def test_parts_that_are_missing_are_said(
+    encoder: Weightless, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KB_MODELS_TOKENS", "none")
+    run("embed")
+    assert "3 ready (sparse 3, tokens 0)" in run("status").out
+    monkeypatch.setenv("KB_MODELS_TOKENS", "1-bit")
+    assert run("jobs").lines[0] == "weightless 1: 3 ready, 0 pending, 3 lack a part"
+    assert run("embed").out.startswith("0 embedded, 3 completed by weightless 1")
+    assert "3 ready (sparse 3, tokens 3)" in run("status").out
+    monkeypatch.setenv("KB_MODELS_TOKENS", "3-bit")
+    assert "it must be 2-bit, 1-bit, int8, none" in run("embed").err
+
+
+def test_a_change_of_the_model(
+    here: Path, run: Run, valid: Valid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both from folders. The store remembers where its model is, whatever the settings say."""
+    old = tiny.lay(tmp_path / "old")
+    new = tiny.lay(tmp_path / "new", name="other", version="7")
+    monkeypatch.setenv("KB_MODELS_ENCODER", str(old))
+    run("embed")
+    monkeypatch.setattr("kb.ingest.reindex.GRACE_S", 0.0)
+    told = run("reindex", "--model", os.path.relpath(new), "--keep-old")
+    assert told.status == 0
+    assert told.lines[-1] == "the vectors of other 7 answer now"
+    monkeypatch.chdir(here / ".kb")  # the folder is found from wherever one is
+    monkeypatch.setenv("KB_MODELS_ENCODER", "/nowhere/else")
+    found = run("search", "retry", "--mode", "vector", "--json").json
+    assert {hit["embedding_model"] for hit in found["hits"]} == {"other"}
+    status = run("status", "--json").json
+    valid("status.v1", status)
+    assert [(one["name"], one["role"]) for one in status["vectors"]["models"]] == [
+        ("other", "search"), ("tiny", None),
+    ]  # fmt: skip
+    back = run("reindex", "--model", old, "--json")
+    valid("reindex_report.v1", back.json)
+    assert (back.json["switched"], back.json["report"]["embedded"]) == (True, 0)
+    names = [one["name"] for one in run("status", "--json").json["vectors"]["models"]]
+    assert names == ["tiny"]
+
+
+def test_a_change_that_is_not_done_yet(encoder: Weightless, run: Run) -> None:
+    run("embed")
+    with KnowledgeBase(".kb/kb.sqlite") as kb:
+        kb._store.begin_switch(Weightless(8, name="second").spec, None)
+    assert "3 ready (sparse 3, tokens 3); next second 1, 0 ready, 3 pending" in run("status").out
+    assert run("jobs").lines[1] == "second 1 (next): 0 ready, 3 pending"
+
+
+def test_a_model_that_is_not_there(here: Path, run: Run) -> None:
+    told = run("reindex", "--model", "kb-maxi")
+    assert (told.status, told.out) == (2, "")
+    assert "there is no encoder 'kb-maxi'" in told.err

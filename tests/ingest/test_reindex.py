@@ -1,0 +1,203 @@
+"""From one model to another: what answers when, what is kept, what goes."""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kb import KnowledgeBase
+from kb.errors import ModelBroken, ModelMissing
+from kb.search.searcher import Searcher
+from kb.types import Encoding
+from tests.models.weightless import Weightless
+
+OLD, NEW = Weightless(), Weightless(32, name="second")
+
+
+@pytest.fixture
+def kb(tmp_path: Path) -> Iterator[KnowledgeBase]:
+    with KnowledgeBase(tmp_path / "kb.sqlite", encoder=Weightless()) as opened:
+        for number in range(30):
+            opened.add(f"note number {number}")
+        opened.embed()
+        yield opened
+
+
+def roles(kb: KnowledgeBase) -> dict[str, tuple[str | None, int]]:
+    return {one.name: (one.role, one.ready) for one in kb._store.models()}
+
+
+def answers_by(kb: KnowledgeBase) -> str | None:
+    found = kb.search("note number 7", mode="vector", profile="notes")
+    assert found.degraded == ()
+    assert found.hits[0].chunk_id == 8
+    (name,) = {hit.embedding_model for hit in found.hits}
+    return name
+
+
+def test_a_change_of_the_model(kb: KnowledgeBase) -> None:
+    before = kb.index_version()["dense"]
+    report, switched = kb.reindex(NEW, grace_s=0)
+    assert switched
+    assert (report.model, report.embedded, report.left) == ("second", 30, 0)
+    assert roles(kb) == {"second": ("search", 30)}
+    assert answers_by(kb) == "second"
+    assert kb.index_version()["dense"] != before
+    kb.add("one more")
+    assert kb.embed().model == "second"
+    assert [one for one in kb.doctor().findings if one.state == "error"] == []
+
+
+def test_made_anew_they_are_of_the_same_model(kb: KnowledgeBase) -> None:
+    kb.reindex(NEW, grace_s=0)
+    report = kb.embed(anew=True)
+    assert (report.model, report.embedded) == ("second", 30)
+    assert [(one.name, one.source) for one in kb._store.models()] == [("second", "second")]
+    assert answers_by(kb) == "second"
+
+
+def test_again_is_nothing(kb: KnowledgeBase) -> None:
+    kb.reindex(NEW, grace_s=0)
+    report, switched = kb.reindex(NEW, grace_s=0)
+    assert (report.embedded, switched) == (0, True)
+
+
+def test_the_old_ones_are_kept_if_asked_for(kb: KnowledgeBase) -> None:
+    kb.reindex(NEW, keep_old=True)
+    assert roles(kb) == {"second": ("search", 30), "weightless": (None, 30)}
+    kb.add("one more")
+    kb.embed()
+    assert roles(kb)["weightless"] == (None, 30)  # nobody asks it
+    report, switched = kb.reindex(Weightless(), grace_s=0)
+    assert (report.embedded, switched) == (1, True)  # the rest was there
+    assert roles(kb) == {"weightless": ("search", 31)}
+    assert answers_by(kb) == "weightless"
+
+
+def test_until_it_is_done_the_old_ones_answer(kb: KnowledgeBase) -> None:
+    asked = iter([False, False, True, True, True])
+    report, switched = kb.reindex(NEW, stop=lambda: next(asked, True))
+    assert (report.embedded, switched) == (16, False)
+    assert roles(kb) == {"weightless": ("search", 30), "second": ("next", 16)}
+    assert answers_by(kb) == "weightless"
+    kb.add("added meanwhile")
+    assert kb.embed().model == "weightless"
+    assert roles(kb) == {"weightless": ("search", 31), "second": ("next", 16)}
+    work = {one.model.name: one.model.pending for one in kb.jobs().work}
+    assert work == {"weightless": 0, "second": 15}
+    report, switched = kb.reindex(NEW, grace_s=0)
+    assert (report.embedded, switched) == (15, True)
+    assert roles(kb) == {"second": ("search", 31)}
+
+
+def test_what_comes_while_it_is_built_is_waited_for(kb: KnowledgeBase) -> None:
+    came = iter(["one", "two"])
+
+    def add(_: object) -> None:
+        if (text := next(came, None)) is not None:
+            kb.add(text)
+
+    report, switched = kb.reindex(NEW, grace_s=0, on_progress=add)
+    assert (report.embedded, switched) == (32, True)
+
+
+def test_no_switch_while_others_are_at_work_on_some(kb: KnowledgeBase) -> None:
+    model = kb._store.begin_switch(NEW.spec, None)
+    job = kb._store.start_job(model.model_id)
+    kb._store.lease(job, model.model_id, limit=3)
+    report, switched = kb.reindex(NEW, grace_s=0)
+    assert (switched, report.embedded, report.left, report.elsewhere) == (False, 27, 3, 3)
+    assert answers_by(kb) == "weightless"
+    kb._store.end_job(job)
+    assert kb.reindex(NEW, grace_s=0)[1]
+
+
+def test_a_passage_that_fails_for_good_does_not_hold_it_up(kb: KnowledgeBase) -> None:
+    bad = Weightless(32, name="second", fails_on=["7"])
+    report, switched = kb.reindex(bad, grace_s=0)
+    assert (report.embedded, report.given_up, switched) == (29, 1, True)
+    assert roles(kb) == {"second": ("search", 29)}
+
+
+class Mute(Weightless):
+    def encode(self, *_: object, **__: object) -> list[Encoding]:
+        return []
+
+
+def test_a_model_that_makes_no_vectors_changes_nothing(kb: KnowledgeBase) -> None:
+    with pytest.raises(ModelBroken):
+        kb.reindex(Mute(32, name="second"))
+    with pytest.raises(ModelMissing):
+        kb.reindex("none")
+    assert roles(kb) == {"weightless": ("search", 30)}
+
+
+def test_a_third_model_takes_the_place_of_the_second(kb: KnowledgeBase) -> None:
+    asked = iter([False, True, True])
+    kb.reindex(NEW, stop=lambda: next(asked, True))
+    kb.reindex(Weightless(16, name="third"), grace_s=0)
+    assert roles(kb) == {"third": ("search", 30), "second": (None, 8)}
+
+
+def test_a_store_without_vectors(tmp_path: Path) -> None:
+    with KnowledgeBase(tmp_path / "new.sqlite", encoder=Weightless()) as kb:
+        kb.add("a note")
+        assert kb.reindex(NEW, grace_s=0)[1]
+        assert roles(kb) == {"second": ("search", 1)}
+
+
+def test_dropping_that_was_interrupted_goes_on(kb: KnowledgeBase) -> None:
+    asked = iter([False] * 9)
+    kb.reindex(NEW, keep_old=True, stop=lambda: next(asked, False))
+    with kb._store._database.writing() as connection:
+        connection.execute("UPDATE models SET role = 'gone' WHERE role IS NULL")
+    assert kb._store.drop_some(limit=10)
+    assert roles(kb) == {"second": ("search", 30), "weightless": ("gone", 20)}
+    assert answers_by(kb) == "second"
+    kb.reindex(NEW, grace_s=0)
+    assert roles(kb) == {"second": ("search", 30)}
+    with kb._store.reading() as connection:
+        for table in ("sparse_chunks", "sparse_pending"):
+            sql = f"SELECT count(*) FROM {table} WHERE model_id <> 2"
+            assert connection.execute(sql).fetchone() == (0,)
+    assert kb._store.health.vectors.postings_fault() is None
+
+
+def test_a_worker_has_its_share_in_it(kb: KnowledgeBase) -> None:
+    asked = iter([False, True, True])
+    kb.reindex(NEW, stop=lambda: next(asked, True))
+    kb._embedding.step(retry=False, stop=lambda: False, on_progress=lambda _: None)
+    assert roles(kb) == {"weightless": ("search", 30), "second": ("next", 30)}
+    report, switched = kb.reindex(NEW, grace_s=0)
+    assert (report.embedded, switched) == (0, True)
+
+
+def test_a_search_ends_with_the_encoder_it_began_with(
+    kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though its threads see the store after the switch."""
+    monkeypatch.setattr("kb.search.searcher.PARALLEL_FROM", 0)
+    here = threading.current_thread()
+    searcher = Searcher(
+        kb._store, kb.config, time.time, lambda: OLD if threading.current_thread() is here else NEW
+    )
+    found = searcher.search("note number 7", mode="hybrid", profile="research", rerank="none")
+    assert found.degraded == ()
+    assert found.hits[0].retrieval.vector_score == pytest.approx(1.0)
+    searcher.close()
+
+
+def test_an_export_knows_whose_vectors_they_are(kb: KnowledgeBase, tmp_path: Path) -> None:
+    kb.reindex(NEW, keep_old=True)
+    stream = io.BytesIO()
+    kb.export(stream, vectors=True)
+    with KnowledgeBase(tmp_path / "copy.sqlite", encoder=Weightless()) as copy:
+        copy._encoders.keep("second", NEW)
+        copy.import_(io.BytesIO(stream.getvalue()))
+        assert copy._store.models() == kb._store.models()
+        assert answers_by(copy) == "second"
