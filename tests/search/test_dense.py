@@ -15,7 +15,7 @@ import pytest
 
 from kb import Filters, KnowledgeBase, wire
 from kb.errors import ConfigError, InvalidRequest, ModelMismatch, QuerySyntax
-from kb.search.dense import QueryVectors, normalize
+from kb.search.encoded import normalize
 from kb.types import Degraded, Encoding, Response
 from tests.models.weightless import Weightless
 from tests.schemas import validate
@@ -96,17 +96,6 @@ def test_the_query_is_encoded_once(hybrid: KnowledgeBase, encoder: Failing) -> N
     assert len(encoder.calls) == 1
 
 
-def test_query_vectors_are_forgotten_at_last() -> None:
-    encoder = Weightless()
-    vectors = QueryVectors(lambda: encoder)
-    for number in range(300):
-        vectors.of(f"query {number}")
-    vectors.of("query 299")
-    vectors.of("query 0")
-    assert len(encoder.calls) == 301
-    assert len(vectors._kept) <= 256
-
-
 @pytest.mark.parametrize("query", ["", "?!", " "])
 def test_a_query_without_words_finds_nothing(hybrid: KnowledgeBase, query: str) -> None:
     fill(hybrid)
@@ -142,7 +131,7 @@ def test_index_versions(hybrid: KnowledgeBase) -> None:
     before = hybrid.index_version()
     hybrid.embed()
     after = hybrid.index_version()
-    assert set(after) == {"lexical", "dense"}
+    assert set(after) == {"lexical", "dense", "sparse"}
     assert after["dense"] != before["dense"]
     assert hybrid.search("harbour").index_version != hybrid.search(
         "harbour", mode="lexical"

@@ -134,7 +134,8 @@ def many(hybrid: KnowledgeBase, library: Library) -> KnowledgeBase:
     [("default", {}), ("memory", {}), ("default", {"normalisation": "minmax"}),
      ("default", {"candidates": "7", "complete": True}), ("notes", {"candidates": "20"}),
      ("memory", {"boosts": "type,access,decay", "candidates": "10"}), ("lexical", {}),
-     ("default", {"group": True, "candidates": "15"})],
+     ("default", {"group": True, "candidates": "15"}), ("research", {"rerank": "none"}),
+     ("research", {"candidates": "15", "fusion": "convex", "rerank": "none"})],
 )  # fmt: skip
 @pytest.mark.parametrize("query", ["harbour keys boat3", "harbour boat1 and"])
 def test_a_longer_list_only_goes_on(
@@ -171,27 +172,34 @@ def test_a_threshold_is_not_looked_beyond(many: KnowledgeBase) -> None:
 # --- one state of the store -----------------------------------------------------------------------
 
 
-def test_two_threads_answer_as_one(hybrid: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_threads_answer_as_one(
+    hybrid: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(40):
         hybrid.add(f"harbour {number} {'keys' * (number % 3)}")
     hybrid.embed()
-    alone = [hybrid.search(query) for query in ("harbour", "keys 7", "nothing")]
+    queries = ("harbour", "keys 7", "nothing")
+    profiles = ("default", "research")
+    asked = [(query, profile) for query in queries for profile in profiles]
+    alone = [hybrid.search(query, profile=profile) for query, profile in asked]
     monkeypatch.setattr(searching, "PARALLEL_FROM", 0)
-    beside = [hybrid.search(query) for query in ("harbour", "keys 7", "nothing")]
+    beside = [hybrid.search(query, profile=profile) for query, profile in asked]
     assert [found.hits for found in beside] == [found.hits for found in alone]
 
 
 @pytest.mark.parametrize("parallel_from", [0, 1_000_000])
+@pytest.mark.parametrize("profile", ["default", "research"])
 def test_eight_search_while_one_writes(
-    hybrid: KnowledgeBase, monkeypatch: pytest.MonkeyPatch, parallel_from: int
+    hybrid: KnowledgeBase, monkeypatch: pytest.MonkeyPatch, parallel_from: int, profile: str
 ) -> None:
     """A document comes, gets its vector and goes: every answer is that of one of these states."""
     monkeypatch.setattr(searching, "PARALLEL_FROM", parallel_from)
+    monkeypatch.setattr(hybrid._searcher, "_timeout_s", None)  # however busy the machine is
     for number in range(12):
         hybrid.add(f"harbour anchor {number}")
     hybrid.embed()
     states: list[object] = []
-    _come_and_go(hybrid, lambda: states.append(_answer(hybrid)))
+    _come_and_go(hybrid, lambda: states.append(_answer(hybrid, profile)))
     assert states[0] != states[1] != states[2] != states[0] == states[3]
     problems: list[object] = []
     answers: list[object] = []
@@ -199,7 +207,7 @@ def test_eight_search_while_one_writes(
 
     def read() -> None:
         while not done.is_set():
-            answers.append(_answer(hybrid))
+            answers.append(_answer(hybrid, profile))
             if answers[-1] not in states:
                 problems.append(answers[-1])
 
@@ -225,9 +233,9 @@ def _come_and_go(kb: KnowledgeBase, look: Callable[[], None]) -> None:
     look()
 
 
-def _answer(kb: KnowledgeBase) -> object:
+def _answer(kb: KnowledgeBase, profile: str) -> object:
     """Scores tell the states apart as well: they depend on all candidates."""
-    found = kb.search("harbour anchor", top=50)
+    found = kb.search("harbour anchor", top=50, profile=profile)
     hits = [(hit.snippet, round(hit.score, 9), hit.sources, hit.retrieval.vector_rank)
             for hit in found]  # fmt: skip
     return hits, found.degraded

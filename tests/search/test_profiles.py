@@ -79,10 +79,14 @@ GOOD: dict[str, tuple[object, object]] = {
     "fusion": ("rrf", "rrf"),
     "k": ("10", 10.0),
     "normalisation": ("minmax", "minmax"),
+    "adaptive": ("true", True),
     "complete": ("false", False),
     "min_score": ("0.2", 0.2),
     "boosts": ("decay,type", ("type", "decay")),
     "half_life_days": ("7", 7.0),
+    "rerank": ("colbert", "colbert"),
+    "rerank_candidates": ("50", 50),
+    "rerank_blend": ("0.25", 0.25),
     "threshold": ("none", None),
     "group": ("true", True),
     "top": ("3", 3),
@@ -94,12 +98,16 @@ BAD: dict[str, tuple[object, ...]] = {
     "k": ("0", "-1", "nan", "many", 10**400, 10**5000, "1e7", "１０", "1_000", [], b"1"),
     "normalisation": ("softmax",),
     "complete": ("maybe",),
+    "adaptive": ("maybe", 2),
     "min_score": ("inf", "x", True, 10**400, "-1e308", "０.５"),
     "threshold": (10**400, "1e308", "１"),
     "boosts": ("fame",),
     "half_life_days": ("0", "soon", "1e308", "３０"),
     "group": ("2", "１", 10**5000),
     "top": ("0", "1.5", 2.5, True, "１０", "1_0", "9" * 5000, 10**5000),
+    "rerank": ("", "bert", "better", True, 1),
+    "rerank_candidates": ("0", "1001", "3x", "1.5", True),
+    "rerank_blend": ("-0.1", "1.01", "nan", "half", True),
     "weights.dense": ("-1", "x", "1e308", 1_000_001, "１"),
     "weights.fame": ("1",),
     "weights": ("1",),
@@ -176,7 +184,9 @@ def test_an_unknown_setting_lists_all_there_are(key: str) -> None:
         resolve("notes", {}, {key: "1"})
     assert error.value.message == f"unknown setting {key} of profile notes"
     assert error.value.hint.startswith("settings: retrievers, match, ")
-    assert "weights.lexical, weights.dense, type_weights.decision" in error.value.hint
+    assert (
+        "weights.lexical, weights.dense, weights.sparse, type_weights.decision" in error.value.hint
+    )
 
 
 @pytest.mark.parametrize(

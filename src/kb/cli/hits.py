@@ -153,6 +153,6 @@ def _stage(name: str, ms: float, facts: str) -> str:
 
 def _fact(name: str, value: Any) -> str:
     if isinstance(value, Mapping):
-        value = [f"{key} {each:g}" for key, each in value.items()]
+        value = [f"{key} {each:.3g}" for key, each in value.items()]
     shown = " ".join(map(str, value)) if isinstance(value, list) else str(value)
     return f"{name.replace('_', ' ')}: {shown}"

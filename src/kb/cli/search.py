@@ -22,16 +22,29 @@ from kb.cli.options import (
 from kb.cli.page import degraded_text
 from kb.cli.session import Session, pass_session
 from kb.errors import KbError
-from kb.types import MATCHES, MODES, Filters
+from kb.types import MATCHES, MODES, RERANKERS, Filters
 
 if TYPE_CHECKING:
     from kb.app import KnowledgeBase
     from kb.types import Response
 
 _ASKED_CHARS = 60  # of a query that found nothing, to be recognised by
+_RERANK, _BETTER = "--rerank", "better"
 
 
-@click.command("search", cls=Command)
+class SearchCommand(Command):
+    """`--rerank` takes a name, if one of those that there are follows it. What else follows is the
+    query: click would take its first word for the name."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        end = args.index("--") if "--" in args else len(args)
+        for at in reversed(range(end)):
+            if args[at] == _RERANK and args[at + 1 : at + 2] not in [[name] for name in RERANKERS]:
+                args = [*args[:at], f"{_RERANK}={_BETTER}", *args[at + 1 :]]
+        return super().parse_args(ctx, args)
+
+
+@click.command("search", cls=SearchCommand)
 @click.argument("query", type=readable, nargs=-1, required=True)
 @option("-n", "--top", type=int, metavar="N", help="How many hits.  [default: by profile, 10]")
 @option("--profile", metavar="NAME", help="How to search; kb config profiles shows which.")
@@ -39,7 +52,8 @@ _ASKED_CHARS = 60  # of a query that found nothing, to be recognised by
     "--mode",
     type=Choice(MODES),
     metavar="MODE",
-    help="Only these of the profile's retrievers: lexical (words), vector (meaning), hybrid.",
+    help="Only this retriever: lexical (words), vector (meaning), sparse (weighed terms); or "
+    "hybrid: those of the profile.",
 )
 @option("--fts-only", is_flag=True, help="The same as --mode lexical.")
 @option("--vec-only", is_flag=True, help="The same as --mode vector.")
@@ -50,6 +64,20 @@ _ASKED_CHARS = 60  # of a query that found nothing, to be recognised by
     help="Which words a hit needs: any, all, or auto (all first, then any).",
 )
 @option("--threshold", type=float, metavar="SCORE", help="Cut hits with a lower score.")
+@option(
+    "--rerank",
+    type=Choice((*RERANKERS, _BETTER)),
+    metavar="[NAME]",
+    help="Have the first hits read once more: by colbert or cross-encoder; the better of them, if "
+    "no name follows.",
+)
+@option("--no-rerank", is_flag=True, help="Not even if the profile does.")
+@option(
+    "--budget-ms",
+    type=int,
+    metavar="MS",
+    help="How long a rerank may take, once its model is loaded: as many hits are read as fit in.",
+)
 @option(
     "--set",
     "settings",
@@ -72,6 +100,8 @@ def search_command(
     fts_only: bool,
     vec_only: bool,
     settings: tuple[str, ...],
+    rerank: str | None,
+    no_rerank: bool,
     group: bool,
     filters: Filters,
     jsonl: bool,
@@ -87,12 +117,14 @@ def search_command(
       kb search retry storm
       kb search --tags gateway --after 2026-01-01 "why did the batch fail"
       kb search "'NEAR(backoff jitter)'" --json
+      kb search --rerank --budget-ms 500 why do clocks drift
     """
     changed: dict[str, Any] = dict(_pair(text) for text in settings)
     with session.open() as kb:
         response = kb.search(
             text_or_stdin(query),
             mode=_mode(mode, fts_only=fts_only, vec_only=vec_only),
+            rerank=_reranker(rerank, off=no_rerank),
             filters=filters,
             settings=changed | {"group": True} if group else changed,
             **options,
@@ -140,6 +172,12 @@ def _mode(mode: str | None, *, fts_only: bool, vec_only: bool) -> str | None:
     if len(set(said.values())) > 1:
         raise click.UsageError(f"{' and '.join(said)} contradict each other")
     return next(iter(said.values()), None)
+
+
+def _reranker(name: str | None, *, off: bool) -> str | bool | None:
+    if off and name not in (None, "none"):
+        raise click.UsageError(f"{_RERANK} and --no-rerank contradict each other")
+    return False if off else True if name == _BETTER else name
 
 
 def _answer(

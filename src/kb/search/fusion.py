@@ -106,9 +106,16 @@ def weighted_sum(lists: Sequence[Listed]) -> list[Scored]:
     parts: dict[int, list[float]] = {}
     for listed, weight in zip(ran, weights, strict=True):
         for chunk, score in listed.scores().items():
-            shown = keyword_score(score) if listed.name == "lexical" else max(0.0, score)
-            parts.setdefault(chunk, []).append(weight * shown)
+            parts.setdefault(chunk, []).append(weight * _on_one_scale(listed.name, score))
     return _ordered({chunk: fsum(terms) for chunk, terms in parts.items()}, ran)
+
+
+def _on_one_scale(retriever: str, score: float) -> float:
+    """From 0 to 1. A product of sparse weights has no upper end: like BM25, it is bent to one."""
+    if retriever == "lexical":
+        return keyword_score(score)
+    least = max(0.0, score)
+    return least / (1.0 + least) if retriever == "sparse" else least
 
 
 def keyword_score(score: float) -> float:

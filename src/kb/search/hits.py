@@ -88,8 +88,11 @@ class Evidence:
         )
 
     def model(self, chunk_id: int) -> str | None:
-        dense = self.found.get("dense")
-        return dense.model if dense is not None and chunk_id in self.ranks["dense"] else None
+        """The model that had a part in finding the chunk."""
+        by_model = (name for name, each in self.found.items() if each.model is not None)
+        return next(
+            (self.found[name].model for name in by_model if chunk_id in self.ranks[name]), None
+        )
 
 
 def lowered(ranked: Sequence[Scored], ceiling: float) -> list[Scored]:

@@ -1,6 +1,6 @@
 """The pipeline: a value made from a profile, and the walk of a query through it.
 
-    query -> analyse -> retrieve -> fuse -> boost -> cut -> hits
+    query -> analyse -> retrieve -> fuse -> boost -> rerank -> cut -> hits
 
 All of it reads one state of the store, and nothing of it writes.
 
@@ -15,20 +15,19 @@ import logging
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kb.ports import Store
+from kb.search.adaptive import Adapted, adapted
 from kb.search.analyse import Analysis, analyse
 from kb.search.boosts import Boosts, boosted
 from kb.search.found import Found, Retriever
 from kb.search.fusion import Fusion, Listed
 from kb.search.hits import Evidence, Shelf, lowered, make_hits
-from kb.search.retrieve import Asked, retrieve
+from kb.search.rerank import Rerank, Reranked
+from kb.search.retrieve import Asked, SideBySide, retrieve
 from kb.search.trace import Trace
 from kb.types import Degraded, Query, Response, Scored
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
 
 log = logging.getLogger("kb.search")
 logging.getLogger("kb").addHandler(logging.NullHandler())  # silent unless a program wants to hear
@@ -66,14 +65,25 @@ class Merge:
     weights: Mapping[str, float]
     complete: bool = False
     min_score: float | None = None
+    adaptive: bool = False
 
-    def lists(self, found: Mapping[str, Found], full: Set[str]) -> list[Listed]:
+    def weighed(self, text: str, found: Mapping[str, Found]) -> Adapted:
+        """What each retriever counts for this query. Those that did not answer leave their share
+        to the others."""
+        if not self.adaptive:
+            return Adapted(self.weights)
+        ran = (name for name, each in found.items() if each.ran)
+        return adapted(text, {name: self.weights.get(name, 1.0) for name in ran})
+
+    def lists(
+        self, found: Mapping[str, Found], full: Set[str], weights: Mapping[str, float]
+    ) -> list[Listed]:
         """`full` are the retrievers whose lists were cut: they would have gone on."""
         return [
             Listed(
                 name,
                 each.ranked,
-                self.weights.get(name, 1.0),
+                weights.get(name, 1.0),
                 absent=_absent(name, cut=name in full),
                 ran=each.ran,
             )
@@ -101,17 +111,21 @@ class Pipeline:
     cut: Cut
     snippet_chars: int
     slow_ms: int
-    threads: Executor | None = None
+    beside: SideBySide | None = None
+    rerank: Rerank | None = None
 
     def __repr__(self) -> str:
         retrievers = " | ".join(map(repr, self.retrievers))
         stages = [retrievers if len(self.retrievers) == 1 else f"[{retrievers}]"]
         if len(self.retrievers) > 1:
+            stages += ["adaptive weights"] * self.merge.adaptive
             stages.append(repr(self.merge.fusion))
         if self.merge.min_score is not None:
             stages.append(f"at least {self.merge.min_score:g}")
         if self.boosts:
             stages.append(repr(self.boosts))
+        if self.rerank is not None:
+            stages.append(repr(self.rerank))
         return " -> ".join(["analyse", *stages, repr(self.cut)])
 
     def run(self, query: Query, now: str) -> Response:
@@ -124,8 +138,10 @@ class Pipeline:
             ranked = walk.ranked()
             with trace.stage("hits") as facts:
                 hits = make_hits(ranked, walk.evidence, walk.shelf, analysis, self.snippet_chars)
+                hits = walk.reranked.marked(hits)
                 facts["returned"] = len(hits)
-            versions = [retriever.index_version() for retriever in self.retrievers]
+            # Dense and sparse vectors have one version: they are written together.
+            versions = {each.name == "lexical": each.index_version() for each in self.retrievers}
         response = Response(
             query=query.text,
             profile=query.profile,
@@ -133,7 +149,7 @@ class Pipeline:
             hits=hits,
             degraded=(*self._query_degraded(analysis), *walk.degraded()),
             timing_ms=trace.timing_ms(),
-            index_version="+".join(versions),
+            index_version="+".join(versions.values()),
             explain=walk.explain(ranked) if query.explain else None,
         )
         self._log(response)
@@ -167,7 +183,9 @@ class _Walk:
         self.shelf = Shelf(pipeline.store)
         self.evidence = Evidence.of({}, (), "fused")
         self._lists: list[Listed] = []
+        self._out: dict[str, Found] = {}  # retrievers that could not answer: asked once
         self._factors: dict[int, dict[str, float]] = {}
+        self.reranked = Reranked(())
 
     def ranked(self) -> tuple[Scored, ...]:
         """The chunks to return. Where there are too few of them, it is looked further down."""
@@ -175,7 +193,8 @@ class _Walk:
         ranked: list[Scored] = []
         while True:
             found = self._retrieve(limit)
-            ranked += _not_above(ranked, self._boost(self._fuse(self._fresh(found), found, limit)))
+            fresh = self._boost(self._fuse(self._fresh(found), found, limit))
+            ranked += self._after(ranked, fresh) if ranked else self._rerank(fresh)
             kept = cut(ranked, self.shelf)
             full = any(len(each.ranked) >= limit for each in found.values())
             if not full or self._enough(kept, limit):
@@ -205,9 +224,11 @@ class _Walk:
     def _retrieve(self, limit: int) -> dict[str, Found]:
         asked = Asked(self._analysis, self._query.filters, self._now, limit)
         pipeline = self._pipeline
-        return retrieve(
-            pipeline.retrievers, asked, self._trace, store=pipeline.store, threads=pipeline.threads
-        )
+        able = [each for each in pipeline.retrievers if each.name not in self._out]
+        found = retrieve(able, asked, self._trace, store=pipeline.store, beside=pipeline.beside)
+        self._out |= {name: each for name, each in found.items() if not each.ran}
+        every = self._out | found
+        return {each.name: every[each.name] for each in pipeline.retrievers}
 
     def _fuse(
         self, fresh: Mapping[str, Found], found: Mapping[str, Found], limit: int
@@ -215,7 +236,8 @@ class _Walk:
         """One list of what is `fresh` of what was `found`."""
         merge = self._pipeline.merge
         full = frozenset(name for name, each in found.items() if len(each.ranked) >= limit)
-        lists = merge.lists(fresh, full)
+        weighed = merge.weighed(self._analysis.text, found)
+        lists = merge.lists(fresh, full, weighed.weights)
         if len(fresh) == 1:
             fused = merge.fusion(lists)
         else:
@@ -223,7 +245,7 @@ class _Walk:
                 lists = self._completed(lists, fresh)
                 fused = merge.fusion(lists)
                 kind = merge.fusion.kind(lists)
-                facts |= {"candidates": len(fused), "scale": kind, "weights": dict(merge.weights)}
+                facts |= {"candidates": len(fused), "scale": kind, **weighed.facts()}
         fused = self.evidence.lowered(fused)
         self.evidence = self.evidence.joined(fresh, fused, merge.fusion.kind(lists))
         self._lists += lists
@@ -262,14 +284,36 @@ class _Walk:
             }
             return boosted(ranked, self._factors)
 
+    def _rerank(self, ranked: list[Scored]) -> list[Scored]:
+        """Once, and of the first that are found: what comes later stays below them."""
+        rerank = self._pipeline.rerank
+        if rerank is None or not ranked:
+            return ranked
+        with self._trace.stage("rerank") as facts:
+            facts["reranker"] = rerank.name
+            self.reranked = rerank(
+                self._analysis, ranked, self.shelf, self._trace.elapsed_ms, facts
+            )
+        return list(self.reranked.ranked)
+
+    def _after(self, first: Sequence[Scored], later: Sequence[Scored]) -> list[Scored]:
+        """What is found later, with scores that do not rise above the last of `first`."""
+        told = self.reranked.after(first, later)
+        return lowered(later, first[-1].score) if told is None else told
+
     def degraded(self) -> tuple[Degraded, ...]:
-        return tuple(part for each in self.evidence.found.values() for part in each.degraded)
+        """What was cut off the query is the same for every part of a model, and told once."""
+        told = [part for each in self.evidence.found.values() for part in each.degraded]
+        cut = [part for part in told if part.reason == "truncated"]
+        return (*(part for part in told if part not in cut[1:]), *self.reranked.degraded)
 
     def explain(self, ranked: Sequence[Scored]) -> dict[str, Any]:
         known: dict[str, dict[int, float]] = {}
         for listed in self._lists:
             if listed.ran:
                 known.setdefault(listed.name, {}).update(listed.scores())
+        if self.reranked.scores:
+            known["rerank"] = dict(self.reranked.scores)
         return {
             "profile": self._query.profile,
             "pipeline": repr(self._pipeline),
@@ -288,11 +332,6 @@ class _Walk:
 
 def above(ranked: Sequence[Scored], least: float | None) -> list[Scored]:
     return list(ranked) if least is None else [one for one in ranked if one.score >= least]
-
-
-def _not_above(first: Sequence[Scored], second: Sequence[Scored]) -> list[Scored]:
-    """`second` with scores that do not rise above the last of `first`."""
-    return lowered(second, first[-1].score) if first else list(second)
 
 
 def _best_of_each(ranked: Sequence[Scored], shelf: Shelf) -> list[Scored]:

@@ -11,8 +11,11 @@ from kb.errors import InvalidRequest, choose, text_of
 from kb.search.boosts import HALF_LIFE_DAYS, TYPE_WEIGHTS, Boosts
 from kb.search.fusion import RRF_K, Fusion
 from kb.search.settings import ALIASES, TABLES, check_name, read, read_entry
-from kb.types import MODES
+from kb.types import MODES, RERANKERS
 
+_SHOWN_IF_SET = ("boosts", "group", "complete", "adaptive")
+RERANKER = "colbert"  # the better one: docs/decisions/0016-rerankers.md
+BLENDS = {"colbert": 0.5, "cross-encoder": 0.2}  # as measured there
 _MODE_OF = {"lexical": "lexical", "dense": "vector", "sparse": "sparse"}
 
 
@@ -29,11 +32,15 @@ class Profile:
     k: float = RRF_K
     normalisation: str = "zscore"
     weights: Mapping[str, float] = field(default_factory=dict)  # of retrievers; 1 if not said
+    adaptive: bool = False  # weights follow the query: `search.adaptive`
     complete: bool = False  # dense scores for candidates that only others found
     min_score: float | None = None  # candidates whose fused score is lower are cut
     boosts: tuple[str, ...] = ()
     type_weights: Mapping[str, float] = field(default_factory=lambda: dict(TYPE_WEIGHTS))
     half_life_days: float = HALF_LIFE_DAYS
+    rerank: str = "none"  # what reads the first candidates once more
+    rerank_candidates: int = 100
+    rerank_blend: float | None = None  # None: what measured best for the reranker
     threshold: float | None = None  # hits whose shown score is lower are cut
     group: bool = False  # only the best hit of a document
     top: int | None = None  # None: search.default_top
@@ -52,21 +59,33 @@ class Profile:
     def _idle(self) -> Iterator[str]:
         fused = len(self.retrievers) > 1
         if not fused:
-            yield from ("fusion", "weights", "complete")
+            yield from ("fusion", "weights", "adaptive", "complete")
         if not fused and not self.boosts:
             yield "candidates"
         if not fused or self.fusion != "rrf":
             yield "k"
         if not fused or self.fusion != "convex":
             yield "normalisation"
-        yield from (name for name in ("boosts", "group", "complete") if not getattr(self, name))
+        yield from (name for name in _SHOWN_IF_SET if not getattr(self, name))
         if "type" not in self.boosts:
             yield "type_weights"
         if "decay" not in self.boosts:
             yield "half_life_days"
+        if self.rerank == "none":
+            yield from ("rerank", "rerank_candidates", "rerank_blend")
 
     def weight(self, retriever: str) -> float:
         return self.weights.get(retriever, 1.0)
+
+    def parts(self) -> frozenset[str]:
+        """What of a query must be encoded: all in one pass of the model."""
+        tokens = ("tokens",) if self.rerank == "colbert" else ()
+        return frozenset((*(name for name in self.retrievers if name != "lexical"), *tokens))
+
+    def blend(self) -> float:
+        """What the reranker counts."""
+        given = self.rerank_blend
+        return BLENDS.get(self.rerank, 1.0) if given is None else given
 
     def candidates_for(self, top: int) -> int:
         """How many of each retriever are fused. Where that is a number, it is the same for any
@@ -105,6 +124,11 @@ BUILT_IN = {
             ("lexical", "dense"), match="any", candidates="3x", fusion="rrf",
             boosts=("type", "access"), top=10,
         ),
+        Profile(
+            "research", "words, meaning and weighed terms, by rank; what counts follows the query",
+            ("lexical", "dense", "sparse"), match="any", fusion="rrf", adaptive=True,
+            rerank="colbert", top=20,
+        ),
     )
 }  # fmt: skip
 
@@ -130,19 +154,30 @@ def resolve(
 
 
 def restrict(profile: Profile, mode: str | None) -> Profile:
-    """The profile with only the retrievers of `mode`."""
+    """The profile with only the retriever of `mode`. One that fuses can be brought down to any
+    retriever, also to one that it does not fuse; one that has a single retriever stays with it."""
     if mode is None or mode == profile.mode:
         return profile
     choose("mode", mode, MODES)
-    kept = tuple(name for name in profile.retrievers if _MODE_OF[name] == mode)
-    if not kept:
-        modes = [_MODE_OF[name] for name in profile.retrievers]
+    if len(profile.retrievers) == 1 or mode == "hybrid":
         raise InvalidRequest(
-            f"profile {profile.name} has no {mode} search",
-            f"modes of this profile: {', '.join(modes + ['hybrid'] * (len(modes) > 1))}",
+            f"profile {profile.name} has no {mode} search", f"mode of this profile: {profile.mode}"
         )
-    # A single retriever's scores are its own: what was set for fused ones does not fit them.
-    return replace(profile, retrievers=kept, fusion="none", min_score=None)
+    kept = tuple(name for name, of_it in _MODE_OF.items() if of_it == mode)
+    # A single retriever's scores are its own: what was set for fused ones does not fit them. Who
+    # asks for one retriever asks for its order: a reranker must be asked for too.
+    return replace(profile, retrievers=kept, fusion="none", min_score=None, rerank="none")
+
+
+def reranked(profile: Profile, rerank: str | bool | None) -> Profile:
+    """The profile with another reranker: a name, True for the one that it has or else the best, or
+    False for none."""
+    if rerank is None:
+        return profile
+    if isinstance(rerank, bool):
+        own = profile.rerank if profile.rerank != "none" else RERANKER
+        rerank = own if rerank else "none"
+    return replace(profile, rerank=choose("rerank", text_of("rerank", rerank), RERANKERS))
 
 
 def _changed(profile: Profile, values: Mapping[str, Any]) -> Profile:

@@ -1,24 +1,35 @@
 """The retrieve stage: every retriever of a pipeline asked, side by side where that is faster.
 
-All answers are of one state of the store. A thread has a connection of its own, which may open a
-moment later than the search began; an answer from there counts only if the versions of the indexes
-are those of the search. If not, the retriever is asked again in the search's own thread.
+One that fails, or is late, leaves the others: what it would have found is missing, and is said to
+be. All answers are of one state of the store. A thread has a connection of its own, which may open
+a moment later than the search began; an answer from there counts only if the versions of the
+indexes are those of the search. If not, the retriever is asked again in the search's own thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kb.errors import StoreError, StoreMissing
+from kb.errors import InvalidRequest, ModelMismatch, StoreError, StoreMissing
 from kb.ports import Store
 from kb.search.analyse import Analysis
+from kb.search.by_model import failure
 from kb.search.found import Found, Retriever
 from kb.search.trace import Trace
 from kb.types import Degraded, Filters
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor, Future
+    from kb.search.crew import Answer, Crew
+
+log = logging.getLogger("kb.search")
+
+# Mistakes of who asks, not of who is asked: no other retriever can make up for them.
+_MISTAKES = (InvalidRequest, ModelMismatch, StoreMissing)
 
 
 class Asked(NamedTuple):
@@ -30,66 +41,120 @@ class Asked(NamedTuple):
     limit: int
 
 
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """Threads to ask in, and how long to wait for them: None is for ever."""
+
+    crew: Crew
+    timeout_s: float | None = None
+
+
+class _Timed(NamedTuple):
+    found: Found
+    ms: float
+
+
+class _Deadline:
+    """The same moment for all: they were asked together."""
+
+    def __init__(self, after_s: float | None) -> None:
+        self.after_s = inf if after_s is None else after_s
+        self._began = time.perf_counter()
+
+    def met_by(self, answer: Answer[Any]) -> bool:
+        """Whether the answer is there in time; waits until one or the other is the case."""
+        if self.after_s == inf:
+            return answer.wait()
+        return answer.wait(max(0.0, self._began + self.after_s - time.perf_counter()))
+
+
 def retrieve(
     retrievers: Sequence[Retriever],
     asked: Asked,
     trace: Trace,
     *,
     store: Store,
-    threads: Executor | None = None,
+    beside: SideBySide | None = None,
 ) -> dict[str, Found]:
-    """What each retriever found, by its name. One that fails leaves the others; if none is left,
-    its error is raised. With `threads`, all but the first run there."""
-    first, others = retrievers[0], retrievers[1:]
-    waiting = _started(others, asked, trace, store, threads)
+    """What each retriever found, by its name. If none could do its work, since the store could not,
+    that error is raised."""
+    waiting = _started(retrievers, asked, store, beside) if beside is not None else {}
+    deadline = _Deadline(beside.timeout_s if beside is not None else None)
     found: dict[str, Found] = {}
-    failure: StoreError | None = None
-    try:
-        found[first.name] = _ask(first, asked, trace)
-    except StoreMissing:
-        raise
-    except StoreError as error:
-        failure = error
-    for retriever in others:
-        answer = waiting[retriever.name].result() if waiting else None
-        found[retriever.name] = answer or _ask(retriever, asked, trace)
-    if failure is not None:
-        if not any(each.ran for each in found.values()):
-            raise failure
-        note = Degraded(first.name, "failed", failure.message)
-        found = {first.name: Found(ran=False, degraded=(note,))} | found
+    failures: list[Exception] = []
+    for retriever in retrievers:
+        answer = waiting.get(retriever.name)
+        began = time.perf_counter()
+        try:
+            timed = _awaited(retriever, asked, answer, deadline)
+        except _MISTAKES:
+            raise
+        except Exception as error:
+            if len(retrievers) == 1:
+                raise
+            log.warning("%s retriever failed", retriever.name, exc_info=True)
+            failures.append(error)
+            timed = _Timed(_without(failure(retriever.name, error)), _ms_since(began))
+        found[retriever.name] = timed.found
+        trace.add(retriever.name, timed.ms, _facts(timed.found))
+    _raise_if_nothing_works(found, failures)
     return found
 
 
-def _started(
-    retrievers: Sequence[Retriever],
+def _raise_if_nothing_works(found: dict[str, Found], failures: Sequence[Exception]) -> None:
+    """An empty answer would say that there is nothing to find."""
+    if not any(each.ran for each in found.values()):
+        for error in failures:
+            if isinstance(error, StoreError):
+                raise error
+
+
+def _awaited(
+    retriever: Retriever,
     asked: Asked,
-    trace: Trace,
-    store: Store,
-    threads: Executor | None,
-) -> dict[str, Future[Found | None]]:
-    if threads is None:
-        return {}
+    answer: Answer[_Timed | None] | None,
+    deadline: _Deadline,
+) -> _Timed:
+    if answer is None:
+        return _ask(retriever, asked)
+    if not deadline.met_by(answer):
+        answer.leave()
+        why = Degraded(retriever.name, "timeout", f"no answer within {deadline.after_s:g} s")
+        return _Timed(_without(why), deadline.after_s * 1000)
+    return answer.value() or _ask(retriever, asked)
+
+
+def _without(why: Degraded) -> Found:
+    return Found(ran=False, degraded=(why,))
+
+
+def _started(
+    retrievers: Sequence[Retriever], asked: Asked, store: Store, beside: SideBySide
+) -> dict[str, Answer[_Timed | None]]:
     state = _state(store)
 
-    def elsewhere(retriever: Retriever) -> Found | None:
-        with store.reading():
-            if _state(store) != state:
-                return None
-            return _ask(retriever, asked, trace)
+    def elsewhere(retriever: Retriever) -> Callable[[], _Timed | None]:
+        def work() -> _Timed | None:
+            with store.reading():
+                return _ask(retriever, asked) if _state(store) == state else None
 
-    return {each.name: threads.submit(elsewhere, each) for each in retrievers}
+        return work
+
+    return {each.name: beside.crew.ask(each.name, elsewhere(each)) for each in retrievers}
 
 
 def _state(store: Store) -> tuple[str, str]:
     return store.index_version(), store.vector_version()
 
 
-def _ask(retriever: Retriever, asked: Asked, trace: Trace) -> Found:
-    with trace.stage(retriever.name) as facts:
-        found = retriever.search(*asked)
-        facts.update(_facts(found))
-    return found
+def _ask(retriever: Retriever, asked: Asked) -> _Timed:
+    began = time.perf_counter()
+    found = retriever.search(*asked)
+    return _Timed(found, _ms_since(began))
+
+
+def _ms_since(began: float) -> float:
+    return (time.perf_counter() - began) * 1000
 
 
 def _facts(found: Found) -> dict[str, Any]:

@@ -4,52 +4,71 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kb.config import Config
-from kb.errors import InvalidRequest, QuerySyntax, choose, text_of, whole_number
-from kb.ports import Clock, Store
+from kb.errors import InvalidRequest, KbError, QuerySyntax, choose, text_of, whole_number
+from kb.ports import Clock, Encoder, Store
 from kb.search.analyse import analyse
-from kb.search.dense import DenseRetriever, QueryVectors
+from kb.search.encoded import QueryEncodings
 from kb.search.found import Retriever
 from kb.search.lexical import LexicalRetriever
 from kb.search.pipeline import Cut, Merge, Pipeline
-from kb.search.profiles import Profile, resolve, restrict
+from kb.search.profiles import Profile, reranked, resolve, restrict
+from kb.search.rerank import Rerank
+from kb.search.rerankers import JudgeSource, Rerankers, no_judge
+from kb.search.retrieve import SideBySide
 from kb.search.settings import read_number
 from kb.search.snippet import marks, ranges
 from kb.search.standing import EncoderSource, Standing, no_encoder, standing
 from kb.types import MATCHES, Filters, Query, Response, Vector
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
+    from kb.search.by_model import Encode, ModelRetriever
+    from kb.search.crew import Crew
 
-# From so many vectors on, a second thread gains more than it costs: a sixth of the time at 10,000
-# on two cores, nothing at 1,000.
+# From so many vectors on, threads gain more than they cost: a sixth of the time at 10,000 on two
+# cores, nothing at 1,000.
 PARALLEL_FROM = 2_000
-_THREADS = 4
+_BY_MODEL = ("dense", "sparse")  # retrievers that need an encoder
 
 
 class Searcher:
-    """`encoder` gives the model that queries are encoded by; without it, words alone count."""
+    """`encoder` gives the model that queries are encoded by; without it, words alone count. `judge`
+    gives the one that a rerank by cross-encoder asks."""
 
     def __init__(
-        self, store: Store, config: Config, clock: Clock, encoder: EncoderSource = no_encoder
+        self,
+        store: Store,
+        config: Config,
+        clock: Clock,
+        encoder: EncoderSource = no_encoder,
+        judge: JudgeSource = no_judge,
     ) -> None:
         self._store = store
         self._config = config
         self._clock = clock
         self._encoder = encoder
-        self._vectors = QueryVectors(encoder)
-        self._threads: Executor | None = None
+        timeout_ms = config.search.retriever_timeout_ms
+        self._timeout_s = timeout_ms / 1000 if timeout_ms else None
+        self._encodings = QueryEncodings(encoder, patience_s=self._timeout_s)
+        keeps_tokens = config.models.tokens != "none"
+        self._rerankers = Rerankers(
+            store, self._encodings, encoder, judge, keeps_tokens=keeps_tokens
+        )
+        self._crew: Crew | None = None
         self._lock = threading.Lock()
 
     def close(self) -> None:
+        """Waits for nobody: a retriever that hangs must not keep its caller."""
         with self._lock:
-            if self._threads is not None:
-                self._threads.shutdown()
-            self._threads = None
+            if self._crew is not None:
+                self._crew.close()
+            self._crew = None
 
     def search(
         self,
@@ -61,6 +80,8 @@ class Searcher:
         match: str | None = None,
         filters: Filters | None = None,
         threshold: float | None = None,
+        rerank: str | bool | None = None,
+        budget_ms: int | None = None,
         explain: bool = False,
         malformed: str = "raise",
         settings: Mapping[str, Any] | None = None,
@@ -75,9 +96,12 @@ class Searcher:
         _check(filters, threshold)
         asked = resolve(profile or self._config.search.profile, self._config.profiles, settings)
         with self._store.reading():
-            chosen, dense = self._equipped(restrict(asked, mode), vector)
+            wanted = reranked(restrict(asked, mode), rerank)
+            chosen, by_model = self._equipped(wanted, vector)
             query = self._query(text, chosen, top, match, filters, threshold, explain)
-            pipeline = self._pipeline(query, chosen, dense, exclude, snippets=snippets)
+            named = rerank is not None or "rerank" in (settings or {})
+            stage = self._rerankers.stage(chosen, asked=named, budget_ms=_budget(budget_ms))
+            pipeline = self._pipeline(query, chosen, by_model, stage, exclude, snippets=snippets)
             now = self.now()
             try:
                 return pipeline.run(query, now)
@@ -103,22 +127,58 @@ class Searcher:
 
     def _equipped(
         self, profile: Profile, vector: Vector[float] | None
-    ) -> tuple[Profile, DenseRetriever | None]:
-        """The profile with the retrievers that are switched on, and the dense one, if it is."""
-        if "dense" not in profile.retrievers:
-            return profile, None
-        stands = standing(self._store, self._encoder, ready_made=vector is not None)
-        if stands.off and len(profile.retrievers) > 1:
-            kept = tuple(name for name in profile.retrievers if name != "dense")
-            return replace(profile, retrievers=kept), None
-        alone = len(profile.retrievers) == 1
-        return profile, DenseRetriever(
-            self._store,
-            stands.asked_for() if alone else stands,
-            self._vectors,
-            vector=vector,
-            backend=self._config.store.vector_backend,
-            alone=alone,
+    ) -> tuple[Profile, dict[str, ModelRetriever]]:
+        """The profile with the retrievers that are switched on, and those of them that a model
+        works for. Where there are no words to fall back on, what is off is asked all the same, and
+        says so."""
+        asked = [name for name in profile.retrievers if name in _BY_MODEL]
+        stands = {name: self._stands(name, ready_made=vector is not None) for name in asked}
+        alone = "lexical" not in profile.retrievers
+        if not alone:
+            kept = [
+                name for name in profile.retrievers if name not in stands or not stands[name].off
+            ]
+            profile = replace(profile, retrievers=tuple(kept))
+        encode = partial(self._encodings.of, want=profile.parts(), encoder=self._pinned(asked))
+        return profile, {
+            name: self._by_model(name, each, encode, vector, alone)
+            for name, each in stands.items()
+            if name in profile.retrievers
+        }
+
+    def _pinned(self, asked: Sequence[str]) -> Encoder | None:
+        """The encoder of the vectors that this search began with. Retrievers ask in threads of
+        their own, which may see the store after a switch to another model."""
+        if asked:
+            with suppress(KbError):  # said by who needs it
+                return self._encoder()
+        return None
+
+    def _stands(self, name: str, *, ready_made: bool) -> Standing:
+        """A ready-made vector is a dense one: a sparse search needs the encoder all the same."""
+        if name == "dense":
+            return standing(self._store, self._encoder, ready_made=ready_made)
+        return standing(self._store, self._encoder).of_sparse()
+
+    def _by_model(
+        self,
+        name: str,
+        stands: Standing,
+        encode: Encode,
+        vector: Vector[float] | None,
+        alone: bool,
+    ) -> ModelRetriever:
+        if alone:
+            stands = stands.asked_for()
+        if name == "sparse":
+            from kb.search.sparse import SparseRetriever
+
+            return SparseRetriever(self._store, stands, encode, alone=alone)
+        from kb.search.dense import DenseRetriever
+
+        backend = self._config.store.vector_backend
+        return DenseRetriever(
+            self._store, stands, encode, vector=vector, backend=backend, alone=alone
         )
 
     def _query(
@@ -147,43 +207,50 @@ class Searcher:
         self,
         query: Query,
         profile: Profile,
-        dense: DenseRetriever | None,
+        by_model: Mapping[str, ModelRetriever],
+        rerank: Rerank | None,
         exclude: frozenset[int],
         *,
         snippets: bool,
     ) -> Pipeline:
         retrievers: dict[str, Retriever] = {
-            "lexical": LexicalRetriever(self._store, match=query.match)
-        }
-        if dense is not None:
-            retrievers["dense"] = dense
+            "lexical": LexicalRetriever(self._store, match=query.match), **by_model
+        }  # fmt: skip
         used = tuple(retrievers[name] for name in profile.retrievers)
-        wide = len(used) > 1 or profile.boosts or profile.group
+        wide = len(used) > 1 or profile.boosts or profile.group or rerank is not None
+        candidates = profile.candidates_for(query.top) if wide else query.top
+        if rerank is not None:  # the same are read, whatever the top
+            candidates = max(candidates, rerank.candidates)
         return Pipeline(
             store=self._store,
             retrievers=used,
-            candidates=(profile.candidates_for(query.top) if wide else query.top) + len(exclude),
+            candidates=candidates + len(exclude),
             merge=Merge(
                 profile.as_fusion(),
                 {name: profile.weight(name) for name in profile.retrievers},
                 profile.complete,
                 profile.min_score,
+                profile.adaptive,
             ),
             boosts=profile.as_boosts(),
             cut=Cut(query.top, query.threshold, profile.group, exclude),
             snippet_chars=self._config.search.snippet_chars if snippets else 0,
             slow_ms=self._config.search.slow_ms,
-            threads=self._side_by_side() if dense is not None and dense.is_large(PARALLEL_FROM)
-            and len(used) > 1 else None,
-        )  # fmt: skip
+            beside=self._side_by_side(by_model) if len(used) > 1 else None,
+            rerank=rerank,
+        )
 
-    def _side_by_side(self) -> Executor:
+    def _side_by_side(self, by_model: Mapping[str, ModelRetriever]) -> SideBySide | None:
+        """Threads, where they gain something. Nobody is held to a time while the model may still
+        have to be loaded: that can take as long as it likes, and happens once."""
+        if not any(each.is_large(PARALLEL_FROM) for each in by_model.values()):
+            return None
         with self._lock:
-            if self._threads is None:
-                from concurrent.futures import ThreadPoolExecutor
+            if self._crew is None:
+                from kb.search.crew import Crew
 
-                self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="kb-search")
-            return self._threads
+                self._crew = Crew()
+            return SideBySide(self._crew, self._timeout_s if self._encodings.warm else None)
 
 
 def _check(filters: object, threshold: object) -> None:
@@ -193,6 +260,10 @@ def _check(filters: object, threshold: object) -> None:
         raise InvalidRequest(f"threshold cannot be {threshold!r}", "threshold is a number")
     if threshold is not None:
         read_number("threshold", threshold)
+
+
+def _budget(given: int | None) -> int | None:
+    return None if given is None else whole_number("budget_ms", given, least=1)
 
 
 def first_given(*values: int | None) -> int:

@@ -11,9 +11,9 @@ from typing import Any
 from kb.errors import InvalidRequest, choose, shown, whole_number
 from kb.search.boosts import BOOSTS
 from kb.search.fusion import FUSIONS, NORMALISATIONS
-from kb.types import KINDS, MATCHES
+from kb.types import KINDS, MATCHES, RERANKERS
 
-RETRIEVERS = ("lexical", "dense")
+RETRIEVERS = ("lexical", "dense", "sparse")
 # Settings that are tables, with the names that may stand in them.
 TABLES: Mapping[str, tuple[str, ...]] = {"weights": RETRIEVERS, "type_weights": KINDS}
 # Names that seeds and other tools have for them.
@@ -22,9 +22,13 @@ ALIASES = {
     "half_life": "half_life_days",
     "vector_weight": "weights.dense",
     "keyword_weight": "weights.lexical",
+    "sparse_weight": "weights.sparse",
+    "rerank.blend": "rerank_blend",
+    "rerank.candidates": "rerank_candidates",
 }
 
 MOST = 1_000_000.0  # of any number
+_MOST_RERANKED = 1_000  # candidates
 
 # As they are written everywhere, and not as Python reads them: neither 1_000 nor １０ nor inf.
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
@@ -88,6 +92,21 @@ def _whole(key: str, value: Any) -> int:
     return whole_number(key, int(value) if digits else value, least=1)
 
 
+def _reranked(key: str, value: Any) -> int:
+    if (count := _whole(key, value)) <= _MOST_RERANKED:
+        return count
+    hint = f"{key} is a whole number from 1 to {_MOST_RERANKED:,}"
+    raise InvalidRequest(f"{key} cannot be {shown(value)}", hint)
+
+
+def _blend(key: str, value: Any) -> float | None:
+    number = _optional_number(key, value)
+    if number is None or 0.0 <= number <= 1.0:
+        return number
+    hint = f"{key} is a number from 0 (fused alone) to 1 (reranker alone)"
+    raise InvalidRequest(f"{key} cannot be {shown(value)}", hint)
+
+
 def _switch(key: str, value: Any) -> bool:
     said = _SWITCH.get(_text(value).lower())
     if said is None:
@@ -135,10 +154,14 @@ KEYS: Mapping[str, Callable[[str, Any], Any]] = {
     "fusion": _one_of(FUSIONS[1:]),
     "k": _positive,
     "normalisation": _one_of(NORMALISATIONS),
+    "adaptive": _switch,
     "complete": _switch,
     "min_score": _optional_number,
     "boosts": _some_of(BOOSTS, least=0),
     "half_life_days": _positive,
+    "rerank": _one_of(RERANKERS),
+    "rerank_candidates": _reranked,
+    "rerank_blend": _blend,
     "threshold": _optional_number,
     "group": _switch,
     "top": _whole,
@@ -146,18 +169,23 @@ KEYS: Mapping[str, Callable[[str, Any], Any]] = {
 
 # What each is, for the reference.
 ABOUT: Mapping[str, str] = {
-    "retrievers": "which are asked: `lexical` (words), `dense` (meaning)",
+    "retrievers": "which are asked: `lexical` (words), `dense` (meaning), `sparse` (weighed terms)",
     "match": "which words a hit needs: `any`, `all`, or `auto` (all first, then any)",
     "candidates": "how many each retriever gives: a number, or a multiple of `top` such as `3x`",
     "fusion": "how lists become one: `rrf`, `weighted` or `convex`",
     "k": "the constant of `rrf`",
     "normalisation": "of `convex`: `zscore` or `minmax`",
     "weights": "what a retriever counts, by its name",
-    "complete": "whether candidates that only words found get their cosine too",
+    "adaptive": "whether weights follow the query, by how long it is and how it is put",
+    "complete": "whether candidates that only others found get a dense or sparse score too",
     "min_score": "candidates whose fused score is lower are cut, before any boost",
     "boosts": "what multiplies a score: `type`, `access`, `decay`",
     "type_weights": "of the boost `type`, by kind",
     "half_life_days": "of the boost `decay`",
+    "rerank": "what reads the first candidates once more: `none`, `colbert` or `cross-encoder`",
+    "rerank_candidates": "how many of them are read",
+    "rerank_blend": "what the reranker counts beside the fused score: from 0 to 1, which is the "
+    "reranker alone; `none`: what measured best for it",
     "threshold": "hits whose shown score is lower are cut",
     "group": "whether only the best hit of a document is returned",
     "top": "how many hits are returned; `search.default_top` if it is not said",

@@ -11,7 +11,7 @@ from math import fsum
 from typing import Any
 
 from kb.ports import Store
-from kb.search.dense import normalize
+from kb.search.encoded import normalize
 from kb.search.searcher import Searcher
 from kb.types import Chunk, Degraded, Response, Vector
 
@@ -30,12 +30,12 @@ def similar(
     if vectors:
         middle = normalize(mean(vectors.values()))
         found = searcher.search(
-            "", profile="notes", mode="vector", vector=middle, exclude=ids, **options
+            "", profile="notes", mode="vector", vector=middle, exclude=ids, rerank=False, **options
         )
     else:
         text = " ".join(chunk.text for chunk in chunks)[:_WORDS_FROM]
         found = searcher.search(
-            _plain(text), profile="lexical", exclude=ids, match="any", **options
+            _plain(text), profile="lexical", exclude=ids, match="any", rerank=False, **options
         )
         found = replace(found, degraded=(*found.degraded, _why(searcher, len(ids))))
     return replace(found, query=label, profile=PROFILE)

@@ -1,5 +1,5 @@
-"""How dense search stands: what vectors the store has, and whether there is a model to ask them
-with. Every search asks, and `kb status` shows the same. Cheap: loads no model.
+"""How search by a model stands: what vectors the store has, and whether there is a model to ask
+them with. Every search asks, and `kb status` shows the same. Cheap: loads no model.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ class Standing:
     usable: bool
     degraded: tuple[Degraded, ...] = ()
     scripts: tuple[str, ...] = ()  # that the encoder reads; none means: any
+    gives: frozenset[str] = frozenset()  # parts, of the encoder
+    part: str = "dense"  # which kind of vectors this is about
 
     @property
     def off(self) -> bool:
@@ -44,7 +46,25 @@ class Standing:
 
     def asked_for(self) -> Standing:
         """As it stands for a search that wants vectors and nothing else."""
-        return replace(self, degraded=(_no_model(_OFF),)) if self.off else self
+        return replace(self, degraded=(_no_model(_OFF, self.part),)) if self.off else self
+
+    def of_sparse(self) -> Standing:
+        """The same of sparse vectors: the model may give none, and may have come to give them after
+        others of its vectors were made."""
+        told = tuple(replace(part, part="sparse") for part in self.degraded)
+        if not self.usable or self.model is None:
+            return replace(self, degraded=told, part="sparse")
+        if "sparse" not in self.gives:
+            none = _no_model(f"{self.encoder} gives no sparse vectors", "sparse")
+            return replace(self, usable=False, degraded=(none,), part="sparse")
+        pending = self.pending + self.model.ready - self.model.sparse
+        return replace(
+            self,
+            pending=pending,
+            usable=self.model.sparse > 0,
+            degraded=_unfinished(self.model, pending, "sparse"),
+            part="sparse",
+        )
 
     @property
     def state(self) -> str:
@@ -76,18 +96,22 @@ def standing(store: Store, source: EncoderSource, *, ready_made: bool = False) -
             return Standing(
                 name, model, pending, False, (Degraded("dense", "model_mismatch", detail),)
             )
-    scripts = () if encoder is None else encoder.spec.scripts
-    return Standing(name, model, pending, ready, _unfinished(model, pending), scripts)
+    unfinished = _unfinished(model, pending)
+    if encoder is None:
+        return Standing(name, model, pending, ready, unfinished)
+    spec = encoder.spec
+    return Standing(name, model, pending, ready, unfinished, spec.scripts, spec.gives)
 
 
-def _no_model(detail: str) -> Degraded:
-    return Degraded("dense", "no_model", detail)
+def _no_model(detail: str, part: str = "dense") -> Degraded:
+    return Degraded(part, "no_model", detail)
 
 
-def _unfinished(model: StoredModel | None, pending: int) -> tuple[Degraded, ...]:
-    parts = [Degraded("dense", "pending", pending)] if pending else []
+def _unfinished(
+    model: StoredModel | None, pending: int, part: str = "dense"
+) -> tuple[Degraded, ...]:
+    parts = [Degraded(part, "pending", pending)] if pending else []
     if model is not None and model.failed:
         failed = "1 passage" if model.failed == 1 else f"{model.failed} passages"
-        detail = f"{failed} could not be embedded"
-        parts.append(Degraded("dense", "failed", detail))
+        parts.append(Degraded(part, "failed", f"{failed} could not be embedded"))
     return tuple(parts)

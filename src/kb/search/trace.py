@@ -33,12 +33,20 @@ class Trace:
         finally:
             stage.ms = round((time.perf_counter() - started) * 1000, 3)
 
+    def add(self, name: str, ms: float, facts: dict[str, Any]) -> None:
+        """A stage that was timed elsewhere: in a thread of its own."""
+        self.stages.append(Stage(name, round(ms, 3), facts))
+
+    def elapsed_ms(self) -> float:
+        """Since the search began."""
+        return (time.perf_counter() - self._started) * 1000
+
     def timing_ms(self) -> dict[str, float]:
         """By stage and in total. Stages that ran side by side sum up to more than the total."""
         spent: dict[str, float] = {}
         for stage in self.stages:
             spent[stage.name] = round(spent.get(stage.name, 0.0) + stage.ms, 3)
-        return spent | {"total": round((time.perf_counter() - self._started) * 1000, 3)}
+        return spent | {"total": round(self.elapsed_ms(), 3)}
 
     def explain(self) -> list[dict[str, Any]]:
         return [{"stage": stage.name, "ms": stage.ms, **stage.facts} for stage in self.stages]

@@ -1,0 +1,70 @@
+"""`kb compare`: one query by every method, side by side."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from kb.cli import page
+from kb.cli.options import (
+    Command,
+    common_options,
+    filter_options,
+    option,
+    readable,
+    text_or_stdin,
+)
+from kb.cli.session import Session, pass_session
+from kb.types import Filters
+
+if TYPE_CHECKING:
+    from kb.types import Comparison
+
+
+@click.command("compare", cls=Command)
+@click.argument("query", type=readable, nargs=-1, required=True)
+@option("-n", "--top", type=int, metavar="N", help="How many hits of each method.  [default: 10]")
+@filter_options
+@common_options()
+@pass_session
+def compare_command(
+    session: Session, /, *, query: tuple[str, ...], top: int | None, filters: Filters
+) -> None:
+    """Find passages by six methods, side by side. QUERY is any text; - reads it from stdin.
+
+    Words alone (fts5_only), meaning alone (dense_only), terms as a model weighs them (sparse_only),
+    the first two fused, all three fused as in the profile `research`, and that reranked. A letter
+    marks a hit that several methods found. Times are without what all share: loading the model,
+    encoding the query.
+
+    \b
+    Examples:
+      kb compare retry storm
+      kb compare --top 5 --type markdown "why did the batch fail" --json
+    """
+    with session.open() as kb:
+        found = kb.compare(text_or_stdin(query), top=top, filters=filters)
+    if session.json:
+        from kb import wire
+
+        page.say_json(wire.comparison(found))
+    else:
+        _say(found)
+
+
+def _say(found: Comparison) -> None:
+    from kb.cli.side_by_side import comparison_text, told_text
+
+    sheet = page.Page.of(sys.stdout)
+    page.say(comparison_text(found, sheet, _whole_width() if sheet.width is not None else None))
+    for line in told_text(found):
+        page.warn(line)
+
+
+def _whole_width() -> int:
+    """Of the terminal: columns are easy to read however wide it is."""
+    from shutil import get_terminal_size
+
+    return get_terminal_size().columns

@@ -1,0 +1,105 @@
+"""Threads that retrievers work in, which nobody has to wait for.
+
+Each retriever has a lane of its own: a thread keeps a connection to the store, and what that has
+read is of use for the next search of the same kind. Threads are started when none is idle. They are
+daemons, since an encoder that hangs must keep neither a search nor the end of the program waiting.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+_MOST = 8  # threads of a lane: so many searches at the same time
+
+
+class Answer(Generic[T]):
+    """What a thread will have found."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work: Callable[[], T] | None = work
+        self._done = threading.Event()
+        self._value: T | None = None
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        """In the thread. What nobody waits for any more is not begun."""
+        work, self._work = self._work, None
+        try:
+            if work is not None:
+                self._value = work()
+        except BaseException as error:  # noqa: BLE001  # raised again where it is waited for
+            self._error = error
+        finally:
+            self._done.set()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Whether it is there."""
+        return self._done.wait(timeout_s)
+
+    def value(self) -> T | None:
+        """What was found, once it is there; or the error is raised."""
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def leave(self) -> None:
+        """Nobody waits for it any more. A thread that has begun ends it by itself."""
+        self._work = None
+
+
+class _Lane:
+    """The threads of one retriever, and what waits for them."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._waiting: SimpleQueue[Answer[object] | None] = SimpleQueue()
+        self._idle = threading.Semaphore(0)
+        self._threads = 0
+
+    def take(self, answer: Answer[object]) -> None:
+        self._waiting.put(answer)
+        if not self._idle.acquire(blocking=False) and self._threads < _MOST:
+            self._threads += 1
+            name = f"kb-{self._name}-{self._threads}"
+            threading.Thread(target=self._serve, name=name, daemon=True).start()
+
+    def _serve(self) -> None:
+        while (answer := self._waiting.get()) is not None:
+            answer.run()
+            del answer  # it holds a search, which may be the last to hold its store
+            self._idle.release()
+
+    def close(self) -> None:
+        for _ in range(self._threads):
+            self._waiting.put(None)
+
+
+class Crew:
+    """The lanes of one searcher. Closing waits for nobody."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[str, _Lane] = {}
+        self._lock = threading.Lock()
+        self._finish = weakref.finalize(self, _close, self._lanes)  # also where nobody closes it
+
+    def close(self) -> None:
+        self._finish()
+
+    def ask(self, name: str, work: Callable[[], T]) -> Answer[T]:
+        """`work`, begun as soon as a thread of that name is free."""
+        answer = Answer(work)
+        with self._lock:
+            lane = self._lanes.setdefault(name, _Lane(name))
+            lane.take(answer)  # type: ignore[arg-type]  # a queue of answers of every kind
+        return answer
+
+
+def _close(lanes: dict[str, _Lane]) -> None:
+    for lane in lanes.values():
+        lane.close()

@@ -1,0 +1,91 @@
+"""Which reranker a search gets, and why it gets none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from kb.errors import KbError
+from kb.ports import Judge, Store
+from kb.search.encoded import QueryEncodings
+from kb.search.profiles import Profile
+from kb.search.rerank import PART, Rerank, Reranker
+from kb.search.standing import EncoderSource, standing
+from kb.types import Degraded
+
+# The judge, made ready when it is first asked for. None where it is switched off; a `ModelError`
+# where it cannot be had.
+JudgeSource = Callable[[], Judge | None]
+
+_OFF = "off"  # switched off by the user, which is nobody's fault
+
+
+def no_judge() -> None:
+    """The source of a search that has no judge."""
+
+
+class Rerankers:
+    """Token vectors may be switched off for what is embedded from now on (`keeps_tokens`)."""
+
+    def __init__(
+        self,
+        store: Store,
+        encodings: QueryEncodings,
+        encoder: EncoderSource,
+        judge: JudgeSource,
+        *,
+        keeps_tokens: bool = True,
+    ) -> None:
+        self._keeps_tokens = keeps_tokens
+        self._store = store
+        self._encodings = encodings
+        self._encoder = encoder
+        self._judge = judge
+
+    def stage(self, profile: Profile, *, asked: bool, budget_ms: int | None) -> Rerank | None:
+        """The stage that the profile wants. What it needs may be switched off: then there is none,
+        unless this very search has `asked` for it, which is told that there is none."""
+        if profile.rerank == "none":
+            return None
+        found = self._colbert() if profile.rerank == "colbert" else self._cross_encoder()
+        if isinstance(found, Degraded) and found.reason == _OFF:
+            if not asked:
+                return None
+            found = replace(found, reason="no_model")
+        return Rerank(
+            profile.rerank,
+            profile.rerank_candidates,
+            profile.blend(),
+            reranker=None if isinstance(found, Degraded) else found,
+            why=(found,) if isinstance(found, Degraded) else (),
+            budget_ms=budget_ms,
+        )
+
+    def _cross_encoder(self) -> Reranker | Degraded:
+        """Or why there is none."""
+        from kb.search.rerank_cross import CrossEncoder
+
+        try:
+            judge = self._judge()
+        except KbError as error:
+            return Degraded(PART, "no_model", error.message)
+        if judge is None:
+            return Degraded(PART, _OFF, "the judge is switched off")
+        return CrossEncoder(judge)
+
+    def _colbert(self) -> Reranker | Degraded:
+        """Or why there is none."""
+        from kb.search.rerank_colbert import Colbert
+
+        stands = standing(self._store, self._encoder)
+        model = stands.model
+        if stands.off:
+            return Degraded(PART, _OFF, "the encoder is switched off")
+        if not stands.usable or model is None:
+            told = stands.degraded[0] if stands.degraded else Degraded(PART, "pending", 0)
+            return replace(told, part=PART)
+        if "tokens" not in stands.gives:
+            return Degraded(PART, "no_model", f"{stands.encoder} gives no token vectors")
+        if not self._keeps_tokens and not model.tokens:
+            return Degraded(PART, _OFF, "token vectors are switched off")
+        return Colbert(self._store, self._encodings, model.model_id, model.name, stands.scripts)

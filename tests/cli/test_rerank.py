@@ -1,0 +1,107 @@
+"""`kb search --rerank`: how it is asked for, and what is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.cli.test_contract import Valid
+from tests.models.judges import WordJudge
+
+QUERY = ("radio", "slots")
+
+
+@pytest.fixture
+def judge(monkeypatch: pytest.MonkeyPatch) -> WordJudge:
+    made = WordJudge()
+    monkeypatch.setattr("kb.models.judge", lambda *_: made)
+    return made
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [("--rerank", "cross-encoder"), ("--rerank=cross-encoder",), ("--set", "rerank=cross-encoder"),
+     ("--set", "rerank=cross-encoder", "--rerank"),
+     ("--budget-ms", "60000", "--rerank", "cross-encoder")],
+)  # fmt: skip
+def test_a_name_need_not_follow(
+    here: Path, run: Run, valid: Valid, judge: WordJudge, asked: tuple[str, ...]
+) -> None:
+    """And where none does, the next word is the query's."""
+    told = run("search", "--json", *asked, *QUERY)
+    assert (told.status, told.err) == (0, "")
+    valid("search_response.v1", told.json)
+    assert told.json["query"] == "radio slots"
+    assert {hit["score_kind"] for hit in told.json["hits"]} == {"rerank"}
+    assert run("search", "--json", *QUERY, *asked).json["hits"] == told.json["hits"]
+    assert judge.read
+
+
+def test_without_a_name_it_is_the_better_one(here: Path, run: Run) -> None:
+    told = run("search", "--json", "--rerank", *QUERY).json
+    assert told["query"] == "radio slots"
+    assert told["degraded"] == [
+        {"part": "rerank", "reason": "no_model", "detail": "the encoder is switched off"}
+    ]
+
+
+def test_what_follows_two_dashes_is_the_query(here: Path, run: Run, judge: WordJudge) -> None:
+    assert run("search", "--json", "--", "--rerank", "radio").json["query"] == "--rerank radio"
+    assert judge.read == []
+
+
+def test_off_and_on_at_once(here: Path, run: Run, judge: WordJudge) -> None:
+    assert run("search", "--no-rerank", *QUERY).status == 0
+    assert run("search", "--no-rerank", "--rerank", "none", *QUERY).status == 0
+    assert judge.read == []
+    told = run("search", "--rerank", "--no-rerank", *QUERY)
+    assert told.status == 2
+    assert "contradict" in told.err
+
+
+@pytest.mark.parametrize(
+    "wrong", [("--rerank=bert",), ("--budget-ms", "0"), ("--budget-ms", "soon")]
+)
+def test_what_cannot_be(here: Path, run: Run, wrong: tuple[str, ...]) -> None:
+    told = run("search", *wrong, *QUERY)
+    assert told.status == 2
+    assert "hint: " in told.err
+
+
+def test_explained(here: Path, run: Run, judge: WordJudge) -> None:
+    told = run("search", "--rerank", "cross-encoder", "--explain", *QUERY)
+    assert "rerank(cross-encoder, top 100, blend=0.2)" in told.out
+    assert "reranked" in told.out
+    assert "model: word-judge" in told.out
+
+
+def test_a_failure_is_said_and_words_answer(here: Path, run: Run, judge: WordJudge) -> None:
+    judge.fail = "raises"
+    told = run("search", "--rerank", "cross-encoder", *QUERY)
+    assert told.status == 0
+    assert "rerank: failed" in told.err
+    assert told.out == run("search", *QUERY).out
+
+
+def test_a_judge_that_is_switched_off(here: Path, run: Run) -> None:
+    told = run("search", "--rerank", "cross-encoder", *QUERY)
+    assert told.status == 0
+    assert "the judge is switched off" in told.err
+    assert run("search", "--profile", "research", *QUERY).err == ""
+
+
+def test_the_judge_in_the_list_of_models(
+    run: Run, valid: Valid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KB_MODELS_JUDGE", "kb-judge")
+    assert any(
+        line.startswith("* kb-judge 1  from kb, scores of pairs") for line in run("models").lines
+    )
+    shape = run("models", "info", "kb-judge", "--json").json
+    valid("models.v1", shape)
+    (one,) = shape["models"]
+    assert (one["gives"], one["dimension"], one["in_use"]) == (["score"], None, True)
+    assert run("models", "verify", "kb-judge").status == 0
