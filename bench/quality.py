@@ -16,7 +16,6 @@ import sys
 from pathlib import Path
 
 from bench.timing import table
-from bench.vectors import Remembering
 from kb import models
 from kb.config import Config
 from kb.errors import ModelError
@@ -41,6 +40,7 @@ LEXICAL = ("match-any", "match-auto", "match-all")
 HYBRID = ("two_way_hybrid", "dense_only", "default", "notes", "memory", "knowledge")
 BASELINE = "two_way_hybrid"
 MEASURES = ("nDCG@10", "Recall@100", "MRR")
+CACHE = Path("build/vectors")
 
 
 def main() -> int:
@@ -65,11 +65,10 @@ def main() -> int:
 
 def _encoder() -> Encoder | None:
     try:
-        found = models.encoder(Config(), os.environ.get("KB_MODELS_ENCODER"))
+        return models.encoder(Config(), os.environ.get("KB_MODELS_ENCODER"))
     except ModelError as error:
         print(f"words alone are measured: {error.message}", file=sys.stderr)
         return None
-    return None if found is None else Remembering(found)
 
 
 def _measured(data: Path, split: str, encoder: Encoder | None) -> EvalReport:
@@ -82,6 +81,7 @@ def _measured(data: Path, split: str, encoder: Encoder | None) -> EvalReport:
         gain="exp",
         baseline=methods[0],
         encoder=encoder,
+        cache=CACHE,
     )
 
 

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from kb import KnowledgeBase
 from tests.cli.conftest import EXAMPLES, Run
 from tests.cli.test_contract import Valid
+from tests.evaluation.judged_folder import write_folder
+from tests.evaluation.test_tuning import Noise
 
 JUDGMENTS = EXAMPLES / "judgments"
 
@@ -51,10 +54,102 @@ def test_in_json_and_saved(here: Path, run: Run, small: Path, valid: Valid) -> N
         ("--split", "nope"),
         ("--gain", "nope"),
         ("--save", "no/such/folder/report.json"),
+        ("--html", "."),
+        ("--judgments", "x.csv"),
     ],
 )
 def test_what_cannot_be_run(here: Path, run: Run, small: Path, args: tuple[str, ...]) -> None:
     refused = run("eval", "run", "--data", small, *args)
+    assert (refused.status, refused.out) == (2, "")
+    assert "\nhint: " in refused.err
+
+
+def test_every_query_and_markdown(here: Path, run: Run, small: Path, valid: Valid) -> None:
+    told = run("eval", "run", "--data", small, "--per-query", "--markdown", "--measures", "P@5")
+    assert "| Precision@5 | mean | 95% interval |" in told.out
+    assert "| 1 cats | 0.200 |" in told.out
+    told = run("eval", "run", "--data", small, "--per-query", "--json")
+    valid("eval_report.v1", told.json)
+    assert told.json["per_query"][0]["query"] == "cats"
+
+
+def test_a_page(here: Path, run: Run, small: Path) -> None:
+    told = run("eval", "run", "--data", small, "--methods", "default,match-all", "--html", "r.html")
+    assert told.status == 0
+    assert "written: r.html" in told.err
+    assert Path("r.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_a_baseline_need_not_be_named_twice(here: Path, run: Run, small: Path) -> None:
+    told = run("eval", "run", "--data", small, "--baseline", "lexical", "--json")
+    assert told.json["baseline"] == "lexical"
+    assert list(told.json["methods"]) == ["lexical", "default"]
+
+
+def test_a_csv_file_about_the_store(here: Path, run: Run) -> None:
+    Path("mine.csv").write_text(
+        "query,document,grade\ndedupe key,library/guides/ingestion-service.md,2\n"
+        "dedupe key,library/not-there.md,1\n"
+    )
+    told = run("eval", "run", "--judgments", "mine.csv", "--measures", "success@5,nDCG@20")
+    assert told.status == 0
+    assert told.lines[0] == "mine, split all: 1 query, linear gain"
+    assert "1 judged document is not there, such as library/not-there.md" in told.out
+
+
+def test_documents_that_are_in_no_store(here: Path, run: Run) -> None:
+    told = run("--store", "none.sqlite", "eval", "run", "--data", JUDGMENTS, "--documents",
+               EXAMPLES / "library", "--limit-queries", "3", "--json")  # fmt: skip
+    assert told.json["queries"] == 3
+    assert told.json["caveats"]["unknown_documents"] == []
+    assert not Path("none.sqlite").exists()
+
+
+def test_tune(here: Path, run: Run, valid: Valid) -> None:
+    """By words alone there is nothing to fuse, and so nothing better."""
+    told = run("eval", "tune", "--data", JUDGMENTS, "--limit-queries", "12", "--write", "mine")
+    assert told.status == 0
+    assert "5 folds, 12 queries" in told.out
+    assert "nothing to write" in told.out
+    told = run("eval", "tune", "--data", JUDGMENTS, "--limit-queries", "12", "--json")
+    valid("eval_tuning.v1", told.json)
+    assert told.json["written"] is None
+
+
+def test_tune_writes_what_is_better(
+    here: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The encoder here says nothing, and the profile trusts it: there is something to gain."""
+    data = write_folder(tmp_path / "reef", splits={"dev": range(20), "test": range(20, 40)})
+    monkeypatch.setattr(KnowledgeBase, "encoder", lambda self: Noise())
+    config = Path("config.toml")
+    config.write_text("[profiles.misled]\nweights = { lexical = 0.02, dense = 0.98 }\n")
+    monkeypatch.setenv("KB_CONFIG", str(config.absolute()))
+    asked = ("--store", "none.sqlite", "eval", "tune", "--data", data, "--profile", "misled")
+    told = run(*asked, "--write", "mine")
+    assert f"written: profile mine in {config.absolute()}" in told.out
+    profiles = run("config", "profiles", "--json").json
+    assert profiles["mine"]["weights"]["lexical"] > 0.3
+    assert profiles["misled"]["weights"]["lexical"] == 0.02
+    again = run(*asked, "--write", "mine")
+    assert (again.status, again.out) == (2, "")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (),
+        ("--data", JUDGMENTS, "--judgments", "x.csv"),
+        ("--judgments", "no-such.csv"),
+        ("--data", JUDGMENTS, "--profile", "nope"),
+        ("--data", JUDGMENTS, "--profile", "lexical"),
+        ("--data", JUDGMENTS, "--measure", "nope"),
+        ("--data", JUDGMENTS, "--write", "lexical"),
+        ("--data", JUDGMENTS, "--split", "nope"),
+    ],
+)
+def test_what_cannot_be_tuned(here: Path, run: Run, args: tuple[str | Path, ...]) -> None:
+    refused = run("eval", "tune", *args)
     assert (refused.status, refused.out) == (2, "")
     assert "\nhint: " in refused.err
 

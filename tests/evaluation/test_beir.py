@@ -57,6 +57,13 @@ def test_a_split(folder: Path) -> None:
     assert judged.queries == {"q2": "鲸", "q1": "copper"}
     assert judged.qrels == {"q2": {"lib/a b.md": 2}, "q1": {"d1": 1, "d2": 0, "d3": -1}}
     assert judged.corpus_path == folder / "corpus.jsonl"
+    assert judged.unjudged_queries == 1
+
+
+def test_a_query_of_another_split_was_not_forgotten(folder: Path) -> None:
+    write(folder / "qrels" / "dev.tsv", "q3\td1\t1\n")
+    assert load(folder).unjudged_queries == 0
+    assert load(folder, "dev").document_ids() == {"d1"}
 
 
 def test_a_corpus(folder: Path) -> None:

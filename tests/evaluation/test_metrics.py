@@ -11,7 +11,7 @@ import ir_measures
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ir_measures import RR, P, R, nDCG
+from ir_measures import RR, P, R, Success, nDCG
 
 from kb.errors import InvalidRequest
 from kb.evaluation.metrics import (
@@ -23,6 +23,7 @@ from kb.evaluation.metrics import (
     precision,
     recall,
     reciprocal_rank,
+    success,
 )
 
 GRADES = {"a": 3, "b": 1, "c": 0, "d": -1, "e": 2}
@@ -55,6 +56,8 @@ def test_recall_precision_and_rank_by_hand() -> None:
     assert precision(ranked, GRADES, 5) == pytest.approx(2 / 5)
     assert reciprocal_rank(ranked, GRADES) == pytest.approx(1 / 3)
     assert reciprocal_rank(ranked, GRADES, 2) == 0.0
+    assert success(ranked, GRADES, 2) == 0.0
+    assert success(ranked, GRADES, 3) == 1.0
 
 
 def test_precision_divides_by_k_where_fewer_were_found() -> None:
@@ -67,6 +70,7 @@ def test_a_repeated_document_counts_once_and_takes_one_place() -> None:
     assert recall(repeated, GRADES, 3) == recall(once, GRADES, 3)
     assert precision(repeated, GRADES, 3) == precision(once, GRADES, 3)
     assert reciprocal_rank(repeated, GRADES) == 0.5
+    assert (success(repeated, GRADES, 1), success(repeated, GRADES, 2)) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize("gain", GAINS)
@@ -82,6 +86,7 @@ def test_nothing_to_be_found_is_zero(judgments: dict[str, int]) -> None:
     assert recall(ranked, judgments, 2) == 0.0
     assert precision(ranked, judgments, 2) == 0.0
     assert reciprocal_rank(ranked, judgments) == 0.0
+    assert success(ranked, judgments, 2) == 0.0
 
 
 def test_every_query_with_judgments_counts() -> None:
@@ -89,6 +94,19 @@ def test_every_query_with_judgments_counts() -> None:
     qrels = {"found": {"a": 1}, "not asked": {"a": 1}, "nothing relevant": {"a": 0}}
     values = per_query(Measure("MRR"), rankings, qrels)
     assert values == {"found": 1.0, "not asked": 0.0, "nothing relevant": 0.0}
+
+
+def test_the_order_is_taken_as_it_is() -> None:
+    """A search has broken its ties already; ids do not break them anew."""
+    judged = {"z": 1, "a": 0}
+    assert reciprocal_rank(["z", "a"], judged) == 1.0
+    assert reciprocal_rank(["a", "z"], judged) == 0.5
+
+
+def test_what_was_not_judged_takes_a_place_and_gives_nothing() -> None:
+    assert ndcg(["never judged", "a"], {"a": 1}, 2) == pytest.approx(1 / log2(3))
+    assert precision(["never judged", "a"], {"a": 1}, 2) == 0.5
+    assert recall(["never judged"], {"a": 1, "b": 1}, 2) == 0.0
 
 
 def test_bad_arguments_are_named() -> None:
@@ -114,6 +132,8 @@ def test_bad_arguments_are_named() -> None:
         ("precision@10", "Precision@10"),
         (" MRR ", "MRR"),
         ("RR@5", "MRR@5"),
+        ("MRR@10", "MRR@10"),
+        ("success@5", "Success@5"),
     ],
 )
 def test_text_to_measure_and_back(text: str, canonical: str) -> None:
@@ -124,7 +144,20 @@ def test_text_to_measure_and_back(text: str, canonical: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "MAP", "nDCG@", "nDCG@0", "nDCG@-1", "nDCG@1.5", "nDCG@٣", "Recall", "P", "@10", "P@10@5"],
+    [
+        "",
+        "MAP",
+        "nDCG@",
+        "nDCG@0",
+        "nDCG@-1",
+        "nDCG@1.5",
+        "nDCG@٣",
+        "Recall",
+        "P",
+        "success",
+        "@10",
+        "P@10@5",
+    ],
 )
 def test_what_is_no_measure_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
@@ -150,6 +183,7 @@ THEIRS = {
     **{f"Recall@{k}": R @ k for k in CUTS},
     **{f"Precision@{k}": P @ k for k in CUTS},
     **{f"MRR@{k}": RR @ k for k in CUTS},
+    **{f"Success@{k}": Success @ k for k in CUTS},
     "nDCG": nDCG,
     "MRR": RR,
 }

@@ -11,8 +11,9 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
 from kb.evaluation.bootstrap import Interval
+from kb.evaluation.judged import Caveats
 from kb.evaluation.metrics import Measure
-from kb.evaluation.report import to_dict, to_table
+from kb.evaluation.report import doubts, to_dict, to_markdown, to_table
 from kb.evaluation.runs import Comparison, EvalReport, Latency, MethodResult, Score
 
 NDCG, MRR = Measure("nDCG", 10), Measure("MRR")
@@ -42,9 +43,18 @@ REPORT = EvalReport(
                 MRR: Comparison(1 / 3, Interval(0.25, 0.5), None),
             },
             latency=Latency(120.0, 118.0, 143.26),
+            degraded={("dense", "no_model"): 2},
         ),
     },
+    queries={"q1": "copper | guard", "q2": "鲸 <b>"},
+    caveats=Caveats(unjudged_queries=3, unknown_documents=("gone.md",), lost_queries=1),
 )
+NOTES = [
+    "1 judged document is not there, such as gone.md: counted as missed",
+    "1 query: no answer to it is there; counted as 0",
+    "3 queries: no judgments in any split; not asked",
+    "three_way: dense had no model in 2 of 2 queries",
+]
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +77,12 @@ def test_the_shape() -> None:
         "gain": "linear",
         "queries": 2,
         "baseline": "lexical",
+        "caveats": {
+            "unjudged_queries": 3,
+            "unanswerable_queries": 0,
+            "unknown_documents": ["gone.md"],
+            "lost_queries": 1,
+        },
         "methods": {
             "lexical": {
                 "metrics": {"nDCG@10": 0.6, "MRR": 0.0},
@@ -74,6 +90,7 @@ def test_the_shape() -> None:
                 "latency_ms": {"mean": 1.235, "p50": 1.2, "p95": 2.0},
                 "gain_percent": None,
                 "difference": None,
+                "degraded": [],
             },
             "three_way": {
                 "metrics": {"nDCG@10": 0.66, "MRR": 0.333333},
@@ -81,10 +98,25 @@ def test_the_shape() -> None:
                 "latency_ms": {"mean": 120.0, "p50": 118.0, "p95": 143.26},
                 "gain_percent": {"nDCG@10": 10.0, "MRR": None},
                 "difference": {"nDCG@10": [0.06, 0.0, 0.07], "MRR": [0.333333, 0.25, 0.5]},
+                "degraded": [{"part": "dense", "reason": "no_model", "queries": 2}],
             },
         },
+        "per_query": None,
     }
     assert "-0.0" not in json.dumps(to_dict(REPORT))
+
+
+def test_the_values_of_every_query(schema: Draft202012Validator) -> None:
+    shape = to_dict(REPORT, per_query=True)
+    schema.validate(json.loads(json.dumps(shape)))
+    assert shape["per_query"][1] == {
+        "query_id": "q2",
+        "query": "鲸 <b>",
+        "values": {
+            "lexical": {"nDCG@10": 0.7, "MRR": 0.0},
+            "three_way": {"nDCG@10": 0.77, "MRR": 0.5},
+        },
+    }
 
 
 @pytest.mark.parametrize("report", [REPORT, without_baseline()], ids=["baseline", "none"])
@@ -130,7 +162,34 @@ def test_the_table() -> None:
         "latency in ms   mean           p50       p95",
         "  lexical        1.2           1.2       2.0",
         "  three_way    120.0         118.0     143.3",
+        "",
+        *(f"note: {line}" for line in NOTES),
     ]
+
+
+def test_doubts() -> None:
+    assert doubts(REPORT) == NOTES
+    assert doubts(replace(without_baseline(), caveats=Caveats(), methods={})) == []
+
+
+def test_the_table_of_every_query() -> None:
+    blocks = to_table(REPORT, per_query=True).split("\n\n")
+    assert blocks[-2].splitlines() == [
+        "nDCG@10 by query     lexical  three_way",
+        "  q1 copper | guard    0.500      0.550",
+        "  q2 鲸 <b>            0.700      0.770",
+    ]
+
+
+def test_markdown() -> None:
+    text = to_markdown(REPORT, per_query=True)
+    assert "| nDCG@10 | mean | 95% interval | gain | difference | 95% interval |" in text
+    assert "|---|---:|---:|---:|---:|---:|" in text
+    assert "| three\\_way | 0.660 | 0.550 to 0.770 | +10.0% | +0.060 | -0.000 to +0.070 |" in text
+    assert "| lexical | 0.600 | 0.500 to 0.700 | baseline |  |  |" in text
+    assert "| q1 copper \\| guard | 0.500 | 0.550 |" in text
+    assert "\\<b\\>" in text
+    assert f"- {NOTES[0]}" in text
 
 
 def test_the_table_without_a_baseline() -> None:

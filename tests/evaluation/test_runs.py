@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
+from random import Random
 
 import pytest
 
 from kb.errors import EvalDataError, InvalidRequest
-from kb.evaluation.beir import Judged
+from kb.evaluation.judged import Caveats, Judged
 from kb.evaluation.metrics import Measure, parse_measure
-from kb.evaluation.ranking import Ranker
-from kb.evaluation.runs import evaluate
+from kb.evaluation.runs import Ranker, evaluate
 
 MEASURES = [parse_measure(text) for text in ("nDCG@10", "Recall@20", "MRR")]
 MRR = Measure("MRR")
@@ -184,3 +185,43 @@ def test_judgments_without_queries_are_refused() -> None:
         evaluate({"m": finds_nothing}, Judged("reef", "test", {"q": "x"}, {}), [MRR])
     with pytest.raises(EvalDataError, match="no text for judged query 'q'"):
         evaluate({"m": finds_nothing}, Judged("reef", "test", {}, {"q": {"d": 1}}), [MRR])
+
+
+# --- what an interval says ------------------------------------------------------------------------
+
+
+def finds_mostly(share: float, seed: int) -> Ranker:
+    """A method that has the right document first in this share of the queries, else nowhere."""
+    found = {f"query {n}" for n in range(40) if Random(f"{seed} {n}").random() < share}
+    return lambda text, k: [f"d{text.split()[1]}"] if text in found else []
+
+
+def test_identical_methods_do_not_differ() -> None:
+    methods = {"one": finds_mostly(0.6, 1), "same": finds_mostly(0.6, 1)}
+    compared = evaluate(methods, JUDGED, [MRR], baseline="one").methods["same"].comparisons
+    assert compared is not None
+    assert compared[MRR].interval == (0.0, 0.0)
+
+
+def test_methods_that_are_equally_good_may_not_differ() -> None:
+    """Right as often, but on other queries: the interval holds zero, and is not empty."""
+    methods = {"one": finds_mostly(0.5, 1), "other": finds_mostly(0.5, 3)}
+    compared = evaluate(methods, JUDGED, [MRR], baseline="one").methods["other"].comparisons
+    assert compared is not None
+    low, high = compared[MRR].interval
+    assert low < 0 < high
+
+
+def test_a_planted_difference_is_seen() -> None:
+    methods = {"one": finds_mostly(0.3, 1), "better": finds_mostly(0.8, 1)}
+    compared = evaluate(methods, JUDGED, [MRR], baseline="one").methods["better"].comparisons
+    assert compared is not None
+    assert compared[MRR].interval.low > 0
+
+
+def test_what_is_doubtful_is_counted_and_gains_nothing() -> None:
+    judged = replace(JUDGED, unjudged_queries=2, qrels={**JUDGED.qrels, "q0": {"d0": 0}})
+    report = evaluate({"m": finds_at(1)}, judged, [MRR], unknown={"d1", "elsewhere"})
+    assert report.methods["m"].scores[MRR].mean == pytest.approx(39 / 40)
+    assert report.caveats == Caveats(2, 1, ("d1",), 1)
+    assert report.queries["q3"] == "query 3"

@@ -1,4 +1,4 @@
-"""`kb eval`: how well searches find what they should."""
+"""`kb eval`: how well searches find what they should, and which settings find more."""
 
 from __future__ import annotations
 
@@ -13,31 +13,67 @@ from kb.cli.session import Session, pass_session
 from kb.errors import InvalidRequest, ModelError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kb.app import KnowledgeBase
+    from kb.evaluation.runs import EvalReport
+    from kb.evaluation.searched import Ground
+    from kb.evaluation.tuning import Tuning
     from kb.ports import Encoder
+
+_A_FILE = click.Path(path_type=Path)
+
+
+def _data_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What is judged and what is searched."""
+    for add in reversed((
+        option(
+            "--data", metavar="DIR", type=_A_FILE,
+            help="A folder in BEIR's layout: queries.jsonl, qrels/ and, or not, corpus.jsonl.",
+        ),
+        option(
+            "--judgments", metavar="FILE.csv", type=_A_FILE,
+            help="Instead of --data: query, document, grade, about the documents of your store.",
+        ),
+        option(
+            "--documents", metavar="DIR", type=_A_FILE,
+            help="Search the files in this folder, in a scratch store, instead of your own store.",
+        ),
+    )):  # fmt: skip
+        command = add(command)
+    return command
+
+
+_GAIN = option(
+    "--gain",
+    type=click.Choice(("linear", "exp")),
+    default="linear",
+    show_default=True,
+    help="What a grade is worth to nDCG: itself, or 2^grade - 1.",
+)
+_LIMIT = option(
+    "--limit-queries", type=click.IntRange(min=1), metavar="N", help="Only the first N."
+)
+_NO_CACHE = option(
+    "--no-cache", is_flag=True, help="Encode every passage again, and keep none for the next run."
+)
 
 
 @click.group("eval", invoke_without_command=True)
 @click.pass_context
 def eval_command(context: click.Context) -> None:
-    """Measure searches on judged data.
+    """Measure searches on judged data, and fit them to it.
 
     \b
     Example:
-      kb eval run --data examples/judgments
+      kb eval run --data examples/judgments --documents examples/library
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
 
 @eval_command.command("run", cls=Command)
-@option(
-    "--data",
-    required=True,
-    metavar="DIR",
-    type=click.Path(path_type=Path),
-    help="A folder in BEIR's layout: queries.jsonl, qrels/ and, or not, corpus.jsonl.",
-)
+@_data_options
 @option("--split", default="test", show_default=True, metavar="NAME", help="Which judgments.")
 @option(
     "--methods",
@@ -45,39 +81,42 @@ def eval_command(context: click.Context) -> None:
     show_default=True,
     metavar="A,B",
     help="Profiles to compare, and match-any, match-all, match-auto, fts5_only, dense_only, "
-    "two_way_hybrid.",
+    "sparse_only, two_way_hybrid, three_way_hybrid, three_way_reranked.",
 )
 @option(
     "--measures",
     default="nDCG@10,Recall@100,MRR",
     show_default=True,
     metavar="A,B",
-    help="nDCG@k, Recall@k, Precision@k, MRR.",
+    help="nDCG@k, Recall@k, Precision@k (P@k), MRR, MRR@k, Success@k.",
 )
-@option(
-    "--gain",
-    type=click.Choice(("linear", "exp")),
-    default="linear",
-    show_default=True,
-    help="What a grade is worth to nDCG: itself, or 2^grade - 1.",
-)
+@_GAIN
 @option("--baseline", metavar="NAME", help="What to compare with.  [default: the first method]")
-@option("--limit-queries", type=click.IntRange(min=1), metavar="N", help="Only the first N.")
+@_LIMIT
+@_NO_CACHE
+@option("--per-query", is_flag=True, heading="Output", help="Also the figures of every query.")
+@option("--markdown", is_flag=True, heading="Output", help="Tables in Markdown.")
 @option(
-    "--save",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
+    "--html", type=_A_FILE, metavar="FILE", heading="Output",
+    help="Also write a page with plots to FILE; it needs no network.",
+)  # fmt: skip
+@option(
+    "--save", type=_A_FILE, metavar="FILE", heading="Output",
     help="Also write the report to FILE, in JSON.",
-)
+)  # fmt: skip
 @common_options()
 @pass_session
 def run_command(
     session: Session,
     /,
     *,
-    data: Path,
     methods: str,
     measures: str,
+    baseline: str | None,
+    no_cache: bool,
+    per_query: bool,
+    markdown: bool,
+    html: Path | None,
     save: Path | None,
     **options: Any,
 ) -> None:
@@ -85,38 +124,161 @@ def run_command(
 
     Prints each measure with its confidence interval and the gain over the baseline, and latency.
     A corpus in the folder goes into a scratch store. Without one, the judgments are about the
-    documents of your own store, by path.
+    documents of your own store, by path. Encoded passages are kept for the next run.
 
     \b
     Examples:
       kb eval run --data examples/judgments --methods default,lexical
+      kb eval run --judgments mine.csv --per-query --html report.html
       kb eval run --data scifact --measures nDCG@10 --save scifact.json
     """
-    from kb.evaluation.report import to_dict, to_table
-    from kb.evaluation.trial import check_methods, needs_vectors, run_trial
+    from kb.config import cache_folder
+    from kb.evaluation.trial import check_methods, parts_needed, run_trial
 
+    for path in (html, save):
+        _check_writable(path)
     named = split_commas([methods])
+    if baseline is not None and baseline not in named:
+        named = (baseline, *named)
     with session.open() as kb:
         config, store = kb.config, kb.path
         check_methods(named, config)
-        encoder = _encoder(kb) if needs_vectors(named, config) else None
+        encoder = _encoder(kb) if parts_needed(named, config) else None
     with progress.shown(session) as show:
         report = run_trial(
-            data,
             methods=named,
+            baseline=baseline,
             encoder=encoder,
             measures=split_commas([measures]),
             config=config,
             store=store,
-            on_progress=lambda method, done, total: show(method, done, total, ""),
+            judge=kb.judge,
+            cache=None if no_cache else cache_folder(),
+            on_progress=lambda stage, done, total: show(stage, done, total, ""),
             **options,
         )
-    if save is not None:
-        _save(to_dict(report), save)
+    _write_files(report, html=html, save=save, per_query=per_query)
+    _say(session, report, per_query=per_query, markdown=markdown)
+
+
+@eval_command.command("tune", cls=Command)
+@_data_options
+@option(
+    "--split", metavar="NAME", help="The judgments to fit to.  [default: dev or train, if there]"
+)
+@option(
+    "--report-split", metavar="NAME",
+    help="The judgments to measure on.  [default: test; without another split, folds]",
+)  # fmt: skip
+@option(
+    "--profile",
+    default="default",
+    show_default=True,
+    metavar="NAME",
+    help="The profile to improve.",
+)
+@option("--measure", default="nDCG@10", show_default=True, metavar="NAME", help="What is to rise.")
+@_GAIN
+@_LIMIT
+@_NO_CACHE
+@option("--write", metavar="NAME", help="If it is better, write it to config.toml as this profile.")
+@option("--force", is_flag=True, help="Replace a profile of that name.")
+@common_options()
+@pass_session
+def tune_command(
+    session: Session,
+    /,
+    *,
+    profile: str,
+    no_cache: bool,
+    write: str | None,
+    force: bool,
+    **options: Any,
+) -> None:
+    """Fit how a profile fuses its retrievers to judged queries.
+
+    Weights, normalisation and k are tried on one split, and what fits best is measured on another,
+    against the profile as it is. With one split only, its queries are cut into five folds: each is
+    measured with what was fitted to the other four. A profile is written only if it is better
+    beyond doubt: if the confidence interval of the change is above zero.
+
+    \b
+    Examples:
+      kb eval tune --data scifact --split train
+      kb eval tune --judgments mine.csv --write mine
+    """
+    from kb.config import cache_folder
+    from kb.evaluation.profile_file import check_name
+    from kb.evaluation.searched import Ground
+    from kb.evaluation.trial import parts_needed
+    from kb.evaluation.tuning import tune
+    from kb.evaluation.tuning_report import tuning_to_dict, tuning_to_text
+
+    with session.open() as kb:
+        if write is not None:
+            check_name(write, profile, kb.config, force=force)
+        encoder = _encoder(kb) if parts_needed([profile], kb.config) else None
+        ground = Ground(
+            kb.config,
+            own=kb.path,
+            encoder=encoder,
+            judge=kb.judge,
+            cache=None if no_cache else cache_folder(),
+        )
+    with progress.shown(session) as show:
+        tuning = tune(
+            profile=profile,
+            ground=ground,
+            on_progress=lambda stage, done, total: show(stage, done, total, ""),
+            **options,
+        )
+    written = None
+    if write is not None and tuning.better:
+        written = _write_profile(write, tuning, ground)
     if session.json:
-        page.say_json(to_dict(report))
+        page.say_json(tuning_to_dict(tuning, written))
+        return
+    page.say("\n".join(map(page.visible, tuning_to_text(tuning).split("\n"))))
+    if written is not None:
+        page.say(f"written: profile {write} in {page.visible(written)}")
+
+
+def _write_profile(name: str, tuning: Tuning, ground: Ground) -> str:
+    """Into the settings of the store, if there is one, else into the user's."""
+    from kb.config import files, user_file
+    from kb.evaluation.profile_file import fitted_profile, write_profile
+
+    own = ground.own
+    path = files(own)[-1] if own is not None and own.exists() else user_file()
+    table = fitted_profile(tuning.profile, ground.config, tuning.settings)
+    table["summary"] = f"{tuning.profile}, fitted to {tuning.data}"
+    write_profile(path, name, table)
+    return str(path)
+
+
+def _say(session: Session, report: EvalReport, *, per_query: bool, markdown: bool) -> None:
+    from kb.evaluation.report import to_dict, to_markdown, to_table
+
+    if session.json:
+        page.say_json(to_dict(report, per_query=per_query))
     else:
-        page.say(to_table(report))
+        told = (to_markdown if markdown else to_table)(report, per_query=per_query)
+        page.say("\n".join(map(page.visible, told.split("\n"))))
+
+
+def _write_files(
+    report: EvalReport, *, html: Path | None, save: Path | None, per_query: bool
+) -> None:
+    import json
+
+    from kb.evaluation.html import to_html
+    from kb.evaluation.report import to_dict
+
+    if save is not None:
+        _write(save, json.dumps(to_dict(report, per_query=per_query), indent=2) + "\n")
+    if html is not None:
+        _write(html, to_html(report))
+        page.note(f"written: {page.visible(str(html))}")
 
 
 def _encoder(kb: KnowledgeBase) -> Encoder | None:
@@ -127,11 +289,16 @@ def _encoder(kb: KnowledgeBase) -> Encoder | None:
         return None
 
 
-def _save(shape: dict[str, Any], path: Path) -> None:
-    import json
+def _check_writable(path: Path | None) -> None:
+    """Before minutes are spent on what could not be written."""
+    if path is not None and (path.is_dir() or not path.parent.is_dir()):
+        problem = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        raise InvalidRequest(f"cannot write {path}: {problem}", "name another file")
 
+
+def _write(path: Path, text: str) -> None:
     try:
-        path.write_text(json.dumps(shape, indent=2) + "\n", encoding="utf-8")
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         message = f"cannot write {path}: {error.strerror}"
         raise InvalidRequest(message, "name another file") from error

@@ -1,7 +1,11 @@
-"""How well kb finds what it should: measures, judged data, runs over it, and their report.
+"""How well kb finds what it should, and which settings find more.
 
-    beir -> runs (ranking, metrics, bootstrap) -> report
+    beir, judged_csv -> judged            queries, and which documents answer them
+    searched                              the store that is searched: a scratch one, or the user's
+    trial -> runs (metrics, bootstrap)    methods by name, asked and measured
+    report, html (plots)                  what was measured, to be read
+    tuning (candidates, grid)             a profile's fusion fitted, and measured on other queries
 
-Above search and ingest, below the app. Knows no store: a method under test is a function from a
-query to ranked document ids.
+Above search and ingest, below the app. `runs` knows no store: a method under test is a function
+from a query to ranked document ids.
 """

@@ -1,4 +1,4 @@
-"""How good a ranking is: nDCG, Recall, Precision and MRR of one query's document ids.
+"""How good a ranking is: nDCG, Recall, Precision, MRR and Success of one query's document ids.
 
 Pure, and the bottom of the evaluation part: `runs` scores with it what methods returned, against
 what `beir` read. Measures are functions, and values with a name: `parse_measure("nDCG@10")`.
@@ -10,7 +10,9 @@ The conventions are trec_eval's, as ir-measures has them:
 - every query that has judgments counts in a mean: with 0 where nothing was found, and where none
   of its judgments is positive. A query without judgments does not count.
 
-A document that a ranking repeats counts once, where it stands first; those behind it move up.
+A document that a ranking repeats counts once, where it stands first; those behind it move up. One
+that was never judged is not relevant. A ranking is an order: what had equal scores stands as the
+search put it, and is not ordered anew by id, as trec_eval does with scores.
 """
 
 from __future__ import annotations
@@ -67,6 +69,11 @@ def reciprocal_rank(ranked_ids: Iterable[str], judgments: Judgments, k: int | No
     return 0.0
 
 
+def success(ranked_ids: Iterable[str], judgments: Judgments, k: int) -> float:
+    """1 where a relevant document is among the first k, else 0."""
+    return 0.0 if _relevant(judgments).isdisjoint(_top(ranked_ids, k)) else 1.0
+
+
 def distinct(ids: Iterable[str]) -> list[str]:
     """Each id once, in the order of first appearance."""
     return list(dict.fromkeys(ids))
@@ -97,8 +104,9 @@ _NAMES: Mapping[str, str] = {
     "p": "Precision",
     "mrr": "MRR",
     "rr": "MRR",
+    "success": "Success",
 }
-_NEED_CUTOFF = ("Recall", "Precision")
+_NEED_CUTOFF = ("Recall", "Precision", "Success")
 _TEXT = re.compile(r"([A-Za-z]+)(?:@([1-9][0-9]{0,8}))?")
 
 
@@ -129,11 +137,13 @@ class Measure:
                 return recall(ranked_ids, judgments, k)
             case "Precision", int(k):
                 return precision(ranked_ids, judgments, k)
+            case "Success", int(k):
+                return success(ranked_ids, judgments, k)
         raise AssertionError(f"unchecked measure {self}")
 
 
 def parse_measure(text: str) -> Measure:
-    """`nDCG@10`, `Recall@100`, `P@10` or `Precision@10`, `MRR`, ...; case does not matter."""
+    """`nDCG@10`, `Recall@100`, `P@10` or `Precision@10`, `MRR`, `success@5`; in any case."""
     found = _TEXT.fullmatch(text.strip())
     name = _NAMES.get(found[1].lower()) if found else None
     if found is None or name is None:
@@ -144,7 +154,8 @@ def parse_measure(text: str) -> Measure:
 def _unknown(text: str) -> InvalidRequest:
     return InvalidRequest(
         f"{text!r} is not a measure",
-        "measures: nDCG, nDCG@k, Recall@k, Precision@k (or P@k), MRR, MRR@k, with k from 1",
+        "measures: nDCG, nDCG@k, Recall@k, Precision@k (or P@k), MRR, MRR@k, Success@k, "
+        "with k from 1",
     )
 
 

@@ -1,14 +1,18 @@
-"""An EvalReport as others read it: `eval_report.v1` for programs, a plain table for people.
+"""An EvalReport as others read it: `eval_report.v1` for programs, a table for people, plain or in
+Markdown. `html` draws the same.
 
 The end of evaluation's flow; the doors print what this returns.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
+from unicodedata import east_asian_width
 
 from kb.evaluation.bootstrap import CONFIDENCE
+from kb.evaluation.judged import Caveats
 from kb.evaluation.metrics import Measure
 from kb.evaluation.runs import Comparison, EvalReport, MethodResult
 from kb.types import JsonDict
@@ -25,8 +29,9 @@ _PERCENT_DIGITS = 2
 # --- for programs ---------------------------------------------------------------------------------
 
 
-def to_dict(report: EvalReport) -> JsonDict:
-    """`eval_report.v1`."""
+def to_dict(report: EvalReport, *, per_query: bool = False) -> JsonDict:
+    """`eval_report.v1`; with the values of every query, if they are wanted."""
+    queries = range(len(report.query_ids))
     return {
         "schema_version": SCHEMA_VERSION,
         "data": report.data,
@@ -34,7 +39,30 @@ def to_dict(report: EvalReport) -> JsonDict:
         "gain": report.gain,
         "queries": len(report.query_ids),
         "baseline": report.baseline,
+        "caveats": _caveats(report.caveats),
         "methods": {name: _method(result) for name, result in report.methods.items()},
+        "per_query": [_query(report, at) for at in queries] if per_query else None,
+    }
+
+
+def _caveats(caveats: Caveats) -> JsonDict:
+    return {
+        "unjudged_queries": caveats.unjudged_queries,
+        "unanswerable_queries": caveats.unanswerable_queries,
+        "unknown_documents": list(caveats.unknown_documents),
+        "lost_queries": caveats.lost_queries,
+    }
+
+
+def _query(report: EvalReport, at: int) -> JsonDict:
+    query_id = report.query_ids[at]
+    return {
+        "query_id": query_id,
+        "query": report.queries.get(query_id, ""),
+        "values": {
+            name: {str(m): _value(score.values[at]) for m, score in result.scores.items()}
+            for name, result in report.methods.items()
+        },
     }
 
 
@@ -54,6 +82,10 @@ def _method(result: MethodResult) -> JsonDict:
         "difference": None
         if comparisons is None
         else {str(m): _values((c.difference, *c.interval)) for m, c in comparisons.items()},
+        "degraded": [
+            {"part": part, "reason": reason, "queries": count}
+            for (part, reason), count in result.degraded.items()
+        ],
     }
 
 
@@ -72,21 +104,80 @@ def _percent(value: float | None) -> float | None:
 # --- for people -----------------------------------------------------------------------------------
 
 _Row = tuple[str, ...]
+_QUERY_CHARS = 60  # of a query, in the table of all of them
 
 
-def to_table(report: EvalReport) -> str:
-    """A section per measure and one for latency, a line per method; the baseline says so."""
-    sections = [_measure_rows(report, measure) for measure in report.measures]
-    sections.append(_latency_rows(report))
-    widths = _widths([row for section in sections for row in section])
-    blocks = ["\n".join(_line(row, widths) for row in section) for section in sections]
-    return "\n\n".join([_title(report), *blocks])
+def to_table(report: EvalReport, *, per_query: bool = False) -> str:
+    """A section per measure and one for latency, a line per method; the baseline says so. Then,
+    if they are wanted, a line per query; last, what is doubtful about the figures."""
+    sections = _sections(report)
+    blocks = _aligned(sections)
+    if per_query:
+        blocks += _aligned([_query_rows(report)])
+    if said := doubts(report):
+        blocks.append("\n".join(f"note: {line}" for line in said))
+    return "\n\n".join([title(report), *blocks])
 
 
-def _title(report: EvalReport) -> str:
-    count = len(report.query_ids)
-    queries = "1 query" if count == 1 else f"{count} queries"
+def to_markdown(report: EvalReport, *, per_query: bool = False) -> str:
+    """The same tables for a page on the web: one for each measure, and one for latency."""
+    sections = _sections(report)
+    if per_query:
+        sections.append(_query_rows(report))
+    blocks = [f"### {_escaped(title(report))}", *map(_markdown_table, sections)]
+    blocks += [f"- {_escaped(line)}" for line in doubts(report)]
+    return "\n\n".join(blocks)
+
+
+def title(report: EvalReport) -> str:
+    queries = counted(len(report.query_ids), "query", "queries")
     return f"{report.data}, split {report.split}: {queries}, {report.gain} gain"
+
+
+def counted(count: int, one: str, many: str) -> str:
+    return f"1 {one}" if count == 1 else f"{count:,} {many}"
+
+
+def doubts(report: EvalReport) -> list[str]:
+    """What a reader has to know before the figures are believed, a line each."""
+    said, lines = report.caveats, []
+    if said.unknown_documents:
+        judged = counted(len(said.unknown_documents), "judged document is", "judged documents are")
+        lines.append(f"{judged} not there, such as {said.unknown_documents[0]}: counted as missed")
+    for count, why in (
+        (said.lost_queries, "no answer to it is there; counted as 0"),
+        (said.unanswerable_queries, "no answer with a grade above 0; counted as 0"),
+        (said.unjudged_queries, "no judgments in any split; not asked"),
+    ):
+        if count:
+            lines.append(f"{counted(count, 'query', 'queries')}: {why}")
+    alike: dict[tuple[str, str, int], list[str]] = {}
+    for name, result in report.methods.items():
+        for (part, reason), count in result.degraded.items():
+            alike.setdefault((part, reason, count), []).append(name)
+    for (part, reason, count), names in alike.items():
+        told = _REASONS.get(reason, reason.replace("_", " "))
+        share = f"{count} of {len(report.query_ids)} queries"
+        lines.append(f"{', '.join(names)}: {part} {told} in {share}")
+    return lines
+
+
+# Why a part did not do its work, behind its name; others stand as they are.
+_REASONS = {
+    "language": "does not read the script",
+    "no_model": "had no model",
+    "model_mismatch": "had vectors of another model",
+    "pending": "had not every vector",
+    "truncated": "left some of the query out",
+    "timeout": "ran out of time",
+}
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def _sections(report: EvalReport) -> list[list[_Row]]:
+    return [*(_measure_rows(report, each) for each in report.measures), _latency_rows(report)]
 
 
 def _measure_rows(report: EvalReport, measure: Measure) -> list[_Row]:
@@ -122,12 +213,68 @@ def _latency_rows(report: EvalReport) -> list[_Row]:
     return rows
 
 
+def _query_rows(report: EvalReport) -> list[_Row]:
+    """A line per query, in the order of the data: the first measure of every method."""
+    measure = report.measures[0]
+    rows: list[_Row] = [(f"{measure} by query", *report.methods)]
+    for at, query_id in enumerate(report.query_ids):
+        values = [result.scores[measure].values[at] for result in report.methods.values()]
+        label = query_label(report, query_id, _QUERY_CHARS)
+        rows.append((f"  {label}", *(f"{value:.3f}" for value in values)))
+    return rows
+
+
+def query_label(report: EvalReport, query_id: str, most_chars: int) -> str:
+    """A query by its id and its text, on one line."""
+    text = report.queries.get(query_id, "")
+    label = " ".join((text if text in ("", query_id) else f"{query_id} {text}").split())
+    label = label or query_id
+    return label if len(label) <= most_chars else label[: most_chars - 1] + "…"
+
+
+def _aligned(sections: Sequence[Sequence[_Row]]) -> list[str]:
+    """Sections with the same columns, each as one text."""
+    widths = _widths([row for section in sections for row in section])
+    return ["\n".join(_line(row, widths) for row in section) for section in sections]
+
+
 def _widths(rows: Sequence[_Row]) -> list[int]:
-    return [max(map(len, column)) for column in zip_longest(*rows, fillvalue="")]
+    return [max(map(_columns, column)) for column in zip_longest(*rows, fillvalue="")]
+
+
+def _columns(text: str) -> int:
+    """What a terminal needs: queries may be in any script."""
+    return len(text) + sum(east_asian_width(char) in "WF" for char in text)
 
 
 def _line(row: _Row, widths: Sequence[int]) -> str:
     """Names to the left, figures to the right."""
-    cells = [row[0].ljust(widths[0])]
+    cells = [row[0] + " " * (widths[0] - _columns(row[0]))]
     cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=False)]
     return "  ".join(cells).rstrip()
+
+
+def _markdown_table(rows: Sequence[_Row]) -> str:
+    columns = max(map(len, rows))
+    lines = []
+    for name, *figures in rows:
+        cells = [_escaped(name.strip()), *map(_figure, figures)]
+        lines.append("| " + " | ".join([*cells, *[""] * (columns - len(cells))]) + " |")
+    lines.insert(1, "|" + "|".join(["---", *["---:"] * (columns - 1)]) + "|")
+    return "\n".join(lines)
+
+
+def _figure(text: str) -> str:
+    """Without columns of their own, the ends of an interval need a word between them."""
+    return " to ".join(text.split(" ")) if _INTERVAL.fullmatch(text) else _escaped(text)
+
+
+_INTERVAL = re.compile(r"[+-]?[0-9.]+ [+-]?[0-9.]+")
+
+
+_MARKDOWN = str.maketrans({sign: f"\\{sign}" for sign in "\\|*_`<>[]#"})
+
+
+def _escaped(text: str) -> str:
+    """Queries and names are data: none of their signs is markup."""
+    return text.translate(_MARKDOWN)

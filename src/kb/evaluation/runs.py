@@ -6,18 +6,19 @@ sure the means are, and hands an EvalReport to `report`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from statistics import fmean
 from time import perf_counter
 
 from kb.errors import EvalDataError, InvalidRequest, choose
-from kb.evaluation.beir import Judged
 from kb.evaluation.bootstrap import RESAMPLES, Interval, interval, percentile, resampled_means
+from kb.evaluation.judged import Caveats, Judged, caveats
 from kb.evaluation.metrics import GAINS, Measure, distinct, per_query
-from kb.evaluation.ranking import Ranker
 from kb.ports import Clock
 
+# (query text, k) -> the ids of up to k documents, best first
+Ranker = Callable[[str, int], Sequence[str]]
 # (method, queries done, queries in all)
 OnProgress = Callable[[str, int, int], None]
 
@@ -55,11 +56,13 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class MethodResult:
-    """One method. `comparisons` is None for the baseline itself and where there is none."""
+    """One method. `comparisons` is None for the baseline itself and where there is none.
+    `degraded` tells in how many queries a part did not do its work, by part and reason."""
 
     scores: Mapping[Measure, Score]
     comparisons: Mapping[Measure, Comparison] | None
     latency: Latency
+    degraded: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,8 @@ class EvalReport:
     query_ids: tuple[str, ...]
     baseline: str | None
     methods: Mapping[str, MethodResult]
+    queries: Mapping[str, str] = field(default_factory=dict)  # query id -> text
+    caveats: Caveats = field(default_factory=Caveats)
 
 
 def evaluate(
@@ -84,10 +89,12 @@ def evaluate(
     baseline: str | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
+    unknown: Set[str] = frozenset(),
     on_progress: OnProgress | None = None,
     clock: Clock = perf_counter,
 ) -> EvalReport:
     """Run every method over every judged query, and compare them with `baseline`, if one is named.
+    `unknown` are judged documents that no method can find, since they are not there.
 
     Equal rankings and seed give equal figures, but for latency.
     """
@@ -113,6 +120,8 @@ def evaluate(
         methods={
             name: trials.result(name, baseline, _latency(run.seconds)) for name, run in runs.items()
         },
+        queries={query_id: judged.queries[query_id] for query_id in judged.qrels},
+        caveats=caveats(judged, unknown),
     )
 
 
@@ -204,14 +213,16 @@ class _Trials:
 
     def _score(self, method: str, measure: Measure) -> Score:
         values = self.values[method, measure]
-        return Score(fmean(values), interval(self.resampled[method, measure]), values)
+        sure = interval(self.resampled[method, measure], queries=len(values))
+        return Score(fmean(values), sure, values)
 
     def _comparison(self, method: str, measure: Measure, baseline: str) -> Comparison:
+        queries = len(self.values[method, measure])
         mean = fmean(self.values[method, measure])
         base = fmean(self.values[baseline, measure])
         pairs = zip(self.resampled[method, measure], self.resampled[baseline, measure], strict=True)
         return Comparison(
             difference=mean - base,
-            interval=interval([ours - theirs for ours, theirs in pairs]),
+            interval=interval([ours - theirs for ours, theirs in pairs], queries=queries),
             gain_percent=100 * (mean - base) / base if base else None,
         )

@@ -1,42 +1,46 @@
 """A trial: judged data, searched by named methods, measured.
 
-The corpus of a BEIR folder goes into a scratch store, a document each, and is searched there by
-the same pipeline that users have. A folder without a corpus judges the user's own store, by
-document path.
+    judged data + ground (a store to search) -> a ranker per method -> runs.evaluate -> EvalReport
+
+The same pipeline that users have is measured, and what it says about itself is reported with the
+figures: a method whose dense part did not answer is not measured as if it had.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from kb.config import Config
-from kb.errors import EvalDataError, InvalidRequest
-from kb.evaluation.beir import Judged, load, read_corpus
+from kb.errors import InvalidRequest, QuerySyntax
+from kb.evaluation.beir import DEFAULT_SPLIT, load
+from kb.evaluation.judged import Judged
+from kb.evaluation.judged_csv import load_csv
 from kb.evaluation.metrics import parse_measure
-from kb.evaluation.ranking import Ranker, documents_until
-from kb.evaluation.runs import EvalReport, OnProgress, evaluate
-from kb.ingest.draft import prepare_note
-from kb.ingest.embed import Embedder, EmbedProgress
+from kb.evaluation.runs import EvalReport, evaluate
+from kb.evaluation.searched import Ground, OnProgress, searched, unknown_documents
 from kb.ports import Encoder
-from kb.search.profiles import profile_names, resolve, restrict
+from kb.search import compare
+from kb.search.profiles import Profile, profile_names, reranked, resolve, restrict
+from kb.search.rerankers import JudgeSource, no_judge
 from kb.search.searcher import Searcher
 from kb.store import SqliteStore
-from kb.types import MATCHES, Attributes
+from kb.types import MATCHES, Degraded
 
 MEASURES = ("nDCG@10", "Recall@100", "MRR")
 
-# Searches with names of their own: single retrievers, and their plain fusion by rank.
-METHODS: Mapping[str, Mapping[str, Any]] = {
+# How a search is asked: arguments of `Searcher.search`; and that, by the query.
+Asked = Mapping[str, Any]
+AskedFor = Callable[[str], Asked]
+
+# Searches with names of their own: words in three ways, and the six of `kb compare`.
+METHODS: Mapping[str, Asked] = {
     **{f"match-{match}": {"profile": "lexical", "match": match} for match in MATCHES},
-    "fts5_only": {"profile": "notes", "mode": "lexical"},
-    "dense_only": {"profile": "notes", "mode": "vector"},
-    "two_way_hybrid": {"profile": "notes", "settings": {"candidates": "100"}},
+    **{name: {"profile": compare.PROFILE, **asked} for name, asked in compare.METHODS.items()},
 }
 
 
@@ -46,9 +50,11 @@ def method_names(config: Config) -> tuple[str, ...]:
 
 
 def run_trial(
-    data: Path,
+    data: Path | None = None,
     *,
-    split: str = "test",
+    judgments: Path | None = None,
+    documents: Path | None = None,
+    split: str = DEFAULT_SPLIT,
     methods: Sequence[str] = ("default",),
     measures: Sequence[str] = MEASURES,
     gain: str = "linear",
@@ -57,28 +63,65 @@ def run_trial(
     config: Config | None = None,
     store: Path | None = None,
     encoder: Encoder | None = None,
+    judge: JudgeSource = no_judge,
+    cache: Path | None = None,
     on_progress: OnProgress | None = None,
 ) -> EvalReport:
-    """Measure `methods` on the folder `data`. `store` is used where the folder has no corpus. With
-    an `encoder`, a corpus is embedded by it; the caller says whether the methods need one."""
+    """Measure `methods` on the folder `data`, or by the CSV file `judgments`.
+
+    What is searched is the folder's corpus, the files in the folder `documents`, or, without
+    either, `store`. With an `encoder`, a corpus is embedded by it; the caller says whether the
+    methods need one. Encoded passages are kept in the folder `cache`, if one is named.
+    """
     config = config or Config()
     check_methods(methods, config)
-    judged = load(data, split)
-    if limit_queries is not None:
-        some = dict(list(judged.qrels.items())[:limit_queries])
-        judged = replace(judged, qrels=some)
-    with _searched(judged, store, config, on_progress) as searched:
-        if encoder is not None and judged.corpus_path is not None:
-            _embed(searched, encoder, on_progress)
-        searcher = Searcher(searched, config, time.time, lambda: encoder)
-        return evaluate(
-            {name: _ranker(searcher, name) for name in methods},
-            judged,
-            [parse_measure(text) for text in measures],
-            gain,
-            baseline=baseline if baseline is not None else methods[0],
-            on_progress=on_progress,
+    judged = judged_data(data, judgments, split, limit_queries)
+    ground = Ground(config, store, documents, encoder, judge, cache)
+    wanted = [parse_measure(text) for text in measures]
+    asked = {name: METHODS.get(name, {"profile": name}) for name in methods}
+    with searched(judged, ground, parts_needed(methods, config), on_progress) as found:
+        return measured(
+            found, ground, judged, asked, wanted, gain,
+            baseline=methods[0] if baseline is None else baseline, on_progress=on_progress,
+        )  # fmt: skip
+
+
+def measured(
+    store: SqliteStore,
+    ground: Ground,
+    judged: Judged,
+    asked: Mapping[str, Asked | AskedFor],
+    *how: Any,
+    **options: Any,
+) -> EvalReport:
+    """The report of searches, by name, on a store that is ready. `how` and `options` are those of
+    `evaluate`."""
+    unknown = unknown_documents(judged, store)
+    with ExitStack() as stack:
+        # Each with a searcher of its own: what one has remembered of a query is no other's gain.
+        rankers = {name: SearchRanker(ground, store, each) for name, each in asked.items()}
+        for ranker in rankers.values():
+            stack.callback(ranker.close)
+        report = evaluate(rankers, judged, *how, unknown=unknown, **options)
+        methods = {
+            name: replace(result, degraded=rankers[name].degraded())
+            for name, result in report.methods.items()
+        }
+    return replace(report, methods=methods)
+
+
+def judged_data(
+    data: Path | None, judgments: Path | None, split: str, limit_queries: int | None = None
+) -> Judged:
+    """From a folder or from a CSV file; exactly one of them."""
+    if (data is None) == (judgments is None):
+        raise InvalidRequest(
+            "judged data comes from a folder or from a CSV file", "give --data or --judgments"
         )
+    judged = load(data, split) if data is not None else load_csv(judgments or "")
+    if limit_queries is None:
+        return judged
+    return replace(judged, qrels=dict(list(judged.qrels.items())[:limit_queries]))
 
 
 def check_methods(methods: Sequence[str], config: Config) -> None:
@@ -87,69 +130,56 @@ def check_methods(methods: Sequence[str], config: Config) -> None:
         raise InvalidRequest(f"no method {unknown[0]!r}", f"methods: {', '.join(known)}")
 
 
-@contextmanager
-def _searched(
-    judged: Judged, own: Path | None, config: Config, on_progress: OnProgress | None
-) -> Iterator[SqliteStore]:
-    """The store to search: a scratch one with the corpus, or the user's own."""
-    if judged.corpus_path is None:
-        if own is None:
-            raise EvalDataError(
-                f"{judged.name} has no corpus", "name the store its documents are in with --store"
-            )
-        store = SqliteStore(own, read_only=True)
-        try:
-            yield store
-        finally:
-            store.close()
-        return
-    with TemporaryDirectory(prefix="kb-trial-") as folder:
-        store = SqliteStore(Path(folder) / "kb.sqlite")
-        try:
-            _index(judged.corpus_path, store, config, on_progress)
-            yield store
-        finally:
-            store.close()
+def parts_needed(methods: Sequence[str], config: Config) -> frozenset[str]:
+    """Which parts of an encoder's work these methods search by."""
+    return frozenset().union(*(_profile(name, config).parts() for name in methods))
 
 
-def _index(
-    corpus: Path, store: SqliteStore, config: Config, on_progress: OnProgress | None
-) -> None:
-    store.create()
-    for done, judged in enumerate(read_corpus(corpus), start=1):
-        said = Attributes(title=judged.title or None)
-        prepared = prepare_note(judged.text, said, 0, config.chunk.max_chars)
-        title = "" if said.title is None else prepared.document.title
-        document = replace(prepared.document, doc_path=judged.doc_id, title=title, body=None)
-        store.write_document(document, prepared.chunks)
-        if on_progress is not None and done % 100 == 0:
-            on_progress("indexing", done, 0)
-
-
-def needs_vectors(methods: Sequence[str], config: Config) -> bool:
-    """Whether any of these methods searches by meaning."""
-    asked = [METHODS.get(name, {"profile": name}) for name in methods]
-    profiles = [restrict(resolve(each["profile"], config.profiles), each.get("mode"))
-                for each in asked]  # fmt: skip
-    return any("dense" in profile.retrievers for profile in profiles)
-
-
-def _embed(store: SqliteStore, encoder: Encoder, on_progress: OnProgress | None) -> None:
-    def tell(now: EmbedProgress) -> None:
-        if on_progress is not None:
-            on_progress("embedding", now.done, now.total)
-
-    Embedder(store, encoder).run(on_progress=tell)
-
-
-def _ranker(searcher: Searcher, method: str) -> Ranker:
+def _profile(method: str, config: Config) -> Profile:
     asked = METHODS.get(method, {"profile": method})
+    profile = resolve(asked["profile"], config.profiles, asked.get("settings"))
+    return reranked(restrict(profile, asked.get("mode")), asked.get("rerank"))
 
-    def ranked(query: str, k: int) -> list[str]:
-        def documents(limit: int) -> list[str]:
-            response = searcher.search(query, top=limit, snippets=False, **asked)
-            return [hit.doc_path for hit in response.hits]
 
-        return documents_until(documents, k)
+# --- a method under test --------------------------------------------------------------------------
 
-    return ranked
+
+@dataclass(slots=True)
+class SearchRanker:
+    """A search as a `Ranker`, which remembers what went wrong in which query."""
+
+    ground: Ground
+    store: SqliteStore
+    asked: Asked | AskedFor
+    _notes: dict[str, tuple[Degraded, ...]] = field(default_factory=dict)
+    _searcher: Searcher = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._searcher = self.ground.searcher(self.store)
+
+    def __call__(self, query: str, k: int) -> list[str]:
+        """One search: kb finds passages, judgments are about documents, and each stands where its
+        best passage does. The pipeline itself goes on until there are k of them."""
+        asked = self.asked(query) if callable(self.asked) else self.asked
+        settings = {**asked.get("settings", {}), "group": True}
+        try:
+            response = self._searcher.search(
+                query, top=k, snippets=False, **{**asked, "settings": settings}
+            )
+        except QuerySyntax as error:  # a query in single quotes; one bad query stops no trial
+            self._notes[query] = (Degraded("query", "syntax", error.message),)
+            return []
+        self._notes[query] = response.degraded
+        return [hit.doc_path for hit in response.hits]
+
+    def degraded(self) -> dict[tuple[str, str], int]:
+        """In how many queries a part did not do its work, by part and reason."""
+        found = Counter(
+            pair
+            for notes in self._notes.values()
+            for pair in {(note.part, note.reason) for note in notes}
+        )
+        return dict(sorted(found.items()))
+
+    def close(self) -> None:
+        self._searcher.close()

@@ -1,0 +1,301 @@
+"""An EvalReport as one HTML file, to open in a browser: plots, tables, and what is doubtful.
+
+The file loads nothing: style and plots are inside, there is no script, and the policy in its head
+forbids both. Light or dark is the browser's choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from kb.evaluation import plots
+from kb.evaluation.metrics import Measure
+from kb.evaluation.report import counted, doubts, query_label, title
+from kb.evaluation.runs import Comparison, EvalReport, MethodResult
+
+HARDEST = 15
+_EXTREMES = 5  # wins and losses that are named
+_LABEL_CHARS = 90
+
+
+def to_html(report: EvalReport) -> str:
+    """The whole page."""
+    parts = [
+        f"<h1>{escape(report.data)}</h1>",
+        f'<p class="sub">{escape(_subtitle(report))}</p>',
+        _doubts(report),
+        _quality(report),
+        _latency(report),
+        _changes(report),
+        _hardest(report),
+        _every_query(report),
+    ]
+    body = "\n".join(part for part in parts if part)
+    return _PAGE.format(title=escape(title(report)), style=_STYLE, body=body)
+
+
+def _subtitle(report: EvalReport) -> str:
+    queries = counted(len(report.query_ids), "query", "queries")
+    base = "" if report.baseline is None else f", compared with {report.baseline}"
+    return f"split {report.split}, {queries}, {report.gain} gain{base}"
+
+
+def _doubts(report: EvalReport) -> str:
+    lines = doubts(report)
+    if not lines:
+        return ""
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return f'<section class="doubts"><h2>Before you believe it</h2><ul>{items}</ul></section>'
+
+
+# --- sections -------------------------------------------------------------------------------------
+
+
+def _quality(report: EvalReport) -> str:
+    blocks = []
+    for measure in report.measures:
+        drawn = plots.intervals(_estimates(report, measure), str(measure))
+        blocks.append(f"<h3>{measure}</h3>{drawn}{_table(report, measure)}")
+    about = (
+        "The dot is the mean over all queries, the bar its 95 % interval: with other queries of "
+        "the same kind the mean would land in it nineteen times out of twenty."
+    )
+    if report.baseline is not None:
+        about += " Whether two methods differ is told by the interval of their difference."
+    return _section("Quality", about, "".join(blocks))
+
+
+def _estimates(report: EvalReport, measure: Measure) -> list[plots.Estimate]:
+    return [
+        plots.Estimate(
+            name, one.scores[measure].mean, *one.scores[measure].interval, name == report.baseline
+        )
+        for name, one in report.methods.items()
+    ]
+
+
+def _table(report: EvalReport, measure: Measure) -> str:
+    header = ["method", "mean", "95 % interval"]
+    if report.baseline is not None:
+        header += ["gain", "difference", "95 % interval"]
+    rows = [
+        _cells(name, result, measure, is_baseline=name == report.baseline)
+        for name, result in report.methods.items()
+    ]
+    return _html_table(header, rows)
+
+
+def _cells(name: str, result: MethodResult, measure: Measure, *, is_baseline: bool) -> list[str]:
+    score = result.scores[measure]
+    low, high = score.interval
+    cells = [escape(name), f"{score.mean:.3f}", f"{low:.3f} to {high:.3f}"]
+    if is_baseline:
+        return [*cells, "baseline", "", ""]
+    if result.comparisons is None:
+        return cells
+    return [*cells, *_compared(result.comparisons[measure])]
+
+
+def _compared(one: Comparison) -> list[str]:
+    low, high = one.interval
+    verdict = "better" if low > 0 else "worse" if high < 0 else "unsure"
+    if low == high == 0:
+        verdict = "equal"
+    gain = "" if one.gain_percent is None else f"{one.gain_percent:+.1f} %"
+    return [
+        gain,
+        f"{one.difference:+.3f}",
+        f'{low:+.3f} to {high:+.3f} <span class="{verdict}">{verdict}</span>',
+    ]
+
+
+def _latency(report: EvalReport) -> str:
+    measure = report.measures[0]
+    points = [
+        plots.Point(estimate, result.latency.p50_ms, result.latency.p95_ms)
+        for estimate, result in zip(
+            _estimates(report, measure), report.methods.values(), strict=True
+        )
+    ]
+    rows = [
+        [escape(name), *(f"{each:.1f}" for each in
+                         (one.latency.mean_ms, one.latency.p50_ms, one.latency.p95_ms))]
+        for name, one in report.methods.items()
+    ]  # fmt: skip
+    about = (
+        f"Up is better in {measure}, left is faster. A dot stands at the median time of a query; "
+        "the line to its right reaches to the slowest twentieth, the upright one is the interval."
+    )
+    table = _html_table(["method", "mean ms", "p50 ms", "p95 ms"], rows)
+    return _section("Time against quality", about, plots.scatter(points, str(measure)) + table)
+
+
+def _changes(report: EvalReport) -> str:
+    base = report.baseline
+    others = [name for name in report.methods if name != base]
+    if base is None or not others:
+        return ""
+    measure = report.measures[0]
+    blocks = []
+    for name in others:
+        each = _differences(report, name, base, measure)
+        won, lost = sum(c.difference > 1e-9 for c in each), sum(c.difference < -1e-9 for c in each)
+        counts = f"{won} better, {lost} worse, {len(each) - won - lost} equal"
+        blocks.append(
+            f'<h3>{escape(name)} <span class="sub">{counts}</span></h3>'
+            + plots.changes(each, name, base)
+            + _extremes(each)
+        )
+    about = (
+        f"The difference of {measure} to {base}, a bar for every query, from the largest gain to "
+        "the largest loss."
+    )
+    return _section("Wins and losses", about, "".join(blocks))
+
+
+def _differences(report: EvalReport, name: str, base: str, measure: Measure) -> list[plots.Change]:
+    ours, theirs = (report.methods[each].scores[measure].values for each in (name, base))
+    return [
+        plots.Change(query_label(report, query_id, _LABEL_CHARS), mine - other)
+        for query_id, mine, other in zip(report.query_ids, ours, theirs, strict=True)
+    ]
+
+
+def _extremes(changes: Sequence[plots.Change]) -> str:
+    ordered = sorted(changes, key=lambda each: -each.difference)
+    wins = [each for each in ordered[:_EXTREMES] if each.difference > 1e-9]
+    losses = [each for each in ordered[::-1][:_EXTREMES] if each.difference < -1e-9]
+    rows = [
+        [escape(each.label), f'<span class="{kind}">{each.difference:+.3f}</span>']
+        for kind, some in (("better", wins), ("worse", losses))
+        for each in some
+    ]
+    if not rows:
+        return ""
+    table = _html_table(["query", "difference"], rows)
+    return f"<details><summary>Where it gains and loses most</summary>{table}</details>"
+
+
+def _hardest(report: EvalReport) -> str:
+    """Queries that no method does well on, the worst first."""
+    measure = report.measures[0]
+    series = [one.scores[measure].values for one in report.methods.values()]
+    order = sorted(
+        range(len(report.query_ids)),
+        key=lambda at: (max(values[at] for values in series), sum(values[at] for values in series)),
+    )
+    rows = [_query_cells(report, measure, at) for at in order[:HARDEST]]
+    about = (
+        f"The {len(rows)} queries whose best {measure} of all methods is lowest. Look at them "
+        "first: an answer that was never judged, a word that no document has, or a real weakness."
+    )
+    table = _html_table(["query", *map(escape, report.methods)], rows, kind="heat")
+    return _section("Hardest queries", about, table)
+
+
+def _every_query(report: EvalReport) -> str:
+    measure = report.measures[0]
+    rows = [_query_cells(report, measure, at) for at in range(len(report.query_ids))]
+    table = _html_table(["query", *map(escape, report.methods)], rows, kind="heat")
+    summary = f"All {counted(len(rows), 'query', 'queries')}, {measure}"
+    return f"<section><details><summary>{escape(summary)}</summary>{table}</details></section>"
+
+
+def _query_cells(report: EvalReport, measure: Measure, at: int) -> list[str]:
+    cells = [escape(query_label(report, report.query_ids[at], _LABEL_CHARS))]
+    for result in report.methods.values():
+        value = result.scores[measure].values[at]
+        cells.append(f'<span class="cell" style="--share:{value:.3f}">{value:.3f}</span>')
+    return cells
+
+
+# --- markup ---------------------------------------------------------------------------------------
+
+
+def _section(heading: str, about: str, inside: str) -> str:
+    return f"<section><h2>{heading}</h2><p>{escape(about)}</p>{inside}</section>"
+
+
+def _html_table(header: Iterable[str], rows: Iterable[Sequence[str]], kind: str = "") -> str:
+    """Cells are markup already."""
+    head = "".join(f'<th scope="col">{cell}</th>' for cell in header)
+    lines = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
+    return f'<div class="wide {kind}">{table}</div>'
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<main>
+{body}
+</main>
+</body>
+</html>
+"""
+
+_STYLE = """
+:root { --ground: #fcfcfa; --ink: #1d2329; --soft: #5b6570; --grid: #dfe3e6; --panel: #ffffff;
+  --method: #1f6fb2; --baseline: #6b7680; --win: #1f6fb2; --loss: #c4571b; --warn: #fff4d6;
+  --heat: 31, 111, 178; }
+@media (prefers-color-scheme: dark) {
+  :root { --ground: #14181c; --ink: #e4e8eb; --soft: #9aa5af; --grid: #2e363d; --panel: #1b2126;
+    --method: #6cb4f0; --baseline: #a3adb6; --win: #6cb4f0; --loss: #f0965a; --warn: #3a3014;
+    --heat: 108, 180, 240; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--ground); color: var(--ink);
+  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", "Noto Sans", sans-serif; }
+main { max-width: 60rem; margin: 0 auto; padding: 2rem 1rem 4rem; }
+h1 { margin: 0; font-size: 1.8rem; }
+h2 { margin: 0 0 .4rem; font-size: 1.25rem; }
+h3 { margin: 1.4rem 0 .2rem; font-size: 1rem; }
+p { margin: 0 0 .8rem; max-width: 44rem; color: var(--soft); }
+.sub { color: var(--soft); font-weight: normal; font-size: .95rem; }
+section { margin: 1.6rem 0; padding: 1.2rem 1.4rem; background: var(--panel);
+  border: 1px solid var(--grid); border-radius: 8px; }
+.doubts { background: var(--warn); border-color: transparent; }
+.doubts ul { margin: 0; padding-left: 1.2rem; }
+svg { display: block; width: 100%; min-width: 36rem; height: auto; margin: .4rem 0 .8rem; }
+svg text { font-size: 13px; fill: var(--ink); }
+svg .tick { font-size: 12px; fill: var(--soft); }
+svg .end { text-anchor: end; }
+svg .middle { text-anchor: middle; }
+svg .figure { font-variant-numeric: tabular-nums; }
+svg .leader { fill: none; stroke: var(--soft); stroke-width: .8; stroke-dasharray: 1 3; }
+svg .grid { stroke: var(--grid); }
+svg .axis { stroke: var(--soft); }
+svg .reference { stroke: var(--baseline); stroke-dasharray: 3 3; }
+svg .bar { stroke-width: 6; stroke-linecap: round; opacity: .45; }
+svg .whisker { stroke-width: 1.5; opacity: .6; }
+svg line.method { stroke: var(--method); }
+svg line.baseline { stroke: var(--baseline); }
+svg .dot.method { fill: var(--method); }
+svg .dot.baseline { fill: var(--panel); stroke: var(--baseline); stroke-width: 3; }
+svg .win { fill: var(--win); }
+svg .loss { fill: var(--loss); }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-size: .875rem;
+  font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .6rem; text-align: right; white-space: nowrap;
+  border-bottom: 1px solid var(--grid); }
+th { color: var(--soft); font-weight: 600; }
+th:first-child, td:first-child { text-align: left; padding-left: 0; }
+.heat td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 16rem; }
+.cell { display: inline-block; min-width: 3.6rem; padding: 0 .4rem; border-radius: 4px;
+  background: rgba(var(--heat), calc(var(--share) * .55)); }
+.better { color: var(--win); font-weight: 600; }
+.worse { color: var(--loss); font-weight: 600; }
+.unsure, .equal { color: var(--soft); }
+details { margin-top: .4rem; }
+summary { cursor: pointer; color: var(--soft); }
+@media print { section { break-inside: avoid; border: 0; padding: 0; } }
+"""

@@ -1,0 +1,236 @@
+"""Plots as SVG, drawn by hand: no library, no script, nothing from outside.
+
+Pure: numbers and names in, markup out. Colours are variables of the page that `html` writes, so
+that a plot is readable on a light and on a dark ground. Every mark carries its figures as a title,
+which a browser shows under the pointer and a screen reader says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from html import escape
+from math import ceil, floor, log10
+from typing import NamedTuple
+
+WIDTH = 760
+_LEFT, _RIGHT = 180, 64  # room for names and for figures
+_ROW = 30
+_NAME_CHARS = 24
+_MARGIN = 190  # for the names beside a scatter
+_LINE_PX = 17  # between two names
+_MOST_TICKS = 9
+
+
+class Estimate(NamedTuple):
+    """A mean and how sure it is."""
+
+    name: str
+    mean: float
+    low: float
+    high: float
+    is_baseline: bool = False
+
+
+class Point(NamedTuple):
+    """A method between quality and time."""
+
+    estimate: Estimate
+    p50_ms: float
+    p95_ms: float
+
+
+class Change(NamedTuple):
+    """What a query gained over the baseline."""
+
+    label: str
+    difference: float
+
+
+# --- quality, with its intervals ------------------------------------------------------------------
+
+
+def intervals(estimates: Sequence[Estimate], measure: str) -> str:
+    """A line a method: the mean as a dot, the interval as a bar; the baseline's mean runs down."""
+    values = [value for each in estimates for value in (each.low, each.high)]
+    marks = ticks(min(values), max(values), least=0.0, most=1.0)
+    x = _scale(marks[0], marks[-1], _LEFT, WIDTH - _RIGHT)
+    bottom = len(estimates) * _ROW + 8
+    parts = [_grid(marks, x, bottom, lambda value: f"{value:g}")]
+    parts += [
+        _line(x(each.mean), 4, x(each.mean), bottom, "reference")
+        for each in estimates
+        if each.is_baseline
+    ]
+    parts += [_interval(each, x, at * _ROW + 20) for at, each in enumerate(estimates)]
+    return _svg(parts, bottom + 24, f"{measure} of every method, with its interval")
+
+
+def _interval(each: Estimate, x: Callable[[float], float], y: float) -> str:
+    told = f"{each.name}: {each.mean:.3f}, {each.low:.3f} to {each.high:.3f}"
+    kind = "baseline" if each.is_baseline else "method"
+    bar = (
+        f'<line class="bar {kind}" x1="{x(each.low):.1f}" y1="{y}" x2="{x(each.high):.1f}" y2="{y}"'
+        "/>"
+    )
+    dot = f'<circle class="dot {kind}" cx="{x(each.mean):.1f}" cy="{y}" r="5"/>'
+    name = _text(_LEFT - 12, y + 4, _clipped(each.name), "name end")
+    figure = _text(WIDTH - _RIGHT + 12, y + 4, f"{each.mean:.3f}", "figure")
+    return f"<g><title>{escape(told)}</title>{name}{bar}{dot}{figure}</g>"
+
+
+# --- time against quality -------------------------------------------------------------------------
+
+
+def scatter(points: Sequence[Point], measure: str) -> str:
+    """Up is better, left is faster; the cross of a point is its interval, and its p50 to p95."""
+    left, right, bottom = 56, WIDTH - _MARGIN, max(300, len(points) * _LINE_PX + 16)
+    times = [time for each in points for time in (each.p50_ms, each.p95_ms)]
+    lasting = log_ticks(min(times), max(times))
+    values = [end for each in points for end in (each.estimate.low, each.estimate.high)]
+    marks = ticks(min(values), max(values), least=0.0, most=1.0)
+    along = _scale(log10(lasting[0]), log10(lasting[-1]), left, right)
+    y = _scale(marks[0], marks[-1], bottom, 16)
+
+    def x(time_ms: float) -> float:
+        return along(log10(max(time_ms, lasting[0])))
+
+    parts = [_grid(lasting, x, bottom, lambda value: f"{value:g} ms")]
+    parts += [
+        _line(left, y(mark), right, y(mark), "grid")
+        + _text(left - 8, y(mark) + 4, f"{mark:g}", "tick end")
+        for mark in marks
+    ]
+    places = [(each.estimate.name, x(each.p50_ms), y(each.estimate.mean)) for each in points]
+    parts += _labels(places, right + 22, bottom)
+    parts += [_cross(each, x, y) for each in points]
+    return _svg(parts, bottom + 40, f"{measure} against the time that a query takes")
+
+
+def _cross(each: Point, x: Callable[[float], float], y: Callable[[float], float]) -> str:
+    one, kind = each.estimate, "baseline" if each.estimate.is_baseline else "method"
+    at_x, at_y = x(each.p50_ms), y(one.mean)
+    told = f"{one.name}: {one.mean:.3f}, p50 {each.p50_ms:.1f} ms, p95 {each.p95_ms:.1f} ms"
+    return (
+        f"<g><title>{escape(told)}</title>"
+        + _line(at_x, at_y, x(each.p95_ms), at_y, f"whisker {kind}")
+        + _line(at_x, y(one.low), at_x, y(one.high), f"whisker {kind}")
+        + f'<circle class="dot {kind}" cx="{at_x:.1f}" cy="{at_y:.1f}" r="6"/></g>'
+    )
+
+
+def _labels(places: Iterable[tuple[str, float, float]], column: float, bottom: float) -> list[str]:
+    """Names in a column of their own, each tied to its point: points often lie on each other."""
+    ordered = sorted(places, key=lambda place: (place[2], place[1]))
+    lines: list[float] = []
+    for _, _, y in ordered:
+        lines.append(max([y, *(line + _LINE_PX for line in lines[-1:])]))
+    for at in range(len(lines) - 1, -1, -1):  # pushed up again from the ground
+        floor_y = bottom if at == len(lines) - 1 else lines[at + 1] - _LINE_PX
+        lines[at] = min(lines[at], floor_y)
+    return [
+        f'<path class="leader" d="M{x:.1f} {y:.1f}L{column - 14:.1f} {line:.1f}h10"/>'
+        + _text(column, line + 4, _clipped(name), "name")
+        for (name, x, y), line in zip(ordered, lines, strict=True)
+    ]
+
+
+# --- wins and losses ------------------------------------------------------------------------------
+
+
+def changes(queries: Sequence[Change], name: str, baseline: str) -> str:
+    """A bar a query, from the largest gain to the largest loss; equal ones leave a gap."""
+    ordered = sorted(queries, key=lambda each: -each.difference)
+    height, top, bottom, left = 150, 12, 138, 44
+    middle = (top + bottom) / 2
+    most = max([0.05, *(abs(each.difference) for each in ordered)])
+    most = ceil(most * 10) / 10 if most > 0.1 else 0.1
+    y = _scale(-most, most, bottom, top)
+    step = (WIDTH - left - 8) / len(ordered)
+    wide = max(step * 0.8, 0.6)
+    parts = []
+    for mark in (most, 0.0, -most):
+        kind = "axis" if mark == 0 else "grid"
+        parts.append(_line(left, y(mark), WIDTH - 8, y(mark), kind))
+        parts.append(_text(left - 8, y(mark) + 4, f"{mark:+.1f}" if mark else "0", "tick end"))
+    for at, each in enumerate(ordered):
+        if abs(each.difference) > 1e-9:
+            top_y, tall = min(middle, y(each.difference)), abs(y(each.difference) - middle)
+            told = escape(f"{each.label}: {each.difference:+.3f}")
+            parts.append(
+                f'<rect class="{"win" if each.difference > 0 else "loss"}"'
+                f' x="{left + at * step:.2f}" y="{top_y:.2f}" width="{wide:.2f}"'
+                f' height="{max(tall, 0.5):.2f}"><title>{told}</title></rect>'
+            )
+    return _svg(parts, height, f"{name} against {baseline}, query by query")
+
+
+# --- scales ---------------------------------------------------------------------------------------
+
+
+def ticks(low: float, high: float, *, least: float, most: float) -> list[float]:
+    """Round numbers around all that is between, at most seven of them."""
+    low, high = max(least, low), min(most, high)
+    if high - low < 1e-9:
+        low, high = max(least, low - 0.05), min(most, high + 0.05)
+    raw = (high - low) / 5
+    power = 10.0 ** floor(log10(raw))
+    step = next(size * power for size in (1, 2, 5, 10) if size * power >= raw * 0.999)
+    first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
+    return [round(number * step, 10) for number in range(first, last + 1)]
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """1, 2, 5, 10, 20, ... from the last that is below to the first that is above; where these are
+    too many, powers of ten alone."""
+    low = max(low, 0.01)
+    high = max(high, low)
+    fine = _log_marks(low, high, (1, 2, 5))
+    return fine if len(fine) <= _MOST_TICKS else _log_marks(low, high, (1,))
+
+
+def _log_marks(low: float, high: float, sizes: Sequence[int]) -> list[float]:
+    powers = range(floor(log10(low)) - 1, ceil(log10(high)) + 2)
+    marks = [round(size * 10.0**power, 6) for power in powers for size in sizes]
+    first = max(at for at, mark in enumerate(marks) if mark <= low)
+    last = min(at for at, mark in enumerate(marks) if mark >= high)
+    return marks[first : max(last, first + 1) + 1]
+
+
+def _scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
+    span = (high - low) or 1.0
+    return lambda value: start + (min(max(value, low), high) - low) / span * (end - start)
+
+
+# --- marks ----------------------------------------------------------------------------------------
+
+
+def _grid(
+    marks: Iterable[float],
+    x: Callable[[float], float],
+    bottom: float,
+    told: Callable[[float], str],
+) -> str:
+    return "".join(
+        _line(x(mark), 4, x(mark), bottom, "grid")
+        + _text(x(mark), bottom + 16, told(mark), "tick middle")
+        for mark in marks
+    )
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
+    return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+
+
+def _text(x: float, y: float, text: str, kind: str) -> str:
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>'
+
+
+def _clipped(name: str) -> str:
+    return name if len(name) <= _NAME_CHARS else name[: _NAME_CHARS - 1] + "…"
+
+
+def _svg(parts: Iterable[str], height: float, label: str) -> str:
+    return (
+        f'<div class="wide"><svg viewBox="0 0 {WIDTH} {height:.0f}" role="img"'
+        f' aria-label="{escape(label)}">' + "".join(parts) + "</svg></div>"
+    )

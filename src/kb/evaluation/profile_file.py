@@ -1,0 +1,103 @@
+"""A profile that was fitted, as it stands in a `config.toml`: written there, and nothing else
+touched. Comments and the order of what is there are kept, so the file is changed as text, and what
+was written is read again before it counts."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kb.atomic import placed
+from kb.config import Config
+from kb.errors import ConfigError, InvalidRequest
+from kb.search.profiles import BUILT_IN, resolve
+
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_HEADER = re.compile(r"\s*\[")
+
+
+def check_name(name: str, profile: str, config: Config, *, force: bool) -> None:
+    """Refuses, before a long fit, a name that its result could not be written under."""
+    if not _NAME.fullmatch(name):
+        raise InvalidRequest(f"a profile cannot be named {name!r}", "letters, digits, - and _")
+    if name in BUILT_IN and name != profile:
+        raise InvalidRequest(
+            f"{name} is a built-in profile, and was made for something else", "choose another name"
+        )
+    if name in config.profiles and not force:
+        raise InvalidRequest(
+            f"there is a profile {name} already", "choose another name, or --force"
+        )
+
+
+def fitted_profile(profile: str, config: Config, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands in the table of a profile that is `profile` with other `settings`."""
+    said = dict(config.profiles.get(profile, {}))
+    if profile in BUILT_IN:
+        said.setdefault("base", profile)
+    weights = {**said.pop("weights", {}), **settings.get("weights", {})}
+    for key in settings.get("weights", {}):
+        said.pop(f"weights.{key}", None)
+    others = {key: value for key, value in settings.items() if key != "weights"}
+    return said | others | ({"weights": weights} if weights else {})
+
+
+def write_profile(path: Path, name: str, table: Mapping[str, Any]) -> None:
+    """Put the profile into the file, in place of one of that name. `ConfigError` where the file
+    cannot be changed safely, with what to put in by hand."""
+    text = to_toml(name, table)
+    try:
+        before = path.read_text(encoding="utf-8") if path.exists() else ""
+        kept = _without(before, name).rstrip("\n")
+        after = f"{kept}\n\n{text}" if kept else text
+        if _parsed(after) != _expected(before, name, table):
+            raise ConfigError(f"cannot put a profile into {path} safely", f"add by hand:\n{text}")
+        with placed(path, overwrite=True) as part:
+            part.write_text(after, encoding="utf-8")
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"cannot change {path}: {error}", f"add by hand:\n{text}") from error
+    resolve(name, {name: table})  # raises if a search could not use it
+
+
+def to_toml(name: str, table: Mapping[str, Any]) -> str:
+    plain = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
+    tables = {key: value for key, value in table.items() if isinstance(value, Mapping)}
+    blocks = [_block(f"profiles.{name}", plain)]
+    blocks += [_block(f"profiles.{name}.{key}", value) for key, value in tables.items()]
+    return "\n".join(blocks)
+
+
+def _block(header: str, values: Mapping[str, Any]) -> str:
+    # JSON's words for texts, numbers, switches and lists of them are TOML's too.
+    lines = (f"{_key(key)} = {json.dumps(value)}\n" for key, value in values.items())
+    return f"[{header}]\n{''.join(lines)}"
+
+
+def _key(key: str) -> str:
+    return key if _NAME.fullmatch(key) else json.dumps(key)
+
+
+def _without(text: str, name: str) -> str:
+    """The text without the tables of the profile."""
+    own = re.compile(rf"\s*\[\s*profiles\s*\.\s*[\"']?{re.escape(name)}[\"']?\s*[.\]]")
+    kept, inside = [], False
+    for line in text.splitlines(keepends=True):
+        if _HEADER.match(line):
+            inside = own.match(line) is not None
+        if not inside:
+            kept.append(line)
+    return "".join(kept)
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    return tomllib.loads(text)
+
+
+def _expected(before: str, name: str, table: Mapping[str, Any]) -> dict[str, Any]:
+    parsed = _parsed(before)
+    parsed["profiles"] = {**parsed.get("profiles", {}), name: json.loads(json.dumps(table))}
+    return parsed

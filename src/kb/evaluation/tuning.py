@@ -1,0 +1,252 @@
+"""Tuning: a profile's fusion fitted to judged queries, and measured on others.
+
+    retrieve once -> fit on one split -> measure on the other by real searches -> better, or not
+
+Where there is only one split, its queries are cut into folds: each fold is measured with what was
+fitted to the others, so that no query is measured with what it helped to fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from statistics import fmean
+from typing import Any
+
+from kb.config import Config
+from kb.errors import EvalDataError, choose
+from kb.evaluation.beir import splits
+from kb.evaluation.candidates import Retrieved, retrieve_all
+from kb.evaluation.grid import Setting, fit
+from kb.evaluation.judged import Judged
+from kb.evaluation.metrics import Measure, parse_measure
+from kb.evaluation.runs import UNCUT_DEPTH, Comparison, EvalReport
+from kb.evaluation.searched import Ground, OnProgress, searched, unknown_documents
+from kb.evaluation.trial import Asked, AskedFor, judged_data, measured
+from kb.search.profiles import Profile, profile_names, resolve
+
+CURRENT, TUNED = "current", "tuned"
+FIT_SPLITS = ("dev", "train", "validation", "valid")  # in this order, where none is named
+REPORT_SPLIT = "test"
+FOLDS = 5
+LEAST_QUERIES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What a fit found. `settings` is empty where nothing fitted better than what there is.
+    `left_out` queries are in the report's split too, and were not fitted to."""
+
+    data: str
+    split: str
+    report_split: str | None
+    folds: int | None
+    queries: int
+    left_out: int
+    profile: str
+    measure: Measure
+    gain: str
+    tried: int
+    fit_current: float
+    fit_tuned: float
+    settings: Mapping[str, Any]
+    report: EvalReport
+
+    @property
+    def comparison(self) -> Comparison:
+        compared = self.report.methods[TUNED].comparisons
+        assert compared is not None  # the baseline is the other one
+        return compared[self.measure]
+
+    @property
+    def better(self) -> bool:
+        """Beyond what chance would do: the interval of the difference is above zero."""
+        return bool(self.settings) and self.comparison.interval.low > 0
+
+
+def tune(
+    data: Path | None = None,
+    *,
+    judgments: Path | None = None,
+    documents: Path | None = None,
+    split: str | None = None,
+    report_split: str | None = None,
+    profile: str = "default",
+    measure: str = "nDCG@10",
+    gain: str = "linear",
+    limit_queries: int | None = None,
+    ground: Ground | None = None,
+    on_progress: OnProgress = lambda _stage, _done, _total: None,
+) -> Tuning:
+    """Fit the fusion of `profile`. Without `split`, the data's dev or train split is fitted to;
+    without `report_split`, `test` is measured on, and, where there is no such, folds."""
+    ground = replace(ground or Ground(Config()), documents=documents)
+    choose("profile", profile, profile_names(ground.config.profiles))
+    base = resolve(profile, ground.config.profiles)
+    wanted = parse_measure(measure)
+    split, report_split = _chosen(data, split, report_split)
+    judged = judged_data(data, judgments, split, limit_queries)
+    held_out = None if report_split is None else judged_data(data, None, report_split)
+    judged, left_out = _without(judged, held_out)
+    with searched(judged, ground, base.parts(), on_progress) as store:
+        unknown_documents(judged, store)
+        searcher = ground.searcher(store)
+        try:
+            depth = wanted.k or UNCUT_DEPTH
+            retrieved = retrieve_all(searcher, judged, base, depth, on_progress)
+        finally:
+            searcher.close()
+        board = Scoreboard(judged, retrieved, base, wanted, gain, on_progress)
+        best = board.fitted(judged.qrels)
+        asked: dict[str, Asked | AskedFor] = {
+            CURRENT: _asked(base, None),
+            TUNED: _asked(base, best),
+        }
+        folds = None
+        if held_out is None:
+            folds = folds_of(judged)
+            asked[TUNED] = by_fold(board, base, folds)
+        report = measured(
+            store, ground, held_out or judged, asked, [wanted], gain,
+            baseline=CURRENT, on_progress=on_progress,
+        )  # fmt: skip
+    return Tuning(
+        data=judged.name,
+        split=judged.split,
+        report_split=report_split,
+        folds=None if folds is None else len(folds),
+        queries=len(judged.qrels),
+        left_out=left_out,
+        profile=profile,
+        measure=wanted,
+        gain=gain,
+        tried=board.tried,
+        fit_current=board.mean(None, judged.qrels),
+        fit_tuned=board.mean(best, judged.qrels),
+        settings={} if best is None else best.settings(),
+        report=report,
+    )
+
+
+# --- data -----------------------------------------------------------------------------------------
+
+
+def _chosen(
+    data: Path | None, split: str | None, report_split: str | None
+) -> tuple[str, str | None]:
+    """The split to fit to, and the one to measure on, if there are two."""
+    there = splits(data) if data is not None else {}
+    if split is None:
+        known = [name for name in (*FIT_SPLITS, *sorted(there)) if name in there]
+        split = next((name for name in known if name != report_split), REPORT_SPLIT)
+    if report_split is None and REPORT_SPLIT in there and split != REPORT_SPLIT:
+        report_split = REPORT_SPLIT
+    if report_split == split:
+        raise EvalDataError(
+            f"fitted to {split} and measured on {split}: that would flatter",
+            "name two splits, or leave out --report-split: then folds are measured",
+        )
+    return split, report_split
+
+
+def _without(judged: Judged, held_out: Judged | None) -> tuple[Judged, int]:
+    """Without the queries that are measured later, and how many these were."""
+    later = set() if held_out is None else set(map(_plain, held_out.queries.values()))
+    kept = {
+        query_id: judgments
+        for query_id, judgments in judged.qrels.items()
+        if _plain(judged.queries[query_id]) not in later
+    }
+    if len(kept) < LEAST_QUERIES:
+        raise EvalDataError(
+            f"{judged.name}: {len(kept)} queries to fit to are too few",
+            f"at least {LEAST_QUERIES}, better a hundred; kb eval run measures fewer",
+        )
+    return replace(judged, qrels=kept), len(judged.qrels) - len(kept)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def folds_of(judged: Judged) -> list[list[str]]:
+    """Query ids, cut by chance, but the same every time. Queries of one text stay together."""
+    by_text: dict[str, list[str]] = {}
+    for query_id in judged.qrels:
+        by_text.setdefault(_plain(judged.queries[query_id]), []).append(query_id)
+    texts = sorted(by_text)
+    Random(0).shuffle(texts)
+    cut = [[query_id for text in texts[at::FOLDS] for query_id in by_text[text]]
+           for at in range(FOLDS)]  # fmt: skip
+    return [fold for fold in cut if fold]
+
+
+# --- fitting --------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Scoreboard:
+    """What every setting that was tried is worth to every query; None is the profile as it is."""
+
+    judged: Judged
+    retrieved: Mapping[str, Retrieved]
+    base: Profile
+    measure: Measure
+    gain: str
+    on_progress: OnProgress
+    _values: dict[Setting | None, dict[str, float]] = field(default_factory=dict)
+
+    @property
+    def tried(self) -> int:
+        return len(self._values)
+
+    def mean(self, setting: Setting | None, query_ids: Iterable[str]) -> float:
+        values = self._of(setting)
+        return fmean(values[query_id] for query_id in query_ids)
+
+    def fitted(self, query_ids: Iterable[str]) -> Setting | None:
+        """What these queries would have; None where nothing is better than what there is."""
+        chosen = list(query_ids)
+        best = fit(lambda setting: self.mean(setting, chosen), self.base.retrievers)
+        return best if self.mean(best, chosen) > self.mean(None, chosen) else None
+
+    def _of(self, setting: Setting | None) -> dict[str, float]:
+        if setting not in self._values:
+            profile = changed(self.base, setting)
+            self._values[setting] = {
+                query_id: self.measure.score(each.fused(profile), self.judged.qrels[query_id],
+                                             self.gain)
+                for query_id, each in self.retrieved.items()
+            }  # fmt: skip
+            self.on_progress("fit", self.tried, 0)
+        return self._values[setting]
+
+
+def changed(base: Profile, setting: Setting | None) -> Profile:
+    if setting is None:
+        return base
+    return replace(
+        base,
+        fusion=setting.fusion,
+        adaptive=False,
+        k=base.k if setting.k is None else setting.k,
+        normalisation=setting.normalisation or base.normalisation,
+        weights=dict(setting.weights),
+    )
+
+
+def _asked(base: Profile, setting: Setting | None) -> Asked:
+    settings = {} if setting is None else setting.settings()
+    return {"profile": base.name, "settings": settings}
+
+
+def by_fold(board: Scoreboard, base: Profile, folds: Sequence[Sequence[str]]) -> AskedFor:
+    """For each query what was fitted to the folds that it is not in."""
+    asked: dict[str, Asked] = {}
+    for fold in folds:
+        others = [query_id for each in folds if each is not fold for query_id in each]
+        for_fold = _asked(base, board.fitted(others))
+        asked |= {board.judged.queries[query_id]: for_fold for query_id in fold}
+    return asked.__getitem__

@@ -1,0 +1,85 @@
+"""A Tuning as others read it: `eval_tuning.v1` for programs, a few lines for people."""
+
+from __future__ import annotations
+
+from kb.evaluation.report import counted, doubts, to_dict
+from kb.evaluation.tuning import CURRENT, TUNED, Tuning
+from kb.types import JsonDict
+
+SCHEMA_VERSION = "eval_tuning.v1"
+
+
+def tuning_to_dict(tuning: Tuning, written: str | None) -> JsonDict:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "data": tuning.data,
+        "split": tuning.split,
+        "report_split": tuning.report_split,
+        "folds": tuning.folds,
+        "queries": tuning.queries,
+        "left_out": tuning.left_out,
+        "profile": tuning.profile,
+        "measure": str(tuning.measure),
+        "gain": tuning.gain,
+        "tried": tuning.tried,
+        "fit": {
+            CURRENT: round(tuning.fit_current, 6),
+            TUNED: round(tuning.fit_tuned, 6),
+        },
+        "settings": dict(tuning.settings),
+        "report": to_dict(tuning.report),
+        "better": tuning.better,
+        "written": written,
+    }
+
+
+def tuning_to_text(tuning: Tuning) -> str:
+    """What was tried, what fitted best, and what it is worth on other queries."""
+    blocks = [_title(tuning), _figures(tuning), _settings(tuning), verdict(tuning)]
+    notes = [f"note: {line}" for line in doubts(tuning.report)]
+    if tuning.left_out:
+        left = counted(tuning.left_out, "query", "queries")
+        notes.insert(0, f"note: {left} of {tuning.report_split} too, and not fitted to")
+    return "\n\n".join([*blocks, *(["\n".join(notes)] if notes else [])])
+
+
+def _title(tuning: Tuning) -> str:
+    fitted = f"{counted(tuning.queries, 'query', 'queries')} of split {tuning.split}"
+    return (
+        f"{tuning.data}: profile {tuning.profile}, {tuning.tried} settings tried on {fitted} by "
+        f"{tuning.measure}, {tuning.gain} gain"
+    )
+
+
+def _figures(tuning: Tuning) -> str:
+    count = len(tuning.report.query_ids)
+    where = f"split {tuning.report_split}" if tuning.folds is None else f"{tuning.folds} folds"
+    rows = [f"{'':9}  fitted  measured on {where}, {counted(count, 'query', 'queries')}"]
+    for name, fitted in ((CURRENT, tuning.fit_current), (TUNED, tuning.fit_tuned)):
+        score = tuning.report.methods[name].scores[tuning.measure]
+        low, high = score.interval
+        rows.append(f"  {name:7}   {fitted:.3f}  {score.mean:.3f}  {low:.3f} to {high:.3f}")
+    low, high = tuning.comparison.interval
+    change = tuning.comparison.difference
+    rows.append(f"  {'change':7}  {'':6}  {change:+.3f}  {low:+.3f} to {high:+.3f}")
+    return "\n".join(rows)
+
+
+def _settings(tuning: Tuning) -> str:
+    if not tuning.settings:
+        return "no setting fits better than the profile as it is"
+    lines = [f"  {key} = {value}" for key, value in tuning.settings.items() if key != "weights"]
+    weights = tuning.settings["weights"].items()
+    lines += [f"  weights.{name} = {weight:g}" for name, weight in weights]
+    return "\n".join(["what fits best:", *lines])
+
+
+def verdict(tuning: Tuning) -> str:
+    """In a sentence, whether to use it."""
+    if not tuning.settings:
+        return "nothing to write"
+    if tuning.better:
+        return "better on other queries: the interval of the change is above zero"
+    if tuning.comparison.interval.high < 0:
+        return "worse on other queries, and not written: it was fitted to chance"
+    return "not surely better on other queries, and not written: the interval holds zero"

@@ -1,0 +1,183 @@
+"""Tuning: what is fitted on one split holds on another, or is not written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence, Set
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kb.config import Config
+from kb.errors import EvalDataError, InvalidRequest
+from kb.evaluation.beir import load
+from kb.evaluation.candidates import retrieve_all
+from kb.evaluation.judged import Judged
+from kb.evaluation.metrics import parse_measure
+from kb.evaluation.searched import Ground, searched
+from kb.evaluation.trial import run_trial
+from kb.evaluation.tuning import CURRENT, TUNED, Scoreboard, by_fold, folds_of, tune
+from kb.evaluation.tuning_report import tuning_to_dict, tuning_to_text, verdict
+from kb.search.profiles import resolve
+from kb.types import Encoding
+from tests.evaluation.judged_folder import write_folder
+from tests.models.weightless import Weightless
+from tests.schemas import validate
+
+NDCG = parse_measure("nDCG@10")
+
+
+class Noise(Weightless):
+    """An encoder that says nothing: queries and passages lie anywhere."""
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        *,
+        as_query: bool = False,
+        want: Set[str] = frozenset({"dense"}),
+        on_progress: Callable[[int], None] | None = None,
+    ) -> list[Encoding]:
+        scrambled = [f"{text[::-1]} {as_query}".replace(" ", "") for text in texts]
+        return super().encode(scrambled, as_query=as_query, want=want, on_progress=on_progress)
+
+
+def silent(_stage: str, _done: int, _total: int) -> None:
+    """Nobody listens."""
+
+
+def by_noise(**profiles: dict[str, object]) -> Ground:
+    return Ground(Config(profiles=profiles), encoder=Noise())
+
+
+# A profile that trusts what is noise: there is something to be gained.
+MISLED: dict[str, object] = {"base": "default", "weights": {"lexical": 0.02, "dense": 0.98}}
+
+
+@pytest.fixture
+def two_splits(tmp_path: Path) -> Path:
+    return write_folder(tmp_path / "reef", splits={"dev": range(20), "test": range(20, 40)})
+
+
+@pytest.fixture
+def one_split(tmp_path: Path) -> Path:
+    return write_folder(tmp_path / "reef", splits={"test": range(40)})
+
+
+def test_what_is_really_better_is_found(two_splits: Path) -> None:
+    tuning = tune(two_splits, profile="misled", ground=by_noise(misled=MISLED))
+    assert (tuning.split, tuning.report_split, tuning.folds) == ("dev", "test", None)
+    assert (tuning.queries, len(tuning.report.query_ids)) == (20, 20)
+    assert tuning.fit_tuned > tuning.fit_current
+    assert tuning.settings["weights"]["lexical"] > 0.3
+    assert tuning.better
+    assert verdict(tuning).startswith("better on other queries")
+
+
+def test_it_is_measured_by_real_searches(two_splits: Path) -> None:
+    """The figures are those that `kb eval run` gives for the profile as it would be written."""
+    tuning = tune(two_splits, profile="misled", ground=by_noise(misled=MISLED))
+    written = {**MISLED, **tuning.settings}
+    report = run_trial(
+        two_splits,
+        methods=("misled", "written"),
+        measures=["nDCG@10"],
+        config=Config(profiles={"misled": MISLED, "written": written}),
+        encoder=Noise(),
+    )
+    for ours, theirs in ((CURRENT, "misled"), (TUNED, "written")):
+        values = tuning.report.methods[ours].scores[NDCG].values
+        assert values == report.methods[theirs].scores[NDCG].values
+
+
+def test_what_was_fitted_is_what_a_search_does(one_split: Path) -> None:
+    """Candidates that are fused again give the same figures as the pipeline."""
+    tuning = tune(one_split, ground=Ground(Config(), encoder=Weightless()))
+    measured = tuning.report.methods[CURRENT].scores[NDCG].mean
+    assert tuning.fit_current == pytest.approx(measured)
+
+
+def test_one_split_is_cut_into_folds(one_split: Path) -> None:
+    tuning = tune(one_split, profile="misled", ground=by_noise(misled=MISLED))
+    assert (tuning.split, tuning.report_split, tuning.folds) == ("test", None, 5)
+    assert len(tuning.report.query_ids) == 40
+    assert tuning.better
+
+
+def test_folds_do_not_share_a_query() -> None:
+    texts = {f"q{at}": f"Query  {at // 2}" if at % 2 else f"query {at // 2}" for at in range(30)}
+    folds = folds_of(Judged("reef", "test", texts, {query: {"d": 1} for query in texts}))
+    assert len(folds) == 5
+    assert sorted(query for fold in folds for query in fold) == sorted(texts)
+    asked = [{texts[query].lower().split()[1] for query in fold} for fold in folds]
+    assert sum(map(len, asked)) == 15  # the same text, but for spaces and case, is in one fold
+
+
+def test_a_query_has_no_part_in_its_own_settings(one_split: Path) -> None:
+    """Whatever is judged about the queries of a fold, they are measured with the same settings."""
+    judged, ground = load(one_split), by_noise(misled=MISLED)
+    base, folds = resolve("misled", ground.config.profiles), folds_of(judged)
+    with searched(judged, ground, {"dense"}) as store:
+        searcher = ground.searcher(store)
+        retrieved = retrieve_all(searcher, judged, base, 10, silent)
+        searcher.close()
+    wrong = {
+        query: {retrieved[query].fused(base)[0]: 1} if query in folds[0] else judgments
+        for query, judgments in judged.qrels.items()
+    }
+    boards = [
+        Scoreboard(each, retrieved, base, NDCG, "linear", silent)
+        for each in (judged, replace(judged, qrels=wrong))
+    ]
+    ours, theirs = (by_fold(board, base, folds) for board in boards)
+    texts = [judged.queries[query] for query in folds[0]]
+    assert [ours(text) for text in texts] == [theirs(text) for text in texts]
+    assert boards[0].fitted(folds[0]) != boards[1].fitted(folds[0])  # or there was nothing to see
+
+
+def test_chance_is_not_written(one_split: Path) -> None:
+    """With nothing to be gained, what fits best by chance is not better on other queries."""
+    ground = Ground(Config(profiles={"good": {"fusion": "rrf"}}), encoder=Weightless())
+    tuning = tune(one_split, profile="good", ground=ground, measure="success@1")
+    assert not tuning.better
+    assert tuning.fit_tuned >= tuning.fit_current
+    assert "nothing to write" in verdict(tuning) or "not written" in verdict(tuning)
+
+
+def test_queries_of_the_other_split_are_not_fitted_to(tmp_path: Path) -> None:
+    data = write_folder(tmp_path / "reef", splits={"dev": range(20), "test": range(15, 40)})
+    tuning = tune(data, ground=Ground(Config(), encoder=Weightless()))
+    # Query n and query n + 10 ask for other pairs of words, so only those that are the same go.
+    assert tuning.left_out == 5
+    assert tuning.queries == 15
+    assert "5 queries of test too" in tuning_to_text(tuning)
+
+
+def test_the_shape(two_splits: Path) -> None:
+    tuning = tune(two_splits, profile="misled", ground=by_noise(misled=MISLED))
+    shape = json.loads(json.dumps(tuning_to_dict(tuning, "config.toml")))
+    validate(shape)
+    assert shape["better"] is True
+    assert set(shape["report"]["methods"]) == {CURRENT, TUNED}
+
+
+def test_what_cannot_be_tuned(two_splits: Path, tmp_path: Path) -> None:
+    ground = Ground(Config())
+    with pytest.raises(InvalidRequest, match="asks one retriever"):
+        tune(two_splits, profile="lexical", ground=ground)
+    with pytest.raises(InvalidRequest, match="profile cannot be 'nope'"):
+        tune(two_splits, profile="nope", ground=ground)
+    with pytest.raises(EvalDataError, match="that would flatter"):
+        tune(two_splits, split="dev", report_split="dev", ground=ground)
+    with pytest.raises(EvalDataError, match="5 queries to fit to are too few"):
+        tune(two_splits, limit_queries=5, ground=ground)
+    with pytest.raises(EvalDataError, match="no split 'nope'"):
+        tune(two_splits, split="nope", ground=ground)
+
+
+def test_the_verdicts(two_splits: Path) -> None:
+    tuning = tune(two_splits, ground=Ground(Config(), encoder=Weightless()))
+    told = tuning_to_text(tuning)
+    assert "profile default" in told
+    assert verdict(tuning) in told
