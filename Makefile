@@ -6,7 +6,7 @@ PYTEST := $(BIN)/python -m pytest -q -n 2
 DEMO_STORE := build/demo/kb.sqlite
 KB_DEMO := $(BIN)/kb --store $(DEMO_STORE)
 
-.PHONY: demo test test-slow check bench quality docs clean
+.PHONY: demo browser test test-slow check bench quality docs clean
 
 demo: .venv/installed  ## ingest the example library and search it three times
 	@rm -rf build/demo && mkdir -p build/demo
@@ -18,7 +18,15 @@ demo: .venv/installed  ## ingest the example library and search it three times
 	@echo
 	$(KB_DEMO) search -n 3 --type code "sleep until next window"
 
-test: check  ## every check, and the tests
+browser:  ## a chromium for the tests of the web page, which are skipped without one
+	@for name in chromium chromium-browser google-chrome; do \
+	  command -v $$name >/dev/null && exit 0; \
+	done; \
+	command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get update -qq \
+	  && apt-get install -y -qq --no-install-recommends chromium fonts-liberation >/dev/null \
+	  || echo "no chromium here: the tests of the web page are skipped"
+
+test: check browser  ## every check, and the tests
 	$(PYTEST) -m "not slow"
 
 test-slow: .venv/dev  ## the tests that take long: kill, load and fuzz runs

@@ -1,0 +1,91 @@
+"""`kb serve`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kb.cli import page
+from kb.cli.options import Command, common_options, option
+from kb.cli.session import Session, pass_session
+from kb.errors import MissingExtra
+
+
+@click.command("serve", cls=Command)
+@option("--host", metavar="ADDRESS", help="Where to listen.  [default: 127.0.0.1]")
+@option("--port", type=click.IntRange(0, 65535), metavar="N", help="The port.  [default: 8765]")
+@option(
+    "--token-file",
+    metavar="FILE",
+    help="A file with the token that clients must send; or set KB_SERVE_TOKEN.",
+)
+@option(
+    "--allow-host",
+    "allow_hosts",
+    metavar="NAME",
+    multiple=True,
+    help="A name that the server may be called by; may be repeated.",
+)
+@option(
+    "--ingest-from",
+    metavar="FOLDER",
+    multiple=True,
+    help="A folder that clients may have ingested; may be repeated.  [default: this one]",
+)
+@common_options()
+@pass_session
+def serve_command(
+    session: Session,
+    /,
+    *,
+    allow_hosts: tuple[str, ...],
+    ingest_from: tuple[str, ...],
+    **options: Any,
+) -> None:
+    """Answer over HTTP, and show a page to search with.
+
+    Open the address that is printed in a browser, or send requests: /openapi.json tells which. What
+    is put in gets its vectors while the server runs. It ends with Ctrl-C.
+
+    Only this machine can reach it, unless --host says otherwise; then a token is needed.
+
+    \b
+    Examples:
+      kb serve
+      kb serve --port 9000 --ingest-from ~/notes
+      KB_SERVE_TOKEN=... kb serve --host 0.0.0.0 --allow-host kb.example.org
+    """
+    try:
+        from kb.server.serving import read_token, serve
+    except ImportError as error:
+        raise MissingExtra(
+            f"kb serve needs {error.name}", "install it with: pip install 'kb-search[serve]'"
+        ) from error
+    given = options | {"allow_hosts": ",".join(allow_hosts), "ingest_from": ",".join(ingest_from)}
+    overrides = {f"serve.{name}": value for name, value in given.items() if value not in (None, "")}
+    session.interrupted = "stopped"
+    with session.open(overrides) as kb, session.new_store_named(kb):
+        if not session.verbose:
+            _log_warnings()
+        limits = kb.config.serve
+        serve(kb, token=read_token(limits.token_file), ready=lambda port: _say(limits.host, port))
+
+
+def _log_warnings() -> None:
+    """A server is watched by its log, and not by who asks it. What was degraded in a search is left
+    out: the answer itself says so, and /metrics counts it."""
+    import logging
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.addFilter(lambda record: not str(record.msg).startswith("search degraded"))
+    log = logging.getLogger("kb")
+    log.handlers = [handler]
+    log.setLevel(logging.WARNING)
+
+
+def _say(host: str, port: int) -> None:
+    shown = f"[{host}]" if ":" in host else host
+    page.say(f"http://{shown}:{port}/")
+    page.note("Ctrl-C ends it")

@@ -1,0 +1,58 @@
+"""The application, put together: a knowledge base, its routes, and the guard around them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fastapi import Depends, FastAPI
+
+from kb import __version__
+from kb.app import KnowledgeBase
+from kb.server import contract, documents, failures, files, ingest, search, standing
+from kb.server.desk import Desk
+from kb.server.guard import Guard, Rules
+
+_ABOUT = (
+    "A local-first knowledge base: find the right passage again, by words and by meaning, with a "
+    "citation that opens. Errors are `error.v1`."
+)
+
+
+def create_app(
+    kb: KnowledgeBase, rules: Rules | None = None, *, ingest_from: tuple[Path, ...] = ()
+) -> FastAPI:
+    """The ASGI application over `kb`, which its caller closes. `ingest_from` are folders that
+    clients may have ingested."""
+    rules = rules or Rules()
+    desk = Desk.of(kb, ingest_from)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        desk.worker.start()
+        try:
+            yield
+        finally:
+            desk.close()
+
+    app = FastAPI(
+        title="kb",
+        version=__version__,
+        description=_ABOUT,
+        docs_url=None,  # they would load scripts from elsewhere
+        redoc_url=None,
+        lifespan=lifespan,
+        redirect_slashes=False,
+        dependencies=[Depends(contract.refuse_unknown)],
+    )
+    app.state.desk, app.state.rules = desk, rules
+    for room in (search, documents, ingest, standing):
+        app.include_router(room.router())
+    app.include_router(files.router())
+    failures.install(app)
+    contract.install(app)
+    app.add_middleware(
+        Guard, rules=rules, figures=desk.figures, send_timeout_s=desk.limits.client_timeout_s
+    )
+    return app

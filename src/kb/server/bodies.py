@@ -1,0 +1,92 @@
+"""What clients send, read within limits of size and of time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+
+from kb.errors import ClientGone, InvalidRequest, TooLarge, TooSlow, shown
+from kb.types import JsonDict
+
+
+async def read(request: Request, *, limit_bytes: int, timeout_s: float) -> bytes:
+    """The whole body. One that says that it is too large is not read at all."""
+    told = request.headers.get("content-length", "")
+    if told.isdecimal() and int(told[:20]) > limit_bytes:
+        raise _too_large(limit_bytes)
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await _collect(request, limit_bytes)
+    except TimeoutError:
+        raise TooSlow(
+            f"the request did not arrive within {timeout_s:g} s", "send it in one go"
+        ) from None
+    except ClientDisconnect:
+        raise ClientGone("the client has gone") from None
+
+
+async def _collect(request: Request, limit_bytes: int) -> bytes:
+    data = bytearray()
+    async for part in request.stream():
+        data += part
+        if len(data) > limit_bytes:
+            raise _too_large(limit_bytes)
+    return bytes(data)
+
+
+def _too_large(limit_bytes: int) -> TooLarge:
+    return TooLarge(f"the request is larger than {limit_bytes:,} bytes", "send less at a time")
+
+
+def parse_object(data: bytes) -> JsonDict:
+    """A JSON object: no other value, no NaN, nothing that is not text."""
+    try:
+        value = json.loads(data, parse_constant=_no_constant)
+        json.dumps(value, ensure_ascii=False).encode()  # halves of characters have no bytes
+    except RecursionError:
+        raise InvalidRequest("the JSON is nested too deeply", "send a flat object") from None
+    except ValueError as error:  # of JSON and of UTF-8
+        raise InvalidRequest(f"the body is not JSON: {error}", "send a JSON object") from None
+    if not isinstance(value, dict):
+        raise InvalidRequest(f"the body is a {type(value).__name__}", "send a JSON object")
+    return value
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+_NAMES = {str: "a text", bool: "true or false", int: "a whole number", dict: "an object",
+          list: "a list of texts"}  # fmt: skip
+
+
+def fields_of(
+    data: Mapping[str, Any], shapes: Mapping[str, type], needed: Iterable[str] = ()
+) -> JsonDict:
+    """`data` without its nulls, if it has the fields of `shapes` and no others. Lists are of
+    texts."""
+    for name, value in data.items():
+        if name not in shapes:
+            known = ", ".join(shapes)
+            raise InvalidRequest(f"there is no field {shown(name)}", f"fields: {known}")
+        if value is not None and not _fits(value, shapes[name]):
+            raise InvalidRequest(
+                f"{name} cannot be {shown(value)}", f"it is {_NAMES[shapes[name]]}"
+            )
+    given = {name: value for name, value in data.items() if value is not None}
+    for name in needed:
+        if name not in given:
+            raise InvalidRequest(f"there is no {name}", f"{name} is needed")
+    return given
+
+
+def _fits(value: Any, shape: type) -> bool:
+    if isinstance(value, bool):
+        return shape is bool
+    if shape is list:
+        return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return isinstance(value, shape)

@@ -1,0 +1,105 @@
+"""What the routes share: the knowledge base, the lanes it runs in, and the limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from fastapi import Depends, Request, Response
+from fastapi.responses import JSONResponse
+
+from kb.app import KnowledgeBase
+from kb.config import ServeConfig
+from kb.errors import InvalidRequest
+from kb.ingest.worker import Worker
+from kb.server import bodies
+from kb.server.events import Events, progress
+from kb.server.figures import Figures
+from kb.server.lanes import Lane, Wanted
+from kb.types import JsonDict
+
+T = TypeVar("T")
+
+_READERS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """`folders` are those that clients may have ingested, besides what was ingested before."""
+
+    kb: KnowledgeBase
+    limits: ServeConfig
+    events: Events
+    figures: Figures
+    worker: Worker
+    reads: Lane
+    searches: Lane
+    writes: Lane
+    folders: tuple[Path, ...] = field(default=())
+
+    @classmethod
+    def of(cls, kb: KnowledgeBase, folders: tuple[Path, ...] = ()) -> Desk:
+        limits, events = kb.config.serve, Events()
+        return cls(
+            kb,
+            limits,
+            events,
+            Figures(),
+            kb.worker(lambda now: events.tell("embedding", progress(now))),
+            reads=Lane("reads", _READERS, limits.max_waiting),
+            searches=Lane("searches", limits.searches_at_once, limits.max_waiting),
+            # One at a time, since the store has one writer.
+            writes=Lane("writes", 1, limits.max_waiting),
+            folders=folders,
+        )
+
+    def close(self) -> None:
+        self.events.close()
+        for lane in (self.searches, self.writes, self.reads):
+            lane.close()
+        self.worker.stop()
+
+    async def read(self, request: Request, work: Callable[[], T]) -> T:
+        """Something short that writes nothing, or a counter."""
+        return await self.reads.run(request, lambda _: work())
+
+    async def search(self, request: Request, work: Callable[[Wanted], T]) -> T:
+        return await self.searches.run(request, work)
+
+    async def write(self, request: Request, work: Callable[[Wanted], T]) -> T:
+        return await self.writes.run(request, work)
+
+    async def body(self, request: Request) -> JsonDict:
+        """The JSON object that a request carries."""
+        data = await bodies.read(
+            request,
+            limit_bytes=self.limits.max_body_bytes,
+            timeout_s=self.limits.client_timeout_s,
+        )
+        return bodies.parse_object(data)
+
+    def check_query(self, text: object) -> None:
+        most = self.limits.max_query_chars
+        if isinstance(text, str) and len(text) > most:
+            raise InvalidRequest(f"the query is longer than {most:,} characters", "ask for less")
+
+    def check_top(self, top: object) -> None:
+        most = self.limits.max_page
+        if isinstance(top, int) and top > most:
+            raise InvalidRequest(f"top cannot be {top}", f"at most {most} at a time")
+
+
+def told(shape: JsonDict, status: int = 200) -> Response:
+    """An answer, as it is. What is no `Response`, FastAPI would walk through once more."""
+    return JSONResponse(shape, status)
+
+
+async def _desk(request: Request) -> Desk:
+    desk = request.app.state.desk
+    assert isinstance(desk, Desk)
+    return desk
+
+
+AtDesk = Annotated[Desk, Depends(_desk)]

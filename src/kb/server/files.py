@@ -1,0 +1,61 @@
+"""The files of the web page. Only those listed here can be had: no path is looked up."""
+
+from __future__ import annotations
+
+from functools import cache
+from hashlib import sha256
+from importlib import resources
+from typing import NamedTuple
+
+from fastapi import APIRouter, Request, Response
+
+from kb.errors import NotFound
+
+_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+
+class _File(NamedTuple):
+    data: bytes
+    type: str
+    etag: str
+
+
+@cache
+def _files() -> dict[str, _File]:
+    folder = resources.files("kb.server") / "web"
+    found = {}
+    for each in folder.iterdir():
+        suffix = each.name[each.name.rfind(".") :]
+        if suffix in _TYPES:
+            data = each.read_bytes()
+            found[each.name] = _File(data, _TYPES[suffix], f'"{sha256(data).hexdigest()[:20]}"')
+    return found
+
+
+def router() -> APIRouter:
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get("/")
+    async def page(request: Request) -> Response:
+        return _served("index.html", request)
+
+    @routes.get("/assets/{name}")
+    async def asset(name: str, request: Request) -> Response:
+        return _served(name, request)
+
+    return routes
+
+
+def _served(name: str, request: Request) -> Response:
+    file = _files().get(name)
+    if file is None:
+        raise NotFound("there is no such file", "open /")
+    headers = {"ETag": file.etag, "Cache-Control": "no-cache"}
+    if request.headers.get("if-none-match") == file.etag:
+        return Response(status_code=304, headers=headers)
+    return Response(file.data, media_type=file.type, headers=headers)

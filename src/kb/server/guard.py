@@ -1,0 +1,196 @@
+"""Who may ask, and what every answer carries. The first thing a request meets.
+
+A server on this machine can be reached by every web page that the user opens. What keeps those out:
+
+- Host must be a name of this server, so that a name which an attacker lets point here (DNS
+  rebinding) is refused.
+- Origin, where a browser sends one, must be this server itself; and what a browser marks as coming
+  from another site is refused, but for opening the page by a link.
+- What could be sent by a form of another site without being asked for leave first is not taken:
+  a request that may change something needs JSON, or a header that forms cannot set.
+- Where there is a token, it is needed for everything but the page's files and /health.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kb.errors import ClientGone, Foreign, KbError, TokenNeeded, WrongContent
+from kb.server import failures
+from kb.server.figures import Figures
+
+HEADER = "x-kb-request"  # any value: that it can be set at all is what counts
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+_NOT_SECRET = ("/", "/health")
+_ASSETS = "/assets/"
+_OWN_SITE = ("same-origin", "none")
+
+SECURITY_HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' data:; connect-src 'self'; form-action 'none'; base-uri 'none'; "
+    "frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a request must show. `hosts` are names besides the loopback ones; with `open`, the
+    server listens to other machines too, and any IP address is one of its names: an address cannot
+    be made to point elsewhere."""
+
+    hosts: frozenset[str] = frozenset()
+    open: bool = False
+    token: str | None = None
+
+    def check(self, method: str, path: str, headers: Mapping[str, str]) -> None:
+        """Raises for a request that is not to be answered."""
+        host = headers.get("host", "")
+        if not self._is_ours(host):
+            raise Foreign(
+                f"this server is not called {host!r}", "name it with serve.allow_hosts if it is"
+            )
+        self._check_site(method, path, headers, host)
+        self._check_token(path, headers)
+        _check_intent(method, headers)
+
+    def _is_ours(self, host: str) -> bool:
+        name = _name_of(host)
+        if name is None:
+            return False
+        if name == "localhost" or name.endswith(".localhost") or name in self.hosts:
+            return True
+        try:
+            address = ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return self.open or address.is_loopback
+
+    def _check_site(self, method: str, path: str, headers: Mapping[str, str], host: str) -> None:
+        origin = headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+            raise Foreign(f"pages of {origin!r} may not ask this server", "open its own page")
+        opened = method == "GET" and path == "/" and headers.get("sec-fetch-mode") == "navigate"
+        if headers.get("sec-fetch-site", "none") not in _OWN_SITE and not opened:
+            raise Foreign("pages of other sites may not ask this server", "open its own page")
+
+    def _check_token(self, path: str, headers: Mapping[str, str]) -> None:
+        if self.token is None or path in _NOT_SECRET or path.startswith(_ASSETS):
+            return
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        right = hmac.compare_digest(given.strip().encode(), self.token.encode())
+        if kind.lower() != "bearer" or not right:
+            raise TokenNeeded(
+                "this server answers to those who have its token",
+                "send it as: Authorization: Bearer TOKEN",
+            )
+
+
+def _name_of(host: str) -> str | None:
+    """The name in a Host header, without its port; None where it makes no sense."""
+    try:
+        parts = urlsplit(f"//{host}")
+        _ = parts.port  # raises for one that is no number
+    except ValueError:
+        return None
+    if parts.netloc != host or "@" in host or not parts.hostname:
+        return None
+    return parts.hostname.rstrip(".")
+
+
+def _check_intent(method: str, headers: Mapping[str, str]) -> None:
+    if method in _SAFE_METHODS or HEADER in headers:
+        return
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise WrongContent(
+            f"{method} needs Content-Type: application/json, or the header X-KB-Request",
+            "so that forms of other sites cannot send it",
+        )
+
+
+class Guard:
+    """The outermost layer: checks, counts, and gives every answer its headers."""
+
+    def __init__(self, app: ASGIApp, rules: Rules, figures: Figures, send_timeout_s: float) -> None:
+        self._app = app
+        self._rules = rules
+        self._figures = figures
+        self._send_timeout_s = send_timeout_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        answer = _Answer(send, self._send_timeout_s)
+        started = time.perf_counter()
+        with self._figures.under_way():
+            try:
+                await self._answer(scope, receive, answer)
+            finally:
+                seconds = time.perf_counter() - started
+                route = getattr(scope.get("route"), "path", "none")
+                self._figures.request(scope["method"], route, answer.status, seconds)
+
+    async def _answer(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        try:
+            self._rules.check(scope["method"], scope["path"], _headers(scope))
+            await self._app(scope, receive, answer)
+        except ClientGone:
+            answer.status = ClientGone.http_status
+        except TimeoutError:
+            answer.status = ClientGone.http_status  # it does not take its answer
+        except KbError as error:
+            await failures.answer(error)(scope, receive, answer)
+        # The last line of defence: whatever went wrong, the client hears no more than that.
+        except Exception as error:  # noqa: BLE001
+            told = failures.internal(error)
+            if not answer.status:
+                await told(scope, receive, answer)
+
+
+class _Answer:
+    """A `send` that adds the headers and does not wait forever for a client to read."""
+
+    def __init__(self, send: Send, timeout_s: float) -> None:
+        self._send = send
+        self._timeout_s = timeout_s
+        self.status = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message = {**message, "headers": _with_ours(message["headers"])}
+        async with asyncio.timeout(self._timeout_s):
+            await self._send(message)
+
+
+def _with_ours(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    ours = {name.encode(): value.encode() for name, value in SECURITY_HEADERS.items()}
+    given = {name for name, _ in headers}
+    if b"cache-control" not in given:  # what was found is nobody else's business
+        ours[b"cache-control"] = b"no-store"
+    return [*headers, *((name, value) for name, value in ours.items() if name not in given)]
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    """By name. One that is sent twice is joined, so that no check sees another than its reader."""
+    found: dict[str, str] = {}
+    for raw, value in scope["headers"]:
+        name = raw.decode("latin-1").lower()
+        text = value.decode("latin-1")
+        found[name] = f"{found[name]},{text}" if name in found else text
+    return found

@@ -1,0 +1,141 @@
+"""Routes that put in: folders and files by path, files by upload, vectors, and their progress."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import StreamingResponse
+
+from kb import wire
+from kb.errors import InvalidRequest, PathRefused, shown
+from kb.server import bodies, uploads
+from kb.server.bodies import fields_of
+from kb.server.contract import says
+from kb.server.desk import AtDesk, Desk, told
+from kb.server.events import progress
+from kb.server.lanes import Wanted
+from kb.types import IngestReport, JsonDict
+
+if TYPE_CHECKING:
+    from kb.ingest.progress import Progress
+
+_PATHS = {
+    "type": "object",
+    "description": "Without paths, everything that was ingested before is looked at again.",
+    "properties": {
+        "paths": {"type": "array", "items": {"type": "string"}},
+        "force": {"type": "boolean"},
+        "dry_run": {"type": "boolean"},
+    },
+    "additionalProperties": False,
+}
+_RETRY = {
+    "type": "object",
+    "properties": {"retry": {"description": "Also what was given up.", "type": "boolean"}},
+    "additionalProperties": False,
+}
+_EVENTS = {"type": "string", "description": "Events `embedding` and `ingest`, their data JSON."}
+_UPLOAD_SPEED = 64 * 1024  # bytes a second, below which an upload is given up
+
+
+def router() -> APIRouter:
+    routes = APIRouter(tags=["ingest"])
+
+    @routes.post(
+        "/ingest",
+        summary="Read files and folders of the server's machine",
+        description="Those that were ingested before, those inside them, and those inside the "
+        "folders that the server was told to allow. Stops between two files when the client goes.",
+        openapi_extra=says("ingest_report.v1", takes=_PATHS, asks={"paths": ["~/notes"]}),
+    )
+    async def ingest(request: Request, desk: AtDesk) -> Response:
+        asked = fields_of(await desk.body(request), {"paths": list, "force": bool, "dry_run": bool})
+        report = await desk.write(request, lambda wanted: _ingested(desk, asked, wanted))
+        desk.worker.wake()
+        return told(wire.ingest_report(report))
+
+    @routes.put(
+        "/uploads/{name}",
+        summary="Store a file and ingest it",
+        description="The body is the file; one of the same name is replaced.",
+        status_code=201,
+        openapi_extra=says("ingest_report.v1", status=201) | {
+            "requestBody": {
+                "required": True,
+                "content": {"application/octet-stream": {"schema": {"type": "string"}}},
+            }
+        },
+    )  # fmt: skip
+    async def upload(request: Request, desk: AtDesk, name: str) -> Response:
+        uploads.name_of(name)
+        most = desk.limits.max_upload_bytes
+        longest_s = desk.limits.client_timeout_s + most / _UPLOAD_SPEED
+        data = await bodies.read(request, limit_bytes=most, timeout_s=longest_s)
+        report = await desk.write(request, lambda _: uploads.keep(desk.kb, name, data))
+        desk.worker.wake()
+        return told(wire.ingest_report(report), 201)
+
+    @routes.post(
+        "/embed",
+        summary="Make the vectors that are missing, now",
+        description="They are made without being asked for; this is for what was given up.",
+        status_code=202,
+        openapi_extra=says("progress.v1", takes=_RETRY, asks={"retry": True}, status=202),
+    )
+    async def embed(request: Request, desk: AtDesk) -> Response:
+        asked = fields_of(await desk.body(request), {"retry": bool})
+        desk.worker.wake(retry=asked.get("retry", False))
+        return told(progress(desk.worker.state), 202)
+
+    @routes.get(
+        "/events",
+        summary="Progress, as server-sent events",
+        openapi_extra=says(_EVENTS, media_type="text/event-stream"),
+        response_class=StreamingResponse,
+    )
+    async def events(desk: AtDesk) -> StreamingResponse:
+        lines = desk.events.stream(desk.events.join())
+        return StreamingResponse(lines, media_type="text/event-stream")
+
+    return routes
+
+
+def _ingested(desk: Desk, asked: JsonDict, wanted: Wanted) -> IngestReport:
+    paths = [_allowed(path, desk) for path in asked.get("paths", ())]
+
+    def tell(now: Progress) -> None:
+        wanted.check()
+        told = {"stage": now.stage, "done": now.done, "total": now.total, "path": now.path}
+        desk.events.tell("ingest", told)
+
+    try:
+        return desk.kb.ingest(
+            *paths,
+            force=asked.get("force", False),
+            dry_run=asked.get("dry_run", False),
+            on_progress=tell,
+        )
+    finally:
+        desk.events.tell("ingest", {"stage": "done", "done": 0, "total": 0, "path": ""})
+
+
+def _allowed(given: str, desk: Desk) -> str:
+    """The path itself, if clients may name it. What lies elsewhere is not even looked at."""
+    if not given.strip() or "\0" in given:
+        raise InvalidRequest(f"a path cannot be {shown(given)}", "name a file or a folder")
+    path = os.path.realpath(os.path.expanduser(given))
+    roots = [root["path"] for root in desk.kb.status()["roots"]]
+    if not any(_lies_in(path, folder) for folder in (*roots, *desk.folders)):
+        raise PathRefused(
+            f"{given} lies in no folder that may be ingested from here",
+            "start the server with --ingest-from FOLDER, or use: kb ingest",
+        )
+    return path
+
+
+def _lies_in(path: str, folder: str | Path) -> bool:
+    real = os.path.realpath(folder)
+    return path == real or path.startswith(real.rstrip(os.sep) + os.sep)

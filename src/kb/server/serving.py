@@ -1,0 +1,180 @@
+"""One server from start to end: where it listens, who may ask, and how it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h11
+import uvicorn
+from fastapi import FastAPI
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from kb.app import KnowledgeBase
+from kb.config import ServeConfig
+from kb.errors import ConfigError
+from kb.server.api import create_app
+from kb.server.guard import Rules
+
+TOKEN_VARIABLE = "KB_SERVE_TOKEN"
+_LEAST_TOKEN_CHARS = 16
+_MOST_CONNECTIONS = 512
+_MOST_HEADER_BYTES = 32 * 1024
+_KEEP_ALIVE_S = 15
+
+
+def read_token(token_file: str) -> str | None:
+    """The token, from the file or else from the environment; None where none is set."""
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    if token_file:
+        try:
+            token = Path(token_file).expanduser().read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not text"
+            raise ConfigError(f"cannot read {token_file}: {why}", "check the file") from error
+    token = token.strip()
+    if not token:
+        return None
+    if len(token) < _LEAST_TOKEN_CHARS or not token.isascii() or not token.isprintable():
+        raise ConfigError(
+            f"the token is not {_LEAST_TOKEN_CHARS} plain characters or more",
+            'make one: python -c "import secrets; print(secrets.token_urlsafe())"',
+        )
+    return token
+
+
+def rules_for(host: str, token: str | None, allow_hosts: str) -> Rules:
+    """Who may ask a server that listens on `host`. Without a token, nobody but this machine."""
+    local = is_loopback(host)
+    if not local and token is None:
+        raise ConfigError(
+            f"{host} can be reached by other machines, and there is no token",
+            f"set {TOKEN_VARIABLE} or --token-file, or listen on 127.0.0.1",
+        )
+    named = {name.strip().lower() for name in allow_hosts.split(",") if name.strip()}
+    if not local:
+        named |= {host.lower(), socket.gethostname().lower()}
+    return Rules(frozenset(named), open=not local, token=token)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it. A name counts by what it is, not by what a resolver
+    says today."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def ingest_folders(ingest_from: str) -> tuple[Path, ...]:
+    """The folders that clients may have ingested: those that are named, or where we are, unless
+    that is the whole disk."""
+    named = [Path(part.strip()).expanduser() for part in ingest_from.split(",") if part.strip()]
+    if named:
+        return tuple(named)
+    here = Path.cwd()
+    return () if here == Path(here.anchor) else (here,)
+
+
+class Listener(uvicorn.Server):
+    """uvicorn's, with our limits, which tells when it can be asked."""
+
+    def __init__(self, app: ASGIApp, limits: ServeConfig, ready: Callable[[int], None]) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                host=limits.host,
+                port=limits.port,
+                http=_protocol(limits.client_timeout_s),
+                ws="none",
+                log_config=None,
+                access_log=False,  # it would write down what was asked for
+                server_header=False,
+                limit_concurrency=_MOST_CONNECTIONS,
+                h11_max_incomplete_event_size=_MOST_HEADER_BYTES,
+                timeout_keep_alive=_KEEP_ALIVE_S,
+                timeout_graceful_shutdown=round(limits.drain_s),
+            )
+        )
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._ready(int(self.servers[0].sockets[0].getsockname()[1]))
+
+
+class Server(Listener):
+    """That of `kb serve`, which lets listeners go before it waits for those that are to be answered
+    still."""
+
+    def __init__(self, app: FastAPI, limits: ServeConfig, ready: Callable[[int], None]) -> None:
+        super().__init__(app, limits, ready)
+        self._app = app
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._app.state.desk.events.close()
+        await super().shutdown(sockets)
+
+
+def _protocol(timeout_s: float) -> type[asyncio.Protocol]:
+    class Bounded(H11Protocol):
+        """Closes a connection whose request line and headers take too long to arrive."""
+
+        _patience: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._expect()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self.conn.their_state is not h11.IDLE:
+                self._forget()
+            elif self._patience is None:
+                self._expect()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._forget()
+            super().connection_lost(exc)
+
+        def _expect(self) -> None:
+            self._patience = self.loop.call_later(timeout_s, self.transport.close)
+
+        def _forget(self) -> None:
+            if self._patience is not None:
+                self._patience.cancel()
+            self._patience = None
+
+    return Bounded
+
+
+def serve(kb: KnowledgeBase, *, token: str | None, ready: Callable[[int], None]) -> None:
+    """Answer until the process is told to stop. `ready` hears the port when it listens."""
+    limits = kb.config.serve
+    rules = rules_for(limits.host, token, limits.allow_hosts)
+    if not kb.path.exists():
+        kb.create()
+    app = create_app(kb, rules, ingest_from=ingest_folders(limits.ingest_from))
+    check_free(limits.host, limits.port)
+    Server(app, limits, ready).run()
+
+
+def check_free(host: str, port: int) -> None:
+    """uvicorn would end the process with a line of its own."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(found[0], socket.SOCK_STREAM) as probe:
+            if os.name != "nt":
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(found[4])
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on {host} port {port}: {error.strerror}", "choose another with --port"
+        ) from error

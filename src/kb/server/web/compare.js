@@ -1,0 +1,91 @@
+// Six ways to search side by side; a passage that several found is linked where the eye is on it.
+
+import { $, h, plural, show } from "./dom.js";
+
+const NAMES = {
+  fts5_only: "Words",
+  dense_only: "Meaning",
+  sparse_only: "Terms",
+  two_way_hybrid: "Words + meaning",
+  three_way_hybrid: "All three",
+  three_way_reranked: "All three, second look",
+};
+
+export function showCompared(compared, act) {
+  const methods = Object.entries(compared.methods);
+  const seen = new Map();
+  for (const [, method] of methods)
+    for (const hit of method.hits ?? []) seen.set(hit.chunk_id, (seen.get(hit.chunk_id) ?? 0) + 1);
+  const threads = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  threads.setAttribute("class", "threads");
+  threads.setAttribute("aria-hidden", "true");
+  const columns = h(
+    "div",
+    { class: "columns", tabindex: "0", role: "region", "aria-label": "Six ways to search" },
+    methods.map(([name, method]) => column(name, method, seen, methods.length, act)),
+    threads,
+  );
+  const on = (event) => link(columns, threads, event.target.closest(".card")?.dataset.chunk);
+  columns.addEventListener("pointerover", on);
+  columns.addEventListener("focusin", on);
+  columns.addEventListener("pointerleave", () => link(columns, threads, null));
+  columns.addEventListener("focusout", () => link(columns, threads, null));
+  show($("stage"), columns);
+}
+
+function column(name, method, seen, of, act) {
+  const told = method.error
+    ? "could not answer"
+    : `${plural(method.count, "hit")}, ${method.latency_ms.toFixed(0)} ms`;
+  return h(
+    "section",
+    { class: "column", "aria-label": NAMES[name] ?? name },
+    h("header", {}, h("h2", {}, NAMES[name] ?? name), h("p", {}, told)),
+    method.error ? h("p", { class: "notice" }, said(method.error)) : null,
+    h(
+      "ol",
+      {},
+      (method.hits ?? []).map((hit) => h("li", {}, card(hit, seen.get(hit.chunk_id), of, act))),
+    ),
+  );
+}
+
+const said = (error) =>
+  typeof error === "string" ? error : [error.message, error.hint].filter(Boolean).join(" ");
+
+function card(hit, count, of, act) {
+  return h(
+    "button",
+    {
+      type: "button",
+      class: "card",
+      "data-chunk": hit.chunk_id,
+      onclick: (event) => act.open(hit, event.currentTarget),
+    },
+    h("b", {}, hit.title || hit.doc_path),
+    h("span", {}, hit.section_label ?? hit.citation.uri),
+    h("span", { class: "shared" }, count > 1 ? `in ${count} of ${of}` : "only here"),
+  );
+}
+
+function link(columns, threads, chunk) {
+  columns.classList.toggle("linking", Boolean(chunk));
+  const linked = [...columns.querySelectorAll(".card")].filter((card) => {
+    const same = Boolean(chunk) && card.dataset.chunk === chunk;
+    card.classList.toggle("linked", same);
+    return same;
+  });
+  threads.replaceChildren(...linked.slice(1).map((card, at) => thread(linked[at], card, columns)));
+}
+
+function thread(from, to, columns) {
+  const origin = columns.getBoundingClientRect();
+  const [a, b] = [from.getBoundingClientRect(), to.getBoundingClientRect()];
+  const x1 = a.right - origin.left + columns.scrollLeft,
+    y1 = a.top + a.height / 2 - origin.top;
+  const x2 = b.left - origin.left + columns.scrollLeft,
+    y2 = b.top + b.height / 2 - origin.top;
+  const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+  path.setAttribute("d", `M${x1} ${y1}C${x1 + 14} ${y1} ${x2 - 14} ${y2} ${x2} ${y2}`);
+  return path;
+}

@@ -1,0 +1,44 @@
+// Elements without a template language: h("a", {href: "/"}, "home"). Text is always text.
+
+export const $ = (id) => document.getElementById(id);
+
+export function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "class") element.className = value;
+    else element.setAttribute(name, value === true ? "" : String(value));
+  }
+  element.append(
+    ...children
+      .flat(Infinity)
+      .filter((child) => child !== null && child !== false && child !== undefined),
+  );
+  return element;
+}
+
+export function button(text, act, attributes = {}) {
+  return h("button", { type: "button", class: "plain-button", onclick: act, ...attributes }, text);
+}
+
+export function show(parent, ...children) {
+  parent.replaceChildren(...children.flat(Infinity).filter(Boolean));
+}
+
+export const plural = (count, one, many = one + "s") =>
+  `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+
+export function head(id, title, dialog) {
+  const close = h(
+    "button",
+    {
+      type: "button",
+      class: "quiet icon close",
+      "aria-label": "Close",
+      onclick: () => dialog.close(),
+    },
+    "×",
+  );
+  return h("header", {}, h("h2", { id }, title), close);
+}

@@ -1,0 +1,115 @@
+// How a hit came about: a bar for every retriever, and the way of the query above them.
+
+import { h } from "./dom.js";
+
+export const RETRIEVERS = [
+  { part: "lexical", field: "lexical", source: "fts", name: "Words", style: "by-words" },
+  { part: "dense", field: "vector", source: "vec", name: "Meaning", style: "by-meaning" },
+  { part: "sparse", field: "sparse", source: "sparse", name: "Terms", style: "by-terms" },
+];
+
+const COLOURS = {
+  lexical: "by-words",
+  dense: "by-meaning",
+  sparse: "by-terms",
+  rerank: "by-judge",
+};
+
+const number = (value) => (Math.abs(value) >= 100 ? value.toFixed(0) : value.toPrecision(3));
+
+const time = (ms) => `${ms.toFixed(ms < 10 ? 1 : 0)} ms`;
+
+// The longest bar of each colour: scores of different retrievers are on scales of their own.
+export function scales(response) {
+  const longest = {};
+  for (const hit of response.hits) {
+    for (const { part, score } of contributions(hit, response)) {
+      if (score !== null) longest[part] = Math.max(longest[part] ?? 0, Math.abs(score));
+    }
+  }
+  return longest;
+}
+
+function contributions(hit, response) {
+  const told = response.explain?.hits?.find((each) => each.chunk_id === hit.chunk_id);
+  const rows = RETRIEVERS.map(({ part, field, name, style }) => ({
+    part,
+    name,
+    style,
+    rank: hit.retrieval[`${field}_rank`],
+    score: hit.retrieval[`${field}_score`] ?? told?.scores?.[part] ?? null,
+  }));
+  rows.push({
+    part: "rerank",
+    name: "Second look",
+    style: "by-judge",
+    rank: null,
+    score: hit.retrieval.rerank_score,
+  });
+  return rows;
+}
+
+export function why(hit, response, longest) {
+  const rows = contributions(hit, response).filter(
+    (row) => row.score !== null || longest[row.part] !== undefined,
+  );
+  const told = response.explain?.hits?.find((each) => each.chunk_id === hit.chunk_id);
+  const factors = Object.entries(told?.factors ?? {}).map(
+    ([name, value]) => `${name.replaceAll("_", " ")} × ${number(value)}`,
+  );
+  return h(
+    "div",
+    { class: "why" },
+    h(
+      "dl",
+      {},
+      rows.map((row) => bar(row, longest[row.part])),
+    ),
+    h(
+      "p",
+      { class: "sum" },
+      `${hit.score_kind} score ${number(hit.score)}`,
+      factors.length ? `, of which ${factors.join(", ")}` : "",
+    ),
+  );
+}
+
+function bar({ name, style, rank, score }, longest) {
+  const fill = h("span", { class: "fill" });
+  if (score !== null)
+    fill.style.width = `${longest ? Math.max(2, (100 * Math.max(score, 0)) / longest) : 0}%`;
+  return [
+    h("dt", {}, name),
+    h("dd", { class: `track ${style} ${score === null ? "none" : ""}` }, fill),
+    h("dd", {}, rank ? `no. ${rank}` : "–"),
+    h("dd", {}, score === null ? "not found" : number(score)),
+  ];
+}
+
+export function walk(response) {
+  const { pipeline, stages } = response.explain;
+  const shown = stages.filter((stage) => stage.ms > 0);
+  const strip = h(
+    "div",
+    { class: "stages", "aria-hidden": "true" },
+    shown.map((stage) => {
+      const piece = h("span", { class: COLOURS[stage.stage] });
+      piece.style.flexGrow = stage.ms;
+      return piece;
+    }),
+  );
+  return h(
+    "section",
+    { class: "walk", "aria-label": "How the query was answered" },
+    h("h2", {}, `Profile ${response.profile}, ${time(response.timing_ms.total)}`),
+    h("p", { class: "drawing" }, pipeline),
+    strip,
+    h(
+      "ul",
+      { class: "keys-of" },
+      shown.map((stage) =>
+        h("li", { class: COLOURS[stage.stage] }, `${stage.stage} ${time(stage.ms)}`),
+      ),
+    ),
+  );
+}

@@ -1,0 +1,137 @@
+// Filters with the number of documents each would leave in the whole store.
+
+import { $, h, show } from "./dom.js";
+import { filterCount, set, state, toggle } from "./state.js";
+
+const SHORT = 8;
+
+export function showFilters(status, changed) {
+  const apply = () => {
+    count();
+    changed();
+  };
+  const kinds = Object.fromEntries(
+    Object.entries(status.by_kind).filter(([name]) => name !== "none"),
+  );
+  show(
+    $("facets"),
+    facet("Format", "type", status.by_type, apply),
+    facet("Kind", "kind", kinds, apply),
+    scope(status.by_scope, apply),
+    facet("Tags", "tags", status.tags, apply, SHORT),
+    h(
+      "div",
+      { class: "facet" },
+      h("label", { class: "label", for: "path-glob" }, "Path"),
+      h("input", {
+        type: "text",
+        id: "path-glob",
+        placeholder: "notes/**/*.md",
+        value: state.filters.path_glob ?? "",
+        onchange: (event) => {
+          set("path_glob", event.target.value.trim());
+          apply();
+        },
+      }),
+    ),
+    h(
+      "fieldset",
+      { class: "facet" },
+      h("legend", {}, "Dated"),
+      date("after", "from", apply),
+      date("before", "before", apply),
+    ),
+  );
+  count();
+}
+
+function count() {
+  const all = filterCount();
+  $("filter-count").textContent = all ? `${all} on` : "";
+}
+
+function date(name, label, apply) {
+  return h(
+    "label",
+    { class: "pair" },
+    label,
+    h("input", {
+      type: "date",
+      value: state.filters[name] ?? "",
+      onchange: (event) => {
+        set(name, event.target.value);
+        apply();
+      },
+    }),
+  );
+}
+
+function facet(title, name, counts, apply, most = Infinity) {
+  const entries = Object.entries(counts).sort(([a, x], [b, y]) => y - x || a.localeCompare(b));
+  if (!entries.length) return null;
+  const chosen = new Set(state.filters[name] ?? []);
+  const rows = entries.map(([value, n], at) =>
+    choice(
+      value,
+      n,
+      "checkbox",
+      name,
+      chosen.has(value),
+      at >= most && !chosen.has(value),
+      (on) => {
+        toggle(name, value, on);
+        apply();
+      },
+    ),
+  );
+  const hidden = rows.filter((row) => row.hidden);
+  const more = hidden.length
+    ? h(
+        "button",
+        {
+          type: "button",
+          class: "quiet more",
+          onclick: (event) => {
+            hidden.forEach((row) => {
+              row.hidden = false;
+            });
+            event.currentTarget.remove();
+            hidden[0].querySelector("input").focus();
+          },
+        },
+        `${hidden.length} more`,
+      )
+    : null;
+  return h("fieldset", { class: "facet" }, h("legend", {}, title), rows, more);
+}
+
+function scope(counts, apply) {
+  if (Object.keys(counts).length < 2) return null;
+  const rows = Object.entries(counts).map(([value, n]) =>
+    choice(value, n, "checkbox", "scope", state.filters.scope === value, false, (on, box) => {
+      document.querySelectorAll('#facets input[name="scope"]').forEach((each) => {
+        if (each !== box) each.checked = false;
+      });
+      set("scope", on ? value : "");
+      apply();
+    }),
+  );
+  return h("fieldset", { class: "facet" }, h("legend", {}, "Scope"), rows);
+}
+
+function choice(value, n, type, name, checked, hidden, changed) {
+  const box = h("input", {
+    type,
+    name,
+    value,
+    onchange: (event) => changed(event.target.checked, event.target),
+  });
+  box.checked = checked;
+  return h(
+    "label",
+    { class: "choice", hidden },
+    box,
+    h("span", {}, value.replaceAll("_", " ")),
+    h("span", { class: "n" }, String(n)),
+  );
+}

@@ -1,0 +1,158 @@
+// Putting in: by path, by choosing files, by dropping them anywhere; and how far the vectors are.
+
+import { Failed, post, upload } from "./api.js";
+import { $, h, head, plural, show } from "./dom.js";
+
+let report = null;
+
+export function openAdd() {
+  const dialog = $("add");
+  if (dialog.open) return;
+  const path = h("input", {
+    id: "add-path",
+    type: "text",
+    placeholder: "~/notes",
+    autocomplete: "off",
+    spellcheck: "false",
+    "aria-describedby": "add-about",
+  });
+  const files = h("input", {
+    type: "file",
+    multiple: true,
+    class: "unseen",
+    id: "add-files",
+    onchange: () => addFiles([...files.files]),
+  });
+  report = h("ul", { class: "done", role: "status" });
+  show(
+    dialog,
+    head("add-title", "Add to the knowledge base", dialog),
+    h(
+      "label",
+      { class: "target" },
+      files,
+      h("b", {}, "Choose files"),
+      " or drop them anywhere on the page",
+    ),
+    h("h3", {}, h("label", { for: "add-path" }, "A file or folder on the server's machine")),
+    h(
+      "form",
+      {
+        class: "field",
+        onsubmit: (event) => {
+          event.preventDefault();
+          addPath(path.value.trim());
+        },
+      },
+      path,
+      h("button", {}, "Read"),
+    ),
+    h(
+      "p",
+      { id: "add-about" },
+      "Read again, it brings the store up to date: what is unchanged costs next to nothing.",
+    ),
+    report,
+  );
+  dialog.showModal();
+  path.focus();
+}
+
+function line(name, told, good) {
+  const row = h(
+    "li",
+    {},
+    h(
+      "span",
+      { class: good === null ? "" : good ? "ok" : "bad", "aria-hidden": "true" },
+      good === null ? "…" : good ? "✓" : "×",
+    ),
+    h("span", {}, h("span", { class: "name" }, name), ` ${told}`),
+  );
+  report.prepend(row);
+  return row;
+}
+
+async function take(name, work) {
+  if (!$("add").open) openAdd();
+  const waiting = line(name, "is being read", null);
+  try {
+    const done = await work();
+    waiting.remove();
+    line(name, summary(done), !done.failed.length);
+    for (const each of [...done.failed, ...done.skipped].slice(0, 5))
+      line(each.path, each.reason, false);
+  } catch (error) {
+    if (!(error instanceof Failed)) throw error;
+    waiting.remove();
+    line(name, `${error.message}. ${error.hint}`, false);
+  }
+  document.dispatchEvent(new CustomEvent("kb:changed"));
+}
+
+function summary(done) {
+  const parts = [
+    [done.added.length, "added"],
+    [done.changed.length, "changed"],
+    [done.removed.length, "removed"],
+    [done.unchanged, "unchanged"],
+    [done.failed.length, "failed"],
+  ];
+  return (
+    parts
+      .filter(([count]) => count)
+      .map(([count, what]) => `${count} ${what}`)
+      .join(", ") || "nothing to read in it"
+  );
+}
+
+const addPath = (path) => (path ? take(path, () => post("/ingest", { paths: [path] })) : null);
+
+export async function addFiles(files) {
+  for (const file of files) await take(file.name, () => upload(file));
+}
+
+export function acceptDrops() {
+  let depth = 0;
+  const files = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
+  addEventListener("dragenter", (event) => {
+    if (files(event)) {
+      depth += 1;
+      $("drop").hidden = false;
+    }
+  });
+  addEventListener("dragleave", () => {
+    depth = Math.max(0, depth - 1);
+    if (!depth) $("drop").hidden = true;
+  });
+  addEventListener("dragover", (event) => {
+    if (files(event)) event.preventDefault();
+  });
+  addEventListener("drop", (event) => {
+    depth = 0;
+    $("drop").hidden = true;
+    if (!files(event)) return;
+    event.preventDefault();
+    addFiles([...event.dataTransfer.files]);
+  });
+}
+
+// --- live progress -------------------------------------------------------------------------------
+
+export function showProgress(name, now) {
+  const ingesting = name === "ingest" && now.stage !== "done";
+  const embedding = name === "embedding" && now.state === "working";
+  $("running").hidden = !(
+    ingesting ||
+    embedding ||
+    (name === "embedding" && now.state === "failed")
+  );
+  $("running-bar").hidden = !(ingesting || embedding);
+  $("running-bar").max = now.total || 1;
+  $("running-bar").value = now.done;
+  if (embedding)
+    $("running-text").textContent =
+      `Embedding ${now.done.toLocaleString("en")} of ${plural(now.total, "passage")}, ${now.per_second} a second`;
+  else if (ingesting) $("running-text").textContent = `Reading ${now.path || "…"}`;
+  else if (now.state === "failed") $("running-text").textContent = `Embedding waits: ${now.error}`;
+}

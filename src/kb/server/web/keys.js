@@ -1,0 +1,65 @@
+// The keyboard. Letters count only where nothing is typed into.
+
+import { $, h, head, show } from "./dom.js";
+import { KEYS } from "./results.js";
+
+const TYPED = "input:not([type=checkbox]):not([type=radio]), textarea, select";
+
+export function listenToKeys(act) {
+  addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    if (document.querySelector("dialog[open]")) return;
+    if (event.key === "Escape") return escape(event, act);
+    if (event.target.matches(TYPED)) return inField(event);
+    const action = act[event.key];
+    if (!action) return;
+    event.preventDefault();
+    action();
+  });
+}
+
+function escape(event, act) {
+  if (act.close()) return event.preventDefault();
+  if (event.target.id !== "query") $("query").focus();
+}
+
+function inField(event) {
+  if (event.target.id === "query" && event.key === "ArrowDown") {
+    event.preventDefault();
+    step(1);
+  }
+}
+
+const stops = () => [...document.querySelectorAll(".hit h2 a, .columns .card")];
+
+export function step(by) {
+  const all = stops();
+  if (!all.length) return;
+  const here = all.indexOf(document.activeElement);
+  const at =
+    here < 0 ? (by > 0 ? 0 : all.length - 1) : Math.min(all.length - 1, Math.max(0, here + by));
+  all[at].focus();
+  all[at].closest(".hit, .card").scrollIntoView({ block: "nearest" });
+}
+
+export function openHelp() {
+  const dialog = $("help");
+  if (dialog.open) return;
+  show(
+    dialog,
+    head("help-title", "Keyboard", dialog),
+    h(
+      "dl",
+      {},
+      KEYS.map(([key, what]) => [
+        h(
+          "dt",
+          {},
+          key.split(" ").map((each, at) => [at ? " " : null, h("kbd", {}, each)]),
+        ),
+        h("dd", {}, what),
+      ]),
+    ),
+  );
+  dialog.showModal();
+}

@@ -1,0 +1,264 @@
+// Hits, and what is shown when there are none.
+
+import { $, h, plural, show } from "./dom.js";
+import { RETRIEVERS, scales, walk, why } from "./explain.js";
+import { marked } from "./marks.js";
+import { filterCount, state } from "./state.js";
+
+export function showHits(response, act) {
+  const longest = scales(response);
+  const list = h(
+    "ol",
+    { class: "hits" },
+    response.hits.map((hit) => one(hit, response, longest, act)),
+  );
+  show($("stage"), response.explain ? walk(response) : null, list);
+}
+
+function one(hit, response, longest, act) {
+  const headings = hit.heading_path.filter((heading, at) => at > 0 || heading !== hit.title);
+  const trail = [
+    hit.doc_path.startsWith("note:") ? "note" : hit.doc_path.split("/").slice(0, -1).join("/"),
+    ...headings,
+  ];
+  return h(
+    "li",
+    { class: "hit", "data-chunk": hit.chunk_id },
+    h(
+      "header",
+      {},
+      h(
+        "h2",
+        {},
+        h(
+          "a",
+          {
+            href: opened(hit),
+            onclick: (event) => {
+              event.preventDefault();
+              act.open(hit, event.currentTarget);
+            },
+          },
+          hit.title || hit.doc_path,
+        ),
+      ),
+      h(
+        "span",
+        { class: "found" },
+        h("span", { class: "unseen" }, "found by"),
+        RETRIEVERS.filter(({ source }) => hit.sources.includes(source)).map(({ name, style }) =>
+          h("i", { class: style }, name),
+        ),
+      ),
+    ),
+    h(
+      "p",
+      { class: "trail" },
+      trail.map((step, at) => [
+        at ? h("span", { class: "sep", "aria-hidden": "true" }, "›") : null,
+        step,
+      ]),
+    ),
+    h("p", { class: "snippet" }, hit.snippet),
+    h(
+      "div",
+      { class: "under" },
+      h(
+        "a",
+        {
+          class: "cite",
+          href: opened(hit),
+          onclick: (event) => {
+            event.preventDefault();
+            act.open(hit, event.currentTarget);
+          },
+        },
+        hit.citation.uri,
+      ),
+      h("span", { class: "badge" }, hit.type),
+      hit.kind ? h("span", { class: "badge" }, hit.kind.replace("_", " ")) : null,
+      hit.tags.slice(0, 4).map((tag) => h("span", { class: "tag" }, tag)),
+    ),
+    response.explain ? why(hit, response, longest) : null,
+  );
+}
+
+const opened = (hit) => `/passages?uri=${encodeURIComponent(hit.citation.uri)}`;
+
+export function markSnippets(ranges) {
+  document.querySelectorAll(".hit .snippet").forEach((snippet, at) => {
+    if (ranges[at]?.length) show(snippet, marked(snippet.textContent, ranges[at]));
+  });
+}
+
+// --- when there is nothing to show ---------------------------------------------------------------
+
+export function showBones() {
+  show(
+    $("stage"),
+    h("div", { class: "bones", "aria-hidden": "true" }, h("div"), h("div"), h("div")),
+  );
+}
+
+export function showWelcome(status, act) {
+  if (status && !status.documents) return showEmptyStore(act);
+  const size = status
+    ? `${plural(status.documents, "document")} in ${plural(status.chunks, "passage")}`
+    : "";
+  show(
+    $("stage"),
+    h(
+      "section",
+      { class: "empty" },
+      h("h2", {}, "What are you looking for?"),
+      h(
+        "p",
+        {},
+        size ? `${size} are ready. ` : "",
+        "Type words, a name from code, or a whole question. A query in 'single quotes' is an FTS5 expression.",
+      ),
+      h(
+        "dl",
+        {},
+        KEYS.slice(0, 6).map(([key, what]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, what)]),
+      ),
+    ),
+  );
+}
+
+function showEmptyStore(act) {
+  show(
+    $("stage"),
+    h(
+      "section",
+      { class: "empty" },
+      h("h2", {}, "Nothing here yet"),
+      h(
+        "p",
+        {},
+        "Drop files anywhere on this page, or name a folder. Words can be searched at once; search by meaning follows as it is embedded.",
+      ),
+      h(
+        "div",
+        { class: "acts" },
+        h("button", { type: "button", onclick: act.add }, "Add files or a folder"),
+      ),
+      h("dl", {}, h("dt", {}, "or in a terminal"), h("dd", {}, h("code", {}, "kb ingest FOLDER"))),
+    ),
+  );
+}
+
+export function showNothing(act) {
+  const filtered = filterCount() > 0;
+  show(
+    $("stage"),
+    h(
+      "section",
+      { class: "empty" },
+      h("h2", {}, "No passage found"),
+      h(
+        "p",
+        {},
+        filtered
+          ? "Nothing with these filters. They may leave out what you look for."
+          : "Nothing has these words. Other words, or fewer, may find it; so may another way to search.",
+      ),
+      h(
+        "div",
+        { class: "acts" },
+        filtered ? h("button", { type: "button", onclick: act.clear }, "Clear the filters") : null,
+        state.mode
+          ? h(
+              "button",
+              { type: "button", class: "plain-button", onclick: act.auto },
+              "Search in every way",
+            )
+          : null,
+      ),
+    ),
+  );
+}
+
+export function showError(error, act) {
+  show(
+    $("stage"),
+    h(
+      "section",
+      { class: "empty", role: "alert" },
+      h("h2", {}, error.code === "unreachable" ? "The server is gone" : "That did not work"),
+      h("p", {}, error.message),
+      error.hint ? h("p", {}, error.hint) : null,
+      h("div", { class: "acts" }, h("button", { type: "button", onclick: act.again }, "Try again")),
+    ),
+  );
+}
+
+// --- parts that did not do their work ------------------------------------------------------------
+
+const PARTS = {
+  dense: "Search by meaning",
+  sparse: "Search by terms",
+  lexical: "Search by words",
+  rerank: "The second look",
+  query: "Your query",
+};
+const PASSAGES = (count) =>
+  `${plural(Number(count), "passage has", "passages have")} no vectors yet`;
+
+const ADVICE = {
+  no_model: [
+    "has no model, so only words were searched",
+    "kb models list shows what there is; models.encoder names one.",
+  ],
+  model_mismatch: [
+    "cannot use the vectors there are",
+    "kb reindex makes new ones beside them, kb embed --anew in their place.",
+  ],
+  language: ["cannot read this script", "Words were searched."],
+  timeout: ["took too long and was left out", "Try again, or ask for less."],
+  truncated: ["is longer than what was looked at", ""],
+  failed: ["did not work for everything", ""],
+};
+
+export function showNotices(degraded, act) {
+  show(
+    $("notices"),
+    degraded.map((part) => notice(part, act)),
+  );
+}
+
+function notice({ part, reason, detail }, act) {
+  const name = PARTS[part] ?? part;
+  if (reason === "pending")
+    return h(
+      "div",
+      { class: "notice" },
+      h(
+        "p",
+        {},
+        `${name} is not complete: ${PASSAGES(detail)}. They are found by their words meanwhile.`,
+      ),
+      h("button", { type: "button", onclick: () => act.embed(false) }, "Embed now"),
+    );
+  const [told, advice] = ADVICE[reason] ?? [`did not answer: ${reason.replaceAll("_", " ")}`, ""];
+  const more = detail === null ? "" : `: ${detail}`;
+  const retry =
+    reason === "failed"
+      ? h("button", { type: "button", onclick: () => act.embed(true) }, "Try again")
+      : null;
+  return h("div", { class: "notice" }, h("p", {}, `${name} ${told}${more}. ${advice}`), retry);
+}
+
+export const KEYS = [
+  ["/", "search"],
+  ["j k", "next and previous hit"],
+  ["Enter", "open it at its citation"],
+  ["e", "explain: what each retriever gave"],
+  ["c", "compare six ways to search"],
+  ["?", "all keys"],
+  ["s", "find what is like the open document"],
+  ["f", "filters"],
+  ["a", "add files or a folder"],
+  ["d", "light or dark"],
+  ["Esc", "close, or back to the query"],
+];

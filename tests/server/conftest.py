@@ -1,0 +1,112 @@
+"""A real server on a port of its own, for every test that asks for one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from kb import KnowledgeBase
+from kb.config import Config, ServeConfig
+from kb.server.api import create_app
+from kb.server.guard import Rules
+from kb.server.serving import Server
+
+PATIENCE_S = 30.0  # until a test gives up; nothing waits that long when all is well
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server that runs, and a client that knows its address."""
+
+    kb: KnowledgeBase
+    url: str
+    port: int
+    client: httpx.Client
+    server: Server
+    app: FastAPI
+    thread: threading.Thread
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+        self.thread.join(PATIENCE_S)
+        assert not self.thread.is_alive()
+
+    def search(self, query: str, **asked: Any) -> dict[str, Any]:
+        answer = self.client.post("/search", json={"query": query} | asked)
+        assert answer.status_code == 200, answer.text
+        shape: dict[str, Any] = answer.json()
+        return shape
+
+
+Serve = Callable[..., Running]
+
+
+def start(kb: KnowledgeBase, rules: Rules | None, ingest_from: tuple[Path, ...]) -> Running:
+    kb.create()
+    app = create_app(kb, rules, ingest_from=ingest_from)
+    listening, ports = threading.Event(), list[int]()
+
+    def ready(port: int) -> None:
+        ports.append(port)
+        listening.set()
+
+    server = Server(app, kb.config.serve, ready)
+    thread = threading.Thread(target=server.run, name="served", daemon=True)
+    thread.start()
+    assert listening.wait(PATIENCE_S)
+    url = f"http://127.0.0.1:{ports[0]}"
+    client = httpx.Client(base_url=url, timeout=PATIENCE_S, trust_env=False)
+    return Running(kb, url, ports[0], client, server, app, thread)
+
+
+def settings(**limits: Any) -> Config:
+    return replace(Config(), serve=replace(ServeConfig(), **({"port": 0} | limits)))
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """`serve(rules, encoder=..., max_body_bytes=...)`: a server over a store of its own."""
+    with ExitStack() as stack:
+
+        def served(
+            rules: Rules | None = None,
+            *,
+            encoder: Any = "none",
+            ingest_from: tuple[Path, ...] = (),
+            **limits: Any,
+        ) -> Running:
+            path = tmp_path / "served" / "kb.sqlite"
+            kb = stack.enter_context(
+                KnowledgeBase(path, config=settings(**limits), encoder=encoder)
+            )
+            running = start(kb, rules, ingest_from)
+            stack.callback(running.stop)
+            stack.callback(running.client.close)
+            return running
+
+        yield served
+
+
+FILES = {
+    "notes/retry.md": "# The retry storm\n\nIt began with a gateway.\n\n## What ended it\n\n"
+    "Jitter ended the retry storm. Every gateway waits a random time.\n",
+    "notes/battery.md": "---\ntags: [hardware, field]\nkind: lesson\n---\n# Battery\n\n"
+    "Cold nights drain the battery of a buoy.\n",
+    "code/pump.py": "def drain_queue(frames):\n    '''Send what waits.'''\n    return frames\n",
+}
+
+
+@pytest.fixture
+def filled(serve: Serve, library: Callable[..., Path]) -> Running:
+    """A server over three files; words only."""
+    running = serve()
+    running.kb.ingest(library(FILES))
+    return running

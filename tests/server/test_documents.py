@@ -1,0 +1,180 @@
+"""The routes about what is in the store."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kb.server.uploads import name_of
+from tests.schemas import validate, validator
+from tests.server.conftest import Running
+
+JSON = {"Content-Type": "application/json"}
+
+
+def test_documents_are_listed_page_by_page(filled: Running) -> None:
+    first = filled.client.get("/documents", params={"limit": 2}).json()
+    second = filled.client.get("/documents", params={"limit": 2, "offset": 2}).json()
+    for page in (first, second):
+        validate(page)
+    assert (first["next_offset"], second["next_offset"]) == (2, None)
+    paths = [each["doc_path"] for page in (first, second) for each in page["documents"]]
+    assert paths == [document.doc_path for document in filled.kb.documents()]
+
+
+def test_a_list_can_be_filtered_and_knows_its_parameters(filled: Running) -> None:
+    found = filled.client.get("/documents", params={"type": ["code", "pdf"]}).json()["documents"]
+    assert [each["doc_path"] for each in found] == ["lib/code/pump.py"]
+    unknown = filled.client.get("/documents", params={"colour": "red"})
+    assert (unknown.status_code, unknown.json()["code"]) == (422, "invalid_request")
+    assert "path_glob" in unknown.json()["hint"]
+
+
+def test_a_page_has_a_limit(serve: Any) -> None:
+    running = serve(max_page=2)
+    for number in range(3):
+        running.kb.add(f"note {number}")
+    assert len(running.client.get("/documents?limit=1000").json()["documents"]) == 2
+
+
+def test_a_note_is_added_read_and_removed(filled: Running) -> None:
+    note = {"text": "Salt eats copper.", "tags": ["field"], "kind": "lesson", "metadata": {"a": 1}}
+    added = filled.client.post("/documents", json=note)
+    assert added.status_code == 201
+    validate(added.json())
+    path = added.json()["doc_path"]
+    assert filled.client.get(f"/documents/{path}").json() == added.json()
+    assert filled.search("copper")["hits"][0]["doc_path"] == path
+    removed = filled.client.delete(f"/documents/{path}", headers=JSON)
+    validate(removed.json())
+    assert removed.json()["removed"] == [path]
+    assert filled.client.get(f"/documents/{path}").status_code == 404
+
+
+def test_a_file_that_was_ingested_stays_on_disk(filled: Running, tmp_path: Path) -> None:
+    assert filled.client.delete("/documents/lib/notes/retry.md", headers=JSON).status_code == 200
+    assert (tmp_path / "lib" / "notes" / "retry.md").exists()
+
+
+def test_a_folder_is_not_removed_by_a_slash(filled: Running) -> None:
+    assert filled.client.delete("/documents/lib/", headers=JSON).status_code == 422
+    assert len(filled.kb.documents()) == 3
+
+
+def test_a_citation_opens_and_counts(filled: Running) -> None:
+    uri = filled.search("jitter")["hits"][0]["citation"]["uri"]
+    opened = filled.client.get("/passages", params={"uri": uri})
+    validate(opened.json())
+    assert "Jitter" in opened.json()["text"]
+    filled.client.get("/passages", params={"uri": "lib/notes/retry.md", "quiet": True})
+    assert filled.kb.document("lib/notes/retry.md").access_count == 1
+
+
+def test_chunks(filled: Running) -> None:
+    listed = filled.client.get("/chunks", params={"document": "lib/notes/retry.md", "limit": 1})
+    validate(listed.json())
+    (first,) = listed.json()["chunks"]
+    assert filled.client.get(f"/chunks/{first['chunk_id']}").json() == first
+    assert filled.client.get("/chunks/999999").status_code == 404
+
+
+def test_tags_are_given_and_taken(filled: Running) -> None:
+    body = {"document": "lib/notes/retry.md", "add": ["network"]}
+    assert filled.client.post("/tags", json=body).json()["tags"] == ["network"]
+    listed = filled.client.get("/tags").json()
+    validate(listed)
+    assert listed["tags"]["network"] == 1
+    gone = filled.client.post("/tags", json={"document": body["document"], "remove": ["nope"]})
+    assert gone.status_code == 404
+
+
+# --- nothing outside of what was ingested can be read ---------------------------------------------
+
+OUTSIDE = [
+    "../secret.txt", "../../secret.txt", "lib/../../secret.txt", "..%2Fsecret.txt",
+    "lib/%2e%2e/%2e%2e/secret.txt", "/etc/passwd", "//etc/passwd", "%2Fetc%2Fpasswd",
+    "~/.ssh/id_rsa", "file:///etc/passwd", "lib/notes/retry.md/../../../secret.txt",
+    "lib\\..\\..\\secret.txt", "lib/notes/retry.md%00.png", "....//....//secret.txt",
+]  # fmt: skip
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    path = tmp_path / "secret.txt"
+    path.write_text("hunter2 is the password\n", encoding="utf-8")
+    return path
+
+
+def as_it_is(running: Running, method: str, target: str) -> tuple[int, str]:
+    """A request whose path no client has tidied up."""
+    connection = HTTPConnection("127.0.0.1", running.port, timeout=30)
+    with closing(connection):
+        connection.request(method, target, b"# new", {"X-KB-Request": "1"})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+
+@pytest.mark.parametrize("path", OUTSIDE)
+def test_no_path_leads_out(filled: Running, secret: Path, path: str) -> None:
+    """In every parameter that takes a path, however it is written."""
+    targets = [("GET", "/documents/"), ("DELETE", "/documents/"), ("GET", "/chunks/"),
+               ("GET", "/assets/"), ("PUT", "/uploads/")]  # fmt: skip
+    for method, target in targets:
+        status, text = as_it_is(filled, method, target + path)
+        assert status in (400, 403, 404, 405, 422), (method, target, text)
+        assert "hunter2" not in text
+    asked = [
+        *(filled.client.get("/passages", params={"uri": each}) for each in (path, f"{path}#L1")),
+        filled.client.get("/chunks", params={"document": path}),
+        filled.client.get("/similar", params={"to": path}),
+        filled.client.post("/tags", json={"document": path, "add": ["x"]}),
+        filled.client.post("/ingest", json={"paths": [path]}),
+    ]
+    for answer in asked:
+        assert answer.status_code in (403, 404, 405, 422), (answer.url, answer.text)
+        assert "hunter2" not in answer.text
+    assert secret.read_text(encoding="utf-8").startswith("hunter2")
+    assert sorted(document.doc_path for document in filled.kb.documents()) == [
+        "lib/code/pump.py", "lib/notes/battery.md", "lib/notes/retry.md",
+    ]  # fmt: skip
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need leave there")
+def test_a_link_that_takes_a_files_place_is_not_followed(
+    filled: Running, secret: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "lib" / "notes" / "retry.md"
+    file.unlink()
+    file.symlink_to(secret)
+    for uri in ("lib/notes/retry.md", "lib/notes/retry.md#L1-L9"):
+        opened = filled.client.get("/passages", params={"uri": uri})
+        assert opened.json()["state"] == "stale"
+        assert "hunter2" not in opened.text
+
+
+@pytest.mark.parametrize("name", ["a.md", "Übung 1.pdf", "2026-01-01.md", "日本.txt", "a.b.c"])
+def test_names_of_files(name: str) -> None:
+    assert name_of(name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", ".", "..", ".env", "a/b", "a\\b", "a\0b", "a\nb", "nul", "COM1.txt", "a:b", " a", "a.",
+     "x" * 300, "\ud800"],
+)  # fmt: skip
+def test_what_is_no_name_of_a_file(name: str) -> None:
+    from kb.errors import InvalidRequest
+
+    with pytest.raises(InvalidRequest):
+        name_of(name)
+
+
+def test_errors_are_readable_whatever_was_asked(filled: Running) -> None:
+    answer = filled.client.get("/documents/%ED%A0%80%FF")
+    validator("error.v1").validate(answer.json())
+    assert answer.status_code == 404

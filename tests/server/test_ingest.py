@@ -1,0 +1,189 @@
+"""The routes that put in, and the progress that they tell."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.models.weightless import Weightless
+from tests.schemas import validate, validator
+from tests.server.conftest import FILES, Running, Serve
+
+HEADERS = {"X-KB-Request": "test"}
+
+
+def put(running: Running, name: str, data: bytes) -> httpx.Response:
+    return running.client.put(f"/uploads/{name}", content=data, headers=HEADERS)
+
+
+# --- by path --------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_is_allowed_is_ingested(serve: Serve, library: Callable[..., Path]) -> None:
+    folder = library(FILES)
+    running = serve(ingest_from=(folder.parent,))
+    answer = running.client.post("/ingest", json={"paths": [str(folder)]})
+    assert answer.status_code == 200, answer.text
+    validate(answer.json())
+    assert len(answer.json()["added"]) == 3
+    again = running.client.post("/ingest", json={"paths": [str(folder / "notes")]})
+    assert again.json()["unchanged"] + len(again.json()["changed"]) == 2
+
+
+def test_what_was_ingested_before_is_looked_at_again(filled: Running, tmp_path: Path) -> None:
+    (tmp_path / "lib" / "new.md").write_text("# New\n\nA new note.\n", encoding="utf-8")
+    for body in ({}, {"paths": [str(tmp_path / "lib")], "dry_run": True}):
+        answer = filled.client.post("/ingest", json=body)
+        assert answer.status_code == 200
+    assert filled.search("new note")["returned"] == 1
+
+
+def test_other_folders_are_refused_whether_they_exist_or_not(
+    filled: Running, tmp_path: Path
+) -> None:
+    texts = set()
+    for name in ("home", "nothing"):
+        (tmp_path / "home").mkdir(exist_ok=True)
+        answer = filled.client.post("/ingest", json={"paths": [str(tmp_path / name)]})
+        validator("error.v1").validate(answer.json())
+        assert (answer.status_code, answer.json()["code"]) == (403, "path_refused")
+        texts.add(answer.json()["message"].replace(name, ""))
+    assert len(texts) == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need leave there")
+def test_a_link_out_of_an_allowed_folder_is_no_way_out(serve: Serve, tmp_path: Path) -> None:
+    outside, inside = tmp_path / "outside", tmp_path / "inside"
+    for folder in (outside, inside):
+        folder.mkdir()
+    (outside / "a.md").write_text("# Secret\n", encoding="utf-8")
+    (inside / "link").symlink_to(outside)
+    running = serve(ingest_from=(inside,))
+    for path in (inside / "link", inside / "link" / "a.md", inside / ".." / "outside"):
+        assert running.client.post("/ingest", json={"paths": [str(path)]}).status_code == 403
+    running.client.post("/ingest", json={"paths": [str(inside)]})
+    assert running.search("Secret")["returned"] == 0
+
+
+@pytest.mark.parametrize("body", [{"paths": ["\0"]}, {"paths": [""]}, {"paths": "x"}, {"path": []}])
+def test_paths_that_are_none(filled: Running, body: dict[str, Any]) -> None:
+    assert filled.client.post("/ingest", json=body).status_code == 422
+
+
+# --- by upload ------------------------------------------------------------------------------------
+
+
+def test_a_file_is_kept_found_and_replaced(filled: Running) -> None:
+    first = put(filled, "barnacles.md", b"# Barnacles\n\nThey settle on the hull.\n")
+    assert first.status_code == 201, first.text
+    validate(first.json())
+    (hit,) = filled.search("barnacles settle", top=1)["hits"]
+    assert hit["doc_path"] == "uploads/barnacles.md"
+    put(filled, "barnacles.md", b"# Barnacles\n\nCopper keeps them away.\n")
+    assert filled.search("barnacles copper")["hits"][0]["doc_path"] == "uploads/barnacles.md"
+    assert len([each for each in filled.kb.documents() if each.path == "barnacles.md"]) == 1
+
+
+def test_a_removed_upload_does_not_come_back(filled: Running) -> None:
+    put(filled, "a.md", b"# A\n\nText.\n")
+    assert filled.client.delete("/documents/uploads/a.md", headers=HEADERS).status_code == 200
+    filled.client.post("/ingest", json={})
+    assert filled.client.get("/documents/uploads/a.md").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("name", "data"), [("a.bin", b"\0\1\2\3" * 99), ("secrets.json", b"{}"), ("x.key", b"k")]
+)
+def test_what_cannot_be_taken_is_not_kept(filled: Running, name: str, data: bytes) -> None:
+    answer = put(filled, name, data)
+    validator("error.v1").validate(answer.json())
+    assert answer.status_code == 422
+    assert not list((filled.kb.path.parent / "uploads").iterdir())
+
+
+def test_an_upload_has_a_limit(serve: Serve) -> None:
+    running = serve(max_upload_bytes=1000)
+    answer = put(running, "a.md", b"x" * 1001)
+    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+
+
+# --- vectors, and progress ------------------------------------------------------------------------
+
+
+def events(running: Running, until: Callable[[str, Any], bool]) -> Iterator[tuple[str, Any]]:
+    """What is told, up to what was waited for."""
+    with running.client.stream("GET", "/events") as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        name = ""
+        for line in stream.iter_lines():
+            if line.startswith("event: "):
+                name = line.removeprefix("event: ")
+            elif line.startswith("data: "):
+                data = json.loads(line.removeprefix("data: "))
+                yield name, data
+                if until(name, data):
+                    return
+
+
+def test_what_is_put_in_gets_its_vectors_by_itself(serve: Serve) -> None:
+    running = serve(encoder=Weightless())
+    put(running, "a.md", b"# Drift\n\nThe clock drifts.\n")
+    told = list(
+        events(running, lambda name, data: name == "embedding" and not running.kb.pending())
+    )
+    for name, data in told:
+        if name == "embedding":
+            validate(data)
+    found = running.search("clock drift", mode="vector")
+    assert (found["returned"], found["degraded"]) == (1, [])
+
+
+def test_a_model_that_fails_is_told_and_words_answer(serve: Serve) -> None:
+    class Broken(Weightless):
+        def encode(self, *args: Any, **options: Any) -> Any:
+            raise RuntimeError("no memory")
+
+    running = serve(encoder=Broken())
+    put(running, "a.md", b"# Drift\n\nThe clock drifts.\n")
+    told = list(events(running, lambda name, data: data.get("state") == "failed"))
+    assert "no memory" in told[-1][1]["error"]
+    found = running.search("clock")
+    assert found["returned"] == 1
+    assert found["degraded"]
+
+
+def test_ingest_tells_how_far_it_is(serve: Serve, library: Callable[..., Path]) -> None:
+    folder = library(FILES)
+    running = serve(ingest_from=(folder,))
+    running.client.post("/ingest", json={"paths": [str(folder)]})
+    (last,) = (data for name, data in events(running, lambda name, _: name == "ingest")
+               if name == "ingest")  # fmt: skip
+    assert last["stage"] == "done"
+
+
+def test_vectors_can_be_asked_for(serve: Serve) -> None:
+    running = serve(encoder=Weightless())
+    answer = running.client.post("/embed", json={"retry": True})
+    assert answer.status_code == 202
+    validate(answer.json())
+
+
+def test_only_so_many_listen(filled: Running) -> None:
+    streams = []
+    try:
+        for _ in range(32):
+            stream = filled.client.stream("GET", "/events")
+            streams.append(stream)
+            assert stream.__enter__().status_code == 200
+        with filled.client.stream("GET", "/events") as refused:
+            assert refused.status_code == 429
+            assert refused.headers["retry-after"]
+    finally:
+        for stream in streams:
+            stream.__exit__(None, None, None)
