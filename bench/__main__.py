@@ -1,7 +1,8 @@
 """`make bench`: how fast kb is, always beside a yardstick measured in the same run.
 
 python -m bench [section ...]
-sections: process ingest formats long queries encoder dense sparse hybrid (all by default)
+sections: process ingest formats long queries encoder dense sparse rerank hybrid threeway
+others (all by default)
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from bench.dense import dense
 from bench.encoder import encoder
 from bench.formats import formats, long
 from bench.hybrid import hybrid
+from bench.others import others
+from bench.rerank import rerank
 from bench.sparse import sparse
+from bench.threeway import ASKED, threeway
 from bench.timing import process_ms, seconds, spread_ms, table
 from kb import KnowledgeBase
 from kb.store import SqliteStore
@@ -156,7 +160,10 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "encoder": encoder,
     "dense": dense,
     "sparse": sparse,
+    "rerank": rerank,
     "hybrid": lambda: hybrid(passage_store, queries(100)),
+    "threeway": lambda: threeway(passage_store, queries(ASKED)),
+    "others": others,
 }
 
 

@@ -38,11 +38,12 @@ class Clock:
 
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test reads the user's own settings or store, and none loads an encoder that it did not
-    ask for: words alone are searched."""
+    """No test reads the user's own settings or store, and none loads a model that it did not ask
+    for: words alone are searched."""
     monkeypatch.setenv("KB_MODELS_ENCODER", "none")
+    monkeypatch.setenv("KB_MODELS_JUDGE", "none")
     home = tmp_path / "home"
-    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "HOME"):
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.setenv(name, str(home))
     for name in ("KB_STORE", "KB_CONFIG"):
         monkeypatch.delenv(name, raising=False)

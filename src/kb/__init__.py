@@ -9,10 +9,12 @@ if TYPE_CHECKING:
     from kb.errors import KbError
     from kb.search.analyse import sanitize
     from kb.search.boosts import TYPE_WEIGHTS
-    from kb.search.dense import normalize
+    from kb.search.encoded import normalize
     from kb.types import (
         Chunk,
         Citation,
+        Compared,
+        Comparison,
         Degraded,
         Diagnosis,
         Document,
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
         Hit,
         ImportReport,
         IngestReport,
+        Overlap,
         Passage,
         Response,
         Retrieval,
@@ -33,6 +36,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "Chunk": "kb.types",
     "Citation": "kb.types",
+    "Compared": "kb.types",
+    "Comparison": "kb.types",
     "Degraded": "kb.types",
     "Diagnosis": "kb.types",
     "Document": "kb.types",
@@ -44,18 +49,21 @@ _HOMES = {
     "IngestReport": "kb.types",
     "KbError": "kb.errors",
     "KnowledgeBase": "kb.app",
+    "Overlap": "kb.types",
     "Passage": "kb.types",
     "Response": "kb.types",
     "Retrieval": "kb.types",
     "Span": "kb.types",
     "TYPE_WEIGHTS": "kb.search.boosts",
-    "normalize": "kb.search.dense",
+    "normalize": "kb.search.encoded",
     "sanitize": "kb.search.analyse",
 }
 __all__ = [
     "TYPE_WEIGHTS",
     "Chunk",
     "Citation",
+    "Compared",
+    "Comparison",
     "Degraded",
     "Diagnosis",
     "Document",
@@ -67,6 +75,7 @@ __all__ = [
     "IngestReport",
     "KbError",
     "KnowledgeBase",
+    "Overlap",
     "Passage",
     "Response",
     "Retrieval",

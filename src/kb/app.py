@@ -19,26 +19,25 @@ from typing import IO, TYPE_CHECKING, Any
 
 from kb import config as settings_module
 from kb.config import Config, store_path
+from kb.embedding import Embedding, Encoders
 from kb.errors import (
     InvalidRequest,
-    ModelMissing,
     NotFound,
-    StoreMissing,
     StoreReadOnly,
-    choose,
     text_of,
     whole_number,
 )
 from kb.search.searcher import Searcher
 from kb.store import SqliteStore
-from kb.types import KINDS, SCOPES, TRUSTS, Attributes, Document, Filters, Hit, Passage, Response
+from kb.types import Document, Filters, Hit, Passage, Response
 from kb.words import nfc
 
 if TYPE_CHECKING:
     from kb.ingest.embed import OnEmbedded
     from kb.ingest.progress import Progress
-    from kb.ports import Encoder
-    from kb.types import Chunk, Diagnosis, EmbedReport, ImportReport, IngestReport
+    from kb.ingest.worker import Worker, WorkerState
+    from kb.ports import Encoder, Jobs, Judge
+    from kb.types import Chunk, Comparison, Diagnosis, EmbedReport, ImportReport, IngestReport, Root
 
 Pathlike = str | os.PathLike[str]
 OnProgress = Callable[[int, int], None]  # done, in all
@@ -52,8 +51,9 @@ class KnowledgeBase:
     shared between threads. `clock` gives the seconds since the epoch.
 
     `encoder` makes the vectors: an object of `kb.ports.Encoder`, or a name as in the setting
-    `models.encoder`, where `none` means words only; without it, the setting. It is loaded when it
-    is first needed.
+    `models.encoder`, where `none` means words only; without it, the setting. `judge` is the same
+    for the setting `models.judge`: what a rerank by cross-encoder asks. Both are loaded when they
+    are first needed.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class KnowledgeBase:
         read_only: bool = False,
         clock: Callable[[], float] = time.time,
         encoder: Encoder | str | None = None,
+        judge: Judge | str | None = None,
     ) -> None:
         file = store_path(path)
         self.config = config or settings_module.load(file)
@@ -74,10 +75,13 @@ class KnowledgeBase:
             busy_timeout_s=self.config.store.busy_timeout_s,
             clock=clock,
             vector_backend=self.config.store.vector_backend,
+            token_format=self.config.models.tokens,
         )
-        self._encoder = encoder
+        self._encoders = Encoders(self._store, self.config, encoder)
+        self._embedding = Embedding(self._store, self.config, self._encoders)
+        self._judge = judge
         self._lock = threading.Lock()
-        self._searcher = Searcher(self._store, self.config, clock, self.encoder)
+        self._searcher = Searcher(self._store, self.config, clock, self.encoder, self.judge)
 
     @property
     def path(self) -> Path:
@@ -99,20 +103,25 @@ class KnowledgeBase:
         return f"KnowledgeBase({str(self.path)!r})"
 
     def close(self) -> None:
+        self._embedding.close()
         self._searcher.close()
         self._store.close()
 
     def encoder(self) -> Encoder | None:
-        """The encoder that makes the vectors; None where it is switched off."""
+        """The encoder whose vectors answer, or would; None where encoders are switched off."""
+        return self._encoders.current()
+
+    def judge(self) -> Judge | None:
+        """The judge that a rerank by cross-encoder asks; None where it is switched off."""
         with self._lock:
-            if self._encoder is None or isinstance(self._encoder, str):
+            if self._judge is None or isinstance(self._judge, str):
                 from kb import models
 
-                made = models.encoder(self.config, self._encoder)
+                made = models.judge(self.config, self._judge)
                 if made is None:
                     return None
-                self._encoder = made
-            return self._encoder
+                self._judge = made
+            return self._judge
 
     # --- putting in -------------------------------------------------------------------------------
 
@@ -154,26 +163,20 @@ class KnowledgeBase:
         metadata: Mapping[str, Any] | None = None,
     ) -> Document:
         """Store a note. `ttl` is how long it lives: `7d`, `12h`, `never`."""
+        from kb import notes
         from kb.ingest.indexer import Indexer
 
-        for name, value in (("title", title), ("lang", lang), ("ttl", ttl)):
-            if value is not None:
-                text_of(name, value)
-        for name, value, valid in (("kind", kind, KINDS), ("scope", scope, SCOPES),
-                                   ("trust", trust, TRUSTS)):  # fmt: skip
-            if value is not None:
-                choose(name, value, valid)
-        if not text_of("a note", text).strip():
-            raise InvalidRequest("the note is empty", "give it a text")
-        attributes = Attributes(
+        attributes = notes.attributes(
+            text,
             title=title,
-            tags=_clean_tags(tags),
+            tags=tags,
             kind=kind,
             scope=scope,
             trust=trust,
             lang=lang,
-            expires_at=None if ttl is None else self._expiry(ttl),
-            metadata=_jsonable(metadata or {}),
+            ttl=ttl,
+            metadata=metadata,
+            now_s=self._clock(),
         )
         doc_id = Indexer(self._store, self.config, self._clock).note(text, attributes).doc_id
         return self._store.documents_by_id([doc_id])[doc_id]
@@ -183,32 +186,58 @@ class KnowledgeBase:
         *,
         document: str | None = None,
         limit: int | None = None,
+        fill: bool = True,
         retry: bool = False,
         anew: bool = False,
         stop: Callable[[], bool] = lambda: False,
         on_progress: OnEmbedded | None = None,
     ) -> EmbedReport:
         """Give vectors to the passages that have none yet, or to at most `limit` of them, or only
-        to those of the newest `document` and what came after it. Can be stopped at any moment: what
-        was written stays, and the next call goes on from there. With `retry`, those that failed for
-        good are tried again. With `anew`, all vectors there are, of whatever model, are dropped
-        first; until theirs are made again, passages are found by their words."""
-        from kb.ingest.embed import Embedder
-
-        encoder = self.encoder()
-        if encoder is None:
-            raise ModelMissing("the encoder is switched off", "name one in models.encoder")
+        to those of the newest `document` and what came after it; and, unless told not to, `fill` in
+        the parts that vectors lack. Can be stopped at any moment: what was written stays, and the
+        next call goes on from there. Several may run at once, in whatever process. With `retry`,
+        those that failed for good are tried again. With `anew`, all vectors there are, of whatever
+        model, are dropped first; until theirs are made again, passages are found by their words."""
         after = 0 if document is None else self.chunks(document)[0].chunk_id - 1
-        report = Embedder(self._store, encoder).run(
+        return self._embedding.run(
             limit=limit,
             after=after,
+            fill=fill,
             retry=retry,
             anew=anew,
             stop=stop,
             on_progress=on_progress,
         )
-        self._store.index_vectors(self._store.use_model(encoder.spec).model_id)
-        return report
+
+    def worker(self, on_change: Callable[[WorkerState], None] | None = None) -> Worker:
+        """A thread that embeds what comes, once it is started; see `kb.ingest.worker`."""
+        return self._embedding.worker(on_change)
+
+    def jobs(self) -> Jobs:
+        """What there is to embed, who is at it, and what went wrong."""
+        return self._embedding.jobs()
+
+    def retry(self) -> int:
+        """Let passages that were given up be tried again; how many they are."""
+        return self._embedding.retry()
+
+    def reindex(
+        self,
+        model: str | Encoder,
+        *,
+        keep_old: bool = False,
+        grace_s: float | None = None,
+        stop: Callable[[], bool] = lambda: False,
+        on_progress: OnEmbedded | None = None,
+    ) -> tuple[EmbedReport, bool]:
+        """Change to the vectors of another encoder, by its name or the object itself, without a
+        gap: they are built beside those that answer, for what is added meanwhile too, and answer
+        at once when every passage has one. Then the old ones are dropped, `grace_s` later so that
+        no search that is under way misses them, or kept. What was done, and whether the new ones
+        answer now; stopped, the next call goes on."""
+        return self._embedding.reindex(
+            model, keep_old=keep_old, grace_s=grace_s, stop=stop, on_progress=on_progress
+        )
 
     def pending(self) -> int:
         """How many passages have no vectors yet, though there is an encoder to make them."""
@@ -226,8 +255,10 @@ class KnowledgeBase:
     def tag(self, name: str, *, add: Iterable[str] = (), remove: Iterable[str] = ()) -> Document:
         """Give tags to a document, or take them away. Tags from a file's front matter stay as
         long as they stand there."""
+        from kb.notes import clean_tags
+
         document = self.document(name)
-        added, removed = _clean_tags(add), _clean_tags(remove)
+        added, removed = clean_tags(add), clean_tags(remove)
         sources = self._store.tag_sources(document.doc_id)
         for tag in removed:
             if tag not in sources:
@@ -260,11 +291,17 @@ class KnowledgeBase:
         match: str | None = None,
         filters: Filters | None = None,
         threshold: float | None = None,
+        rerank: str | bool | None = None,
+        budget_ms: int | None = None,
         explain: bool = False,
         malformed: str = "raise",
         settings: Mapping[str, Any] | None = None,
     ) -> Response:
         """The best passages for `query`, which may be any text.
+
+        `rerank` has the first candidates read once more: by `colbert` or `cross-encoder`, or True
+        for the better of them; `none` or False switches off what the profile has. `budget_ms` is
+        how long that may take, once the model is loaded: fewer candidates are read then.
 
         A query in single quotes is an FTS5 expression; if it is malformed, that is an error, or,
         with `malformed="empty"`, an empty answer. `settings` change the profile for this search.
@@ -277,6 +314,8 @@ class KnowledgeBase:
             match=match,
             filters=filters,
             threshold=threshold,
+            rerank=rerank,
+            budget_ms=budget_ms,
             explain=explain,
             malformed=malformed,
             settings=settings,
@@ -302,6 +341,12 @@ class KnowledgeBase:
         options = {"profile": "notes"} | options
         return self._by_vector(query, embedding, top=limit, mode="vector", **options).hits
 
+    def search_sparse(self, query: str, *, limit: int = 20, **options: Any) -> tuple[Hit, ...]:
+        """The sparse retriever alone: by words, as a model weighs them. Where it cannot answer, it
+        finds nothing."""
+        options = {"profile": "research"} | options
+        return self.search(query, top=limit, mode="sparse", **options).hits
+
     def search_hybrid(
         self,
         query: str,
@@ -322,7 +367,7 @@ class KnowledgeBase:
     def _by_vector(self, query: str, embedding: Sequence[float] | None, **options: Any) -> Response:
         if embedding is None:
             return self._searcher.search(query, **options)
-        from kb.search.dense import normalize
+        from kb.search.encoded import normalize
 
         return self._searcher.search(query, vector=normalize(embedding), **options)
 
@@ -364,6 +409,16 @@ class KnowledgeBase:
                 settings={"group": whole if group is None else group},
             )
 
+    def compare(
+        self, query: str, *, top: int | None = None, filters: Filters | None = None
+    ) -> Comparison:
+        """One query by six methods, side by side: words, meaning and weighed terms each alone, the
+        first two fused, all three fused, and that reranked [002]. Which hits each finds, in which
+        time, and how many they share."""
+        from kb.search.compare import compare
+
+        return compare(self._searcher, self._store, query, top=top, filters=filters)
+
     def highlights(self, query: str, text: str) -> list[tuple[int, int]]:
         """Where `query`'s terms stand in `text`, for a door that marks them in a snippet: ranges
         of characters, in order, that do not overlap."""
@@ -378,18 +433,21 @@ class KnowledgeBase:
 
     def index_version(self) -> dict[str, str]:
         """The version of every retriever's index; it changes when an answer could."""
-        return {"lexical": self._store.index_version(), "dense": self._store.vector_version()}
+        vectors = self._store.vector_version()
+        return {"lexical": self._store.index_version(), "dense": vectors, "sparse": vectors}
 
     # --- reading ----------------------------------------------------------------------------------
 
-    def get(self, uri: str) -> Passage:
-        """Open a citation or a document. Counts as an access."""
+    def get(self, uri: str, *, count: bool = True) -> Passage:
+        """Open a citation or a document. Counts as an access, unless told otherwise."""
         from kb.passages import open_passage
 
-        passage = open_passage(self._store, text_of("a citation", uri))
+        links = self.config.ingest.follow_links
+        passage = open_passage(self._store, text_of("a citation", uri), follow_links=links)
         # A store that cannot be written can still be read; only its counter stays.
         with suppress(StoreReadOnly):
-            self._store.record_access(passage.document.doc_id)
+            if count:
+                self._store.record_access(passage.document.doc_id)
         return passage
 
     def document(self, name: str) -> Document:
@@ -415,53 +473,25 @@ class KnowledgeBase:
         """The passages of a document, in order."""
         return self._store.chunks_of(self.document(name).doc_id)
 
+    def chunk(self, chunk_id: int) -> Chunk:
+        """One passage, by its number."""
+        if (found := self._store.chunks_by_id([chunk_id]).get(chunk_id)) is None:
+            raise NotFound(f"no chunk {chunk_id}", "kb search --json shows chunk ids")
+        return found
+
+    def roots(self) -> list[Root]:
+        """The folders that were ingested."""
+        return self._store.roots()
+
     def tags(self) -> dict[str, int]:
         """Every tag with the number of documents that have it."""
         return self._store.tags()
 
     def status(self) -> dict[str, Any]:
         """`status.v1`: what there is, where, and in which state."""
-        from dataclasses import asdict
+        from kb.overview import status
 
-        from kb.search.standing import standing
-
-        if not self._store.exists():
-            raise StoreMissing(
-                f"there is no store at {self.path}", "make one with: kb ingest FOLDER"
-            )
-        with self._store.reading():
-            counts = self._store.counts()
-            stands = standing(self._store, self._checked_encoder)
-            roots = [
-                {
-                    "name": root.name,
-                    "path": os.fsencode(root.path).decode("utf-8", "backslashreplace"),
-                    "documents": counts["per_root"].get(root.name, 0),
-                    "missing": not os.path.isdir(root.path),
-                }
-                for root in self._store.roots()
-            ]
-            return {
-                "schema_version": "status.v1",
-                "store": str(self.path),
-                "size_bytes": self.path.stat().st_size,
-                "documents": counts["documents"],
-                "chunks": counts["chunks"],
-                "expired": len(self._store.expired(self._now())),
-                "by_type": counts["type"],
-                "by_kind": counts["kind"],
-                "by_scope": counts["scope"],
-                "tags": self._store.tags(),
-                "roots": roots,
-                "index_version": self.index_version(),
-                "vectors": {
-                    "state": stands.state,
-                    "encoder": stands.encoder,
-                    "pending": stands.pending,
-                    "models": counts["models"],
-                },
-                "degraded": [asdict(part) for part in stands.degraded],
-            }
+        return status(self._store, self._checked_encoder, self.index_version, self._now())
 
     # --- care -------------------------------------------------------------------------------------
 
@@ -526,16 +556,6 @@ class KnowledgeBase:
     def _now(self) -> str:
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._clock()))
 
-    def _expiry(self, ttl: str) -> str | None:
-        from datetime import UTC, datetime
-
-        from kb.ingest.dates import expiry
-
-        try:
-            return expiry(ttl, datetime.fromtimestamp(self._clock(), UTC))
-        except ValueError as error:
-            raise InvalidRequest(str(error), "units: s, m, h, d, w") from error
-
     def _named(self, name: str) -> list[Document]:
         if name.endswith("/"):
             found = self._store.documents_below(nfc(name))
@@ -552,7 +572,7 @@ def _silent(_done: int, _total: int) -> None:
 def _is_empty(embedding: Sequence[float] | None) -> bool:
     if embedding is None:
         return False
-    from kb.search.dense import check_list
+    from kb.search.encoded import check_list
 
     check_list(embedding)
     return not len(embedding)
@@ -561,20 +581,3 @@ def _is_empty(embedding: Sequence[float] | None) -> bool:
 def _settings(own: Mapping[str, Any], given: Any) -> dict[str, Any]:
     """A door's own settings with those that its caller gives; what these are is checked later."""
     return {**own, **given} if isinstance(given, Mapping) else given or dict(own)
-
-
-def _jsonable(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    import json
-
-    try:
-        return json.loads(json.dumps(dict(metadata), allow_nan=False))  # type: ignore[no-any-return]  # a dict again
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidRequest(
-            f"metadata is not JSON: {error}", "use texts, numbers, lists"
-        ) from error
-
-
-def _clean_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    listed = tags.split(",") if isinstance(tags, str) else tags
-    clean = (nfc(text_of("a tag", tag)).strip().lstrip("#") for tag in listed)
-    return tuple(dict.fromkeys(tag for tag in clean if tag))

@@ -33,6 +33,12 @@ class SearchConfig:
     profile: str = _key("default", "profile used when --profile is not given")
     snippet_chars: int = _key(220, "longest snippet, in characters")
     slow_ms: int = _key(500, "a search that takes longer is logged as a warning, with its query")
+    retriever_timeout_ms: int = _key(
+        2000,
+        "how long a search waits for retrievers that run side by side, in stores of 2,000 vectors "
+        "and more; one that is late is left out and named; 0: as long as it takes",
+        zero=True,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +73,16 @@ class StoreConfig:
 
 @dataclass(frozen=True, slots=True)
 class ModelsConfig:
-    """Which encoder makes the vectors, and on what it runs."""
+    """Which encoder makes the vectors, which judge reranks, and on what they run."""
 
     encoder: str = _key(
         "kb-mini",
-        "the encoder: a name of kb models list, a folder that holds a model.json, or none",
+        "the encoder: a name of kb models list, a folder that holds a model, endpoint, or none",
+    )
+    judge: str = _key(
+        "kb-judge",
+        "the judge, which a rerank by cross-encoder asks: a name of kb models list, a folder that "
+        "holds a model.json, or none",
     )
     provider: str = _key(
         "auto",
@@ -79,6 +90,55 @@ class ModelsConfig:
         "Runtime's such as CUDAExecutionProvider",
     )
     threads: int = _key(0, "texts that are encoded at the same time; 0: one a core", zero=True)
+    tokens: str = _key(
+        "2-bit",
+        "how a vector for each token is stored, for reranking: int8, 2-bit, 1-bit or none; a chunk "
+        "of 190 tokens takes 12 kB, 3.0 kB, 1.5 kB or nothing",
+        choices=("2-bit", "1-bit", "int8", "none"),
+    )
+    offline: bool = _key(
+        False, "refuse every connection to another machine; $KB_OFFLINE does the same"
+    )
+    endpoint_url: str = _key(
+        "",
+        "where an OpenAI-compatible server answers, such as http://localhost:11434/v1; its key is "
+        "in $KB_ENDPOINT_KEY",
+    )
+    endpoint_model: str = _key("", "the model that the endpoint is asked for")
+    endpoint_dimension: int = _key(
+        0, "how long its vectors are; others are refused; 0: it is asked at the start", zero=True
+    )
+    endpoint_query_prefix: str = _key("", "what the endpoint is shown before a query")
+    endpoint_passage_prefix: str = _key("", "what the endpoint is shown before a passage")
+    endpoint_batch: int = _key(32, "most texts in one request to the endpoint")
+    endpoint_timeout_s: float = _key(
+        60.0, "how long a request to the endpoint may take; for a query, at most 10"
+    )
+    endpoint_retries: int = _key(
+        4, "how often a request that failed for now is sent again; for a query, at most once",
+        zero=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ServeConfig:
+    """Where `kb serve` listens, and how much it takes on at a time."""
+
+    host: str = _key("127.0.0.1", "the address to listen on; all but loopback need a token")
+    port: int = _key(8765, "the port to listen on; 0: any that is free", zero=True)
+    token_file: str = _key("", "a file that holds the token; $KB_SERVE_TOKEN is the token itself")
+    allow_hosts: str = _key("", "names it may be called by besides localhost, with commas")
+    ingest_from: str = _key(
+        "", "folders that clients may have ingested, with commas; else the folder it is started in"
+    )
+    searches_at_once: int = _key(4, "searches that run at the same time; others wait")
+    max_waiting: int = _key(64, "requests that may wait; more are told to come back later")
+    max_body_bytes: int = _key(1024 * 1024, "largest request in JSON")
+    max_upload_bytes: int = _key(64 * 1024 * 1024, "largest file that can be uploaded")
+    max_query_chars: int = _key(8_000, "longest query")
+    max_page: int = _key(200, "most hits, documents or passages in one answer")
+    client_timeout_s: float = _key(20.0, "how long a client may take over its request")
+    drain_s: float = _key(10.0, "how long what is under way may take when the server is stopped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +150,7 @@ class Config:
     ingest: IngestConfig = IngestConfig()
     store: StoreConfig = StoreConfig()
     models: ModelsConfig = ModelsConfig()
+    serve: ServeConfig = ServeConfig()
     profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)  # key -> where its value came from
 
@@ -98,12 +159,12 @@ class Config:
         return {key: getattr(getattr(self, section), name) for key, section, name, _ in keys()}
 
 
-SECTIONS = ("search", "chunk", "ingest", "store", "models")
+SECTIONS = ("search", "chunk", "ingest", "store", "models", "serve")
 
 
 def keys() -> list[tuple[str, str, str, str]]:
     """(key, section, name, documentation) of every setting, in order."""
-    classes = (SearchConfig, ChunkConfig, IngestConfig, StoreConfig, ModelsConfig)
+    classes = (SearchConfig, ChunkConfig, IngestConfig, StoreConfig, ModelsConfig, ServeConfig)
     return [
         (f"{section}.{item.name}", section, item.name, item.metadata["doc"])
         for section, cls in zip(SECTIONS, classes, strict=True)
@@ -136,19 +197,32 @@ def _store_file(path: Path) -> Path:
     return (path / STORE_FILE).absolute()
 
 
-_XDG = {"data": ("XDG_DATA_HOME", "~/.local/share"), "config": ("XDG_CONFIG_HOME", "~/.config")}
+_XDG = {
+    "data": ("XDG_DATA_HOME", "~/.local/share"),
+    "config": ("XDG_CONFIG_HOME", "~/.config"),
+    "cache": ("XDG_CACHE_HOME", "~/.cache"),
+}
+
+
+def cache_folder() -> Path:
+    """Where things are kept that can be made again."""
+    return _user_folder("cache")
 
 
 def _user_folder(kind: str) -> Path:
-    """The user's folder for `data` or `config`, as platformdirs has it. On Linux its rule is kept
-    here, since its import (tempfile, shutil, random) takes longer than a search."""
+    """The user's folder for `data`, `config` or `cache`, as platformdirs has it. On Linux its rule
+    is kept here, since its import (tempfile, shutil, random) takes longer than a search."""
     if sys.platform == "linux" and "ANDROID_ROOT" not in os.environ:
         variable, default = _XDG[kind]
         named = os.environ.get(variable, "")
         return Path(named if named.strip() else os.path.expanduser(default)) / "kb"
     import platformdirs
 
-    folder = {"data": platformdirs.user_data_dir, "config": platformdirs.user_config_dir}[kind]
+    folder = {
+        "data": platformdirs.user_data_dir,
+        "config": platformdirs.user_config_dir,
+        "cache": platformdirs.user_cache_dir,
+    }[kind]
     return Path(folder("kb", appauthor=False))
 
 

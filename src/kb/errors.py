@@ -8,6 +8,7 @@
       NotFound                no such document, chunk, root or tag
       ConfigError             a config file or KB_* variable that cannot be used
       PathMissing             a path to ingest that does not exist
+      WatchFailed             folders that the system does not let us watch
       StoreError
         StoreMissing          there is no store yet
         StoreUnusable         not a kb store, damaged, or a folder where a file should be
@@ -19,8 +20,20 @@
         ModelMissing          no such model, or its files are not there
         ModelBroken           files that are damaged, or a model with other outputs than it says
         ModelMismatch         the store's vectors were made by another model
+        EndpointError         a server that gives vectors, or files of models, and does not answer
+        Offline               a connection that the setting models.offline forbids
       MissingExtra            a part that an optional dependency brings
       EvalDataError           judged data that cannot be read
+      Refused                 a request that the server does not take
+        TokenNeeded           without the token, or with a wrong one
+        Foreign               from another site, or to another name than the server's
+        PathRefused           about a path that clients may not name
+        WrongMethod           a route that is asked in another way
+        TooSlow               a request that did not arrive in time
+        TooLarge              a request that is longer than it may be
+        WrongContent          a body of another type than is taken
+        TooBusy               more work than the server takes on: come back later
+        ClientGone            nobody waits for the answer any more
 
 Each has a `code` (stable, for programs), a `message` (what happened), a `hint` (what to do), an
 exit status for the command line and a status for HTTP. `KbError` itself is never raised.
@@ -75,6 +88,10 @@ class PathMissing(KbError):
     http_status = 404
 
 
+class WatchFailed(KbError):
+    code = "watch_failed"
+
+
 class StoreError(KbError):
     code = "store_error"
     http_status = 503
@@ -126,6 +143,14 @@ class ModelMismatch(ModelError):
     http_status = 409
 
 
+class EndpointError(ModelError):
+    code = "endpoint_error"
+
+
+class Offline(ModelError):
+    code = "offline"
+
+
 class MissingExtra(KbError):
     code = "missing_extra"
     http_status = 501
@@ -134,6 +159,54 @@ class MissingExtra(KbError):
 class EvalDataError(KbError):
     code = "eval_data"
     http_status = 422
+
+
+class Refused(KbError):
+    code = "refused"
+    http_status = 403
+
+
+class TokenNeeded(Refused):
+    code = "token_needed"
+    http_status = 401
+
+
+class Foreign(Refused):
+    code = "foreign"
+
+
+class PathRefused(Refused):
+    code = "path_refused"
+
+
+class WrongMethod(Refused):
+    code = "wrong_method"
+    http_status = 405
+
+
+class TooSlow(Refused):
+    code = "too_slow"
+    http_status = 408
+
+
+class TooLarge(Refused):
+    code = "too_large"
+    http_status = 413
+
+
+class WrongContent(Refused):
+    code = "wrong_content"
+    http_status = 415
+
+
+class TooBusy(Refused):
+    code = "too_busy"
+    http_status = 429
+
+
+class ClientGone(Refused):
+    code = "client_gone"
+    http_status = 499
 
 
 def choose(name: str, value: str, valid: tuple[str, ...]) -> str:

@@ -43,9 +43,9 @@ def chunks_at(store: SqliteStore, uri: str) -> tuple[Document, list[Chunk]]:
     return document, chunks
 
 
-def open_passage(store: SqliteStore, uri: str) -> Passage:
+def open_passage(store: SqliteStore, uri: str, *, follow_links: bool = False) -> Passage:
     document, target = _target(store, uri)
-    now = _read(store, document)
+    now = _read(store, document, follow_links=follow_links)
     if target.page is not None:
         return _page(store, document, target.page, now)
     if target.start is None:
@@ -90,12 +90,14 @@ class _Now(NamedTuple):
     unchanged: bool  # byte for byte what was indexed
 
 
-def _read(store: SqliteStore, document: Document) -> _Now | None:
+def _read(store: SqliteStore, document: Document, *, follow_links: bool) -> _Now | None:
     """The document's text, by the parser that read it; None where its file is gone or cannot be
     read any more."""
     path = store.os_path(document.doc_id)
     if path is None:
         return _Now(store.body(document.doc_id) or "", unchanged=True)
+    if not follow_links and _leaves_its_root(store, document, path):
+        return None
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -103,6 +105,14 @@ def _read(store: SqliteStore, document: Document) -> _Now | None:
     except (OSError, Unreadable, Unsupported):
         return None
     return _Now(text.removesuffix("\n"), unchanged=digest(data) == document.content_hash)
+
+
+def _leaves_its_root(store: SqliteStore, document: Document, path: str) -> bool:
+    """Whether a link has come to stand in the place of the file or of a folder above it, and leads
+    out of what was ingested: what lies there was not asked for."""
+    (root,) = (each.path for each in store.roots() if each.root_id == document.root_id)
+    inside = os.path.realpath(root).rstrip(os.sep) + os.sep
+    return not os.path.realpath(path).startswith(inside)
 
 
 def _extracted(path: str, data: bytes) -> str:

@@ -7,10 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-from kb.errors import InvalidRequest
+from kb.errors import InvalidRequest, shown
+from kb.ports import Jobs, Work
 from kb.types import (
     PARTS,
+    Chunk,
     Citation,
+    Compared,
+    Comparison,
     Diagnosis,
     Document,
     EmbedReport,
@@ -35,6 +39,8 @@ _REQUEST = {
     "match": str,
     "filters": dict,
     "threshold": float,
+    "rerank": str,
+    "budget_ms": int,
     "explain": bool,
 }
 
@@ -76,6 +82,29 @@ def hit(value: Hit) -> JsonDict:
     }
 
 
+def comparison(value: Comparison) -> JsonDict:
+    return {
+        "schema_version": "compare.v1",
+        "query": value.query,
+        "top": value.top,
+        "methods": {name: _compared(each) for name, each in value.methods.items()},
+        "overlap": [asdict(pair) for pair in value.overlap],
+        "shared_ms": value.shared_ms,
+        "wall_ms": value.wall_ms,
+    }
+
+
+def _compared(value: Compared) -> JsonDict:
+    if value.error is not None:
+        return {"error": dict(value.error)}
+    return {
+        "hits": [hit(one) for one in value.hits],
+        "count": len(value.hits),
+        "latency_ms": value.latency_ms,
+        "degraded": [asdict(part) for part in value.degraded],
+    }
+
+
 def citation(value: Citation) -> JsonDict:
     return {
         "schema_version": "citation.v1",
@@ -89,6 +118,27 @@ def document(value: Document) -> JsonDict:
     shape: JsonDict = {"schema_version": "document.v1"}
     shape |= {item.name: getattr(value, item.name) for item in fields(value)}
     return shape | {"tags": list(value.tags), "metadata": dict(value.metadata)}
+
+
+def documents(values: Iterable[Document], next_offset: int | None) -> JsonDict:
+    listed = [document(value) for value in values]
+    return {"schema_version": "documents.v1", "documents": listed, "next_offset": next_offset}
+
+
+def chunk(value: Chunk) -> JsonDict:
+    shape: JsonDict = {"schema_version": "chunk.v1"}
+    shape |= {item.name: getattr(value, item.name) for item in fields(value)}
+    spans = [span.to_dict() for span in value.spans]
+    return shape | {"heading_path": list(value.heading_path), "spans": spans}
+
+
+def chunks(doc_path: str, values: Iterable[Chunk], next_offset: int | None) -> JsonDict:
+    return {
+        "schema_version": "chunks.v1",
+        "doc_path": doc_path,
+        "chunks": [chunk(value) for value in values],
+        "next_offset": next_offset,
+    }
 
 
 def passage(value: Passage) -> JsonDict:
@@ -113,6 +163,53 @@ def import_report(value: ImportReport) -> JsonDict:
 
 def embed_report(value: EmbedReport) -> JsonDict:
     return {"schema_version": "embed_report.v1"} | asdict(value)
+
+
+def jobs(value: Jobs) -> JsonDict:
+    names = {work.model.model_id: work.model.name for work in value.work}
+    return {
+        "schema_version": "jobs.v1",
+        "work": [_work(work) for work in value.work],
+        "jobs": [
+            {
+                "job_id": job.job_id,
+                "state": "lost" if job.lost else "running",
+                "model": names.get(job.model_id),
+                "place": job.place,
+                "pid": job.pid,
+                "seconds": round(job.seconds, 1),
+                "done": job.done,
+                "leased": job.leased,
+            }
+            for job in value.jobs
+        ],
+        "failures": [asdict(failure) for failure in value.failures],
+    }
+
+
+def _work(value: Work) -> JsonDict:
+    left = value.seconds_left
+    return {
+        "model": value.model.name,
+        "version": value.model.version,
+        "role": value.model.role,
+        "ready": value.model.ready,
+        "pending": value.model.pending,
+        "failed": value.model.failed,
+        "lacking": value.lacking,
+        "workers": value.workers,
+        "per_second": round(value.per_second, 2),
+        "seconds_left": None if left is None else round(left),
+    }
+
+
+def retry_report(retried: int) -> JsonDict:
+    return {"schema_version": "retry_report.v1", "retried": retried}
+
+
+def reindex_report(value: EmbedReport, switched: bool) -> JsonDict:
+    report = embed_report(value)
+    return {"schema_version": "reindex_report.v1", "switched": switched, "report": report}
 
 
 def embedding(spec: ModelSpec, side: str, value: Encoding) -> JsonDict:
@@ -150,8 +247,8 @@ def _model(value: ModelInfo) -> JsonDict:
     del shape["spec"]
     return shape | {
         "version": spec and spec.version,
-        "gives": spec and [part for part in PARTS if part in spec.gives],
-        "dimension": spec and spec.dimension,
+        "gives": spec and [part for part in (*PARTS, "score") if part in spec.gives],
+        "dimension": (spec and spec.dimension) or None,
         "token_dimension": spec and spec.token_dimension,
         "max_tokens": spec and spec.max_tokens,
         "query_prefix": spec and spec.query_prefix,
@@ -173,7 +270,8 @@ def diagnosis(value: Diagnosis) -> JsonDict:
 
 def read_request(data: Mapping[str, Any]) -> JsonDict:
     """The keyword arguments of `KnowledgeBase.search` for a `search_request.v1`."""
-    known = _checked(data, _REQUEST, "search_request.v1")
+    switch = {"rerank": bool} if isinstance(data.get("rerank"), bool) else {}  # or a name
+    known = _checked(data, _REQUEST | switch, "search_request.v1")
     if "query" not in known:
         raise InvalidRequest("search_request.v1 has no query", "give a text as `query`")
     if "filters" in known:
@@ -199,12 +297,12 @@ def _checked(data: Mapping[str, Any], shapes: Mapping[str, type], name: str) -> 
     for key, value in data.items():
         if key not in shapes:
             raise InvalidRequest(
-                f"{name} has no field {key!r}", f"fields of {name}: {', '.join(shapes)}"
+                f"{name} has no field {shown(key)}", f"fields of {name}: {', '.join(shapes)}"
             )
         wanted = shapes[key]
         fits = isinstance(value, wanted) or (wanted is float and isinstance(value, int))
         if value is not None and (not fits or (isinstance(value, bool) and wanted is not bool)):
             raise InvalidRequest(
-                f"{name}.{key} cannot be {value!r}", f"{key} is a {wanted.__name__}"
+                f"{name}.{key} cannot be {shown(value)}", f"{key} is a {wanted.__name__}"
             )
     return {key: value for key, value in data.items() if value is not None}

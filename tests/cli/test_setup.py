@@ -86,7 +86,9 @@ def test_profiles(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert told.out.endswith("\n    weights = { lexical = 0.3, dense = 0.7 }\n    top = 4\n")
     shape = run("config", "profiles", "--json").json
     assert shape["mine"]["match"] == "all"
-    assert list(shape) == ["default", "lexical", "notes", "memory", "knowledge", "mine"]
+    assert list(shape) == [
+        "default", "lexical", "notes", "memory", "knowledge", "research", "mine",
+    ]  # fmt: skip
 
 
 def test_where_the_files_are(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

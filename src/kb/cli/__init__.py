@@ -7,7 +7,8 @@
     page       text on stdout and stderr: colour, width, JSON
     hits       hits as a person reads them
     progress   how far a long command is
-    search, ingest, notes, documents, reading, care, embed, models, setup, evaluation
+    search, ingest, notes, documents, reading, care, embed, models, setup, evaluation, serve, watch,
+    mcp
                the commands
 
 Thin: the commands turn arguments into calls of `KnowledgeBase`, and its answers into text.

@@ -1,4 +1,4 @@
-"""`kb models` and `kb embed-text`: which encoders there are, and what one makes of a text."""
+"""`kb models` and `kb embed-text`: which models there are, and what one makes of a text."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ _STRONGEST_TERMS = 12
 @common_options()
 @click.pass_context
 def models_command(context: click.Context) -> None:
-    """Show the encoders, which make vectors of texts.
+    """Show the models: encoders and judges.
 
-    Search by meaning needs them. Which one is used says models.encoder in the settings: a name
-    from this list, a folder that holds a model.json, or none. The vectors of a store are all of
-    one model.
+    An encoder makes vectors of texts; search by meaning needs one, and the vectors of a store are
+    all of one. A judge reads a query and a passage together; a search with --rerank cross-encoder
+    asks it. Which are used say models.encoder and models.judge in the settings: a name from this
+    list, a folder that holds a model.json, or none.
 
     \b
     Examples:
@@ -46,7 +47,7 @@ def models_command(context: click.Context) -> None:
 @common_options()
 @pass_session
 def list_models_command(session: Session) -> None:
-    """List the encoders there are; * marks the one in use.
+    """List the models there are; * marks those in use.
 
     \b
     Example:
@@ -60,7 +61,7 @@ def list_models_command(session: Session) -> None:
 @common_options()
 @pass_session
 def info_command(session: Session, *, name: str) -> None:
-    """Show everything about one encoder, without loading it.
+    """Show everything about one model, without loading it.
 
     \b
     Example:
@@ -80,10 +81,10 @@ def info_command(session: Session, *, name: str) -> None:
 @common_options()
 @pass_session
 def verify_command(session: Session, *, name: str | None) -> int:
-    """Look whether encoders are what they should be.
+    """Look whether models are what they should be.
 
-    Compares the files with their SHA-256, byte for byte, loads the model and encodes a text.
-    Without NAME, every encoder is looked at. The exit status is 1 if something is wrong with one.
+    Compares the files with their SHA-256, byte for byte, loads the model and gives it a text.
+    Without NAME, every model is looked at. The exit status is 1 if something is wrong with one.
 
     \b
     Examples:
@@ -101,7 +102,7 @@ def verify_command(session: Session, *, name: str | None) -> int:
         for each in verified:
             _say_verdict(each)
         if not verified:
-            page.note("there are no encoders")
+            page.note("there are no models")
     return 1 if any(each.problem for each in verified) else 0
 
 
@@ -210,7 +211,7 @@ def _list(session: Session) -> None:
     for each in found:
         page.say("\n".join(_summary(each)))
     if not found:
-        page.note("there are no encoders: this installation of kb is not complete")
+        page.note("there are no models: this installation of kb is not complete")
 
 
 def _say_json(found: list[ModelInfo]) -> None:
@@ -235,6 +236,8 @@ def _summary(found: ModelInfo) -> list[str]:
 
 
 def _gives(spec: ModelSpec) -> str:
+    if spec.is_judge:
+        return "scores of pairs"
     widths = {"dense": spec.dimension, "tokens": spec.token_dimension}
     return " + ".join(
         f"{part} {widths.get(part) or ''}".rstrip() for part in PARTS if part in spec.gives

@@ -105,7 +105,17 @@ def _vectors(vectors: dict[str, Any]) -> str:
     failed = f", {model['failed']} failed ({model['last_error']})" if model["failed"] else ""
     pending = f", {model['pending']} pending" if model["pending"] else ""
     named = f"{model['name']} {model['version']}"
-    return f"{state}: {named}, {model['ready']} ready{pending}{failed}"
+    parts = f" (sparse {model['sparse']}, tokens {model['tokens']})"
+    return f"{state}: {named}, {model['ready']} ready{parts}{pending}{failed}{_coming(vectors)}"
+
+
+def _coming(vectors: dict[str, Any]) -> str:
+    """The model that is to answer next, and how far its vectors are."""
+    for model in vectors["models"]:
+        if model["role"] == "next":
+            named = f"{model['name']} {model['version']}"
+            return f"; next {named}, {model['ready']} ready, {model['pending']} pending"
+    return ""
 
 
 def _counts(counts: dict[str, Any]) -> str:

@@ -23,7 +23,6 @@ MEND = "lay its files there again; a model of kb's own: pip install --force-rein
 
 _OUTPUTS = ("dense", "sparse", "query_sparse", "tokens")
 SCORE = "score"  # the one output of a judge, which gives no vectors
-_HASH_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +65,15 @@ class Manifest:
 
 
 def read(folder: Path) -> Manifest:
-    """The manifest in `folder`."""
+    """The manifest in `folder`; of an export without one, what its files tell."""
     path = folder / NAME
     try:
         data = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
+        from kb.models import derived
+
+        if derived.looks_like_export(folder):
+            return derived.derive(folder)
         raise ModelMissing(f"there is no model in {folder}: it has no {NAME}", MEND) from None
     except OSError as error:
         raise ModelMissing(f"cannot read {path}: {error.strerror}", "check the file") from error
@@ -193,26 +196,20 @@ def check_sizes(manifest: Manifest) -> None:
             )
 
 
-def check_hashes(manifest: Manifest) -> None:
-    """Raises where a file is not, byte for byte, what the manifest says."""
+def check_hashes(manifest: Manifest, *, anew: bool = True) -> None:
+    """Raises where a file is not, byte for byte, what the manifest says. Unless all are read
+    `anew`, large ones that look as they did when they were last read are not read again."""
+    from kb.models.hashes import known_sha256, sha256_of
+
     check_sizes(manifest)
     for file in manifest.files:
         path = manifest.path(file.name)
-        found = _sha256(path)
+        try:
+            found = sha256_of(path) if anew else known_sha256(path)
+        except OSError as error:
+            raise ModelBroken(f"cannot read {path}: {error.strerror}", MEND) from error
         if found != file.sha256:
             raise ModelBroken(
                 f"{path} was changed: its SHA-256 is {found} and should be {file.sha256}", MEND
             )
 
-
-def _sha256(path: Path) -> str:
-    from hashlib import sha256
-
-    digest = sha256()
-    try:
-        with path.open("rb") as stream:
-            while block := stream.read(_HASH_BLOCK_BYTES):
-                digest.update(block)
-    except OSError as error:
-        raise ModelBroken(f"cannot read {path}: {error.strerror}", MEND) from error
-    return digest.hexdigest()

@@ -75,8 +75,9 @@ class OnnxEncoder:
 
     def _load(self) -> _Loaded:
         # All of each file: a graph with a few bytes changed loads, and gives other vectors, which
-        # would then stand beside good ones for ever. It takes 20 ms.
-        manifests.check_hashes(self.manifest)
+        # would then stand beside good ones for ever. It takes 20 ms; the hashes of files of
+        # gigabytes, which would take seconds, are remembered.
+        manifests.check_hashes(self.manifest, anew=False)
         session = load(self.manifest, self._provider)
         tokeniser = _tokeniser(self.manifest)
         return _Loaded(session, tokeniser, ThreadPoolExecutor(self._threads, "kb-encode"))
@@ -132,6 +133,8 @@ class OnnxEncoder:
 
         width = width_of(self.manifest, part)
         wanted = (width,) if part == "dense" else (len(tokens.ids), width)
+        if part != "dense":
+            values = _a_row_a_token(values, tokens)
         if values.shape != wanted:
             raise _broken(self.spec, f"{part} has the shape {values.shape}, not {wanted}")
         if not np.isfinite(values).all():
@@ -144,6 +147,19 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def _a_row_a_token(values: Array, tokens: Tokens) -> Array:
+    """As the shapes of exports vary: weights may come without an axis of their own, and BGE-M3
+    gives no vector for the first token, which is a special one and never counts."""
+    import numpy as np
+
+    count = len(tokens.ids)
+    if values.shape == (count,):
+        return values[:, None]
+    if values.ndim == 2 and len(values) == count - 1 and 0 not in tokens.kept:
+        return np.concatenate((np.zeros_like(values[:1]), values))
+    return values
 
 
 def _tokeniser(manifest: Manifest) -> Tokeniser:

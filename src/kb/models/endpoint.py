@@ -1,0 +1,197 @@
+"""An encoder behind an address: any server that speaks OpenAI's `/embeddings`.
+
+Ollama, vLLM, llama.cpp, LM Studio, OpenAI. What comes back is looked at before it is believed: as
+many vectors as texts, of the promised length, of numbers. What a server does with texts that come
+together is its own affair; vectors may differ in their last digits by the company of a text.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from array import array
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kb.errors import ConfigError, InvalidRequest, ModelBroken
+from kb.models import network
+from kb.models.asking import Asking
+from kb.types import Encoding, ModelSpec, Vector
+from kb.words import nfc
+
+if TYPE_CHECKING:
+    from kb.config import Config, ModelsConfig
+
+NAME = "endpoint"
+KEY_VARIABLE = "KB_ENDPOINT_KEY"
+PROBE = "how long are the vectors of this model?"
+_QUERY_TIMEOUT_S, _QUERY_RETRIES, _QUERY_WAIT_S = 10.0, 1, 1.0  # somebody waits for the answer
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where the server is, and which of its models is asked."""
+
+    url: str
+    model: str
+
+
+def is_endpoint(name: str) -> bool:
+    """Whether an encoder of that name is one: `endpoint`, or `endpoint:MODEL`."""
+    return name == NAME or name.startswith(f"{NAME}:")
+
+
+def described(config: Config, name: str = NAME) -> ModelSpec:
+    """What the settings tell, without asking: a dimension of 0 is not known yet."""
+    return _spec(config.models, _endpoint(config.models, name))
+
+
+def open_endpoint(config: Config, name: str = NAME, *, sleep: network.Sleep = time.sleep) -> (
+    EndpointEncoder
+):  # fmt: skip
+    """The encoder of that name. Where the settings do not say how long its vectors are, it is asked
+    at once: nothing can be stored without that."""
+    settings = config.models
+    endpoint = _endpoint(settings, name)
+    if not network.is_here(endpoint.url):
+        network.check_online(config, endpoint.url)
+    spec = _spec(settings, endpoint)
+    ask = _asking(settings, endpoint, sleep, patient=True)
+    query = _asking(settings, endpoint, sleep, patient=False)
+    if not spec.dimension:
+        vectors = query.vectors([PROBE])
+        spec = _spec(settings, endpoint, dimension=len(_checked(vectors, 1, spec)[0]))
+    return EndpointEncoder(spec, ask, query, batch=settings.endpoint_batch)
+
+
+class EndpointEncoder:
+    """Shared between threads: each request is a connection of its own."""
+
+    def __init__(self, spec: ModelSpec, passages: Asking, queries: Asking, *, batch: int) -> None:
+        self._spec = spec
+        self._passages = passages
+        self._queries = queries
+        self._batch = batch
+
+    @property
+    def spec(self) -> ModelSpec:
+        return self._spec
+
+    @property
+    def unit_texts(self) -> int:
+        return self._batch
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        *,
+        as_query: bool = False,
+        want: Set[str] = frozenset({"dense"}),
+        on_progress: Callable[[int], None] | None = None,
+    ) -> list[Encoding]:
+        if isinstance(texts, str):
+            raise InvalidRequest("encode takes a list of texts", "give [text] for a single one")
+        if "dense" not in want:
+            return [Encoding() for _ in texts]
+        prefix = self._spec.query_prefix if as_query else self._spec.passage_prefix
+        asking = self._queries if as_query else self._passages
+        encodings: list[Encoding] = []
+        for start in range(0, len(texts), self._batch):
+            shown = [prefix + nfc(text) for text in texts[start : start + self._batch]]
+            vectors = _checked(asking.vectors(shown), len(shown), self._spec)
+            encodings += [Encoding(dense=_unit(vector, self._spec)) for vector in vectors]
+            if on_progress is not None:
+                on_progress(len(encodings))
+        return encodings
+
+
+# --- the settings ---------------------------------------------------------------------------------
+
+
+def _endpoint(settings: ModelsConfig, name: str) -> Endpoint:
+    model = name.partition(":")[2] or settings.endpoint_model
+    for key, value in (("endpoint_url", settings.endpoint_url), ("endpoint_model", model)):
+        if not value:
+            raise ConfigError(
+                f"the encoder {NAME!r} needs models.{key}",
+                "as in: kb config set models.endpoint_url http://localhost:11434/v1",
+            )
+    url = network.checked_url(settings.endpoint_url, "models.endpoint_url").rstrip("/")
+    return Endpoint(url if url.endswith("/embeddings") else f"{url}/embeddings", model)
+
+
+def _spec(settings: ModelsConfig, endpoint: Endpoint, *, dimension: int = 0) -> ModelSpec:
+    """The version tells what else stored vectors depend on, so that they are not mixed."""
+    from zlib import crc32
+
+    prefix = settings.endpoint_passage_prefix
+    told = settings.endpoint_dimension if endpoint.model == settings.endpoint_model else 0
+    return ModelSpec(
+        name=endpoint.model,
+        version=f"{NAME}-{crc32(prefix.encode()):08x}" if prefix else NAME,
+        dimension=dimension or told,
+        gives=frozenset({"dense"}),
+        max_tokens=0,  # not known
+        query_prefix=settings.endpoint_query_prefix,
+        passage_prefix=prefix,
+    )
+
+
+def _asking(
+    settings: ModelsConfig, endpoint: Endpoint, sleep: network.Sleep, *, patient: bool
+) -> Asking:
+    timeout_s, retries = settings.endpoint_timeout_s, settings.endpoint_retries
+    return Asking(
+        endpoint.url,
+        endpoint.model,
+        key=_key(),
+        timeout_s=timeout_s if patient else min(timeout_s, _QUERY_TIMEOUT_S),
+        retries=retries if patient else min(retries, _QUERY_RETRIES),
+        longest_wait_s=network.LONGEST_WAIT_S if patient else _QUERY_WAIT_S,
+        sleep=sleep,
+    )
+
+
+def _key() -> str:
+    key = os.environ.get(KEY_VARIABLE, "").strip()
+    if not key.isascii() or not key.isprintable():
+        raise ConfigError(f"{KEY_VARIABLE} cannot be a key", "it has letters that no key has")
+    return key
+
+
+# --- what came back -------------------------------------------------------------------------------
+
+
+def _checked(vectors: Sequence[Any], count: int, spec: ModelSpec) -> Sequence[list[float]]:
+    """Nothing that is not a vector of the promised length is stored."""
+    if len(vectors) != count:
+        raise _broken(spec, f"{len(vectors)} vectors for {count} texts")
+    for vector in vectors:
+        if not isinstance(vector, list) or not vector or not all(map(_is_number, vector)):
+            raise _broken(spec, "what is no list of numbers")
+        if spec.dimension and len(vector) != spec.dimension:
+            raise _broken(
+                spec, f"vectors of {len(vector)} dimensions where {spec.dimension} were promised"
+            )
+    return vectors
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _unit(vector: list[float], spec: ModelSpec) -> Vector[float]:
+    length = math.hypot(*vector)
+    if not length or not math.isfinite(length):
+        raise _broken(spec, "a vector without a direction")
+    return array("f", [value / length for value in vector])
+
+
+def _broken(spec: ModelSpec, what: str) -> ModelBroken:
+    return ModelBroken(
+        f"the endpoint gave {what}, for the model {spec.name}",
+        "check models.endpoint_model and models.endpoint_dimension; after a change of the model: "
+        "kb reindex --model endpoint",
+    )

