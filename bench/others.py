@@ -51,7 +51,7 @@ def _dense(count: int) -> Iterator[tuple[object, ...]]:
         )
         return [one.chunk_id for one in found.found]
 
-    yield from _measured("dense", asked, by_kb, _qdrant_dense(vectors), _lance(vectors))
+    yield from _measured("dense", list(asked), by_kb, _qdrant_dense(vectors), _lance(vectors))
     store.close()
 
 
