@@ -215,6 +215,11 @@ def test_composed_and_decomposed_text_are_the_same(kb: KnowledgeBase, tmp_path: 
         lambda kb: kb.search("x", threshold="a"),
         lambda kb: kb.search(None),
         lambda kb: kb.search("x", filters=Filters(tags="xy")),  # type: ignore[arg-type]
+        lambda kb: kb.search("x", filters=Filters(tags=5)),  # type: ignore[arg-type]
+        lambda kb: kb.search("x", filters=Filters(tags=None)),  # type: ignore[arg-type]
+        lambda kb: kb.search("x", filters=Filters(type=5)),  # type: ignore[arg-type]
+        lambda kb: kb.search("x", filters=Filters(kind=True)),  # type: ignore[arg-type]
+        lambda kb: kb.search("x", filters=Filters(tags_any=b"x")),  # type: ignore[arg-type]
         lambda kb: kb.search("x", filters=Filters(tags=("",))),
         lambda kb: kb.search("x", filters=Filters(path_glob=3)),  # type: ignore[arg-type]
         lambda kb: kb.search("x", filters=Filters(after="0001-01-01T00:00:00+14:00")),

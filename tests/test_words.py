@@ -18,6 +18,11 @@ from kb.words import blank_unspaced, identifier_parts, indexed_parts, indexed_pi
         ("sleepUntilNextWindow", ["sleep", "until", "next", "window"]),
         ("plain", []),
         ("NASA", []),
+        ("café", []),
+        ("Müller", []),
+        ("Ångström", []),
+        ("Россия", []),
+        ("getMüller", ["get", "müller"]),
         ("", []),
     ],
 )

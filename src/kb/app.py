@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
@@ -20,13 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 from kb import config as settings_module
 from kb.config import Config, store_path
 from kb.embedding import Embedding, Encoders
-from kb.errors import (
-    InvalidRequest,
-    NotFound,
-    StoreReadOnly,
-    text_of,
-    whole_number,
-)
+from kb.errors import InvalidRequest, NotFound, StoreReadOnly, text_of, whole_number
 from kb.search.searcher import Searcher
 from kb.store import SqliteStore
 from kb.types import Document, Filters, Hit, Passage, Response
@@ -140,6 +135,7 @@ class KnowledgeBase:
         every root that was ingested before is looked at again. One bad file never stops a run: see
         `failed` in the report. `force` reads files again that look unchanged."""
         from kb.ingest.indexer import Indexer
+        from kb.overview import notes_on
 
         if not paths and not self._store.roots():
             raise InvalidRequest("nothing was ingested yet", "name a folder: kb ingest FOLDER")
@@ -147,7 +143,8 @@ class KnowledgeBase:
         if not all(isinstance(path, str | os.PathLike) and os.fspath(path) for path in paths):
             raise InvalidRequest("a path to ingest is empty or not a text", "name a file or folder")
         expanded = [os.path.expanduser(os.fspath(path)) for path in paths]
-        return indexer.ingest(expanded, dry_run=dry_run, force=force, on_event=on_progress)
+        report = indexer.ingest(expanded, dry_run=dry_run, force=force, on_event=on_progress)
+        return replace(report, notes=notes_on(self._store, self.encoder, report))
 
     def add(
         self,
@@ -198,6 +195,8 @@ class KnowledgeBase:
         next call goes on from there. Several may run at once, in whatever process. With `retry`,
         those that failed for good are tried again. With `anew`, all vectors there are, of whatever
         model, are dropped first; until theirs are made again, passages are found by their words."""
+        if limit is not None:
+            whole_number("limit", limit)
         after = 0 if document is None else self.chunks(document)[0].chunk_id - 1
         return self._embedding.run(
             limit=limit,
@@ -226,17 +225,25 @@ class KnowledgeBase:
         model: str | Encoder,
         *,
         keep_old: bool = False,
+        force: bool = False,
         grace_s: float | None = None,
         stop: Callable[[], bool] = lambda: False,
         on_progress: OnEmbedded | None = None,
     ) -> tuple[EmbedReport, bool]:
         """Change to the vectors of another encoder, by its name or the object itself, without a
         gap: they are built beside those that answer, for what is added meanwhile too, and answer
-        at once when every passage has one. Then the old ones are dropped, `grace_s` later so that
-        no search that is under way misses them, or kept. What was done, and whether the new ones
-        answer now; stopped, the next call goes on."""
+        at once when no passage waits for one and every passage that the old ones have has one; with
+        `force`, those that the new encoder fails with do not count. Then the old ones are dropped,
+        `grace_s` later so that no search that is under way misses them, or kept. What was done, and
+        whether the new ones answer now; if not, `held` of the report says why. Stopped, the next
+        call goes on, and so does a worker; the model that answers, named here, ends it."""
         return self._embedding.reindex(
-            model, keep_old=keep_old, grace_s=grace_s, stop=stop, on_progress=on_progress
+            model,
+            keep_old=keep_old,
+            force=force,
+            grace_s=grace_s,
+            stop=stop,
+            on_progress=on_progress,
         )
 
     def pending(self) -> int:
@@ -324,7 +331,7 @@ class KnowledgeBase:
     def search_lexical(self, query: str, *, limit: int = 20, **options: Any) -> tuple[Hit, ...]:
         """The lexical retriever alone; a malformed expression finds nothing [004]."""
         options = {"malformed": "empty", "profile": "lexical"} | options
-        return self.search(query, top=limit, mode="lexical", **options).hits
+        return self.search(query, mode="lexical", **_limited(limit, options)).hits
 
     def search_vector(
         self,
@@ -339,13 +346,13 @@ class KnowledgeBase:
         if _is_empty(embedding):
             return ()
         options = {"profile": "notes"} | options
-        return self._by_vector(query, embedding, top=limit, mode="vector", **options).hits
+        return self._by_vector(query, embedding, mode="vector", **_limited(limit, options)).hits
 
     def search_sparse(self, query: str, *, limit: int = 20, **options: Any) -> tuple[Hit, ...]:
         """The sparse retriever alone: by words, as a model weighs them. Where it cannot answer, it
         finds nothing."""
         options = {"profile": "research"} | options
-        return self.search(query, top=limit, mode="sparse", **options).hits
+        return self.search(query, mode="sparse", **_limited(limit, options)).hits
 
     def search_hybrid(
         self,
@@ -362,7 +369,7 @@ class KnowledgeBase:
         settings = _settings({"k": k}, options.pop("settings", None))
         options = {"profile": "knowledge", "malformed": "empty"} | options
         given = None if _is_empty(embedding) else embedding
-        return self._by_vector(query, given, top=limit, settings=settings, **options).hits
+        return self._by_vector(query, given, settings=settings, **_limited(limit, options)).hits
 
     def _by_vector(self, query: str, embedding: Sequence[float] | None, **options: Any) -> Response:
         if embedding is None:
@@ -581,3 +588,8 @@ def _is_empty(embedding: Sequence[float] | None) -> bool:
 def _settings(own: Mapping[str, Any], given: Any) -> dict[str, Any]:
     """A door's own settings with those that its caller gives; what these are is checked later."""
     return {**own, **given} if isinstance(given, Mapping) else given or dict(own)
+
+
+def _limited(limit: int, options: Mapping[str, Any]) -> dict[str, Any]:
+    """`limit` is what single retrievers call it [004]; `top`, as everywhere else, is the same."""
+    return {"top": limit, **options}

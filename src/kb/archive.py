@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from kb import atomic
 from kb.errors import BrokenImport
@@ -50,7 +50,8 @@ def import_(
     if isinstance(source, str | os.PathLike):
         with open(Path(source).expanduser(), "rb") as file:
             return import_(store, file, merge=merge, on_progress=on_progress)
-    return store.load(_lines(_plain(source)), merge=merge, on_line=on_progress)
+    with _peekable(source) as reader:
+        return store.load(_lines(_plain(reader)), merge=merge, on_line=on_progress)
 
 
 def _write(
@@ -81,11 +82,21 @@ def _writer(part: Path, target: Path) -> Iterator[IO[bytes]]:
             yield cast(IO[bytes], packed)
 
 
-def _plain(stream: IO[bytes]) -> IO[bytes]:
+@contextmanager
+def _peekable(stream: IO[bytes]) -> Iterator[io.BufferedReader]:
+    """The stream as one whose first bytes can be looked at. It stays open: it is its caller's."""
+    if hasattr(stream, "peek"):
+        yield cast(io.BufferedReader, stream)
+        return
+    reader: io.BufferedReader = io.BufferedReader(cast(Any, stream))
+    try:
+        yield reader
+    finally:
+        reader.detach()
+
+
+def _plain(reader: io.BufferedReader) -> IO[bytes]:
     """Unpacked where its first bytes say that it is packed: a stream has no name."""
-    reader = cast(io.BufferedReader, stream)
-    if not hasattr(reader, "peek"):
-        reader = io.BufferedReader(cast(io.RawIOBase, stream))
     packed = reader.peek(2)[:2] == b"\x1f\x8b"
     return cast(IO[bytes], gzip.GzipFile(fileobj=reader)) if packed else reader
 

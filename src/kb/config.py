@@ -36,7 +36,8 @@ class SearchConfig:
     retriever_timeout_ms: int = _key(
         2000,
         "how long a search waits for retrievers that run side by side, in stores of 2,000 vectors "
-        "and more; one that is late is left out and named; 0: as long as it takes",
+        "and more; one that is late is left out and named; 0: as long as it takes. In smaller "
+        "stores they run one after the other, and each is waited for",
         zero=True,
     )
 
@@ -115,7 +116,8 @@ class ModelsConfig:
         60.0, "how long a request to the endpoint may take; for a query, at most 10"
     )
     endpoint_retries: int = _key(
-        4, "how often a request that failed for now is sent again; for a query, at most once",
+        4,
+        "how often a request that failed for now is sent again; for a query, at most once",
         zero=True,
     )
 
@@ -185,7 +187,7 @@ def store_path(given: str | os.PathLike[str] | None = None, *, start: Path | Non
     for folder in (here, *here.parents):
         if (folder / STORE_FOLDER).is_dir():
             return folder / STORE_FOLDER / STORE_FILE
-    return _user_folder("data") / STORE_FILE
+    return data_folder() / STORE_FILE
 
 
 def _store_file(path: Path) -> Path:
@@ -202,6 +204,12 @@ _XDG = {
     "config": ("XDG_CONFIG_HOME", "~/.config"),
     "cache": ("XDG_CACHE_HOME", "~/.cache"),
 }
+
+
+def data_folder() -> Path:
+    """Where the user's own things are kept: the store, if it is in no folder of its own, and
+    models that were pulled."""
+    return _user_folder("data")
 
 
 def cache_folder() -> Path:

@@ -6,27 +6,30 @@ What `KnowledgeBase.embed`, `.jobs`, `.worker` and `.reindex` do.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from kb.config import Config
-from kb.errors import KbError, ModelMissing, StoreMissing
+from kb.errors import InvalidRequest, KbError, ModelMissing, NotFound, StoreMissing, shown
 from kb.ports import Encoder, Job, Jobs, Work
 from kb.store import SqliteStore
-from kb.types import EmbedReport, StoredModel
+from kb.types import EmbedReport, ModelSpec, StoredModel
 
 if TYPE_CHECKING:
     from kb.ingest.embed import Embedder, OnEmbedded
     from kb.ingest.worker import Worker, WorkerState
 
 SHOWN_FAILURES = 20
+_LONGEST_GRACE_S = 86_400
 
 
 class Encoders:
     """The encoder of the settings, or the one that was given; and, where the store's vectors are
-    of another since it was reindexed, that one. Shared between threads."""
+    of another since it was reindexed, that one, by the name the store knows it by. An object that
+    was given and is of the store's model is used, whatever that name. Shared between threads."""
 
     def __init__(self, store: SqliteStore, config: Config, given: Encoder | str | None) -> None:
         self._store = store
@@ -37,18 +40,33 @@ class Encoders:
 
     def current(self) -> Encoder | None:
         """The encoder whose vectors answer; None where encoders are switched off."""
-        source = self.source("search")
-        if source is None:
+        model = self._model("search")
+        if model is None or model.source is None:
             return self.default()
+        if (given := self._given_for(model)) is not None:
+            return given
         with suppress(KbError):  # one that is not needed may be missing
             if self.default() is None:
                 return None
-        return self.named(source)
+        return self.named(model.source)
 
     def coming(self) -> Encoder | None:
         """The one whose vectors are being built beside those that answer."""
-        source = self.source("next")
-        return None if source is None or self.default() is None else self.named(source)
+        model = self._model("next")
+        if model is None:
+            return None
+        if (given := self._given_for(model)) is not None:
+            return given
+        unknown = model.source is None or self.default() is None
+        return None if unknown else self.named(model.source or "")
+
+    def _given_for(self, model: StoredModel) -> Encoder | None:
+        """The object that was given, if such vectors are its own."""
+        if self._given is None or isinstance(self._given, str):
+            return None
+        spec = self._given.spec
+        is_it = (spec.name, spec.version, spec.dimension) == _identity(model)
+        return self._given if is_it else None
 
     def default(self) -> Encoder | None:
         given = self._given
@@ -78,10 +96,35 @@ class Encoders:
 
     def source(self, role: str) -> str | None:
         """The name that the store knows the encoder of that role by; None: it is the setting's."""
+        model = self._model(role)
+        return None if model is None else model.source
+
+    def _model(self, role: str) -> StoredModel | None:
         try:
-            return next((one.source for one in self._store.models() if one.role == role), None)
+            return next((one for one in self._store.models() if one.role == role), None)
         except StoreMissing:
             return None
+
+
+def _identity(model: StoredModel) -> tuple[str, str, int]:
+    return model.name, model.version, model.dimension
+
+
+def _check(model: object, grace_s: float | None) -> None:
+    """Refuses what is no encoder, and no time to wait, before anything is done."""
+    is_encoder = isinstance(getattr(model, "spec", None), ModelSpec) and callable(
+        getattr(model, "encode", None)
+    )
+    if not is_encoder and not (isinstance(model, str) and model):
+        raise InvalidRequest(
+            f"a model cannot be {shown(model)}", "give the name of an encoder, or an encoder"
+        )
+    is_number = isinstance(grace_s, int | float) and not isinstance(grace_s, bool)
+    if grace_s is not None and not (is_number and 0 <= grace_s <= _LONGEST_GRACE_S):
+        raise InvalidRequest(
+            f"grace_s cannot be {shown(grace_s)}",
+            f"grace_s is a number of seconds from 0 to {_LONGEST_GRACE_S:,}",
+        )
 
 
 class Embedding:
@@ -92,6 +135,7 @@ class Embedding:
         self._config = config
         self._encoders = encoders
         self._workers: WeakSet[Worker] = WeakSet()
+        self._gone: tuple[int, float] | None = None  # which was seen to go, and when
 
     def close(self) -> None:
         """Stop the workers: without a store they have nothing to do."""
@@ -112,6 +156,7 @@ class Embedding:
     ) -> EmbedReport:
         """See `KnowledgeBase.embed`. Where another model has come to answer meanwhile, its vectors
         are made too."""
+        self._store.models()  # raises where there is no store: a name may be mistyped
         while True:
             encoder = self._encoders.current()
             if encoder is None:
@@ -135,6 +180,7 @@ class Embedding:
         name: str | Encoder,
         *,
         keep_old: bool = False,
+        force: bool = False,
         grace_s: float | None = None,
         stop: Callable[[], bool] = lambda: False,
         on_progress: OnEmbedded | None = None,
@@ -143,6 +189,8 @@ class Embedding:
         from kb import models
         from kb.ingest.reindex import GRACE_S, reindex
 
+        _check(name, grace_s)
+        self._store.models()  # raises where there is no store
         encoder = self._encoders.named(name) if isinstance(name, str) else name
         source = models.lasting(name) if isinstance(name, str) else encoder.spec.name
         self._encoders.keep(source, encoder)
@@ -152,6 +200,7 @@ class Embedding:
             source=source,
             want=self._wanted(encoder),
             keep_old=keep_old,
+            force=force,
             grace_s=GRACE_S if grace_s is None else grace_s,
             stop=stop,
             on_progress=on_progress,
@@ -181,16 +230,36 @@ class Embedding:
             report = self.run(retry=retry, patient=True, stop=stop, on_progress=on_progress)
         coming = self._encoders.coming()
         if coming is not None and not stop():
-            self._build(coming, stop, on_progress)
+            with suppress(NotFound):  # another change has taken its place
+                self._build(coming, stop, on_progress)
+        self._drop_gone()
         return report
 
     def _build(self, encoder: Encoder, stop: Callable[[], bool], on_progress: OnEmbedded) -> None:
-        """A share in the work of a reindex; so the encoder is loaded before a search needs it."""
+        """A share in the work of a reindex; so the encoder is loaded before a search needs it.
+        Whoever has made the last vectors lets them answer, or no one would."""
         model = next((one for one in self._models() if one.role == "next"), None)
-        if model is not None and self._is_due("next", encoder):
+        if model is None:
+            return
+        if self._is_due("next", encoder):
             self._embedder(encoder, patient=True).run(
                 model=model, stop=stop, on_progress=on_progress
             )
+        if self._store.can_switch(model.model_id) and self._store.switch(model.model_id):
+            self._store.index_vectors(model.model_id)
+
+    def _drop_gone(self) -> None:
+        """What a switch has left, once no search can have begun with it."""
+        from kb.ingest.reindex import GRACE_S, drop
+
+        model = next((one for one in self._models() if one.role == "gone"), None)
+        now = time.monotonic()
+        if model is None:
+            self._gone = None
+        elif self._gone is None or self._gone[0] != model.model_id:
+            self._gone = (model.model_id, now)
+        if self._gone is not None and now - self._gone[1] >= GRACE_S:
+            drop(self._store)
 
     def jobs(self) -> Jobs:
         with self._store.reading():
@@ -209,7 +278,7 @@ class Embedding:
 
     def retry(self) -> int:
         """Let what was given up be tried again; how many passages that are."""
-        return sum(self._store.retry_embeddings(model.model_id) for model in self._models())
+        return sum(self._store.retry_embeddings(model.model_id) for model in self._store.models())
 
     # --- how things stand -------------------------------------------------------------------------
 

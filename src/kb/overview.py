@@ -1,4 +1,5 @@
-"""`status.v1`: what a store holds, where it is, and in which state."""
+"""A store as a whole: `status.v1`, which says what it holds, where it is and in which state; and
+what an ingest tells of it."""
 
 from __future__ import annotations
 
@@ -7,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from kb.errors import StoreMissing
+from kb.errors import KbError, StoreMissing
 from kb.search.standing import EncoderSource, standing
 from kb.store import SqliteStore
-from kb.types import JsonDict
+from kb.types import IngestReport, JsonDict
 
 
 def status(
@@ -55,3 +56,20 @@ def _roots(store: SqliteStore, documents: dict[str, int]) -> list[dict[str, Any]
         }
         for root in store.roots()
     ]
+
+
+def notes_on(store: SqliteStore, encoder: EncoderSource, report: IngestReport) -> tuple[str, ...]:
+    """What to tell of the store as a whole, after an ingest has changed it."""
+    from kb import models
+    from kb.ingest.foreign import suggestion
+
+    if report.dry_run or not (report.added or report.changed):
+        return ()
+    try:
+        used = encoder()
+    except KbError:  # a model that cannot be used is told elsewhere
+        return ()
+    if used is None:
+        return ()
+    told = suggestion(store.languages(), used.spec, installed=models.has_multilingual())
+    return (told,) if told else ()

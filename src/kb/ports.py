@@ -248,7 +248,13 @@ class Store(Protocol):
     def roots(self) -> list[Root]: ...
     def ensure_root(self, path: str, *, whole: bool) -> Root: ...
     def file_states(self, root_id: int) -> dict[str, FileState]: ...
-    def write_document(self, draft: DocumentDraft, chunks: Iterable[ChunkDraft]) -> Written: ...
+    def write_document(
+        self, draft: DocumentDraft, chunks: Iterable[ChunkDraft], *, was: int | None = None
+    ) -> Written:
+        """Insert the document, or replace the one at its path; `was` is the document whose file
+        has moved there, which it stays."""
+        ...
+
     def touch_file(self, state: FileState) -> None: ...
     def delete_documents(self, doc_ids: Iterable[int]) -> int: ...
     def documents_by_id(self, doc_ids: Iterable[int]) -> dict[int, Document]: ...
@@ -355,14 +361,27 @@ class Store(Protocol):
         """Make those that failed for good pending again; how many there were."""
         ...
 
-    def begin_switch(self, spec: ModelSpec, source: str | None) -> StoredModel:
+    def begin_switch(
+        self, spec: ModelSpec, source: str | None, *, keep_old: bool = False
+    ) -> StoredModel:
         """The record of the model that is to answer next, made or taken up again; its vectors are
-        built beside those that answer. Where none answer yet, it answers at once."""
+        built beside those that answer, which will be kept or dropped. Where none answer yet, it
+        answers at once. Another one that was to answer next is given up, with its vectors."""
         ...
 
-    def switch(self, model_id: int, *, keep_old: bool) -> bool:
-        """Let the vectors of that model answer from now on, if every chunk has them or has failed
-        for good; whether that was so. The old ones are kept, or may be dropped from now on."""
+    def can_switch(self, model_id: int) -> bool:
+        """Whether the vectors of that model may answer: no chunk waits for one, and none that the
+        vectors of now have has failed for good."""
+        ...
+
+    def switch(self, model_id: int, *, force: bool = False) -> bool:
+        """Let the vectors of that model answer from now on, if they may; whether they do. With
+        `force`, what has failed does not hold it up. The old ones are kept or may be dropped from
+        now on, as was said when it began."""
+        ...
+
+    def without_part(self, model_id: int, part: str) -> int:
+        """How many chunks have vectors that will not get the part they lack."""
         ...
 
     def drop_some(self, limit: int = 500) -> bool:

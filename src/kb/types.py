@@ -221,7 +221,7 @@ PARTS = ("dense", "sparse", "tokens")  # what an encoder may give
 class ModelSpec:
     """What there is to know of an encoder before it is loaded, or of a judge, which gives a
     `score` and has no dimension. `scripts` are those that it reads, as the names of their letters
-    begin (`Latin`); none means: any."""
+    begin (`Latin`); none means: any. `max_tokens` is 0 where nobody knows, or there is no limit."""
 
     name: str
     version: str
@@ -282,7 +282,8 @@ class Encoding:
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """A line of `kb models list`. `origin` is `kb`, `folder` or the package that brings the model;
+    """A line of `kb models list`. `origin` is `kb`, `pulled`, `folder`, `endpoint` or the package
+    that brings the model;
     `problem` says why there is nothing more to know, or what is wrong with it."""
 
     name: str
@@ -489,11 +490,20 @@ class FileNote:
 
 
 @dataclass(frozen=True, slots=True)
+class Renamed:
+    """A document whose file has moved: its path in the store before and now."""
+
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
 class IngestReport:
     """What an ingest run did, or, in a dry run, would have done."""
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    renamed: tuple[Renamed, ...] = ()
     removed: tuple[str, ...] = ()
     unchanged: int = 0
     skipped: tuple[FileNote, ...] = ()
@@ -505,6 +515,7 @@ class IngestReport:
     chunks_removed: int = 0
     seconds: float = 0.0
     dry_run: bool = False
+    notes: tuple[str, ...] = ()  # of the store as a whole: what its reader might want to do
 
     def with_seconds(self, seconds: float) -> IngestReport:
         return replace(self, seconds=seconds)
@@ -517,7 +528,7 @@ class EmbedReport:
     vectors and will be tried again, of which others are working on `elsewhere`; `lacking` those
     that still lack a part; `given_up` those that have failed so often that they are not tried
     again, in this run or before; `truncated` those of which the model saw no more than the
-    beginning."""
+    beginning. `held` says why the vectors of a reindex do not answer yet, and what to do."""
 
     model: str
     version: str
@@ -531,6 +542,7 @@ class EmbedReport:
     last_error: str | None = None
     truncated: int = 0
     seconds: float = 0.0
+    held: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,7 +162,9 @@ def import_report(value: ImportReport) -> JsonDict:
 
 
 def embed_report(value: EmbedReport) -> JsonDict:
-    return {"schema_version": "embed_report.v1"} | asdict(value)
+    report = {"schema_version": "embed_report.v1"} | asdict(value)
+    del report["held"]  # is said of a reindex alone
+    return report
 
 
 def jobs(value: Jobs) -> JsonDict:
@@ -209,7 +211,12 @@ def retry_report(retried: int) -> JsonDict:
 
 def reindex_report(value: EmbedReport, switched: bool) -> JsonDict:
     report = embed_report(value)
-    return {"schema_version": "reindex_report.v1", "switched": switched, "report": report}
+    return {
+        "schema_version": "reindex_report.v1",
+        "switched": switched,
+        "held": value.held,
+        "report": report,
+    }
 
 
 def embedding(spec: ModelSpec, side: str, value: Encoding) -> JsonDict:
@@ -250,7 +257,7 @@ def _model(value: ModelInfo) -> JsonDict:
         "gives": spec and [part for part in (*PARTS, "score") if part in spec.gives],
         "dimension": (spec and spec.dimension) or None,
         "token_dimension": spec and spec.token_dimension,
-        "max_tokens": spec and spec.max_tokens,
+        "max_tokens": (spec and spec.max_tokens) or None,
         "query_prefix": spec and spec.query_prefix,
         "passage_prefix": spec and spec.passage_prefix,
     }

@@ -37,7 +37,8 @@ _MARKS = (
 _MANY_MARKS = f"[{_MARKS}]{{31,}}"
 _HALF_WIDTH = "[\uff66-\uff9f]"
 _GLUED = rf"(?<=[{_UNSPACED}])[^\W_{_UNSPACED}]+|[^\W_{_UNSPACED}]+(?=[{_UNSPACED}])"
-_CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W_0-9A-Za-z]+")
+_SMALL = r"[^\W_0-9A-Z]"  # any letter but a capital of ASCII: `café` and `Élan` are one part
+_CAMEL = re.compile(rf"[A-Z]+(?!{_SMALL})|[A-Z]?{_SMALL}+|[0-9]+")
 _MIXED = re.compile(r"(?<![A-Za-z0-9])[A-Za-z][a-z0-9]*+[A-Z][A-Za-z0-9]*+")
 
 

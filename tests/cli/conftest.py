@@ -28,6 +28,7 @@ SCHEMAS = (
     "reindex_report.v1", "removed.v1", "retry_report.v1", "tags.v1", "error.v1", "eval_report.v1",
     "eval_tuning.v1", "export.v1", "import_report.v1", "ingest_report.v1", "models.v1",
     "passage.v1", "search_hit.v1", "search_request.v1", "search_response.v1", "status.v1",
+    "watch_event.v1",
 )  # fmt: skip
 
 

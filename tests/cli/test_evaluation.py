@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from kb import KnowledgeBase
+from kb.evaluation.profile_file import write_profile
 from tests.cli.conftest import EXAMPLES, Run
 from tests.cli.test_contract import Valid
 from tests.evaluation.judged_folder import write_folder
-from tests.evaluation.test_tuning import Noise
+from tests.evaluation.test_tuning import MISLED_AND_RERANKED, Contrary
 
 JUDGMENTS = EXAMPLES / "judgments"
 
@@ -119,18 +120,21 @@ def test_tune(here: Path, run: Run, valid: Valid) -> None:
 def test_tune_writes_what_is_better(
     here: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The encoder here says nothing, and the profile trusts it: there is something to gain."""
+    """The vectors here mislead, and the profile trusts them: there is something to gain."""
     data = write_folder(tmp_path / "reef", splits={"dev": range(20), "test": range(20, 40)})
-    monkeypatch.setattr(KnowledgeBase, "encoder", lambda self: Noise())
+    monkeypatch.setattr(KnowledgeBase, "encoder", lambda self: Contrary())
     config = Path("config.toml")
-    config.write_text("[profiles.misled]\nweights = { lexical = 0.02, dense = 0.98 }\n")
+    write_profile(config, "misled", MISLED_AND_RERANKED)
     monkeypatch.setenv("KB_CONFIG", str(config.absolute()))
     asked = ("--store", "none.sqlite", "eval", "tune", "--data", data, "--profile", "misled")
     told = run(*asked, "--write", "mine")
     assert f"written: profile mine in {config.absolute()}" in told.out
+    assert "reranking (colbert) is left as it is" in told.out
     profiles = run("config", "profiles", "--json").json
-    assert profiles["mine"]["weights"]["lexical"] > 0.3
-    assert profiles["misled"]["weights"]["lexical"] == 0.02
+    assert profiles["mine"]["weights"]["dense"] < 0.7
+    assert profiles["mine"]["retrievers"] == ["lexical", "dense", "sparse"]
+    assert (profiles["mine"]["rerank"], profiles["mine"]["rerank_blend"]) == ("colbert", 0.5)
+    assert profiles["misled"]["weights"]["dense"] == 0.96
     again = run(*asked, "--write", "mine")
     assert (again.status, again.out) == (2, "")
 

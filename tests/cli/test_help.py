@@ -13,7 +13,7 @@ from tests.cli.conftest import Run
 COMMANDS = [
     "init", "ingest", "add", "rm", "search", "similar", "compare", "get", "list", "tag", "status",
     "gc", "doctor", "embed", "jobs", "reindex", "models", "embed-text", "backup", "export",
-    "import", "serve", "mcp", "config", "eval", "completion",
+    "import", "watch", "serve", "mcp", "config", "eval", "completion",
 ]  # fmt: skip
 
 

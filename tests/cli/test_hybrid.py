@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kb import KnowledgeBase
+from kb.cli import instant
+from kb.cli.answering import answering
 from kb.errors import ModelMissing
 from kb.types import Encoding
 from tests.cli.conftest import Run
@@ -59,7 +64,7 @@ def test_ingest_goes_on_to_embed(encoder: Stoppable, run: Run, valid: Valid) -> 
     valid("search_response.v1", found.json)
     assert (found.json["mode"], found.json["degraded"]) == ("hybrid", [])
     assert found.json["hits"][0]["doc_path"] == "lib/keys.md"
-    assert found.json["hits"][0]["sources"] == ["fts", "vec"]
+    assert found.json["hits"][0]["sources"] == ["fts", "vec", "sparse"]
     status = run("status", "--json").json
     valid("status.v1", status)
     assert status["vectors"]["state"] == "ready"
@@ -76,10 +81,10 @@ def test_no_embed(encoder: Stoppable, run: Run) -> None:
     found = run("search", "harbour")
     assert found.status == 0
     assert "lib/boat.md" in found.out
-    warning = "warning: dense: 4 passages have no vectors yet (kb embed makes them)\n"
-    assert found.err == warning
-    told = run("status")
-    assert (warning in told.err, told.status) == (True, 0)
+    told = "4 passages have no vectors yet (kb embed makes them)\n"
+    assert found.err == f"warning: dense and sparse: {told}"
+    status = run("status")
+    assert (status.err, status.status) == (f"warning: dense: {told}", 0)
     assert run("embed").status == 0
     assert run("search", "harbour").err == ""
 
@@ -117,7 +122,7 @@ def test_a_model_that_cannot_be_used_is_a_warning(
     assert run("add", "a note").status == 0
     found = run("search", "harbour")
     assert (found.status, "lib/boat.md" in found.out) == (0, True)
-    assert "warning: dense: no model (there is no encoder 'x')" in found.err
+    assert "warning: dense and sparse: no model (there is no encoder 'x')" in found.err
 
 
 def test_a_failing_model_leaves_the_words(encoder: Stoppable, run: Run) -> None:
@@ -126,7 +131,24 @@ def test_a_failing_model_leaves_the_words(encoder: Stoppable, run: Run) -> None:
     found = run("search", "harbour", "-v")
     assert (found.status, "lib/boat.md" in found.out) == (0, True)
     assert "WARNING kb.search: search degraded: dense failed" in found.err
-    assert "warning: dense: failed (RuntimeError" in found.err
+    assert "warning: dense and sparse: failed (RuntimeError" in found.err
+
+
+def test_a_cause_is_told_once_with_all_that_it_concerns(
+    encoder: Stoppable, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To a program, every part is listed."""
+    run("add", "港口的鑰匙")
+    monkeypatch.setattr(encoder, "spec", replace(encoder.spec, scripts=("Latin",)))
+    asked = ("search", "港口", "--profile", "research")
+    why = "weightless reads Latin script"
+    (line,) = run(*asked).err.splitlines()
+    assert line.startswith("warning: dense, sparse and rerank: ")
+    assert why in line
+    assert run(*asked, "--json").json["degraded"] == [
+        {"part": part, "reason": "language", "detail": why}
+        for part in ("dense", "sparse", "rerank")
+    ]
 
 
 def test_modes(encoder: Stoppable, run: Run) -> None:
@@ -183,7 +205,7 @@ def test_similar(encoder: Stoppable, run: Run, valid: Valid) -> None:
 
 def test_one_passage_is_one(encoder: Stoppable, run: Run) -> None:
     run("add", "the harbour keys", "--no-embed")
-    warning = "warning: dense: 1 passage has no vectors yet (kb embed makes it)\n"
+    warning = "warning: dense and sparse: 1 passage has no vectors yet (kb embed makes it)\n"
     assert run("search", "harbour").err == warning
     assert run("search", "harbour", "--jsonl").err == warning
 
@@ -219,3 +241,17 @@ def test_settings_that_cannot_be(encoder: Stoppable, run: Run, valid: Valid) -> 
         found = run("search", "harbour", "--json", "--profile", profile, *most)
         valid("search_response.v1", found.json)
         assert "Infinity" not in found.out
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sockets of this kind are for POSIX")
+def test_through_a_process_that_runs_already(
+    encoder: Stoppable, run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The same hits, by the vectors that the other process has in memory."""
+    run("ingest", "lib")
+    alone = run("search", "--jsonl", "harbour", "keys")
+    with KnowledgeBase(tmp_path / ".kb") as kb, answering(kb):
+        capsys.readouterr()
+        assert instant.ask(["search", "--jsonl", "harbour", "keys"]) == 0
+    assert capsys.readouterr() == (alone.out, alone.err)
+    assert '"sources": ["fts", "vec"' in alone.out

@@ -75,6 +75,21 @@ def test_a_note_makes_a_store_too(run: Run, tmp_path: Path) -> None:
     assert run("add", "a third", "--store", tmp_path / "other.sqlite", "--json").err == ""
 
 
+def test_a_model_for_its_language_is_suggested(
+    run: Run, library: Library, valid: Valid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KB_MODELS_ENCODER", "kb-mini")
+    root = library({"zh.md": "每天凌晨三点自动备份数据库，保留最近七天的副本。"})
+    told = run("ingest", "--no-embed", root)
+    assert told.status == 0
+    assert "1 of 1 document is in Chinese, which kb-mini does not read" in told.err
+    assert "kb reindex --model use-multilingual" in told.err
+    assert "use-multilingual" not in run("ingest", "--no-embed", root).err
+    shape = run("ingest", "--no-embed", "--force", library({"ja.md": "会議のメモ"}), "--json").json
+    valid("ingest_report.v1", shape)
+    assert "Chinese and Japanese" in shape["notes"][0]
+
+
 def test_a_locked_file_is_no_failure(run: Run, library: Library) -> None:
     told = run("ingest", library({"a.pdf": made(text_page("x"), password="secret")}))
     assert told.status == 0
@@ -207,3 +222,16 @@ def test_an_interruption_inside_a_long_file(
 def test_long_paths_keep_their_end() -> None:
     assert _shortened("a/b.md") == "a/b.md"
     assert _shortened("x" * 100 + "/b.md") == "…" + "x" * 34 + "/b.md"
+
+
+def test_a_renamed_file_is_told(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".kb").mkdir()
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "a.md").write_text("# A\n\ntext\n")
+    monkeypatch.chdir(tmp_path)
+    run("ingest", "lib")
+    (tmp_path / "lib" / "a.md").rename(tmp_path / "lib" / "b.md")
+    told = run("ingest", "-v").lines
+    assert told[0] == "~ lib/a.md -> lib/b.md"
+    assert " 1 renamed in " in told[1]
+    assert "renamed" not in run("ingest").out

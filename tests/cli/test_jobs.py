@@ -65,8 +65,10 @@ def test_workers_are_shown(encoder: Weightless, run: Run, valid: Valid) -> None:
         assert told.lines[1].startswith("  running: ")
         assert told.lines[1].endswith("at work on 2")
         waiting = run("embed")
-        assert waiting.out == "nothing embedded; 2 left\n"
-        assert waiting.err == "others are at work on 2 (kb jobs)\n"
+        assert waiting.out == "nothing to do here: what is left is being embedded\n"
+        assert waiting.err == (
+            "2 more get their vectors from another kb that is running; kb jobs shows it\n"
+        )
         with kb._store._database.writing() as connection:
             connection.execute("UPDATE jobs SET lease_until = 0")
         shape = run("jobs", "--json").json
@@ -124,6 +126,47 @@ def test_a_change_that_is_not_done_yet(encoder: Weightless, run: Run) -> None:
         kb._store.begin_switch(Weightless(8, name="second").spec, None)
     assert "3 ready (sparse 3, tokens 3); next second 1, 0 ready, 3 pending" in run("status").out
     assert run("jobs").lines[1] == "second 1 (next): 0 ready, 3 pending"
+
+
+def test_a_change_that_a_model_is_not_fit_for(
+    here: Path, run: Run, valid: Valid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoders = {
+        None: Weightless(), "bad": Weightless(8, name="bad", fails_on=["retry"]),
+    }  # fmt: skip
+    monkeypatch.setattr("kb.models.encoder", lambda _, name=None: encoders[name])
+    monkeypatch.setattr("kb.models.lasting", lambda name: name)
+    monkeypatch.setattr("kb.ingest.reindex.GRACE_S", 0.0)
+    run("embed")
+    told = run("reindex", "--model", "bad")
+    assert (told.status, told.lines[-1]) == (1, "the old vectors answer on")
+    assert "could not be embedded by bad 1" in told.err
+    assert "or add --force" in told.err
+    shape = run("reindex", "--model", "bad", "--json").json
+    valid("reindex_report.v1", shape)
+    assert not shape["switched"]
+    assert "could not be embedded by bad 1" in shape["held"]
+    assert run("reindex", "--model", "bad", "--force").status == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["embed"],
+        ["embed", "--anew"],
+        ["reindex", "--model", "kb-mini"],
+        ["jobs"],
+        ["jobs", "retry"],
+    ],
+)
+def test_a_store_that_is_not_there(
+    command: list[str], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KB_MODELS_ENCODER", str(tiny.lay(tmp_path / "tiny")))
+    told = run("--store", tmp_path / "mistyped.sqlite", *command)
+    assert (told.status, told.out) == (2, "")
+    assert "no store at" in told.err
+    assert not (tmp_path / "mistyped.sqlite").exists()
 
 
 def test_a_model_that_is_not_there(here: Path, run: Run) -> None:

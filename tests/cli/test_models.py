@@ -181,3 +181,55 @@ def test_in_a_process_of_its_own_nothing_else_is_said(
 
 def test_the_setting_names_the_bundled_model() -> None:
     assert Config().models.encoder == "kb-mini"
+
+
+# --- kb models pull, remove -----------------------------------------------------------------------
+
+
+def test_pulled_listed_used_and_removed(
+    laid: Path, run: Run, valid: Valid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = run("models", "pull", laid)
+    assert told.status == 0
+    assert told.out.startswith("tiny 1 is in ")
+    assert told.err == "to use it: kb reindex --model tiny\n"
+    shape = run("models", "pull", laid, "--json").json
+    valid("models.v1", shape)
+    assert [each["origin"] for each in shape["models"]] == ["pulled"]
+    assert run("models", "verify", "tiny").status == 0
+    assert run("embed-text", "--model", "tiny", "radio").status == 0
+    assert "  tiny 1  from pulled, dense 32 + sparse + tokens 8, 0.0 MB, MIT" in run("models").lines
+    monkeypatch.setenv("KB_MODELS_ENCODER", "tiny")
+    gone = run("models", "remove", "tiny", "--json")
+    valid("removed.v1", gone.json)
+    assert "the settings still name tiny" in gone.err
+    assert run("models", "remove", "tiny").status == 2
+    assert run("embed-text", "radio").status == 2
+
+
+def test_pulled_to_a_folder(laid: Path, run: Run, tmp_path: Path) -> None:
+    told = run("models", "pull", laid, "--to", tmp_path / "mine")
+    assert told.err == f"to use it: kb reindex --model {tmp_path / 'mine'}\n"
+    assert run("models", "verify", tmp_path / "mine").status == 0
+
+
+def test_pulling_offline(run: Run, valid: Valid, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KB_OFFLINE", "1")
+    told = run("models", "pull", "https://models.example.org/m3/model.json", "--json")
+    assert told.status == 2
+    error = json.loads(told.out or told.err)
+    valid("error.v1", error)
+    assert error["code"] == "offline"
+
+
+def test_an_endpoint_in_the_list(run: Run, valid: Valid, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without being asked: nothing listens there."""
+    monkeypatch.setenv("KB_MODELS_ENCODER", "endpoint")
+    monkeypatch.setenv("KB_MODELS_ENDPOINT_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("KB_MODELS_ENDPOINT_MODEL", "nomic")
+    assert "* endpoint nomic  from endpoint http://127.0.0.1:9/v1, dense" in run("models").lines
+    shape = run("models", "info", "endpoint", "--json").json
+    valid("models.v1", shape)
+    (told,) = shape["models"]
+    assert (told["dimension"], told["max_tokens"], told["in_use"]) == (None, None, True)

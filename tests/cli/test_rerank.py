@@ -22,14 +22,13 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> WordJudge:
 
 @pytest.mark.parametrize(
     "asked",
-    [("--rerank", "cross-encoder"), ("--rerank=cross-encoder",), ("--set", "rerank=cross-encoder"),
-     ("--set", "rerank=cross-encoder", "--rerank"),
-     ("--budget-ms", "60000", "--rerank", "cross-encoder")],
+    [("--reranker", "cross-encoder"), ("--reranker=cross-encoder",),
+     ("--set", "rerank=cross-encoder"), ("--set", "rerank=cross-encoder", "--rerank"),
+     ("--budget-ms", "60000", "--rerank", "--reranker", "cross-encoder")],
 )  # fmt: skip
-def test_a_name_need_not_follow(
+def test_how_it_is_asked_for(
     here: Path, run: Run, valid: Valid, judge: WordJudge, asked: tuple[str, ...]
 ) -> None:
-    """And where none does, the next word is the query's."""
     told = run("search", "--json", *asked, *QUERY)
     assert (told.status, told.err) == (0, "")
     valid("search_response.v1", told.json)
@@ -47,6 +46,15 @@ def test_without_a_name_it_is_the_better_one(here: Path, run: Run) -> None:
     ]
 
 
+@pytest.mark.parametrize("word", ["none", "colbert", "cross-encoder", "crossencoder"])
+def test_what_follows_the_flag_is_the_query(
+    here: Path, run: Run, judge: WordJudge, word: str
+) -> None:
+    told = run("search", "--json", "--set", "rerank=cross-encoder", "--rerank", word, *QUERY)
+    assert told.json["query"] == f"{word} radio slots"
+    assert judge.read
+
+
 def test_what_follows_two_dashes_is_the_query(here: Path, run: Run, judge: WordJudge) -> None:
     assert run("search", "--json", "--", "--rerank", "radio").json["query"] == "--rerank radio"
     assert judge.read == []
@@ -54,15 +62,24 @@ def test_what_follows_two_dashes_is_the_query(here: Path, run: Run, judge: WordJ
 
 def test_off_and_on_at_once(here: Path, run: Run, judge: WordJudge) -> None:
     assert run("search", "--no-rerank", *QUERY).status == 0
-    assert run("search", "--no-rerank", "--rerank", "none", *QUERY).status == 0
+    assert run("search", "--no-rerank", "--reranker", "none", *QUERY).status == 0
     assert judge.read == []
-    told = run("search", "--rerank", "--no-rerank", *QUERY)
-    assert told.status == 2
-    assert "contradict" in told.err
+    for on in (("--rerank",), ("--reranker", "cross-encoder")):
+        for off in (("--no-rerank",), ("--reranker", "none")):
+            told = run("search", *on, *off, *QUERY)
+            both = "--reranker" in on and "--reranker" in off  # then the last one counts
+            assert told.status == (0 if both else 2)
+            assert ("contradict" in told.err) == (not both)
 
 
 @pytest.mark.parametrize(
-    "wrong", [("--rerank=bert",), ("--budget-ms", "0"), ("--budget-ms", "soon")]
+    "wrong",
+    [
+        ("--reranker=bert",),
+        ("--reranker", "crossencoder"),
+        ("--budget-ms", "0"),
+        ("--budget-ms", "soon"),
+    ],
 )
 def test_what_cannot_be(here: Path, run: Run, wrong: tuple[str, ...]) -> None:
     told = run("search", *wrong, *QUERY)
@@ -70,8 +87,14 @@ def test_what_cannot_be(here: Path, run: Run, wrong: tuple[str, ...]) -> None:
     assert "hint: " in told.err
 
 
+def test_a_flag_takes_no_name(here: Path, run: Run) -> None:
+    told = run("search", "--rerank=cross-encoder", *QUERY)
+    assert told.status == 2
+    assert "--rerank" in told.err
+
+
 def test_explained(here: Path, run: Run, judge: WordJudge) -> None:
-    told = run("search", "--rerank", "cross-encoder", "--explain", *QUERY)
+    told = run("search", "--reranker", "cross-encoder", "--explain", *QUERY)
     assert "rerank(cross-encoder, top 100, blend=0.2)" in told.out
     assert "reranked" in told.out
     assert "model: word-judge" in told.out
@@ -79,14 +102,14 @@ def test_explained(here: Path, run: Run, judge: WordJudge) -> None:
 
 def test_a_failure_is_said_and_words_answer(here: Path, run: Run, judge: WordJudge) -> None:
     judge.fail = "raises"
-    told = run("search", "--rerank", "cross-encoder", *QUERY)
+    told = run("search", "--reranker", "cross-encoder", *QUERY)
     assert told.status == 0
     assert "rerank: failed" in told.err
     assert told.out == run("search", *QUERY).out
 
 
 def test_a_judge_that_is_switched_off(here: Path, run: Run) -> None:
-    told = run("search", "--rerank", "cross-encoder", *QUERY)
+    told = run("search", "--reranker", "cross-encoder", *QUERY)
     assert told.status == 0
     assert "the judge is switched off" in told.err
     assert run("search", "--profile", "research", *QUERY).err == ""

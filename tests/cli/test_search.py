@@ -159,3 +159,16 @@ def test_what_is_marked_stands_in_order(here: Path, query: str) -> None:
 def test_text_that_is_not_unicode_names_no_document(here: Path) -> None:
     with KnowledgeBase() as kb, pytest.raises(NotFound):
         kb.get("a\udcff")
+
+
+def test_what_a_threshold_cuts_is_said(here: Path, run: Run) -> None:
+    """A score has another scale in every profile."""
+    told = run("search", "radio", "--mode", "lexical", "--threshold", "0.999")
+    best = max(hit["score"] for hit in run("search", "radio", "--fts-only", "--json").json["hits"])
+    count = run("search", "radio", "--fts-only", "--json").json["returned"]
+    hits = "1 hit" if count == 1 else f"{count} hits"
+    assert told.status == 0
+    assert f"--threshold 0.999 cut {hits}; the best score is {best:.4g}" in told.err
+    nothing = run("search", "nosuchword", "--fts-only", "--threshold", "0.5").err
+    assert "nothing found" in nothing
+    assert "cut" not in nothing

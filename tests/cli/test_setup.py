@@ -79,11 +79,11 @@ def test_config_and_where_it_comes_from(
 
 def test_profiles(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = tmp_path / "config.toml"
-    settings.write_text('[profiles.mine]\nmatch = "all"\ntop = 4\n')
+    settings.write_text('[profiles.mine]\nbase = "notes"\nmatch = "all"\ntop = 4\n')
     monkeypatch.setenv("KB_CONFIG", str(settings))
     told = run("config", "profiles")
-    assert told.out.startswith("default  what measures best")
-    assert told.out.endswith("\n    weights = { lexical = 0.3, dense = 0.7 }\n    top = 4\n")
+    assert told.out.startswith("default  words, meaning and weighed terms")
+    assert told.out.endswith("\n    weights = { lexical = 1.0, dense = 1.0 }\n    top = 4\n")
     shape = run("config", "profiles", "--json").json
     assert shape["mine"]["match"] == "all"
     assert list(shape) == [

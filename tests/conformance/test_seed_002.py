@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from kb import KnowledgeBase, wire
+from kb import KnowledgeBase, models, wire
 from kb.config import Config, SearchConfig
 from kb.evaluation.metrics import Measure, ndcg, per_query, precision, recall
 from kb.evaluation.trial import run_trial
@@ -659,6 +659,39 @@ def test_r7_4_a_slow_one_is_a_warning_with_its_query(
     assert record.levelno == logging.WARNING
     assert record.getMessage().startswith("slow search, ")
     assert record.getMessage().endswith("ms: 'harbour keys'")
+
+
+@pytest.mark.parametrize("gpu", ["CUDAExecutionProvider", "ROCMExecutionProvider"])
+def test_r7_5_a_gpu_is_used_where_there_is_one(
+    gpu: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For vectors and for reranking. The runtime is told that there is one; what it is then asked
+    to run on is looked at, and done on the processor."""
+    import onnxruntime
+
+    real, asked = onnxruntime.InferenceSession, []
+
+    class Pretending:
+        def __init__(self, path: str, options: Any, providers: list[str]) -> None:
+            asked.append((Path(path).parent.name, *providers))
+            self.inner = real(path, options, providers=["CPUExecutionProvider"])
+            self.get_providers = lambda: providers
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.inner, name)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", Pretending)
+    cpu = "CPUExecutionProvider"
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [gpu, cpu])
+    encoder, judge = models.encoder(Config()), models.judge(Config())
+    assert encoder is not None
+    assert judge is not None
+    with KnowledgeBase(tmp_path / "kb.sqlite", encoder=encoder, judge=judge) as kb:
+        kb.add("harbour keys")
+        kb.embed()
+        assert kb.search("harbour keys", rerank="cross-encoder").hits[0].score_kind == "rerank"
+    assert asked == [("kb_mini", gpu, cpu), ("kb_judge", gpu, cpu)]
+    assert models.unit_texts(encoder) == 32  # and 8 on a processor [R9.2]
 
 
 # --- R8: compare ----------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def test_a_new_file(path: Path) -> None:
     write_profile(path, "mine", TABLE)
     made = resolve("mine", settings.load(path.with_name("kb.sqlite")).profiles)
     assert (made.fusion, made.normalisation, made.adaptive) == ("convex", "minmax", False)
-    assert made.weights == {"lexical": 0.25, "dense": 0.75}
+    assert (made.weight("lexical"), made.weight("dense")) == (0.25, 0.75)
 
 
 def test_everything_else_stays(path: Path) -> None:

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from kb import KnowledgeBase
-from kb.config import Config
+from kb.config import Config, ModelsConfig
 from kb.errors import EvalDataError, InvalidRequest
+from kb.evaluation.beir import load
 from kb.evaluation.metrics import Measure
+from kb.evaluation.searched import Ground, searched
 from kb.evaluation.trial import METHODS, method_names, parts_needed, run_trial
+from kb.store.token_codes import FORMATS
 from kb.types import COMPARED, Encoding
 from tests.evaluation.judged_folder import write_folder
 from tests.models.weightless import Weightless
@@ -172,3 +175,21 @@ def test_what_cannot_be_run(data: Path, tmp_path: Path) -> None:
 def test_a_limit(data: Path) -> None:
     report = run_trial(data, methods=["lexical"], measures=["MRR"], limit_queries=3)
     assert report.query_ids == ("q0", "q1", "q2")
+
+
+@pytest.mark.parametrize("tokens", ["2-bit", "int8", "none"])
+def test_token_vectors_are_stored_as_the_settings_say(data: Path, tokens: str) -> None:
+    """A trial of a reranker measures what a store with these settings would hold."""
+    config = Config(
+        models=ModelsConfig(tokens=tokens),
+        profiles={"reranked": {"base": "notes", "rerank": "colbert"}},
+    )
+    with searched(load(data), Ground(config, encoder=Weightless()), {"dense", "tokens"}) as store:
+        with store.reading() as connection:
+            stored = connection.execute("SELECT tokens FROM embeddings").fetchall()
+        forms = {None if row is None else FORMATS[row[0]] for (row,) in stored}
+        assert forms == {None if tokens == "none" else tokens}
+    report = run_trial(
+        data, methods=("reranked",), measures=["MRR"], config=config, encoder=Weightless()
+    )
+    assert report.methods["reranked"].degraded == {}  # what is switched off is not missed

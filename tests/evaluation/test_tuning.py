@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
@@ -43,6 +44,26 @@ class Noise(Weightless):
         return super().encode(scrambled, as_query=as_query, want=want, on_progress=on_progress)
 
 
+class Contrary(Weightless):
+    """Its dense vectors are far from what is near; its terms and token vectors are good."""
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        *,
+        as_query: bool = False,
+        want: Set[str] = frozenset({"dense"}),
+        on_progress: Callable[[int], None] | None = None,
+    ) -> list[Encoding]:
+        made = super().encode(texts, as_query=as_query, want=want, on_progress=on_progress)
+        if as_query:
+            return made
+        return [
+            replace(one, dense=one.dense and array("f", (-value for value in one.dense)))
+            for one in made
+        ]
+
+
 def silent(_stage: str, _done: int, _total: int) -> None:
     """Nobody listens."""
 
@@ -52,7 +73,18 @@ def by_noise(**profiles: dict[str, object]) -> Ground:
 
 
 # A profile that trusts what is noise: there is something to be gained.
-MISLED: dict[str, object] = {"base": "default", "weights": {"lexical": 0.02, "dense": 0.98}}
+MISLED: dict[str, object] = {
+    "retrievers": ["lexical", "dense"],
+    "weights": {"lexical": 0.02, "dense": 0.98},
+    "rerank": "none",
+}
+MISLED_AND_RERANKED: dict[str, object] = {
+    "retrievers": ["lexical", "dense", "sparse"],
+    "weights": {"lexical": 0.02, "dense": 0.96, "sparse": 0.02},
+    "agreement": False,
+    "rerank": "colbert",
+    "rerank_blend": 0.5,
+}
 
 
 @pytest.fixture
@@ -91,9 +123,31 @@ def test_it_is_measured_by_real_searches(two_splits: Path) -> None:
         assert values == report.methods[theirs].scores[NDCG].values
 
 
-def test_what_was_fitted_is_what_a_search_does(one_split: Path) -> None:
+def test_reranking_is_left_as_it_is(two_splits: Path) -> None:
+    """Three lists are fitted without the reranker, and measured with it."""
+    ground = Ground(Config(profiles={"misled": MISLED_AND_RERANKED}), encoder=Contrary())
+    tuning = tune(two_splits, profile="misled", ground=ground)
+    assert tuning.better
+    assert not [key for key in tuning.settings if key.startswith("rerank")]
+    assert tuning.settings["weights"]["dense"] < 0.7
+    told = "note: reranking (colbert) is left as it is: fitted without it, measured with it"
+    assert told in tuning_to_text(tuning).split("\n")
+    assert tuning_to_dict(tuning, None)["rerank"] == "colbert"
+    plain = {"misled": {**MISLED_AND_RERANKED, "rerank": "none"}}
+    other = tune(
+        two_splits, profile="misled", ground=replace(ground, config=Config(profiles=plain))
+    )
+    assert (other.fit_current, other.settings) == (tuning.fit_current, tuning.settings)
+    ours, theirs = (each.report.methods[CURRENT].scores[NDCG].mean for each in (tuning, other))
+    assert ours > theirs
+    assert "reranking" not in tuning_to_text(other)
+
+
+@pytest.mark.parametrize("name", ["default", "notes", "research"])
+def test_what_was_fitted_is_what_a_search_does(one_split: Path, name: str) -> None:
     """Candidates that are fused again give the same figures as the pipeline."""
-    tuning = tune(one_split, ground=Ground(Config(), encoder=Weightless()))
+    config = Config(profiles={name: {"rerank": "none"}})
+    tuning = tune(one_split, profile=name, ground=Ground(config, encoder=Weightless()))
     measured = tuning.report.methods[CURRENT].scores[NDCG].mean
     assert tuning.fit_current == pytest.approx(measured)
 

@@ -6,23 +6,25 @@ import json
 import subprocess
 import sys
 from array import array
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import apsw
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.errors import ModelBroken, ModelError, ModelMismatch
+from kb import KnowledgeBase
+from kb.errors import InvalidRequest, ModelBroken, ModelError, ModelMismatch
 from kb.ingest.embed import Embedder, EmbedProgress
 from kb.models import manifest
 from kb.models.onnx import OnnxEncoder
 from kb.ports import Embedded, Encoder, Outcome
 from kb.store import SqliteStore, token_codes
-from kb.types import Encoding
+from kb.types import Encoding, TokenVectors
 from tests.models import tiny
 from tests.models.weightless import Weightless
 from tests.store.builders import put
@@ -86,6 +88,92 @@ def test_it_commits_every_hundred_in_units_of_eight(store: Watched) -> None:
     Embedder(store, encoder).run()
     assert store.commits == [100, 100, 50]
     assert max(map(len, encoder.calls)) == 8
+
+
+def test_a_slow_model_commits_more_often(store: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that `kb jobs` shows it go on, and a kill costs seconds."""
+    monkeypatch.setattr("kb.ingest.embed.COMMIT_S", -1.0)
+    fill(store, 24)
+    seen: list[int] = []
+
+    def hear(_: EmbedProgress) -> None:
+        seen.extend(job.done for job in store.jobs())
+
+    Embedder(store, Weightless()).run(on_progress=hear)
+    assert store.commits == [8, 8, 8]
+    assert seen == [8, 16, 24]
+
+
+class Foreign(Weightless):
+    """Gives vectors in whatever shape `make` makes of them."""
+
+    def __init__(self, make: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.make = make
+
+    def encode(self, texts: Sequence[str], **options: Any) -> list[Encoding]:
+        return [
+            Encoding(
+                self.make(one.dense),
+                one.sparse,
+                one.tokens and TokenVectors(one.tokens.dimension, self.make(one.tokens.data)),
+            )
+            for one in super().encode(texts, **options)
+        ]
+
+
+@pytest.mark.parametrize("make", [np.array, list, tuple, lambda one: np.array(one, "f8")])
+def test_numbers_of_any_kind_are_taken(tmp_path: Path, make: Callable[[Any], Any]) -> None:
+    stored = []
+    for number, encoder in enumerate((Weightless(), Foreign(make))):
+        store = Watched(tmp_path / f"{number}.sqlite")
+        fill(store, 9)
+        assert Embedder(store, encoder).run().lacking == 0
+        stored.append((vectors(store), store.tokens_of(1, range(10))))
+        store.close()
+    assert stored[0] == stored[1]
+
+
+@pytest.mark.parametrize("made", [5, "text", [["a"]], np.ones((2, 64)), [1e300] * 64, object()])
+def test_what_are_no_numbers_is_said(store: Watched, made: object) -> None:
+    fill(store, 3)
+    with pytest.raises(ModelBroken, match="weightless gave"):
+        Embedder(store, Foreign(lambda _: made)).run()
+    assert store.models() == []
+
+
+def test_something_else_than_encodings_is_said(store: Watched) -> None:
+    fill(store, 3)
+
+    class Raw(Weightless):
+        def encode(self, texts: Sequence[str], **_: Any) -> Any:
+            return [[1.0] * 64 for _ in texts]
+
+    with pytest.raises(ModelBroken, match="something else than vectors"):
+        Embedder(store, Raw()).run()
+
+
+def test_passages_without_a_token_are_done(tmp_path: Path) -> None:
+    with KnowledgeBase(tmp_path / "kb.sqlite", encoder=Weightless()) as kb:
+        for text in ("???", "\N{FIRE}", "salt water"):
+            kb.add(text)
+        assert kb.embed().lacking == 0
+        (model,) = kb._store.models()
+        assert (model.ready, model.sparse, model.tokens) == (3, 3, 3)
+        assert not kb._store.has_work(1, frozenset({"sparse", "tokens"}))
+        tokens = kb._store.tokens_of(1, [1, 2, 3])
+        assert [len(one) for one in tokens.values()] == [0, 0, 2]
+        found = kb.search("salt", mode="vector", profile="notes", rerank="colbert")
+        assert (len(found.hits), found.degraded) == (3, ())
+
+
+@pytest.mark.parametrize("limit", [-1, "x", 1.5, True])
+def test_a_limit_that_is_none(tmp_path: Path, limit: Any) -> None:
+    with KnowledgeBase(tmp_path / "kb.sqlite", encoder=Weightless()) as kb:
+        kb.add("a note")
+        with pytest.raises(InvalidRequest):
+            kb.embed(limit=limit)
+        assert kb._store.models() == []
 
 
 def test_what_is_done_is_skipped(store: Watched) -> None:

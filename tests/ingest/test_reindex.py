@@ -5,13 +5,15 @@ from __future__ import annotations
 import io
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kb import KnowledgeBase
-from kb.errors import ModelBroken, ModelMissing
+from kb.errors import InvalidRequest, ModelBroken, ModelMissing, NotFound, StoreMissing
 from kb.search.searcher import Searcher
 from kb.types import Encoding
 from tests.models.weightless import Weightless
@@ -117,11 +119,69 @@ def test_no_switch_while_others_are_at_work_on_some(kb: KnowledgeBase) -> None:
     assert kb.reindex(NEW, grace_s=0)[1]
 
 
-def test_a_passage_that_fails_for_good_does_not_hold_it_up(kb: KnowledgeBase) -> None:
-    bad = Weightless(32, name="second", fails_on=["7"])
+def test_no_passage_loses_its_vectors(kb: KnowledgeBase) -> None:
+    """Each attempt is a call: a model that is away for a moment costs no more than one."""
+    bad = Weightless(32, name="second", fails_on=["note"])
+    for left, given_up in ((30, 0), (30, 0), (0, 30), (0, 30)):
+        report, switched = kb.reindex(bad, grace_s=0)
+        assert (report.embedded, report.left, report.given_up) == (0, left, given_up)
+        assert not switched
+        assert answers_by(kb) == "weightless"
+        assert report.held is not None
+        assert "30 passages could not be embedded by second 1 (second failed" in report.held
+        assert "--force" in report.held
+        assert ("kb jobs retry" in report.held) is bool(given_up)
+    kb._embedding.step(retry=False, stop=lambda: False, on_progress=lambda _: None)
+    assert roles(kb) == {"weightless": ("search", 30), "second": ("next", 0)}
+    assert not kb.reindex(bad, grace_s=0, force=True)[1]  # there is nothing to change to
+    assert kb.retry() == 30
+    bad.fails_on = frozenset()
     report, switched = kb.reindex(bad, grace_s=0)
-    assert (report.embedded, report.given_up, switched) == (29, 1, True)
+    assert (report.embedded, report.held, switched) == (30, None, True)
+
+
+def test_a_passage_that_the_old_model_failed_with_too_does_not_hold_it_up(tmp_path: Path) -> None:
+    poison = ["poison"]
+    with KnowledgeBase(tmp_path / "kb.sqlite", encoder=Weightless(fails_on=poison)) as kb:
+        kb.add("poison")
+        kb.add("water")
+        kb.embed()
+        new = Weightless(32, name="second", fails_on=poison)
+        assert [kb.reindex(new, grace_s=0)[1] for _ in range(3)] == [False, False, True]
+        assert roles(kb) == {"second": ("search", 1)}
+
+
+def test_what_a_model_fails_with_can_be_done_without(kb: KnowledgeBase) -> None:
+    bad = Weightless(32, name="second", fails_on=["7"])
+    assert not kb.reindex(bad, grace_s=0)[1]
+    report, switched = kb.reindex(bad, grace_s=0, force=True)
+    assert (report.held, switched) == (None, True)
     assert roles(kb) == {"second": ("search", 29)}
+
+
+@pytest.mark.parametrize("given", [None, 5, [], "", Weightless])
+def test_what_is_no_encoder(kb: KnowledgeBase, given: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        kb.reindex(given)
+    assert roles(kb) == {"weightless": ("search", 30)}
+
+
+@pytest.mark.parametrize("grace_s", [-1, float("nan"), float("inf"), "1", True])
+def test_a_time_that_cannot_be_waited(kb: KnowledgeBase, grace_s: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        kb.reindex(NEW, grace_s=grace_s)
+    assert roles(kb) == {"weightless": ("search", 30)}
+
+
+def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    with KnowledgeBase(tmp_path / "mistyped.sqlite", encoder=Weightless()) as kb:
+        deeds: list[Callable[[], object]] = [
+            kb.embed, lambda: kb.embed(anew=True), lambda: kb.reindex(NEW), kb.retry,
+        ]  # fmt: skip
+        for deed in deeds:
+            with pytest.raises(StoreMissing):
+                deed()
+        assert not kb.path.exists()
 
 
 class Mute(Weightless):
@@ -137,11 +197,40 @@ def test_a_model_that_makes_no_vectors_changes_nothing(kb: KnowledgeBase) -> Non
     assert roles(kb) == {"weightless": ("search", 30)}
 
 
-def test_a_third_model_takes_the_place_of_the_second(kb: KnowledgeBase) -> None:
+def half_built(kb: KnowledgeBase, encoder: Weightless, **options: Any) -> None:
     asked = iter([False, True, True])
-    kb.reindex(NEW, stop=lambda: next(asked, True))
+    report, switched = kb.reindex(encoder, stop=lambda: next(asked, True), **options)
+    assert (report.embedded, report.held, switched) == (
+        8, "22 passages left: give the command again", False,
+    )  # fmt: skip
+
+
+def test_a_third_model_takes_the_place_of_the_second(kb: KnowledgeBase) -> None:
+    half_built(kb, NEW)
+    half_built(kb, Weightless(16, name="third"))
+    assert roles(kb) == {"weightless": ("search", 30), "third": ("next", 8)}
     kb.reindex(Weightless(16, name="third"), grace_s=0)
-    assert roles(kb) == {"third": ("search", 30), "second": (None, 8)}
+    assert roles(kb) == {"third": ("search", 30)}
+
+
+def test_back_to_the_one_that_answers_ends_it(kb: KnowledgeBase) -> None:
+    half_built(kb, NEW)
+    assert kb.reindex(Weightless(), grace_s=0)[1]
+    assert roles(kb) == {"weightless": ("search", 30)}
+    kb._embedding.step(retry=False, stop=lambda: False, on_progress=lambda _: None)
+    assert roles(kb) == {"weightless": ("search", 30)}
+
+
+def test_one_whose_place_was_taken_meanwhile(kb: KnowledgeBase) -> None:
+    def back(_: object) -> None:
+        kb.reindex(Weightless(), grace_s=0)
+
+    report, switched = kb.reindex(NEW, grace_s=0, on_progress=back)
+    assert not switched
+    assert report.held == "another change of the model has taken the place of this one"
+    assert roles(kb) == {"weightless": ("search", 30)}
+    with pytest.raises(NotFound):
+        kb._store.start_job(2)
 
 
 def test_a_store_without_vectors(tmp_path: Path) -> None:
@@ -168,13 +257,55 @@ def test_dropping_that_was_interrupted_goes_on(kb: KnowledgeBase) -> None:
     assert kb._store.health.vectors.postings_fault() is None
 
 
-def test_a_worker_has_its_share_in_it(kb: KnowledgeBase) -> None:
-    asked = iter([False, True, True])
-    kb.reindex(NEW, stop=lambda: next(asked, True))
+def test_a_worker_that_makes_the_last_ones_lets_them_answer(
+    kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half_built(kb, NEW)
+    step = partial(kb._embedding.step, retry=False, on_progress=lambda _: None)
+    asked = iter([False, False, False, True])
+    step(stop=lambda: next(asked, True))
+    assert roles(kb)["weightless"] == ("search", 30)
+    step(stop=lambda: False)
+    # A search may have begun with the old ones.
+    assert roles(kb) == {"weightless": ("gone", 30), "second": ("search", 30)}
+    assert answers_by(kb) == "second"
+    monkeypatch.setattr("kb.ingest.reindex.GRACE_S", 0.0)
+    step(stop=lambda: False)
+    assert roles(kb) == {"second": ("search", 30)}
+
+
+def test_a_worker_keeps_the_old_ones_if_that_was_asked_for(kb: KnowledgeBase) -> None:
+    half_built(kb, NEW, keep_old=True)
     kb._embedding.step(retry=False, stop=lambda: False, on_progress=lambda _: None)
-    assert roles(kb) == {"weightless": ("search", 30), "second": ("next", 30)}
+    assert roles(kb) == {"weightless": (None, 30), "second": ("search", 30)}
+    assert kb.reindex(NEW, grace_s=0)[1]
+    assert roles(kb) == {"weightless": (None, 30), "second": ("search", 30)}
+
+
+def test_a_change_that_a_worker_ends_while_others_wait(kb: KnowledgeBase) -> None:
+    """As `kb reindex` beside `kb serve`: the one has made all it could, the other makes the
+    rest."""
+    model = kb._store.begin_switch(NEW.spec, "second")
+    kb._encoders.keep("second", NEW)
+    job = kb._store.start_job(model.model_id)
+    kb._store.lease(job, model.model_id, limit=3)
     report, switched = kb.reindex(NEW, grace_s=0)
-    assert (report.embedded, switched) == (0, True)
+    assert not switched
+    assert report.held is not None
+    assert report.held.startswith("others are at work on 3 passages")
+    kb._store.end_job(job)
+    kb._embedding.step(retry=False, stop=lambda: False, on_progress=lambda _: None)
+    assert roles(kb)["second"] == ("search", 30)
+
+
+def test_an_encoder_that_is_given_again_is_used_again(kb: KnowledgeBase) -> None:
+    kb.reindex(NEW, grace_s=0)
+    kb.close()
+    with KnowledgeBase(kb.path, encoder=NEW) as again:
+        assert answers_by(again) == "second"
+        half_built(again, Weightless())
+    with KnowledgeBase(kb.path, encoder=Weightless()) as again:
+        assert again._encoders.coming() is again._encoders.default()
 
 
 def test_a_search_ends_with_the_encoder_it_began_with(

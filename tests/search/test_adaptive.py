@@ -102,6 +102,10 @@ def test_words_are_counted(text: str, count: int) -> None:
         ("どこから来たか", "どこ"),
         ("これは何ですか", "何"), ("いつ始まりますか", "いつ"), ("なぜ失敗したか", "なぜ"),
         ("誰が書いたか", "誰"), ("서울은 어디에 있나", "어디"), ("왜 실패했나", "왜"),
+        ("厕所在哪", "哪"), ("你去哪了", "哪"), ("どうすれば直るか", "どうすれば"),
+        ("なんで失敗したの", "なんで"), ("これはなんで失敗", "なんで"),
+        ("いくらかかりますか", "いくら"), ("いくらですか", "いくら"), ("어느 쪽이 빠른가", "어느"),
+        ("왜요?", "왜요"),
         ("누가 썼나", "누가"), ("이것은 무엇인가", "무엇"), ("어떻게 설치하나", "어떻게"),
     ],
 )  # fmt: skip
@@ -113,7 +117,9 @@ def test_questions(text: str, word: str) -> None:
     "text",
     ["whatever happens", "how-to guide", "whose is it", "however", "the way how it is", "however,",
      "任何人都可以", "几何学", "いつも同じ", "どこかの町", "それほどの差",
-     "왜곡된 결과", "언제나 같은",
+     "왜곡된 결과", "언제나 같은", "哪怕下雨", "なんでもいい", "そうなんです", "大変なんで休む",
+     "いくらか違う", "いくらでもある", "いくら丼", "어느 날 아침", "어느덧 봄", "어느 정도",
+     "왜냐하면",
      "누구나 할 수 있다", "向量搜索", "サーバーの設定", "서버 설정", "whoever", "somewhat"],
 )  # fmt: skip
 def test_no_questions(text: str) -> None:
@@ -136,7 +142,13 @@ def test_no_questions(text: str) -> None:
         ("git commit --amend", "flag"), ("ls -l", "flag"), ("the `kb` command", "quoted code"),
         ("<div class=x>", "quoted code"), ("\\alpha decay", "escape"), ("$HOME is wrong", "escape"),
         ("0x1f", "escape"), ("E = mc^2", "formula"), ("p < 0.05", "formula"), ("2*x", "formula"),
-        ("∑ of weights", "symbol"), ("n ≤ 5", "symbol"), ("α → β", "symbol"),
+        ("why is it O(n)", "call"), ("f(n)", "call"), ("x >= 3", "operator"),
+        ("n <= 5", "operator"), ("C++ or C#", "operator"), ("i++", "operator"),
+        ("SELECT * FROM t", "query"),
+        ("select * from users", "query"), ("SELECT DISTINCT a, t.b FROM t", "query"),
+        ("DROP TABLE t", "query"), ("x² + y²", "formula"), ("(a + b)²", "formula"),
+        ("2ⁿ and xⁿ", "formula"), ("∑ of weights", "symbol"),
+        ("n ≤ 5", "symbol"), ("α → β", "symbol"),
     ],
 )  # fmt: skip
 def test_technical_marks(text: str, mark: str) -> None:
@@ -147,7 +159,10 @@ def test_technical_marks(text: str, mark: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["state-of-the-art results", "don't panic", "the user’s file", "e.g. a harbour", "i.e. this",
-     "U.S. policy", "file(s) that fail", "a harbour (in Kent)", "and/or", "C++ or C#", "pay $5",
+     "U.S. policy", "file(s) that fail", "a harbour (in Kent)", "and/or", "pay $5",
+     "a song in C# minor", "a(n) apple", "A(n) idea", "Ca++ channel", "20 m²", "a room of 12 m²",
+     "30 kg/m²", "5 km² of land", "Ca²⁺ and O²⁻", "select a doctor from the list",
+     "drop the table", "please SELECT one OPTION from it", "a footnote² here",
      "at 5 a.m.", "version 1.2", "vitamin D + calcium", "as shown [1] and [2, 3]", "iPhone",
      "mRNA and pH at 50 kHz", "TNF-α", "IL-6", "YouTube on macOS", "example.com", "www.example.com",
      "me@example.org", "https://example.com/a", "well -- no", "one; two", "“quoted” 'text'",
@@ -158,7 +173,25 @@ def test_prose_is_not_technical(text: str) -> None:
     assert technical_marks(text) == ()
 
 
-@pytest.mark.parametrize("piece", ["[", "`", "<a", "a.", "aA", "(", ";", "\\", "a_", "aa.bb", "{"])
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "SELECT a,",
+        "select * ",
+        "x²",
+        "[",
+        "`",
+        "<a",
+        "a.",
+        "aA",
+        "(",
+        ";",
+        "\\",
+        "a_",
+        "aa.bb",
+        "{",
+    ],
+)
 def test_long_queries_take_no_longer_than_they_are_long(piece: str) -> None:
     """A pattern that goes back and forth over this would not come back at all."""
     technical_marks(piece * 50_000)

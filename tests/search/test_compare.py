@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from kb import Filters, KnowledgeBase, wire
 from kb.config import Config
 from kb.errors import InvalidRequest, QuerySyntax, StoreMissing
+from kb.search import compare as comparing
 from kb.search.compare import METHODS, overlaps
 from kb.types import COMPARED, Compared, Comparison
 from tests.schemas import validate
@@ -62,7 +64,7 @@ def test_every_method_is_a_search(shelf: KnowledgeBase) -> None:
 def test_the_query_is_encoded_before(shelf: KnowledgeBase, encoder: Failing) -> None:
     encoder.calls.clear()
     shelf.compare("harbour keys")
-    assert len(encoder.calls) == 1
+    assert encoder.calls == [("warm",), ("harbour keys",)]
 
 
 def test_filters_and_top(shelf: KnowledgeBase) -> None:
@@ -141,6 +143,42 @@ def test_an_expression(shelf: KnowledgeBase) -> None:
     words = ids(found.methods["fts5_only"].hits)
     assert words
     assert ids(found.methods["three_way_hybrid"].hits) == words
+    told = {name: [part.reason for part in each.degraded] for name, each in found.methods.items()}
+    alone = ["fts5_only", "dense_only", "sparse_only"]
+    assert told == {name: [] if name in alone else ["expression"] for name in COMPARED}
+
+
+@pytest.mark.parametrize("query", ["超级碗在哪里", "'harbour NOT keys'", "?!"])
+def test_the_model_is_loaded_before_the_time_is_taken(
+    tmp_path: Path, query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also for queries that the search before it does not encode."""
+    encoder = Failing()
+    encoder.spec = replace(encoder.spec, scripts=("Latin",))
+    with KnowledgeBase(tmp_path / "kb.sqlite", encoder=encoder) as kb:
+        kb.add("harbour 超级碗")
+        kb.embed()
+        encoder.calls.clear()
+        before: list[int] = []
+        real = comparing._method
+
+        def counted(*asked: Any, **more: Any) -> Compared:
+            before.append(len(encoder.calls))
+            return real(*asked, **more)
+
+        monkeypatch.setattr(comparing, "_method", counted)
+        kb.compare(query)
+        assert before[0] >= 1
+
+
+def test_nothing_found_is_no_error_while_some_wait(shelf: KnowledgeBase) -> None:
+    shelf.add("a passage that has no vectors yet")
+    found = shelf.compare("harbour", filters=Filters(tags=("nosuchtag",)))
+    validate(wire.comparison(found))
+    assert [one.error for one in found.methods.values()] == [None] * len(COMPARED)
+    assert all(one.hits == () for one in found.methods.values())
+    for name in ("dense_only", "sparse_only"):
+        assert [part.reason for part in found.methods[name].degraded] == ["pending"]
 
 
 # --- how many they share --------------------------------------------------------------------------

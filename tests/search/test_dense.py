@@ -16,6 +16,7 @@ import pytest
 from kb import Filters, KnowledgeBase, wire
 from kb.errors import ConfigError, InvalidRequest, ModelMismatch, QuerySyntax
 from kb.search.encoded import normalize
+from kb.search.profiles import resolve
 from kb.types import Degraded, Encoding, Response
 from tests.models.weightless import Weightless
 from tests.schemas import validate
@@ -40,6 +41,17 @@ def titles(found: Response) -> list[str]:
     return [hit.title for hit in found]
 
 
+def by_model(profile: str = "default") -> list[str]:
+    """All that a profile asks a model for: whatever keeps one from answering is told of each."""
+    asked = resolve(profile, {})
+    reranks = ["rerank"] if asked.rerank == "colbert" else []
+    return [name for name in asked.retrievers if name != "lexical"] + reranks
+
+
+def of_all(reason: str, detail: str | int | None) -> tuple[Degraded, ...]:
+    return tuple(Degraded(part, reason, detail) for part in by_model())
+
+
 class Latin(Failing):
     """Says that it reads Latin script."""
 
@@ -57,13 +69,16 @@ def latin(tmp_path: Path) -> Iterator[KnowledgeBase]:
         yield kb
 
 
+TWO_WAY = {"retrievers": "lexical,dense", "rerank": "none"}
+
+
 # --- as it should be ------------------------------------------------------------------------------
 
 
 def test_meaning_and_words_are_fused(hybrid: KnowledgeBase) -> None:
     fill(hybrid)
     hybrid.embed()
-    found = hybrid.search("harbour keys", explain=True)
+    found = hybrid.search("harbour keys", settings=TWO_WAY, explain=True)
     validate(wire.response(found))
     assert (found.mode, found.degraded) == ("hybrid", ())
     first = found.hits[0]
@@ -110,7 +125,8 @@ def test_an_expression_is_not_a_meaning(hybrid: KnowledgeBase) -> None:
     fill(hybrid)
     hybrid.embed()
     found = hybrid.search("'harbour NOT boat'")
-    assert (titles(found), found.degraded) == (["keys"], ())
+    assert titles(found) == ["keys"]
+    assert [(one.part, one.reason) for one in found.degraded] == [("query", "expression")]
     assert found.hits[0].score_kind == "bm25"
     assert hybrid.search("'harbour NOT boat'", mode="vector").returned == 3
 
@@ -230,7 +246,7 @@ def test_switched_off_with_vectors(hybrid: KnowledgeBase) -> None:
     with KnowledgeBase(hybrid.path, encoder="none") as kb:
         found = kb.search("harbour keys")
         assert titles(found) == ["keys", "boat"]
-        assert [(one.part, one.reason) for one in found.degraded] == [("dense", "no_model")]
+        assert found.degraded == of_all("no_model", "the encoder is switched off")
         assert kb.status()["vectors"]["state"] == "no_model"
 
 
@@ -240,9 +256,8 @@ def test_no_such_model(hybrid: KnowledgeBase, tmp_path: Path) -> None:
     with KnowledgeBase(hybrid.path, encoder=str(tmp_path / "nothing")) as kb:
         found = kb.search("harbour keys")
         assert titles(found) == ["keys", "boat"]
-        ((part, reason, detail),) = ((one.part, one.reason, one.detail) for one in found.degraded)
-        assert (part, reason) == ("dense", "no_model")
-        assert "nothing" in str(detail)
+        assert found.degraded == of_all("no_model", found.degraded[0].detail)
+        assert "nothing" in str(found.degraded[0].detail)
         status = kb.status()
         validate(status)
         assert status["vectors"]["state"] == "no_model"
@@ -257,7 +272,8 @@ def test_another_model_than_the_store_s(hybrid: KnowledgeBase) -> None:
     with KnowledgeBase(hybrid.path, encoder=Weightless(version="2")) as kb:
         found = kb.search("harbour keys")
         assert titles(found) == ["keys", "boat"]
-        assert [one.reason for one in found.degraded] == ["model_mismatch"]
+        told = "vectors of weightless 1, not weightless 2"
+        assert found.degraded == of_all("model_mismatch", told)
         assert kb.status()["vectors"]["state"] == "model_mismatch"
         with pytest.raises(ModelMismatch):
             kb.embed()
@@ -273,7 +289,7 @@ def test_a_model_that_fails(
         found = hybrid.search("harbour keys", explain=True)
     validate(wire.response(found))
     assert titles(found) == ["keys", "boat"]
-    assert found.degraded == (Degraded("dense", "failed", "RuntimeError: out of memory"),)
+    assert found.degraded == of_all("failed", "RuntimeError: out of memory")
     assert found.hits[0].score_kind == "bm25"
     assert "search degraded: dense failed (RuntimeError: out of memory)" in caplog.text
     assert hybrid.search("harbour keys", mode="vector").hits == ()
@@ -288,19 +304,21 @@ def test_a_model_that_gives_no_vector(hybrid: KnowledgeBase, encoder: Failing) -
         encoder.encode = lambda *_, **__: [broken]  # type: ignore[method-assign]  # noqa: B023
         found = hybrid.search("harbour keys")
         assert titles(found) == ["keys", "boat"]
-        assert [one.reason for one in found.degraded] == ["failed"]
+        assert [(one.part, one.reason) for one in found.degraded] == [
+            (part, "failed") for part in by_model()
+        ]
 
 
 def test_vectors_that_are_pending(hybrid: KnowledgeBase, encoder: Failing) -> None:
     fill(hybrid)
     found = hybrid.search("harbour keys")
     assert titles(found) == ["keys", "boat"]
-    assert found.degraded == (Degraded("dense", "pending", 3),)
+    assert found.degraded == of_all("pending", 3)
     assert encoder.calls == []  # nothing to ask it for
     assert hybrid.status()["vectors"]["pending"] == 3
     hybrid.embed(limit=2)
     found = hybrid.search("flour")
-    assert found.degraded == (Degraded("dense", "pending", 1),)
+    assert found.degraded == of_all("pending", 1)
     assert titles(found)[0] == "bread"
     assert found.hits[0].sources == ("fts",)
     status = hybrid.status()
@@ -344,6 +362,15 @@ def test_numpy_is_missing(hybrid: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
         assert (stage["backend"], titles(found), found.degraded) == ("python", expected, ())
 
 
+def test_what_the_querys_encoding_took_is_told(hybrid: KnowledgeBase) -> None:
+    fill(hybrid)
+    hybrid.embed()
+    found = hybrid.search("harbour keys", mode="vector", explain=True)
+    assert found.explain is not None
+    (stage,) = (one for one in found.explain["stages"] if one["stage"] == "dense")
+    assert 0 < stage["encoding_ms"] <= stage["ms"]
+
+
 def test_an_encoder_that_needs_what_is_missing(hybrid: KnowledgeBase, encoder: Failing) -> None:
     fill(hybrid)
     hybrid.embed()
@@ -375,12 +402,13 @@ def test_a_damaged_lexical_index_leaves_the_vectors(hybrid: KnowledgeBase) -> No
 FOREIGN = Degraded("dense", "language", "weightless reads Latin script")
 
 
-@pytest.mark.parametrize("profile", ["default", "notes", "memory", "knowledge"])
+@pytest.mark.parametrize("profile", ["default", "notes", "memory", "research"])
 def test_a_script_that_the_model_does_not_read(latin: KnowledgeBase, profile: str) -> None:
     """As if there were words only: the other list is noise."""
+    foreign = tuple(replace(FOREIGN, part=part) for part in by_model(profile))
     found = latin.search("超级碗在哪里", profile=profile)
     validate(wire.response(found))
-    assert (titles(found), found.degraded) == (["bowl"], (FOREIGN,))
+    assert (titles(found), found.degraded) == (["bowl"], foreign)
     assert found.hits[0].sources == ("fts",)
     words = latin.search("超级碗在哪里", profile=profile, mode="lexical")
     assert (titles(found), words.degraded) == (titles(words), ())
@@ -389,7 +417,8 @@ def test_a_script_that_the_model_does_not_read(latin: KnowledgeBase, profile: st
 
 def test_meaning_alone_is_asked_all_the_same(latin: KnowledgeBase) -> None:
     found = latin.search("超级碗在哪里", mode="vector")
-    assert (found.returned, found.degraded) == (2, (FOREIGN,))
+    guess = replace(FOREIGN, detail=f"{FOREIGN.detail}; what it finds here is a guess")
+    assert (found.returned, found.degraded) == (2, (guess,))
     assert found.hits[0].sources == ("vec",)
 
 

@@ -117,7 +117,7 @@ def test_one_encodes_and_the_others_wait(broken: bool) -> None:
     for thread in threads:
         thread.join(30)
     assert len(told) == 5
-    assert len(encoder.calls) == 1
+    assert len(encoder.calls) == (1 + len(parts) if broken else 1)  # each part by itself, once
     assert all(one == told[0] for one in told)
     assert (told[0] == "out of memory") == broken == (not encodings.warm)
 
@@ -165,3 +165,54 @@ def test_encodings_are_forgotten_at_last() -> None:
     encodings.of("query 0")
     assert len(encoder.calls) == 301
     assert len(encodings._kept) <= 256
+
+
+class Partly(Weightless):
+    """Fails where it is to make one of some parts."""
+
+    def __init__(self, *fails: str) -> None:
+        super().__init__()
+        self.fails = frozenset(fails)
+        self.wanted: list[frozenset[str]] = []
+
+    def encode(self, texts: Sequence[str], **asked: Any) -> list[Encoding]:
+        self.wanted.append(frozenset(asked["want"]))
+        if bad := self.fails & self.wanted[-1]:
+            raise RuntimeError(f"no {' and '.join(sorted(bad))}")
+        return super().encode(texts, **asked)
+
+
+ALL = frozenset({"dense", "sparse", "tokens"})
+
+
+@pytest.mark.parametrize("part", sorted(ALL))
+def test_a_part_that_fails_leaves_the_others(part: str) -> None:
+    encoder = Partly(part)
+    encodings = QueryEncodings(lambda: encoder)
+    for other in sorted(ALL - {part}):
+        made = encodings.of("harbour", ALL, need={other})
+        found = {"dense": made.vector, "sparse": made.sparse, "tokens": made.tokens}
+        assert {name for name, each in found.items() if each} == ALL - {part}
+    assert encoder.wanted == [ALL, {"dense"}, {"sparse"}, {"tokens"}]  # dense first, and once
+    with pytest.raises(RuntimeError, match=f"no {part}$"):
+        encodings.of("harbour", ALL, need={part})
+    with pytest.raises(RuntimeError, match=f"no {part}$"):
+        encodings.of("harbour", ALL)
+    encoder.fails = frozenset()
+    assert encodings.of("harbour", ALL).tokens is not None
+
+
+def test_one_part_is_not_tried_twice() -> None:
+    encoder = Partly("dense")
+    with pytest.raises(RuntimeError):
+        QueryEncodings(lambda: encoder).of("harbour")
+    assert encoder.wanted == [{"dense"}]
+
+
+def test_loading_is_done_once() -> None:
+    encoder = Weightless()
+    encodings = QueryEncodings(lambda: encoder)
+    encodings.load()
+    encodings.load()
+    assert (len(encoder.calls), encodings.warm) == (1, True)
+    QueryEncodings(lambda: None).load()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -222,3 +223,44 @@ def test_a_fault_is_of_one_search(three_way: KnowledgeBase, encoder: Failing) ->
     assert {one.part for one in search(three_way).degraded} == {"dense", "sparse", "rerank"}
     encoder.broken = False
     assert search(three_way).degraded == ()
+
+
+# --- an encoder that gives nonsense ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weight", [math.nan, math.inf, -1.0, 1e300])
+def test_sparse_weights_that_are_none(
+    three_way: KnowledgeBase, encoder: Failing, weight: float
+) -> None:
+    real = encoder.encode
+
+    def odd(*asked: Any, **more: Any) -> Any:
+        return [replace(one, sparse=one.sparse and {"harbour": weight})
+                for one in real(*asked, **more)]  # fmt: skip
+
+    encoder.encode = odd  # type: ignore[method-assign]
+    found = search(three_way)
+    assert [(one.part, one.reason) for one in found.degraded] == [("sparse", "failed")]
+    assert {source for hit in found for source in hit.sources} == {"fts", "vec"}
+    assert found.hits[0].score_kind == "rerank"
+    compared = three_way.compare(QUERY)
+    validate(wire.comparison(compared))
+    assert {name for name, one in compared.methods.items() if one.error} == {"sparse_only"}
+
+
+@pytest.mark.parametrize("part", ["dense", "sparse", "tokens"])
+def test_a_part_that_the_encoder_cannot_make(
+    three_way: KnowledgeBase, encoder: Failing, threads: str, part: str
+) -> None:
+    real = encoder.encode
+
+    def partly(*asked: Any, **more: Any) -> Any:
+        if part in more["want"]:
+            raise RuntimeError(f"no {part} today")
+        return real(*asked, **more)
+
+    encoder.encode = partly  # type: ignore[method-assign]
+    found = search(three_way)
+    named = "rerank" if part == "tokens" else part
+    assert found.degraded == (Degraded(named, "failed", f"RuntimeError: no {part} today"),)
+    assert found.hits[0].title == "keys"

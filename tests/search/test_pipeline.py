@@ -34,8 +34,14 @@ def pipeline(kb: KnowledgeBase, **asked: object) -> str:
 def test_a_pipeline_reads_as_a_drawing(hybrid: KnowledgeBase) -> None:
     hybrid.add("x")
     hybrid.embed()
-    assert pipeline(hybrid) == (
-        "analyse -> [lexical(match=any) | dense(weightless)] -> convex(zscore) -> cut(top=10)"
+    three_way = {"retrievers": "lexical,dense,sparse", "agreement": True, "rerank": "none"}
+    assert pipeline(hybrid, settings=three_way) == (
+        "analyse -> [lexical(match=any) | dense(weightless) | sparse(weightless)] -> agreement -> "
+        "convex(zscore) -> cut(top=10)"
+    )
+    assert pipeline(hybrid, profile="notes", rerank="colbert") == (
+        "analyse -> [lexical(match=any) | dense(weightless)] -> rrf(k=60) -> "
+        "rerank(colbert, top 100, blend=0.5) -> cut(top=10)"
     )
     assert pipeline(hybrid, profile="memory", threshold=0.2) == (
         "analyse -> [lexical(match=any) | dense(weightless)] -> weighted() -> at least 0.1 -> "
@@ -266,6 +272,10 @@ def test_what_is_like_a_document(shelf: KnowledgeBase) -> None:
     assert (found.query, found.profile, found.mode) == ("lib/two.md", "similar", "vector")
     assert (paths(found)[0], found.hits[0].score_kind) == ("lib/one.md", "cosine")
     assert "lib/two.md" not in paths(shelf.similar("lib/two.md", top=50))
+    told = shelf.similar("lib/two.md", top=2, group=False, explain=True)
+    assert [hit.retrieval.vector_rank for hit in told] == [1, 2]  # without itself
+    assert told.explain is not None
+    assert told.explain["profile"] == "similar"
     every = paths(shelf.similar("lib/two.md", top=50))
     assert len(every) == len(set(every))
     ungrouped = paths(shelf.similar("lib/two.md", top=50, group=False))

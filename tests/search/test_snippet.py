@@ -64,3 +64,14 @@ def test_a_match_is_shown_if_there_is_one(words: list[str]) -> None:
     analysis = analyse("git", by_spaces)
     shown = snippet(text, analysis, by_spaces, 40)
     assert bool(marks(shown, analysis, by_spaces)) == ("git" in words)
+
+
+@given(st.lists(st.sampled_from(["key", "monkey", "keyring", "and"]), min_size=1, max_size=8))
+def test_inside_of_words_only_where_no_whole_word_is(words: list[str]) -> None:
+    text = " ".join(words)
+    found = [text[start:end] for start, end, _ in marks(text, analyse("key", by_spaces), by_spaces)]
+    inside = words.count("monkey") + words.count("keyring")
+    assert found == ["key"] * (words.count("key") or inside)
+    if "key" in words:
+        starts = {start for start, _, _ in marks(text, analyse("key", by_spaces), by_spaces)}
+        assert all(start == 0 or text[start - 1] == " " for start in starts)

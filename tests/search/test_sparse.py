@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kb import Filters, KnowledgeBase, wire
+from kb.config import Config
 from kb.errors import QuerySyntax
 from kb.search.sparse import product
 from kb.types import Degraded, Encoding, Response
@@ -71,6 +73,10 @@ def test_weighed_terms_alone(hybrid: KnowledgeBase, profile: str) -> None:
     assert first.retrieval.vector_rank is None
     assert titles(hybrid.search("harbour", mode="sparse", filters=Filters(tags=("x",)))) == []
     assert [hit.title for hit in hybrid.search_sparse("harbour keys")] == ["keys", "boat"]
+    for ask in (hybrid.search_sparse, hybrid.search_vector, hybrid.search_lexical,
+                hybrid.search_hybrid):  # fmt: skip
+        assert ask("harbour keys", top=1) == ask("harbour keys", limit=1)
+        assert len(ask("harbour keys", top=1)) == 1
 
 
 def test_three_ways_are_fused(hybrid: KnowledgeBase, encoder: Failing) -> None:
@@ -130,7 +136,8 @@ def test_an_expression_is_asked_for_as_it_stands(hybrid: KnowledgeBase) -> None:
     fill(hybrid)
     hybrid.embed()
     found = hybrid.search("'harbour NOT boat'", profile="research")
-    assert (titles(found), found.degraded) == (["keys"], ())
+    assert titles(found) == ["keys"]
+    assert [(one.part, one.reason) for one in found.degraded] == [("query", "expression")]
     assert set(titles(hybrid.search("'harbour NOT boat'", mode="sparse"))) == {"keys", "boat"}
     with pytest.raises(QuerySyntax):
         hybrid.search("'harbour AND'", mode="sparse")
@@ -167,8 +174,33 @@ def test_a_model_that_gives_none(dense_only: KnowledgeBase) -> None:
     found = dense_only.search("harbour keys", profile="research", rerank=False)
     validate(wire.response(found))
     assert (titles(found)[0], found.degraded) == ("keys", (why,))
-    assert dense_only.search("harbour keys").degraded == ()  # nobody asked for them
     assert dense_only.search("harbour keys", mode="sparse").degraded == (why,)
+
+
+THREE_WAY = {"retrievers": ["lexical", "dense", "sparse"], "rerank": "colbert"}
+
+
+def test_what_the_model_does_not_give_is_missed_by_who_names_it(tmp_path: Path) -> None:
+    """Before anything is embedded as after: no embedding would bring it."""
+    config = Config(profiles={"default": THREE_WAY})
+    sparse = Degraded("sparse", "no_model", "weightless gives no sparse vectors")
+    rerank = Degraded("rerank", "no_model", "weightless gives no token vectors")
+    with KnowledgeBase(tmp_path / "kb.sqlite", config=config, encoder=WithoutSparse()) as kb:
+        fill(kb)
+        for told in ((Degraded("dense", "pending", 3),), ()):
+            assert kb.search("harbour keys").degraded == told
+            assert kb.search("harbour keys", profile="default").degraded == (*told, sparse, rerank)
+            assert kb.search("harbour keys", rerank=True).degraded == (*told, rerank)
+            kb.embed()
+
+
+def test_what_is_switched_off_is_not_missed_by_who_names_the_profile(tmp_path: Path) -> None:
+    config = Config(profiles={"default": THREE_WAY})
+    with KnowledgeBase(tmp_path / "kb.sqlite", config=config, encoder="none") as kb:
+        fill(kb)
+        assert kb.search("harbour keys", profile="default").degraded == ()
+        why = Degraded("rerank", "no_model", "the encoder is switched off")
+        assert kb.search("harbour keys", rerank="colbert").degraded == (why,)
 
 
 def test_some_are_pending(hybrid: KnowledgeBase, dense_only: KnowledgeBase) -> None:
@@ -194,6 +226,31 @@ def test_passages_that_failed(hybrid: KnowledgeBase, encoder: Failing) -> None:
     found = hybrid.search("harbour", profile="research", rerank=False)
     told = "1 passage could not be embedded"
     assert found.degraded == (Degraded("dense", "failed", told), Degraded("sparse", "failed", told))
+
+
+def test_terms_that_were_given_up_do_not_wait(tmp_path: Path) -> None:
+    class Partly(Weightless):
+        """Gives no weights of poison."""
+
+        def encode(self, texts: Sequence[str], **options: Any) -> list[Encoding]:
+            return [
+                replace(one, sparse=None) if "poison" in text and one.sparse else one
+                for text, one in zip(texts, super().encode(texts, **options), strict=True)
+            ]
+
+    with KnowledgeBase(tmp_path / "kb.sqlite", encoder=Partly()) as kb:
+        kb.add("poison")
+        kb.add("salt water")
+        for _ in range(2):
+            kb.embed()
+            found = kb.search("salt", mode="sparse", profile="notes")
+            assert found.degraded == (Degraded("sparse", "pending", 1),)
+        kb.embed()
+        found = kb.search("salt", mode="sparse", profile="notes")
+        assert found.degraded == (
+            Degraded("sparse", "failed", "1 passage could not be embedded"),
+        )  # fmt: skip
+        assert kb.search("salt", mode="vector", profile="notes").degraded == ()
 
 
 def test_another_model_than_the_store_s(hybrid: KnowledgeBase) -> None:

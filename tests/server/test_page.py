@@ -238,7 +238,7 @@ def test_explain_draws_what_each_retriever_gave(knowing: Running, open_page: Ope
     page.click("#explain")
     expect(page.locator(".walk .drawing")).to_contain_text("lexical")
     first = hits(page).first.locator(".why")
-    expect(first.locator("dt")).to_have_text(["Words", "Meaning"])
+    expect(first.locator("dt")).to_have_text(["Words", "Meaning", "Terms"])
     widths = [each.bounding_box() for each in first.locator(".fill").all()]
     assert all(box is not None and box["width"] > 10 for box in widths)
     expect(first).to_contain_text("no. 1")
@@ -417,6 +417,100 @@ def test_by_keyboard_alone(knowing: Running, open_page: Open) -> None:
     expect(page.locator("#query")).to_be_focused()
     page.keyboard.type("jc?")  # letters are letters here
     expect(page.locator("#query")).to_have_value("jc?")
+
+
+def test_escape_closes_then_leaves_the_query_and_wipes_nothing(
+    wordy: Running, open_page: Open
+) -> None:
+    page = open_page(wordy)
+    page.keyboard.type("retry gateway")
+    expect(page).to_have_url(re.compile("q=retry"))
+    page.keyboard.press("Enter")
+    links = page.locator(".hit h2 a")
+    expect(links.nth(0)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#reader")).to_be_visible()
+    page.keyboard.press("/")
+    page.keyboard.press("Escape")
+    expect(page.locator("#reader")).to_be_hidden()
+    expect(page.locator("#query")).to_be_focused()  # a hit was closed, and no more than that
+    page.keyboard.press("Escape")
+    expect(page.locator("#query")).not_to_be_focused()
+    expect(page.locator("#query")).to_have_value("retry gateway")
+    expect(page).to_have_url(re.compile("q=retry"))
+    page.keyboard.press("j")
+    expect(links.nth(0)).to_be_focused()
+    page.keyboard.press("Escape")  # nothing is open, and nothing happens
+    expect(links.nth(0)).to_be_focused()
+
+
+def test_enter_waits_for_the_answer_to_what_was_typed(wordy: Running, open_page: Open) -> None:
+    page = open_page(wordy)
+    page.keyboard.insert_text("battery")
+    page.keyboard.press("Enter")
+    expect(page.locator(".hit h2 a").first).to_be_focused()
+    expect(page.locator(".hit h2 a").first).to_have_text("Battery")
+
+
+def test_the_help_lists_the_keys_as_they_are(wordy: Running, open_page: Open) -> None:
+    page = open_page(wordy)
+    page.click("#open-help")
+    told = dict(
+        zip(
+            page.locator("#help dt").all_inner_texts(),
+            page.locator("#help dd").all_inner_texts(),
+            strict=True,
+        )
+    )
+    assert "first hit" in told["Enter"]
+    assert "↓" in told["j k"]
+    assert "leave the query" in told["Esc"]
+
+
+def test_what_is_refused_is_not_to_be_tried_again(knowing: Running, open_page: Open) -> None:
+    page = open_page(knowing, "#q=retry&profile=lexical&mode=vector")
+    told = page.get_by_role("alert")
+    expect(told).to_contain_text("That did not work")
+    hint = knowing.client.post(
+        "/search", json={"query": "retry", "profile": "lexical", "mode": "vector"}
+    ).json()["hint"]
+    expect(told).to_contain_text(hint)
+    expect(told.get_by_role("button", name="Try again")).to_have_count(0)
+    told.get_by_role("button", name="Search as the profile does").click()
+    expect(hits(page).first).to_be_visible()
+
+
+def test_six_columns_fit_or_tell_that_there_is_more(knowing: Running, open_page: Open) -> None:
+    wide = open_page(knowing, "#q=retry&compare=1", width=1280)
+    expect(wide.locator(".column")).to_have_count(6)
+    expect(wide.locator(".column").last).to_be_in_viewport(ratio=1)
+    expect(wide.locator(".columns")).not_to_have_class(re.compile("more-right"))
+    narrow = open_page(knowing, "#q=retry&compare=1", width=900)
+    expect(narrow.locator(".columns")).to_have_class(re.compile("more-right"))
+    narrow.locator(".columns").evaluate("(columns) => { columns.scrollLeft = 9999; }")
+    expect(narrow.locator(".columns")).to_have_class(re.compile("more-left"))
+    expect(narrow.locator(".columns")).not_to_have_class(re.compile("more-right"))
+
+
+def test_what_is_quoted_has_no_ligatures(wordy: Running, open_page: Open) -> None:
+    page = open_page(wordy)
+    search(page, "jitter")
+    page.locator(".hit h2 a").first.click()
+    for where in (".hit h2 a", ".snippet", ".cite", "#query", ".line.cited span"):
+        style = page.locator(where).first.evaluate(
+            "(node) => getComputedStyle(node).fontFeatureSettings"
+        )
+        assert '"calt" 0' in style, where
+
+
+def test_a_model_that_is_being_loaded_is_said(serve: Serve, open_page: Open) -> None:
+    running = serve()
+    page = open_page(running)
+    expect(page.locator("#standing")).to_contain_text("0 documents")
+    running.app.state.desk.events.tell("model", {"state": "loading"})
+    expect(page.locator("#standing")).to_contain_text("loading the model")
+    running.app.state.desk.events.tell("model", {"state": "loaded"})
+    expect(page.locator("#loading")).to_be_hidden()
 
 
 def background(page: Page) -> str:

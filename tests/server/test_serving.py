@@ -14,9 +14,11 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi.testclient import TestClient
 
 from kb import KnowledgeBase
 from kb.errors import ConfigError
+from kb.server.api import create_app
 from kb.server.serving import ingest_folders, is_loopback, read_token, rules_for
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run  # a fixture
@@ -265,9 +267,52 @@ def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
         _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode in (0, 130)
     assert "Traceback" not in errors
+    # Said when it begins: the name may be mistyped.
+    assert errors.index(f"new store: {store}") < errors.index("Ctrl-C ends it")
     assert TOKEN not in errors  # a secret is in no log
     with KnowledgeBase(store) as kb:
         assert kb.documents() == []
+
+
+def test_the_model_is_loaded_at_the_start(tmp_path: Path) -> None:
+    asked, told = threading.Event(), list[str]()
+
+    class Loading(Weightless):
+        def encode(self, texts: Any, **options: Any) -> Any:
+            asked.set()
+            return super().encode(texts, **options)
+
+    with KnowledgeBase(tmp_path / "kb.sqlite", encoder=Loading()) as kb:
+        kb.create()
+        desk = create_app(kb, warm=True).state.desk
+        desk.events.tell = lambda _, data: told.append(data["state"])
+        desk.warming.start()
+        assert asked.wait(PATIENCE_S)
+        desk.warming.stop()
+        desk.warming.stop()  # once more, and nothing to wait for
+    assert told == ["loading", "loaded"]
+
+
+def test_a_model_that_cannot_be_loaded_stops_nothing(tmp_path: Path) -> None:
+    class Broken(Weightless):
+        def encode(self, *args: Any, **options: Any) -> Any:
+            raise RuntimeError("no memory")
+
+    with KnowledgeBase(tmp_path / "kb.sqlite", encoder=Broken()) as kb:
+        kb.create()
+        app = create_app(kb, warm=True)
+        with TestClient(app, base_url="http://localhost") as client:
+            assert client.get("/health").status_code == 200
+        assert app.state.desk.events._newest["model"] == {"state": "loaded"}
+
+
+@pytest.mark.parametrize("path", ["/", "/assets/app.js"])
+def test_whether_the_page_is_there_can_be_asked(serve: Serve, path: str) -> None:
+    running = serve()
+    got, head = running.client.get(path), running.client.head(path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == got.headers["content-length"]
+    assert head.headers["etag"] == got.headers["etag"]
 
 
 def test_help_and_a_start_need_no_thread_left_behind(serve: Serve) -> None:

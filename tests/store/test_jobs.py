@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,6 +112,15 @@ def test_a_process_that_is_gone_leaves_its_chunks_at_once(
     assert store.has_work(1, PARTS)
     assert len(store.lease(store.start_job(1), 1, limit=10)) == 10
     assert [one.pid != gone for one in store.jobs()] == [True]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
+def test_a_killed_process_is_gone_before_its_parent_has_asked() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        assert not processes.is_gone(processes.here(), process.pid)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # ended, and not reaped
+        assert processes.is_gone(processes.here(), process.pid)
 
 
 def test_processes_of_elsewhere_are_not_judged() -> None:

@@ -1,5 +1,6 @@
 """The command line door.
 
+    instant    `kb search` through a process that runs already; answering is its other side
     run        one call of `kb`: streams, errors, exit status
     root       the `kb` command, which loads the others when they are used
     session    what the options that every command takes have said
@@ -22,9 +23,15 @@ def main() -> None:
     import gc
     import sys
 
-    from kb.cli.run import run
+    status = None
+    if sys.argv[1:2] == ["search"]:
+        from kb.cli.instant import ask
 
-    status = run(sys.argv[1:])
+        status = ask(sys.argv[1:])
+    if status is None:
+        from kb.cli.run import run
+
+        status = run(sys.argv[1:])
     # On its way out Python looks for garbage among all objects there are, a tenth of the time that
     # a search takes. There is none worth finding: the process ends.
     gc.freeze()

@@ -95,8 +95,9 @@ def in_words(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
-def say_embedded(report: EmbedReport) -> None:
-    """What was done is data; what is worth knowing about it is said on stderr."""
+def say_embedded(report: EmbedReport, *, is_reindex: bool = False) -> None:
+    """What was done is data; what is worth knowing about it is said on stderr. What holds up a
+    reindex is said by that."""
     name = page.visible(f"{report.model} {report.version}")
     if not report.embedded and not report.filled and not report.failed:
         page.say(_nothing(report, name))
@@ -106,14 +107,23 @@ def say_embedded(report: EmbedReport) -> None:
         if report.truncated:
             are = "1 is" if report.truncated == 1 else f"{report.truncated} are"
             page.note(f"{are} longer than the model can see: what is cut off is not in its vector")
-        if report.left > report.elsewhere:
+        if report.left > report.elsewhere and not is_reindex:
             page.note(f"{report.left - report.elsewhere} left: kb embed")
+    if report.held is not None:
+        return
     if report.elsewhere:
-        page.note(f"others are at work on {report.elsewhere} (kb jobs)")
+        page.note(_elsewhere(report.elsewhere))
     _say_failed(report)
 
 
+def _elsewhere(count: int) -> str:
+    which = "1 more passage gets its vectors" if count == 1 else f"{count} more get their vectors"
+    return f"{which} from another kb that is running; kb jobs shows it"
+
+
 def _nothing(report: EmbedReport, name: str) -> str:
+    if report.left and report.left == report.elsewhere:
+        return "nothing to do here: what is left is being embedded"
     if report.left:
         return f"nothing embedded; {report.left} left"
     if report.given_up or report.lacking:

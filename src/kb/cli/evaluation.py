@@ -200,7 +200,8 @@ def tune_command(
     Weights, normalisation and k are tried on one split, and what fits best is measured on another,
     against the profile as it is. With one split only, its queries are cut into five folds: each is
     measured with what was fitted to the other four. A profile is written only if it is better
-    beyond doubt: if the confidence interval of the change is above zero.
+    beyond doubt: if the confidence interval of the change is above zero. How it reranks is left as
+    it is: fitted is the order before, measured the one after.
 
     \b
     Examples:

@@ -71,6 +71,8 @@ def ingest_command(
             page.say_json(wire.ingest_report(report))
         else:
             _say(report, listed=bool(session.verbose))
+        for note in report.notes:
+            page.note(page.visible(note))
         if not dry_run and not no_embed:
             from kb.cli.embed import embed_new
 
@@ -107,6 +109,8 @@ def _say_changes(report: IngestReport) -> None:
     for sign, paths in (("+", report.added), ("~", report.changed), ("-", report.removed)):
         for path in paths:
             page.say(f"{sign} {page.visible(path)}")
+    for moved in report.renamed:
+        page.say(f"~ {page.visible(moved.before)} -> {page.visible(moved.after)}")
 
 
 def _say_skipped(skipped: tuple[FileNote, ...], *, listed: bool) -> None:
@@ -127,6 +131,8 @@ def _summary(report: IngestReport) -> str:
         "skipped": len(report.skipped),
         "failed": len(report.failed),
     }
+    if report.renamed:
+        counts["renamed"] = len(report.renamed)
     shown = ", ".join(f"{count} {name}" for name, count in counts.items())
     if report.dry_run:
         return f"would be: {shown}"

@@ -111,19 +111,24 @@ def _failure_line(failure: Failure) -> str:
 
 @click.command("reindex", cls=Command)
 @option("--model", required=True, metavar="NAME", help="An encoder: a name of kb models list.")
+@option("--force", is_flag=True, help="Do without vectors of passages that the model fails with.")
 @option("--keep-old", is_flag=True, help="Keep the old vectors, to change back to them at once.")
 @common_options()
 @pass_session
-def reindex_command(session: Session, *, model: str, keep_old: bool) -> int:
+def reindex_command(session: Session, *, model: str, force: bool, keep_old: bool) -> int:
     """Change to the vectors of another model, without a gap.
 
     They are built beside those that answer, also for what is added meanwhile. When every passage
     has one, they answer, all at once; then the old ones are dropped. NAME may be a folder that
     holds a model too. The store remembers its model, whatever models.encoder says.
 
+    No passage loses its vectors by it: while the new model fails with one that the old one has, the
+    old ones answer on, unless --force is given.
+
     It can be interrupted at any moment: the old vectors answer on, and the same command goes on
-    where it was. The exit status is 1 if the old ones still answer, as others are at work on some
-    passages: give the command again.
+    where it was, or a server that is running. Named again, the model of the old ones ends it: what
+    was built of the new ones is dropped. The exit status is 1 if the old ones still answer; what is
+    said then tells why.
 
     \b
     Examples:
@@ -135,6 +140,7 @@ def reindex_command(session: Session, *, model: str, keep_old: bool) -> int:
         report, switched = kb.reindex(
             model,
             keep_old=keep_old,
+            force=force,
             on_progress=lambda now: show("reindex", now.done, now.total, pace(now)),
         )
     if session.json:
@@ -142,7 +148,9 @@ def reindex_command(session: Session, *, model: str, keep_old: bool) -> int:
 
         page.say_json(wire.reindex_report(report, switched))
     else:
-        say_embedded(report)
+        say_embedded(report, is_reindex=True)
         name = page.visible(f"{report.model} {report.version}")
         page.say(f"the vectors of {name} answer now" if switched else "the old vectors answer on")
+        if report.held is not None:
+            page.warn(page.visible(report.held))
     return 0 if switched else 1

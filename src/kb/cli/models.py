@@ -1,4 +1,6 @@
-"""`kb models` and `kb embed-text`: which models there are, and what one makes of a text."""
+"""`kb models` and `kb embed-text`: which models there are, and what one makes of a text.
+
+`kb models pull` and `remove`, which change what there is, are in `pulling`."""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ import click
 
 from kb.cli import page
 from kb.cli.options import Choice, Command, common_options, option, readable, text_or_stdin
+from kb.cli.pulling import pull_command, remove_command
 from kb.cli.session import Session, pass_session
 from kb.errors import ModelError, ModelMissing
 from kb.types import PARTS
@@ -29,15 +32,17 @@ def models_command(context: click.Context) -> None:
     """Show the models: encoders and judges.
 
     An encoder makes vectors of texts; search by meaning needs one, and the vectors of a store are
-    all of one. A judge reads a query and a passage together; a search with --rerank cross-encoder
+    all of one. A judge reads a query and a passage together; a search with --reranker cross-encoder
     asks it. Which are used say models.encoder and models.judge in the settings: a name from this
-    list, a folder that holds a model.json, or none.
+    list, a folder that holds a model, or none; for an encoder also endpoint, a server that
+    models.endpoint_url names. A store that has vectors changes over by kb reindex.
 
     \b
     Examples:
       kb models
       kb models info kb-mini
       kb models verify
+      kb models pull ./bge-m3
     """
     if context.invoked_subcommand is None:
         _list(context.ensure_object(Session))
@@ -133,6 +138,10 @@ def _place(found: ModelInfo) -> str:
     return f"{found.name} in {found.path}" if found.origin == "folder" else found.name
 
 
+models_command.add_command(pull_command)
+models_command.add_command(remove_command)
+
+
 # --- what one makes of a text ---------------------------------------------------------------------
 
 
@@ -224,15 +233,23 @@ def _summary(found: ModelInfo) -> list[str]:
     sheet = page.Page.of(sys.stdout)
     mark = "*" if found.in_use else " "
     spec = found.spec
-    name = sheet.style(
-        page.visible(f"{found.name} {spec.version}" if spec else found.name), bold=True
-    )
+    name = sheet.style(page.visible(_title(found)), bold=True)
     if spec is None:
         return [f"{mark} {name}  {sheet.style(page.visible(found.problem or ''), fg='red')}"]
     origin = f"folder {found.path}" if found.origin == "folder" else found.origin
+    if found.origin == "endpoint":
+        origin = f"endpoint {found.path}"
     facts = [f"from {origin}", _gives(spec), _size(found.size_bytes), found.licence]
     line = f"{mark} {name}  {page.visible(', '.join(fact for fact in facts if fact))}"
     return [line, f"    {page.visible(found.summary)}"] if found.summary else [line]
+
+
+def _title(found: ModelInfo) -> str:
+    """Its name and version; of an endpoint, the model that is asked there."""
+    if found.spec is None:
+        return found.name
+    asked = found.spec.name if found.origin == "endpoint" else found.spec.version
+    return f"{found.name} {asked}"
 
 
 def _gives(spec: ModelSpec) -> str:
@@ -254,7 +271,7 @@ def _facts(found: ModelInfo) -> list[str]:
         "path": found.path,
         "size": _size(found.size_bytes),
         "gives": _gives(spec),
-        "sees": f"{spec.max_tokens} tokens",
+        "sees": f"{spec.max_tokens} tokens" if spec.max_tokens else None,
         "query": repr(spec.query_prefix) if spec.query_prefix else None,
         "passage": repr(spec.passage_prefix) if spec.passage_prefix else None,
         "licence": found.licence,

@@ -9,10 +9,14 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import IO, Any, NamedTuple
 
 import click
+
+from kb.types import Degraded
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _NARROW = 40  # columns; below, lines are not broken by us
@@ -27,42 +31,67 @@ def prepare() -> None:
             reconfigure(errors="backslashreplace")
 
 
+# --- where to -------------------------------------------------------------------------------------
+
+_ELSEWHERE: ContextVar[tuple[IO[str], IO[str]] | None] = ContextVar("elsewhere", default=None)
+
+
+def out() -> IO[str] | None:
+    """Where data goes: stdout, unless this thread answers for another process."""
+    return elsewhere[0] if (elsewhere := _ELSEWHERE.get()) else sys.stdout
+
+
+def err() -> IO[str] | None:
+    """Where everything else goes."""
+    return elsewhere[1] if (elsewhere := _ELSEWHERE.get()) else sys.stderr
+
+
+@contextmanager
+def written_to(data: IO[str], rest: IO[str]) -> Iterator[None]:
+    """Write to these in this thread. They may tell their `colour`, `columns` and encoding."""
+    token = _ELSEWHERE.set((data, rest))
+    try:
+        yield
+    finally:
+        _ELSEWHERE.reset(token)
+
+
 # --- writing --------------------------------------------------------------------------------------
 
 
 def say(text: str) -> None:
     """Data, for people."""
-    _write(text, sys.stdout)
+    _write(text, out())
 
 
 def say_json(shape: Any) -> None:
     """Data, for programs: on one line, but for a person who looks at it."""
-    indent = 2 if is_terminal(sys.stdout) else None
-    _write(_json(shape, indent, sys.stdout), sys.stdout)
+    indent = 2 if is_terminal(out()) else None
+    _write(_json(shape, indent, out()), out())
 
 
 def say_json_line(shape: Mapping[str, Any]) -> None:
-    _write(_json(shape, None, sys.stdout), sys.stdout)
+    _write(_json(shape, None, out()), out())
 
 
 def note(text: str) -> None:
     """Something to know that is not data."""
-    _write(text, sys.stderr)
+    _write(text, err())
 
 
 def note_json(shape: Mapping[str, Any]) -> None:
-    _write(_json(shape, None, sys.stderr), sys.stderr)
+    _write(_json(shape, None, err()), err())
 
 
 def error(message: str, hint: str) -> None:
-    page = Page.of(sys.stderr)
+    page = Page.of(err())
     note(f"{page.style('error:', fg='red', bold=True)} {visible(message)}")
     if hint:
         note(f"{page.style('hint:', fg='cyan')} {visible(hint)}")
 
 
 def warn(message: str) -> None:
-    note(f"{Page.of(sys.stderr).style('warning:', fg='yellow')} {visible(message)}")
+    note(f"{Page.of(err()).style('warning:', fg='yellow')} {visible(message)}")
 
 
 def degraded_text(
@@ -75,8 +104,29 @@ def degraded_text(
         return f"{part}: {told} no vectors yet{mend}"
     if reason == "model_mismatch":
         return f"{part}: {detail} (kb embed --anew makes them again)"
+    if reason == "expression" and detail is not None:
+        return f"{part}: {detail}"
     told = "" if detail is None else f" ({detail})"
-    return f"{part}: {reason.replace('_', ' ')}{told}"
+    said = "the query is in another script" if reason == "language" else reason.replace("_", " ")
+    return f"{part}: {said}{told}"
+
+
+def degraded_texts(degraded: Iterable[Degraded], *, can_embed: Callable[[], bool]) -> list[str]:
+    """What did not do its work, each cause once with the parts that it concerns: to a person, one
+    model that is missing is one thing, however many parts would have asked it."""
+    causes: dict[tuple[str, str | int | None], list[str]] = {}
+    for one in degraded:
+        causes.setdefault((one.reason, one.detail), []).append(one.part)
+    return [
+        degraded_text(_listed(parts), reason, detail, can_embed=reason == "pending" and can_embed())
+        for (reason, detail), parts in causes.items()
+    ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """dense, sparse and rerank"""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _write(text: str, stream: IO[str] | None) -> None:
@@ -94,7 +144,8 @@ def _json(shape: Any, indent: int | None, stream: IO[str] | None) -> str:
     """Escapes are JSON's own where the stream cannot write the character itself."""
     import json
 
-    encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
+    told = getattr(stream, "told_encoding", None) or getattr(stream, "encoding", None)
+    encoding = (told or "ascii").lower().replace("-", "")
     return json.dumps(shape, indent=indent, ensure_ascii=not encoding.startswith("utf"))
 
 
@@ -109,7 +160,7 @@ class Page(NamedTuple):
 
     @classmethod
     def of(cls, stream: IO[str] | None) -> Page:
-        return cls(has_colour(stream), _width() if is_terminal(stream) else None)
+        return cls(has_colour(stream), _width(stream) if is_terminal(stream) else None)
 
     def style(self, text: str, **styles: Any) -> str:
         return click.style(text, **styles) if self.colour else text
@@ -121,6 +172,8 @@ def is_terminal(stream: IO[str] | None) -> bool:
 
 def has_colour(stream: IO[str] | None) -> bool:
     """By the conventions of no-color.org and force-color.org; NO_COLOR wins, as in Python."""
+    if (told := getattr(stream, "colour", None)) is not None:
+        return bool(told)
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):
@@ -152,8 +205,8 @@ def cut(text: str, width: int) -> str:
     return f"{text}…" if width > 0 else ""
 
 
-def _width() -> int | None:
+def _width(stream: IO[str] | None) -> int | None:
     from shutil import get_terminal_size
 
-    width = get_terminal_size().columns
+    width = getattr(stream, "columns", None) or get_terminal_size().columns
     return None if width < _NARROW else min(width, _WIDE)

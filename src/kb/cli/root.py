@@ -32,6 +32,7 @@ _COMMANDS = {
     "backup": "care",
     "export": "care",
     "import": "care",
+    "watch": "watch",
     "serve": "serve",
     "mcp": "mcp",
     "config": "setup",

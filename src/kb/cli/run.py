@@ -20,10 +20,12 @@ USAGE = 2
 COMPLETE = "_KB_COMPLETE"  # set by the scripts of `kb completion`
 
 
-def run(args: Sequence[str]) -> int:
-    """Run `kb` with `args`; the exit status. Never raises for what a user could bring about."""
-    session = Session()
-    page.prepare()
+def run(args: Sequence[str], session: Session | None = None) -> int:
+    """Run `kb` with `args`; the exit status. Never raises for what a user could bring about. With
+    a `session`, on behalf of another process."""
+    if session is None:
+        session = Session()
+        page.prepare()
     try:
         return _status(args, session)
     except (KeyboardInterrupt, click.Abort):

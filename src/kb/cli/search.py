@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,6 @@ from kb.cli.options import (
     readable,
     text_or_stdin,
 )
-from kb.cli.page import degraded_text
 from kb.cli.session import Session, pass_session
 from kb.errors import KbError
 from kb.types import MATCHES, MODES, RERANKERS, Filters
@@ -29,22 +28,10 @@ if TYPE_CHECKING:
     from kb.types import Response
 
 _ASKED_CHARS = 60  # of a query that found nothing, to be recognised by
-_RERANK, _BETTER = "--rerank", "better"
+_ANY_SCORE = -1e6  # a threshold that cuts nothing
 
 
-class SearchCommand(Command):
-    """`--rerank` takes a name, if one of those that there are follows it. What else follows is the
-    query: click would take its first word for the name."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        end = args.index("--") if "--" in args else len(args)
-        for at in reversed(range(end)):
-            if args[at] == _RERANK and args[at + 1 : at + 2] not in [[name] for name in RERANKERS]:
-                args = [*args[:at], f"{_RERANK}={_BETTER}", *args[at + 1 :]]
-        return super().parse_args(ctx, args)
-
-
-@click.command("search", cls=SearchCommand)
+@click.command("search", cls=Command)
 @click.argument("query", type=readable, nargs=-1, required=True)
 @option("-n", "--top", type=int, metavar="N", help="How many hits.  [default: by profile, 10]")
 @option("--profile", metavar="NAME", help="How to search; kb config profiles shows which.")
@@ -61,15 +48,20 @@ class SearchCommand(Command):
     "--match",
     type=Choice(MATCHES),
     metavar="MATCH",
-    help="Which words a hit needs: any, all, or auto (all first, then any).",
+    help="Which words a hit found by words needs: any, all, or auto (all first, then any). What "
+    "is found by meaning may have others; with --mode lexical there is nothing else.",
 )
 @option("--threshold", type=float, metavar="SCORE", help="Cut hits with a lower score.")
 @option(
     "--rerank",
-    type=Choice((*RERANKERS, _BETTER)),
-    metavar="[NAME]",
-    help="Have the first hits read once more: by colbert or cross-encoder; the better of them, if "
-    "no name follows.",
+    is_flag=True,
+    help="Have the first hits read once more, by the reranker of the profile or else the best.",
+)
+@option(
+    "--reranker",
+    type=Choice(RERANKERS),
+    metavar="NAME",
+    help="The same, by colbert or cross-encoder; none is --no-rerank.",
 )
 @option("--no-rerank", is_flag=True, help="Not even if the profile does.")
 @option(
@@ -100,10 +92,12 @@ def search_command(
     fts_only: bool,
     vec_only: bool,
     settings: tuple[str, ...],
-    rerank: str | None,
+    rerank: bool,
+    reranker: str | None,
     no_rerank: bool,
     group: bool,
     filters: Filters,
+    threshold: float | None,
     jsonl: bool,
     **options: Any,
 ) -> None:
@@ -121,15 +115,16 @@ def search_command(
     """
     changed: dict[str, Any] = dict(_pair(text) for text in settings)
     with session.open() as kb:
-        response = kb.search(
+        ask = partial(
+            kb.search,
             text_or_stdin(query),
             mode=_mode(mode, fts_only=fts_only, vec_only=vec_only),
-            rerank=_reranker(rerank, off=no_rerank),
+            rerank=_reranker(reranker, on=rerank, off=no_rerank),
             filters=filters,
             settings=changed | {"group": True} if group else changed,
             **options,
         )
-        _answer(response, session, kb, filtered=bool(filters), jsonl=jsonl)
+        _answer(ask, threshold, session, kb, filtered=bool(filters), jsonl=jsonl)
 
 
 @click.command("similar", cls=Command)
@@ -148,7 +143,14 @@ def search_command(
 @common_options()
 @pass_session
 def similar_command(
-    session: Session, /, *, name: str, filters: Filters, jsonl: bool, **options: Any
+    session: Session,
+    /,
+    *,
+    name: str,
+    filters: Filters,
+    threshold: float | None,
+    jsonl: bool,
+    **options: Any,
 ) -> None:
     """Find what is like a passage, or like a document.
 
@@ -161,8 +163,8 @@ def similar_command(
       kb similar notes/retry.md#L12-L34 -n 5
     """
     with session.open() as kb:
-        response = kb.similar(name, filters=filters, **options)
-        _answer(response, session, kb, filtered=bool(filters), jsonl=jsonl)
+        ask = partial(kb.similar, name, filters=filters, **options)
+        _answer(ask, threshold, session, kb, filtered=bool(filters), jsonl=jsonl)
 
 
 def _mode(mode: str | None, *, fts_only: bool, vec_only: bool) -> str | None:
@@ -174,15 +176,24 @@ def _mode(mode: str | None, *, fts_only: bool, vec_only: bool) -> str | None:
     return next(iter(said.values()), None)
 
 
-def _reranker(name: str | None, *, off: bool) -> str | bool | None:
-    if off and name not in (None, "none"):
-        raise click.UsageError(f"{_RERANK} and --no-rerank contradict each other")
-    return False if off else True if name == _BETTER else name
+def _reranker(name: str | None, *, on: bool, off: bool) -> str | bool | None:
+    off_by = "--no-rerank" if off else "--reranker none" if name == "none" else None
+    on_by = "--rerank" if on else f"--reranker {name}" if name not in (None, "none") else None
+    if off_by is not None and on_by is not None:
+        raise click.UsageError(f"{on_by} and {off_by} contradict each other")
+    return False if off_by is not None else name or on or None
 
 
 def _answer(
-    response: Response, session: Session, kb: KnowledgeBase, *, filtered: bool, jsonl: bool
+    ask: Callable[..., Response],
+    threshold: float | None,
+    session: Session,
+    kb: KnowledgeBase,
+    *,
+    filtered: bool,
+    jsonl: bool,
 ) -> None:
+    response = ask(threshold=threshold)
     if jsonl:
         _say_lines(response, kb)
     elif session.json:
@@ -191,6 +202,16 @@ def _answer(
         page.say_json(wire.response(response))
     else:
         _say(response, kb, filtered=filtered)
+        if threshold is not None and not response.hits:
+            _say_what_was_cut(ask(threshold=_ANY_SCORE), threshold)
+
+
+def _say_what_was_cut(response: Response, threshold: float) -> None:
+    """Scores have another scale in every profile: who asks too much is told what there is."""
+    if response.hits:
+        best = max(hit.score for hit in response.hits)
+        hits = "1 hit" if response.returned == 1 else f"{response.returned} hits"
+        page.note(f"--threshold {threshold:g} cut {hits}; the best score is {best:.4g}")
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -212,7 +233,7 @@ def _say(response: Response, kb: KnowledgeBase, *, filtered: bool) -> None:
     from kb.cli.hits import explain_text, hit_text
 
     factors = _factors(response)
-    sheet = page.Page.of(sys.stdout)
+    sheet = page.Page.of(page.out())
     marker = partial(kb.highlights, response.query)
     explained = response.explain is not None
     shown = [
@@ -244,9 +265,8 @@ def _nothing_found(query: str, *, filtered: bool) -> str:
 
 
 def _note_degraded(response: Response, kb: KnowledgeBase) -> None:
-    for part in response.degraded:
-        can_embed = part.reason == "pending" and _can_embed(kb)
-        page.warn(degraded_text(part.part, part.reason, part.detail, can_embed=can_embed))
+    for text in page.degraded_texts(response.degraded, can_embed=partial(_can_embed, kb)):
+        page.warn(text)
 
 
 def _can_embed(kb: KnowledgeBase) -> bool:

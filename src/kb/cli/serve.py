@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 import click
@@ -56,6 +57,8 @@ def serve_command(
       kb serve --port 9000 --ingest-from ~/notes
       KB_SERVE_TOKEN=... kb serve --host 0.0.0.0 --allow-host kb.example.org
     """
+    from kb.cli.answering import answering
+
     try:
         from kb.server.serving import read_token, serve
     except ImportError as error:
@@ -65,11 +68,19 @@ def serve_command(
     given = options | {"allow_hosts": ",".join(allow_hosts), "ingest_from": ",".join(ingest_from)}
     overrides = {f"serve.{name}": value for name, value in given.items() if value not in (None, "")}
     session.interrupted = "stopped"
-    with session.open(overrides) as kb, session.new_store_named(kb):
+    with session.open(overrides) as kb, ExitStack() as stack:
+        is_new = not kb.path.exists()
         if not session.verbose:
             _log_warnings()
         limits = kb.config.serve
-        serve(kb, token=read_token(limits.token_file), ready=lambda port: _say(limits.host, port))
+
+        def ready(port: int) -> None:
+            stack.enter_context(answering(kb))
+            if is_new:  # said now: it may run for long, and the name may be mistyped
+                page.note(f"new store: {page.visible(str(kb.path))}")
+            _say(limits.host, port)
+
+        serve(kb, token=read_token(limits.token_file), ready=ready)
 
 
 def _log_warnings() -> None:

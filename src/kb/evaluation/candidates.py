@@ -41,6 +41,7 @@ class Retrieved:
             profile.as_fusion(),
             {name: profile.weight(name) for name in profile.retrievers},
             adaptive=profile.adaptive,
+            agreement=profile.agreement,
         )
         weights = merge.weighed(self.text, self.found).weights
         ranked = merge.fusion(merge.lists(self.found, self.full, weights))

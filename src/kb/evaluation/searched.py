@@ -20,7 +20,7 @@ from kb.evaluation.beir import read_corpus
 from kb.evaluation.judged import Judged
 from kb.evaluation.remembered import remembering
 from kb.ingest.draft import prepare_note
-from kb.ingest.embed import Embedder, EmbedProgress
+from kb.ingest.embed import Embedder, EmbedProgress, wanted
 from kb.ingest.indexer import Indexer
 from kb.ingest.progress import Progress
 from kb.ports import Encoder
@@ -54,13 +54,15 @@ class Ground:
 def searched(
     judged: Judged, ground: Ground, want: Set[str], on_progress: OnProgress | None = None
 ) -> Iterator[SqliteStore]:
-    """The store to search. A scratch one gets the parts `want` of the encoder's vectors."""
+    """The store to search. A scratch one gets the parts `want` of the encoder's vectors, as the
+    settings would have them stored: `models.tokens`."""
     if ground.documents is None and judged.corpus_path is None:
         yield from _own_store(judged, ground.own)
         return
     tell = on_progress or _silent
     with TemporaryDirectory(prefix="kb-trial-") as folder:
-        store = SqliteStore(Path(folder) / "kb.sqlite")
+        tokens = ground.config.models.tokens
+        store = SqliteStore(Path(folder) / "kb.sqlite", token_format=tokens)
         try:
             store.create()
             if ground.documents is not None:
@@ -68,7 +70,8 @@ def searched(
             elif judged.corpus_path is not None:
                 _index(judged.corpus_path, store, ground.config, tell)
             if ground.encoder is not None and want:
-                _embed(store, ground.encoder, ground.cache, want, tell)
+                parts = want & wanted(ground.encoder.spec, tokens)
+                _embed(store, ground.encoder, ground.cache, parts, tell)
             yield store
         finally:
             store.close()

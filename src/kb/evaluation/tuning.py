@@ -2,6 +2,9 @@
 
     retrieve once -> fit on one split -> measure on the other by real searches -> better, or not
 
+Reranking is left as it is: what is fitted is the fused order that a reranker gets, and what is
+measured is what it makes of it.
+
 Where there is only one split, its queries are cut into folds: each fold is measured with what was
 fitted to the others, so that no query is measured with what it helped to fit.
 """
@@ -37,7 +40,8 @@ LEAST_QUERIES = 10
 @dataclass(frozen=True, slots=True)
 class Tuning:
     """What a fit found. `settings` is empty where nothing fitted better than what there is.
-    `left_out` queries are in the report's split too, and were not fitted to."""
+    `left_out` queries are in the report's split too, and were not fitted to. `rerank` is the
+    profile's reranker: it has no part in the fit, and has in the report."""
 
     data: str
     split: str
@@ -46,6 +50,7 @@ class Tuning:
     queries: int
     left_out: int
     profile: str
+    rerank: str
     measure: Measure
     gain: str
     tried: int
@@ -120,6 +125,7 @@ def tune(
         queries=len(judged.qrels),
         left_out=left_out,
         profile=profile,
+        rerank=base.rerank,
         measure=wanted,
         gain=gain,
         tried=board.tried,

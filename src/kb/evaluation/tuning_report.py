@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from kb.evaluation.report import counted, doubts, to_dict
 from kb.evaluation.tuning import CURRENT, TUNED, Tuning
 from kb.types import JsonDict
@@ -19,6 +21,7 @@ def tuning_to_dict(tuning: Tuning, written: str | None) -> JsonDict:
         "queries": tuning.queries,
         "left_out": tuning.left_out,
         "profile": tuning.profile,
+        "rerank": tuning.rerank,
         "measure": str(tuning.measure),
         "gain": tuning.gain,
         "tried": tuning.tried,
@@ -36,11 +39,16 @@ def tuning_to_dict(tuning: Tuning, written: str | None) -> JsonDict:
 def tuning_to_text(tuning: Tuning) -> str:
     """What was tried, what fitted best, and what it is worth on other queries."""
     blocks = [_title(tuning), _figures(tuning), _settings(tuning), verdict(tuning)]
-    notes = [f"note: {line}" for line in doubts(tuning.report)]
+    notes = [f"note: {line}" for line in (*_notes(tuning), *doubts(tuning.report))]
+    return "\n\n".join([*blocks, *(["\n".join(notes)] if notes else [])])
+
+
+def _notes(tuning: Tuning) -> Iterator[str]:
+    if tuning.rerank != "none":
+        yield (f"reranking ({tuning.rerank}) is left as it is: fitted without it, measured with it")
     if tuning.left_out:
         left = counted(tuning.left_out, "query", "queries")
-        notes.insert(0, f"note: {left} of {tuning.report_split} too, and not fitted to")
-    return "\n\n".join([*blocks, *(["\n".join(notes)] if notes else [])])
+        yield f"{left} of {tuning.report_split} too, and not fitted to"
 
 
 def _title(tuning: Tuning) -> str:

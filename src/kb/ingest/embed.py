@@ -23,6 +23,7 @@ from kb.ports import Encoder, Outcome, Store, ToEmbed
 from kb.types import PARTS, EmbedReport, ModelSpec, StoredModel
 
 COMMIT_CHUNKS = 100  # [002 R9]
+COMMIT_S = 2.0  # and that often where a model is slow, so that others see it go on
 RENEW_S = 30.0  # between two signs of life, where a commit takes longer
 _UNITS_AHEAD = 2  # so that no core waits for the last text of a unit, or for the store
 _NOTHING: frozenset[str] = frozenset()
@@ -238,6 +239,8 @@ class _Rows:
             self.ready.append(outcome)
             if len(self.ready) >= self.commit_chunks:
                 self.flush()
+        if self.ready and time.perf_counter() - self.renewed > COMMIT_S:
+            self.flush()
         self._renew()
         self._tell()
 

@@ -7,12 +7,13 @@ vectors are not, the former is kept, and what is wrong with the latter is said [
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from kb.errors import KbError, ModelBroken, ModelError
 from kb.ports import Encoder, Outcome, ToEmbed
-from kb.types import Encoding, ModelSpec, TokenVectors
+from kb.types import Encoding, ModelSpec, TokenVectors, Vector
 
 PROBE = "a text that every model can take"
 _MEND = "see: kb models verify"
@@ -89,9 +90,15 @@ class Texts:
             raise ModelError(
                 f"{self.spec.name} failed: {type(error).__name__}: {error}", _MEND
             ) from error
-        if len(encodings) != len(texts) or not all(map(self._is_usable, encodings)):
+        try:
+            found = [_plain(encoding) for encoding in encodings]
+        except (AttributeError, TypeError, ValueError, OverflowError) as error:
+            raise ModelBroken(
+                f"{self.spec.name} gave something else than vectors: {error}", _MEND
+            ) from error
+        if len(found) != len(texts) or not all(map(self._is_usable, found)):
             raise ModelBroken(f"{self.spec.name} gave no usable dense vector", _MEND)
-        return encodings
+        return found
 
     def _is_usable(self, encoding: Encoding) -> bool:
         dense = encoding.dense
@@ -101,6 +108,24 @@ class Texts:
             and any(dense)
             and math.isfinite(math.fsum(map(abs, dense)))
         )
+
+
+def _plain(encoding: Encoding) -> Encoding:
+    """With numbers as they are stored, in whatever sequence an encoder has them: a list, an array
+    of numpy's."""
+    dense, tokens = encoding.dense, encoding.tokens
+    return replace(
+        encoding,
+        dense=None if dense is None else _floats(dense),
+        tokens=None if tokens is None else replace(tokens, data=_floats(tokens.data)),
+    )
+
+
+def _floats(numbers: Sequence[float]) -> Vector[float]:
+    if isinstance(numbers, array) and numbers.typecode == "f":
+        return numbers
+    flat = getattr(numbers, "ravel", None)  # token vectors may come as rows
+    return array("f", map(float, numbers if flat is None else flat()))
 
 
 def _fault(part: str, encoding: Encoding, spec: ModelSpec) -> str | None:

@@ -18,13 +18,14 @@ from kb.ingest import dates, draft, names
 from kb.ingest.decode import Unavailable, Unsupported
 from kb.ingest.found import Found, within
 from kb.ingest.load import load
+from kb.ingest.moved import Lost, Moved
 from kb.ingest.parse import Parsers
 from kb.ingest.plan import Visit, make_plan
 from kb.ingest.progress import Meter, OnEvent, Progress
 from kb.ingest.report import Tally, reason_of
 from kb.ingest.survey import Site, survey
 from kb.ports import Clock, Source, Store, Written
-from kb.types import Attributes, FileNote, FileState, IngestReport, Root
+from kb.types import Attributes, FileNote, FileState, IngestReport, Renamed, Root
 
 __all__ = ["Indexer", "OnEvent", "Progress"]
 
@@ -84,17 +85,21 @@ class _Run:
     meter: Meter
     tally: Tally = field(default_factory=Tally)
     versions: frozenset[str] = frozenset()
+    lost: Lost = field(default_factory=Lost)
 
     def go(self, paths: Iterable[str | os.PathLike[str]]) -> None:
         max_chars = self.config.chunk.max_chars
         self.versions = frozenset(draft.chunker_version(one, max_chars) for one in self.parsers)
         sites = self._survey(paths)
         total, done = sum(len(site.walked.files) for site in sites), 0
+        self.lost = Lost.of(sites)
         for site in sites:
             for found in site.walked.files:
                 self.meter.at("read", done, total, site.doc_path(found.path))
                 self._take(site, found)
                 done += 1
+        # Last, since a file that is gone here may have come to another place.
+        for site in sites:
             self._remove(site)
         self.meter.at("read", done, total)
         self.tally.warnings += self.parsers.problems
@@ -164,6 +169,8 @@ class _Run:
         elif state is None and self._is_over(prepared):
             expired = prepared.document.attributes.expires_at
             self.tally.skipped.append(FileNote(doc_path, f"expired {expired}"))
+        elif state is None and (moved := self.lost.take(prepared.document)) is not None:
+            self._write(site, doc_path, prepared, moved=moved)
         else:
             self._write(site, doc_path, prepared, is_new=state is None)
 
@@ -209,7 +216,15 @@ class _Run:
         if not self.dry_run and not (now == state and still_racy):
             self.store.touch_file(now)
 
-    def _write(self, site: Site, doc_path: str, prepared: draft.Prepared, *, is_new: bool) -> None:
+    def _write(
+        self,
+        site: Site,
+        doc_path: str,
+        prepared: draft.Prepared,
+        *,
+        is_new: bool = False,
+        moved: Moved | None = None,
+    ) -> None:
         chunks = self.meter.counted(prepared.chunks)
         if self.dry_run:
             deque(chunks, maxlen=0)  # what is wrong further on in the file is to be found out too
@@ -218,9 +233,14 @@ class _Run:
                 site.root = self.store.ensure_root(site.visit.path, whole=False)
             document = prepared.placed(site.root)
             doc_path = document.doc_path
-            self.tally.count(self.store.write_document(document, chunks))
+            was = moved.doc_id if moved is not None else None
+            self.tally.count(self.store.write_document(document, chunks, was=was))
         self.tally.warnings += [FileNote(doc_path, text) for text in prepared.warnings]
-        (self.tally.added if is_new else self.tally.changed).append(doc_path)
+        if moved is not None:
+            moved.arrive()
+            self.tally.renamed.append(Renamed(moved.before, doc_path))
+        else:
+            (self.tally.added if is_new else self.tally.changed).append(doc_path)
 
     def _remove(self, site: Site) -> None:
         gone, unmounted = site.gone()

@@ -3,14 +3,16 @@ lets them answer, and the old ones go last.
 
 It can be stopped or killed at any moment, and the next run goes on. Documents that come meanwhile
 are embedded for both: what answers is asked to have them by whoever adds them, and the switch waits
-until what is to answer has them too.
+until what is to answer has them too. Whoever makes the last of them lets them answer: this, or a
+worker that has its share in it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterator, Set
 from dataclasses import replace
+from itertools import chain, repeat
 
 from kb.ingest.embed import Embedder, OnEmbedded
 from kb.ports import Encoder, Store
@@ -26,27 +28,54 @@ def reindex(
     source: str | None,
     want: Set[str],
     keep_old: bool = False,
+    force: bool = False,
     grace_s: float = GRACE_S,
     stop: Callable[[], bool] = lambda: False,
     on_progress: OnEmbedded | None = None,
 ) -> tuple[EmbedReport, bool]:
     """What was done, and whether the vectors of `encoder` answer now. They do not while passages
-    are left: it was stopped, or others are still at work on some."""
-    embedder = Embedder(store, encoder, want=want)
-    embedder.probe()
-    _drop(store)  # what an earlier one has left
-    model = store.begin_switch(encoder.spec, source)
-    report = _built(embedder, model, stop, on_progress)
-    if stop() or not store.switch(model.model_id, keep_old=keep_old):
-        return report, False
-    if not keep_old and len(store.models()) > 1:
+    are left (it was stopped, or others are still at work on some), nor while it has failed with
+    some that the old ones have, unless by `force`; the report says which."""
+    # Once what has failed before is tried at once: someone asks for it. Then as a worker does.
+    first, then = (Embedder(store, encoder, want=want, patient=one) for one in (False, True))
+    first.probe()
+    drop(store)  # what an earlier one has left
+    model = store.begin_switch(encoder.spec, source, keep_old=keep_old)
+    drop(store)  # what was half built of another
+    report = _built(chain([first], repeat(then)), model, stop, on_progress)
+    if stop() or not store.switch(model.model_id, force=force):
+        return replace(report, held=_held(store, model.model_id, report)), False
+    if any(one.role == "gone" for one in store.models()):
         time.sleep(grace_s)
-        _drop(store)
+        drop(store)
     return report, True
 
 
+def _held(store: Store, model_id: int, report: EmbedReport) -> str:
+    """Why the old vectors answer on, and what to do."""
+    if not any(one.model_id == model_id and one.role == "next" for one in store.models()):
+        return "another change of the model has taken the place of this one"
+    name = f"{report.model} {report.version}"
+    if failed := report.given_up + min(report.failed, report.left):
+        again = "let them be tried again (kb jobs retry) and " if report.given_up else ""
+        return (
+            f"{_passages(failed)} could not be embedded by {name} ({report.last_error}): mend that,"
+            f" {again}give the command again, or add --force to do without their vectors"
+        )
+    if report.elsewhere:
+        return (
+            f"others are at work on {_passages(report.elsewhere)}: when these are done, give the "
+            "command again, unless a server is running, which changes over by itself"
+        )
+    return f"{_passages(report.left)} left: give the command again"
+
+
+def _passages(count: int) -> str:
+    return "1 passage" if count == 1 else f"{count} passages"
+
+
 def _built(
-    embedder: Embedder,
+    embedders: Iterator[Embedder],
     model: StoredModel,
     stop: Callable[[], bool],
     on_progress: OnEmbedded | None,
@@ -54,12 +83,13 @@ def _built(
     """Until nothing is left that could be made now, with what came meanwhile."""
     total = EmbedReport(model.name, model.version)
     while True:
-        done = embedder.run(model=model, stop=stop, on_progress=on_progress)
+        done = next(embedders).run(model=model, stop=stop, on_progress=on_progress)
         total = replace(
             done,
             embedded=total.embedded + done.embedded,
             filled=total.filled + done.filled,
             failed=total.failed + done.failed,
+            last_error=done.last_error or total.last_error,
             truncated=total.truncated + done.truncated,
             seconds=total.seconds + done.seconds,
         )
@@ -68,6 +98,7 @@ def _built(
             return total
 
 
-def _drop(store: Store) -> None:
+def drop(store: Store) -> None:
+    """Vectors that nobody asks any more."""
     while store.drop_some():
         pass  # each in a transaction of its own: others want to write too

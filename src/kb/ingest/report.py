@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from kb.errors import KbError
 from kb.ingest.decode import Unreadable
 from kb.ports import Written
-from kb.types import FileNote, IngestReport
+from kb.types import FileNote, IngestReport, Renamed
 
 
 @dataclass(slots=True)
@@ -16,6 +16,7 @@ class Tally:
 
     added: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
+    renamed: list[Renamed] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     unchanged: int = 0
     skipped: list[FileNote] = field(default_factory=list)
@@ -35,6 +36,7 @@ class Tally:
         return IngestReport(
             added=tuple(self.added),
             changed=tuple(self.changed),
+            renamed=tuple(self.renamed),
             removed=tuple(self.removed),
             unchanged=self.unchanged,
             skipped=tuple(self.skipped),

@@ -6,7 +6,7 @@ Between the plan and the indexer: a visit goes in, a site comes out.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 
 from kb.config import IngestConfig
@@ -39,13 +39,20 @@ class Site:
     def on_disk(self, found: Found) -> str:
         return os.path.join(self.visit.path, found.inside)
 
+    def lost(self) -> list[FileState]:
+        """What the store knows, before anything is read, of files that are not where they were."""
+        return self._missing({file.path for file in self.walked.files})[0]
+
     def gone(self) -> tuple[list[FileState], list[str]]:
         """What the store knows of the part that was visited, and is not there any more; and the
         folders that seem not to be mounted, whose documents are not gone but out of reach."""
+        return self._missing(self.kept)
+
+    def _missing(self, there: Set[str]) -> tuple[list[FileState], list[str]]:
         missing = [
             state
             for path, state in self.states.items()
-            if path not in self.kept
+            if path not in there
             and within(path, self.visit.part)
             and not any(within(path, unseen) for unseen in self.walked.unseen)
         ]

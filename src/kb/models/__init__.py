@@ -7,7 +7,14 @@
     onnx       the encoder over all these
     onnx_judge the cross-encoder over all these: a query and a passage, read together
 
-Nothing here loads numpy or ONNX Runtime before a text is encoded, and nothing opens a connection.
+    derived    the manifest of an export that has none, from its `graph_file` and config
+    endpoint   an encoder behind an address; `asking` speaks to it
+    use_multilingual   an encoder that a package brings
+    pull       models from elsewhere, by `download`, to the `shelf`
+    network    whether and how another machine is asked, for these two alone
+
+Nothing here loads numpy or ONNX Runtime before a text is encoded, and nothing opens a connection
+but `endpoint` and `pull`, to addresses that the user names.
 """
 
 from __future__ import annotations
@@ -18,6 +25,7 @@ from kb.models.registry import (
     OFF,
     check,
     encoder,
+    has_multilingual,
     info,
     judge,
     lasting,
@@ -27,6 +35,6 @@ from kb.models.registry import (
 )
 
 __all__ = [
-    "GROUP", "JUDGES", "OFF", "check", "encoder", "info", "judge", "lasting", "models",
-    "unit_texts", "verify",
+    "GROUP", "JUDGES", "OFF", "check", "encoder", "has_multilingual", "info", "judge", "lasting",
+    "models", "unit_texts", "verify",
 ]  # fmt: skip

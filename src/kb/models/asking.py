@@ -60,7 +60,7 @@ class Asking:
         opener = network.opener(redirects=False)
         for attempt in range(self.retries + 1):
             try:
-                return _listed(self._answer(opener, request), self._host)
+                return self._listed(self._answer(opener, request))
             except _Passing as passing:
                 self._wait(attempt, passing)
         raise AssertionError("the last attempt either answers or raises")
@@ -106,6 +106,20 @@ class Asking:
         except (OSError, HTTPException) as error:
             raise _Passing(network.unreachable(error)) from error
 
+    def _listed(self, body: bytes) -> list[Any]:
+        """The vectors by their place: servers may answer in another order."""
+        try:
+            rows = json.loads(body)["data"]
+            places = [row.get("index", at) for at, row in enumerate(rows)]
+            vectors = dict(zip(places, (row["embedding"] for row in rows), strict=True))
+            return [vectors[at] for at in range(len(rows))]
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            begins = self._without_key(_said(body[:_BLOCK_BYTES].decode("utf-8", "replace")))
+            raise ModelBroken(
+                f"the endpoint {self._host} gave no embeddings, but: {begins!r}",
+                "models.endpoint_url is the address that /embeddings is below, as .../v1",
+            ) from error
+
     def _refusal(self, status: int, body: str, headers: Any) -> Exception:
         """What an answer other than 200 means."""
         said = self._without_key(_said(body))
@@ -147,24 +161,6 @@ def _said(body: str) -> str:
         found = json.loads(body)
         error = found["error"] if isinstance(found, dict) and "error" in found else found
         body = str(error["message"] if isinstance(error, dict) and "message" in error else error)
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     return " ".join(body.split())[:_SHOWN_CHARS]
-
-
-# --- the answer -----------------------------------------------------------------------------------
-
-
-def _listed(body: bytes, host: str) -> list[Any]:
-    """The vectors by their place: servers may answer in another order."""
-    try:
-        rows = json.loads(body)["data"]
-        places = [row.get("index", at) for at, row in enumerate(rows)]
-        vectors = dict(zip(places, (row["embedding"] for row in rows), strict=True))
-        return [vectors[at] for at in range(len(rows))]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        begins = _said(body[:_BLOCK_BYTES].decode("utf-8", "replace"))
-        raise ModelBroken(
-            f"the endpoint {host} gave no embeddings, but: {begins!r}",
-            "models.endpoint_url is the address that /embeddings is below, as .../v1",
-        ) from error

@@ -84,9 +84,7 @@ def _outputs(folder: Path, graph: GraphFile) -> dict[str, str]:
     return found
 
 
-def _spec(
-    folder: Path, graph: GraphFile, outputs: Mapping[str, str], version: str
-) -> ModelSpec:
+def _spec(folder: Path, graph: GraphFile, outputs: Mapping[str, str], version: str) -> ModelSpec:
     config = _config(folder)
     widths = {part: _width(folder, graph, name, config) for part, name in outputs.items()
               if part != "sparse"}  # fmt: skip

@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING, Any
 from kb.errors import ConfigError, InvalidRequest, ModelBroken
 from kb.models import network
 from kb.models.asking import Asking
+from kb.models.named import ENDPOINT as NAME
 from kb.types import Encoding, ModelSpec, Vector
 from kb.words import nfc
 
 if TYPE_CHECKING:
     from kb.config import Config, ModelsConfig
 
-NAME = "endpoint"
 KEY_VARIABLE = "KB_ENDPOINT_KEY"
 PROBE = "how long are the vectors of this model?"
+_MOST = 1e300
 _QUERY_TIMEOUT_S, _QUERY_RETRIES, _QUERY_WAIT_S = 10.0, 1, 1.0  # somebody waits for the answer
 
 
@@ -36,11 +37,6 @@ class Endpoint:
 
     url: str
     model: str
-
-
-def is_endpoint(name: str) -> bool:
-    """Whether an encoder of that name is one: `endpoint`, or `endpoint:MODEL`."""
-    return name == NAME or name.startswith(f"{NAME}:")
 
 
 def described(config: Config, name: str = NAME) -> ModelSpec:
@@ -179,7 +175,8 @@ def _checked(vectors: Sequence[Any], count: int, spec: ModelSpec) -> Sequence[li
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """None that is infinite, or so large that a length made of it would be."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and -_MOST < value < _MOST
 
 
 def _unit(vector: list[float], spec: ModelSpec) -> Vector[float]:

@@ -79,10 +79,39 @@ def read(folder: Path) -> Manifest:
         raise ModelMissing(f"cannot read {path}: {error.strerror}", "check the file") from error
     except ValueError as error:
         raise ModelBroken(f"{path} is not JSON: {error}", MEND) from error
+    return parse(folder, data, str(path))
+
+
+def parse(folder: Path, data: Any, label: str) -> Manifest:
+    """What `data` says of the files in `folder`; `label` is where it comes from."""
     try:
         return _manifest(folder, data)
     except (KeyError, TypeError, ValueError) as error:
-        raise ModelBroken(f"{path} is not a manifest: {_said(error)}", MEND) from error
+        raise ModelBroken(f"{label} is not a manifest: {_said(error)}", MEND) from error
+
+
+def as_json(manifest: Manifest) -> dict[str, Any]:
+    """The same as it is written down."""
+    spec = manifest.spec
+    told: dict[str, Any] = {
+        "format": FORMAT,
+        "name": spec.name,
+        "version": spec.version,
+        "dimension": spec.dimension,
+        "token_dimension": spec.token_dimension,
+        "max_tokens": spec.max_tokens,
+        "query_prefix": spec.query_prefix,
+        "passage_prefix": spec.passage_prefix,
+        "scripts": list(spec.scripts),
+        "outputs": dict(manifest.outputs),
+        "files": {
+            file.name: {"sha256": file.sha256, "bytes": file.size_bytes} for file in manifest.files
+        },
+        "licence": manifest.licence,
+        "summary": manifest.summary,
+        "terms": "stems" if manifest.stems else None,
+    }
+    return {key: value for key, value in told.items() if value not in (None, "", [])}
 
 
 def _said(error: Exception) -> str:
@@ -212,4 +241,3 @@ def check_hashes(manifest: Manifest, *, anew: bool = True) -> None:
             raise ModelBroken(
                 f"{path} was changed: its SHA-256 is {found} and should be {file.sha256}", MEND
             )
-

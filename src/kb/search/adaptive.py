@@ -15,7 +15,7 @@ stand, so there it counts anywhere in the query.
 
 Technical marks are what people write in code and formulas and not in prose: see `MARKS`. A hyphen,
 an apostrophe, a slash, an abbreviation (`e.g.`), a plural in brackets (`file(s)`), a name such as
-`iPhone` or `mRNA` and the address of a site are none.
+`iPhone` or `mRNA`, the address of a site, a square metre and the charge of an ion are none.
 """
 
 from __future__ import annotations
@@ -96,10 +96,11 @@ _ENGLISH = r"\W*(who|what|when|where|why|how)(?:['’](?:s|re|d|ll|ve|m))?(?![\w
 # Anywhere; what looks the same inside of other words (任何 any, 几何 geometry, いつも always, 왜곡
 # distortion) is left out.
 _EASTERN = (
-    "谁|誰|什么|什麼|甚麼|哪[里裡裏儿兒个個些位年天种種]|为何|為何|怎么|怎麼|怎样|怎樣|如何|多少"
+    "谁|誰|什么|什麼|甚麼|哪[里裡裏儿兒个個些位年天种種]|(?<=[在去到从從])哪(?!怕)|为何|為何|怎么|怎麼|怎样|怎樣|如何|多少"
     "|(?<![任几幾])何(?![况況必不])"
     "|だれ|なに|なぜ|どうして|どうやって|どのよう|どんな|(?<!ほ)どの|どれ|どこ(?!か(?!ら))|いつ(?!も|か(?!ら))"
-    "|누구(?!나)|누가|무엇|뭐|무슨|언제(?!나)|어디|어떻게|어떤|얼마|몇|(?<!\\S)왜(?![가-힣])"
+    "|どうすれば|どうしたら|(?<![^はがを、。\\s])なんで(?![もすしあは])|いくら(?!か(?!か)|でも|も|丼)"
+    "|누구(?!나)|누가|무엇|뭐|무슨|언제(?!나)|어디|어떻게|어떤|얼마|몇|어느(?!덧|새|\\s?날|\\s?정도)|(?<!\\S)왜요?(?![가-힣])"
 )
 
 
@@ -118,9 +119,13 @@ def question_word(text: str) -> str | None:
 _NAME = r"[A-Za-z_]\w+"
 # What is looked for, under the name that `--explain` gives it.
 MARKS: Mapping[str, str] = {
-    "call": r"[A-Za-z0-9_]\((?!(?:s|es|e|n|r)\))",  # f(x), open(); not file(s), not a (remark)
+    # f(x), open(), O(n); not file(s), not a(n), not a (remark)
+    "call": r"[A-Za-z0-9_]\((?!(?:s|es|e|n|r)\))|(?<![A-Za-z0-9_])[B-Zb-z]\(",
     "brackets": r"[{}]|[A-Za-z0-9_]\[|\[(?!\d+(?:[,–-]\s?\d+)*\]|sic\]|…|\.\.\.)[^\[\]]*\]",
-    "operator": r"::|->|=>|[=!:]=|&&|\|\||[+*/-]=|<<|>>|;\s*$",
+    "operator": r"::|->|=>|[=!:<>]=|&&|\|\||[+*/-]=|<<|>>|;\s*$|(?<!\w)[Ca-z]\+\+",  # C++, i++
+    # In capitals, or of everything: people do select one thing from another.
+    "query": r"(?<!\w)(?:SELECT\s+(?:DISTINCT\s+)?(?:\*|\w+(?:\.\w+)?(?:\s*,\s*\w+(?:\.\w+)?)*)"
+    r"\s+FROM|(?i:select\s+\*\s+from)|INSERT\s+INTO|DELETE\s+FROM|(?:CREATE|ALTER|DROP)\s+TABLE)(?!\w)",
     "snake_case": r"[A-Za-z0-9]_+[A-Za-z0-9]|(?<!\w)__\w",
     "camelCase": r"(?<![A-Za-z0-9])[a-z]{2,}[0-9]*(?:[A-Z][a-z0-9]+)+(?![A-Za-z0-9])"
     r"|(?<![A-Za-z0-9])[a-z]{2,}[A-Z]{2,}[a-z]{2,}",
@@ -129,7 +134,8 @@ MARKS: Mapping[str, str] = {
     "flag": r"(?<!\S)--[A-Za-z][\w-]*|(?<!\S)-[A-Za-z](?=\s|$)",
     "quoted code": r"(?<![\w`])`[^`\s][^`]*`|</?[A-Za-z][^<>]*>",
     "escape": r"\\[A-Za-z]+|\$[A-Za-z_({]|(?<!\w)0x[0-9A-Fa-f]+",  # \alpha, $HOME, 0x1f
-    "formula": r"\w\s?=\s?[\w-]|\w\s?[<>]\s?-?\.?\d|[A-Za-z0-9)]\^[\w({-]|[A-Za-z0-9]\*[A-Za-z0-9]",
+    "formula": r"\w\s?=\s?[\w-]|\w\s?[<>]\s?-?\.?\d|[A-Za-z0-9)]\^[\w({-]|[A-Za-z0-9]\*[A-Za-z0-9]"
+    r"|(?:\)|(?<![A-Za-z0-9/])[A-Za-ln-z])[⁰¹²³⁴-⁹ⁿ]+(?![⁺⁻⁰¹²³⁴-⁹])",  # x², not m², Ca²⁺
 }
 
 
@@ -142,8 +148,11 @@ def technical_marks(text: str) -> tuple[str, ...]:
 
 
 def _is_symbol(char: str) -> bool:
-    """A mathematical one that no keyboard has: ∑ and ≤; not the wide ＋ of Chinese text."""
-    return not char.isascii() and category(char) == "Sm" and not "\uff00" <= char <= "\uffef"
+    """A mathematical one that no keyboard has: ∑ and ≤; not the wide ＋ of Chinese text, and not
+    the charge of an ion."""
+    if char.isascii() or char in "⁺⁻" or "\uff00" <= char <= "\uffef":
+        return False
+    return category(char) == "Sm"
 
 
 @lru_cache(maxsize=32)

@@ -5,10 +5,11 @@ Whatever goes wrong here is told, and never stops a search: the others still ans
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Set
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from kb.errors import InvalidRequest, KbError, StoreError
 from kb.ports import Nearest, Store
@@ -19,8 +20,11 @@ from kb.search.scripts import is_foreign
 from kb.search.standing import Standing
 from kb.types import Degraded, Filters, StoredModel
 
-# A query with every part that its search asks for.
-Encode = Callable[[str], QueryEncoding]
+
+class Encode(Protocol):
+    """A query with the parts that its search asks for, and for certain those that are needed."""
+
+    def __call__(self, text: str, /, *, need: Set[str]) -> QueryEncoding: ...
 
 
 class Sought(NamedTuple):
@@ -37,6 +41,7 @@ class ModelRetriever(ABC):
     answer where it would rather leave it to them."""
 
     name: str
+    ready_made = False  # whether the query needs no encoding
 
     def __init__(
         self, store: Store, standing: Standing, encode: Encode, *, alone: bool = False
@@ -68,8 +73,10 @@ class ModelRetriever(ABC):
         foreign = self._foreign(analysis)
         if foreign and not self._alone:
             return Found(ran=False, degraded=foreign)
+        began = time.perf_counter()
         try:
             query = self._query(analysis)
+            encoding_ms = (time.perf_counter() - began) * 1000
             found = self._nearest(model, Sought(query, filters, now, limit))
         except Exception as error:  # of a model or a library: the others still answer
             if isinstance(error, InvalidRequest) or self._is_misfit(error):
@@ -82,6 +89,7 @@ class ModelRetriever(ABC):
             partial=bool(self._standing.pending or model.failed),
             backend=found.backend,
             model=model.name,
+            encoding_ms=encoding_ms,
         )
 
     @abstractmethod
@@ -91,7 +99,7 @@ class ModelRetriever(ABC):
     def _nearest(self, model: StoredModel, sought: Sought) -> Nearest: ...
 
     def _query(self, analysis: Analysis) -> QueryEncoding:
-        return self._encode(analysis.expression or analysis.text)
+        return self._encode(analysis.expression or analysis.text, need={self.name})
 
     def _asks(self, analysis: Analysis) -> bool:
         """Whether there is something to look for. A query without words means nothing, and one that
@@ -111,6 +119,8 @@ class ModelRetriever(ABC):
         if not is_foreign(analysis.text, scripts):
             return ()
         detail = f"{self._standing.encoder} reads {' and '.join(scripts)} script"
+        if self._alone:
+            detail += "; what it finds here is a guess"
         return (Degraded(self.name, "language", detail),)
 
     def _truncation(self, tokens: int) -> tuple[Degraded, ...]:

@@ -16,7 +16,7 @@ from typing import Any
 from kb.errors import KbError, whole_number
 from kb.ports import Store
 from kb.search.searcher import Searcher
-from kb.types import COMPARED, Compared, Comparison, Degraded, Filters, Hit, Overlap
+from kb.types import COMPARED, Compared, Comparison, Degraded, Filters, Overlap, Response
 
 PROFILE = "research"
 DEFAULT_TOP = 10
@@ -73,6 +73,7 @@ def compare(
 def _prepare(searcher: Searcher, query: str, filters: Filters | None) -> None:
     """A search that asks for as little as there is, of every part. What is wrong with the query or
     the store is wrong for all methods, and an error of the whole."""
+    searcher.load()  # which a query that is not encoded would leave to the first that is
     few = {"candidates": 1, "rerank_candidates": 1}
     searcher.search(query, profile=PROFILE, top=1, filters=filters, settings=few, rerank=True)
 
@@ -80,20 +81,24 @@ def _prepare(searcher: Searcher, query: str, filters: Filters | None) -> None:
 def _method(searcher: Searcher, query: str, name: str, **asked: Any) -> Compared:
     began = time.perf_counter()
     try:
-        found = searcher.search(query, profile=PROFILE, **asked, **METHODS[name])
+        found = searcher.search(query, profile=PROFILE, explain=True, **asked, **METHODS[name])
     except KbError as error:
         return Compared(error=error.to_dict())
     latency_ms = _ms_since(began)
     own = _OWN_PART.get(name)
-    if own is not None and not any(_found_by(own, hit) for hit in found.hits):
+    if own is not None and not _ran(own, found):
         for part in found.degraded:
             if part.part == own and part.reason != "truncated":
                 return Compared(error=_as_error(part))
     return Compared(found.hits, latency_ms, found.degraded)
 
 
-def _found_by(part: str, hit: Hit) -> bool:
-    return part != "rerank" or hit.retrieval.rerank_score is not None
+def _ran(part: str, found: Response) -> bool:
+    """Whether it did its work, even if there was little to work on, or nothing to find."""
+    if part == "rerank":
+        return any(hit.retrieval.rerank_score is not None for hit in found.hits)
+    stages = [] if found.explain is None else found.explain["stages"]
+    return not any(stage["stage"] == part and "failed" in stage for stage in stages)
 
 
 def _as_error(part: Degraded) -> dict[str, str]:

@@ -15,11 +15,12 @@ from kb.search.analyse import Analysis
 from kb.search.by_model import Encode, ModelRetriever, Sought
 from kb.search.encoded import QueryEncoding, unusable
 from kb.search.standing import Standing
-from kb.types import Degraded, Filters, StoredModel, Vector
+from kb.types import Degraded, Filters, Scored, StoredModel, Vector
 
 
 class DenseRetriever(ModelRetriever):
-    """Finds chunks by their vectors. `vector` is a ready-made one of the query, at length 1."""
+    """Finds chunks by their vectors. `vector` is a ready-made one of the query, at length 1, and
+    `exclude` are chunks not to find: those that it was made of."""
 
     name = "dense"
 
@@ -32,10 +33,13 @@ class DenseRetriever(ModelRetriever):
         vector: Vector[float] | None = None,
         backend: str = "auto",
         alone: bool = False,
+        exclude: frozenset[int] = frozenset(),
     ) -> None:
         super().__init__(store, standing, encode, alone=alone)
         self._vector = vector
+        self.ready_made = vector is not None
         self._backend = backend
+        self._exclude = exclude
 
     def scores(self, analysis: Analysis, chunk_ids: Iterable[int]) -> dict[int, float] | None:
         model = self._standing.model
@@ -45,14 +49,20 @@ class DenseRetriever(ModelRetriever):
         return cosines(self._store.vectors_of(model.model_id, chunk_ids), vector)
 
     def _nearest(self, model: StoredModel, sought: Sought) -> Nearest:
-        return self._store.nearest(
+        found = self._store.nearest(
             model.model_id,
             self._usable(sought.query),
             filters=sought.filters,
             now=sought.now,
-            limit=sought.limit,
+            limit=sought.limit + len(self._exclude),
             backend=self._backend,
         )
+        return self._without_excluded(found, sought.limit) if self._exclude else found
+
+    def _without_excluded(self, found: Nearest, limit: int) -> Nearest:
+        kept = [one for one in found.found if one.chunk_id not in self._exclude][:limit]
+        ranked = [Scored(one.chunk_id, one.score, at) for at, one in enumerate(kept, start=1)]
+        return found._replace(found=ranked)
 
     def _usable(self, query: QueryEncoding) -> Vector[float]:
         if query.vector is None:

@@ -2,7 +2,8 @@
 
 The retrievers of one search ask at the same time, and a person who types on asks again. So what was
 made is kept, one thread encodes a text while the others that want it wait, and what was not asked
-for before (the tokens, for a reranker) is made when it is.
+for before (the tokens, for a reranker) is made when it is. Where all parts at once fail, each is
+tried by itself: one that cannot be made leaves the others.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from kb.types import Encoding, TokenVectors, Vector
 
 _KEPT = 256  # queries: a person types on, an agent asks again
 _NO_PARTS: frozenset[str] = frozenset()
+_PARTS = ("dense", "sparse", "tokens")
+_WARM = "warm"  # a text to load a model by
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class _Key(NamedTuple):
 class _Entry:
     """What there is of one text. Who holds the lock may add to it."""
 
-    __slots__ = ("began", "encoding", "error", "failures", "lock", "parts")
+    __slots__ = ("began", "encoding", "errors", "failures", "lock", "parts")
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -55,7 +58,7 @@ class _Entry:
         self.parts = _NO_PARTS
         self.encoding = QueryEncoding()
         self.failures = 0
-        self.error: Exception | None = None
+        self.errors: dict[str, Exception] = {}  # of the parts that could not be made last time
 
 
 class QueryEncodings:
@@ -70,21 +73,35 @@ class QueryEncodings:
         self.warm = False  # whether the model has answered: it is loaded, and can be held to a time
 
     def of(
-        self, text: str, want: Set[str] = frozenset({"dense"}), encoder: Encoder | None = None
+        self,
+        text: str,
+        want: Set[str] = frozenset({"dense"}),
+        encoder: Encoder | None = None,
+        *,
+        need: Set[str] | None = None,
     ) -> QueryEncoding:
-        """The parts of `want` that the model gives, and those that were made before. `encoder` is
-        the one that a search began with: another may have come to answer since. Who finds the text
-        being encoded waits; if that fails, so does this, and if it takes too long, it is a
-        `TimeoutError`."""
+        """The parts of `want` that the model gives, and those that were made before. What the
+        caller cannot do without are those that it has `need` of, all of them if it does not say:
+        others may fail, and are left to who needs them. `encoder` is the one that a search began
+        with: another may have come to answer since. Who finds the text being encoded waits; if that
+        fails, so does this, and if it takes too long, it is a `TimeoutError`."""
         encoder = encoder or self._source()
         if encoder is None:
             raise ModelMissing("the encoder is switched off", "set models.encoder")
         entry = self._entry(_Key(encoder.spec.name, encoder.spec.version, text))
-        with _held(entry, self._patience_s if self.warm else None):
-            missing = (want & encoder.spec.gives) - entry.parts
-            if missing:
-                self._add(entry, encoder, text, missing)
+        needed = (want if need is None else need) & encoder.spec.gives
+        with _held(entry, self._patience_s if self.warm else None, needed):
+            if needed - entry.parts:
+                self._add(entry, encoder, text, (want & encoder.spec.gives) - entry.parts)
+                _raise_first(entry, needed)
             return entry.encoding
+
+    def load(self) -> None:
+        """Have the model loaded, so that what comes next takes the time it takes."""
+        encoder = None if self.warm else self._source()
+        if encoder is not None:
+            encoder.encode([_WARM], as_query=True)
+            self.warm = True
 
     def _entry(self, key: _Key) -> _Entry:
         with self._lock:
@@ -95,31 +112,46 @@ class QueryEncodings:
             return entry
 
     def _add(self, entry: _Entry, encoder: Encoder, text: str, missing: Set[str]) -> None:
+        entry.errors = {}
+        if not self._made(entry, encoder, text, missing) and len(missing) > 1:
+            for part in _PARTS:
+                if part in missing:
+                    self._made(entry, encoder, text, {part})
+        entry.failures += bool(entry.errors)
+
+    def _made(self, entry: _Entry, encoder: Encoder, text: str, parts: Set[str]) -> bool:
+        """Whether these could be made, all at once."""
         try:
-            made = encoder.encode([text], as_query=True, want=missing)[0]
+            made = encoder.encode([text], as_query=True, want=parts)[0]
             entry.encoding = _joined(entry.encoding, made)
-        except Exception as error:
-            entry.failures += 1
-            entry.error = error
-            raise
-        entry.parts |= missing
-        entry.error = None
+        except Exception as error:  # noqa: BLE001  # of a model or a library: raised to who needs it
+            entry.errors |= dict.fromkeys(parts, error)
+            return False
+        entry.parts |= parts
+        entry.errors = {part: why for part, why in entry.errors.items() if part not in parts}
         self.warm = True
+        return True
 
 
 @contextmanager
-def _held(entry: _Entry, patience_s: float | None) -> Iterator[None]:
+def _held(entry: _Entry, patience_s: float | None, needed: Set[str]) -> Iterator[None]:
     """The entry's lock. What went wrong while this waited for it is not tried a second time."""
     failures = entry.failures
     if not entry.lock.acquire(blocking=False) and not _waited(entry, patience_s):
         raise TimeoutError(f"no answer within {patience_s:g} s")
     entry.began = time.perf_counter()
     try:
-        if entry.error is not None and entry.failures > failures:
-            raise entry.error
+        if entry.failures > failures:
+            _raise_first(entry, needed)
         yield
     finally:
         entry.lock.release()
+
+
+def _raise_first(entry: _Entry, needed: Set[str]) -> None:
+    for part in _PARTS:
+        if part in needed and part in entry.errors:
+            raise entry.errors[part]
 
 
 def _waited(entry: _Entry, patience_s: float | None) -> bool:

@@ -24,6 +24,7 @@ class Found:
     partial: bool = False
     backend: str | None = None
     model: str | None = None
+    encoding_ms: float = 0.0  # of the time it took, what the query's encoding took
 
 
 class Retriever(Protocol):

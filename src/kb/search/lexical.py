@@ -21,14 +21,18 @@ from kb.search.analyse import Analysis
 from kb.search.found import Found
 from kb.types import Degraded, Filters, Scored
 
+_ALONE = Degraded("query", "expression", "an FTS5 expression is looked for by words alone")
+
 
 class LexicalRetriever:
-    """Finds chunks by their words. `match` is `any`, `all` or `auto`."""
+    """Finds chunks by their words. `match` is `any`, `all` or `auto`. In `company`, others would be
+    asked too, or a reranker: not so for an expression, which is told."""
 
     name = "lexical"
 
-    def __init__(self, store: Store, *, match: str) -> None:
+    def __init__(self, store: Store, *, match: str, company: bool = False) -> None:
         self._store = store
+        self._company = company
         self._match = match
 
     def __repr__(self) -> str:
@@ -55,7 +59,9 @@ class LexicalRetriever:
             found = self._store.match_expression(
                 analysis.expression, filters=filters, now=now, limit=limit
             )
-            return Found(tuple(found.found), ("expression",))
+            return Found(
+                tuple(found.found), ("expression",), degraded=(_ALONE,) if self._company else ()
+            )
         ranked: list[Scored] = []
         tiers: list[str] = []
         dropped: list[str] = []

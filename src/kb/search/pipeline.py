@@ -19,6 +19,7 @@ from typing import Any
 
 from kb.ports import Store
 from kb.search.adaptive import Adapted, adapted
+from kb.search.agreement import FIRST, agreed
 from kb.search.analyse import Analysis, analyse
 from kb.search.boosts import Boosts, boosted
 from kb.search.found import Found, Retriever
@@ -66,14 +67,20 @@ class Merge:
     complete: bool = False
     min_score: float | None = None
     adaptive: bool = False
+    agreement: bool = False
 
     def weighed(self, text: str, found: Mapping[str, Found]) -> Adapted:
         """What each retriever counts for this query. Those that did not answer leave their share
         to the others."""
-        if not self.adaptive:
-            return Adapted(self.weights)
-        ran = (name for name, each in found.items() if each.ran)
-        return adapted(text, {name: self.weights.get(name, 1.0) for name in ran})
+        weighed = Adapted(self.weights)
+        ran = [name for name, each in found.items() if each.ran]
+        if self.adaptive:
+            weighed = adapted(text, {name: self.weights.get(name, 1.0) for name in ran})
+        if self.agreement:
+            firsts = {name: _firsts(found[name]) for name in ran}
+            told = agreed(weighed.weights, firsts)
+            weighed = Adapted(told.weights, (*weighed.rules, *told.rules))
+        return weighed
 
     def lists(
         self, found: Mapping[str, Found], full: Set[str], weights: Mapping[str, float]
@@ -89,6 +96,10 @@ class Merge:
             )
             for name, each in found.items()
         ]
+
+
+def _firsts(found: Found) -> list[int]:
+    return [one.chunk_id for one in found.ranked[:FIRST]]
 
 
 def _absent(retriever: str, *, cut: bool) -> str:
@@ -119,6 +130,7 @@ class Pipeline:
         stages = [retrievers if len(self.retrievers) == 1 else f"[{retrievers}]"]
         if len(self.retrievers) > 1:
             stages += ["adaptive weights"] * self.merge.adaptive
+            stages += ["agreement"] * self.merge.agreement
             stages.append(repr(self.merge.fusion))
         if self.merge.min_score is not None:
             stages.append(f"at least {self.merge.min_score:g}")

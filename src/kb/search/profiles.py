@@ -13,7 +13,7 @@ from kb.search.fusion import RRF_K, Fusion
 from kb.search.settings import ALIASES, TABLES, check_name, read, read_entry
 from kb.types import MODES, RERANKERS
 
-_SHOWN_IF_SET = ("boosts", "group", "complete", "adaptive")
+_SHOWN_IF_SET = ("boosts", "group", "complete", "adaptive", "agreement")
 RERANKER = "colbert"  # the better one: docs/decisions/0016-rerankers.md
 BLENDS = {"colbert": 0.5, "cross-encoder": 0.2}  # as measured there
 _MODE_OF = {"lexical": "lexical", "dense": "vector", "sparse": "sparse"}
@@ -33,6 +33,7 @@ class Profile:
     normalisation: str = "zscore"
     weights: Mapping[str, float] = field(default_factory=dict)  # of retrievers; 1 if not said
     adaptive: bool = False  # weights follow the query: `search.adaptive`
+    agreement: bool = False  # a list that no other bears out counts less: `search.agreement`
     complete: bool = False  # dense scores for candidates that only others found
     min_score: float | None = None  # candidates whose fused score is lower are cut
     boosts: tuple[str, ...] = ()
@@ -59,7 +60,7 @@ class Profile:
     def _idle(self) -> Iterator[str]:
         fused = len(self.retrievers) > 1
         if not fused:
-            yield from ("fusion", "weights", "adaptive", "complete")
+            yield from ("fusion", "weights", "adaptive", "agreement", "complete")
         if not fused and not self.boosts:
             yield "candidates"
         if not fused or self.fusion != "rrf":
@@ -105,9 +106,9 @@ BUILT_IN = {
     profile.name: profile
     for profile in (
         Profile(
-            "default", "what measures best: words and meaning, by how well each fits",
-            ("lexical", "dense"), match="any", fusion="convex",
-            weights={"lexical": 0.3, "dense": 0.7},
+            "default", "words, meaning and weighed terms, by how well each fits: measures best",
+            ("lexical", "dense", "sparse"), match="any", fusion="convex",
+            weights={"lexical": 0.15, "dense": 0.6, "sparse": 0.25}, agreement=True,
         ),
         Profile("lexical", "by words: all of them first, then any", ("lexical",), match="auto"),
         Profile(

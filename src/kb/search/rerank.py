@@ -3,10 +3,10 @@
     fuse -> boost -> rerank -> cut
 
 Always the same candidates are read, however many hits are asked for, from the first one on. With a
-budget they are read in slices: before each it is looked what time is left, and a slice is no larger
-than fits into it by the pace of the last one. The time counts from when the reranker is ready: to
-load a model takes as long as it takes, and happens once. Whatever fails leaves the fused order, and
-is told.
+budget they are read in slices, of which the first is a single one: before each it is looked what
+time is left, and a slice is no larger than fits into it by the pace of the last one. The time
+counts from when the model is loaded, which takes as long as it takes, and happens once. Whatever
+fails leaves the fused order, and is told.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import isfinite
 from typing import Any, Protocol
 
 from kb.errors import ModelBroken
@@ -28,10 +27,26 @@ from kb.types import Degraded, Hit, Scored
 log = logging.getLogger("kb.search")
 
 PART = "rerank"
-_FIRST_SLICE, _LARGEST_SLICE = 4, 16
+_FIRST_SLICE, _LARGEST_SLICE = 1, 16
 _MARGIN = 0.9  # of the time left is planned with
+_HUGE = 1e100  # a score that no reader means, and whose square is no number any more
+
+_EXPRESSION = Degraded(PART, "expression", "an FTS5 expression is not read once more")
 
 ElapsedMs = Callable[[], float]  # since some moment
+Scores = dict[int, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What came of reading the first `count` candidates, and how long it took."""
+
+    scores: Scores
+    count: int
+    took_ms: float
+
+    def known(self) -> dict[int, float]:
+        return {chunk: score for chunk, score in self.scores.items() if score is not None}
 
 
 class Reranker(Protocol):
@@ -47,12 +62,17 @@ class Reranker(Protocol):
     @property
     def scripts(self) -> tuple[str, ...]: ...
 
-    def prepare(self, text: str) -> None:
-        """What takes its time and is done once: to load a model, to encode the query."""
+    def load(self) -> None:
+        """Load the model, once: no budget counts it."""
         ...
 
-    def scores(self, text: str, chunk_ids: Sequence[int], shelf: Shelf) -> dict[int, float]:
-        """Higher is better, on a scale of its own; chunks that it cannot know are left out."""
+    def prepare(self, text: str) -> None:
+        """What there is to do with the query alone."""
+        ...
+
+    def scores(self, text: str, chunk_ids: Sequence[int], shelf: Shelf) -> Scores:
+        """Higher is better, on a scale of its own; None where there is nothing to compare. Chunks
+        that it cannot know yet are left out."""
         ...
 
 
@@ -89,6 +109,7 @@ class Rerank:
     reranker: Reranker | None
     why: tuple[Degraded, ...] = ()
     budget_ms: int | None = None
+    tells: bool = False  # that an expression is not read, where nobody else does
 
     def __repr__(self) -> str:
         parts = [self.name, f"top {self.candidates}", f"blend={self.blend:g}"]
@@ -109,17 +130,18 @@ class Rerank:
         if self.reranker is None:
             return replace(unread, degraded=self.why)
         if analysis.expression is not None:  # it asks for just what it says, not for a meaning
-            return unread
+            return replace(unread, degraded=(_EXPRESSION,) if self.tells else ())
         if told := _unreadable(analysis, self.reranker):
             return replace(unread, degraded=(told,))
         first = [one.chunk_id for one in ranked[: self.candidates]]
         try:
-            scores, read = self._read(self.reranker, analysis.text, first, shelf, elapsed_ms)
+            read = self._read(self.reranker, analysis.text, first, shelf, elapsed_ms)
         except Exception as error:  # of a model or a library: the fused order still answers
             log.warning("%s failed", self.name, exc_info=True)
             return replace(unread, degraded=(failure(PART, error),))
-        facts |= {"model": self.reranker.model, "candidates": len(first), "scored": len(scores)}
-        return self._blended(ranked, scores, read, len(first))
+        scored = len(read.known())
+        facts |= {"model": self.reranker.model, "candidates": len(first), "scored": scored}
+        return self._blended(ranked, read, len(first))
 
     def _read(
         self,
@@ -128,31 +150,35 @@ class Rerank:
         chunk_ids: Sequence[int],
         shelf: Shelf,
         elapsed_ms: ElapsedMs,
-    ) -> tuple[dict[int, float], int]:
-        """Scores, and how many of the candidates were read for them."""
-        scores: dict[int, float] = {}
-        read = 0
-        reranker.prepare(text)
+    ) -> _Read:
+        scores: Scores = {}
+        count = 0
+        reranker.load()
+        began_ms = elapsed_ms()
         left_ms = None if self.budget_ms is None else _left(self.budget_ms, elapsed_ms)
+        reranker.prepare(text)
         for start, end in slices(len(chunk_ids), left_ms):
-            scores |= _finite(reranker, reranker.scores(text, chunk_ids[start:end], shelf))
-            read = end
-        return scores, read
+            scores |= _usable(reranker, reranker.scores(text, chunk_ids[start:end], shelf))
+            count = end
+        return _Read(scores, count, elapsed_ms() - began_ms)
 
-    def _blended(
-        self, ranked: Sequence[Scored], scores: Mapping[int, float], read: int, wanted: int
-    ) -> Reranked:
+    def _blended(self, ranked: Sequence[Scored], read: _Read, wanted: int) -> Reranked:
         degraded = []
-        if read < wanted:
-            told = f"{read} of {wanted} candidates within {self.budget_ms} ms"
-            degraded.append(Degraded(PART, "timeout", told))
-        if unknown := read - len(scores):
+        if read.count < wanted:
+            degraded.append(Degraded(PART, "timeout", self._timeout(read, wanted)))
+        if unknown := read.count - len(read.scores):
             degraded.append(Degraded(PART, "pending", unknown))
-        if not scores:
+        if not (scores := read.known()):
             return Reranked(tuple(ranked), degraded=tuple(degraded))
-        made = blended(ranked[:read], scores, self.blend)
-        below = made.below(ranked[read:], made.ranked[-1].score)
+        made = blended(ranked[: read.count], scores, self.blend)
+        below = made.below(ranked[read.count :], made.ranked[-1].score)
         return Reranked((*made.ranked, *below), scores, made, tuple(degraded))
+
+    def _timeout(self, read: _Read, wanted: int) -> str:
+        told = f"{read.count} of {wanted} candidates"
+        if self.budget_ms is None or read.took_ms <= self.budget_ms:
+            return f"{told} within {self.budget_ms} ms"
+        return f"{told} in {read.took_ms:.1f} ms, of {self.budget_ms} ms allowed"
 
 
 def _unreadable(analysis: Analysis, reranker: Reranker) -> Degraded | None:
@@ -164,8 +190,8 @@ def _unreadable(analysis: Analysis, reranker: Reranker) -> Degraded | None:
     return None
 
 
-def _finite(reranker: Reranker, scores: dict[int, float]) -> dict[int, float]:
-    if all(map(isfinite, scores.values())):
+def _usable(reranker: Reranker, scores: Scores) -> Scores:
+    if all(score is None or abs(score) <= _HUGE for score in scores.values()):  # not so a NaN
         return scores
     raise ModelBroken(f"{reranker.model} gave scores that are no numbers", "see: kb models verify")
 

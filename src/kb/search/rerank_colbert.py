@@ -3,7 +3,8 @@
     MaxSim = mean over the query's tokens of the highest cosine to a token of the passage
 
 The passages' token vectors were stored at ingest, compressed, so that only the query is encoded
-now. Passages that have none yet cannot be told, and are left out.
+now. Passages that have none yet cannot be told, and are left out; those without a single token have
+nothing to compare.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from kb.errors import ModelBroken
 from kb.ports import Store
 from kb.search.encoded import QueryEncodings
 from kb.search.hits import Shelf
+from kb.search.rerank import Scores
 from kb.types import TokenVectors
 
 if TYPE_CHECKING:
@@ -29,7 +31,8 @@ TOKENS = frozenset({"tokens"})
 
 
 class Colbert:
-    """Compares the query's token vectors with those of model `model_id` in the store."""
+    """Compares the query's token vectors with those of model `model_id` in the store. Passages
+    without any will get them later, if they are `kept`."""
 
     name = "colbert"
 
@@ -40,17 +43,23 @@ class Colbert:
         model_id: int,
         model: str,
         scripts: tuple[str, ...] = (),
+        *,
+        kept: bool = True,
     ) -> None:
         self._store = store
         self._encodings = encodings
         self._model_id = model_id
         self.model = model
         self.scripts = scripts
+        self._kept = kept
+
+    def load(self) -> None:
+        self._encodings.load()
 
     def prepare(self, text: str) -> None:
         self._query(text)
 
-    def scores(self, text: str, chunk_ids: Sequence[int], shelf: Shelf) -> dict[int, float]:  # noqa: ARG002  # no text is read
+    def scores(self, text: str, chunk_ids: Sequence[int], shelf: Shelf) -> Scores:  # noqa: ARG002  # no text is read
         query = self._query(text)
         found = self._store.tokens_of(self._model_id, chunk_ids)
         for vectors in found.values():
@@ -60,7 +69,9 @@ class Colbert:
                     f"{query.dimension}",
                     "make them anew with: kb embed --anew",
                 )
-        return maxsim(query, {chunk: vectors for chunk, vectors in found.items() if len(vectors)})
+        told: Scores = dict.fromkeys(found if self._kept else chunk_ids)
+        told.update(maxsim(query, {chunk: each for chunk, each in found.items() if len(each)}))
+        return told
 
     def _query(self, text: str) -> TokenVectors:
         tokens = self._encodings.of(text, TOKENS).tokens

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from kb.errors import ModelBroken
 from kb.ports import Judge
 from kb.search.hits import Shelf
+from kb.search.rerank import Scores
 from kb.types import Chunk
 
 _ARROW = " › "
@@ -22,13 +23,16 @@ class CrossEncoder:
         self.model = judge.spec.name
         self.scripts = judge.spec.scripts
 
-    def prepare(self, text: str) -> None:  # noqa: ARG002  # the same for any query
-        """Load the judge, where it can be loaded by itself."""
+    def load(self) -> None:
+        """Where the judge can be loaded by itself."""
         load = getattr(self._judge, "load", None)
         if load is not None:
             load()
 
-    def scores(self, text: str, chunk_ids: Sequence[int], shelf: Shelf) -> dict[int, float]:
+    def prepare(self, text: str) -> None:
+        """A query is read with each passage."""
+
+    def scores(self, text: str, chunk_ids: Sequence[int], shelf: Shelf) -> Scores:
         shelf.fetch_chunks(chunk_ids)
         passages = [_passage(shelf.document(one).title, shelf.chunks[one]) for one in chunk_ids]
         scores = self._judge.scores(text, passages)

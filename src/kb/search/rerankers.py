@@ -17,7 +17,9 @@ from kb.types import Degraded
 # where it cannot be had.
 JudgeSource = Callable[[], Judge | None]
 
-_OFF = "off"  # switched off by the user, which is nobody's fault
+# Why there is none, where that is nobody's fault: switched off by the user, or not what the chosen
+# model gives.
+_OFF, _LACKING = "off", "lacking"
 
 
 def no_judge() -> None:
@@ -42,14 +44,17 @@ class Rerankers:
         self._encoder = encoder
         self._judge = judge
 
-    def stage(self, profile: Profile, *, asked: bool, budget_ms: int | None) -> Rerank | None:
-        """The stage that the profile wants. What it needs may be switched off: then there is none,
-        unless this very search has `asked` for it, which is told that there is none."""
+    def stage(
+        self, profile: Profile, *, asked: bool, named: bool, budget_ms: int | None
+    ) -> Rerank | None:
+        """The stage that the profile wants. What it needs may be switched off, or be what the
+        chosen model does not give: then there is none. A search that has `asked` for a reranker is
+        told so; one that has `named` the profile, what the model does not give."""
         if profile.rerank == "none":
             return None
         found = self._colbert() if profile.rerank == "colbert" else self._cross_encoder()
-        if isinstance(found, Degraded) and found.reason == _OFF:
-            if not asked:
+        if isinstance(found, Degraded) and found.reason in (_OFF, _LACKING):
+            if not asked and not (named and found.reason == _LACKING):
                 return None
             found = replace(found, reason="no_model")
         return Rerank(
@@ -59,6 +64,7 @@ class Rerankers:
             reranker=None if isinstance(found, Degraded) else found,
             why=(found,) if isinstance(found, Degraded) else (),
             budget_ms=budget_ms,
+            tells="lexical" not in profile.retrievers,
         )
 
     def _cross_encoder(self) -> Reranker | Degraded:
@@ -81,11 +87,18 @@ class Rerankers:
         model = stands.model
         if stands.off:
             return Degraded(PART, _OFF, "the encoder is switched off")
+        if stands.gives and "tokens" not in stands.gives:  # nor will it, once all is embedded
+            return Degraded(PART, _LACKING, f"{stands.encoder} gives no token vectors")
         if not stands.usable or model is None:
             told = stands.degraded[0] if stands.degraded else Degraded(PART, "pending", 0)
             return replace(told, part=PART)
-        if "tokens" not in stands.gives:
-            return Degraded(PART, "no_model", f"{stands.encoder} gives no token vectors")
         if not self._keeps_tokens and not model.tokens:
             return Degraded(PART, _OFF, "token vectors are switched off")
-        return Colbert(self._store, self._encodings, model.model_id, model.name, stands.scripts)
+        return Colbert(
+            self._store,
+            self._encodings,
+            model.model_id,
+            model.name,
+            stands.scripts,
+            kept=self._keeps_tokens,
+        )

@@ -160,7 +160,8 @@ def _ms_since(began: float) -> float:
 def _facts(found: Found) -> dict[str, Any]:
     facts: dict[str, Any] = {"found": len(found.ranked)}
     if found.backend is not None:
-        return facts | {"backend": found.backend, "model": found.model}
+        facts |= {"backend": found.backend, "model": found.model}
+        return facts | {"encoding_ms": round(found.encoding_ms, 3)}
     if not found.ran:
         return {"failed": "; ".join(f"{one.reason} ({one.detail})" for one in found.degraded)}
     return facts | {"tiers": list(found.tiers), "too_common": list(found.dropped)}

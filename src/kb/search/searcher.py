@@ -97,10 +97,15 @@ class Searcher:
         asked = resolve(profile or self._config.search.profile, self._config.profiles, settings)
         with self._store.reading():
             wanted = reranked(restrict(asked, mode), rerank)
-            chosen, by_model = self._equipped(wanted, vector)
+            named = profile is not None
+            chosen, by_model = self._equipped(wanted, vector, exclude, named=named)
             query = self._query(text, chosen, top, match, filters, threshold, explain)
-            named = rerank is not None or "rerank" in (settings or {})
-            stage = self._rerankers.stage(chosen, asked=named, budget_ms=_budget(budget_ms))
+            stage = self._rerankers.stage(
+                chosen,
+                asked=rerank is not None or "rerank" in (settings or {}),
+                named=named,
+                budget_ms=_budget(budget_ms),
+            )
             pipeline = self._pipeline(query, chosen, by_model, stage, exclude, snippets=snippets)
             now = self.now()
             try:
@@ -115,6 +120,12 @@ class Searcher:
         with self._store.reading():
             return ranges(marks(text, analyse(query, self._store.tokenise), self._store.tokenise))
 
+    def load(self) -> None:
+        """The encoder, where there is one: so that the next search does not wait for it. What is
+        wrong with it, that search says."""
+        with suppress(Exception):
+            self._encodings.load()
+
     def standing(self) -> Standing:
         """How dense search stands, for `kb status`."""
         with self._store.reading():
@@ -126,22 +137,28 @@ class Searcher:
     # --- building ---------------------------------------------------------------------------------
 
     def _equipped(
-        self, profile: Profile, vector: Vector[float] | None
+        self,
+        profile: Profile,
+        vector: Vector[float] | None,
+        exclude: frozenset[int],
+        *,
+        named: bool,
     ) -> tuple[Profile, dict[str, ModelRetriever]]:
         """The profile with the retrievers that are switched on, and those of them that a model
         works for. Where there are no words to fall back on, what is off is asked all the same, and
-        says so."""
+        says so. What the chosen model does not give is missed by who has `named` the profile."""
         asked = [name for name in profile.retrievers if name in _BY_MODEL]
         stands = {name: self._stands(name, ready_made=vector is not None) for name in asked}
         alone = "lexical" not in profile.retrievers
         if not alone:
-            kept = [
-                name for name in profile.retrievers if name not in stands or not stands[name].off
-            ]
+            idle = {
+                name for name, each in stands.items() if each.off or (each.lacking and not named)
+            }
+            kept = [name for name in profile.retrievers if name not in idle]
             profile = replace(profile, retrievers=tuple(kept))
         encode = partial(self._encodings.of, want=profile.parts(), encoder=self._pinned(asked))
         return profile, {
-            name: self._by_model(name, each, encode, vector, alone)
+            name: self._by_model(name, each, encode, vector, exclude, alone)
             for name, each in stands.items()
             if name in profile.retrievers
         }
@@ -166,6 +183,7 @@ class Searcher:
         stands: Standing,
         encode: Encode,
         vector: Vector[float] | None,
+        exclude: frozenset[int],
         alone: bool,
     ) -> ModelRetriever:
         if alone:
@@ -178,7 +196,13 @@ class Searcher:
 
         backend = self._config.store.vector_backend
         return DenseRetriever(
-            self._store, stands, encode, vector=vector, backend=backend, alone=alone
+            self._store,
+            stands,
+            encode,
+            vector=vector,
+            backend=backend,
+            alone=alone,
+            exclude=exclude,
         )
 
     def _query(
@@ -213,9 +237,9 @@ class Searcher:
         *,
         snippets: bool,
     ) -> Pipeline:
-        retrievers: dict[str, Retriever] = {
-            "lexical": LexicalRetriever(self._store, match=query.match), **by_model
-        }  # fmt: skip
+        company = rerank is not None or not all(each.ready_made for each in by_model.values())
+        words = LexicalRetriever(self._store, match=query.match, company=company)
+        retrievers: dict[str, Retriever] = {"lexical": words, **by_model}
         used = tuple(retrievers[name] for name in profile.retrievers)
         wide = len(used) > 1 or profile.boosts or profile.group or rerank is not None
         candidates = profile.candidates_for(query.top) if wide else query.top
@@ -231,6 +255,7 @@ class Searcher:
                 profile.complete,
                 profile.min_score,
                 profile.adaptive,
+                profile.agreement,
             ),
             boosts=profile.as_boosts(),
             cut=Cut(query.top, query.threshold, profile.group, exclude),

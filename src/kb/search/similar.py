@@ -38,7 +38,8 @@ def similar(
             _plain(text), profile="lexical", exclude=ids, match="any", rerank=False, **options
         )
         found = replace(found, degraded=(*found.degraded, _why(searcher, len(ids))))
-    return replace(found, query=label, profile=PROFILE)
+    explain = found.explain and {**found.explain, "profile": PROFILE}
+    return replace(found, query=label, profile=PROFILE, explain=explain)
 
 
 def _why(searcher: Searcher, chunks: int) -> Degraded:

@@ -14,6 +14,8 @@ from kb.search.by_model import ModelRetriever, Sought
 from kb.search.encoded import QueryEncoding, unusable
 from kb.types import StoredModel
 
+_LARGEST = 3.4e38  # as much as a stored weight can be
+
 
 class SparseRetriever(ModelRetriever):
     """Finds chunks by the weights of their terms."""
@@ -38,9 +40,10 @@ class SparseRetriever(ModelRetriever):
         )
 
     def _usable(self, query: QueryEncoding) -> Mapping[str, float]:
-        if query.sparse is None:
-            raise unusable(self._standing.encoder, "sparse")
-        return query.sparse
+        weights = query.sparse
+        if weights is None or not all(0 <= weight <= _LARGEST for weight in weights.values()):
+            raise unusable(self._standing.encoder, "sparse")  # a NaN is neither
+        return weights
 
 
 def product(query: Mapping[str, float], passage: Mapping[str, float]) -> float:

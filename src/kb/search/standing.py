@@ -39,10 +39,16 @@ class Standing:
     scripts: tuple[str, ...] = ()  # that the encoder reads; none means: any
     gives: frozenset[str] = frozenset()  # parts, of the encoder
     part: str = "dense"  # which kind of vectors this is about
+    no_sparse: int = 0  # how many have vectors that will get no sparse ones
 
     @property
     def off(self) -> bool:
         return not self.usable and not self.degraded and self.encoder is None
+
+    @property
+    def lacking(self) -> bool:
+        """Whether the model is one that gives no such vectors."""
+        return self.encoder is not None and bool(self.gives) and self.part not in self.gives
 
     def asked_for(self) -> Standing:
         """As it stands for a search that wants vectors and nothing else."""
@@ -51,19 +57,19 @@ class Standing:
     def of_sparse(self) -> Standing:
         """The same of sparse vectors: the model may give none, and may have come to give them after
         others of its vectors were made."""
-        told = tuple(replace(part, part="sparse") for part in self.degraded)
-        if not self.usable or self.model is None:
-            return replace(self, degraded=told, part="sparse")
-        if "sparse" not in self.gives:
+        of_it = replace(self, part="sparse")
+        if of_it.lacking:
             none = _no_model(f"{self.encoder} gives no sparse vectors", "sparse")
-            return replace(self, usable=False, degraded=(none,), part="sparse")
-        pending = self.pending + self.model.ready - self.model.sparse
+            return replace(of_it, usable=False, degraded=(none,))
+        if not self.usable or self.model is None:
+            told = tuple(replace(part, part="sparse") for part in self.degraded)
+            return replace(of_it, degraded=told)
+        pending = self.pending + self.model.ready - self.model.sparse - self.no_sparse
         return replace(
-            self,
+            of_it,
             pending=pending,
             usable=self.model.sparse > 0,
-            degraded=_unfinished(self.model, pending, "sparse"),
-            part="sparse",
+            degraded=_unfinished(self.model.failed + self.no_sparse, pending, "sparse"),
         )
 
     @property
@@ -96,22 +102,29 @@ def standing(store: Store, source: EncoderSource, *, ready_made: bool = False) -
             return Standing(
                 name, model, pending, False, (Degraded("dense", "model_mismatch", detail),)
             )
-    unfinished = _unfinished(model, pending)
+    unfinished = _unfinished(0 if model is None else model.failed, pending)
     if encoder is None:
         return Standing(name, model, pending, ready, unfinished)
     spec = encoder.spec
-    return Standing(name, model, pending, ready, unfinished, spec.scripts, spec.gives)
+    return Standing(
+        name, model, pending, ready, unfinished, spec.scripts, spec.gives,
+        no_sparse=_no_sparse(store, model, spec.gives),
+    )  # fmt: skip
+
+
+def _no_sparse(store: Store, model: StoredModel | None, gives: frozenset[str]) -> int:
+    if model is None or "sparse" not in gives or model.sparse >= model.ready:
+        return 0
+    return store.without_part(model.model_id, "sparse")
 
 
 def _no_model(detail: str, part: str = "dense") -> Degraded:
     return Degraded(part, "no_model", detail)
 
 
-def _unfinished(
-    model: StoredModel | None, pending: int, part: str = "dense"
-) -> tuple[Degraded, ...]:
+def _unfinished(failed: int, pending: int, part: str = "dense") -> tuple[Degraded, ...]:
     parts = [Degraded(part, "pending", pending)] if pending else []
-    if model is not None and model.failed:
-        failed = "1 passage" if model.failed == 1 else f"{model.failed} passages"
-        parts.append(Degraded(part, "failed", f"{failed} could not be embedded"))
+    if failed:
+        passages = "1 passage" if failed == 1 else f"{failed} passages"
+        parts.append(Degraded(part, "failed", f"{passages} could not be embedded"))
     return tuple(parts)

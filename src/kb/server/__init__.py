@@ -6,6 +6,7 @@
     bodies     what clients send, read within limits
     lanes      the knowledge base in threads, so much at a time, and not for clients that have gone
     desk       what the routes share: the knowledge base, its worker, the lanes, the limits
+    warming    the model, loaded at the start
     events     progress, told to everyone who listens (server-sent events)
     figures    counts and times for /metrics
     contract   the OpenAPI document, from the shapes of `kb/schemas`

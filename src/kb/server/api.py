@@ -21,16 +21,22 @@ _ABOUT = (
 
 
 def create_app(
-    kb: KnowledgeBase, rules: Rules | None = None, *, ingest_from: tuple[Path, ...] = ()
+    kb: KnowledgeBase,
+    rules: Rules | None = None,
+    *,
+    ingest_from: tuple[Path, ...] = (),
+    warm: bool = False,
 ) -> FastAPI:
     """The ASGI application over `kb`, which its caller closes. `ingest_from` are folders that
-    clients may have ingested."""
+    clients may have ingested. With `warm`, the model is loaded at the start."""
     rules = rules or Rules()
     desk = Desk.of(kb, ingest_from)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         desk.worker.start()
+        if warm:
+            desk.warming.start()
         try:
             yield
         finally:

@@ -18,6 +18,7 @@ from kb.server import bodies
 from kb.server.events import Events, progress
 from kb.server.figures import Figures
 from kb.server.lanes import Lane, Wanted
+from kb.server.warming import Warming
 from kb.types import JsonDict
 
 T = TypeVar("T")
@@ -34,6 +35,7 @@ class Desk:
     events: Events
     figures: Figures
     worker: Worker
+    warming: Warming
     reads: Lane
     searches: Lane
     writes: Lane
@@ -48,6 +50,7 @@ class Desk:
             events,
             Figures(),
             kb.worker(lambda now: events.tell("embedding", progress(now))),
+            Warming(kb, events),
             reads=Lane("reads", _READERS, limits.max_waiting),
             searches=Lane("searches", limits.searches_at_once, limits.max_waiting),
             # One at a time, since the store has one writer.
@@ -59,6 +62,7 @@ class Desk:
         self.events.close()
         for lane in (self.searches, self.writes, self.reads):
             lane.close()
+        self.warming.stop()
         self.worker.stop()
 
     async def read(self, request: Request, work: Callable[[], T]) -> T:

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request, Response
 
 from kb.errors import NotFound
 
+_READS = ["GET", "HEAD"]  # whoever looks whether the page is there asks with HEAD
 _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -40,11 +41,11 @@ def _files() -> dict[str, _File]:
 def router() -> APIRouter:
     routes = APIRouter(include_in_schema=False)
 
-    @routes.get("/")
+    @routes.api_route("/", methods=_READS)
     async def page(request: Request) -> Response:
         return _served("index.html", request)
 
-    @routes.get("/assets/{name}")
+    @routes.api_route("/assets/{name}", methods=_READS)
     async def asset(name: str, request: Request) -> Response:
         return _served(name, request)
 

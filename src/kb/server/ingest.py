@@ -37,7 +37,10 @@ _RETRY = {
     "properties": {"retry": {"description": "Also what was given up.", "type": "boolean"}},
     "additionalProperties": False,
 }
-_EVENTS = {"type": "string", "description": "Events `embedding` and `ingest`, their data JSON."}
+_EVENTS = {
+    "type": "string",
+    "description": "Events `embedding`, `ingest` and `model`, their data JSON.",
+}
 _UPLOAD_SPEED = 64 * 1024  # bytes a second, below which an upload is given up
 
 

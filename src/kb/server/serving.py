@@ -161,7 +161,7 @@ def serve(kb: KnowledgeBase, *, token: str | None, ready: Callable[[int], None])
     rules = rules_for(limits.host, token, limits.allow_hosts)
     if not kb.path.exists():
         kb.create()
-    app = create_app(kb, rules, ingest_from=ingest_folders(limits.ingest_from))
+    app = create_app(kb, rules, ingest_from=ingest_folders(limits.ingest_from), warm=True)
     check_free(limits.host, limits.port)
     Server(app, limits, ready).run()
 

@@ -51,6 +51,11 @@ def write(
     return Written(doc_id, added, kept, removed)
 
 
+def move(connection: apsw.Connection, doc_id: int, doc_path: str) -> None:
+    """Let `write` find the document at `doc_path`, which nobody else has."""
+    connection.execute("UPDATE documents SET doc_path = ? WHERE doc_id = ?", (doc_path, doc_id))
+
+
 def count_change(connection: apsw.Connection, chunks: int = 0) -> None:
     """Every write that a search could notice counts: caches ask `state.changes`."""
     connection.execute("UPDATE state SET changes = changes + 1, chunks = chunks + ?", (chunks,))
@@ -249,6 +254,11 @@ def below(connection: apsw.Connection, folder: str) -> list[Document]:
 def expired(connection: apsw.Connection, now: str) -> list[Document]:
     rows = connection.execute(_DOCUMENT + "WHERE d.expires_at <= ? ORDER BY d.doc_path", (now,))
     return [_document(row) for row in rows]
+
+
+def languages(connection: apsw.Connection) -> dict[str | None, int]:
+    """How many documents there are in each language; None where it is not known."""
+    return dict(connection.execute("SELECT lang, count(*) FROM documents GROUP BY lang"))
 
 
 def tags(connection: apsw.Connection) -> dict[str, int]:

@@ -119,6 +119,15 @@ def counts(connection: apsw.Connection) -> list[JsonDict]:
     ]
 
 
+def without_part(connection: apsw.Connection, model_id: int, part: str) -> int:
+    """How many vectors lack that part for good."""
+    sql = (
+        f"SELECT count(*) FROM embeddings WHERE model_id = ? AND state = 'ready' "
+        f"AND attempts >= {ATTEMPTS} AND {part} IS NULL"
+    )
+    return int(scalar(connection, sql, (model_id,)))
+
+
 def last_error(connection: apsw.Connection, model_id: int) -> str | None:
     """Why the last chunk that failed, wholly or in a part, did."""
     error: str | None = scalar(

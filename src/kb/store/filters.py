@@ -107,6 +107,9 @@ def _checked(filters: Filters) -> Filters:
         if item.name in _LISTS:
             if isinstance(value, str):
                 raise InvalidRequest(f"{item.name} is a text", f"give a tuple: ({value!r},)")
+            if not isinstance(value, tuple | list | set | frozenset):
+                said = type(value).__name__
+                raise InvalidRequest(f"{item.name} is a {said}", "give a tuple of texts")
             values[item.name] = tuple(_said(item.name, each) for each in value)
         elif value is not None:
             values[item.name] = _said(item.name, value)

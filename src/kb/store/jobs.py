@@ -16,6 +16,7 @@ from typing import Any
 
 import apsw
 
+from kb.errors import NotFound
 from kb.ports import Embedded, Failure, Job, Outcome, ToEmbed
 from kb.store import embeddings, processes, scoring, sparse, token_codes
 from kb.store.embeddings import Due
@@ -29,6 +30,8 @@ LEASE_S = 120.0  # renewed while a worker lives; one that is killed is noticed b
 
 
 def start(connection: apsw.Connection, model_id: int, now: float) -> int:
+    if not _is_wanted(connection, model_id):
+        raise NotFound("nobody asks for these vectors any more", "kb status shows the model in use")
     connection.execute(
         "INSERT INTO jobs (model_id, place, pid, started, lease_until) VALUES (?, ?, ?, ?, ?)",
         (model_id, processes.here(), os.getpid(), now, now + LEASE_S),
@@ -187,7 +190,8 @@ def _put(
     connection: apsw.Connection, model_id: int, one: Outcome, encoding: Encoding, stamp: str,
     dimension: int, token_format: str,
 ) -> None:  # fmt: skip
-    dense = scoring.to_bytes(scoring.normalised(encoding.dense or array("f"), dimension))
+    given = array("f") if encoding.dense is None else encoding.dense
+    dense = scoring.to_bytes(scoring.normalised(given, dimension))
     weights, tokens = _packed(encoding, token_format)
     embeddings.put(
         connection, model_id, one.chunk_id, stamp, dense, weights, tokens, error=one.error

@@ -7,7 +7,7 @@ import apsw
 from kb.errors import StoreTooNew, StoreUnusable
 
 APPLICATION_ID = 0x6B622E31  # "kb.1", in the header of every store
-VERSION = 4  # the newest migration
+VERSION = 5  # the newest migration
 
 
 def version(connection: apsw.Connection, path: str) -> int:

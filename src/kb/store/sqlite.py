@@ -140,10 +140,14 @@ class SqliteStore:
 
     # --- documents and chunks ---------------------------------------------------------------------
 
-    def write_document(self, draft: DocumentDraft, chunks: Iterable[ChunkDraft]) -> Written:
+    def write_document(
+        self, draft: DocumentDraft, chunks: Iterable[ChunkDraft], *, was: int | None = None
+    ) -> Written:
         seconds = self._clock()
         with self._database.writing() as connection:
             now, now_ns = timestamp(seconds), int(seconds * 1e9)
+            if was is not None:
+                documents.move(connection, was, draft.doc_path)
             return documents.write(connection, draft, chunks, now, now_ns)
 
     def delete_documents(self, doc_ids: Iterable[int], roots: Iterable[str] = ()) -> int:
@@ -187,6 +191,10 @@ class SqliteStore:
     def body(self, doc_id: int) -> str | None:
         with self._database.reading() as connection:
             return documents.body(connection, doc_id)
+
+    def languages(self) -> dict[str | None, int]:
+        with self._database.reading() as connection:
+            return documents.languages(connection)
 
     def tags(self) -> dict[str, int]:
         with self._database.reading() as connection:
@@ -328,17 +336,25 @@ class SqliteStore:
         with self._database.writing() as connection:
             return embeddings.retry(connection, model_id)
 
-    def begin_switch(self, spec: ModelSpec, source: str | None) -> StoredModel:
+    def begin_switch(
+        self, spec: ModelSpec, source: str | None, *, keep_old: bool = False
+    ) -> StoredModel:
         from kb.store import switch
 
         with self._database.writing() as connection:
-            return switch.begin(connection, spec, source)
+            return switch.begin(connection, spec, source, keep_old=keep_old)
 
-    def switch(self, model_id: int, *, keep_old: bool) -> bool:
+    def can_switch(self, model_id: int) -> bool:
+        from kb.store import switch
+
+        with self._database.reading() as connection:
+            return switch.is_ready(connection, model_id, force=False)
+
+    def switch(self, model_id: int, *, force: bool = False) -> bool:
         from kb.store import switch
 
         with self._database.writing() as connection:
-            return switch.to(connection, model_id, keep_old=keep_old)
+            return switch.to(connection, model_id, force=force)
 
     def drop_some(self, limit: int = 500) -> bool:
         from kb.store import switch
@@ -436,6 +452,10 @@ class SqliteStore:
 
         with self._database.reading() as connection:
             return jobs.failures(connection, model_id, limit)
+
+    def without_part(self, model_id: int, part: str) -> int:
+        with self._database.reading() as connection:
+            return embeddings.without_part(connection, model_id, part)
 
     def last_error(self, model_id: int) -> str | None:
         """Why the last chunk that failed has no vectors."""

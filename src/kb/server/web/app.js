@@ -25,6 +25,7 @@ const PATIENCE_MS = 180; // a shorter wait shows nothing
 let status = null;
 let asked = null; // the search under way, so that an answer that comes too late is dropped
 let typing = 0;
+let entered = null; // the query that Enter was pressed on, until it is answered
 
 const act = {
   open: (hit, from) => guarded(() => reader.open(hit.citation.uri, from, act, hit.chunk_id)),
@@ -63,6 +64,7 @@ async function search() {
   }, PATIENCE_MS);
   try {
     await (state.compare ? compare(own) : find(own));
+    if (own === asked) land();
   } catch (error) {
     if (own.signal.aborted) return;
     failed(error);
@@ -70,6 +72,17 @@ async function search() {
     clearTimeout(patience);
     if (own === asked) $("results").setAttribute("aria-busy", "false");
   }
+}
+
+function enter() {
+  entered = state.query = $("query").value;
+  search();
+}
+
+// From the query to the first hit, once there is the answer to what was entered.
+function land() {
+  if (entered === state.query && document.activeElement === $("query")) step(1);
+  entered = null;
 }
 
 async function find(own) {
@@ -165,8 +178,9 @@ async function refresh() {
     off: "words only",
     pending: plural(status.vectors.pending, "passage") + " to embed",
   };
-  $("standing").textContent =
-    `${plural(status.documents, "document")} · ${plural(status.chunks, "passage")} · ${vectors[status.vectors.state] ?? status.vectors.state.replaceAll("_", " ")}`;
+  const found = vectors[status.vectors.state] ?? status.vectors.state.replaceAll("_", " ");
+  $("counts").textContent =
+    `${plural(status.documents, "document")} · ${plural(status.chunks, "passage")} · ${found}`;
   showFilters(status, search);
 }
 
@@ -179,6 +193,10 @@ async function showProfiles() {
 
 let embedded = 0; // as far as the page knows
 function told(name, now) {
+  if (name === "model") {
+    $("loading").hidden = now.state !== "loading";
+    return;
+  }
   showProgress(name, now);
   if (name !== "embedding") return;
   const news = now.embedded !== embedded || status?.vectors.pending > 0;
@@ -279,8 +297,7 @@ function focusFilters() {
 function wire() {
   $("ask").addEventListener("submit", (event) => {
     event.preventDefault();
-    state.query = $("query").value;
-    search();
+    enter();
   });
   $("query").addEventListener("input", () => {
     state.query = $("query").value;
@@ -336,9 +353,9 @@ function wire() {
     s: () => {
       if (reader.isOpen()) similar(reader.current());
     },
-    close: () => {
+    close: (typing) => {
       const open = reader.isOpen();
-      reader.close();
+      reader.close({ stay: typing });
       return open;
     },
   });

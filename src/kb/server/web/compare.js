@@ -31,6 +31,17 @@ export function showCompared(compared, act) {
   columns.addEventListener("pointerleave", () => link(columns, threads, null));
   columns.addEventListener("focusout", () => link(columns, threads, null));
   show($("stage"), columns);
+  columns.addEventListener("scroll", () => fade(columns), { passive: true });
+  new ResizeObserver(() => fade(columns)).observe(columns);
+}
+
+const EDGE_PX = 8; // less is not cut off
+
+// An edge that is faded out says that there is more behind it.
+function fade(columns) {
+  const left = columns.scrollWidth - columns.clientWidth - columns.scrollLeft;
+  columns.classList.toggle("more-right", left > EDGE_PX);
+  columns.classList.toggle("more-left", columns.scrollLeft > EDGE_PX);
 }
 
 function column(name, method, seen, of, act) {

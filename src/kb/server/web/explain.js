@@ -108,8 +108,21 @@ export function walk(response) {
       "ul",
       { class: "keys-of" },
       shown.map((stage) =>
-        h("li", { class: COLOURS[stage.stage] }, `${stage.stage} ${time(stage.ms)}`),
+        h("li", { class: COLOURS[stage.stage] }, `${stage.stage} ${time(stage.ms)}${ofWhich(stage)}`),
       ),
+      rest(shown, response.timing_ms.total),
     ),
   );
+}
+
+// Who comes first encodes the query for all; who comes meanwhile waits for it.
+function ofWhich({ encoding_ms: encoding }) {
+  return encoding >= 0.1 ? ` (encoding the query: ${time(encoding)})` : "";
+}
+
+// What makes the stages and the total agree.
+function rest(stages, total) {
+  const between = total - stages.reduce((sum, { ms }) => sum + ms, 0);
+  if (between >= 0.05) return h("li", {}, `between them ${time(between)}`);
+  return between < -0.05 ? h("li", {}, "some side by side") : null;
 }

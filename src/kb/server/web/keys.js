@@ -18,9 +18,13 @@ export function listenToKeys(act) {
   });
 }
 
+// What is open is closed; then a field is left, so that letters are keys again. Nothing is wiped,
+// though browsers would do so in a search field.
 function escape(event, act) {
-  if (act.close()) return event.preventDefault();
-  if (event.target.id !== "query") $("query").focus();
+  event.preventDefault();
+  const typing = event.target.matches(TYPED);
+  if (act.close(typing)) return;
+  if (typing) event.target.blur();
 }
 
 function inField(event) {

@@ -45,7 +45,7 @@ function top(passage, title, act) {
     "header",
     {},
     title,
-    button("×", close, shut),
+    button("×", () => close(), shut),
     h("p", { class: "where" }, uri),
     h("div", { class: "acts" }, acts),
   );
@@ -63,13 +63,15 @@ function center(body, cited) {
   body.scrollTop += span.top - text.top - text.height / 3;
 }
 
-export function close() {
+// `stay`: the eye and the keys are elsewhere, and remain there.
+export function close({ stay = false } = {}) {
   if (!isOpen()) return;
   $("reader").hidden = true;
   $("room").classList.remove("reading");
   document.querySelectorAll(".hit.open").forEach((each) => each.classList.remove("open"));
+  if (stay) return;
   if (opener?.isConnected) opener.focus();
-  else $("query").focus();
+  else $("results").focus();
 }
 
 async function copy(text, button) {

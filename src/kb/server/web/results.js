@@ -12,7 +12,9 @@ export function showHits(response, act) {
     { class: "hits" },
     response.hits.map((hit) => one(hit, response, longest, act)),
   );
+  const held = document.activeElement?.closest(".hit")?.dataset.chunk;
   show($("stage"), response.explain ? walk(response) : null, list);
+  if (held) list.querySelector(`[data-chunk="${held}"] h2 a`)?.focus({ preventScroll: true });
 }
 
 function one(hit, response, longest, act) {
@@ -179,6 +181,8 @@ export function showNothing(act) {
   );
 }
 
+const PASSING = [408, 429]; // too slow, too many at once
+
 export function showError(error, act) {
   show(
     $("stage"),
@@ -188,9 +192,17 @@ export function showError(error, act) {
       h("h2", {}, error.code === "unreachable" ? "The server is gone" : "That did not work"),
       h("p", {}, error.message),
       error.hint ? h("p", {}, error.hint) : null,
-      h("div", { class: "acts" }, h("button", { type: "button", onclick: act.again }, "Try again")),
+      h("div", { class: "acts" }, ways(error, act)),
     ),
   );
+}
+
+// What was asked for and cannot be had will not be had the second time.
+function ways(error, act) {
+  const refused = error.status >= 400 && error.status < 500 && !PASSING.includes(error.status);
+  if (!refused) return h("button", { type: "button", onclick: act.again }, "Try again");
+  if (!state.mode) return null;
+  return h("button", { type: "button", onclick: act.auto }, "Search as the profile does");
 }
 
 // --- parts that did not do their work ------------------------------------------------------------
@@ -215,44 +227,63 @@ const ADVICE = {
     "kb reindex makes new ones beside them, kb embed --anew in their place.",
   ],
   language: ["cannot read this script", "Words were searched."],
-  timeout: ["took too long and was left out", "Try again, or ask for less."],
+  timeout: ["took too long to wait for", "Try again, or ask for less."],
   truncated: ["is longer than what was looked at", ""],
   failed: ["did not work for everything", ""],
 };
 
+const PLURAL = { has: "have", is: "are" };
+
 export function showNotices(degraded, act) {
   show(
     $("notices"),
-    degraded.map((part) => notice(part, act)),
+    causes(degraded).map((cause) => notice(cause, act)),
   );
 }
 
-function notice({ part, reason, detail }, act) {
-  const name = PARTS[part] ?? part;
-  if (reason === "pending")
+// One thing that went wrong is told once, with all the parts that it concerns.
+function causes(degraded) {
+  const found = new Map();
+  for (const { part, reason, detail } of degraded) {
+    const key = JSON.stringify([reason, detail]);
+    if (!found.has(key)) found.set(key, { parts: [], reason, detail });
+    found.get(key).parts.push(PARTS[part] ?? part);
+  }
+  return [...found.values()];
+}
+
+function told(parts, text) {
+  if (parts.length === 1) return `${parts[0]} ${text}`;
+  const [first, ...more] = parts;
+  const others = more.map((name) => name[0].toLowerCase() + name.slice(1));
+  const names = [[first, ...others.slice(0, -1)].join(", "), others.at(-1)].join(" and ");
+  return `${names} ${text.replace(/^(has|is)\b/, (verb) => PLURAL[verb])}`;
+}
+
+function notice({ parts, reason, detail }, act) {
+  if (reason === "pending") {
+    const why = told(parts, `is not complete: ${PASSAGES(detail)}`);
     return h(
       "div",
       { class: "notice" },
-      h(
-        "p",
-        {},
-        `${name} is not complete: ${PASSAGES(detail)}. They are found by their words meanwhile.`,
-      ),
+      h("p", {}, `${why}. They are found by their words meanwhile.`),
       h("button", { type: "button", onclick: () => act.embed(false) }, "Embed now"),
     );
-  const [told, advice] = ADVICE[reason] ?? [`did not answer: ${reason.replaceAll("_", " ")}`, ""];
+  }
+  const otherwise = [`did not answer: ${reason.replaceAll("_", " ")}`, ""];
+  const [text, advice] = ADVICE[reason] ?? otherwise;
   const more = detail === null ? "" : `: ${detail}`;
   const retry =
     reason === "failed"
       ? h("button", { type: "button", onclick: () => act.embed(true) }, "Try again")
       : null;
-  return h("div", { class: "notice" }, h("p", {}, `${name} ${told}${more}. ${advice}`), retry);
+  return h("div", { class: "notice" }, h("p", {}, `${told(parts, text)}${more}. ${advice}`), retry);
 }
 
 export const KEYS = [
   ["/", "search"],
-  ["j k", "next and previous hit"],
-  ["Enter", "open it at its citation"],
+  ["j k", "next and previous hit; so do ↓ ↑, from the query too"],
+  ["Enter", "from the query to the first hit; there, open it at its citation"],
   ["e", "explain: what each retriever gave"],
   ["c", "compare six ways to search"],
   ["?", "all keys"],
@@ -260,5 +291,5 @@ export const KEYS = [
   ["f", "filters"],
   ["a", "add files or a folder"],
   ["d", "light or dark"],
-  ["Esc", "close, or back to the query"],
+  ["Esc", "close what is open, then leave the query; nothing is wiped"],
 ];

@@ -1,0 +1,177 @@
+"""The server of the official SDK around the tools: over stdio, or over streamable HTTP.
+
+HTTP is without sessions: every request stands for itself, so that clients outlive the server's
+restart and nothing is kept for those that have gone. Who may ask is for `kb.server.guard` to say,
+as it does for `kb serve`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+
+from kb import __version__
+from kb.app import KnowledgeBase
+from kb.errors import ConfigError, KbError, NotFound, shown
+from kb.mcp import answers
+from kb.mcp.tools import INSTRUCTIONS, TOOLS, Tool
+from mcp import types
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from kb.ingest.worker import Worker
+    from kb.server.guard import Rules
+
+PATH = "/mcp"
+_CALLS_AT_ONCE = 4
+_BUG = "code: internal_error\nmessage: something went wrong inside kb\nhint: please report it"
+_log = logging.getLogger("kb.mcp")
+
+
+def make_server(kb: KnowledgeBase) -> Server[None]:
+    """A server with the four tools over `kb`, which its caller closes. While it runs, what is added
+    gets its vectors."""
+    tools = {tool.name: tool for tool in TOOLS}
+    listed = types.ListToolsResult(tools=[_told(tool) for tool in TOOLS])
+    # Threads of its own, since each keeps a connection to the store.
+    threads = ThreadPoolExecutor(_CALLS_AT_ONCE, thread_name_prefix="kb-mcp")
+    worker = kb.worker()
+
+    @asynccontextmanager
+    async def lifespan(_server: Server[None]) -> AsyncIterator[None]:
+        worker.start()
+        try:
+            yield
+        finally:
+            threads.shutdown(cancel_futures=True)
+            worker.stop()
+
+    async def list_tools(_context: Any, _params: Any) -> types.ListToolsResult:
+        return listed
+
+    async def call_tool(_context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        tool, arguments = tools.get(params.name), params.arguments or {}
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(threads, _call, kb, worker, tool, params.name, arguments)
+
+    return Server(
+        "kb",
+        version=__version__,
+        title="Knowledge base",
+        instructions=INSTRUCTIONS,
+        lifespan=lifespan,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
+def _told(tool: Tool) -> types.Tool:
+    hints = types.ToolAnnotations(
+        read_only_hint=tool.reads,
+        destructive_hint=False,
+        idempotent_hint=tool.reads,
+        open_world_hint=False,
+    )
+    return types.Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=tool.schema,
+        annotations=hints,
+    )
+
+
+def _call(
+    kb: KnowledgeBase, worker: Worker, tool: Tool | None, name: str, arguments: Mapping[str, Any]
+) -> types.CallToolResult:
+    """In one of the threads. What goes wrong is an answer too: the agent can do better next."""
+    try:
+        if tool is None:
+            known = ", ".join(each.name for each in TOOLS)
+            raise NotFound(f"there is no tool {shown(name)}", f"tools: {known}")
+        told = _said(tool.call(kb, arguments))
+    except KbError as error:
+        return _said(answers.failed(error), is_error=True)
+    except Exception:  # noqa: BLE001  # the last line of defence: the client hears no more than that
+        _log.exception("internal error in the tool %s", name)
+        return _said(_BUG, is_error=True)
+    if not tool.reads:
+        worker.wake()
+    return told
+
+
+def _said(text: str, *, is_error: bool = False) -> types.CallToolResult:
+    """Text that UTF-8 can carry, whatever stands in a document."""
+    readable = text.encode("utf-8", "backslashreplace").decode()
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=readable)], is_error=is_error
+    )
+
+
+# --- stdio ----------------------------------------------------------------------------------------
+
+
+def serve_stdio(kb: KnowledgeBase) -> None:
+    """Answer until stdin ends. Nothing but the protocol goes to stdout."""
+    # Python would wait for the thread that reads stdin; and whatever is under way is written whole
+    # or not at all.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    asyncio.run(_over_stdio(make_server(kb)))
+
+
+async def _over_stdio(server: Server[None]) -> None:
+    async with stdio_server() as (reading, writing):
+        await server.run(reading, writing, server.create_initialization_options())
+
+
+# --- HTTP -----------------------------------------------------------------------------------------
+
+
+def address(text: str) -> tuple[str, int]:
+    """HOST and PORT of `HOST:PORT`, `[::1]:PORT` or `:PORT`."""
+    host, colon, port = text.rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]")
+    if not colon or not port.isdecimal() or int(port) > 65535 or (":" in host and bare == host):
+        raise ConfigError(f"{text!r} is not HOST:PORT", "such as 127.0.0.1:8766")
+    return bare or "127.0.0.1", int(port)
+
+
+def create_app(kb: KnowledgeBase, rules: Rules) -> ASGIApp:
+    """The ASGI application over `kb`; its clients ask at `/mcp`."""
+    from kb.server.figures import Figures
+    from kb.server.guard import Guard
+
+    app = make_server(kb).streamable_http_app(
+        streamable_http_path=PATH,
+        json_response=True,
+        stateless_http=True,
+        max_request_body_size=kb.config.serve.max_body_bytes,
+        transport_security=_guarded_elsewhere(),
+    )
+    return Guard(app, rules, Figures(), kb.config.serve.client_timeout_s)
+
+
+def _guarded_elsewhere() -> Any:
+    """The SDK's own check of Host and Origin, switched off: ours is stricter, and comes first."""
+    from mcp.server.transport_security import TransportSecuritySettings
+
+    return TransportSecuritySettings(enable_dns_rebinding_protection=False)
+
+
+def serve_http(kb: KnowledgeBase, *, token: str | None, ready: Callable[[int], None]) -> None:
+    """Answer until the process is told to stop. `ready` hears the port when it listens."""
+    from kb.server.serving import Listener, check_free, rules_for
+
+    limits = kb.config.serve
+    rules = rules_for(limits.host, token, limits.allow_hosts)
+    check_free(limits.host, limits.port)
+    Listener(create_app(kb, rules), limits, ready).run()

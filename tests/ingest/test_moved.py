@@ -1,0 +1,128 @@
+"""Renames: a file that has moved is the same document."""
+
+from __future__ import annotations
+
+import pytest
+
+from kb import KnowledgeBase
+from kb.types import Renamed
+from tests.ingest.conftest import Library
+from tests.models.weightless import Weightless
+
+TEXT = "# Buoys\n\nThey drift.\n\n## Anchors\n\nThey hold.\n"
+
+
+@pytest.mark.parametrize("to", ["b.md", "sub/a.md", "sub/deep/b.md"])
+def test_a_file_that_was_moved_is_the_same_document(library: Library, to: str) -> None:
+    library.put("a.md", TEXT)
+    library.put("other.md", "# Other\n\nsomething else\n")
+    library.ingest("")
+    before = library.documents()["library/a.md"]
+    chunks = library.store.chunks_of(before.doc_id)
+    library.store.tag(before.doc_id, ["mine"], [])
+    library.store.record_access(before.doc_id)
+    (library.folder / to).parent.mkdir(parents=True, exist_ok=True)
+    (library.folder / "a.md").rename(library.folder / to)
+    report = library.ingest("")
+    assert report.renamed == (Renamed("library/a.md", f"library/{to}"),)
+    assert (report.added, report.changed, report.removed) == ((), (), ())
+    assert report.chunks_kept == len(chunks)
+    after = library.documents()[f"library/{to}"]
+    assert (after.doc_id, after.access_count, after.tags) == (before.doc_id, 1, ("mine",))
+    assert (after.path, len(library.documents())) == (to, 2)
+    assert library.store.chunks_of(after.doc_id) == chunks
+    assert library.ingest("").unchanged == 2
+
+
+def test_a_moved_file_keeps_its_vectors(library: Library) -> None:
+    library.put("a.md", TEXT)
+    encoder = Weightless()
+    with KnowledgeBase(library.store.path, encoder=encoder) as kb:
+        kb.ingest(library.folder)
+        made = kb.embed().embedded
+        assert made > 0
+        (library.folder / "a.md").rename(library.folder / "b.md")
+        assert kb.ingest(library.folder).renamed
+        assert kb.pending() == 0
+        assert kb.embed().embedded == 0
+
+
+def test_a_folder_that_was_moved(library: Library) -> None:
+    for name in ("x.md", "y.md", "z/x.md"):
+        library.put(f"old/{name}", f"text of {name}\n")
+    library.ingest("")
+    (library.folder / "old").rename(library.folder / "new")
+    moved = {(one.before, one.after) for one in library.ingest("").renamed}
+    names = ("x.md", "y.md", "z/x.md")
+    assert moved == {(f"library/old/{name}", f"library/new/{name}") for name in names}
+
+
+def test_among_copies_the_one_of_the_same_name_is_taken(library: Library) -> None:
+    library.put("one/x.md", TEXT)
+    library.put("one/y.md", TEXT)
+    library.ingest("")
+    (library.folder / "one").rename(library.folder / "two")
+    assert {(one.before, one.after) for one in library.ingest("").renamed} == {
+        ("library/one/x.md", "library/two/x.md"),
+        ("library/one/y.md", "library/two/y.md"),
+    }
+
+
+def test_a_copy_is_another_document(library: Library) -> None:
+    library.put("a.md", TEXT)
+    library.ingest("")
+    library.put("b.md", TEXT)
+    report = library.ingest("")
+    assert (report.added, report.renamed, report.removed) == (("library/b.md",), (), ())
+
+
+def test_one_of_two_copies_goes_where_the_file_went(library: Library) -> None:
+    library.put("a.md", TEXT)
+    library.ingest("")
+    (library.folder / "a.md").unlink()
+    library.put("b.md", TEXT)
+    library.put("c.md", TEXT)
+    report = library.ingest("")
+    assert report.renamed == (Renamed("library/a.md", "library/b.md"),)
+    assert (report.added, report.removed) == (("library/c.md",), ())
+
+
+def test_what_is_changed_on_the_way_is_another_document(library: Library) -> None:
+    library.put("a.md", TEXT)
+    library.ingest("")
+    (library.folder / "a.md").unlink()
+    library.put("b.md", TEXT + "More.\n")
+    report = library.ingest("")
+    assert (report.added, report.removed) == (("library/b.md",), ("library/a.md",))
+    assert report.renamed == ()
+
+
+def test_from_one_root_to_another(library: Library) -> None:
+    library.put("one/a.md", TEXT)
+    library.put("two/b.md", "something\n")
+    library.ingest("one", "two")
+    doc_id = library.documents()["one/a.md"].doc_id
+    (library.folder / "one/a.md").rename(library.folder / "two/a.md")
+    assert library.ingest("one", "two").renamed == (Renamed("one/a.md", "two/a.md"),)
+    assert library.documents()["two/a.md"].doc_id == doc_id
+    (library.folder / "two/a.md").rename(library.folder / "one/a.md")
+    assert library.ingest("one", "two").renamed == (Renamed("two/a.md", "one/a.md"),)
+    assert set(library.documents()) == {"one/a.md", "two/b.md"}
+
+
+def test_a_dry_run_moves_nothing(library: Library) -> None:
+    library.put("a.md", TEXT)
+    library.ingest("")
+    (library.folder / "a.md").rename(library.folder / "b.md")
+    report = library.ingest("", dry_run=True)
+    assert (report.renamed, report.removed) == ((Renamed("library/a.md", "library/b.md"),), ())
+    assert set(library.documents()) == {"library/a.md"}
+
+
+def test_the_title_follows_the_name_where_it_comes_from_it(library: Library) -> None:
+    library.put("first-name.txt", "only text\n")
+    library.ingest("")
+    (library.folder / "first-name.txt").rename(library.folder / "second-name.txt")
+    library.ingest("")
+    fresh = library.documents()["library/second-name.txt"].title
+    assert "second" in fresh.lower()

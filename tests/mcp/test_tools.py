@@ -1,0 +1,184 @@
+"""The tools without a server: what they take, what they refuse, and how long their answers are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from kb import KnowledgeBase
+from kb.errors import InvalidRequest, KbError
+from kb.mcp import answers
+from kb.mcp.tools import TOOLS, Tool
+from tests.mcp.conftest import FILES, citations
+
+BY_NAME = {tool.name: tool for tool in TOOLS}
+
+
+@pytest.fixture
+def filled(kb: KnowledgeBase, library: Callable[..., Path]) -> KnowledgeBase:
+    kb.ingest(library(FILES))
+    return kb
+
+
+def call(kb: KnowledgeBase, tool: str, **arguments: Any) -> str:
+    return BY_NAME[tool].call(kb, arguments)
+
+
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: str(tool.name))
+def test_a_schema_is_one(tool: Tool) -> None:
+    Draft202012Validator.check_schema(tool.schema)
+    assert set(tool.required) <= set(tool.properties)
+
+
+@pytest.mark.parametrize("query", ["retry storm", "harbour", "battery"])
+def test_fetch_takes_every_citation_of_search(filled: KnowledgeBase, query: str) -> None:
+    found = citations(call(filled, "search", query=query))
+    assert found
+    for cited in found:
+        assert cited in call(filled, "fetch", citation=cited)
+
+
+def test_filters(filled: KnowledgeBase) -> None:
+    assert len(citations(call(filled, "search", query="the a of"))) > 1
+    for filters in (
+        {"tags": ["hardware"]}, {"tags": "hardware"}, {"tags_any": ["field", "nope"]},
+        {"kind": ["lesson"]}, {"path_glob": "lib/bat*"},
+    ):  # fmt: skip
+        (only,) = citations(call(filled, "search", query="the a of", **filters))
+        assert only.startswith("lib/battery.md")
+    assert call(filled, "search", query="battery", type=["pdf"]) == "nothing found"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "message"),
+    [
+        ("search", {"query": 3}, "query cannot be 3"),
+        ("search", {"query": "x", "top": 0}, "top cannot be 0"),
+        ("search", {"query": "x", "top": 101}, "top cannot be 101"),
+        ("search", {"query": "x", "top": True}, "top cannot be True"),
+        ("search", {"query": "x", "top": "3"}, "top cannot be '3'"),
+        ("search", {"query": "x", "mode": "best"}, "mode cannot be 'best'"),
+        ("search", {"query": "x", "kind": ["essay"]}, "kind cannot be 'essay'"),
+        ("search", {"query": "x", "tags": [1]}, "tags cannot be 1"),
+        ("search", {"query": "x", "filters": {}}, "search has no parameter 'filters'"),
+        ("search", {"query": "x" * 8001}, "query cannot be"),
+        ("fetch", {}, "fetch needs citation"),
+        ("fetch", {"citation": ""}, "citation cannot be ''"),
+        ("fetch", {"citation": "a.md", "max_chars": 1}, "max_chars cannot be 1"),
+        ("add", {"text": "x", "ttl": "soon"}, "soon"),
+        ("add", {"text": "  "}, "the note is empty"),
+        ("status", {"verbose": True}, "status has no parameter 'verbose'"),
+    ],
+)
+def test_what_is_refused(
+    filled: KnowledgeBase, tool: str, arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        call(filled, tool, **arguments)
+    assert message in caught.value.message
+    assert caught.value.hint
+    told = answers.failed(caught.value)
+    assert told.startswith("code: invalid_request\nmessage: ")
+    assert "\nhint: " in told
+
+
+def test_null_is_not_given(filled: KnowledgeBase) -> None:
+    plain = call(filled, "search", query="battery")
+    assert call(filled, "search", query="battery", top=None, tags=None, mode=None) == plain
+
+
+def test_what_an_agent_adds_is_marked_as_its_own(filled: KnowledgeBase) -> None:
+    note = call(filled, "add", text="Locker 4.", tags=["deck"], kind="lesson", ttl="7d")
+    document = filled.document(note.splitlines()[0])
+    assert (document.trust, document.tags, document.kind) == ("generated", ("deck",), "lesson")
+    assert document.expires_at is not None
+    assert document.expires_at in note
+    said = call(filled, "add", text="The user said so.", trust="primary").splitlines()[0]
+    assert filled.document(said).trust == "primary"
+
+
+def test_reading_counts_once_however_long_it_takes(filled: KnowledgeBase) -> None:
+    for offset in (0, 10, 20):
+        call(filled, "fetch", citation="lib/retry.md", offset=offset)
+    assert filled.document("lib/retry.md").access_count == 1
+    call(filled, "search", query="retry")
+    assert filled.document("lib/retry.md").access_count == 1
+
+
+# --- no longer than asked for ---------------------------------------------------------------------
+
+
+def test_hits_go_on_where_they_were_cut(filled: KnowledgeBase) -> None:
+    for number in range(30):
+        filled.add(f"Note {number} about shackles. " + "More words. " * 10, title=f"n{number}")
+    whole = citations(call(filled, "search", query="shackles", top=30))
+    assert len(whole) == 30
+    seen: list[str] = []
+    offset = 0
+    while offset < 30:
+        answer = call(filled, "search", query="shackles", top=30, offset=offset, max_chars=900)
+        assert len(answer) <= 900
+        seen += citations(answer)
+        assert f"offset={len(seen)}]" in answer or len(seen) == 30
+        offset = len(seen)
+    assert seen == whole
+    beyond = call(filled, "search", query="shackles", offset=40)
+    assert beyond == "no hits behind the first 40"
+
+
+def test_a_text_goes_on_where_it_was_cut(kb: KnowledgeBase, library: Callable[..., Path]) -> None:
+    text = "".join(f"Line {number} of a long text.\n" for number in range(400))
+    kb.ingest(library({"long.txt": text}))
+    parts, offset = [], 0
+    while True:
+        answer = call(kb, "fetch", citation="lib/long.txt", offset=offset, max_chars=2000)
+        assert len(answer) <= 2000
+        body = answer.split("\n\n", 1)[1]
+        part, _, more = body.partition("\n\n[characters ")
+        parts.append(part)
+        offset += len(part)
+        if not more:
+            break
+        assert more.endswith(f"for more: offset={offset}]")
+    assert "".join(parts).rstrip("\n") == text.rstrip("\n")
+    assert len(parts) > 3
+
+
+@given(max_chars=st.integers(answers.LEAST_CHARS, 2000), title=st.text(max_size=3000))
+def test_an_answer_is_never_longer(
+    tmp_path_factory: pytest.TempPathFactory, max_chars: int, title: str
+) -> None:
+    with KnowledgeBase(tmp_path_factory.mktemp("long") / "kb.sqlite") as kb:
+        note = call(kb, "add", text="shackles " * 400, title=title[:500], tags=["t" * 200])
+        doc_path = note.splitlines()[0]
+        for answer in (
+            call(kb, "search", query="shackles", max_chars=max_chars),
+            call(kb, "fetch", citation=doc_path, max_chars=max_chars),
+            call(kb, "status", max_chars=max_chars),
+        ):
+            assert 0 < len(answer) <= max_chars
+
+
+def test_status_tells_what_there_is(filled: KnowledgeBase) -> None:
+    told = call(filled, "status")
+    assert "3 documents" in told
+    assert "folder lib/: " in told
+    assert "tags: field 1, hardware 1" in told
+    assert "search by meaning: off" in told
+
+
+def test_what_is_degraded_is_told(filled: KnowledgeBase) -> None:
+    many = " ".join(f"w{number}" for number in range(300))
+    assert "degraded: query: truncated (44 of 300" in call(filled, "search", query=many)
+
+
+def test_errors_of_the_library_keep_their_code(filled: KnowledgeBase) -> None:
+    with pytest.raises(KbError) as caught:
+        call(filled, "search", query="'NEAR('")
+    assert answers.failed(caught.value).startswith("code: query_syntax\n")

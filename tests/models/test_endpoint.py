@@ -1,0 +1,403 @@
+"""An encoder behind an address, asked by real HTTP on this machine."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kb import KnowledgeBase, models
+from kb.config import Config, ModelsConfig
+from kb.errors import ConfigError, EndpointError, ModelBroken, ModelError, Offline
+from kb.models import network
+from kb.models.endpoint import EndpointEncoder, open_endpoint
+from tests.models.serving import Answer, Asked, Server, answer, serving
+
+WIDTH = 3
+KEY = "sk-secret-4711"
+
+
+def vector(text: str) -> list[float]:
+    return [float(len(text)), 1.0, float(text.count("a"))]
+
+
+def embed(asked: Asked) -> Answer:
+    """As a good server does, in whatever order."""
+    rows = [{"index": at, "embedding": vector(text)} for at, text in enumerate(asked.json["input"])]
+    return answer({"object": "list", "data": rows[::-1], "model": "m"})
+
+
+class Script:
+    """Answers in turn; after the last, as a good server does."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+
+    def __call__(self, asked: Asked) -> Answer:
+        return self.answers.pop(0) if self.answers else embed(asked)
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+@pytest.fixture
+def server(script: Script) -> Iterator[Server]:
+    with serving(script) as started:
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def _no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KB_ENDPOINT_KEY", raising=False)
+    monkeypatch.delenv("KB_OFFLINE", raising=False)
+
+
+def config(url: str, **settings: Any) -> Config:
+    told: dict[str, Any] = {
+        "encoder": "endpoint",
+        "judge": "none",
+        "endpoint_url": f"{url}/v1",
+        "endpoint_model": "nomic",
+        "endpoint_dimension": WIDTH,
+    }
+    return replace(Config(), models=ModelsConfig(**told | settings))
+
+
+class Waits(list[float]):
+    """A sleep that takes no time, and remembers."""
+
+    def __call__(self, seconds: float) -> None:
+        self.append(seconds)
+
+
+@pytest.fixture
+def waits() -> Waits:
+    return Waits()
+
+
+@pytest.fixture
+def opened(server: Server, waits: Waits) -> Callable[..., EndpointEncoder]:
+    return lambda **settings: open_endpoint(config(server.url, **settings), sleep=waits)
+
+
+def test_vectors_in_the_order_of_the_texts(
+    opened: Callable[..., EndpointEncoder], server: Server
+) -> None:
+    encoder = opened(endpoint_batch=2)
+    seen: list[int] = []
+    found = encoder.encode(["a", "banana", "no"], on_progress=seen.append)
+    for encoding, text in zip(found, ("a", "banana", "no"), strict=True):
+        assert encoding.dense is not None
+        length = math.hypot(*vector(text))
+        assert list(encoding.dense) == pytest.approx([each / length for each in vector(text)])
+        assert (encoding.sparse, encoding.tokens) == (None, None)
+    assert seen == [2, 3]
+    assert [len(asked.json["input"]) for asked in server.asked] == [2, 1]
+    first = server.asked[0]
+    assert (first.method, first.path) == ("POST", "/v1/embeddings")
+    assert first.json["model"] == "nomic"
+    assert "Authorization" not in first.headers
+
+
+def test_nothing_is_asked_for_parts_that_it_cannot_give(
+    opened: Callable[..., EndpointEncoder], server: Server
+) -> None:
+    (found,) = opened().encode(["text"], want={"sparse"})
+    assert found.dense is None
+    assert server.asked == []
+
+
+def test_prefixes_and_what_the_store_is_told(
+    opened: Callable[..., EndpointEncoder], server: Server
+) -> None:
+    plain = opened()
+    told = opened(endpoint_query_prefix="query: ", endpoint_passage_prefix="passage: ")
+    told.encode(["x"])
+    told.encode(["x"], as_query=True)
+    assert [asked.json["input"] for asked in server.asked] == [["passage: x"], ["query: x"]]
+    assert (plain.spec.name, plain.spec.version, plain.spec.dimension) == ("nomic", "endpoint", 3)
+    assert told.spec.version != plain.spec.version  # its vectors are others
+    assert opened(endpoint_query_prefix="query: ").spec.version == plain.spec.version
+
+
+def test_it_is_asked_how_long_its_vectors_are(
+    opened: Callable[..., EndpointEncoder], server: Server
+) -> None:
+    assert opened(endpoint_dimension=0).spec.dimension == WIDTH
+    assert len(server.asked) == 1
+
+
+def test_another_model_of_the_same_server(server: Server) -> None:
+    """By its name; what the settings say of the other's vectors is not taken for its own."""
+    found = models.encoder(config(server.url, endpoint_dimension=99), "endpoint:org/big:latest")
+    assert found is not None
+    assert (found.spec.name, found.spec.dimension) == ("org/big:latest", WIDTH)
+    assert server.asked[0].json["model"] == "org/big:latest"
+
+
+# --- what goes wrong ------------------------------------------------------------------------------
+
+
+def test_429_and_500_in_turn(
+    opened: Callable[..., EndpointEncoder], script: Script, waits: Waits, server: Server
+) -> None:
+    script.answers = [
+        answer({"error": {"message": "slow down"}}, 429, Retry_After="7"),
+        Answer(500),
+        Answer(503, b"<html>proxy</html>"),
+        Answer(200, b'{"data": []}', cut=3),
+    ]
+    (found,) = opened().encode(["abc"])
+    assert found.dense is not None
+    assert waits == [7.0, 1.0, 2.0, 4.0]
+    assert len(server.asked) == 5
+
+
+def test_it_gives_up_in_the_end(
+    opened: Callable[..., EndpointEncoder], script: Script, waits: Waits, server: Server
+) -> None:
+    script.answers = [Answer(500, b'{"error": "out of memory"}')] * 9
+    with pytest.raises(EndpointError, match=r"asked 3 times: HTTP 500: out of memory"):
+        opened(endpoint_retries=2).encode(["abc"])
+    assert (waits, len(server.asked)) == ([0.5, 1.0], 3)
+
+
+def test_a_server_that_says_to_come_back_much_later(
+    opened: Callable[..., EndpointEncoder], script: Script, waits: Waits
+) -> None:
+    script.answers = [Answer(429, headers={"Retry-After": "3600"})]
+    with pytest.raises(EndpointError, match="come back in 3600 s"):
+        opened().encode(["abc"])
+    assert waits == []
+
+
+def test_a_search_does_not_wait(
+    opened: Callable[..., EndpointEncoder], script: Script, waits: Waits, server: Server
+) -> None:
+    script.answers = [Answer(503)] * 9
+    with pytest.raises(EndpointError):
+        opened().encode(["abc"], as_query=True)
+    assert (waits, len(server.asked)) == ([0.5], 2)
+    script.answers = [Answer(429, headers={"Retry-After": "5"})]
+    with pytest.raises(EndpointError):
+        opened().encode(["abc"], as_query=True)
+    assert waits == [0.5]
+
+
+def test_nothing_listens(waits: Waits) -> None:
+    with serving(embed) as server:
+        url = server.url
+    encoder = open_endpoint(config(url, endpoint_retries=1), sleep=waits)
+    with pytest.raises(EndpointError, match="asked 2 times: nothing listens there"):
+        encoder.encode(["abc"])
+    assert waits == [0.5]
+
+
+def test_a_server_that_does_not_answer(
+    opened: Callable[..., EndpointEncoder], script: Script
+) -> None:
+    script.answers = [Answer(mute=True)]
+    with pytest.raises(EndpointError, match="did not answer in time"):
+        opened(endpoint_timeout_s=0.05, endpoint_retries=0).encode(["abc"])
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"<html>welcome</html>", "gave no embeddings"),
+        (b'{"embedding": [1, 2, 3]}', "gave no embeddings"),
+        (b'{"data": 3}', "gave no embeddings"),
+        (b'{"data": [{"index": 1, "embedding": [1, 2, 3]}]}', "gave no embeddings"),
+        (b'{"data": []}', "0 vectors for 1 texts"),
+        (b'{"data": [{"embedding": [1, 2, 3]}, {"embedding": [1, 2, 3]}]}', "2 vectors for 1"),
+        (b'{"data": [{"embedding": [1, 2]}]}', "vectors of 2 dimensions where 3 were promised"),
+        (b'{"data": [{"embedding": "AACAPw=="}]}', "no list of numbers"),
+        (b'{"data": [{"embedding": [1, 2, NaN]}]}', "no list of numbers"),
+        (b'{"data": [{"embedding": [1, 2, 1e999]}]}', "no list of numbers"),
+        (b'{"data": [{"embedding": [1, 2, null]}]}', "no list of numbers"),
+        (b'{"data": [{"embedding": [1, 2, true]}]}', "no list of numbers"),
+        (b'{"data": [{"embedding": [1, 2, 1' + b"0" * 400 + b"]}]}", "no list of numbers"),
+        (b'{"data": [{"embedding": [0, 0, 0]}]}', "a vector without a direction"),
+        (b"[" * 100_000, "gave no embeddings"),
+    ],
+)
+def test_nonsense(
+    opened: Callable[..., EndpointEncoder],
+    script: Script,
+    server: Server,
+    body: bytes,
+    said: str,
+) -> None:
+    """Is told as what it is, and not asked for again."""
+    script.answers = [Answer(200, body)]
+    with pytest.raises(ModelBroken, match=said):
+        opened().encode(["abc"])
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("status", [301, 307, 400, 401, 403, 404, 413, 422])
+def test_what_does_not_pass_is_told_at_once(
+    opened: Callable[..., EndpointEncoder],
+    script: Script,
+    server: Server,
+    waits: Waits,
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The key is in a header, and nowhere else, though the server says it aloud."""
+    monkeypatch.setenv("KB_ENDPOINT_KEY", KEY)
+    elsewhere = {"Location": f"{server.url}/other"}
+    said = b'{"error": {"message": "bad key sk-secret-4711"}}'
+    script.answers = [Answer(status, said, elsewhere)]
+    encoder = opened()
+    with pytest.raises(EndpointError, match=f"HTTP {status}") as caught:
+        encoder.encode(["abc"])
+    assert KEY not in caught.value.message + caught.value.hint + repr(vars(encoder))
+    assert (waits, len(server.asked)) == ([], 1)
+    assert server.asked[0].headers["Authorization"] == f"Bearer {KEY}"
+
+
+def test_the_key_is_not_logged(
+    opened: Callable[..., EndpointEncoder],
+    script: Script,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("KB_ENDPOINT_KEY", KEY)
+    script.answers = [answer({"error": f"{KEY} is over its limit"}, 429)]
+    with caplog.at_level(logging.DEBUG):
+        opened().encode(["abc"])
+    assert "HTTP 429: *** is over its limit; again in 0.5 s" in caplog.text
+    assert KEY not in caplog.text
+
+
+@pytest.mark.parametrize("key", ["two\nlines", "schlüssel"])
+def test_what_cannot_be_a_key(
+    opened: Callable[..., EndpointEncoder], key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KB_ENDPOINT_KEY", key)
+    with pytest.raises(ConfigError, match="KB_ENDPOINT_KEY") as caught:
+        opened()
+    assert key not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"endpoint_url": ""}, "needs models.endpoint_url"),
+        ({"endpoint_model": ""}, "needs models.endpoint_model"),
+        ({"endpoint_url": "file:///etc/passwd"}, "is no address"),
+        ({"endpoint_url": "localhost:11434"}, "is no address"),
+        ({"endpoint_url": "http://a b/"}, "is no address"),
+        ({"endpoint_url": "http://me:secret@host/v1"}, "holds a name or a password"),
+    ],
+)
+def test_settings_that_cannot_be_used(settings: dict[str, str], said: str) -> None:
+    with pytest.raises(Exception, match=said) as caught:
+        models.encoder(config("http://127.0.0.1:9", **settings))
+    assert "secret" not in str(caught.value)
+
+
+def test_offline_means_other_machines(
+    server: Server, monkeypatch: pytest.MonkeyPatch, waits: Waits
+) -> None:
+    monkeypatch.setenv("KB_OFFLINE", "1")
+    far = replace(config(server.url).models, endpoint_url="https://api.example.org/v1")
+    with pytest.raises(Offline, match=r"does not ask api\.example\.org"):
+        models.encoder(replace(Config(), models=far))
+    assert open_endpoint(config(server.url), sleep=waits).encode(["a server of one's own"])
+
+
+def test_it_is_listed_without_being_asked(server: Server) -> None:
+    settings = config(server.url, endpoint_dimension=0)
+    (listed,) = (each for each in models.models(settings) if each.origin == "endpoint")
+    assert (listed.name, listed.in_use, listed.path) == ("endpoint", True, f"{server.url}/v1")
+    assert listed.spec is not None
+    assert listed.spec.name == "nomic"
+    assert server.asked == []
+    assert models.verify(settings, "endpoint") == listed
+    assert server.asked
+
+
+# --- in a store -----------------------------------------------------------------------------------
+
+
+def test_no_vector_is_stored_wrongly(
+    tmp_path: Path, script: Script, server: Server, waits: Waits
+) -> None:
+    """A server that fails in every way, in turn: what is stored in the end is what it should be."""
+    wrong = [
+        Answer(200, b'{"data": [{"embedding": [1, 2]}]}'),
+        Answer(200, b'{"data": []}'),
+        Answer(200, b"nonsense"),
+        Answer(429, headers={"Retry-After": "1"}),
+        Answer(500),
+        Answer(404),
+    ]
+    settings = config(server.url, endpoint_batch=2)
+    encoder = open_endpoint(settings, sleep=waits)
+    with KnowledgeBase(tmp_path / "kb.sqlite", config=settings, encoder=encoder) as kb:
+        texts: list[str] = []
+        for bad in wrong:
+            texts += [f"banana {len(texts)}", f"a mango and a papaya {len(texts)}"]
+            kb.add(texts[-2])
+            kb.add(texts[-1])
+            script.answers = [bad]
+            with suppress(ModelError):
+                kb.embed()
+            assert script.answers == []
+            check_stored(kb, texts)
+        kb.embed(retry=True)
+        check_stored(kb, texts)
+        assert kb._store.models()[0].ready == len(texts)
+        assert kb.search("mango", mode="hybrid").degraded == ()
+
+
+def check_stored(kb: KnowledgeBase, texts: list[str]) -> None:
+    for model in kb._store.models():
+        stored = kb._store.vectors_of(model.model_id, range(1, len(texts) + 1))
+        for chunk_id, dense in stored.items():
+            shown = vector(texts[chunk_id - 1])
+            length = math.hypot(*shown)
+            assert list(dense) == pytest.approx([each / length for each in shown])
+
+
+def test_another_dimension_is_refused(tmp_path: Path, server: Server, waits: Waits) -> None:
+    settings = config(server.url)
+    path = tmp_path / "kb.sqlite"
+    with KnowledgeBase(path, config=settings, encoder=open_endpoint(settings, sleep=waits)) as kb:
+        kb.add("banana")
+        kb.embed()
+    wider = config(server.url, endpoint_dimension=4)
+    with KnowledgeBase(path, config=wider, encoder=open_endpoint(wider, sleep=waits)) as kb:
+        kb.add("plum")
+        with pytest.raises(ModelError, match="dimension"):
+            kb.embed()
+        assert kb._store.models()[0].ready == 1
+
+
+def test_words_answer_while_it_is_down(tmp_path: Path, script: Script, server: Server) -> None:
+    settings = config(server.url, endpoint_retries=0)
+    with KnowledgeBase(tmp_path / "kb.sqlite", config=settings) as kb:
+        kb.add("the banana boat")
+        kb.embed()
+        script.answers = [Answer(503)] * 3
+        found = kb.search("banana", mode="hybrid")
+        assert found.returned == 1
+        (told,) = found.degraded
+        assert (told.part, "HTTP 503" in str(told.detail)) == ("dense", True)
+
+
+def test_a_date_to_come_back_at() -> None:
+    assert network.wait_s(0, "Thu, 01 Jan 1970 00:00:00 GMT") == 0.5
+    assert network.wait_s(0, "Fri, 31 Dec 9999 23:59:59 GMT") > 3600
+    assert network.wait_s(3, "soon") == 4.0
+    assert network.wait_s(99, None) == 60.0

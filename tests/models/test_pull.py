@@ -1,0 +1,425 @@
+"""Models from elsewhere: a real server on this machine that hangs up, lies and forgets."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kb import models
+from kb.config import Config, ModelsConfig, data_folder
+from kb.errors import (
+    EndpointError,
+    InvalidRequest,
+    KbError,
+    ModelBroken,
+    ModelMissing,
+    Offline,
+)
+from kb.models import shelf
+from kb.models.manifest import Manifest
+from kb.models.pull import pull
+from tests.models import make_tiny_m3, tiny
+from tests.models.serving import Answer, Asked, Server, serving
+from tests.models.test_endpoint import Waits
+
+CONFIG = Config()
+
+
+class Hub:
+    """Serves a folder, with ranges unless told otherwise. `faults` are done to the answers for a
+    file, in turn."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.ranges = True
+        self.faults: dict[str, list[Callable[[Answer], Answer]]] = {}
+
+    def __call__(self, asked: Asked) -> Answer:
+        path = self.root / asked.path.lstrip("/")
+        if not path.is_file():
+            return Answer(404)
+        faults = self.faults.get(path.name, [])
+        given = self._file(path.read_bytes(), asked.headers.get("Range"))
+        return faults.pop(0)(given) if faults else given
+
+    def _file(self, data: bytes, wanted: str | None) -> Answer:
+        if wanted is None or not self.ranges:
+            return Answer(200, data)
+        start = int(re.fullmatch(r"bytes=(\d+)-", wanted)[1])  # type: ignore[index]
+        if start >= len(data):
+            return Answer(416)
+        told = f"bytes {start}-{len(data) - 1}/{len(data)}"
+        return Answer(206, data[start:], {"Content-Range": told})
+
+
+def cut(count: int) -> Callable[[Answer], Answer]:
+    return lambda given: replace(given, cut=count)
+
+
+def status(code: int, **headers: str) -> Callable[[Answer], Answer]:
+    return lambda given: Answer(code, headers={k.replace("_", "-"): v for k, v in headers.items()})
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Hub:
+    tiny.lay(tmp_path / "hub" / "tiny")
+    return Hub(tmp_path / "hub")
+
+
+@pytest.fixture
+def server(hub: Hub) -> Iterator[Server]:
+    with serving(hub) as started:
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def _online(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("KB_OFFLINE", "KB_MODELS_MIRROR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def waits() -> Waits:
+    return Waits()
+
+
+@pytest.fixture
+def fetch(server: Server, waits: Waits) -> Callable[..., Manifest]:
+    """Pulls the tiny model from the hub."""
+
+    def fetch(path: str = "tiny/model.json", **options: Any) -> Manifest:
+        return pull(CONFIG, f"{server.url}/{path}", sleep=waits, **options)
+
+    return fetch
+
+
+def usable(name: str = "tiny") -> None:
+    assert models.verify(CONFIG, name).origin == "pulled"
+
+
+def left() -> list[str]:
+    """What lies on the shelf, what is unfinished included."""
+    return sorted(path.name for path in shelf.folder().iterdir())
+
+
+# --- as it should be ------------------------------------------------------------------------------
+
+
+def test_from_an_address(fetch: Callable[..., Manifest], hub: Hub) -> None:
+    seen: list[tuple[int, int, str]] = []
+    placed = fetch(on_progress=lambda *now: seen.append(now))
+    assert placed.folder == data_folder() / "models" / "tiny"
+    usable()
+    assert [each.name for each in models.models(CONFIG) if each.origin == "pulled"] == ["tiny"]
+    total = placed.size_bytes
+    assert [done for done, _, _ in seen] == sorted(done for done, _, _ in seen)
+    assert seen[-1] == (total, total, "tokenizer.json")
+    for name in ("model.json", "model.onnx", "tokenizer.json"):
+        assert (placed.folder / name).read_bytes() == (hub.root / "tiny" / name).read_bytes()
+    assert left() == ["tiny"]
+
+
+def test_from_the_folder_of_an_address(fetch: Callable[..., Manifest]) -> None:
+    fetch("tiny/")
+    usable()
+
+
+def test_what_is_there_is_not_fetched_again(fetch: Callable[..., Manifest], server: Server) -> None:
+    fetch()
+    asked = len(server.asked)
+    fetch()
+    assert [each.path for each in server.asked[asked:]] == ["/tiny/model.json"]
+
+
+def test_to_another_folder(fetch: Callable[..., Manifest], tmp_path: Path) -> None:
+    placed = fetch(to=tmp_path / "mine")
+    assert models.verify(CONFIG, str(placed.folder)).origin == "folder"
+    assert not shelf.folder().exists()
+
+
+def test_from_a_mirror_by_name(
+    hub: Hub, server: Server, waits: Waits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KB_MODELS_MIRROR", f"{server.url}/")
+    tiny.lay(hub.root / "small" / "v2", name="small")
+    pull(CONFIG, "tiny", sleep=waits)
+    pull(CONFIG, "small", revision="v2", sleep=waits)
+    usable("tiny")
+    usable("small")
+
+
+def test_a_revision_in_the_address(
+    hub: Hub, fetch: Callable[..., Manifest], server: Server
+) -> None:
+    tiny.lay(hub.root / "repo" / "resolve" / "4e1a", name="pinned")
+    fetch("repo/resolve/{revision}/", revision="4e1a")
+    usable("pinned")
+    with pytest.raises(InvalidRequest, match="leaves the revision open"):
+        fetch("repo/resolve/{revision}/")
+    with pytest.raises(InvalidRequest, match="has no place for a revision"):
+        fetch("tiny/", revision="4e1a")
+
+
+def test_a_manifest_of_ones_own_for_files_on_a_hub(
+    hub: Hub, server: Server, waits: Waits, tmp_path: Path
+) -> None:
+    """The hub has the export, and never heard of model.json: the user pins it."""
+    made = make_tiny_m3.lay(hub.root / "org" / "m3" / "resolve" / "abc1")
+    from kb.models import manifest
+
+    told = manifest.as_json(manifest.read(made)) | {
+        "name": "my-m3",
+        "source": f"{server.url}/org/m3/resolve/{{revision}}",
+        "revision": "abc1",
+    }
+    own = tmp_path / "own"
+    own.mkdir()
+    tiny.write_manifest(own, told)
+    pull(CONFIG, str(own / "model.json"), sleep=waits)
+    usable("my-m3")
+    assert {each.path.rpartition("/")[0] for each in server.asked} == {"/org/m3/resolve/abc1"}
+
+
+def test_from_a_folder(tmp_path: Path) -> None:
+    laid = tiny.lay(tmp_path / "laid")
+    pull(CONFIG, str(laid))
+    usable()
+
+
+def test_from_an_export_without_a_manifest(tmp_path: Path) -> None:
+    """What its files are is written down, so that a change to them is noticed."""
+    pull(CONFIG, str(make_tiny_m3.lay(tmp_path / "tiny-m3")))
+    usable("tiny-m3")
+    (shelf.folder() / "tiny-m3" / "model.onnx_data").write_bytes(b"other")
+    with pytest.raises(ModelBroken):
+        usable("tiny-m3")
+
+
+# --- interruptions --------------------------------------------------------------------------------
+
+
+def test_it_goes_on_where_the_line_was_cut(
+    fetch: Callable[..., Manifest], hub: Hub, server: Server, waits: Waits
+) -> None:
+    hub.faults["model.onnx"] = [cut(1000), cut(500), status(503, Retry_After="3")]
+    fetch()
+    usable()
+    ranges = [each.headers.get("Range") for each in server.asked if each.path.endswith(".onnx")]
+    assert ranges == [None, "bytes=1000-", "bytes=1500-", "bytes=1500-"]
+    assert waits == [0.5, 0.5, 3.0]
+
+
+def test_a_later_run_goes_on(fetch: Callable[..., Manifest], hub: Hub, server: Server) -> None:
+    """Interrupted by the user in the middle of a file, and gone on with by the same command."""
+    hub.faults["model.onnx"] = [cut(2000)]
+
+    def interrupt(done: int, _total: int, _what: str) -> None:
+        if done >= 2000:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fetch(on_progress=interrupt)
+    assert shelf.names() == []
+    fetch()
+    usable()
+    assert "bytes=2000-" in [each.headers.get("Range") for each in server.asked]
+    assert left() == ["tiny"]
+
+
+def test_a_server_without_ranges(fetch: Callable[..., Manifest], hub: Hub, server: Server) -> None:
+    hub.ranges = False
+    hub.faults["model.onnx"] = [cut(1000)]
+    fetch()
+    usable()
+    assert "bytes=1000-" in [each.headers.get("Range") for each in server.asked]
+
+
+def test_a_server_that_always_hangs_up(
+    fetch: Callable[..., Manifest], hub: Hub, waits: Waits
+) -> None:
+    hub.ranges = False
+    hub.faults["model.onnx"] = [cut(1000)] * 50
+    with pytest.raises(EndpointError, match="the connection was cut off") as caught:
+        fetch()
+    assert "goes on" in caught.value.hint
+    assert waits == [0.5, 0.5, 1.0, 2.0, 4.0]
+    assert shelf.names() == []
+    hub.faults.clear()
+    fetch()
+    usable()
+
+
+def test_ranges_that_are_wrong(fetch: Callable[..., Manifest], hub: Hub) -> None:
+    def shifted(given: Answer) -> Answer:
+        return replace(given, headers={"Content-Range": "bytes 7-99/100"})
+
+    hub.faults["model.onnx"] = [cut(1000), *[shifted] * 9]
+    with pytest.raises(EndpointError, match="another range"):
+        fetch()
+    assert shelf.names() == []
+
+
+def test_more_is_here_than_there(fetch: Callable[..., Manifest], hub: Hub) -> None:
+    """A part that the server says has no such range is begun anew."""
+    hub.faults["model.onnx"] = [cut(1000), status(416)]
+    fetch()
+    usable()
+
+
+# --- what is not what it should be ----------------------------------------------------------------
+
+
+def test_a_wrong_hash(fetch: Callable[..., Manifest], hub: Hub) -> None:
+    def changed(given: Answer) -> Answer:
+        return replace(given, body=bytes([given.body[0] ^ 1]) + given.body[1:])
+
+    hub.faults["model.onnx"] = [changed]
+    with pytest.raises(ModelBroken, match="its SHA-256 is"):
+        fetch()
+    assert shelf.names() == []
+    fetch()  # nothing of the wrong file was kept
+    usable()
+
+
+def test_a_file_that_is_too_long(fetch: Callable[..., Manifest], hub: Hub) -> None:
+    hub.faults["tokenizer.json"] = [lambda given: replace(given, body=given.body + b"x" * 10**6)]
+    with pytest.raises(ModelBroken, match="bytes and should have"):
+        fetch()
+    assert shelf.names() == []
+
+
+def test_the_hash_of_the_manifest(fetch: Callable[..., Manifest], hub: Hub) -> None:
+    found = sha256((hub.root / "tiny" / "model.json").read_bytes()).hexdigest()
+    with pytest.raises(ModelBroken, match=f"its SHA-256 is {found} and should be 00ff"):
+        fetch(sha256="00ff")
+    assert not shelf.folder().exists()
+    fetch(sha256=found.upper())
+    usable()
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (b"<html>", "is not JSON"),
+        (b"{}", "is not a manifest: it has no 'format'"),
+        (b" " * (2 << 20), "is too long for a manifest"),
+    ],
+)
+def test_what_is_no_manifest(
+    fetch: Callable[..., Manifest], hub: Hub, said: bytes, why: str
+) -> None:
+    (hub.root / "tiny" / "model.json").write_bytes(said)
+    with pytest.raises(ModelBroken, match=why):
+        fetch()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "../../evil"},
+        {"name": "kb-mini"},
+        {"name": "none"},
+        {"name": "endpoint"},
+        {"files": {"../evil": {"sha256": "0", "bytes": 1}}},
+        {"source": "file:///etc/"},
+    ],
+)
+def test_manifests_that_mean_harm(
+    fetch: Callable[..., Manifest], hub: Hub, change: dict[str, Any]
+) -> None:
+    folder = hub.root / "tiny"
+    told = tiny.read_manifest(folder)
+    files = told["files"] | change.pop("files", {})
+    tiny.write_manifest(folder, told | {"files": files} | change)
+    with pytest.raises(KbError):
+        fetch()
+    assert not shelf.folder().exists()
+
+
+def test_files_of_another_model(fetch: Callable[..., Manifest], hub: Hub) -> None:
+    folder = hub.root / "tiny"
+    told = tiny.read_manifest(folder)
+    told["files"]["tokenizer.json"]["of"] = "kb_mini"
+    tiny.write_manifest(folder, told)
+    with pytest.raises(ModelBroken, match=r"shares tokenizer\.json"):
+        fetch()
+
+
+def test_another_model_of_that_name_stays(fetch: Callable[..., Manifest], hub: Hub) -> None:
+    fetch()
+    told = tiny.read_manifest(hub.root / "tiny")
+    tiny.write_manifest(hub.root / "tiny", told | {"version": "2"})
+    with pytest.raises(InvalidRequest, match="there is another model"):
+        fetch()
+    usable()
+    shelf.remove("tiny")
+    assert fetch().spec.version == "2"
+
+
+def test_what_is_not_there(
+    fetch: Callable[..., Manifest], hub: Hub, waits: Waits, tmp_path: Path
+) -> None:
+    with pytest.raises(ModelMissing, match="there is no http"):
+        fetch("nowhere/model.json")
+    for name in ("bge-m3", "org/repo", str(tmp_path / "nowhere")):
+        with pytest.raises(ModelMissing, match="nothing to pull"):
+            pull(CONFIG, name, sleep=waits)
+    (hub.root / "tiny" / "tokenizer.json").unlink()
+    with pytest.raises(ModelMissing):
+        fetch()
+    with pytest.raises(ModelMissing):
+        pull(CONFIG, str(hub.root / "tiny"))
+    hub.faults["model.json"] = [status(403)]
+    with pytest.raises(EndpointError, match="HTTP 403"):
+        fetch()
+    assert waits == []
+
+
+def test_offline(
+    hub: Hub, server: Server, waits: Waits, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """No address is asked, not even the source of a manifest that lies here."""
+    own = tmp_path / "own"
+    own.mkdir()
+    told = tiny.read_manifest(hub.root / "tiny") | {"source": f"{server.url}/tiny"}
+    tiny.write_manifest(own, told)
+    asked = replace(Config(), models=ModelsConfig(offline=True))
+    for name in (f"{server.url}/tiny/", str(own)):
+        with pytest.raises(Offline, match="kb is offline"):
+            pull(asked, name, sleep=waits)
+        monkeypatch.setenv("KB_OFFLINE", "1")
+        with pytest.raises(Offline):
+            pull(CONFIG, name, sleep=waits)
+        monkeypatch.delenv("KB_OFFLINE")
+    assert server.asked == []
+    pull(asked, str(hub.root / "tiny"))
+    usable()
+
+
+# --- away with it ---------------------------------------------------------------------------------
+
+
+def test_remove(fetch: Callable[..., Manifest], tmp_path: Path) -> None:
+    fetch()
+    shelf.remove("tiny")
+    assert shelf.names() == []
+    assert list(shelf.folder().iterdir()) == []
+    for name in ("tiny", "kb-mini", "../models", "", "."):
+        with pytest.raises(ModelMissing, match="was pulled"):
+            shelf.remove(name)
+
+
+def test_the_manifest_is_json_that_reads_the_same(tmp_path: Path) -> None:
+    from kb.models import manifest
+
+    for folder in (tiny.lay(tmp_path / "a"), make_tiny_m3.lay(tmp_path / "b")):
+        read = manifest.read(folder)
+        told = json.loads(json.dumps(manifest.as_json(read)))
+        assert manifest.parse(folder, told, "here") == read

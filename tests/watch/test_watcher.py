@@ -1,0 +1,263 @@
+"""The loop: what changes on disk is in the store when it says so."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kb import KnowledgeBase
+from kb.cli import instant
+from kb.errors import InvalidRequest, PathMissing
+from kb.watch.watcher import Watcher
+from tests.models.weightless import Weightless
+from tests.watch.conftest import Heard, Process, contents, fresh, watched
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+
+
+@pytest.fixture
+def kb(store: Path) -> Iterator[KnowledgeBase]:
+    with KnowledgeBase(store) as opened:
+        yield opened
+
+
+def test_changes_are_followed(kb: KnowledgeBase, root: Path) -> None:
+    (root / "old.md").write_text("# Old\n\nthere before\n")
+    with watched(kb, root) as heard:
+        assert heard.kind("ready")[-1]["report"]["added"] == ["lib/old.md"]
+        (root / "new.md").write_text("# New\n\nthere since\n")
+        heard.read("lib/new.md")
+        assert kb.search("since").returned == 1
+        (root / "sub" / "deep").mkdir(parents=True)
+        (root / "sub" / "deep" / "x.md").write_text("# X\n\nin a new folder\n")
+        heard.read("lib/sub/deep/x.md")
+        (root / "old.md").unlink()
+        removed = heard.until(lambda event: bool(event["report"] and event["report"]["removed"]))
+        assert removed[-1]["report"]["removed"] == ["lib/old.md"]
+    assert set(contents(kb.path)) == {"lib/new.md", "lib/sub/deep/x.md"}
+
+
+def test_an_editor_s_atomic_save(kb: KnowledgeBase, root: Path) -> None:
+    (root / "a.md").write_text("# A\n\nfirst\n\n## Kept\n\nstays\n")
+    with watched(kb, root) as heard:
+        heard.kind("ready")
+        doc_id = kb.document("lib/a.md").doc_id
+        (root / ".a.md.swp").write_text("# A\n\nsecond\n\n## Kept\n\nstays\n")
+        os.replace(root / ".a.md.swp", root / "a.md")
+        report = heard.read("lib/a.md")[-1]["report"]
+    assert (report["changed"], report["added"]) == (["lib/a.md"], [])
+    assert report["chunks_kept"] == 1
+    assert kb.document("lib/a.md").doc_id == doc_id
+
+
+def test_a_rename_embeds_nothing(store: Path, root: Path) -> None:
+    (root / "a.md").write_text("# A\n\nfirst\n\n## Second\n\nmore\n")
+    with KnowledgeBase(store, encoder=(encoder := Weightless())) as kb, watched(kb, root) as heard:
+        assert heard.kind("embedded")[-1]["embedded"] == 2
+        made = len(encoder.calls)
+        (root / "sub").mkdir()
+        (root / "a.md").rename(root / "sub" / "b.md")
+        event = heard.read("lib/sub/b.md")[-1]
+        assert event["report"]["renamed"] == [{"before": "lib/a.md", "after": "lib/sub/b.md"}]
+        assert event["report"]["chunks_added"] == 0
+        assert kb.pending() == 0
+        (root / "c.md").write_text("# C\n\nthe worker has looked again\n")
+        assert heard.kind("embedded")[-1]["embedded"] == 1
+    assert len(encoder.calls) == made + 1
+
+
+def test_what_is_new_gets_its_vectors(store: Path, root: Path) -> None:
+    with KnowledgeBase(store, encoder=Weightless()) as kb, watched(kb, root) as heard:
+        heard.kind("ready")
+        (root / "a.md").write_text("# A\n\nbuoys drift\n")
+        assert heard.kind("embedded")[-1]["embedded"] == 1
+        assert kb.search("buoys", mode="vector").returned == 1
+
+
+def test_a_root_that_goes_and_comes_back(kb: KnowledgeBase, root: Path, tmp_path: Path) -> None:
+    (root / "a.md").write_text("# A\n\nfirst\n")
+    with watched(kb, root) as heard:
+        heard.kind("ready")
+        root.rename(tmp_path / "elsewhere")
+        assert heard.kind("missing")[-1]["paths"] == (str(root),)
+        assert set(contents(kb.path)) == {"lib/a.md"}
+        (tmp_path / "elsewhere").rename(root)
+        heard.kind("back")
+        (root / "b.md").write_text("# B\n\nafter it came back\n")
+        heard.read("lib/b.md")
+    assert set(contents(kb.path)) == {"lib/a.md", "lib/b.md"}
+
+
+def test_another_folder_in_its_place(kb: KnowledgeBase, root: Path, tmp_path: Path) -> None:
+    (root / "a.md").write_text("# A\n\nfirst\n")
+    with watched(kb, root) as heard:
+        heard.kind("ready")
+        other = tmp_path / "other"
+        other.mkdir()
+        (other / "b.md").write_text("# B\n\nof another folder\n")
+        shutil.rmtree(root)
+        other.rename(root)
+        heard.read("lib/b.md")
+        (root / "c.md").write_text("# C\n\nwatched too\n")
+        heard.read("lib/c.md")
+    assert set(contents(kb.path)) == {"lib/b.md", "lib/c.md"}
+
+
+def test_a_single_file(kb: KnowledgeBase, root: Path) -> None:
+    (root / "a.md").write_text("# A\n\nfirst\n")
+    (root / "b.md").write_text("# B\n\nnot asked for\n")
+    with watched(kb, root / "a.md") as heard:
+        heard.kind("ready")
+        (root / "tmp").write_text("# A\n\nsecond\n")
+        os.replace(root / "tmp", root / "a.md")
+        heard.read("lib/a.md")
+        assert kb.search("second").returned == 1
+        (root / "a.md").unlink()
+        heard.until(lambda event: bool(event["report"] and event["report"]["removed"]))
+        (root / "a.md").write_text("# A\n\nthird\n")
+        heard.read("lib/a.md")
+    assert set(contents(kb.path)) == {"lib/a.md"}
+
+
+def test_without_paths_every_root(kb: KnowledgeBase, root: Path, tmp_path: Path) -> None:
+    other = tmp_path / "single"
+    other.mkdir()
+    (other / "one.md").write_text("# One\n\nalone\n")
+    (other / "two.md").write_text("# Two\n\nnot asked for\n")
+    kb.ingest(root)
+    kb.ingest(other / "one.md")
+    with watched(kb) as heard:
+        assert set(heard.kind("ready")[-1]["paths"]) == {str(root), str(other / "one.md")}
+        (root / "a.md").write_text("# A\n\nfirst\n")
+        heard.read("lib/a.md")
+        (other / "one.md").write_text("# One\n\nchanged\n")
+        heard.read("single/one.md")
+    assert set(contents(kb.path)) == {"lib/a.md", "single/one.md"}
+
+
+def test_ignore_files_count_at_once(kb: KnowledgeBase, root: Path) -> None:
+    (root / "a.md").write_text("# A\n\nfirst\n")
+    with watched(kb, root) as heard:
+        heard.kind("ready")
+        (root / ".kbignore").write_text("a.md\n")
+        heard.until(lambda event: bool(event["report"] and event["report"]["removed"]))
+        (root / ".kbignore").unlink()
+        heard.read("lib/a.md")
+
+
+def test_a_store_inside_of_what_is_watched(root: Path) -> None:
+    with KnowledgeBase(root / "kb.sqlite") as kb, watched(kb, root) as heard:
+        heard.kind("ready")
+        (root / "a.md").write_text("# A\n\nfirst\n")
+        seen = heard.read("lib/a.md")
+        (root / "b.md").write_text("# B\n\nsecond\n")
+        seen += heard.read("lib/b.md")
+    # Its own writes to the store are no changes: only what was written was read.
+    assert [event["event"] for event in seen] == ["batch", "batch"]
+
+
+def test_everything_is_looked_at_again_now_and_then(kb: KnowledgeBase, root: Path) -> None:
+    """For changes that a system did not tell of."""
+    with watched(kb, root, rescan_s=0.001) as heard:
+        heard.kind("ready")
+        assert heard.kind("batch")[-1]["paths"] == (str(root),)
+
+
+# --- what goes wrong ------------------------------------------------------------------------------
+
+
+def test_a_path_that_never_was(kb: KnowledgeBase, tmp_path: Path) -> None:
+    with pytest.raises(PathMissing):
+        Watcher(kb, [str(tmp_path / "nowhere")]).run()
+
+
+def test_nothing_to_watch(kb: KnowledgeBase) -> None:
+    with pytest.raises(InvalidRequest, match="nothing was ingested"):
+        Watcher(kb).run()
+
+
+def test_a_bad_file_stops_nothing(kb: KnowledgeBase, root: Path) -> None:
+    with watched(kb, root) as heard:
+        heard.kind("ready")
+        (root / "bad.pdf").write_bytes(b"%PDF-1.7\nnothing")
+        (root / "good.md").write_text("# Good\n\nfine\n")
+        heard.read("lib/good.md")
+    assert set(contents(kb.path)) == {"lib/good.md"}
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def begin(store: Path, *paths: Path) -> Process:
+    process = Process(store, *paths)
+    process.kind("ready")
+    return process
+
+
+@posix
+@pytest.mark.parametrize(
+    ("how", "status", "said"), [(signal.SIGINT, 130, "stopped\n"), (signal.SIGTERM, 0, "")]
+)
+def test_the_command_ends_cleanly(
+    store: Path, root: Path, how: int, status: int, said: str
+) -> None:
+    process = begin(store, root)
+    socket = Path(f"{store}{instant.SUFFIX}")
+    assert socket.is_socket()  # where kb search is answered
+    (root / "a.md").write_text("# A\n\nfirst\n")
+    process.read("lib/a.md")
+    assert process.end(how) == (status, said)
+    assert not socket.exists()
+
+
+@posix
+def test_killed_and_started_again(store: Path, root: Path) -> None:
+    (root / "a.md").write_text("# A\n\nfirst\n")
+    begin(store, root).end(signal.SIGKILL)
+    (root / "a.md").rename(root / "b.md")
+    (root / "c.md").write_text("# C\n\nmissed\n")
+    process = Process(store, root)
+    report = process.kind("ready")[-1]["report"]
+    assert report["renamed"] == [{"before": "lib/a.md", "after": "lib/b.md"}]
+    assert report["added"] == ["lib/c.md"]
+    process.end(signal.SIGTERM)
+    assert contents(store) == fresh(root)
+
+
+def test_events_in_words(store: Path, root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    from kb.cli.watch import _tell
+    from kb.errors import StoreBusy
+    from kb.types import IngestReport
+    from kb.watch.watcher import Event
+
+    for event in (
+        Event("ready", ("/lib",), IngestReport(missing_roots=("/lib",))),
+        Event("batch", ("/lib",), IngestReport(added=("lib/a.md",), removed=("x", "y"))),
+        Event("batch", ("/lib",), IngestReport(unchanged=3)),
+        Event("missing", ("/lib",)),
+        Event("failed", error=StoreBusy("locked", "wait"), retry_s=2.0),
+        Event("embedded", embedded=3),
+    ):
+        _tell(event)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        "watching /lib: up to date, missing: /lib",
+        "1 added, 2 removed",
+        "missing: /lib; nothing of it is removed",
+        "failed, next try in 2 s: locked",
+        "3 embedded",
+    ]
+
+
+def test_heard_gives_up_when_the_watcher_has_ended() -> None:
+    heard = Heard()
+    heard.events.put(None)
+    with pytest.raises(AssertionError, match="has ended"):
+        heard.kind("ready")
