@@ -85,7 +85,7 @@ def _claims(shown: str) -> list[str]:
     parts = [plain(part) for part in shown.split(LEFT_OUT) if part.strip()]
     lines = [part for line in shown.splitlines() for part in line.split(LEFT_OUT) if part.strip()]
     first = [plain(line) for line in lines[:1]]
-    if shown.lstrip().startswith("{"):
+    if shown.lstrip().startswith("{") or _KEY.match(first[0] if first else ""):
         return first + [f'"{key}"' for key in _KEY.findall(shown)]
     cited = _CITED.findall(shown)
     if not cited or shown.startswith("exact:"):  # a passage as it stands in its file

@@ -347,9 +347,13 @@ def test_what_is_degraded_is_said_with_what_to_do(
     running.kb.ingest(library(FILES))
     page = open_page(running)
     search(page, "retry storm")
-    expect(page.locator(".notice").first).to_contain_text("no vectors yet")
+    expect(page.locator("#notices .notice")).to_have_count(1)  # one cause, however many parts
+    expect(page.locator(".notice")).to_contain_text(
+        "Search by meaning and search by terms are not complete"
+    )
+    expect(page.locator(".notice")).to_contain_text("no vectors yet")
     expect(hits(page).first.locator("h2")).to_have_text("The retry storm")
-    page.get_by_role("button", name="Embed now").first.click()
+    page.get_by_role("button", name="Embed now").click()
     expect(page.locator("#running-text")).to_contain_text("no memory")
 
 
