@@ -177,6 +177,15 @@ def test_a_model_that_gives_none(dense_only: KnowledgeBase) -> None:
     assert dense_only.search("harbour keys", mode="sparse").degraded == (why,)
 
 
+def test_words_take_the_share_of_terms_that_the_model_does_not_give(
+    dense_only: KnowledgeBase,
+) -> None:
+    found = dense_only.search("harbour keys", explain=True)
+    assert found.explain is not None
+    (fuse,) = (stage for stage in found.explain["stages"] if stage["stage"] == "fuse")
+    assert fuse["weights"] == pytest.approx({"lexical": 0.4, "dense": 0.6})
+
+
 THREE_WAY = {"retrievers": ["lexical", "dense", "sparse"], "rerank": "colbert"}
 
 

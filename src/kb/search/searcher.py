@@ -251,7 +251,8 @@ class Searcher:
             candidates=candidates + len(exclude),
             merge=Merge(
                 profile.as_fusion(),
-                {name: profile.weight(name) for name in profile.retrievers},
+                # Also of one that the model does not give: its sibling takes its share.
+                {**profile.weights, **{name: profile.weight(name) for name in profile.retrievers}},
                 profile.complete,
                 profile.min_score,
                 profile.adaptive,
