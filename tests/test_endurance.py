@@ -191,7 +191,9 @@ def test_a_full_disk(tmp_path: Path, disk: str) -> None:
             kept = contents(kb)
             assert kept
         done = subprocess.run([*COMMAND, *call], capture_output=True, text=True, timeout=120)
-        assert (done.returncode, done.stderr) == (0, "")
+        # On a slow machine it tells how far it is; there is nothing else to be told.
+        told = [line for line in done.stderr.splitlines() if not line.startswith("read: ")]
+        assert (done.returncode, told) == (0, [])
         with KnowledgeBase(store) as kb:
             assert_healthy(kb)
             after = contents(kb)
