@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import apsw
 
 from kb.store import schema
@@ -42,7 +44,9 @@ def _objects(connection: apsw.Connection) -> Objects:
     }
 
 
+@cache
 def _wanted() -> Objects:
+    """Always the same, and no one changes it."""
     connection = apsw.Connection(":memory:")
     try:
         schema.migrate(connection, ":memory:")
