@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -186,10 +187,23 @@ class Database:
         if connection.readonly("main"):
             raise StoreReadOnly(f"{self.path} cannot be written", "check the file's permissions")
         if schema.version(connection, str(self.path)) < schema.VERSION:
-            connection.execute("PRAGMA journal_mode = WAL")
+            self._keep_a_log(connection)
             schema.migrate(connection, str(self.path))
         # In WAL mode NORMAL keeps the file consistent whatever happens, power loss included.
         connection.execute("PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON")
+
+    def _keep_a_log(self, connection: apsw.Connection) -> None:
+        """Where several begin a store at once, SQLite refuses this at once, whatever the time-out:
+        two that wait for each other would wait for ever."""
+        deadline = time.monotonic() + self._busy_ms / 1000
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except apsw.BusyError:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(0.005)
 
     def _connect(self, name: str, flags: int) -> apsw.Connection:
         uri = apsw.SQLITE_OPEN_URI if name.startswith("file:") else 0
