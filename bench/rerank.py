@@ -95,7 +95,7 @@ def _cells(taken: Sequence[float]) -> tuple[str, str]:
 
 def _texts(judge: OnnxJudge) -> list[str]:
     """Passages of so many tokens for the judge."""
-    pairs = judge.load().pairs
+    pairs = judge.load().tokeniser
     query = pairs.query("")
     found = []
     for text in passages(COUNT):

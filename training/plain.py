@@ -11,7 +11,9 @@ from typing import Any
 import torch
 
 from kb.models import manifest as manifests
-from kb.models import onnx
+from kb.models.onnx import OnnxEncoder
+from kb.models.onnx_model import Loaded
+from kb.models.tokens import Tokeniser
 from training.export import OUTPUTS, Balanced, trained
 from training.prepare import DEVICE
 
@@ -31,7 +33,7 @@ class _Network:
         return {name: given[name][0].float().cpu().numpy() for name in outputs}
 
 
-class PlainEncoder(onnx.OnnxEncoder):
+class PlainEncoder(OnnxEncoder):
     """`folder` is where the exported model lies: its tokenizer and its manifest are used."""
 
     def __init__(self, folder: Path, work: Path, weights: Path) -> None:
@@ -40,6 +42,6 @@ class PlainEncoder(onnx.OnnxEncoder):
         super().__init__(replace(manifest, spec=spec))
         self._network = _Network(Balanced(trained(work, weights)))
 
-    def _load(self) -> onnx._Loaded:
+    def _load(self) -> Loaded[Tokeniser]:
         session: Any = self._network
-        return onnx._Loaded(session, onnx._tokeniser(self.manifest), ThreadPoolExecutor(1))
+        return Loaded(session, self._tokeniser(), ThreadPoolExecutor(1))

@@ -4,6 +4,7 @@
     manifest   `model.json`: what a model's files are, read before any of them is loaded
     tokens     a text's tokens, and which of them count
     session    a loaded graph on the processor or the GPU that was chosen
+    onnx_model a graph and its tokenizer, loaded when they are needed
     onnx       the encoder over all these
     onnx_judge the cross-encoder over all these: a query and a passage, read together
 

@@ -6,23 +6,21 @@ vectors are the same to the last bit whatever else is encoded, and wherever.
 
 from __future__ import annotations
 
-import os
 from array import array
 from collections.abc import Callable, Mapping, Sequence, Set
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
-from threading import Lock
 from typing import TYPE_CHECKING
 
-from kb.errors import InvalidRequest, ModelBroken, ModelError
-from kb.models import manifest as manifests
-from kb.models.manifest import MEND, Manifest
-from kb.models.session import CPU, Session, load, width_of
+from kb.errors import InvalidRequest, ModelBroken
+from kb.models.manifest import MEND
+from kb.models.onnx_model import Loaded, OnnxModel
+from kb.models.session import CPU, width_of
 from kb.models.tokens import Tokeniser, Tokens
 from kb.types import Encoding, ModelSpec, TokenVectors, Vector
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -31,26 +29,10 @@ if TYPE_CHECKING:
 CPU_UNIT, GPU_UNIT = 8, 32  # texts in a unit of work [002 R9]
 
 
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    session: Session
-    tokeniser: Tokeniser
-    pool: ThreadPoolExecutor
+class OnnxEncoder(OnnxModel[Tokeniser]):
+    """An encoder from a folder with a `model.json`."""
 
-
-class OnnxEncoder:
-    """An encoder from a folder with a `model.json`. Nothing is loaded before the first text."""
-
-    def __init__(self, manifest: Manifest, *, provider: str = "auto", threads: int = 0) -> None:
-        self.manifest = manifest
-        self._provider = provider
-        self._threads = threads or cores()
-        self._lock = Lock()
-        self._loaded: _Loaded | None = None
-
-    @property
-    def spec(self) -> ModelSpec:
-        return self.manifest.spec
+    _work = "kb-encode"
 
     @property
     def unit_texts(self) -> int:
@@ -62,25 +44,8 @@ class OnnxEncoder:
         """What this runs on."""
         return self.load().session.provider
 
-    def check(self) -> None:
-        """Raises where a file is missing or has another size; loads nothing."""
-        manifests.check_sizes(self.manifest)
-
-    def load(self) -> _Loaded:
-        """Load the model now, where the first text need not wait for it."""
-        with self._lock:
-            if self._loaded is None:
-                self._loaded = self._load()
-            return self._loaded
-
-    def _load(self) -> _Loaded:
-        # All of each file: a graph with a few bytes changed loads, and gives other vectors, which
-        # would then stand beside good ones for ever. It takes 20 ms; the hashes of files of
-        # gigabytes, which would take seconds, are remembered.
-        manifests.check_hashes(self.manifest, anew=False)
-        session = load(self.manifest, self._provider)
-        tokeniser = _tokeniser(self.manifest)
-        return _Loaded(session, tokeniser, ThreadPoolExecutor(self._threads, "kb-encode"))
+    def _read_tokenizer(self, path: Path) -> Tokeniser:
+        return Tokeniser(path, self.spec.max_tokens, stems=self.manifest.stems)
 
     def encode(
         self,
@@ -112,7 +77,7 @@ class OnnxEncoder:
         return chosen
 
     def _encode_one(
-        self, loaded: _Loaded, outputs: Mapping[str, str], as_query: bool, text: str
+        self, loaded: Loaded[Tokeniser], outputs: Mapping[str, str], as_query: bool, text: str
     ) -> Encoding:
         prefix = self.spec.query_prefix if as_query else self.spec.passage_prefix
         tokens = loaded.tokeniser.tokens(text, prefix)
@@ -142,13 +107,6 @@ class OnnxEncoder:
         return values
 
 
-def cores() -> int:
-    """The cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def _a_row_a_token(values: Array, tokens: Tokens) -> Array:
     """As the shapes of exports vary: weights may come without an axis of their own, and BGE-M3
     gives no vector for the first token, which is a special one and never counts."""
@@ -160,21 +118,6 @@ def _a_row_a_token(values: Array, tokens: Tokens) -> Array:
     if values.ndim == 2 and len(values) == count - 1 and 0 not in tokens.kept:
         return np.concatenate((np.zeros_like(values[:1]), values))
     return values
-
-
-def _tokeniser(manifest: Manifest) -> Tokeniser:
-    path = manifest.folder / manifests.TOKENIZER
-    try:
-        import tokenizers  # noqa: F401  # before the file: neither is blamed for the other
-    except (ImportError, OSError) as error:
-        raise ModelError(
-            f"tokenizers cannot be loaded: {error}", "pip install --force-reinstall tokenizers"
-        ) from error
-    try:
-        return Tokeniser(path, manifest.spec.max_tokens, stems=manifest.stems)
-    # The library raises bare Exceptions for files that it cannot read.
-    except Exception as error:
-        raise ModelBroken(f"{path} cannot be loaded: {error}", MEND) from error
 
 
 # --- from what the graph gives to what is kept ----------------------------------------------------

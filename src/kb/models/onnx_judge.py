@@ -12,23 +12,18 @@ passage after 192, or after what the query leaves of 224. With four layers in in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from math import isfinite
-from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING
 
-from kb.errors import InvalidRequest, ModelBroken, ModelError
-from kb.models import manifest as manifests
-from kb.models.manifest import MEND, SCORE, Manifest
-from kb.models.onnx import cores
-from kb.models.session import Session, load
-from kb.types import ModelSpec
+from kb.errors import InvalidRequest, ModelBroken
+from kb.models.manifest import MEND, SCORE
+from kb.models.onnx_model import Loaded, OnnxModel
 from kb.words import nfc
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tokenizers import Encoding as Pieces
 
 QUERY_TOKENS = 64
@@ -71,43 +66,13 @@ class Pairs:
         return pieces
 
 
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    session: Session
-    pairs: Pairs
-    pool: ThreadPoolExecutor
+class OnnxJudge(OnnxModel[Pairs]):
+    """A judge from a folder with a `model.json`."""
 
+    _work = "kb-judge"
 
-class OnnxJudge:
-    """A judge from a folder with a `model.json`. Nothing is loaded before the first pair."""
-
-    def __init__(self, manifest: Manifest, *, provider: str = "auto", threads: int = 0) -> None:
-        self.manifest = manifest
-        self._provider = provider
-        self._threads = threads or cores()
-        self._lock = Lock()
-        self._loaded: _Loaded | None = None
-
-    @property
-    def spec(self) -> ModelSpec:
-        return self.manifest.spec
-
-    def check(self) -> None:
-        """Raises where a file is missing or has another size; loads nothing."""
-        manifests.check_sizes(self.manifest)
-
-    def load(self) -> _Loaded:
-        """Load the model now, where the first pair need not wait for it."""
-        with self._lock:
-            if self._loaded is None:
-                self._loaded = self._load()
-            return self._loaded
-
-    def _load(self) -> _Loaded:
-        manifests.check_hashes(self.manifest)  # a graph with a byte changed loads, and judges
-        session = load(self.manifest, self._provider)
-        pool = ThreadPoolExecutor(self._threads, "kb-judge")
-        return _Loaded(session, _pairs(self.manifest), pool)
+    def _read_tokenizer(self, path: Path) -> Pairs:
+        return Pairs(path, self.spec.max_tokens)
 
     def scores(self, query: str, passages: Sequence[str]) -> list[float]:
         if isinstance(passages, str):
@@ -115,29 +80,14 @@ class OnnxJudge:
         if not passages:
             return []
         loaded = self.load()
-        one = partial(self._score, loaded, loaded.pairs.query(query))
+        one = partial(self._score, loaded, loaded.tokeniser.query(query))
         # A single pair is not worth the way to another thread and back.
         return list(map(one, passages) if len(passages) < 2 else loaded.pool.map(one, passages))
 
-    def _score(self, loaded: _Loaded, query: Pieces, passage: str) -> float:
-        ids, kinds = loaded.pairs.pair(query, passage)
+    def _score(self, loaded: Loaded[Pairs], query: Pieces, passage: str) -> float:
+        ids, kinds = loaded.tokeniser.pair(query, passage)
         name = self.manifest.outputs[SCORE]
         values = loaded.session.run(ids, (name,), kinds)[name]
         if values.size != 1 or not isfinite(score := float(values.item())):
             raise ModelBroken(f"{self.spec.name} gave no usable score of a pair", MEND)
         return score
-
-
-def _pairs(manifest: Manifest) -> Pairs:
-    path = manifest.path(manifests.TOKENIZER)
-    try:
-        import tokenizers  # noqa: F401  # before the file: neither is blamed for the other
-    except (ImportError, OSError) as error:
-        raise ModelError(
-            f"tokenizers cannot be loaded: {error}", "pip install --force-reinstall tokenizers"
-        ) from error
-    try:
-        return Pairs(path, manifest.spec.max_tokens)
-    # The library raises bare Exceptions for files that it cannot read.
-    except Exception as error:
-        raise ModelBroken(f"{path} cannot be loaded: {error}", MEND) from error
