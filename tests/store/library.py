@@ -1,0 +1,37 @@
+"""The example library in a store, and what it answers: to tell whether a copy is one."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+from kb import KnowledgeBase, wire
+from kb.types import Finding
+from tests.conftest import Clock
+
+LIBRARY = Path(__file__).parents[2] / "examples" / "library"
+QUERIES = (
+    "retry storm", "dedupe key unique index", "How wide are the radio slots?", "targetHost",
+    "東京", "首都", "用kb搜索", "storm OR window", "'retry AND storm'", "zzz",
+)  # fmt: skip
+
+
+def answers(kb: KnowledgeBase) -> list[dict[str, Any]]:
+    """Everything a search tells but the time it took."""
+    shapes = [wire.response(kb.search(query, top=30)) for query in QUERIES]
+    return [{key: value for key, value in shape.items() if key != "timing_ms"} for shape in shapes]
+
+
+def exported(kb: KnowledgeBase) -> bytes:
+    stream = io.BytesIO()
+    kb.export(stream)
+    return stream.getvalue()
+
+
+def finding(kb: KnowledgeBase, part: str, *, fix: bool = False) -> Finding:
+    return next(one for one in kb.doctor(fix=fix).findings if one.part == part)
+
+
+def opened(path: Path, clock: Clock) -> KnowledgeBase:
+    return KnowledgeBase(path, clock=clock)
