@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from kb.errors import ModelBroken, ModelError
 from kb.models import manifest as manifests
 from kb.models.manifest import MEND, Manifest
+from kb.models.runtime import load_runtime
 from kb.models.session import Session, load
 from kb.types import ModelSpec
 
@@ -57,9 +59,12 @@ class OnnxModel(Generic[Tokenising]):
 
     def _load(self) -> Loaded[Tokenising]:
         # All of each file: a graph with a few bytes changed loads, and gives other vectors, which
-        # would then stand beside good ones for ever. It takes 20 ms; the hashes of files of
-        # gigabytes, which would take seconds, are remembered.
-        manifests.check_hashes(self.manifest, anew=False)
+        # would then stand beside good ones for ever. It takes 20 ms, in which the libraries are
+        # loaded; the hashes of files of gigabytes, which would take seconds, are remembered.
+        with ThreadPoolExecutor(1) as beside:
+            checked = beside.submit(manifests.check_hashes, self.manifest, anew=False)
+            _load_libraries()
+            checked.result()
         session = load(self.manifest, self._provider)
         return Loaded(session, self._tokeniser(), ThreadPoolExecutor(self._threads, self._work))
 
@@ -79,6 +84,15 @@ class OnnxModel(Generic[Tokenising]):
 
     def _read_tokenizer(self, path: Path) -> Tokenising:
         raise NotImplementedError
+
+
+def _load_libraries() -> None:
+    """What is wrong with one is told by who needs it. numpy is the first, as in `session.load`."""
+    with suppress(ImportError, OSError):
+        import numpy  # noqa: F401
+
+        load_runtime()
+        import tokenizers  # noqa: F401
 
 
 def cores() -> int:

