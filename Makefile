@@ -6,7 +6,7 @@ PYTEST := $(BIN)/python -m pytest -q -n 2
 DEMO_STORE := build/demo/kb.sqlite
 KB_DEMO := $(BIN)/kb --store $(DEMO_STORE)
 
-.PHONY: demo browser test test-slow check bench quality docs clean
+.PHONY: demo browser test test-slow check bench quality docs site clean
 
 demo: .venv/installed  ## ingest the example library and search it three times
 	@rm -rf build/demo && mkdir -p build/demo
@@ -38,15 +38,21 @@ check: .venv/dev  ## lint, types, the arrows between the modules, generated docu
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python docs/reference.py --check
+	$(BIN)/python docs/pictures.py --check
 
 bench: .venv/dev  ## how fast, beside yardsticks measured in the same run
 	$(BIN)/python -m bench
 
 quality: .venv/dev  ## how good, on judged collections (KB_DATA or ../shared/data)
 	$(BIN)/python -m bench.quality
+	$(BIN)/python -m bench.fusion
 
 docs: .venv/dev  ## write the generated parts of docs/ again
 	$(BIN)/python docs/reference.py
+	$(BIN)/python docs/pictures.py
+
+site: .venv/dev  ## the documentation as a site: build/site/index.html, from disk or any host
+	$(BIN)/python docs/website.py
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

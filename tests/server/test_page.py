@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,14 +13,10 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect, sync_playwright
 
 from kb.server.guard import Rules
+from tests.browser import CHROMIUM
 from tests.models.weightless import Weightless
 from tests.server.conftest import FILES, PATIENCE_S, Running, Serve
 
-CHROMIUM = os.environ.get("KB_TEST_CHROMIUM") or next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-if CHROMIUM is None and os.environ.get("KB_TEST_BROWSER") == "required":
-    raise RuntimeError("there is no chromium, and the tests of the page must not be skipped")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: make browser")
 
 PAPERS = Path(__file__).parents[2] / "examples" / "library" / "papers"
