@@ -3,10 +3,15 @@
 How a block is meant, by the words behind its fence:
 
     console         commands after `$ `, `> ` where one goes on, and what they print
-    python          a program of its own; a `text` block right behind it is what it prints
+    text            right behind a program: what it prints. While a server runs: what it prints
+                    next; after `^C`, what it prints when it is ended
+    python          a program of its own
     LANGUAGE PATH   a file of the reader's, which is there for the commands that follow
 
 In what is printed, `[...]` stands for something that was left out.
+
+Some blocks need more around them than that: `ELSEWHERE` says which test has it. What no test can
+run is in `NOT_RUN`, with the reason.
 """
 
 from __future__ import annotations
@@ -19,8 +24,55 @@ from typing import NamedTuple
 
 REPOSITORY = Path(__file__).parents[2]
 DOCS = REPOSITORY / "docs"
-READER = "/home/ada/tidepool"  # the folder that the pages are about
+HOME = "/home/ada"  # of the reader that the pages are about
 LEFT_OUT = "[...]"
+
+# By page and language.
+ELSEWHERE = {
+    ("how-to/mcp.md", "json"): "test_clients.py",
+    ("how-to/mcp.md", "toml"): "test_clients.py",
+    ("how-to/mcp.md", "sh"): "test_clients.py",
+    ("how-to/mcp.md", "text"): "test_clients.py",
+    ("how-to/watch.md", "ini"): "test_always_on.py",
+    ("how-to/watch.md", "xml"): "test_always_on.py",
+    ("how-to/models.md", "toml"): "test_pieces.py",
+    ("how-to/papers.md", "toml"): "test_pieces.py",
+}
+
+# By page and first line.
+_FETCHES = "it fetches packages, which a test must not; their extras are checked"
+_NO_MANAGER = "it is for the service manager of a whole machine"
+NOT_RUN = {
+    ("tutorial.md", "python3 -m venv .venv"): _FETCHES,
+    ("tutorial.md", "mkdir -p ~/.local/bin"): "the reader of the tests has such a command already",
+    ("tutorial.md", "mkdir ~/tidepool"): "the reader of the tests has such a folder already",
+    ("how-to/papers.md", "pip install 'kb-search[formats,lang]'"): _FETCHES,
+    ("how-to/serve.md", "pip install 'kb-search[serve]'"): _FETCHES,
+    ("how-to/mcp.md", "pip install 'kb-search[mcp]'"): _FETCHES,
+    ("how-to/watch.md", "pip install 'kb-search[watch]'"): _FETCHES,
+    ("how-to/models.md", "pip install 'kb-search[multilingual]'"): _FETCHES,
+    ("how-to/watch.md", "systemctl --user enable --now kb-watch"): _NO_MANAGER,
+    (
+        "how-to/watch.md",
+        "launchctl bootstrap gui/$(id -u) ~/Library/LaunchAgents/org.kb.watch.plist",
+    ): _NO_MANAGER,
+    ("how-to/models.md", "bge-m3/"): "the names of files; a folder with them is laid for the page",
+    (
+        "how-to/models.md",
+        "kb models pull https://models.example.org/m3/model.json --sha256 9f2c...",
+    ): "addresses where nothing lies",
+    (
+        "how-to/evaluate.md",
+        "judgments: profile default, 197 settings tried on 60 queries of split test by nDCG@10, "
+        "linear gain",
+    ): "what fits best hangs on the last digits of vectors, which are others on other processors",
+    ("how-to/evaluate.md", "KB_MODELS_ENCODER=none kb eval run --data scifact \\"): (
+        "the collection is not part of the repository"
+    ),
+    ("how-to/evaluate.md", "scifact, split test: 300 queries, linear gain"): (
+        "the collection is not part of the repository"
+    ),
+}
 
 _FENCE = re.compile(r"^(`{3,})(.*)$")
 
@@ -39,6 +91,16 @@ class Block:
     def name(self) -> str:
         return f"{self.page.relative_to(REPOSITORY)}:{self.line}"
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """As `NOT_RUN` knows it."""
+        return short_name(self.page), self.text.partition("\n")[0]
+
+    @property
+    def has_a_test(self) -> bool:
+        """Of its own, or a reason to have none."""
+        return self.key in NOT_RUN or (short_name(self.page), self.language) in ELSEWHERE
+
 
 class Step(NamedTuple):
     """A command and what the page says it prints."""
@@ -51,6 +113,16 @@ def pages() -> list[Path]:
     """All pages that people read, the generated ones included."""
     found = [REPOSITORY / "README.md", REPOSITORY / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
     return [page for page in found if page.exists()]
+
+
+def short_name(page: Path) -> str:
+    """As in `how-to/notes.md`."""
+    return page.relative_to(DOCS if page.is_relative_to(DOCS) else REPOSITORY).as_posix()
+
+
+def guides() -> list[Path]:
+    """Those that are followed line by line."""
+    return [DOCS / "tutorial.md", *sorted((DOCS / "how-to").glob("*.md"))]
 
 
 def blocks(page: Path) -> Iterator[Block]:

@@ -8,11 +8,12 @@ citation in it, and what is warned of; of anything else it is the words.
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 import sys
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,51 +21,42 @@ import pytest
 
 from tests.docs.pages import (
     DOCS,
+    ELSEWHERE,
     LEFT_OUT,
-    READER,
+    NOT_RUN,
     REPOSITORY,
     Block,
     Step,
     blocks,
+    guides,
     pages,
+    prose,
+    short_name,
     steps,
 )
+from tests.docs.reading import INTERRUPTED, PATIENCE_S, Reader, Service
+from tests.docs.reading import reader as reader_at
+from tests.models import make_tiny_m3
 
 SHELL_PAGES = [page for page in pages() if any(each.language == "console" for each in blocks(page))]
 PROGRAMS = [each for page in pages() for each in blocks(page) if each.language == "python"]
 LIBRARY = "examples/library"  # 224 passages to embed
-PATIENCE_S = 300
 
 _DECIMAL = re.compile(r"\d+\.\d+(?:e-\d+)?")
 _SIZE = re.compile(r"\b0\.0 [kMG]i?B\b")
-_PROGRESS = re.compile(r"^(?:read|embed): [\d,]+ of [\d,]+\n", re.MULTILINE)  # on slow machines
+_PROGRESS = re.compile(r"^(?:\w+: [\d,]+ of|index:) [\d,]+\n", re.MULTILINE)  # on slow machines
 _CITED = re.compile(r"([\w./-]+)#(?:L|page=)\d+")
 _KEY = re.compile(r'"(\w+)":')
 _TROUBLE = re.compile(r"^(error|failed|missing):", re.MULTILINE)
+_EXTRAS = re.compile(r"pip install '[^'\[]+\[([\w,]+)\]'")
+_CTRL_C = "^C\n"
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="the examples are for a POSIX shell")
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """The reader's folder, with a copy of the examples."""
-    folder = tmp_path / "tidepool"
-    shutil.copytree(REPOSITORY / "examples", folder / "examples")
-    return folder
-
-
-@pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    """A reader's: nothing is set, and `kb` and `python3` are those that are tested."""
-    tools = tmp_path / "bin"
-    tools.mkdir()
-    for name, call in (("kb", "-m kb"), ("python3", "")):
-        tool = tools / name
-        tool.write_text(f'#!/bin/sh\nexec "{sys.executable}" {call} "$@"\n', encoding="utf-8")
-        tool.chmod(0o755)
-    path = f"{tools}{os.pathsep}{os.environ['PATH']}"
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("KB_")}
-    return inherited | {"PATH": path, "NO_COLOR": "1", "PYTHONUTF8": "1"}
+def reader(tmp_path: Path) -> Reader:
+    return reader_at(tmp_path)
 
 
 # --- comparing ------------------------------------------------------------------------------------
@@ -85,6 +77,8 @@ def _claims(shown: str) -> list[str]:
     parts = [plain(part) for part in shown.split(LEFT_OUT) if part.strip()]
     lines = [part for line in shown.splitlines() for part in line.split(LEFT_OUT) if part.strip()]
     first = [plain(line) for line in lines[:1]]
+    if shown.startswith("{") and "\n" not in shown.strip():  # as curl prints it
+        return [plain(part) for part in lines]
     if shown.lstrip().startswith("{") or _KEY.match(first[0] if first else ""):
         return first + [f'"{key}"' for key in _KEY.findall(shown)]
     cited = _CITED.findall(shown)
@@ -99,7 +93,9 @@ def test_comparing_notices() -> None:
     assert untrue(shown, "1.  a/b.md#L1-L2  0.7") == ["a/c.md"]
     assert untrue("found:\na/d.pdf#page=3", "found: a/e.pdf#page=3") == ["a/d.pdf"]
     assert untrue(f"{LEFT_OUT}\n3 found", "4 found") == ["3 found"]
-    assert untrue('{"a": 1}', '{"b": 1}') == ['{"a": 1}', '"a"']
+    assert untrue('{\n  "a": 1}', '{"b": 1}') == ['"a"']
+    assert untrue(f'{{"a":1,{LEFT_OUT},"b":2}}', '{"a":1,"c":3,"b":2}') == []
+    assert untrue(f'{{"a":1,{LEFT_OUT},"b":2}}', '{"a":1,"c":3,"b":4}') == [',"b":2}']
     assert untrue("", "anything") == []
     assert (
         untrue("2 added in 0.3 s\n2 embedded", "2 added in 1.5 s\nembed: 1 of 2\n2 embedded") == []
@@ -113,25 +109,65 @@ def test_comparing_notices() -> None:
 # --- the shell ------------------------------------------------------------------------------------
 
 
-def put(block: Block, folder: Path) -> None:
-    """The file that a block shows."""
-    path = folder / block.path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(block.text, encoding="utf-8")
+class Terminals:
+    """Where a page is followed: commands in one, and in the other a server, if the page has one."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._service: Service | None = None
+
+    def follow(self, block: Block) -> None:
+        if block.path:
+            self._reader.save(block)
+        elif block.language == "console":
+            for step in steps(block):
+                self._type(step, block)
+        elif block.language == "text" and self._service and not block.has_a_test:
+            self._read(block.text, block.name)
+
+    def close(self) -> str:
+        """What the server says when it is ended, as it should be."""
+        service, self._service = self._service, None
+        if service is None:
+            return ""
+        status, printed = service.end()
+        assert (status, printed[-8:]) == (INTERRUPTED, "stopped\n"), printed
+        return printed
+
+    def _type(self, step: Step, block: Block) -> None:
+        if _goes_on(step.shown):
+            self.close()
+            self._service = self._reader.start(step.command)
+            self._read(step.shown, f"{block.name}: {step.command}")
+            return
+        status, printed = self._reader.run(step.command)
+        where = f"{block.name}: {step.command}\n{printed}"
+        assert not untrue(step.shown, printed), where
+        if step.command.startswith("kb ") and not _TROUBLE.search(step.shown):
+            assert status == 0, where
+
+    def _read(self, shown: str, where: str) -> None:
+        assert self._service is not None
+        if shown.startswith(_CTRL_C):
+            printed = self.close()
+        else:
+            printed = self._service.until(lambda so_far: not untrue(shown, so_far))
+        assert not untrue(shown.removeprefix(_CTRL_C), printed), f"{where}\n{printed}"
 
 
-def run(step: Step, folder: Path, environment: dict[str, str]) -> tuple[int, str]:
-    done = subprocess.run(
-        ["sh", "-c", step.command],
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=PATIENCE_S,
-    )
-    printed = done.stdout.decode("utf-8", "backslashreplace")
-    return done.returncode, printed.replace(str(folder), READER)
+def _goes_on(shown: str) -> bool:
+    return "Ctrl-C ends it" in shown or shown.startswith("watching ")
+
+
+def _with_models(reader: Reader) -> Reader:
+    """With what the page about models asks its reader to have: an export. This one is small and
+    knows nothing, so it is not asked what it knows."""
+    for folder in (reader.folder, reader.home / "exports"):
+        make_tiny_m3.lay(folder / "bge-m3")
+    return replace(reader, environment={**reader.environment, "KB_MODELS_EXAM": "false"})
+
+
+PREPARED: Mapping[str, Callable[[Reader], Reader]] = {"how-to/models.md": _with_models}
 
 
 def marked(each: Path | Block, name: str, text: str) -> Any:
@@ -147,26 +183,75 @@ def commands(page: Path) -> str:
     "page",
     [marked(page, str(page.relative_to(REPOSITORY)), commands(page)) for page in SHELL_PAGES],
 )
-def test_commands_print_what_the_page_says(
-    page: Path, folder: Path, environment: dict[str, str]
-) -> None:
-    for block in blocks(page):
-        if block.path:
-            put(block, folder)
-        if block.language != "console":
-            continue
-        for step in steps(block):
-            status, printed = run(step, folder, environment)
-            where = f"{block.name}: {step.command}\n{printed}"
-            assert not untrue(step.shown, printed), where
-            if step.command.startswith("kb ") and not _TROUBLE.search(step.shown):
-                assert status == 0, where
+def test_commands_print_what_the_page_says(page: Path, reader: Reader) -> None:
+    prepare = PREPARED.get(short_name(page))
+    terminals = Terminals(prepare(reader) if prepare else reader)
+    try:
+        for block in blocks(page):
+            terminals.follow(block)
+    finally:
+        terminals.close()
 
 
-def test_the_tutorial_and_the_how_to_pages_are_run() -> None:
-    names = {str(page.relative_to(DOCS)) for page in SHELL_PAGES if page.is_relative_to(DOCS)}
-    how_to = {f"how-to/{page.name}" for page in (DOCS / "how-to").glob("*.md")}
-    assert {"tutorial.md", *how_to} <= names
+# --- nothing is left out --------------------------------------------------------------------------
+
+
+def guide_blocks() -> Iterator[Block]:
+    for page in guides():
+        yield from blocks(page)
+
+
+def is_run(block: Block) -> bool:
+    return bool(block.path) or block.language in ("console", "python") or is_printed(block)
+
+
+def is_printed(block: Block) -> bool:
+    """By a program right before it, or by a server that runs."""
+    before = [each for each in blocks(block.page) if each.line < block.line]
+    serving = any(_goes_on(step.shown) for each in before for step in _steps(each))
+    behind = before and before[-1].language == "python" and printed_by(before[-1]) == block.text
+    return block.language == "text" and bool(behind or serving)
+
+
+def _steps(block: Block) -> Iterator[Step]:
+    return steps(block) if block.language == "console" else iter(())
+
+
+def test_every_block_of_a_guide_is_run_or_has_a_reason_why_not() -> None:
+    left = [block.name for block in guide_blocks() if not is_run(block) and not block.has_a_test]
+    assert left == []
+
+
+def test_what_is_not_run_is_there() -> None:
+    assert NOT_RUN.keys() <= {block.key for block in guide_blocks()}
+    assert ELSEWHERE.keys() <= {(block.key[0], block.language) for block in guide_blocks()}
+    assert {
+        name for name in ELSEWHERE.values() if not (Path(__file__).parent / name).exists()
+    } == set()
+
+
+def test_what_is_to_be_installed_is_there_to_install() -> None:
+    told = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = told["project"]["optional-dependencies"].keys()
+    named = [name for page in guides() for found in _EXTRAS.findall(page.read_text("utf-8"))
+             for name in found.split(",")]  # fmt: skip
+    assert len(named) >= 10
+    assert set(named) <= extras
+
+
+def test_guides_say_where_to_begin() -> None:
+    """Each may be the first that somebody reads."""
+    begin = "[install `kb`](../tutorial.md#1-install)"
+    without = [page for page in guides() if begin not in prose(page).lower()]
+    assert without == [DOCS / "tutorial.md"]
+
+
+def test_a_file_is_named_where_it_is_shown() -> None:
+    """The words behind a fence are not on the page."""
+    for block in guide_blocks():
+        above = prose(block.page).splitlines()[: block.line - 1]
+        told = " ".join(" ".join(above).rpartition("  ")[2].split())
+        assert not block.path or f"`{block.path}`" in told, block.name
 
 
 # --- Python ---------------------------------------------------------------------------------------
@@ -187,11 +272,11 @@ def test_no_two_programs_share_a_store() -> None:
 
 
 @pytest.mark.parametrize("block", [marked(each, each.name, each.text) for each in PROGRAMS])
-def test_programs_run(block: Block, folder: Path, environment: dict[str, str]) -> None:
+def test_programs_run(block: Block, reader: Reader) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", block.text],
-        cwd=folder,
-        env=environment,
+        cwd=reader.folder,
+        env=reader.environment,
         capture_output=True,
         encoding="utf-8",
         timeout=PATIENCE_S,
