@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import signal
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kb import KnowledgeBase
 from kb.evaluation.profile_file import write_profile
+from kb.types import Encoding
 from tests.cli.conftest import EXAMPLES, Run
 from tests.cli.test_contract import Valid
 from tests.evaluation.judged_folder import write_folder
@@ -57,6 +63,9 @@ def test_in_json_and_saved(here: Path, run: Run, small: Path, valid: Valid) -> N
         ("--save", "no/such/folder/report.json"),
         ("--html", "."),
         ("--judgments", "x.csv"),
+        ("--html", "same", "--save", "./same"),
+        ("--methods", ","),
+        ("--measures", ","),
     ],
 )
 def test_what_cannot_be_run(here: Path, run: Run, small: Path, args: tuple[str, ...]) -> None:
@@ -81,6 +90,73 @@ def test_a_page(here: Path, run: Run, small: Path) -> None:
     assert Path("r.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
+def test_a_file_is_written_whole_or_not_at_all(
+    here: Path, run: Run, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk fills up after minutes of work: what was there is, and the figures were printed."""
+    Path("r.html").write_text("the last one")
+
+    def full(_path: Path, *_args: object, **_how: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    told = run("eval", "run", "--data", small, "--html", "r.html")
+    assert told.status == 2
+    assert "nDCG@10" in told.out
+    assert "cannot write r.html: No space left on device\nhint: " in told.err
+    assert Path("r.html").read_bytes() == b"the last one"
+    assert not list(Path.cwd().glob(".r.html*"))
+
+
+def test_what_is_no_file_is_written_into(here: Path, run: Run, small: Path) -> None:
+    told = run("eval", "run", "--data", small, "--html", os.devnull)
+    assert told.status == 0
+    assert not Path(os.devnull).is_file()
+
+
+def test_a_link_stays_one(here: Path, run: Run, small: Path) -> None:
+    Path("real.html").touch()
+    Path("r.html").symlink_to("real.html")
+    assert run("eval", "run", "--data", small, "--html", "r.html").status == 0
+    assert Path("r.html").is_symlink()
+    assert Path("real.html").stat().st_size > 1_000
+
+
+def test_a_folder_that_cannot_be_written_to(
+    here: Path, run: Run, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told before the work, and not after it."""
+    # Pretended, since root may write anywhere.
+    monkeypatch.setattr(os, "access", lambda _path, mode, **_how: mode != os.W_OK)
+    refused = run("eval", "run", "--data", small, "--html", "r.html")
+    assert (refused.status, refused.out) == (2, "")
+    assert "no permission" in refused.err
+
+
+class Ended(Contrary):
+    """The first passage it is to encode is when the process is told to end."""
+
+    def __init__(self, how: signal.Signals) -> None:
+        super().__init__()
+        self.how = how
+
+    def encode(self, *args: Any, **how: Any) -> list[Encoding]:
+        signal.raise_signal(self.how)
+        return super().encode(*args, **how)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_what_is_ended_leaves_nothing(
+    here: Path, run: Run, small: Path, monkeypatch: pytest.MonkeyPatch, how: signal.Signals
+) -> None:
+    monkeypatch.setattr(KnowledgeBase, "encoder", lambda self: Ended(how))
+    monkeypatch.setattr(tempfile, "tempdir", str(here))
+    before = set(here.iterdir())
+    told = run("eval", "run", "--data", small, "--html", "r.html", "--no-cache")
+    assert (told.status, told.out) == (130, "")
+    assert set(here.iterdir()) == before
+
+
 def test_a_baseline_need_not_be_named_twice(here: Path, run: Run, small: Path) -> None:
     told = run("eval", "run", "--data", small, "--baseline", "lexical", "--json")
     assert told.json["baseline"] == "lexical"
@@ -96,6 +172,39 @@ def test_a_csv_file_about_the_store(here: Path, run: Run) -> None:
     assert told.status == 0
     assert told.lines[0] == "mine, split all: 1 query, linear gain"
     assert "1 judged document is not there, such as library/not-there.md" in told.out
+
+
+def test_a_csv_file_as_a_spreadsheet_writes_it(here: Path, run: Run) -> None:
+    """With a mark at its beginning, semicolons, quotes, and grades like 2.0; documents by their
+    file, and by a citation."""
+    rows = [
+        "query;document;grade",
+        '"what, if anything, is the ""dedupe"" key";ingestion-service.md;2.0',
+        "dedupe key;library/guides/ingestion-service.md#L1-L9;1",
+    ]
+    Path("mine.csv").write_bytes("\ufeff".encode() + "\r\n".join(rows).encode())
+    told = run("eval", "run", "--judgments", "mine.csv", "--measures", "success@5", "--json")
+    assert told.json["methods"]["default"]["metrics"] == {"Success@5": 1.0}
+    assert told.json["caveats"]["unknown_documents"] == []
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ("key,0001-record-decisions.md#L1-L0,1", "none of the 1 judged documents is there"),
+        ("key,library/guides/ingestion-service.md,0", "no query has an answer with a grade above"),
+    ],
+)
+def test_judgments_by_which_nothing_can_be_measured(
+    here: Path, run: Run, row: str, problem: str
+) -> None:
+    Path("mine.csv").write_text(row + "\n")
+    refused = run("eval", "run", "--judgments", "mine.csv", "--json")
+    assert (refused.status, refused.out) == (2, "")
+    error = json.loads(refused.err)
+    assert error["code"] == "eval_data"
+    assert problem in error["message"]
+    assert error["hint"]
 
 
 def test_documents_that_are_in_no_store(here: Path, run: Run) -> None:
@@ -137,6 +246,29 @@ def test_tune_writes_what_is_better(
     assert profiles["misled"]["weights"]["dense"] == 0.96
     again = run(*asked, "--write", "mine")
     assert (again.status, again.out) == (2, "")
+
+
+def test_a_profile_that_cannot_be_written_is_told_with_the_figures(
+    here: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = write_folder(tmp_path / "reef", splits={"dev": range(20), "test": range(20, 40)})
+    monkeypatch.setattr(KnowledgeBase, "encoder", lambda self: Contrary())
+    config = Path("config.toml")
+    write_profile(config, "misled", MISLED_AND_RERANKED)
+    monkeypatch.setenv("KB_CONFIG", str(config.absolute()))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "replace", full)
+    asked = ("--store", "none.sqlite", "eval", "tune", "--data", data, "--profile", "misled")
+    told = run(*asked, "--write", "mine", "--json")
+    assert told.status == 2
+    assert (told.json["better"], told.json["written"]) == (True, None)
+    error = json.loads(told.err)
+    assert "No space left on device" in error["message"]
+    assert "[profiles.mine]" in error["hint"]
+    assert "mine" not in config.read_text()
 
 
 @pytest.mark.parametrize(

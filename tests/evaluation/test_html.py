@@ -82,6 +82,18 @@ def test_without_a_baseline_nothing_is_compared() -> None:
     assert "difference" not in text
 
 
+def test_one_method_is_compared_with_nothing() -> None:
+    alone = replace(REPORT, methods={"lexical": REPORT.methods["lexical"]})
+    text = "\n".join(page_of(alone).texts)
+    assert "baseline" not in text[text.index("Quality") :]
+    assert "compared with" not in text
+
+
+def test_it_says_what_was_searched_and_by_what() -> None:
+    told = "linear gain; searched: 1,200 documents, model kb-mini 2; compared with lexical"
+    assert any(told in text for text in page_of(REPORT).texts)
+
+
 def test_the_hardest_come_first() -> None:
     """A query is hard if no method does well on it."""
     qrels = {f"q{at:02}": {"d": 1} for at in range(30)}

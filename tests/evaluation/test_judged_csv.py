@@ -30,16 +30,33 @@ def write(path: Path, text: str) -> Path:
         'how long does a battery last,lib/b.md,0\r\n"dedupe, key",lib/c d.md,1\r\n',
         "Grade;Path;Query\n3;lib/a.md;how long does a battery last\n\n"
         "0; lib/b.md ;how long does a battery last\n1;lib/c d.md;dedupe, key\n",
+        '"dedupe, key";"lib/c d.md";1.0\r\nhow long does a battery last;lib/a.md;3,0\r\n'
+        "how long does a battery last;lib/b.md;-0.00\r\n",
         "how long does a battery last\tlib/a.md\t3\nhow long does a battery last\tlib/b.md\t0\n"
         "dedupe, key\tlib/c d.md\t1",
     ],
-    ids=["plain", "header", "semicolons", "tabs"],
+    ids=["plain", "header", "semicolons", "no header", "tabs"],
 )
 def test_what_is_read(tmp_path: Path, text: str) -> None:
     judged = load_csv(write(tmp_path / "mine.csv", text))
     assert judged.qrels == READ
     assert judged.queries == {query: query for query in READ}
     assert (judged.name, judged.corpus_path) == ("mine", None)
+
+
+@pytest.mark.parametrize(
+    ("line", "query"),
+    [
+        ("is it a, b, or c;lib/a.md;1", "is it a, b, or c"),
+        ("a; b; c,lib/a.md,1", "a; b; c"),
+        ('"a, b; c";lib/a.md;1', "a, b; c"),
+        ("a, b;c\tlib/a.md\t1", "a, b;c"),
+    ],
+)
+def test_what_separates_is_what_gives_three_columns(tmp_path: Path, line: str, query: str) -> None:
+    """And not what there is most of: a question has commas of its own."""
+    judged = load_csv(write(tmp_path / "mine.csv", line))
+    assert judged.qrels == {query: {"lib/a.md": 1}}
 
 
 def test_paths_are_compared_as_the_store_writes_them(tmp_path: Path) -> None:

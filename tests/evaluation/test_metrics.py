@@ -17,6 +17,7 @@ from kb.errors import InvalidRequest
 from kb.evaluation.metrics import (
     GAINS,
     Measure,
+    distinct,
     ndcg,
     parse_measure,
     per_query,
@@ -194,21 +195,33 @@ THEIRS_EXPONENTIAL = {
 
 doc_ids = st.sampled_from([f"d{number}" for number in range(15)])
 query_ids = st.sampled_from([f"q{number}" for number in range(5)])
-rankings_of_some = st.dictionaries(
-    query_ids, st.lists(doc_ids, unique=True, min_size=1), min_size=1
+rankings_of_some = st.dictionaries(query_ids, st.lists(doc_ids), min_size=1)
+scored_runs = st.dictionaries(
+    query_ids, st.dictionaries(doc_ids, st.integers(0, 3).map(float)), min_size=1
 )
-judgments_of_some = st.dictionaries(doc_ids, st.integers(-2, 4), min_size=1)
+judgments_of_some = st.dictionaries(doc_ids, st.integers(-2, 4))
 qrels_of_some = st.dictionaries(query_ids, judgments_of_some, min_size=1)
 
 
 def expect_equal(
     rankings: Rankings, qrels: Qrels, theirs: Mapping[str, ir_measures.Measure], gain: str
 ) -> None:
-    """Per query and in the mean, for every measure."""
+    """A ranking as a run: a repeated document where it stands first, as a run has it once."""
     run = {
-        query_id: {doc_id: -float(rank) for rank, doc_id in enumerate(ranked)}
+        query_id: {doc_id: -float(rank) for rank, doc_id in enumerate(distinct(ranked))}
         for query_id, ranked in rankings.items()
     }
+    expect_equal_run(rankings, run, qrels, theirs, gain)
+
+
+def expect_equal_run(
+    rankings: Rankings,
+    run: Mapping[str, Mapping[str, float]],
+    qrels: Qrels,
+    theirs: Mapping[str, ir_measures.Measure],
+    gain: str,
+) -> None:
+    """Per query and in the mean, for every measure."""
     # Negative grades count as 0, and pytrec_eval, which runs below, may crash or hang on them.
     graded = {
         query_id: {doc_id: max(0, grade) for doc_id, grade in judgments.items()}
@@ -236,6 +249,28 @@ def test_linear_equals_ir_measures(rankings: Rankings, qrels: Qrels) -> None:
 @given(rankings=rankings_of_some, qrels=qrels_of_some)
 def test_exponential_equals_ir_measures(rankings: Rankings, qrels: Qrels) -> None:
     expect_equal(rankings, qrels, THEIRS_EXPONENTIAL, "exp")
+
+
+@settings(deadline=None)
+@given(run=scored_runs, qrels=qrels_of_some)
+def test_equal_scores_in_trec_evals_order_equal_ir_measures(
+    run: dict[str, dict[str, float]], qrels: Qrels
+) -> None:
+    """trec_eval puts the last id first. A search has an order, and that is what counts here.
+    (Behind RR@k of ir-measures is another tool, which puts the first id first.)"""
+    by_trec_eval = {text: each for text, each in THEIRS.items() if not text.startswith("MRR@")}
+    rankings = {
+        query_id: sorted(scores, key=lambda doc_id: (scores[doc_id], doc_id), reverse=True)
+        for query_id, scores in run.items()
+    }
+    expect_equal_run(rankings, run, qrels, by_trec_eval, "linear")
+    expect_equal_run(rankings, run, qrels, THEIRS_EXPONENTIAL, "exp")
+
+
+@pytest.mark.parametrize("text", sorted(THEIRS))
+def test_their_names_are_names_here(text: str) -> None:
+    """What ir-measures calls a measure is understood: R@3, RR, P@10."""
+    assert parse_measure(str(THEIRS[text])) == parse_measure(text)
 
 
 # --- properties -----------------------------------------------------------------------------------

@@ -11,17 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kb.evaluation.plots import (
-    WIDTH,
+    NARROW,
+    WIDE,
     Change,
     Estimate,
+    Frame,
     Point,
     changes,
     intervals,
     log_ticks,
+    reach,
     scatter,
     ticks,
 )
 
+frames = st.sampled_from([WIDE, NARROW])
 shares = st.floats(0, 1)
 names = st.text(max_size=40).filter(str.isprintable)
 times = st.floats(0.001, 1e5)
@@ -31,12 +35,12 @@ estimates = st.builds(
 )  # fmt: skip
 
 
-def drawn(svg: str) -> ElementTree.Element:
+def drawn(svg: str, frame: Frame = WIDE) -> ElementTree.Element:
     """Parsed; nothing in it may be outside of the picture, nor a number that is none."""
-    (root,) = ElementTree.fromstring(svg)
+    root = ElementTree.fromstring(svg)
     assert not re.search(r'"-?(nan|inf)', svg)
     _, _, width, height = map(float, root.attrib["viewBox"].split())
-    assert width == WIDTH
+    assert width == frame.width
     for mark in root.iter():
         for key, value in mark.attrib.items():
             if key in ("x", "x1", "x2", "cx"):
@@ -50,20 +54,20 @@ def circles(root: ElementTree.Element) -> list[dict[str, str]]:
     return [mark.attrib for mark in root.iter("circle")]
 
 
-@given(st.lists(estimates, min_size=1, max_size=12))
-def test_intervals_of_anything(some: list[Estimate]) -> None:
-    assert len(circles(drawn(intervals(some, "nDCG@10")))) == len(some)
+@given(st.lists(estimates, min_size=1, max_size=12), frames)
+def test_intervals_of_anything(some: list[Estimate], frame: Frame) -> None:
+    assert len(circles(drawn(intervals(some, "nDCG@10", frame), frame))) == len(some)
 
 
-@given(st.lists(st.builds(Point, estimates, times, times), min_size=1, max_size=12))
-def test_scatter_of_anything(some: list[Point]) -> None:
-    root = drawn(scatter(some, "nDCG@10"))
+@given(st.lists(st.builds(Point, estimates, times, times), min_size=1, max_size=12), frames)
+def test_scatter_of_anything(some: list[Point], frame: Frame) -> None:
+    root = drawn(scatter(some, "nDCG@10", frame), frame)
     assert len(circles(root)) == len(some)
 
 
 @given(st.lists(st.builds(Change, names, st.floats(-1, 1)), min_size=1, max_size=50))
 def test_changes_of_anything(some: list[Change]) -> None:
-    root = drawn(changes(some, "a", "b"))
+    root = drawn(changes(some, "a", "b", reach(some)))
     bars = list(root.iter("rect"))
     assert len(bars) == sum(abs(each.difference) > 1e-9 for each in some)
 
@@ -78,12 +82,22 @@ def test_better_stands_farther_right_and_higher() -> None:
 
 
 def test_gains_come_first_and_point_up() -> None:
-    root = drawn(changes([Change("lost", -0.5), Change("won", 0.5), Change("equal", 0)], "a", "b"))
+    some = [Change("lost", -0.5), Change("won", 0.5), Change("equal", 0)]
+    root = drawn(changes(some, "a", "b", 1.0))
     won, lost = root.iter("rect")
     assert (won.attrib["class"], lost.attrib["class"]) == ("win", "loss")
     assert float(won.attrib["x"]) < float(lost.attrib["x"])
     assert float(won.attrib["y"]) < float(lost.attrib["y"])
     assert [title.text for title in root.iter("title")] == ["won: +0.500", "lost: -0.500"]
+
+
+def test_the_scale_is_given_so_that_plots_can_be_compared() -> None:
+    """Half as much is half as tall, in whatever plot it stands."""
+    assert reach([Change("a", -0.62), Change("b", 0.3)]) == pytest.approx(0.7)
+    assert (reach([]), reach([Change("a", 0.01)])) == (0.1, 0.1)
+    drawings = [drawn(changes([Change("a", size)], "a", "b", 0.8)) for size in (0.8, 0.4)]
+    tall, small = (float(next(each.iter("rect")).attrib["height"]) for each in drawings)
+    assert tall == pytest.approx(2 * small)
 
 
 def test_names_are_data() -> None:

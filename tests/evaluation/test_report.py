@@ -48,8 +48,11 @@ REPORT = EvalReport(
     },
     queries={"q1": "copper | guard", "q2": "鲸 <b>"},
     caveats=Caveats(unjudged_queries=3, unknown_documents=("gone.md",), lost_queries=1),
+    documents=1_200,
+    model="kb-mini 2",
 )
 NOTES = [
+    "2 queries are few: the intervals are too narrow, by how much cannot be known",
     "1 judged document is not there, such as gone.md: counted as missed",
     "1 query: no answer to it is there; counted as 0",
     "3 queries: no judgments in any split; not asked",
@@ -76,6 +79,8 @@ def test_the_shape() -> None:
         "split": "test",
         "gain": "linear",
         "queries": 2,
+        "documents": 1_200,
+        "model": "kb-mini 2",
         "baseline": "lexical",
         "caveats": {
             "unjudged_queries": 3,
@@ -150,6 +155,7 @@ def test_other_shapes_are_not(schema: Draft202012Validator, shape: dict[str, Any
 def test_the_table() -> None:
     assert to_table(REPORT).splitlines() == [
         "reef, split test: 2 queries, linear gain",
+        "searched: 1,200 documents, model kb-mini 2",
         "",
         "nDCG@10         mean  95% interval      gain  difference   95% interval",
         "  lexical      0.600   0.500 0.700  baseline",
@@ -169,7 +175,34 @@ def test_the_table() -> None:
 
 def test_doubts() -> None:
     assert doubts(REPORT) == NOTES
-    assert doubts(replace(without_baseline(), caveats=Caveats(), methods={})) == []
+    many = tuple(map(str, range(30)))
+    sound = replace(without_baseline(), caveats=Caveats(), methods={}, query_ids=many)
+    assert doubts(sound) == []
+    assert len(doubts(replace(sound, query_ids=many[1:]))) == 1
+
+
+def test_a_measure_that_looks_at_all_there_is_says_so() -> None:
+    """Recall@100 of twelve documents is 1 for whoever lists them all."""
+    deep = (NDCG, MRR, Measure("Recall", 12), Measure("Recall", 11), Measure("Success", 20))
+    said = doubts(replace(REPORT, measures=deep, documents=12))
+    assert said[1].startswith("Recall@12, Success@20: only 12 documents there")
+    assert doubts(replace(REPORT, measures=deep, documents=21)) == NOTES
+
+
+def test_one_method_is_compared_with_nothing() -> None:
+    """Though it is its own baseline, as the first method is."""
+    alone = replace(REPORT, methods={"lexical": REPORT.methods["lexical"]})
+    assert to_table(alone).splitlines()[3:5] == [
+        "nDCG@10         mean  95% interval",
+        "  lexical      0.600   0.500 0.700",
+    ]
+
+
+def test_what_was_searched() -> None:
+    by_words = replace(REPORT, model=None)
+    assert to_table(by_words).splitlines()[1] == "searched: 1,200 documents, by words alone"
+    assert "searched: 1,200 documents, model kb-mini 2" in to_markdown(REPORT)
+    assert "searched" not in to_table(replace(REPORT, documents=None))
 
 
 def test_the_table_of_every_query() -> None:
@@ -189,11 +222,11 @@ def test_markdown() -> None:
     assert "| lexical | 0.600 | 0.500 to 0.700 | baseline |  |  |" in text
     assert "| q1 copper \\| guard | 0.500 | 0.550 |" in text
     assert "\\<b\\>" in text
-    assert f"- {NOTES[0]}" in text
+    assert f"- {NOTES[1]}" in text
 
 
 def test_the_table_without_a_baseline() -> None:
     lines = to_table(without_baseline()).splitlines()
-    assert lines[2] == "nDCG@10         mean  95% interval"
-    assert lines[3] == "  lexical      0.600   0.500 0.700"
+    assert lines[3] == "nDCG@10         mean  95% interval"
+    assert lines[4] == "  lexical      0.600   0.500 0.700"
     assert "baseline" not in to_table(without_baseline())

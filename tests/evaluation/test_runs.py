@@ -89,6 +89,19 @@ def test_the_difference_is_paired() -> None:
     assert better.comparisons[MRR].interval.low > 0
 
 
+def test_a_method_under_two_names_does_not_differ() -> None:
+    """Not by the last bit of a sum: what holds zero only nearly would be called better."""
+
+    def uneven(text: str, k: int) -> Sequence[str]:
+        return finds_at(1 + int(text.split()[1]) % 7)(text, k)
+
+    report = evaluate({"one": uneven, "other": uneven}, JUDGED, MEASURES, baseline="one")
+    compared = report.methods["other"].comparisons
+    assert compared is not None
+    for each in compared.values():
+        assert (each.difference, each.interval, each.gain_percent) == (0.0, (0.0, 0.0), 0.0)
+
+
 def test_equal_runs_give_equal_figures() -> None:
     def uneven(text: str, k: int) -> Sequence[str]:
         return finds_at(1 + int(text.split()[1]))(text, k)
@@ -130,9 +143,21 @@ def test_returning_more_than_asked_for_gains_nothing() -> None:
     assert report.methods["m"].scores[MRR].mean == 0.0
 
 
-def test_latency_is_per_query_and_without_the_first_call() -> None:
+def test_a_measure_does_not_depend_on_what_else_is_measured() -> None:
+    """Without a cut-off it looks at a hundred documents, also where another one asks for more."""
+    plain, deep = (
+        evaluate({"m": finds_at(150)}, JUDGED, [parse_measure(text) for text in texts])
+        for texts in (["MRR", "nDCG"], ["MRR", "nDCG", "Recall@200"])
+    )
+    assert deep.methods["m"].scores[parse_measure("Recall@200")].mean == 1.0
+    for measure in plain.measures:
+        assert plain.methods["m"].scores[measure].mean == 0.0
+        assert deep.methods["m"].scores[measure] == plain.methods["m"].scores[measure]
+
+
+def test_latency_is_per_query() -> None:
     now = 0.0
-    costs = (9.0, *(0.001 * n for n in range(1, 41)))  # the first as if a model were loaded
+    costs = [0.001 * n for n in range(1, 41)]
     calls = count()
 
     def ranker(text: str, k: int) -> list[str]:
@@ -151,7 +176,20 @@ def test_progress_is_told_query_by_query() -> None:
     told: list[tuple[str, int, int]] = []
     methods = {"a": finds_nothing, "b": finds_nothing}
     evaluate(methods, JUDGED, [MRR], on_progress=lambda *step: told.append(step))
-    assert told == [(name, done, 40) for name in "ab" for done in range(1, 41)]
+    assert told == [("ask", done, 40) for done in range(1, 41)]
+
+
+def test_methods_take_turns() -> None:
+    """While the machine is busy with something else it is slow for all of them, and none is always
+    the first to load what a query needs."""
+    asked: list[str] = []
+
+    def named(name: str) -> Ranker:
+        return lambda text, k: asked.append(name) or []  # type: ignore[func-returns-value]
+
+    evaluate({name: named(name) for name in "abc"}, JUDGED, [MRR])
+    assert asked[:9] == list("abcbcacab")
+    assert len(asked) == 3 * 40
 
 
 def test_a_measure_named_twice_counts_once() -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from kb.config import Config
 from kb.errors import EvalDataError, InvalidRequest
 from kb.evaluation.beir import load
 from kb.evaluation.candidates import retrieve_all
@@ -23,7 +22,7 @@ from kb.evaluation.tuning_report import tuning_to_dict, tuning_to_text, verdict
 from kb.search.profiles import resolve
 from kb.types import Encoding
 from tests.evaluation.judged_folder import write_folder
-from tests.models.weightless import Weightless
+from tests.models.weightless import Weightless, unexamined
 from tests.schemas import validate
 
 NDCG = parse_measure("nDCG@10")
@@ -69,7 +68,7 @@ def silent(_stage: str, _done: int, _total: int) -> None:
 
 
 def by_noise(**profiles: dict[str, object]) -> Ground:
-    return Ground(Config(profiles=profiles), encoder=Noise())
+    return Ground(unexamined(profiles), encoder=Noise())
 
 
 # A profile that trusts what is noise: there is something to be gained.
@@ -115,7 +114,7 @@ def test_it_is_measured_by_real_searches(two_splits: Path) -> None:
         two_splits,
         methods=("misled", "written"),
         measures=["nDCG@10"],
-        config=Config(profiles={"misled": MISLED, "written": written}),
+        config=unexamined({"misled": MISLED, "written": written}),
         encoder=Noise(),
     )
     for ours, theirs in ((CURRENT, "misled"), (TUNED, "written")):
@@ -125,7 +124,7 @@ def test_it_is_measured_by_real_searches(two_splits: Path) -> None:
 
 def test_reranking_is_left_as_it_is(two_splits: Path) -> None:
     """Three lists are fitted without the reranker, and measured with it."""
-    ground = Ground(Config(profiles={"misled": MISLED_AND_RERANKED}), encoder=Contrary())
+    ground = Ground(unexamined({"misled": MISLED_AND_RERANKED}), encoder=Contrary())
     tuning = tune(two_splits, profile="misled", ground=ground)
     assert tuning.better
     assert not [key for key in tuning.settings if key.startswith("rerank")]
@@ -134,9 +133,7 @@ def test_reranking_is_left_as_it_is(two_splits: Path) -> None:
     assert told in tuning_to_text(tuning).split("\n")
     assert tuning_to_dict(tuning, None)["rerank"] == "colbert"
     plain = {"misled": {**MISLED_AND_RERANKED, "rerank": "none"}}
-    other = tune(
-        two_splits, profile="misled", ground=replace(ground, config=Config(profiles=plain))
-    )
+    other = tune(two_splits, profile="misled", ground=replace(ground, config=unexamined(plain)))
     assert (other.fit_current, other.settings) == (tuning.fit_current, tuning.settings)
     ours, theirs = (each.report.methods[CURRENT].scores[NDCG].mean for each in (tuning, other))
     assert ours > theirs
@@ -146,7 +143,7 @@ def test_reranking_is_left_as_it_is(two_splits: Path) -> None:
 @pytest.mark.parametrize("name", ["default", "notes", "research"])
 def test_what_was_fitted_is_what_a_search_does(one_split: Path, name: str) -> None:
     """Candidates that are fused again give the same figures as the pipeline."""
-    config = Config(profiles={name: {"rerank": "none"}})
+    config = unexamined({name: {"rerank": "none"}})
     tuning = tune(one_split, profile=name, ground=Ground(config, encoder=Weightless()))
     measured = tuning.report.methods[CURRENT].scores[NDCG].mean
     assert tuning.fit_current == pytest.approx(measured)
@@ -157,6 +154,7 @@ def test_one_split_is_cut_into_folds(one_split: Path) -> None:
     assert (tuning.split, tuning.report_split, tuning.folds) == ("test", None, 5)
     assert len(tuning.report.query_ids) == 40
     assert tuning.better
+    assert "note: what is written was fitted to all 40 queries" in tuning_to_text(tuning)
 
 
 def test_folds_do_not_share_a_query() -> None:
@@ -192,7 +190,7 @@ def test_a_query_has_no_part_in_its_own_settings(one_split: Path) -> None:
 
 def test_chance_is_not_written(one_split: Path) -> None:
     """With nothing to be gained, what fits best by chance is not better on other queries."""
-    ground = Ground(Config(profiles={"good": {"fusion": "rrf"}}), encoder=Weightless())
+    ground = Ground(unexamined({"good": {"fusion": "rrf"}}), encoder=Weightless())
     tuning = tune(one_split, profile="good", ground=ground, measure="success@1")
     assert not tuning.better
     assert tuning.fit_tuned >= tuning.fit_current
@@ -201,7 +199,7 @@ def test_chance_is_not_written(one_split: Path) -> None:
 
 def test_queries_of_the_other_split_are_not_fitted_to(tmp_path: Path) -> None:
     data = write_folder(tmp_path / "reef", splits={"dev": range(20), "test": range(15, 40)})
-    tuning = tune(data, ground=Ground(Config(), encoder=Weightless()))
+    tuning = tune(data, ground=Ground(unexamined(), encoder=Weightless()))
     # Query n and query n + 10 ask for other pairs of words, so only those that are the same go.
     assert tuning.left_out == 5
     assert tuning.queries == 15
@@ -217,21 +215,62 @@ def test_the_shape(two_splits: Path) -> None:
 
 
 def test_what_cannot_be_tuned(two_splits: Path, tmp_path: Path) -> None:
-    ground = Ground(Config())
+    ground = Ground(unexamined())
     with pytest.raises(InvalidRequest, match="asks one retriever"):
         tune(two_splits, profile="lexical", ground=ground)
     with pytest.raises(InvalidRequest, match="profile cannot be 'nope'"):
         tune(two_splits, profile="nope", ground=ground)
     with pytest.raises(EvalDataError, match="that would flatter"):
         tune(two_splits, split="dev", report_split="dev", ground=ground)
-    with pytest.raises(EvalDataError, match="5 queries to fit to are too few"):
+    with pytest.raises(EvalDataError, match="5 queries of dev to fit to are too few"):
         tune(two_splits, limit_queries=5, ground=ground)
     with pytest.raises(EvalDataError, match="no split 'nope'"):
         tune(two_splits, split="nope", ground=ground)
 
 
+def test_few_queries_to_measure_on_prove_nothing(tmp_path: Path) -> None:
+    """One query that gains has an interval above zero, without any width."""
+    data = write_folder(tmp_path / "reef", splits={"dev": range(20), "test": range(30, 31)})
+    with pytest.raises(EvalDataError, match="1 queries of test to measure on are too few"):
+        tune(data, profile="misled", ground=by_noise(misled=MISLED))
+
+
+def chosen(data: Path, split: str | None = None, report_split: str | None = None) -> object:
+    ground = Ground(unexamined(), encoder=Weightless())
+    tuning = tune(data, split=split, report_split=report_split, ground=ground)
+    return tuning.split, tuning.report_split, tuning.folds
+
+
+@pytest.mark.parametrize(
+    ("there", "split", "expected"),
+    [
+        (("dev", "test"), None, ("dev", "test", None)),
+        (("test", "train"), None, ("train", "test", None)),
+        (("test", "zebra"), None, ("zebra", "test", None)),
+        (("dev", "train"), None, ("train", "dev", None)),
+        (("dev", "train"), "train", ("train", "dev", None)),
+        (("dev", "train"), "dev", ("dev", None, 5)),
+        (("test",), None, ("test", None, 5)),
+        (("test",), "test", ("test", None, 5)),
+        (("dev",), "dev", ("dev", None, 5)),
+    ],
+)
+def test_which_split_is_what(
+    tmp_path: Path, there: tuple[str, ...], split: str | None, expected: object
+) -> None:
+    cut = {name: range(12 * at, 12 * at + 12) for at, name in enumerate(there)}
+    assert chosen(write_folder(tmp_path / "reef", splits=cut), split) == expected
+
+
+@pytest.mark.parametrize("report_split", [None, "dev"])
+def test_the_test_split_is_not_fitted_to(two_splits: Path, report_split: str | None) -> None:
+    with pytest.raises(EvalDataError, match="test is for measuring") as caught:
+        chosen(two_splits, "test", report_split)
+    assert caught.value.hint == "splits there: dev"
+
+
 def test_the_verdicts(two_splits: Path) -> None:
-    tuning = tune(two_splits, ground=Ground(Config(), encoder=Weightless()))
+    tuning = tune(two_splits, ground=Ground(unexamined(), encoder=Weightless()))
     told = tuning_to_text(tuning)
     assert "profile default" in told
     assert verdict(tuning) in told

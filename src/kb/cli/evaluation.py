@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +13,10 @@ import click
 from kb.cli import page, progress
 from kb.cli.options import Command, common_options, option, split_commas
 from kb.cli.session import Session, pass_session
-from kb.errors import InvalidRequest, ModelError
+from kb.errors import InvalidRequest, KbError, ModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from kb.app import KnowledgeBase
     from kb.evaluation.runs import EvalReport
@@ -124,7 +127,8 @@ def run_command(
 
     Prints each measure with its confidence interval and the gain over the baseline, and latency.
     A corpus in the folder goes into a scratch store. Without one, the judgments are about the
-    documents of your own store, by path. Encoded passages are kept for the next run.
+    documents of your own store, by path, by citation, or by the end of a path that only one has.
+    Encoded passages are kept for the next run.
 
     \b
     Examples:
@@ -135,8 +139,7 @@ def run_command(
     from kb.config import cache_folder
     from kb.evaluation.trial import check_methods, parts_needed, run_trial
 
-    for path in (html, save):
-        _check_writable(path)
+    _check_writable(html, save)
     named = split_commas([methods])
     if baseline is not None and baseline not in named:
         named = (baseline, *named)
@@ -144,7 +147,7 @@ def run_command(
         config, store = kb.config, kb.path
         check_methods(named, config)
         encoder = _encoder(kb) if parts_needed(named, config) else None
-    with progress.shown(session) as show:
+    with _tidy(), progress.shown(session) as show:
         report = run_trial(
             methods=named,
             baseline=baseline,
@@ -157,8 +160,8 @@ def run_command(
             on_progress=lambda stage, done, total: show(stage, done, total, ""),
             **options,
         )
-    _write_files(report, html=html, save=save, per_query=per_query)
     _say(session, report, per_query=per_query, markdown=markdown)
+    _write_files(report, html=html, save=save, per_query=per_query)
 
 
 @eval_command.command("tune", cls=Command)
@@ -199,9 +202,10 @@ def tune_command(
 
     Weights, normalisation and k are tried on one split, and what fits best is measured on another,
     against the profile as it is. With one split only, its queries are cut into five folds: each is
-    measured with what was fitted to the other four. A profile is written only if it is better
-    beyond doubt: if the confidence interval of the change is above zero. How it reranks is left as
-    it is: fitted is the order before, measured the one after.
+    measured with what was fitted to the other four. `test` is never fitted to where there is
+    another split. A profile is written only if it is better beyond doubt: if the confidence
+    interval of the change is above zero. How it reranks is left as it is: fitted is the order
+    before, measured the one after.
 
     \b
     Examples:
@@ -226,22 +230,41 @@ def tune_command(
             judge=kb.judge,
             cache=None if no_cache else cache_folder(),
         )
-    with progress.shown(session) as show:
+    with _tidy(), progress.shown(session) as show:
         tuning = tune(
             profile=profile,
             ground=ground,
             on_progress=lambda stage, done, total: show(stage, done, total, ""),
             **options,
         )
-    written = None
+    written, problem = None, None
     if write is not None and tuning.better:
-        written = _write_profile(write, tuning, ground)
+        try:
+            written = _write_profile(write, tuning, ground)
+        except KbError as error:  # told behind the figures, which took minutes
+            problem = error
     if session.json:
         page.say_json(tuning_to_dict(tuning, written))
-        return
-    page.say("\n".join(map(page.visible, tuning_to_text(tuning).split("\n"))))
-    if written is not None:
-        page.say(f"written: profile {write} in {page.visible(written)}")
+    else:
+        page.say("\n".join(map(page.visible, tuning_to_text(tuning).split("\n"))))
+        if written is not None:
+            page.say(f"written: profile {write} in {page.visible(written)}")
+    if problem is not None:
+        raise problem
+
+
+@contextmanager
+def _tidy() -> Iterator[None]:
+    """A trial that is told to end takes its scratch store with it, as one that is interrupted
+    does."""
+    before = None
+    with suppress(ValueError):  # not in the main thread, where signals go
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
 
 
 def _write_profile(name: str, tuning: Tuning, ground: Ground) -> str:
@@ -270,6 +293,7 @@ def _say(session: Session, report: EvalReport, *, per_query: bool, markdown: boo
 def _write_files(
     report: EvalReport, *, html: Path | None, save: Path | None, per_query: bool
 ) -> None:
+    """After the figures were printed: a disk that is full does not take them away."""
     import json
 
     from kb.evaluation.html import to_html
@@ -290,16 +314,37 @@ def _encoder(kb: KnowledgeBase) -> Encoder | None:
         return None
 
 
-def _check_writable(path: Path | None) -> None:
+def _check_writable(*paths: Path | None) -> None:
     """Before minutes are spent on what could not be written."""
-    if path is not None and (path.is_dir() or not path.parent.is_dir()):
-        problem = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
-        raise InvalidRequest(f"cannot write {path}: {problem}", "name another file")
+    named = [path for path in paths if path is not None]
+    for path in named:
+        if problem := _problem(path):
+            raise InvalidRequest(f"cannot write {path}: {problem}", "name another file")
+    if len({path.resolve() for path in named}) < len(named):
+        raise InvalidRequest(f"{named[0]} is to be two files", "name another file")
+
+
+def _problem(path: Path) -> str:
+    if path.is_dir():
+        return "it is a folder"
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent}"
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        return "no permission to write there"
+    return ""
 
 
 def _write(path: Path, text: str) -> None:
+    """A file is there whole or not at all; what is no file, such as a pipe, is written into."""
+    from kb.atomic import placed
+
+    with_what = {"encoding": "utf-8", "errors": "backslashreplace"}
     try:
-        path.write_text(text, encoding="utf-8", errors="backslashreplace")
+        if path.exists() and not path.is_file():
+            path.write_text(text, **with_what)
+        else:
+            with placed(path.resolve(), overwrite=True) as part:
+                part.write_text(text, **with_what)
     except OSError as error:
         message = f"cannot write {path}: {error.strerror}"
         raise InvalidRequest(message, "name another file") from error

@@ -1,7 +1,8 @@
 """How well kb finds what it should, and which settings find more.
 
     beir, judged_csv -> judged            queries, and which documents answer them
-    searched                              the store that is searched: a scratch one, or the user's
+    searched, named                       the store that is searched: a scratch one, or the user's,
+                                          and which of its documents a judgment names
     trial -> runs (metrics, bootstrap)    methods by name, asked and measured
     report, html (plots)                  what was measured, to be read
     tuning (candidates, grid)             a profile's fusion fitted, and measured on other queries

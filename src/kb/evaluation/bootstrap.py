@@ -6,14 +6,16 @@ two methods' resampled means is a paired one, and costs nothing more. Pure, used
 Of few queries the plain percentile interval is too narrow: a resample varies as if it were the
 whole world, by (n - 1) / n too little, and knows nothing of Student's t. Its tails are made smaller
 by just that (Hesterberg, "What teachers should know about the bootstrap", 2015: the expanded
-percentile interval). Simulated with differences that are mostly zero, and skewed: at 10 queries the
-truth is inside in 87 % and not in 82 %, at 60 in 95 % either way.
+percentile interval). What it covers in simulations, and what other intervals would, stands in
+decision 0018: near 95 % from 50 queries on, less below. Values that do not vary give an interval
+without width: nothing varied here, which is not to say that nothing could.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from math import ceil, floor, sqrt
+from operator import itemgetter
 from random import Random
 from statistics import NormalDist
 from typing import NamedTuple, TypeVar
@@ -38,10 +40,16 @@ def resampled_means(
     random, positions = Random(seed), range(queries)
     means: dict[Key, list[float]] = {key: [] for key in values}
     for _ in range(resamples):
-        drawn = random.choices(positions, k=queries)
+        pick = _picker(random.choices(positions, k=queries))
         for key, series in values.items():
-            means[key].append(sum(map(series.__getitem__, drawn)) / queries)
+            means[key].append(sum(pick(series)) / queries)
     return means
+
+
+def _picker(places: Sequence[int]) -> Callable[[Sequence[float]], Sequence[float]]:
+    """What stands at these places; five times as fast as asking for one after the other, which is
+    seconds where there are thousands of queries."""
+    return itemgetter(*places) if len(places) > 1 else lambda series: series  # of a single one
 
 
 def interval(

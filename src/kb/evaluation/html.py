@@ -6,17 +6,19 @@ forbids both. Light or dark is the browser's choice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
+from typing import TypeVar
 
 from kb.evaluation import plots
 from kb.evaluation.metrics import Measure
-from kb.evaluation.report import counted, doubts, query_label, title
+from kb.evaluation.report import compares, counted, doubts, ground, query_label, title
 from kb.evaluation.runs import Comparison, EvalReport, MethodResult
 
 HARDEST = 15
 _EXTREMES = 5  # wins and losses that are named
 _LABEL_CHARS = 90
+_Drawn = TypeVar("_Drawn")
 
 
 def to_html(report: EvalReport) -> str:
@@ -37,8 +39,10 @@ def to_html(report: EvalReport) -> str:
 
 def _subtitle(report: EvalReport) -> str:
     queries = counted(len(report.query_ids), "query", "queries")
-    base = "" if report.baseline is None else f", compared with {report.baseline}"
-    return f"split {report.split}, {queries}, {report.gain} gain{base}"
+    told = [f"split {report.split}, {queries}, {report.gain} gain", ground(report)]
+    if compares(report):
+        told.append(f"compared with {report.baseline}")
+    return "; ".join(filter(None, told))
 
 
 def _doubts(report: EvalReport) -> str:
@@ -55,15 +59,31 @@ def _doubts(report: EvalReport) -> str:
 def _quality(report: EvalReport) -> str:
     blocks = []
     for measure in report.measures:
-        drawn = plots.intervals(_estimates(report, measure), str(measure))
-        blocks.append(f"<h3>{measure}</h3>{drawn}{_table(report, measure)}")
+        shown = _for_each_frame(plots.intervals, _estimates(report, measure), measure)
+        blocks.append(f"<h3>{measure}</h3>{shown}{_table(report, measure)}")
     about = (
-        "The dot is the mean over all queries, the bar its 95 % interval: with other queries of "
-        "the same kind the mean would land in it nineteen times out of twenty."
+        "The dot is the mean over these queries, the bar its 95 % interval: what the mean over all "
+        "queries of their kind may be. About nineteen of twenty such bars hold it."
     )
-    if report.baseline is not None:
-        about += " Whether two methods differ is told by the interval of their difference."
+    if compares(report):
+        about += (
+            f" The ring and the dashed line are {report.baseline}. Bars may overlap where methods "
+            "differ: that is told by the interval of the difference, query by query. Better and "
+            "worse mean that it does not hold zero."
+        )
     return _section("Quality", about, "".join(blocks))
+
+
+def _for_each_frame(
+    draw: Callable[[Sequence[_Drawn], str, plots.Frame], str],
+    what: Sequence[_Drawn],
+    measure: Measure,
+) -> str:
+    """For a screen and for a telephone; the page shows one of them."""
+    return "".join(
+        f'<div class="{kind}">{draw(what, str(measure), frame)}</div>'
+        for kind, frame in (("on-screen", plots.WIDE), ("on-phone", plots.NARROW))
+    )
 
 
 def _estimates(report: EvalReport, measure: Measure) -> list[plots.Estimate]:
@@ -77,13 +97,13 @@ def _estimates(report: EvalReport, measure: Measure) -> list[plots.Estimate]:
 
 def _table(report: EvalReport, measure: Measure) -> str:
     header = ["method", "mean", "95 % interval"]
-    if report.baseline is not None:
+    if compares(report):
         header += ["gain", "difference", "95 % interval"]
     rows = [
-        _cells(name, result, measure, is_baseline=name == report.baseline)
+        _cells(name, result, measure, is_baseline=compares(report) and name == report.baseline)
         for name, result in report.methods.items()
     ]
-    return _html_table(header, rows)
+    return _html_table(header, rows, kind="compared" if compares(report) else "")
 
 
 def _cells(name: str, result: MethodResult, measure: Measure, *, is_baseline: bool) -> list[str]:
@@ -128,7 +148,8 @@ def _latency(report: EvalReport) -> str:
         "the line to its right reaches to the slowest twentieth, the upright one is the interval."
     )
     table = _html_table(["method", "mean ms", "p50 ms", "p95 ms"], rows)
-    return _section("Time against quality", about, plots.scatter(points, str(measure)) + table)
+    shown = _for_each_frame(plots.scatter, points, measure)
+    return _section("Time against quality", about, shown + table)
 
 
 def _changes(report: EvalReport) -> str:
@@ -137,19 +158,20 @@ def _changes(report: EvalReport) -> str:
     if base is None or not others:
         return ""
     measure = report.measures[0]
+    of_method = {name: _differences(report, name, base, measure) for name in others}
+    most = plots.reach(change for each in of_method.values() for change in each)
     blocks = []
-    for name in others:
-        each = _differences(report, name, base, measure)
+    for name, each in of_method.items():
         won, lost = sum(c.difference > 1e-9 for c in each), sum(c.difference < -1e-9 for c in each)
         counts = f"{won} better, {lost} worse, {len(each) - won - lost} equal"
         blocks.append(
             f'<h3>{escape(name)} <span class="sub">{counts}</span></h3>'
-            + plots.changes(each, name, base)
+            + plots.changes(each, name, base, most)
             + _extremes(each)
         )
     about = (
         f"The difference of {measure} to {base}, a bar for every query, from the largest gain to "
-        "the largest loss."
+        "the largest loss; all on one scale."
     )
     return _section("Wins and losses", about, "".join(blocks))
 
@@ -222,7 +244,8 @@ def _html_table(header: Iterable[str], rows: Iterable[Sequence[str]], kind: str 
     head = "".join(f'<th scope="col">{cell}</th>' for cell in header)
     lines = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
-    return f'<div class="wide {kind}">{table}</div>'
+    # What can be scrolled has to be reached by keys.
+    return f'<div class="wide {kind}" tabindex="0" role="group" aria-label="table">{table}</div>'
 
 
 _PAGE = """<!doctype html>
@@ -245,7 +268,7 @@ _PAGE = """<!doctype html>
 
 _STYLE = """
 :root { --ground: #fcfcfa; --ink: #1d2329; --soft: #5b6570; --grid: #dfe3e6; --panel: #ffffff;
-  --method: #1f6fb2; --baseline: #6b7680; --win: #1f6fb2; --loss: #c4571b; --warn: #fff4d6;
+  --method: #1f6fb2; --baseline: #6b7680; --win: #1f6fb2; --loss: #b04a12; --warn: #fff4d6;
   --heat: 31, 111, 178; }
 @media (prefers-color-scheme: dark) {
   :root { --ground: #14181c; --ink: #e4e8eb; --soft: #9aa5af; --grid: #2e363d; --panel: #1b2126;
@@ -264,7 +287,8 @@ section { margin: 1.6rem 0; padding: 1.2rem 1.4rem; background: var(--panel);
   border: 1px solid var(--grid); border-radius: 8px; }
 .doubts { background: var(--warn); border-color: transparent; }
 .doubts ul { margin: 0; padding-left: 1.2rem; }
-svg { display: block; width: 100%; min-width: 36rem; height: auto; margin: .4rem 0 .8rem; }
+svg { display: block; width: 100%; height: auto; margin: .4rem 0 .8rem; }
+.on-phone { display: none; }
 svg text { font-size: 13px; fill: var(--ink); }
 svg .tick { font-size: 12px; fill: var(--soft); }
 svg .end { text-anchor: end; }
@@ -291,11 +315,22 @@ th { color: var(--soft); font-weight: 600; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
 .heat td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 16rem; }
 .cell { display: inline-block; min-width: 3.6rem; padding: 0 .4rem; border-radius: 4px;
-  background: rgba(var(--heat), calc(var(--share) * .55)); }
+  background: rgba(var(--heat), calc(var(--share) * .4)); }
 .better { color: var(--win); font-weight: 600; }
 .worse { color: var(--loss); font-weight: 600; }
 .unsure, .equal { color: var(--soft); }
 details { margin-top: .4rem; }
 summary { cursor: pointer; color: var(--soft); }
+@media (max-width: 40rem) {
+  main { padding: 1rem .5rem 3rem; }
+  section { padding: .9rem .8rem; }
+  .on-screen { display: none; }
+  .on-phone { display: block; }
+  section > svg .tick { font-size: 24px; }
+  .compared th:nth-child(3), .compared td:nth-child(3) { display: none; } /* the plot shows it */
+  table { font-size: .75rem; }
+  th, td { padding: .3rem .2rem; white-space: normal; }
+  .heat td:first-child { min-width: 9rem; }
+  .cell { min-width: 2.6rem; padding: 0 .2rem; } }
 @media print { section { break-inside: avoid; border: 0; padding: 0; } }
 """

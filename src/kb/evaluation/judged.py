@@ -19,7 +19,8 @@ from kb.evaluation.metrics import Judgments
 
 MAX_GRADE = 1_000  # 2^grade - 1, the exponential gain, has to fit a float
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,9}")
+# A table that held an empty cell once writes its whole numbers as 1.0, or 1,0 in some countries.
+_WHOLE = re.compile(r"([+-]?[0-9]{1,9})(?:[.,]0*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +103,19 @@ def lines(path: Path) -> Iterator[Line]:
         ) from error
 
 
+def is_grade(text: str) -> bool:
+    return _grade(text) is not None
+
+
 def read_grade(line: Line, text: str) -> int:
-    if _INTEGER.fullmatch(text) and abs(int(text)) <= MAX_GRADE:
-        return int(text)
-    raise line.error(
-        f"grade {text!r} cannot be used", f"a grade is a whole number, {MAX_GRADE} at most"
-    )
+    grade = _grade(text)
+    if grade is None:
+        raise line.error(
+            f"grade {text!r} cannot be used", f"a grade is a whole number, {MAX_GRADE} at most"
+        )
+    return grade
+
+
+def _grade(text: str) -> int | None:
+    whole = _WHOLE.fullmatch(text)
+    return int(whole[1]) if whole and abs(int(whole[1])) <= MAX_GRADE else None

@@ -3,8 +3,8 @@
     query,document,grade
     how long does a battery last,library/guides/firmware-power-budget.md,3
 
-A header is optional, and may name the columns in another order. A query is its own id; a document
-is named by its path as `kb list` shows it. Commas, semicolons and tabs may separate.
+A header is optional, and may name the columns in another order. A query is its own id; how a
+document is named is told in `named`. Commas, semicolons and tabs may separate.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 
 from kb.errors import EvalDataError
-from kb.evaluation.judged import Judged, Line, lines, read_grade
+from kb.evaluation.judged import Judged, Line, is_grade, lines, read_grade
 from kb.words import nfc
 
 COLUMNS = ("query", "document", "grade")
@@ -52,7 +52,7 @@ def _rows(path: Path) -> Iterator[tuple[Line, tuple[str, str, str]]]:
     line = next(read, None)
     if line is None:
         return
-    separator = max(_SEPARATORS, key=line.text.count)
+    separator = _separator(line.text)
 
     def texts(first: Line) -> Iterator[str]:
         nonlocal line
@@ -73,6 +73,22 @@ def _rows(path: Path) -> Iterator[tuple[Line, tuple[str, str, str]]]:
             yield line, (cells[order[0]], cells[order[1]], cells[order[2]])
     except csv.Error as error:
         raise line.error(str(error), _HINT) from error
+
+
+def _separator(line: str) -> str:
+    """The one by which the first line is a header or a judgment; else the one it has most of. A
+    question may hold more commas than there are columns."""
+
+    def looks_right(separator: str) -> bool:
+        try:
+            [fields] = csv.reader([line], delimiter=separator, strict=True)
+        except csv.Error:
+            return False
+        cells = [field.strip() for field in fields]
+        return _named(cells) is not None or (len(cells) == len(COLUMNS) and is_grade(cells[-1]))
+
+    fitting = [separator for separator in _SEPARATORS if looks_right(separator)]
+    return max(fitting or _SEPARATORS, key=line.count)
 
 
 def _named(cells: list[str]) -> tuple[int, int, int] | None:

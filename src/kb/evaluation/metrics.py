@@ -7,12 +7,12 @@ The conventions are trec_eval's, as ir-measures has them:
 
 - a document is relevant with a grade of 1 or more; a negative grade counts as 0, as does none;
 - precision divides by k, also where fewer than k documents were found;
-- every query that has judgments counts in a mean: with 0 where nothing was found, and where none
-  of its judgments is positive. A query without judgments does not count.
+- every query that the judgments name counts in a mean: with 0 where nothing was found or asked, and
+  where none of its judgments is positive, or there is none. One that they do not name does not.
 
 A document that a ranking repeats counts once, where it stands first; those behind it move up. One
 that was never judged is not relevant. A ranking is an order: what had equal scores stands as the
-search put it, and is not ordered anew by id, as trec_eval does with scores.
+search put it, and is not ordered anew by id, as trec_eval does with scores (the last id first).
 """
 
 from __future__ import annotations

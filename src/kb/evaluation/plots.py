@@ -1,8 +1,9 @@
 """Plots as SVG, drawn by hand: no library, no script, nothing from outside.
 
 Pure: numbers and names in, markup out. Colours are variables of the page that `html` writes, so
-that a plot is readable on a light and on a dark ground. Every mark carries its figures as a title,
-which a browser shows under the pointer and a screen reader says.
+that a plot is readable on a light and on a dark ground. A plot with names beside it can be drawn
+for a screen or for a telephone, where it would be too small to read. Every mark carries its figures
+as a title, which a browser shows under the pointer and a screen reader says.
 """
 
 from __future__ import annotations
@@ -12,13 +13,26 @@ from html import escape
 from math import ceil, floor, log10
 from typing import NamedTuple
 
-WIDTH = 760
-_LEFT, _RIGHT = 180, 64  # room for names and for figures
 _ROW = 30
-_NAME_CHARS = 24
-_MARGIN = 190  # for the names beside a scatter
 _LINE_PX = 17  # between two names
-_MOST_TICKS = 9
+
+
+class Frame(NamedTuple):
+    """How wide a plot is, and what has room in it."""
+
+    width: int
+    left: int  # for names
+    right: int  # for figures
+    margin: int  # for the names beside a scatter
+    name_chars: int
+    most_ticks: int
+
+    def clipped(self, name: str) -> str:
+        return name if len(name) <= self.name_chars else name[: self.name_chars - 1] + "…"
+
+
+WIDE = Frame(760, left=180, right=64, margin=190, name_chars=24, most_ticks=9)
+NARROW = Frame(400, left=122, right=52, margin=130, name_chars=15, most_ticks=5)
 
 
 class Estimate(NamedTuple):
@@ -49,11 +63,11 @@ class Change(NamedTuple):
 # --- quality, with its intervals ------------------------------------------------------------------
 
 
-def intervals(estimates: Sequence[Estimate], measure: str) -> str:
+def intervals(estimates: Sequence[Estimate], measure: str, frame: Frame = WIDE) -> str:
     """A line a method: the mean as a dot, the interval as a bar; the baseline's mean runs down."""
     values = [value for each in estimates for value in (each.low, each.high)]
     marks = ticks(min(values), max(values), least=0.0, most=1.0)
-    x = _scale(marks[0], marks[-1], _LEFT, WIDTH - _RIGHT)
+    x = _scale(marks[0], marks[-1], frame.left, frame.width - frame.right)
     bottom = len(estimates) * _ROW + 8
     parts = [_grid(marks, x, bottom, lambda value: f"{value:g}")]
     parts += [
@@ -61,11 +75,12 @@ def intervals(estimates: Sequence[Estimate], measure: str) -> str:
         for each in estimates
         if each.is_baseline
     ]
-    parts += [_interval(each, x, at * _ROW + 20) for at, each in enumerate(estimates)]
-    return _svg(parts, bottom + 24, f"{measure} of every method, with its interval")
+    parts += [_interval(each, x, at * _ROW + 20, frame) for at, each in enumerate(estimates)]
+    label = f"{measure} of every method, with its interval"
+    return _svg(parts, frame.width, bottom + 24, label)
 
 
-def _interval(each: Estimate, x: Callable[[float], float], y: float) -> str:
+def _interval(each: Estimate, x: Callable[[float], float], y: float, frame: Frame) -> str:
     told = f"{each.name}: {each.mean:.3f}, {each.low:.3f} to {each.high:.3f}"
     kind = "baseline" if each.is_baseline else "method"
     bar = (
@@ -73,19 +88,19 @@ def _interval(each: Estimate, x: Callable[[float], float], y: float) -> str:
         "/>"
     )
     dot = f'<circle class="dot {kind}" cx="{x(each.mean):.1f}" cy="{y}" r="5"/>'
-    name = _text(_LEFT - 12, y + 4, _clipped(each.name), "name end")
-    figure = _text(WIDTH - _RIGHT + 12, y + 4, f"{each.mean:.3f}", "figure")
+    name = _text(frame.left - 12, y + 4, frame.clipped(each.name), "name end")
+    figure = _text(frame.width - frame.right + 12, y + 4, f"{each.mean:.3f}", "figure")
     return f"<g><title>{escape(told)}</title>{name}{bar}{dot}{figure}</g>"
 
 
 # --- time against quality -------------------------------------------------------------------------
 
 
-def scatter(points: Sequence[Point], measure: str) -> str:
+def scatter(points: Sequence[Point], measure: str, frame: Frame = WIDE) -> str:
     """Up is better, left is faster; the cross of a point is its interval, and its p50 to p95."""
-    left, right, bottom = 56, WIDTH - _MARGIN, max(300, len(points) * _LINE_PX + 16)
+    left, right, bottom = 44, frame.width - frame.margin, max(300, len(points) * _LINE_PX + 16)
     times = [time for each in points for time in (each.p50_ms, each.p95_ms)]
-    lasting = log_ticks(min(times), max(times))
+    lasting = log_ticks(min(times), max(times), frame.most_ticks)
     values = [end for each in points for end in (each.estimate.low, each.estimate.high)]
     marks = ticks(min(values), max(values), least=0.0, most=1.0)
     along = _scale(log10(lasting[0]), log10(lasting[-1]), left, right)
@@ -101,9 +116,10 @@ def scatter(points: Sequence[Point], measure: str) -> str:
         for mark in marks
     ]
     places = [(each.estimate.name, x(each.p50_ms), y(each.estimate.mean)) for each in points]
-    parts += _labels(places, right + 22, bottom)
+    parts += _labels(places, right + 22, bottom, frame)
     parts += [_cross(each, x, y) for each in points]
-    return _svg(parts, bottom + 40, f"{measure} against the time that a query takes")
+    label = f"{measure} against the time that a query takes"
+    return _svg(parts, frame.width, bottom + 40, label)
 
 
 def _cross(each: Point, x: Callable[[float], float], y: Callable[[float], float]) -> str:
@@ -118,7 +134,9 @@ def _cross(each: Point, x: Callable[[float], float], y: Callable[[float], float]
     )
 
 
-def _labels(places: Iterable[tuple[str, float, float]], column: float, bottom: float) -> list[str]:
+def _labels(
+    places: Iterable[tuple[str, float, float]], column: float, bottom: float, frame: Frame
+) -> list[str]:
     """Names in a column of their own, each tied to its point: points often lie on each other."""
     ordered = sorted(places, key=lambda place: (place[2], place[1]))
     lines: list[float] = []
@@ -129,7 +147,7 @@ def _labels(places: Iterable[tuple[str, float, float]], column: float, bottom: f
         lines[at] = min(lines[at], floor_y)
     return [
         f'<path class="leader" d="M{x:.1f} {y:.1f}L{column - 14:.1f} {line:.1f}h10"/>'
-        + _text(column, line + 4, _clipped(name), "name")
+        + _text(column, line + 4, frame.clipped(name), "name")
         for (name, x, y), line in zip(ordered, lines, strict=True)
     ]
 
@@ -137,20 +155,25 @@ def _labels(places: Iterable[tuple[str, float, float]], column: float, bottom: f
 # --- wins and losses ------------------------------------------------------------------------------
 
 
-def changes(queries: Sequence[Change], name: str, baseline: str) -> str:
-    """A bar a query, from the largest gain to the largest loss; equal ones leave a gap."""
+def reach(queries: Iterable[Change]) -> float:
+    """How far a scale has to go, for all that is to be compared at a glance."""
+    most = max((abs(each.difference) for each in queries), default=0.0)
+    return ceil(most * 10 - 1e-9) / 10 if most > 0.1 else 0.1
+
+
+def changes(queries: Sequence[Change], name: str, baseline: str, most: float) -> str:
+    """A bar a query, from the largest gain to the largest loss; equal ones leave a gap. The scale
+    goes to `most`, up and down."""
     ordered = sorted(queries, key=lambda each: -each.difference)
-    height, top, bottom, left = 150, 12, 138, 44
+    width, height, top, bottom, left = WIDE.width, 150, 14, 136, 64
     middle = (top + bottom) / 2
-    most = max([0.05, *(abs(each.difference) for each in ordered)])
-    most = ceil(most * 10) / 10 if most > 0.1 else 0.1
     y = _scale(-most, most, bottom, top)
-    step = (WIDTH - left - 8) / len(ordered)
+    step = (width - left - 8) / len(ordered)
     wide = max(step * 0.8, 0.6)
     parts = []
     for mark in (most, 0.0, -most):
         kind = "axis" if mark == 0 else "grid"
-        parts.append(_line(left, y(mark), WIDTH - 8, y(mark), kind))
+        parts.append(_line(left, y(mark), width - 8, y(mark), kind))
         parts.append(_text(left - 8, y(mark) + 4, f"{mark:+.1f}" if mark else "0", "tick end"))
     for at, each in enumerate(ordered):
         if abs(each.difference) > 1e-9:
@@ -161,7 +184,7 @@ def changes(queries: Sequence[Change], name: str, baseline: str) -> str:
                 f' x="{left + at * step:.2f}" y="{top_y:.2f}" width="{wide:.2f}"'
                 f' height="{max(tall, 0.5):.2f}"><title>{told}</title></rect>'
             )
-    return _svg(parts, height, f"{name} against {baseline}, query by query")
+    return _svg(parts, width, height, f"{name} against {baseline}, query by query")
 
 
 # --- scales ---------------------------------------------------------------------------------------
@@ -179,13 +202,13 @@ def ticks(low: float, high: float, *, least: float, most: float) -> list[float]:
     return [round(number * step, 10) for number in range(first, last + 1)]
 
 
-def log_ticks(low: float, high: float) -> list[float]:
+def log_ticks(low: float, high: float, most_ticks: int = WIDE.most_ticks) -> list[float]:
     """1, 2, 5, 10, 20, ... from the last that is below to the first that is above; where these are
     too many, powers of ten alone."""
     low = max(low, 0.01)
     high = max(high, low)
     fine = _log_marks(low, high, (1, 2, 5))
-    return fine if len(fine) <= _MOST_TICKS else _log_marks(low, high, (1,))
+    return fine if len(fine) <= most_ticks else _log_marks(low, high, (1,))
 
 
 def _log_marks(low: float, high: float, sizes: Sequence[int]) -> list[float]:
@@ -212,7 +235,7 @@ def _grid(
 ) -> str:
     return "".join(
         _line(x(mark), 4, x(mark), bottom, "grid")
-        + _text(x(mark), bottom + 16, told(mark), "tick middle")
+        + _text(x(mark), bottom + 19, told(mark), "tick middle")
         for mark in marks
     )
 
@@ -225,12 +248,6 @@ def _text(x: float, y: float, text: str, kind: str) -> str:
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>'
 
 
-def _clipped(name: str) -> str:
-    return name if len(name) <= _NAME_CHARS else name[: _NAME_CHARS - 1] + "…"
-
-
-def _svg(parts: Iterable[str], height: float, label: str) -> str:
-    return (
-        f'<div class="wide"><svg viewBox="0 0 {WIDTH} {height:.0f}" role="img"'
-        f' aria-label="{escape(label)}">' + "".join(parts) + "</svg></div>"
-    )
+def _svg(parts: Iterable[str], width: float, height: float, label: str) -> str:
+    head = f'<svg viewBox="0 0 {width} {height:.0f}" role="img" aria-label="{escape(label)}">'
+    return head + "".join(parts) + "</svg>"

@@ -18,6 +18,7 @@ from kb.evaluation.runs import Comparison, EvalReport, MethodResult
 from kb.types import JsonDict
 
 SCHEMA_VERSION = "eval_report.v1"
+FEW_QUERIES = 30  # below, resampling knows too little of what it did not see: see `bootstrap`
 
 # Digits kept: well below what a few hundred queries can tell apart, and the same on every machine,
 # where the last bits of a sum are not.
@@ -38,6 +39,8 @@ def to_dict(report: EvalReport, *, per_query: bool = False) -> JsonDict:
         "split": report.split,
         "gain": report.gain,
         "queries": len(report.query_ids),
+        "documents": report.documents,
+        "model": report.model,
         "baseline": report.baseline,
         "caveats": _caveats(report.caveats),
         "methods": {name: _method(result) for name, result in report.methods.items()},
@@ -116,7 +119,8 @@ def to_table(report: EvalReport, *, per_query: bool = False) -> str:
         blocks += _aligned([_query_rows(report)])
     if said := doubts(report):
         blocks.append("\n".join(f"note: {line}" for line in said))
-    return "\n\n".join([title(report), *blocks])
+    head = "\n".join(filter(None, [title(report), ground(report)]))
+    return "\n\n".join([head, *blocks])
 
 
 def to_markdown(report: EvalReport, *, per_query: bool = False) -> str:
@@ -124,7 +128,9 @@ def to_markdown(report: EvalReport, *, per_query: bool = False) -> str:
     sections = _sections(report)
     if per_query:
         sections.append(_query_rows(report))
-    blocks = [f"### {_escaped(title(report))}", *map(_markdown_table, sections)]
+    told = ground(report)
+    blocks = [f"### {_escaped(title(report))}", *([_escaped(told)] if told else [])]
+    blocks += map(_markdown_table, sections)
     blocks += [f"- {_escaped(line)}" for line in doubts(report)]
     return "\n\n".join(blocks)
 
@@ -134,13 +140,26 @@ def title(report: EvalReport) -> str:
     return f"{report.data}, split {report.split}: {queries}, {report.gain} gain"
 
 
+def compares(report: EvalReport) -> bool:
+    """Whether there is anything beside the baseline."""
+    return any(result.comparisons is not None for result in report.methods.values())
+
+
+def ground(report: EvalReport) -> str:
+    """What was searched; nothing, where that is not known."""
+    if report.documents is None:
+        return ""
+    model = "by words alone" if report.model is None else f"model {report.model}"
+    return f"searched: {counted(report.documents, 'document', 'documents')}, {model}"
+
+
 def counted(count: int, one: str, many: str) -> str:
     return f"1 {one}" if count == 1 else f"{count:,} {many}"
 
 
 def doubts(report: EvalReport) -> list[str]:
     """What a reader has to know before the figures are believed, a line each."""
-    said, lines = report.caveats, []
+    said, lines = report.caveats, _weak(report)
     if said.unknown_documents:
         judged = counted(len(said.unknown_documents), "judged document is", "judged documents are")
         lines.append(f"{judged} not there, such as {said.unknown_documents[0]}: counted as missed")
@@ -162,6 +181,21 @@ def doubts(report: EvalReport) -> list[str]:
     return lines
 
 
+def _weak(report: EvalReport) -> list[str]:
+    """What is right, and says less than it seems to."""
+    lines, queries = [], len(report.query_ids)
+    if queries < FEW_QUERIES:
+        asked = counted(queries, "query is", "queries are")
+        lines.append(f"{asked} few: the intervals are too narrow, by how much cannot be known")
+    there = report.documents
+    deep = [str(m) for m in report.measures if m.name in ("Recall", "Success")
+            and m.k is not None and there is not None and m.k >= there]  # fmt: skip
+    if deep and there is not None:
+        held = counted(there, "document", "documents")
+        lines.append(f"{', '.join(deep)}: only {held} there, so a method that lists all has 1")
+    return lines
+
+
 # Why a part did not do its work, behind its name; others stand as they are.
 _REASONS = {
     "language": "does not read the script",
@@ -170,6 +204,7 @@ _REASONS = {
     "pending": "had not every vector",
     "truncated": "left some of the query out",
     "timeout": "ran out of time",
+    "unfit": "failed the exam",
 }
 
 
@@ -183,12 +218,12 @@ def _sections(report: EvalReport) -> list[list[_Row]]:
 def _measure_rows(report: EvalReport, measure: Measure) -> list[_Row]:
     sure = f"{CONFIDENCE:.0%} interval"
     header: _Row = (str(measure), "mean", sure)
-    rows = [header if report.baseline is None else (*header, "gain", "difference", sure)]
+    rows = [(*header, "gain", "difference", sure) if compares(report) else header]
     for name, result in report.methods.items():
         score = result.scores[measure]
         low, high = score.interval
         cells: _Row = (f"  {name}", f"{score.mean:.3f}", f"{low:.3f} {high:.3f}")
-        if name == report.baseline:
+        if name == report.baseline and compares(report):
             cells = (*cells, "baseline")
         elif result.comparisons is not None:
             cells = (*cells, *_comparison_cells(result.comparisons[measure]))

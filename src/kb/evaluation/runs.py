@@ -19,10 +19,10 @@ from kb.ports import Clock
 
 # (query text, k) -> the ids of up to k documents, best first
 Ranker = Callable[[str, int], Sequence[str]]
-# (method, queries done, queries in all)
+# (stage, queries done, queries in all)
 OnProgress = Callable[[str, int, int], None]
 
-UNCUT_DEPTH = 100  # how many documents are asked for where no cut-off says it, as for plain MRR
+UNCUT_DEPTH = 100  # how many documents count where no cut-off says it, as for plain MRR
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,8 @@ class EvalReport:
     methods: Mapping[str, MethodResult]
     queries: Mapping[str, str] = field(default_factory=dict)  # query id -> text
     caveats: Caveats = field(default_factory=Caveats)
+    documents: int | None = None  # how many were searched
+    model: str | None = None  # what encoded them and the queries; None where words are all
 
 
 def evaluate(
@@ -100,12 +102,9 @@ def evaluate(
     """
     measures = tuple(dict.fromkeys(measures))
     _check(methods, judged, measures, gain, baseline, resamples)
-    runs = {
-        name: _run(name, ranker, judged, _depth(measures), on_progress, clock)
-        for name, ranker in methods.items()
-    }
+    runs = _ask(methods, judged, _depth(measures), on_progress, clock)
     values = {
-        (name, measure): tuple(per_query(measure, run.rankings, judged.qrels, gain).values())
+        (name, measure): tuple(per_query(measure, run.top(measure), judged.qrels, gain).values())
         for name, run in runs.items()
         for measure in measures
     }
@@ -160,32 +159,40 @@ def _depth(measures: Iterable[Measure]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    rankings: Mapping[str, Sequence[str]]
-    seconds: Sequence[float]
+    """What one method answered to every query, and how long that took."""
+
+    rankings: dict[str, Sequence[str]]
+    seconds: list[float]
+
+    def top(self, measure: Measure) -> dict[str, Sequence[str]]:
+        """What the measure looks at: one without a cut-off as much as ever, and not more because
+        another one looks deeper."""
+        depth = UNCUT_DEPTH if measure.k is None else measure.k
+        return {query_id: ranked[:depth] for query_id, ranked in self.rankings.items()}
 
 
-def _run(
-    name: str,
-    ranker: Ranker,
+def _ask(
+    methods: Mapping[str, Ranker],
     judged: Judged,
     depth: int,
     on_progress: OnProgress | None,
     clock: Clock,
-) -> _Run:
-    rankings: dict[str, Sequence[str]] = {}
-    seconds: list[float] = []
-    total = len(judged.qrels)
-    # Once without the clock: loading a model on first use is not what a query costs.
-    ranker(judged.queries[next(iter(judged.qrels))], depth)
-    for done, query_id in enumerate(judged.qrels, start=1):
-        start = clock()
-        ranked = ranker(judged.queries[query_id], depth)
-        seconds.append(clock() - start)
-        # Cut, so that a method which returns more than was asked for gains nothing by it.
-        rankings[query_id] = distinct(ranked)[:depth]
+) -> dict[str, _Run]:
+    """Each query of every method before the next one, and of another method first each time: a
+    machine that is busy for a while is so for all of them alike."""
+    runs = {name: _Run({}, []) for name in methods}
+    names, total = list(methods), len(judged.qrels)
+    for at, query_id in enumerate(judged.qrels):
+        turn = at % len(names)
+        for name in (*names[turn:], *names[:turn]):
+            start = clock()
+            ranked = methods[name](judged.queries[query_id], depth)
+            runs[name].seconds.append(clock() - start)
+            # Cut, so that a method which returns more than was asked for gains nothing by it.
+            runs[name].rankings[query_id] = distinct(ranked)[:depth]
         if on_progress is not None:
-            on_progress(name, done, total)
-    return _Run(rankings, seconds)
+            on_progress("ask", at + 1, total)
+    return runs
 
 
 def _latency(seconds: Sequence[float]) -> Latency:

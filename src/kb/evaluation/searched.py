@@ -45,6 +45,10 @@ class Ground:
     judge: JudgeSource = no_judge
     cache: Path | None = None
 
+    def has_corpus_of(self, judged: Judged) -> bool:
+        """Whether the data's own corpus is what is searched, so that its ids are exact."""
+        return self.documents is None and judged.corpus_path is not None
+
     def searcher(self, store: SqliteStore) -> Searcher:
         """A new one, which remembers nothing yet."""
         return Searcher(store, self.config, time.time, lambda: self.encoder, self.judge)
@@ -71,25 +75,10 @@ def searched(
                 _index(judged.corpus_path, store, ground.config, tell)
             if ground.encoder is not None and want:
                 parts = want & wanted(ground.encoder.spec, tokens)
-                _embed(store, ground.encoder, ground.cache, parts, tell)
+                _embed(store, ground, parts, tell)
             yield store
         finally:
             store.close()
-
-
-def unknown_documents(judged: Judged, store: SqliteStore) -> frozenset[str]:
-    """Judged documents that the store does not hold. If it holds none of them, it is the wrong
-    one, and figures would say nothing."""
-    named = judged.document_ids()
-    with store.reading():
-        unknown = {doc_id for doc_id in named if store.document_by_path(doc_id) is None}
-    if unknown == named:
-        example = min(unknown)
-        raise EvalDataError(
-            f"none of the {len(named)} judged documents is there, such as {example!r}",
-            "documents are named as `kb list` shows them; --store names another store",
-        )
-    return frozenset(unknown)
 
 
 def _own_store(judged: Judged, own: Path | None) -> Iterator[SqliteStore]:
@@ -122,14 +111,15 @@ def _ingest(folder: Path, store: SqliteStore, config: Config, tell: OnProgress) 
     Indexer(store, config, time.time).ingest([str(folder)], on_event=event)
 
 
-def _embed(
-    store: SqliteStore, encoder: Encoder, cache: Path | None, want: Set[str], tell: OnProgress
-) -> None:
+def _embed(store: SqliteStore, ground: Ground, want: Set[str], tell: OnProgress) -> None:
+    assert ground.encoder is not None
+
     def event(now: EmbedProgress) -> None:
         tell("embed", now.done, now.total)
 
-    with remembering(encoder, cache) as remembers:
-        Embedder(store, remembers, want=want).run(on_progress=event)
+    with remembering(ground.encoder, ground.cache) as remembers:
+        exam = ground.config.models.exam
+        Embedder(store, remembers, want=want, exam=exam).run(on_progress=event)
 
 
 def _silent(_stage: str, _done: int, _total: int) -> None:

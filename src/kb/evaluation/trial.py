@@ -10,27 +10,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from kb.config import Config
-from kb.errors import InvalidRequest, QuerySyntax
+from kb.errors import EvalDataError, InvalidRequest, QuerySyntax
 from kb.evaluation.beir import DEFAULT_SPLIT, load
 from kb.evaluation.judged import Judged
 from kb.evaluation.judged_csv import load_csv
 from kb.evaluation.metrics import parse_measure
+from kb.evaluation.named import known
 from kb.evaluation.runs import EvalReport, evaluate
-from kb.evaluation.searched import Ground, OnProgress, searched, unknown_documents
+from kb.evaluation.searched import Ground, OnProgress, searched
 from kb.ports import Encoder
 from kb.search import compare
 from kb.search.profiles import Profile, profile_names, reranked, resolve, restrict
 from kb.search.rerankers import JudgeSource, no_judge
 from kb.search.searcher import Searcher
 from kb.store import SqliteStore
-from kb.types import MATCHES, Degraded
+from kb.types import MATCHES, Degraded, Response
 
+_WARM_UP, _WARM_UP_TOP = "once more", 10
 MEASURES = ("nDCG@10", "Recall@100", "MRR")
 
 # How a search is asked: arguments of `Searcher.search`; and that, by the query.
@@ -96,18 +98,26 @@ def measured(
 ) -> EvalReport:
     """The report of searches, by name, on a store that is ready. `how` and `options` are those of
     `evaluate`."""
-    unknown = unknown_documents(judged, store)
+    judged, unknown = known(judged, store, exact=ground.has_corpus_of(judged))
     with ExitStack() as stack:
         # Each with a searcher of its own: what one has remembered of a query is no other's gain.
         rankers = {name: SearchRanker(ground, store, each) for name, each in asked.items()}
         for ranker in rankers.values():
             stack.callback(ranker.close)
+            ranker.warm_up(judged.queries[next(iter(judged.qrels))])
         report = evaluate(rankers, judged, *how, unknown=unknown, **options)
         methods = {
             name: replace(result, degraded=rankers[name].degraded())
             for name, result in report.methods.items()
         }
-    return replace(report, methods=methods)
+    documents = store.counts()["documents"]
+    model = ground.encoder.spec if ground.encoder is not None else None
+    return replace(
+        report,
+        methods=methods,
+        documents=documents,
+        model=None if model is None else f"{model.name} {model.version}",
+    )
 
 
 def judged_data(
@@ -119,9 +129,14 @@ def judged_data(
             "judged data comes from a folder or from a CSV file", "give --data or --judgments"
         )
     judged = load(data, split) if data is not None else load_csv(judgments or "")
-    if limit_queries is None:
-        return judged
-    return replace(judged, qrels=dict(list(judged.qrels.items())[:limit_queries]))
+    if limit_queries is not None:
+        judged = replace(judged, qrels=dict(list(judged.qrels.items())[:limit_queries]))
+    if not any(grade > 0 for graded in judged.qrels.values() for grade in graded.values()):
+        raise EvalDataError(
+            f"{judged.name}: no query has an answer with a grade above 0, so nothing can be found",
+            "grade what answers a query 1 or more",
+        )
+    return judged
 
 
 def check_methods(methods: Sequence[str], config: Config) -> None:
@@ -160,17 +175,26 @@ class SearchRanker:
     def __call__(self, query: str, k: int) -> list[str]:
         """One search: kb finds passages, judgments are about documents, and each stands where its
         best passage does. The pipeline itself goes on until there are k of them."""
-        asked = self.asked(query) if callable(self.asked) else self.asked
-        settings = {**asked.get("settings", {}), "group": True}
         try:
-            response = self._searcher.search(
-                query, top=k, snippets=False, **{**asked, "settings": settings}
-            )
+            response = self._search(query, query, k)
         except QuerySyntax as error:  # a query in single quotes; one bad query stops no trial
             self._notes[query] = (Degraded("query", "syntax", error.message),)
             return []
         self._notes[query] = response.degraded
         return [hit.doc_path for hit in response.hits]
+
+    def warm_up(self, query: str) -> None:
+        """What is loaded on first use is not what a query costs. Asked is almost this one: the
+        searcher remembers queries, and this one would cost nothing when its turn comes."""
+        with suppress(QuerySyntax):
+            self._search(f"{query} {_WARM_UP}", query, _WARM_UP_TOP)
+
+    def _search(self, query: str, asked_as: str, k: int) -> Response:
+        asked = self.asked(asked_as) if callable(self.asked) else self.asked
+        settings = {**asked.get("settings", {}), "group": True}
+        return self._searcher.search(
+            query, top=k, snippets=False, **{**asked, "settings": settings}
+        )
 
     def degraded(self) -> dict[tuple[str, str], int]:
         """In how many queries a part did not do its work, by part and reason."""

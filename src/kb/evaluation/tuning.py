@@ -25,14 +25,16 @@ from kb.evaluation.candidates import Retrieved, retrieve_all
 from kb.evaluation.grid import Setting, fit
 from kb.evaluation.judged import Judged
 from kb.evaluation.metrics import Measure, parse_measure
+from kb.evaluation.named import known
 from kb.evaluation.runs import UNCUT_DEPTH, Comparison, EvalReport
-from kb.evaluation.searched import Ground, OnProgress, searched, unknown_documents
+from kb.evaluation.searched import Ground, OnProgress, searched
 from kb.evaluation.trial import Asked, AskedFor, judged_data, measured
 from kb.search.profiles import Profile, profile_names, resolve
 
 CURRENT, TUNED = "current", "tuned"
 FIT_SPLITS = ("dev", "train", "validation", "valid")  # in this order, where none is named
 REPORT_SPLIT = "test"
+REPORT_SPLITS = (REPORT_SPLIT, "dev", "validation", "valid")
 FOLDS = 5
 LEAST_QUERIES = 10
 
@@ -96,7 +98,7 @@ def tune(
     held_out = None if report_split is None else judged_data(data, None, report_split)
     judged, left_out = _without(judged, held_out)
     with searched(judged, ground, base.parts(), on_progress) as store:
-        unknown_documents(judged, store)
+        judged, _ = known(judged, store, exact=ground.has_corpus_of(judged))
         searcher = ground.searcher(store)
         try:
             depth = wanted.k or UNCUT_DEPTH
@@ -142,13 +144,20 @@ def tune(
 def _chosen(
     data: Path | None, split: str | None, report_split: str | None
 ) -> tuple[str, str | None]:
-    """The split to fit to, and the one to measure on, if there are two."""
+    """The split to fit to, and the one to measure on, if there are two. What is fitted to `test`
+    can never be reported on it again, so that is left alone where there is anything else."""
     there = splits(data) if data is not None else {}
+    if report_split is None and len(there) > 1:
+        others = (name for name in REPORT_SPLITS if name in there and name != split)
+        report_split = next(others, None)
     if split is None:
-        known = [name for name in (*FIT_SPLITS, *sorted(there)) if name in there]
-        split = next((name for name in known if name != report_split), REPORT_SPLIT)
-    if report_split is None and REPORT_SPLIT in there and split != REPORT_SPLIT:
-        report_split = REPORT_SPLIT
+        named = (name for name in (*FIT_SPLITS, *sorted(there)) if name in there)
+        split = next((name for name in named if name != report_split), REPORT_SPLIT)
+    if split == REPORT_SPLIT and (others_there := sorted(there.keys() - {REPORT_SPLIT})):
+        raise EvalDataError(
+            f"{REPORT_SPLIT} is for measuring, and there is another split to fit to",
+            f"splits there: {', '.join(others_there)}",
+        )
     if report_split == split:
         raise EvalDataError(
             f"fitted to {split} and measured on {split}: that would flatter",
@@ -165,12 +174,19 @@ def _without(judged: Judged, held_out: Judged | None) -> tuple[Judged, int]:
         for query_id, judgments in judged.qrels.items()
         if _plain(judged.queries[query_id]) not in later
     }
-    if len(kept) < LEAST_QUERIES:
+    _check_enough(judged, len(kept), "fit to")
+    if held_out is not None:
+        _check_enough(held_out, len(held_out.qrels), "measure on")
+    return replace(judged, qrels=kept), len(judged.qrels) - len(kept)
+
+
+def _check_enough(judged: Judged, queries: int, purpose: str) -> None:
+    """The interval of a query or two has no width, and whatever gains would be written."""
+    if queries < LEAST_QUERIES:
         raise EvalDataError(
-            f"{judged.name}: {len(kept)} queries to fit to are too few",
+            f"{judged.name}: {queries} queries of {judged.split} to {purpose} are too few",
             f"at least {LEAST_QUERIES}, better a hundred; kb eval run measures fewer",
         )
-    return replace(judged, qrels=kept), len(judged.qrels) - len(kept)
 
 
 def _plain(text: str) -> str:
@@ -222,12 +238,15 @@ class Scoreboard:
         if setting not in self._values:
             profile = changed(self.base, setting)
             self._values[setting] = {
-                query_id: self.measure.score(each.fused(profile), self.judged.qrels[query_id],
-                                             self.gain)
+                query_id: self._score(query_id, each.fused(profile))
                 for query_id, each in self.retrieved.items()
-            }  # fmt: skip
+            }
             self.on_progress("fit", self.tried, 0)
         return self._values[setting]
+
+    def _score(self, query_id: str, fused: Sequence[str]) -> float:
+        top = fused[: self.measure.k or UNCUT_DEPTH]
+        return self.measure.score(top, self.judged.qrels[query_id], self.gain)
 
 
 def changed(base: Profile, setting: Setting | None) -> Profile:

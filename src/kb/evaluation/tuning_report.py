@@ -46,6 +46,9 @@ def tuning_to_text(tuning: Tuning) -> str:
 def _notes(tuning: Tuning) -> Iterator[str]:
     if tuning.rerank != "none":
         yield (f"reranking ({tuning.rerank}) is left as it is: fitted without it, measured with it")
+    if tuning.folds is not None and tuning.better:
+        fitted = counted(tuning.queries, "query", "queries")
+        yield f"what is written was fitted to all {fitted}: to measure it again, take others"
     if tuning.left_out:
         left = counted(tuning.left_out, "query", "queries")
         yield f"{left} of {tuning.report_split} too, and not fitted to"
