@@ -139,11 +139,16 @@ def every_command(
     """The command and all below it, with the names that lead there."""
     yield names, command
     if isinstance(command, click.Group):
-        context = click.Context(command, info_name=" ".join(names))
+        context = _context(command, names)
         for name in command.list_commands(context):
             below = command.get_command(context, name)
             assert below is not None
             yield from every_command(below, (*names, name))
+
+
+def _context(command: click.Command, names: tuple[str, ...]) -> click.Context:
+    """As the command line makes it: a command remembers by what options it gives help."""
+    return click.Context(command, info_name=" ".join(names), **cli.context_settings)
 
 
 def first_sentence(command: click.Command) -> str:
@@ -152,7 +157,7 @@ def first_sentence(command: click.Command) -> str:
 
 
 def _command(names: tuple[str, ...], command: click.Command) -> str:
-    context = click.Context(command, info_name=" ".join(names))
+    context = _context(command, names)
     usage = " ".join([*names, *command.collect_usage_pieces(context)])
     parts = [f"## {' '.join(names)}", fence(usage, "text"), _help(command.help or "")]
     sections: dict[str, list[str]] = {}
@@ -519,7 +524,7 @@ def _name(name: str, value: Any) -> str:
     if isinstance(value, Mapping):
         shown = ", ".join(f"{key}: {each}" for key, each in value.items())
         return f"## {name}\n\n{filled(f'A constant, which cannot be changed. {shown}.')}"
-    parts = [f"## {name}", f"Module `{value.__module__}`."]
+    parts = [f"## {name}", f"Module `{_home(value)}`."]
     if dataclasses.is_dataclass(value):
         rows = [[code(each.name), code(str(each.type)), _field_default(each)]
                 for each in dataclasses.fields(value)]  # fmt: skip
@@ -529,6 +534,12 @@ def _name(name: str, value: Any) -> str:
     if isinstance(value, type):
         parts += [_member(name, each, member) for each, member in public_members(value)]
     return "\n\n".join(part for part in parts if part)
+
+
+def _home(value: Any) -> str:
+    """Where to import a value from: those of `kb.types` from it, not from where it has them."""
+    home: str = value.__module__
+    return types.__name__ if home.startswith(f"{types.__name__}.") else home
 
 
 def public_members(cls: type) -> list[tuple[str, Any]]:
