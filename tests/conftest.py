@@ -42,6 +42,7 @@ def _no_settings_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for: words alone are searched."""
     monkeypatch.setenv("KB_MODELS_ENCODER", "none")
     monkeypatch.setenv("KB_MODELS_JUDGE", "none")
+    monkeypatch.setenv("KB_MODELS_EXAM", "false")  # encoders of tests cannot read
     home = tmp_path / "home"
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.setenv(name, str(home))

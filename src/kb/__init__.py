@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = (
+    False  # known by its name: to load `typing` takes longer than all of `kb.cli.instant`
+)
 if TYPE_CHECKING:
+    from typing import Any
+
     from kb.app import KnowledgeBase
     from kb.errors import KbError
     from kb.search.analyse import sanitize

@@ -24,15 +24,16 @@ from kb.embedding import Embedding, Encoders
 from kb.errors import InvalidRequest, NotFound, StoreReadOnly, text_of, whole_number
 from kb.search.searcher import Searcher
 from kb.store import SqliteStore
-from kb.types import Document, Filters, Hit, Passage, Response
+from kb.types import Document, Filters, Hit, Response
 from kb.words import nfc
 
 if TYPE_CHECKING:
     from kb.ingest.embed import OnEmbedded
     from kb.ingest.progress import Progress
     from kb.ingest.worker import Worker, WorkerState
-    from kb.ports import Encoder, Jobs, Judge
-    from kb.types import Chunk, Comparison, Diagnosis, EmbedReport, ImportReport, IngestReport, Root
+    from kb.ports import Encoder, Judge
+    from kb.types import Chunk, Comparison, Jobs, Passage, Root
+    from kb.types.reports import Diagnosis, EmbedReport, ImportReport, IngestReport
 
 Pathlike = str | os.PathLike[str]
 OnProgress = Callable[[int, int], None]  # done, in all

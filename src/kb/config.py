@@ -97,6 +97,11 @@ class ModelsConfig:
         "of 190 tokens takes 12 kB, 3.0 kB, 1.5 kB or nothing",
         choices=("2-bit", "1-bit", "int8", "none"),
     )
+    exam: bool = _key(
+        True,
+        "whether a model has to answer a few questions before its vectors count in a search: what "
+        "one that cannot read finds would be noise",
+    )
     offline: bool = _key(
         False, "refuse every connection to another machine; $KB_OFFLINE does the same"
     )

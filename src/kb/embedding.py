@@ -14,13 +14,13 @@ from weakref import WeakSet
 
 from kb.config import Config
 from kb.errors import InvalidRequest, KbError, ModelMissing, NotFound, StoreMissing, shown
-from kb.ports import Encoder, Job, Jobs, Work
 from kb.store import SqliteStore
-from kb.types import EmbedReport, ModelSpec, StoredModel
 
 if TYPE_CHECKING:
     from kb.ingest.embed import Embedder, OnEmbedded
     from kb.ingest.worker import Worker, WorkerState
+    from kb.ports import Encoder
+    from kb.types import EmbedReport, Job, Jobs, StoredModel, Work
 
 SHOWN_FAILURES = 20
 _LONGEST_GRACE_S = 86_400
@@ -112,6 +112,8 @@ def _identity(model: StoredModel) -> tuple[str, str, int]:
 
 def _check(model: object, grace_s: float | None) -> None:
     """Refuses what is no encoder, and no time to wait, before anything is done."""
+    from kb.types import ModelSpec
+
     is_encoder = isinstance(getattr(model, "spec", None), ModelSpec) and callable(
         getattr(model, "encode", None)
     )
@@ -199,6 +201,7 @@ class Embedding:
             encoder,
             source=source,
             want=self._wanted(encoder),
+            exam=self._config.models.exam,
             keep_old=keep_old,
             force=force,
             grace_s=GRACE_S if grace_s is None else grace_s,
@@ -225,6 +228,8 @@ class Embedding:
         encoder = self._encoders.current()
         if encoder is None:
             return None
+        from kb.types import EmbedReport
+
         report = EmbedReport(encoder.spec.name, encoder.spec.version)
         if retry or self._is_due("search", encoder):
             report = self.run(retry=retry, patient=True, stop=stop, on_progress=on_progress)
@@ -270,6 +275,8 @@ class Embedding:
                 for model in models
                 for failure in self._store.failures(model.model_id, SHOWN_FAILURES)
             ]
+        from kb.types import Jobs
+
         return Jobs(
             tuple(self._work(model, found) for model in models if model.role is not None),
             tuple(found),
@@ -284,6 +291,7 @@ class Embedding:
 
     def _work(self, model: StoredModel, jobs: list[Job]) -> Work:
         from kb.ingest.embed import lacking
+        from kb.types import Work
 
         at_it = [one for one in jobs if one.model_id == model.model_id and not one.lost]
         pace = sum(one.done / one.seconds for one in at_it if one.seconds > 0)
@@ -320,6 +328,7 @@ class Embedding:
             want=self._wanted(encoder),
             patient=patient,
             source=self._encoders.source("search"),
+            exam=self._config.models.exam,
         )
 
     def _wanted(self, encoder: Encoder) -> frozenset[str]:

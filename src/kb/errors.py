@@ -20,6 +20,7 @@
         ModelMissing          no such model, or its files are not there
         ModelBroken           files that are damaged, or a model with other outputs than it says
         ModelMismatch         the store's vectors were made by another model
+        ModelUnfit            a model that failed the exam, and is to take another's place
         EndpointError         a server that gives vectors, or files of models, and does not answer
         Offline               a connection that the setting models.offline forbids
       MissingExtra            a part that an optional dependency brings
@@ -140,6 +141,11 @@ class ModelBroken(ModelError):
 
 class ModelMismatch(ModelError):
     code = "model_mismatch"
+    http_status = 409
+
+
+class ModelUnfit(ModelError):
+    code = "model_unfit"
     http_status = 409
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from kb.types import (
     Attributes,
@@ -17,15 +17,23 @@ from kb.types import (
     ChunkDraft,
     Document,
     DocumentDraft,
+    Embedded,
     Encoding,
+    ExamMark,
     FileState,
     Filters,
+    Job,
+    LexicalQuery,
+    Matched,
     ModelSpec,
+    Nearest,
+    Outcome,
     Root,
-    Scored,
     StoredModel,
+    ToEmbed,
     TokenVectors,
     Vector,
+    Written,
 )
 
 
@@ -113,122 +121,6 @@ class Judge(Protocol):
         ...
 
 
-class ToEmbed(NamedTuple):
-    """A chunk without ready vectors, and the text that stands for it: its heading, then itself."""
-
-    chunk_id: int
-    text: str
-
-
-class Outcome(NamedTuple):
-    """What came of encoding a chunk: its vectors, or why there are none. With both, `error` says
-    why parts of those that were wanted are missing."""
-
-    chunk_id: int
-    encoding: Encoding | None
-    error: str | None = None
-    want: Set[str] = frozenset()
-
-
-class Embedded(NamedTuple):
-    """How many chunks got vectors by a write, and how many the parts that theirs lacked."""
-
-    embedded: int = 0
-    filled: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A worker that gives chunks their vectors: where it runs, since when (in seconds since the
-    epoch) and for how many seconds, how many chunks it has done, and how many it is at work on. One
-    that is `lost` has ended without saying so; what it was at work on is taken up by others."""
-
-    job_id: int
-    model_id: int
-    place: str
-    pid: int
-    started: float
-    seconds: float
-    done: int
-    leased: int
-    lost: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A chunk whose last attempt to be embedded went wrong. One that is `searchable` has a dense
-    vector and lacks another part. What is `given_up` waits to be told: `kb jobs retry`."""
-
-    chunk_id: int
-    doc_path: str
-    searchable: bool
-    attempts: int
-    error: str
-    at: str
-    given_up: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """How far the vectors of one model are. `lacking` are passages whose vectors lack a part that
-    is wanted; `per_second` is what the workers of now have done together."""
-
-    model: StoredModel
-    lacking: int
-    workers: int
-    per_second: float
-
-    @property
-    def seconds_left(self) -> float | None:
-        left = self.model.pending + self.lacking
-        return left / self.per_second if self.per_second and left else None
-
-
-@dataclass(frozen=True, slots=True)
-class Jobs:
-    """What `kb jobs` shows: what there is to do for each model, who is at it, what went wrong."""
-
-    work: tuple[Work, ...]
-    jobs: tuple[Job, ...]
-    failures: tuple[Failure, ...]
-
-
-class Nearest(NamedTuple):
-    """What a dense or a sparse look-up found, best first; `backend` is the one that looked, and
-    `why` says why it is not the one that was asked for."""
-
-    found: list[Scored]
-    backend: str
-    why: str = ""
-
-
-class Written(NamedTuple):
-    """What writing a document did to the chunks it had."""
-
-    doc_id: int
-    chunks_added: int
-    chunks_kept: int
-    chunks_removed: int
-
-
-class LexicalQuery(NamedTuple):
-    """Terms for the lexical index, already analysed.
-
-    A word is a tuple of alternatives: itself, and for an identifier the phrase of its parts.
-    `runs` are stretches of unspaced script.
-    """
-
-    words: tuple[tuple[str, ...], ...] = ()
-    runs: tuple[str, ...] = ()
-
-
-class Matched(NamedTuple):
-    """What a lexical look-up found, best first, and the terms it left out as too common."""
-
-    found: list[Scored]
-    dropped: tuple[str, ...] = ()
-
-
 class Tokenise(Protocol):
     """(start, end, stem) of every word of a text, or of those that are `wanted`."""
 
@@ -297,6 +189,10 @@ class Store(Protocol):
         """The store's record of this model, made if the store has none yet, and then with the name
         its encoder is found by, where that is not the setting's; `ModelMismatch` when
         the store's vectors are of another name, version or dimension."""
+        ...
+
+    def set_marks(self, model_id: int, marks: Sequence[ExamMark]) -> None:
+        """Remember what the model's exam has shown."""
         ...
 
     def to_embed(self, model_id: int, *, limit: int, after: int = 0) -> list[ToEmbed]:

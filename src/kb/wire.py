@@ -5,30 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kb.errors import InvalidRequest, shown
-from kb.ports import Jobs, Work
-from kb.types import (
-    PARTS,
-    Chunk,
-    Citation,
-    Compared,
-    Comparison,
-    Diagnosis,
-    Document,
-    EmbedReport,
-    Encoding,
-    Filters,
-    Hit,
-    ImportReport,
-    IngestReport,
-    JsonDict,
-    ModelInfo,
-    ModelSpec,
-    Passage,
-    Response,
-)
+from kb.types import PARTS, Chunk, Citation, Document, Filters, Hit, JsonDict, Response
+
+if TYPE_CHECKING:
+    from kb.types import (
+        Compared,
+        Comparison,
+        Diagnosis,
+        EmbedReport,
+        Encoding,
+        ImportReport,
+        IngestReport,
+        Jobs,
+        ModelInfo,
+        ModelSpec,
+        Passage,
+        Work,
+    )
 
 _LISTS = ("tags", "tags_any", "type", "kind")
 _REQUEST = {
@@ -253,6 +249,7 @@ def _model(value: ModelInfo) -> JsonDict:
     shape = asdict(value)
     del shape["spec"]
     return shape | {
+        "marks": None if value.marks is None else [mark._asdict() for mark in value.marks],
         "version": spec and spec.version,
         "gives": spec and [part for part in (*PARTS, "score") if part in spec.gives],
         "dimension": (spec and spec.dimension) or None,

@@ -9,7 +9,7 @@ import click
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.cli.hits import broken, hit_text
+from kb.cli.hits import broken, explain_text, hit_text
 from kb.cli.page import Page, visible
 from kb.types import Citation, Hit, Retrieval, Span
 
@@ -102,3 +102,26 @@ def test_small_numbers_keep_their_digits() -> None:
         "    decay              times 4.7e-08",
         "    type               times 0.000000",
     ]
+
+
+def test_how_it_was_found_fits_the_page() -> None:
+    explain = {
+        "profile": "default",
+        "pipeline": "analyse -> [lexical(match=any) | dense(kb-mini)] -> convex -> cut(top=1)",
+        "stages": [{"stage": "fuse", "ms": 0.63, "candidates": 111, "scale": "fused"},
+                   {"stage": "hits", "ms": 8.7}],
+    }  # fmt: skip
+    plain = explain_text(explain, {"total": 9.5}, PLAIN).split("\n")
+    assert plain[1:] == [
+        f"    profile default: {explain['pipeline']}",
+        "    fuse           0.63 ms  candidates: 111; scale: fused",
+        "    hits           8.70 ms",
+        "    total          9.50 ms",
+    ]
+    for width in (60, 80, 120):
+        told = explain_text(explain, {"total": 9.5}, Page(colour=False, width=width))
+        assert all(len(line) <= width for line in told.split("\n"))
+        assert told.split() == " ".join(plain).split()
+    assert "\n                     -> cut(top=1)\n" in explain_text(
+        explain, {"total": 9.5}, Page(colour=False, width=80)
+    )

@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 
 HEAVY = {
-    "asyncio", "hashlib", "importlib.resources", "jsonschema", "markdown_it", "numpy",
+    "asyncio", "hashlib", "importlib.resources", "jsonschema", "logging", "markdown_it", "numpy",
     "onnxruntime", "pathspec", "pydantic", "rich", "tomllib", "tree_sitter", "yaml",
 }  # fmt: skip
 if sys.platform == "linux":  # elsewhere it knows where the settings are
     HEAVY.add("platformdirs")
+
+# Of kb's own values: what a search by words makes. The others are for other commands.
+VALUES = {"kb.types", "kb.types.documents", "kb.types.places", "kb.types.search"}
+MOST_MODULES, MOST_CLASSES = 60, 40  # of kb; a frozen class takes half a millisecond to make
 
 SCRIPT = """
 import sys
@@ -22,6 +26,15 @@ from kb.cli.run import run
 status = run(sys.argv[1:])
 print(*sys.modules, file=sys.stderr)
 sys.exit(status)
+"""
+COUNT = """
+import dataclasses, sys
+from kb.cli.run import run
+run(sys.argv[1:])
+ours = [vars(module) for name, module in sys.modules.items() if name.startswith("kb.")]
+made = {id(each) for names in ours for each in names.values()
+        if isinstance(each, type) and dataclasses.is_dataclass(each)}
+print(len(ours), len(made), file=sys.stderr)
 """
 
 
@@ -39,6 +52,21 @@ def test_a_lexical_search_loads_nothing_heavy(here: Path, output: tuple[str, ...
     assert modules & HEAVY == set()
     others = ("kb.ingest", "kb.evaluation", "kb.models")
     assert {name for name in modules if name.startswith(others)} == set()
+
+
+@pytest.mark.parametrize("output", [(), ("--json",)])
+def test_a_lexical_search_makes_few_classes(here: Path, output: tuple[str, ...]) -> None:
+    search = ("search", "--mode", "lexical", "retry", "storm", *output)
+    modules = loaded(*search)
+    assert {name for name in modules if name.startswith("kb.types")} == VALUES
+    assert not modules & {"kb.ports", "kb.search.by_model", "kb.search.rerank"}
+    done = subprocess.run(
+        [sys.executable, "-c", COUNT, *search],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    ours, classes = map(int, done.stderr.split())
+    assert 10 < ours <= MOST_MODULES
+    assert 10 < classes <= MOST_CLASSES
 
 
 def test_a_command_loads_no_other(here: Path) -> None:

@@ -25,7 +25,7 @@ from kb.types import Encoding, Hit, Response, TokenVectors
 from tests.conftest import Clock
 from tests.evaluation.judged_folder import write_folder
 from tests.models.judges import WordJudge
-from tests.models.weightless import Weightless
+from tests.models.weightless import Weightless, unexamined
 from tests.schemas import validate
 from tests.workers import Crowd, audited, open_by_first, watch
 
@@ -439,6 +439,7 @@ def test_r6_5_the_gain_over_two_way_hybrid_is_reported(tmp_path: Path) -> None:
         methods=("two_way_hybrid", "three_way_reranked"),
         measures=["nDCG@20"],
         baseline="two_way_hybrid",
+        config=unexamined(),
         encoder=Weightless(),
         judge=WordJudge,
     )
@@ -649,7 +650,7 @@ def test_r7_4_a_slow_one_is_a_warning_with_its_query(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert SearchConfig().slow_ms == 500
-    config = replace(Config(), search=SearchConfig(slow_ms=-1))  # everything is slow
+    config = replace(unexamined(), search=SearchConfig(slow_ms=-1))  # everything is slow
     with KnowledgeBase(tmp_path / "slow.sqlite", config=config, encoder=Weightless()) as kb:
         kb.add("harbour keys")
         kb.embed()

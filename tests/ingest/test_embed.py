@@ -22,9 +22,9 @@ from kb.errors import InvalidRequest, ModelBroken, ModelError, ModelMismatch
 from kb.ingest.embed import Embedder, EmbedProgress
 from kb.models import manifest
 from kb.models.onnx import OnnxEncoder
-from kb.ports import Embedded, Encoder, Outcome
+from kb.ports import Encoder
 from kb.store import SqliteStore, token_codes
-from kb.types import Encoding, TokenVectors
+from kb.types import Embedded, Encoding, Outcome, TokenVectors
 from tests.models import tiny
 from tests.models.weightless import Weightless
 from tests.store.builders import put

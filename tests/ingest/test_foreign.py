@@ -20,6 +20,7 @@ ASIAN = ModelSpec(
     [
         ({"zh": 1}, "1 of 1 document is in Chinese"),
         ({"zh": 2, "ja": 1, None: 3}, "3 of 6 documents are in Chinese and Japanese"),
+        ({"zh": 1, "ja": 1, "ko": 1}, "3 of 3 documents are in Chinese, Japanese and Korean"),
         ({"ko": 20, "en": 80}, "20 of 100 documents are in Korean"),
     ],
 )

@@ -9,8 +9,7 @@ import pytest
 from kb.config import ChunkConfig
 from kb.errors import DiskFull, PathMissing
 from kb.ingest.indexer import Progress
-from kb.ports import Written
-from kb.types import FileNote
+from kb.types import FileNote, Written
 from tests.ingest.conftest import Library
 
 # --- a folder -------------------------------------------------------------------------------------

@@ -5,8 +5,7 @@ import pytest
 from kb.errors import MissingExtra
 from kb.ingest.decode import Unreadable
 from kb.ingest.report import Tally, reason_of
-from kb.ports import Written
-from kb.types import IngestReport
+from kb.types import IngestReport, Written
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,7 @@ def config(url: str, **settings: Any) -> Config:
         "endpoint_url": f"{url}/v1",
         "endpoint_model": "nomic",
         "endpoint_dimension": WIDTH,
+        "exam": False,
     }
     return replace(Config(), models=ModelsConfig(**told | settings))
 

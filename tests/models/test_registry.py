@@ -16,7 +16,7 @@ from tests.models.weightless import Weightless
 
 
 def config(encoder: str, judge: str = "none") -> Config:
-    return replace(Config(), models=ModelsConfig(encoder=encoder, judge=judge))
+    return replace(Config(), models=ModelsConfig(encoder=encoder, judge=judge, exam=False))
 
 
 @pytest.fixture
@@ -110,6 +110,15 @@ def test_verifying_looks_at_what_is_given(plug_in: Callable[[str], None]) -> Non
     plug_in("zero = kb_others:zero")
     with pytest.raises(ModelBroken, match="gave no dense vector of 64 dimensions"):
         models.verify(config("zero"), "zero")
+
+
+def test_verifying_holds_an_exam(plug_in: Callable[[str], None]) -> None:
+    plug_in("hashed = kb_others:make")
+    settings = config("hashed")
+    examined = replace(settings, models=replace(settings.models, exam=True))
+    marks = models.verify(examined, "hashed").marks
+    assert marks
+    assert not any(mark.passed for mark in marks)
 
 
 def test_verifying_looks_at_every_byte(copied: Callable[[], Path]) -> None:

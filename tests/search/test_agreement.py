@@ -33,12 +33,23 @@ def test_two_lists_cannot_tell_who_is_wrong() -> None:
 
 
 def test_siblings_stand_in_for_each_other() -> None:
-    assert agreed(BASE, {"lexical": [1], "dense": [1]}).weights == pytest.approx(
-        {"lexical": 0.4, "dense": 0.6}
-    )
-    assert agreed(BASE, {"dense": [1], "sparse": [1]}).weights == pytest.approx(
-        {"dense": 0.6, "sparse": 0.4}
-    )
+    words = agreed(BASE, {"lexical": [1], "dense": [1]}).weights
+    terms = agreed(BASE, {"dense": [1], "sparse": [1]}).weights
+    assert words == {"lexical": 0.25, "dense": 0.6}
+    assert terms == {"dense": 0.6, "sparse": 0.25}
+
+
+def test_in_cjk_words_and_meaning_change_places() -> None:
+    three = {"lexical": [1, 2], "dense": [1, 2], "sparse": [1, 2]}
+    assert agreed(BASE, three, cjk=True).weights == {"lexical": 0.6, "dense": 0.15, "sparse": 0.25}
+    two = {"lexical": [1], "dense": [1]}
+    assert agreed(BASE, two, cjk=True).weights == {"lexical": 0.6, "dense": 0.25}
+    assert agreed(BASE, {"dense": [1]}, cjk=True).weights == {"dense": 0.6}
+
+
+def test_in_cjk_words_that_lead_already_stay_where_they_are() -> None:
+    weights = {"lexical": 0.7, "dense": 0.3}
+    assert agreed(weights, {"lexical": [1], "dense": [1]}, cjk=True).weights == weights
 
 
 def test_a_profile_of_two_gives_nothing_away() -> None:

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kb import Filters, KnowledgeBase, wire
-from kb.config import Config
 from kb.errors import InvalidRequest, QuerySyntax, StoreMissing
 from kb.search import compare as comparing
 from kb.search.compare import METHODS, overlaps
 from kb.types import COMPARED, Compared, Comparison
+from tests.models.weightless import unexamined
 from tests.schemas import validate
 from tests.search.conftest import Failing
 
@@ -24,7 +24,7 @@ from tests.search.conftest import Failing
 @pytest.fixture
 def shelf(tmp_path: Path, encoder: Failing) -> Iterator[KnowledgeBase]:
     """Reranked by token vectors, which the encoder of these tests gives too."""
-    config = replace(Config(), profiles={"research": {"rerank": "colbert"}})
+    config = unexamined({"research": {"rerank": "colbert"}})
     with KnowledgeBase(tmp_path / "shelf.sqlite", config=config, encoder=encoder) as kb:
         for number in range(12):
             tags = ["even"] if number % 2 == 0 else []

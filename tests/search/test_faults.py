@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from kb import KnowledgeBase, wire
-from kb.config import Config, SearchConfig
+from kb.config import SearchConfig
 from kb.errors import StoreUnusable
 from kb.search import searcher as searching
 from kb.types import Degraded
+from tests.models.weightless import unexamined
 from tests.schemas import validate
 from tests.search.conftest import Failing
 
@@ -52,7 +53,7 @@ def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def three_way(tmp_path: Path, encoder: Failing) -> Iterator[KnowledgeBase]:
-    config = replace(Config(), search=SearchConfig(retriever_timeout_ms=1000))
+    config = replace(unexamined(), search=SearchConfig(retriever_timeout_ms=1000))
     with KnowledgeBase(tmp_path / "kb.sqlite", config=config, encoder=encoder) as kb:
         kb.add("the harbour master keeps the keys", title="keys")
         kb.add("a boat in the harbour", title="boat")
@@ -162,7 +163,7 @@ def test_without_a_time_limit_the_late_one_is_waited_for(
     tmp_path: Path, encoder: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(searching, "PARALLEL_FROM", 0)
-    config = replace(Config(), search=SearchConfig(retriever_timeout_ms=0))
+    config = replace(unexamined(), search=SearchConfig(retriever_timeout_ms=0))
     with KnowledgeBase(tmp_path / "kb.sqlite", config=config, encoder=encoder) as kb:
         kb.add("the harbour master keeps the keys")
         kb.embed()
@@ -188,7 +189,7 @@ def test_a_model_that_is_still_to_be_loaded_is_waited_for(
 ) -> None:
     """The first query of a process; the time limit is for those after it."""
     monkeypatch.setattr(searching, "PARALLEL_FROM", 0)
-    config = replace(Config(), search=SearchConfig(retriever_timeout_ms=1))
+    config = replace(unexamined(), search=SearchConfig(retriever_timeout_ms=1))
     with KnowledgeBase(tmp_path / "kb.sqlite", config=config, encoder=encoder) as kb:
         kb.add("the harbour master keeps the keys")
         kb.embed()

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from kb import KnowledgeBase, wire
-from kb.config import Config, ModelsConfig
 from kb.errors import InvalidRequest, ModelMissing
 from kb.search.rerank import slices
 from kb.search.trace import Trace
 from kb.types import Degraded, Response
 from tests.conftest import Clock
 from tests.models.judges import WordJudge
+from tests.models.weightless import unexamined
 from tests.schemas import validate, validator
 from tests.search.conftest import Failing
 
@@ -39,7 +39,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(150):
         text = f"harbour {'keys ' * (number % 4)}boat{number % 7} word{number} "
         (root / f"{number}.md").write_text(text + "and other words " * (number % 11))
-    with KnowledgeBase(folder / "kb.sqlite", config=Config(), encoder=Failing()) as opened:
+    with KnowledgeBase(folder / "kb.sqlite", config=unexamined(), encoder=Failing()) as opened:
         opened.ingest(root)
         opened.embed()
     return folder / "kb.sqlite"
@@ -270,7 +270,7 @@ def test_no_token_vectors_at_all(tmp_path: Path, clock: Clock) -> None:
 
 
 def test_token_vectors_that_are_switched_off(tmp_path: Path, encoder: Failing) -> None:
-    config = Config(models=ModelsConfig(tokens="none"))
+    config = unexamined(tokens="none")
     with KnowledgeBase(tmp_path / "kb.sqlite", config=config, encoder=encoder) as kb:
         kb.add("harbour keys")
         kb.embed()
@@ -427,7 +427,7 @@ def test_to_encode_the_query_takes_of_the_budget(
 
 
 def test_a_passage_without_tokens_keeps_its_place(tmp_path: Path, encoder: Failing) -> None:
-    with KnowledgeBase(tmp_path / "kb.sqlite", config=Config(), encoder=encoder) as kb:
+    with KnowledgeBase(tmp_path / "kb.sqlite", config=unexamined(), encoder=encoder) as kb:
         kb.add("the harbour keys")
         kb.add("!!! ???")
         kb.embed()
@@ -438,16 +438,16 @@ def test_a_passage_without_tokens_keeps_its_place(tmp_path: Path, encoder: Faili
 
 def test_tokens_that_are_switched_off_are_not_missed(tmp_path: Path, encoder: Failing) -> None:
     path = tmp_path / "kb.sqlite"
-    with KnowledgeBase(path, config=Config(), encoder=encoder) as kb:
+    with KnowledgeBase(path, config=unexamined(), encoder=encoder) as kb:
         kb.add("the harbour keys")
         kb.embed()
-    off = replace(Config(), models=ModelsConfig(tokens="none"))
+    off = unexamined(tokens="none")
     with KnowledgeBase(path, config=off, encoder=encoder) as kb:
         kb.add("the harbour master")
         kb.embed()
         found = kb.search("harbour", rerank="colbert")
         assert (found.returned, found.degraded) == (2, ())
-    with KnowledgeBase(path, config=Config(), encoder=encoder) as kb:
+    with KnowledgeBase(path, config=unexamined(), encoder=encoder) as kb:
         told = kb.search("harbour", rerank="colbert").degraded
         assert [(one.part, one.reason, one.detail) for one in told] == [("rerank", "pending", 1)]
 

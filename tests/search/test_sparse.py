@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from kb import Filters, KnowledgeBase, wire
-from kb.config import Config
 from kb.errors import QuerySyntax
 from kb.search.sparse import product
 from kb.types import Degraded, Encoding, Response
-from tests.models.weightless import Weightless
+from tests.models.weightless import Weightless, unexamined
 from tests.schemas import validate
 from tests.search.conftest import Failing
 
@@ -177,13 +176,13 @@ def test_a_model_that_gives_none(dense_only: KnowledgeBase) -> None:
     assert dense_only.search("harbour keys", mode="sparse").degraded == (why,)
 
 
-def test_words_take_the_share_of_terms_that_the_model_does_not_give(
+def test_words_count_as_terms_would_that_the_model_does_not_give(
     dense_only: KnowledgeBase,
 ) -> None:
     found = dense_only.search("harbour keys", explain=True)
     assert found.explain is not None
     (fuse,) = (stage for stage in found.explain["stages"] if stage["stage"] == "fuse")
-    assert fuse["weights"] == pytest.approx({"lexical": 0.4, "dense": 0.6})
+    assert fuse["weights"] == {"lexical": 0.25, "dense": 0.6}
 
 
 THREE_WAY = {"retrievers": ["lexical", "dense", "sparse"], "rerank": "colbert"}
@@ -191,7 +190,7 @@ THREE_WAY = {"retrievers": ["lexical", "dense", "sparse"], "rerank": "colbert"}
 
 def test_what_the_model_does_not_give_is_missed_by_who_names_it(tmp_path: Path) -> None:
     """Before anything is embedded as after: no embedding would bring it."""
-    config = Config(profiles={"default": THREE_WAY})
+    config = unexamined({"default": THREE_WAY})
     sparse = Degraded("sparse", "no_model", "weightless gives no sparse vectors")
     rerank = Degraded("rerank", "no_model", "weightless gives no token vectors")
     with KnowledgeBase(tmp_path / "kb.sqlite", config=config, encoder=WithoutSparse()) as kb:
@@ -204,7 +203,7 @@ def test_what_the_model_does_not_give_is_missed_by_who_names_it(tmp_path: Path) 
 
 
 def test_what_is_switched_off_is_not_missed_by_who_names_the_profile(tmp_path: Path) -> None:
-    config = Config(profiles={"default": THREE_WAY})
+    config = unexamined({"default": THREE_WAY})
     with KnowledgeBase(tmp_path / "kb.sqlite", config=config, encoder="none") as kb:
         fill(kb)
         assert kb.search("harbour keys", profile="default").degraded == ()

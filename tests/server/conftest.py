@@ -18,6 +18,7 @@ from kb.config import Config, ServeConfig
 from kb.server.api import create_app
 from kb.server.guard import Rules
 from kb.server.serving import Server
+from tests.models.weightless import unexamined
 
 PATIENCE_S = 30.0  # until a test gives up; nothing waits that long when all is well
 
@@ -68,7 +69,7 @@ def start(kb: KnowledgeBase, rules: Rules | None, ingest_from: tuple[Path, ...])
 
 
 def settings(**limits: Any) -> Config:
-    return replace(Config(), serve=replace(ServeConfig(), **({"port": 0} | limits)))
+    return replace(unexamined(), serve=replace(ServeConfig(), **({"port": 0} | limits)))
 
 
 @pytest.fixture

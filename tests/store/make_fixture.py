@@ -26,6 +26,7 @@ from kb.types import (
     ChunkDraft,
     DocumentDraft,
     Encoding,
+    ExamMark,
     Filters,
     ModelSpec,
     Span,
@@ -74,6 +75,8 @@ def _embed(kb: KnowledgeBase) -> None:
     """Vectors of every kind; one chunk has failed, and one is left waiting."""
     spec = ModelSpec("fixture", "1", DIMENSION, frozenset({"dense", "sparse", "tokens"}), 2)
     model_id = kb._store.use_model(spec).model_id
+    marks = [ExamMark("dense", "LATIN", 11, 12), ExamMark("dense", "CJK", 0, 8)]
+    kb._store.set_marks(model_id, marks)
     first, *middle, last = kb._store.to_embed(model_id, limit=100)
     rows = [
         (one.chunk_id, Encoding(_vector(one.chunk_id), _weights(one.chunk_id),

@@ -239,7 +239,7 @@ def test_a_line_without_an_end(
 @pytest.mark.parametrize(
     ("number", "old", "new"),
     [
-        (0, b'"store_schema":5', b'"store_schema":6'),
+        (0, b'"store_schema":6', b'"store_schema":7'),
         (0, b"export.v1", b"export.v2"),
         (0, b'{"schema', b'{"more":1,"schema'),
         (1, b'"record":"root"', b'"record":"root","more":1'),

@@ -15,9 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.ports import Embedded, Outcome
 from kb.store import SqliteStore, jobs, processes, token_codes
-from kb.types import Encoding, ModelSpec, TokenVectors
+from kb.types import Embedded, Encoding, ModelSpec, Outcome, TokenVectors
 from tests.conftest import Clock
 from tests.store.builders import put
 

@@ -7,9 +7,8 @@ import random
 import pytest
 
 from kb.errors import InvalidRequest, QuerySyntax
-from kb.ports import LexicalQuery, Matched
 from kb.store import SqliteStore, globs, lexical
-from kb.types import KINDS, TRUSTS, TYPES, Filters
+from kb.types import KINDS, TRUSTS, TYPES, Filters, LexicalQuery, Matched
 from tests.store.builders import put
 
 NOW = "2026-05-28T00:00:00Z"

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import io
 import json
-import logging
 import os
 import socket
 import sys
@@ -28,13 +27,14 @@ from kb.cli import instant, page
 from kb.cli.session import Session
 from kb.config import Config, ServeConfig, load
 from kb.errors import KbError
+from kb.logs import logger
 from kb.types import JsonDict
 
 _AT_ONCE = 4
 _READ_S = 5.0
 _MOST_BYTES = 1 << 20
 _LONGEST_PATH = 100  # of a socket: 108 bytes on Linux, 104 elsewhere
-_log = logging.getLogger("kb.instant")
+_log = logger("kb.instant")
 
 
 @contextmanager

@@ -109,6 +109,8 @@ def say_embedded(report: EmbedReport, *, is_reindex: bool = False) -> None:
             page.note(f"{are} longer than the model can see: what is cut off is not in its vector")
         if report.left > report.elsewhere and not is_reindex:
             page.note(f"{report.left - report.elsewhere} left: kb embed")
+    if report.unfit:
+        page.note(f"{page.visible(report.unfit)}: words answer there, and not its vectors")
     if report.held is not None:
         return
     if report.elsewhere:

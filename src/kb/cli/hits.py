@@ -138,17 +138,25 @@ def explain_text(explain: Mapping[str, Any], timing_ms: Mapping[str, float], pag
     """The pipeline, then every stage with its time and its facts."""
     lines = [
         page.style("How this was found", bold=True),
-        f"{_INDENT}profile {explain['profile']}: {explain['pipeline']}",
+        *_behind(f"{_INDENT}profile {explain['profile']}: ", explain["pipeline"], page),
     ]
     for stage in explain["stages"]:
         facts = [_fact(name, value) for name, value in stage.items()
                  if name not in ("stage", "ms") and value not in ([], None, "")]  # fmt: skip
-        lines.append(_stage(stage["stage"], stage["ms"], "; ".join(facts)))
-    return "\n".join([*lines, _stage("total", timing_ms["total"], "")])
+        lines += _behind(_stage(stage["stage"], stage["ms"]), visible("; ".join(facts)), page)
+    return "\n".join([*lines, _stage("total", timing_ms["total"]).rstrip()])
 
 
-def _stage(name: str, ms: float, facts: str) -> str:
-    return f"{_INDENT}{name:10} {ms:8.2f} ms  {visible(facts)}".rstrip()
+def _stage(name: str, ms: float) -> str:
+    return f"{_INDENT}{name:10} {ms:8.2f} ms  "
+
+
+def _behind(start: str, text: str, page: Page) -> list[str]:
+    """`text` behind `start`, in lines that fit the page, all of them as far in."""
+    if page.width is None or page.width <= 2 * len(start):  # too little room for a column
+        return [(start + text).rstrip()]
+    parts = broken(text, page.width - len(start)) or [(0, 0)]
+    return [((" " * len(start) if a else start) + text[a:b]).rstrip() for a, b in parts]
 
 
 def _fact(name: str, value: Any) -> str:

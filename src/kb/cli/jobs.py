@@ -13,7 +13,7 @@ from kb.cli.options import Command, common_options, option
 from kb.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
-    from kb.ports import Failure, Job, Jobs, Work
+    from kb.types import Failure, Job, Jobs, Work
 
 
 @click.group("jobs", invoke_without_command=True)

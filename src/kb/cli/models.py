@@ -52,7 +52,9 @@ def models_command(context: click.Context) -> None:
 @common_options()
 @pass_session
 def list_models_command(session: Session) -> None:
-    """List the models there are; * marks those in use.
+    """List the models there are.
+
+    A * marks those that the settings name.
 
     \b
     Example:
@@ -88,8 +90,10 @@ def info_command(session: Session, *, name: str) -> None:
 def verify_command(session: Session, *, name: str | None) -> int:
     """Look whether models are what they should be.
 
-    Compares the files with their SHA-256, byte for byte, loads the model and gives it a text.
-    Without NAME, every model is looked at. The exit status is 1 if something is wrong with one.
+    Compares the files with their SHA-256, byte for byte, loads the model and gives it a text. An
+    encoder also sits the exam: how many answers it knows, in every script that it says it reads.
+    Without NAME, every model is looked at. The exit status is 1 if something is wrong with one, or
+    it reads nothing.
 
     \b
     Examples:
@@ -108,7 +112,7 @@ def verify_command(session: Session, *, name: str | None) -> int:
             _say_verdict(each)
         if not verified:
             page.note("there are no models")
-    return 1 if any(each.problem for each in verified) else 0
+    return 1 if any(each.problem or _is_unfit(each) for each in verified) else 0
 
 
 def _verified(config: Config, found: ModelInfo, name: str | None) -> ModelInfo:
@@ -126,11 +130,27 @@ def _verified(config: Config, found: ModelInfo, name: str | None) -> ModelInfo:
 
 def _say_verdict(found: ModelInfo) -> None:
     sheet = page.Page.of(sys.stdout)
-    if found.problem is None:
-        page.say(f"{sheet.style('ok    ', fg='green')}  {page.visible(_place(found))}")
+    place = page.visible(_place(found))
+    if found.problem is None and _is_unfit(found):
+        page.say(f"{sheet.style('unfit ', fg='red')}  {place}{_marks(found)}")
+    elif found.problem is None:
+        page.say(f"{sheet.style('ok    ', fg='green')}  {place}{_marks(found)}")
     else:
         problem = page.visible(found.problem)
-        page.say(f"{sheet.style('broken', fg='red')}  {page.visible(_place(found))}: {problem}")
+        page.say(f"{sheet.style('broken', fg='red')}  {place}: {problem}")
+
+
+def _is_unfit(found: ModelInfo) -> bool:
+    return bool(found.marks) and not any(mark.passed for mark in found.marks or ())
+
+
+def _marks(found: ModelInfo) -> str:
+    """Part by part: `dense: 12 of 12 in Latin`."""
+    by_part: dict[str, list[str]] = {}
+    for mark in found.marks or ():
+        by_part.setdefault(mark.part, []).append(str(mark))
+    told = "; ".join(f"{part}: {', '.join(marks)}" for part, marks in by_part.items())
+    return f" ({told})" if told else ""
 
 
 def _place(found: ModelInfo) -> str:

@@ -104,7 +104,7 @@ def degraded_text(
         return f"{part}: {told} no vectors yet{mend}"
     if reason == "model_mismatch":
         return f"{part}: {detail} (kb embed --anew makes them again)"
-    if reason == "expression" and detail is not None:
+    if reason in ("expression", "unfit") and detail is not None:
         return f"{part}: {detail}"
     told = "" if detail is None else f" ({detail})"
     said = "the query is in another script" if reason == "language" else reason.replace("_", " ")

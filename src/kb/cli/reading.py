@@ -106,7 +106,9 @@ def _vectors(vectors: dict[str, Any]) -> str:
     pending = f", {model['pending']} pending" if model["pending"] else ""
     named = f"{model['name']} {model['version']}"
     parts = f" (sparse {model['sparse']}, tokens {model['tokens']})"
-    return f"{state}: {named}, {model['ready']} ready{parts}{pending}{failed}{_coming(vectors)}"
+    unfit = f"; {model['unfit']}" if model["unfit"] else ""
+    ready = f"{model['ready']} ready{parts}{pending}{failed}"
+    return f"{state}: {named}, {ready}{unfit}{_coming(vectors)}"
 
 
 def _coming(vectors: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kb.cli import page
+from kb.logs import is_heard
 
 if TYPE_CHECKING:
     from kb.app import KnowledgeBase
@@ -44,6 +45,8 @@ class Session:
     def _start_logging(self) -> None:
         """Logs go to stderr with -v. Without it there are none, since what a user has to know (a
         degraded answer, a file that failed) is said by the commands themselves."""
+        if not (self.verbose or is_heard()):
+            return
         import logging
 
         handler = logging.StreamHandler() if self.verbose else logging.NullHandler()

@@ -8,26 +8,27 @@ without any vectors, then those whose vectors lack a part.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kb.errors import ModelError
 from kb.ingest.encode import Texts
+from kb.logs import logger
 from kb.models import unit_texts
-from kb.ports import Encoder, Outcome, Store, ToEmbed
-from kb.types import PARTS, EmbedReport, ModelSpec, StoredModel
+from kb.models.exam import examine
+from kb.ports import Encoder, Store
+from kb.types import PARTS, EmbedReport, ModelSpec, Outcome, StoredModel, ToEmbed
 
 COMMIT_CHUNKS = 100  # [002 R9]
 COMMIT_S = 2.0  # and that often where a model is slow, so that others see it go on
 RENEW_S = 30.0  # between two signs of life, where a commit takes longer
 _UNITS_AHEAD = 2  # so that no core waits for the last text of a unit, or for the store
 _NOTHING: frozenset[str] = frozenset()
-_log = logging.getLogger("kb.embed")
+_log = logger("kb.embed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,8 @@ class Embedder:
     """Gives the chunks of a store their vectors. `want` are the parts that are stored, all that
     the encoder gives if nothing is said; `unit_texts` is how many texts are encoded in one go, if
     the encoder is not to choose. A `patient` one leaves what has failed lately for later. `source`
-    is the name the store shall find the encoder by, if it is not the setting's."""
+    is the name the store shall find the encoder by, if it is not the setting's. With `exam`, a
+    model that has sat none does, before its first vectors."""
 
     def __init__(
         self,
@@ -74,8 +76,10 @@ class Embedder:
         commit_chunks: int = COMMIT_CHUNKS,
         patient: bool = False,
         source: str | None = None,
+        exam: bool = False,
     ) -> None:
         self._store = store
+        self._exam = exam
         self._source = source
         parts = wanted(encoder.spec) if want is None else frozenset(want)
         self._texts = Texts(encoder, parts & encoder.spec.gives | {"dense"})
@@ -108,6 +112,8 @@ class Embedder:
         started = time.perf_counter()
         if model is None:
             model = self._model(retry=retry, anew=anew)
+        if self._exam and model.marks is None:
+            model = self._examined(model)
         parts = self._texts.want - {"dense"} if fill else _NOTHING
         job_id = self._store.start_job(model.model_id)
         left = _Left(
@@ -143,6 +149,11 @@ class Embedder:
         if retry and self._store.retry_embeddings(model.model_id):
             model = self._store.use_model(spec)  # counted again
         return model
+
+    def _examined(self, model: StoredModel) -> StoredModel:
+        marks = examine(self._texts.encoder)
+        self._store.set_marks(model.model_id, marks)
+        return replace(model, marks=marks)
 
     def _encoded(self, left: _Left, stop: Callable[[], bool]) -> Generator[list[Outcome]]:
         """What came of each unit, in order; the next ones are encoded while one is written."""
@@ -308,4 +319,5 @@ class _Rows:
             last_error=self.store.last_error(now.model_id) if has_failed else None,
             truncated=self.truncated,
             seconds=seconds,
+            unfit=self.model.verdict("dense") or None,
         )

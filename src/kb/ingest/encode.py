@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from kb.errors import KbError, ModelBroken, ModelError
-from kb.ports import Encoder, Outcome, ToEmbed
-from kb.types import Encoding, ModelSpec, TokenVectors, Vector
+from kb.ports import Encoder
+from kb.types import Encoding, ModelSpec, Outcome, ToEmbed, TokenVectors, Vector
 
 PROBE = "a text that every model can take"
 _MEND = "see: kb models verify"

@@ -32,9 +32,11 @@ def suggestion(languages: Mapping[str | None, int], spec: ModelSpec, *, installe
     if not count or count < _LEAST_SHARE * total:
         return ""
     are = "document is" if total == 1 else "documents are"
+    *first, last = unread
+    named = f"{', '.join(first)} and {last}" if first else last
     install = "" if installed else "pip install 'kb-search[multilingual]', then "
     return (
-        f"{count} of {total} {are} in {' and '.join(unread)}, which {spec.name} does not read: "
+        f"{count} of {total} {are} in {named}, which {spec.name} does not read: "
         f"they are found by their words only. To find them by meaning too: {install}"
         "kb reindex --model use-multilingual"
     )

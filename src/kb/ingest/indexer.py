@@ -24,8 +24,8 @@ from kb.ingest.plan import Visit, make_plan
 from kb.ingest.progress import Meter, OnEvent, Progress
 from kb.ingest.report import Tally, reason_of
 from kb.ingest.survey import Site, survey
-from kb.ports import Clock, Source, Store, Written
-from kb.types import Attributes, FileNote, FileState, IngestReport, Renamed, Root
+from kb.ports import Clock, Source, Store
+from kb.types import Attributes, FileNote, FileState, IngestReport, Renamed, Root, Written
 
 __all__ = ["Indexer", "OnEvent", "Progress"]
 

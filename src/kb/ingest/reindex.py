@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator, Set
 from dataclasses import replace
 from itertools import chain, repeat
 
+from kb.errors import ModelUnfit
 from kb.ingest.embed import Embedder, OnEmbedded
+from kb.models.exam import examine
 from kb.ports import Encoder, Store
 from kb.types import EmbedReport, StoredModel
 
@@ -27,6 +29,7 @@ def reindex(
     *,
     source: str | None,
     want: Set[str],
+    exam: bool = False,
     keep_old: bool = False,
     force: bool = False,
     grace_s: float = GRACE_S,
@@ -37,8 +40,12 @@ def reindex(
     are left (it was stopped, or others are still at work on some), nor while it has failed with
     some that the old ones have, unless by `force`; the report says which."""
     # Once what has failed before is tried at once: someone asks for it. Then as a worker does.
-    first, then = (Embedder(store, encoder, want=want, patient=one) for one in (False, True))
+    first, then = (
+        Embedder(store, encoder, want=want, patient=one, exam=exam) for one in (False, True)
+    )
     first.probe()
+    if exam and not force:
+        _check_fit(encoder)
     drop(store)  # what an earlier one has left
     model = store.begin_switch(encoder.spec, source, keep_old=keep_old)
     drop(store)  # what was half built of another
@@ -49,6 +56,19 @@ def reindex(
         time.sleep(grace_s)
         drop(store)
     return report, True
+
+
+def _check_fit(encoder: Encoder) -> None:
+    """A model that can read nothing takes nobody's place."""
+    marks = [mark for mark in examine(encoder) if mark.part == "dense"]
+    if marks and not any(mark.passed for mark in marks):
+        best = max(marks, key=lambda mark: mark.known / mark.asked)
+        raise ModelUnfit(
+            f"{encoder.spec.name} knew {best.known} of {best.asked} answers in kb's exam at best, "
+            "so what it finds would be noise",
+            "the old vectors answer on; --force takes it all the same, models.exam = false asks no "
+            "model",
+        )
 
 
 def _held(store: Store, model_id: int, report: EmbedReport) -> str:

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 from kb.errors import KbError
 from kb.ingest.decode import Unreadable
-from kb.ports import Written
-from kb.types import FileNote, IngestReport, Renamed
+from kb.types import FileNote, IngestReport, Renamed, Written
 
 
 @dataclass(slots=True)

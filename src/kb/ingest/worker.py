@@ -7,7 +7,6 @@ read, and it writes a hundred passages at a time.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,11 +15,12 @@ from typing import Protocol
 
 from kb.errors import KbError
 from kb.ingest.embed import EmbedProgress, OnEmbedded
+from kb.logs import logger
 from kb.types import EmbedReport
 
 LOOK_S = 2.0  # between two looks, which cost a read of a few rows
 FIRST_WAIT_S, LONGEST_WAIT_S = 5.0, 300.0  # after a failure, doubled each time
-_log = logging.getLogger("kb.embed")
+_log = logger("kb.embed")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ as it does for `kb serve`.
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from mcp.server.stdio import stdio_server
 from kb import __version__
 from kb.app import KnowledgeBase
 from kb.errors import ConfigError, KbError, NotFound, shown
+from kb.logs import logger
 from kb.mcp import answers
 from kb.mcp.tools import INSTRUCTIONS, TOOLS, Tool
 from mcp import types
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 PATH = "/mcp"
 _CALLS_AT_ONCE = 4
 _BUG = "code: internal_error\nmessage: something went wrong inside kb\nhint: please report it"
-_log = logging.getLogger("kb.mcp")
+_log = logger("kb.mcp")
 
 
 def make_server(kb: KnowledgeBase) -> Server[None]:

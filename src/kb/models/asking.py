@@ -8,20 +8,20 @@ that is too long) is told at once. The key is in one header and in no message.
 from __future__ import annotations
 
 import json
-import logging
 import time
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
 from kb.errors import EndpointError, ModelBroken
+from kb.logs import logger
 from kb.models import network
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
     from urllib.request import OpenerDirector, Request
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _MOST_BYTES = 256 << 20  # of an answer
 _BLOCK_BYTES = 1 << 16

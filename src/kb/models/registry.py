@@ -11,6 +11,7 @@ search.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,8 +117,8 @@ def info(config: Config, name: str) -> ModelInfo:
 
 
 def verify(config: Config, name: str) -> ModelInfo:
-    """Whether it is what it should be: its files byte for byte, and what it makes of a text.
-    Raises `ModelError` where it is not."""
+    """Whether it is what it should be: its files byte for byte, what it makes of a text, and, with
+    the marks of its exam, how well it reads. Raises `ModelError` where it is not."""
     found = info(config, name)
     if (folder := _folder(name)) is not None:
         manifests.check_hashes(manifests.read(folder))
@@ -126,11 +127,13 @@ def verify(config: Config, name: str) -> ModelInfo:
         assert judge_ is not None  # `none` has no info
         _check_scores(judge_, judge_.scores(PROBE, [PROBE]))
         return found
+    from kb.models.exam import examine
+
     encoder_ = encoder(config, name)
     assert encoder_ is not None
     (encoding,) = encoder_.encode([PROBE], want=encoder_.spec.gives)
     _check(encoder_, encoding)
-    return found
+    return replace(found, marks=examine(encoder_)) if config.models.exam else found
 
 
 def _check_scores(judge: Judge, scores: list[float]) -> None:

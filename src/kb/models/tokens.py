@@ -8,11 +8,15 @@ special tokens, the prefix and punctuation say nothing about it.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from importlib import import_module
+from importlib.util import find_spec
 from threading import Lock
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from kb.words import nfc
 
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"\w")
 _KEPT_STEMS = 1 << 16
+_ALONE = "kb_snowball"
 _STEMMING = Lock()  # the stemmer keeps the word it works on in itself
 
 
@@ -111,7 +116,19 @@ def stem(word: str) -> str:
 
 @cache
 def _stemmer() -> Callable[[str], str]:
-    import snowballstemmer
-
-    found: Callable[[str], str] = snowballstemmer.stemmer("porter").stemWord
+    found: Callable[[str], str] = _porter().stemWord
     return found
+
+
+def _porter() -> Any:
+    """The package itself loads the stemmers of thirty languages, to give one: longer than a search
+    takes. So the one is loaded from its folder, under another package's name. Not where a library
+    in C is there, which the package then takes."""
+    package = find_spec("snowballstemmer")
+    if package is None or find_spec("Stemmer") is not None:
+        import snowballstemmer
+
+        return snowballstemmer.stemmer("porter")
+    alone = sys.modules.setdefault(_ALONE, ModuleType(_ALONE))
+    alone.__path__ = list(package.submodule_search_locations or ())
+    return import_module(f"{_ALONE}.porter_stemmer").PorterStemmer()

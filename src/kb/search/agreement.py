@@ -10,8 +10,11 @@ where `shared` is how many of its first 20 a list has in common with another, on
 on, a list counts in full: agreement is no vote, and the best list may well be alone with what it
 has found below the first. With fewer than three lists nobody can tell which is the odd one.
 
-Words and learned term weights are siblings: where one of them did not answer, the other takes its
-share, so that meaning counts the same beside either.
+Words and learned term weights are siblings: where one of them did not answer, the other counts as
+much as the larger of the two would.
+
+In Chinese, Japanese and Korean words and meaning change places. Two characters there say more than
+a word, so that words alone find most; and a model of many languages knows each less well.
 """
 
 from __future__ import annotations
@@ -28,12 +31,17 @@ _LITTLE = 0.1  # so that a list without any company still counts next to nothing
 _SIBLING = {"lexical": "sparse", "sparse": "lexical"}
 
 
-def agreed(weights: Mapping[str, float], lists: Mapping[str, Sequence[int]]) -> Adapted:
-    """The weights of the lists that answered; each is of chunk ids, best first."""
+def agreed(
+    weights: Mapping[str, float], lists: Mapping[str, Sequence[int]], *, cjk: bool = False
+) -> Adapted:
+    """The weights of the lists that answered; each is of chunk ids, best first. `cjk` says that the
+    query is Chinese, Japanese or Korean."""
     own = {name: weights.get(name, 1.0) for name in lists}
     for name, sibling in _SIBLING.items():
         if name in own and sibling in weights and sibling not in lists:
-            own[name] += weights[sibling]
+            own[name] = max(own[name], weights[sibling])
+    if cjk and {"lexical", "dense"} <= own.keys():
+        own["lexical"], own["dense"] = sorted((own["lexical"], own["dense"]), reverse=True)
     told = {name: found for name, found in lists.items() if found}
     if len(told) < 3:
         return Adapted(own)

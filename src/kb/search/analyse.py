@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from kb.ports import LexicalQuery, Tokenise
-from kb.types import Degraded
+from kb.types import Degraded, LexicalQuery
 from kb.words import FUNCTION_WORDS, blank_unspaced, identifier_parts, nfc, pieces, unspaced_runs
+
+if TYPE_CHECKING:
+    from kb.ports import Tokenise
 
 MAX_TERMS = 256  # distinct ones; what is above is named in `degraded`
 

@@ -9,16 +9,19 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Set
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kb.errors import InvalidRequest, KbError, StoreError
-from kb.ports import Nearest, Store
+from kb.errors import InvalidRequest, StoreError
 from kb.search.analyse import Analysis
 from kb.search.encoded import QueryEncoding
-from kb.search.found import Found
-from kb.search.scripts import is_foreign
+from kb.search.found import Found, failure
+from kb.search.scripts import unread
 from kb.search.standing import Standing
-from kb.types import Degraded, Filters, StoredModel
+from kb.types import Degraded, Filters, Nearest
+
+if TYPE_CHECKING:
+    from kb.ports import Store
+    from kb.types import StoredModel
 
 
 class Encode(Protocol):
@@ -115,13 +118,17 @@ class ModelRetriever(ABC):
     def _foreign(self, analysis: Analysis) -> tuple[Degraded, ...]:
         """A query in a script that the model does not read: what it makes of it would be noise, and
         drag the words' list down. It is only asked for where it is all that was asked for."""
-        scripts = self._standing.scripts
-        if not is_foreign(analysis.text, scripts):
+        standing, model = self._standing, self._standing.model
+        if unread(analysis.text, standing.scripts):
+            reason = "language"
+            detail = f"{standing.encoder} reads {' and '.join(standing.scripts)} script"
+        elif model is not None and unread(analysis.text, (), model.failed_scripts(self.name)):
+            reason, detail = "unfit", model.verdict(self.name)
+        else:
             return ()
-        detail = f"{self._standing.encoder} reads {' and '.join(scripts)} script"
         if self._alone:
             detail += "; what it finds here is a guess"
-        return (Degraded(self.name, "language", detail),)
+        return (Degraded(self.name, reason, detail),)
 
     def _truncation(self, tokens: int) -> tuple[Degraded, ...]:
         if not tokens:
@@ -136,10 +143,3 @@ class ModelRetriever(ABC):
     def _is_misfit(self, error: Exception) -> bool:  # noqa: ARG002  # for those that can tell
         """Whether what failed is what the caller brought."""
         return False
-
-
-def failure(part: str, error: Exception) -> Degraded:
-    if isinstance(error, TimeoutError):
-        return Degraded(part, "timeout", str(error))
-    message = error.message if isinstance(error, KbError) else f"{type(error).__name__}: {error}"
-    return Degraded(part, "failed", message)

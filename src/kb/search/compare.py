@@ -11,12 +11,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kb.errors import KbError, whole_number
-from kb.ports import Store
 from kb.search.searcher import Searcher
 from kb.types import COMPARED, Compared, Comparison, Degraded, Filters, Overlap, Response
+
+if TYPE_CHECKING:
+    from kb.ports import Store
 
 PROFILE = "research"
 DEFAULT_TOP = 10

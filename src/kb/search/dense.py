@@ -8,14 +8,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from operator import mul
+from typing import TYPE_CHECKING
 
 from kb.errors import ModelMismatch
-from kb.ports import Nearest, Store
 from kb.search.analyse import Analysis
 from kb.search.by_model import Encode, ModelRetriever, Sought
 from kb.search.encoded import QueryEncoding, unusable
 from kb.search.standing import Standing
-from kb.types import Degraded, Filters, Scored, StoredModel, Vector
+from kb.types import Degraded, Filters, Nearest, Scored, StoredModel, Vector
+
+if TYPE_CHECKING:
+    from kb.ports import Store
 
 
 class DenseRetriever(ModelRetriever):

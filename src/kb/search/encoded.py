@@ -17,12 +17,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import inf, sqrt
 from operator import mul
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kb.errors import InvalidRequest, ModelBroken, ModelMissing
-from kb.ports import Encoder
 from kb.search.standing import EncoderSource
-from kb.types import Encoding, TokenVectors, Vector
+
+if TYPE_CHECKING:
+    from kb.ports import Encoder
+    from kb.types import Encoding, TokenVectors, Vector
+
 
 _KEPT = 256  # queries: a person types on, an agent asks again
 _NO_PARTS: frozenset[str] = frozenset()

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from kb.errors import KbError
 from kb.search.analyse import Analysis
 from kb.types import Degraded, Filters, Scored
 
@@ -25,6 +26,14 @@ class Found:
     backend: str | None = None
     model: str | None = None
     encoding_ms: float = 0.0  # of the time it took, what the query's encoding took
+
+
+def failure(part: str, error: Exception) -> Degraded:
+    """What an error of a part is told as."""
+    if isinstance(error, TimeoutError):
+        return Degraded(part, "timeout", str(error))
+    message = error.message if isinstance(error, KbError) else f"{type(error).__name__}: {error}"
+    return Degraded(part, "failed", message)
 
 
 class Retriever(Protocol):

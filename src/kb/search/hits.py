@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
+from typing import TYPE_CHECKING
 
 from kb.citations import cite
-from kb.ports import Store
 from kb.search.analyse import Analysis
 from kb.search.found import Found
 from kb.search.snippet import snippet, without_headings
 from kb.types import Chunk, Document, Hit, Retrieval, Scored, Span
+
+if TYPE_CHECKING:
+    from kb.ports import Store
 
 SOURCES = {"lexical": "fts", "dense": "vec", "sparse": "sparse"}
 _FIELDS = {"lexical": "lexical", "dense": "vector", "sparse": "sparse"}

@@ -14,12 +14,15 @@ last one of the tier before.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from kb.errors import QuerySyntax, StoreError
-from kb.ports import Store
 from kb.search.analyse import Analysis
 from kb.search.found import Found
 from kb.types import Degraded, Filters, Scored
+
+if TYPE_CHECKING:
+    from kb.ports import Store
 
 _ALONE = Degraded("query", "expression", "an FTS5 expression is looked for by words alone")
 

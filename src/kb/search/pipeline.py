@@ -11,13 +11,12 @@ fused by itself and comes after. So a longer list only goes on where a shorter o
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kb.ports import Store
+from kb.logs import is_heard, logger
 from kb.search.adaptive import Adapted, adapted
 from kb.search.agreement import FIRST, agreed
 from kb.search.analyse import Analysis, analyse
@@ -25,13 +24,15 @@ from kb.search.boosts import Boosts, boosted
 from kb.search.found import Found, Retriever
 from kb.search.fusion import Fusion, Listed
 from kb.search.hits import Evidence, Shelf, lowered, make_hits
-from kb.search.rerank import Rerank, Reranked
+from kb.search.reranked import Reranked
 from kb.search.retrieve import Asked, SideBySide, retrieve
+from kb.search.scripts import is_cjk
 from kb.search.trace import Trace
 from kb.types import Degraded, Query, Response, Scored
 
-log = logging.getLogger("kb.search")
-logging.getLogger("kb").addHandler(logging.NullHandler())  # silent unless a program wants to hear
+if TYPE_CHECKING:
+    from kb.ports import Store
+    from kb.search.rerank import Rerank
 
 _DEEPER = 4  # how much further is looked where the candidates are too few
 _DEEPEST = 4096  # where one document fills the list
@@ -78,7 +79,7 @@ class Merge:
             weighed = adapted(text, {name: self.weights.get(name, 1.0) for name in ran})
         if self.agreement:
             firsts = {name: _firsts(found[name]) for name in ran}
-            told = agreed(weighed.weights, firsts)
+            told = agreed(weighed.weights, firsts, cjk=is_cjk(text))
             weighed = Adapted(told.weights, (*weighed.rules, *told.rules))
         return weighed
 
@@ -174,6 +175,9 @@ class Pipeline:
 
     def _log(self, response: Response) -> None:
         total = response.timing_ms["total"]
+        if not (is_heard() or total > self.slow_ms or response.degraded):
+            return
+        log = logger("kb.search")
         log.info("search took %.1f ms: %s", total, dict(response.timing_ms))
         if total > self.slow_ms:
             log.warning("slow search, %.0f ms: %r", total, response.query[:1000])

@@ -11,22 +11,22 @@ fails leaves the fused order, and is told.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from kb.errors import ModelBroken
+from kb.logs import logger
 from kb.search.analyse import Analysis
-from kb.search.by_model import failure
+from kb.search.found import failure
 from kb.search.hits import Shelf
-from kb.search.rerank_blend import Blended, blended
-from kb.search.scripts import is_foreign
-from kb.types import Degraded, Hit, Scored
+from kb.search.rerank_blend import blended
+from kb.search.reranked import PART, Reranked
+from kb.search.scripts import unread
+from kb.types import Degraded, Scored
 
-log = logging.getLogger("kb.search")
+log = logger("kb.search")
 
-PART = "rerank"
 _FIRST_SLICE, _LARGEST_SLICE = 1, 16
 _MARGIN = 0.9  # of the time left is planned with
 _HUGE = 1e100  # a score that no reader means, and whose square is no number any more
@@ -74,29 +74,6 @@ class Reranker(Protocol):
         """Higher is better, on a scale of its own; None where there is nothing to compare. Chunks
         that it cannot know yet are left out."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Reranked:
-    """All that was ranked, in its new order. `scores` are the reranker's own, and `blended` is None
-    where nothing was read."""
-
-    ranked: tuple[Scored, ...]
-    scores: Mapping[int, float] = field(default_factory=dict)
-    blended: Blended | None = None
-    degraded: tuple[Degraded, ...] = ()
-
-    def after(self, ranked: Sequence[Scored], later: Sequence[Scored]) -> list[Scored] | None:
-        """What is found later, on the scale of what was reranked; None where nothing was."""
-        return None if self.blended is None else self.blended.below(later, ranked[-1].score)
-
-    def marked(self, hits: Sequence[Hit]) -> tuple[Hit, ...]:
-        """Hits that say how they were reranked."""
-        if self.blended is None:
-            return tuple(hits)
-        return tuple(replace(hit, score_kind=PART, retrieval=replace(
-            hit.retrieval, rerank_score=hit.score if hit.chunk_id in self.scores else None
-        )) for hit in hits)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +161,7 @@ class Rerank:
 def _unreadable(analysis: Analysis, reranker: Reranker) -> Degraded | None:
     if analysis.empty:
         return Degraded(PART, "no_query", "there is no text to read passages by")
-    if is_foreign(analysis.text, reranker.scripts):
+    if unread(analysis.text, reranker.scripts):
         detail = f"{reranker.model} reads {' and '.join(reranker.scripts)} script"
         return Degraded(PART, "language", detail)
     return None

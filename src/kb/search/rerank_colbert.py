@@ -15,7 +15,6 @@ from operator import mul
 from typing import TYPE_CHECKING
 
 from kb.errors import ModelBroken
-from kb.ports import Store
 from kb.search.encoded import QueryEncodings
 from kb.search.hits import Shelf
 from kb.search.rerank import Scores
@@ -24,6 +23,8 @@ from kb.types import TokenVectors
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from kb.ports import Store
 
     Rows = NDArray[np.float32]
 

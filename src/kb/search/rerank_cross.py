@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from kb.errors import ModelBroken
-from kb.ports import Judge
 from kb.search.hits import Shelf
 from kb.search.rerank import Scores
 from kb.types import Chunk
+
+if TYPE_CHECKING:
+    from kb.ports import Judge
 
 _ARROW = " › "
 

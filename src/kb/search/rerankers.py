@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from kb.errors import KbError
-from kb.ports import Judge, Store
 from kb.search.encoded import QueryEncodings
 from kb.search.profiles import Profile
-from kb.search.rerank import PART, Rerank, Reranker
+from kb.search.reranked import PART
 from kb.search.standing import EncoderSource, standing
 from kb.types import Degraded
 
+if TYPE_CHECKING:
+    from kb.ports import Judge, Store
+    from kb.search.rerank import Rerank, Reranker
+
 # The judge, made ready when it is first asked for. None where it is switched off; a `ModelError`
 # where it cannot be had.
-JudgeSource = Callable[[], Judge | None]
+JudgeSource = Callable[[], "Judge | None"]
 
 # Why there is none, where that is nobody's fault: switched off by the user, or not what the chosen
 # model gives.
@@ -52,6 +56,8 @@ class Rerankers:
         told so; one that has `named` the profile, what the model does not give."""
         if profile.rerank == "none":
             return None
+        from kb.search.rerank import Rerank
+
         found = self._colbert() if profile.rerank == "colbert" else self._cross_encoder()
         if isinstance(found, Degraded) and found.reason in (_OFF, _LACKING):
             if not asked and not (named and found.reason == _LACKING):

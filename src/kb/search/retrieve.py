@@ -8,7 +8,6 @@ indexes are those of the search. If not, the retriever is asked again in the sea
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,17 +15,15 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kb.errors import InvalidRequest, ModelMismatch, StoreError, StoreMissing
-from kb.ports import Store
+from kb.logs import logger
 from kb.search.analyse import Analysis
-from kb.search.by_model import failure
-from kb.search.found import Found, Retriever
+from kb.search.found import Found, Retriever, failure
 from kb.search.trace import Trace
 from kb.types import Degraded, Filters
 
 if TYPE_CHECKING:
+    from kb.ports import Store
     from kb.search.crew import Answer, Crew
-
-log = logging.getLogger("kb.search")
 
 # Mistakes of who asks, not of who is asked: no other retriever can make up for them.
 _MISTAKES = (InvalidRequest, ModelMismatch, StoreMissing)
@@ -92,7 +89,7 @@ def retrieve(
         except Exception as error:
             if len(retrievers) == 1:
                 raise
-            log.warning("%s retriever failed", retriever.name, exc_info=True)
+            logger("kb.search").warning("%s retriever failed", retriever.name, exc_info=True)
             failures.append(error)
             timed = _Timed(_without(failure(retriever.name, error)), _ms_since(began))
         found[retriever.name] = timed.found

@@ -12,24 +12,25 @@ from typing import TYPE_CHECKING, Any
 
 from kb.config import Config
 from kb.errors import InvalidRequest, KbError, QuerySyntax, choose, text_of, whole_number
-from kb.ports import Clock, Encoder, Store
 from kb.search.analyse import analyse
 from kb.search.encoded import QueryEncodings
 from kb.search.found import Retriever
 from kb.search.lexical import LexicalRetriever
 from kb.search.pipeline import Cut, Merge, Pipeline
 from kb.search.profiles import Profile, reranked, resolve, restrict
-from kb.search.rerank import Rerank
 from kb.search.rerankers import JudgeSource, Rerankers, no_judge
 from kb.search.retrieve import SideBySide
 from kb.search.settings import read_number
 from kb.search.snippet import marks, ranges
 from kb.search.standing import EncoderSource, Standing, no_encoder, standing
-from kb.types import MATCHES, Filters, Query, Response, Vector
+from kb.types import MATCHES, Filters, Query, Response
 
 if TYPE_CHECKING:
+    from kb.ports import Clock, Encoder, Store
     from kb.search.by_model import Encode, ModelRetriever
     from kb.search.crew import Crew
+    from kb.search.rerank import Rerank
+    from kb.types import Vector
 
 # From so many vectors on, threads gain more than they cost: a sixth of the time at 10,000 on two
 # cores, nothing at 1,000.

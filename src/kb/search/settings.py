@@ -171,7 +171,8 @@ KEYS: Mapping[str, Callable[[str, Any], Any]] = {
 # What each is, for the reference.
 ABOUT: Mapping[str, str] = {
     "retrievers": "which are asked: `lexical` (words), `dense` (meaning), `sparse` (weighed terms)",
-    "match": "which words a hit needs: `any`, `all`, or `auto` (all first, then any)",
+    "match": "which words a hit that is found by words needs: `any` (one that has content, or, if "
+    "none is found, any at all), `all`, or `auto` (all first, then as `any`)",
     "candidates": "how many each retriever gives: a number, or a multiple of `top` such as `3x`",
     "fusion": "how lists become one: `rrf`, `weighted` or `convex`",
     "k": "the constant of `rrf`",

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import fsum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kb.ports import Store
 from kb.search.encoded import normalize
 from kb.search.searcher import Searcher
 from kb.types import Chunk, Degraded, Response, Vector
+
+if TYPE_CHECKING:
+    from kb.ports import Store
 
 PROFILE = "similar"
 _WORDS_FROM = 1500  # characters that stand for the passage, where there is no vector

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from kb.ports import Tokenise
 from kb.search.analyse import Analysis
 from kb.words import identifiers
+
+if TYPE_CHECKING:
+    from kb.ports import Tokenise
 
 _HEADINGS = re.compile(r"\A(?:#{1,6}[ \t].*(?:\n+|\Z))+")
 _LONGEST_READ = 70_000  # characters of a chunk that are looked at: only a huge table is longer

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kb.ports import Nearest
 from kb.search.analyse import Analysis
 from kb.search.by_model import ModelRetriever, Sought
 from kb.search.encoded import QueryEncoding, unusable
-from kb.types import StoredModel
+from kb.types import Nearest, StoredModel
 
 _LARGEST = 3.4e38  # as much as a stored weight can be
 

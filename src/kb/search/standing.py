@@ -6,14 +6,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from kb.errors import KbError
-from kb.ports import Encoder, Store
-from kb.types import Degraded, StoredModel
+from kb.types import Degraded
+
+if TYPE_CHECKING:
+    from kb.ports import Encoder, Store
+    from kb.types import StoredModel
 
 # The encoder, made ready when it is first asked for. None where it is switched off; a `ModelError`
 # where it cannot be had.
-EncoderSource = Callable[[], Encoder | None]
+EncoderSource = Callable[[], "Encoder | None"]
 
 
 _OFF = "the encoder is switched off"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -11,8 +9,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from kb.errors import InvalidRequest, KbError, NotFound, TooBusy, WrongMethod, shown
+from kb.logs import logger
 
-log = logging.getLogger("kb.server")
+log = logger("kb.server")
 
 _RETRY_AFTER_S = "1"
 _INTERNAL = {

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 
 from kb.app import KnowledgeBase
+from kb.logs import logger
 from kb.server.events import Events
 
-_log = logging.getLogger("kb.serve")
+_log = logger("kb.serve")
 
 
 class Warming:

@@ -7,15 +7,17 @@ import json
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from kb.ports import Written
 from kb.store import filters as where
 from kb.store.functions import scalar
-from kb.types import Chunk, ChunkDraft, Document, DocumentDraft, Filters, Span
+from kb.types import Chunk, Document, Filters, Span, Written
 from kb.words import indexed_parts, indexed_pieces
+
+if TYPE_CHECKING:
+    from kb.types import ChunkDraft, DocumentDraft
 
 _DOCUMENT_FIELDS = tuple(item.name for item in fields(Document))  # in the order of the columns
 _DOCUMENT = """

@@ -59,7 +59,10 @@ def _tags(connection: apsw.Connection, doc_id: int) -> dict[str, str]:
 
 def _models(connection: apsw.Connection) -> list[JsonDict]:
     rows = connection.execute(f"SELECT {', '.join(records.MODEL)} FROM models ORDER BY model_id")
-    return [dict(zip(records.MODEL, row, strict=True)) for row in rows]
+    found = [dict(zip(records.MODEL, row, strict=True)) for row in rows]
+    for each in found:
+        each["marks"] = None if each["marks"] is None else json.loads(each["marks"])
+    return found
 
 
 def _embeddings(connection: apsw.Connection, chunk_id: int) -> list[JsonDict]:

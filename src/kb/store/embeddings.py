@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence, Set
-from typing import Any, NamedTuple
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
 from kb.errors import ModelBroken, ModelMismatch, NotFound
-from kb.ports import ToEmbed
 from kb.store import scoring, sparse, token_codes
 from kb.store.functions import scalar
-from kb.types import Encoding, JsonDict, ModelSpec, StoredModel, TokenVectors, Vector
+from kb.types import JsonDict, ToEmbed
+
+if TYPE_CHECKING:
+    from kb.types import Encoding, ExamMark, ModelSpec, StoredModel, TokenVectors, Vector
 
 ATTEMPTS = 3  # after so many a chunk has failed for good
 BACK_OFF_S = (60.0, 600.0)  # how long a worker waits after the first failure, and after others
 _MODELS = """
 SELECT model_id, name, version, dimension,
   ready, max(0, (SELECT chunks FROM state) - ready - failed), failed, sparse, tokens,
-  role, source
+  role, source, marks
 FROM models ORDER BY role IS NOT 'search', model_id
 """
 
@@ -42,7 +46,27 @@ class Due(NamedTuple):
 
 
 def models(connection: apsw.Connection) -> list[StoredModel]:
-    return [StoredModel(*row) for row in connection.execute(_MODELS)]
+    from kb.types import StoredModel  # a search by words needs none
+
+    rows = connection.execute(_MODELS)
+    return [replace(StoredModel(*row), marks=_marks(marks)) for *row, marks in rows]
+
+
+def _marks(text: str | None) -> tuple[ExamMark, ...] | None:
+    """Of what cannot be read, none: the next run that embeds holds another exam."""
+    from kb.types import ExamMark
+
+    if text is None:
+        return None
+    with suppress(ValueError, TypeError):
+        return tuple(ExamMark(*each) for each in json.loads(text))
+    return None
+
+
+def set_marks(connection: apsw.Connection, model_id: int, marks: Sequence[ExamMark]) -> None:
+    connection.execute(
+        "UPDATE models SET marks = ? WHERE model_id = ?", (json.dumps(marks), model_id)
+    )
 
 
 def model(connection: apsw.Connection, model_id: int) -> StoredModel:
@@ -114,6 +138,7 @@ def counts(connection: apsw.Connection) -> list[JsonDict]:
             "sparse": each.sparse,
             "tokens": each.tokens,
             "last_error": last_error(connection, each.model_id),
+            "unfit": each.verdict("dense") or None,
         }
         for each in models(connection)
     ]

@@ -6,14 +6,19 @@ import json
 import os
 import time
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import apsw
 
-from kb.types import FileState, Root
 from kb.words import nfc
+
+if TYPE_CHECKING:
+    from kb.types import FileState, Root
 
 
 def roots(connection: apsw.Connection) -> list[Root]:
+    from kb.types import Root
+
     rows = connection.execute("SELECT root_id, name, path, whole FROM roots ORDER BY path")
     return [
         Root(root_id, name, os.fsdecode(path), bool(whole)) for root_id, name, path, whole in rows
@@ -43,6 +48,8 @@ def drop_empty_roots(connection: apsw.Connection, names: Iterable[str] = ()) -> 
 
 
 def file_states(connection: apsw.Connection, root_id: int) -> dict[str, FileState]:
+    from kb.types import FileState
+
     rows = connection.execute(
         "SELECT doc_id, path, size_bytes, mtime_ns, ctime_ns, device, os_path, content_hash, "
         "indexed_ns, chunker_version FROM documents WHERE root_id = ?",

@@ -17,11 +17,10 @@ from typing import Any
 import apsw
 
 from kb.errors import NotFound
-from kb.ports import Embedded, Failure, Job, Outcome, ToEmbed
 from kb.store import embeddings, processes, scoring, sparse, token_codes
 from kb.store.embeddings import Due
 from kb.store.functions import scalar
-from kb.types import Encoding
+from kb.types import Embedded, Encoding, Failure, Job, Outcome, ToEmbed
 
 LEASE_S = 120.0  # renewed while a worker lives; one that is killed is noticed before
 

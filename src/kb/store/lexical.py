@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 import apsw
 
 from kb.errors import QuerySyntax
-from kb.ports import LexicalQuery, Matched
 from kb.store import filters as where
 from kb.store.functions import scalar
-from kb.types import Filters, Scored
+from kb.types import Filters, LexicalQuery, Matched, Scored
 from kb.words import pieces
 
 # chunk_id, doc_id, heading, text, parts. Fitted on the train and dev splits of four collections.

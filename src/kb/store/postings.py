@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apsw
 
 from kb.errors import StoreUnusable, choose
-from kb.ports import Nearest
 from kb.store import embeddings, scoring, segments, sparse, vectors
 from kb.store.embeddings import Mark
 from kb.store.segments import Block
 from kb.store.vectors import Vectors
 from kb.store.visible import Visible, chunk_ids, visible
-from kb.types import Filters, Scored, StoredModel
+from kb.types import Filters, Nearest, Scored, StoredModel
 
 if TYPE_CHECKING:
     import numpy as np

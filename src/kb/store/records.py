@@ -46,6 +46,7 @@ CHUNK: Mapping[str, tuple[type, ...]] = {
 MODEL: Mapping[str, tuple[type, ...]] = {
     "model_id": _ID, "name": _TEXT, "version": _TEXT, "dimension": _ID,
     "token_dimension": (int, type(None)), "role": _SAID, "source": _SAID,
+    "marks": (list, type(None)),
 }  # fmt: skip
 EMBEDDING: Mapping[str, tuple[type, ...]] = {
     "model_id": _ID, "embedded_at": _SAID, "dense": (bytes,), "sparse": (dict, type(None)),
@@ -53,7 +54,7 @@ EMBEDDING: Mapping[str, tuple[type, ...]] = {
 }  # fmt: skip
 RECORDS = {"root": ROOT, "document": DOCUMENT, "chunk": CHUNK}
 TABLES = {"root": "roots", "document": "documents", "chunk": "chunks"}
-JSON_COLUMNS = ("metadata", "spans", "heading_path")
+JSON_COLUMNS = ("metadata", "spans", "heading_path", "marks")
 _BESIDES: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "document": {"tags": (dict,)},
     "chunk": {"embeddings": (list, type(None))},
@@ -118,10 +119,17 @@ def header(raw: bytes, store_schema: int) -> JsonDict:
     for model in found.setdefault("models", []):
         if isinstance(model, dict):
             model.setdefault("source", None)  # which schemas before 4 did not have
-        _check_object(model, MODEL, 1)
+            model.setdefault("marks", None)  # nor this, before 6
+        _check_marks(_check_object(model, MODEL, 1))
     for name in ("counts", "sequences"):
         _check(found[name], dict.fromkeys(TABLES.values(), _ID), 1)
     return found
+
+
+def _check_marks(model: JsonDict) -> None:
+    for mark in model["marks"] or ():
+        if not isinstance(mark, list) or [type(each) for each in mark] != [str, str, int, int]:
+            raise broken(1, "a mark of an exam that is none")
 
 
 def record(raw: bytes, number: int) -> tuple[str, JsonDict]:
@@ -156,7 +164,9 @@ def _embedding(value: Any, number: int) -> JsonDict:
 def as_columns(record: Mapping[str, Any]) -> JsonDict:
     """The values as the tables have them."""
     return {
-        name: json.dumps(value, ensure_ascii=False) if name in JSON_COLUMNS else value
+        name: json.dumps(value, ensure_ascii=False)
+        if name in JSON_COLUMNS and value is not None
+        else value
         for name, value in record.items()
         if name not in ("tags", "embeddings")
     }

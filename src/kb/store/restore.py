@@ -96,7 +96,7 @@ class _Restore:
             same = [one.model_id for one in ours if (one.name, one.version, one.dimension)
                     == (model["name"], model["version"], model["dimension"])]  # fmt: skip
             if same or not ours:
-                ids = same or [self._insert("models", model)]
+                ids = same or [self._insert("models", records.as_columns(model))]
                 self.model_ids[model["model_id"]] = ids[0], model["dimension"]
                 self.token_dimensions[model["model_id"]] = model["token_dimension"] or 0
 

@@ -7,7 +7,7 @@ import apsw
 from kb.errors import StoreTooNew, StoreUnusable
 
 APPLICATION_ID = 0x6B622E31  # "kb.1", in the header of every store
-VERSION = 5  # the newest migration
+VERSION = 6  # the newest migration
 
 
 def version(connection: apsw.Connection, path: str) -> int:
@@ -49,14 +49,19 @@ def imitate(connection: apsw.Connection) -> None:
             connection.execute(f"CREATE TEMP TABLE {table} ({columns})")
     if "sparse_pending" not in there:
         connection.execute(_ALL_PENDING)
-    if "models" in there and "jobs" not in there:
-        connection.execute(_COUNTED_MODELS)
+    if "models" in there:
+        known = {row[1] for row in connection.execute("PRAGMA main.table_info(models)")}
+        newer = [f"{value} AS {name}" for name, value in _NEWER.items() if name not in known]
+        if newer:
+            connection.execute(
+                f"CREATE TEMP VIEW models AS SELECT *, {', '.join(newer)} FROM main.models m"
+            )
     connection.execute("PRAGMA query_only = ON")
 
 
 _COLUMNS = {  # those that are read before there is a model
     "models": "model_id, name, version, dimension, token_dimension, role, ready, failed, sparse, "
-    "tokens, source",
+    "tokens, source, marks",
     "embeddings": "model_id, chunk_id, state, embedded_at, error, dense, sparse, tokens",
     "vector_changes": "change INTEGER PRIMARY KEY, model_id, chunk_id, stamp",
     "vector_indexes": "name, model_id, change, stamp",
@@ -70,15 +75,16 @@ _ALL_PENDING = """
 CREATE TEMP VIEW sparse_pending AS
   SELECT model_id, chunk_id FROM embeddings WHERE sparse IS NOT NULL AND state = 'ready'
 """
-_COUNTED_MODELS = """
-CREATE TEMP VIEW models AS SELECT *,
-  (SELECT count(*) FROM main.embeddings e
-   WHERE e.model_id = m.model_id AND state = 'ready' AND e.sparse IS NOT NULL) AS sparse,
-  (SELECT count(*) FROM main.embeddings e
-   WHERE e.model_id = m.model_id AND state = 'ready' AND e.tokens IS NOT NULL) AS tokens,
-  NULL AS source
-FROM main.models m
+_COUNTED = """
+(SELECT count(*) FROM main.embeddings e
+ WHERE e.model_id = m.model_id AND state = 'ready' AND e.{part} IS NOT NULL)
 """
+_NEWER = {  # columns of `models` that came later
+    "sparse": _COUNTED.format(part="sparse"),
+    "tokens": _COUNTED.format(part="tokens"),
+    "source": "NULL",
+    "marks": "NULL",
+}
 
 
 def _has_tables(connection: apsw.Connection) -> bool:

@@ -14,9 +14,13 @@ import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from operator import mul
+from typing import TYPE_CHECKING
 
 from kb.errors import ModelBroken
-from kb.types import Scored, Vector
+from kb.types import Scored
+
+if TYPE_CHECKING:
+    from kb.types import Vector
 
 ONE = float(1 << 52)
 

@@ -12,45 +12,37 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kb.ports import (
-    Clock,
-    Embedded,
-    Failure,
-    Job,
-    LexicalQuery,
-    Matched,
-    Nearest,
-    Outcome,
-    ToEmbed,
-    Written,
-)
 from kb.store import documents, embeddings, files, lexical, schema, token_codes
 from kb.store.connection import Database
 from kb.store.functions import scalar
-from kb.types import (
-    Chunk,
-    ChunkDraft,
-    Document,
-    DocumentDraft,
-    Encoding,
-    FileState,
-    Filters,
-    ModelSpec,
-    Root,
-    StoredModel,
-    TokenVectors,
-    Vector,
-)
+from kb.types import Chunk, Document, Filters, LexicalQuery, Matched, Nearest, ToEmbed, Written
 
 if TYPE_CHECKING:
     import apsw
 
+    from kb.ports import Clock
     from kb.store.backup import OnStep
     from kb.store.health import Health
     from kb.store.postings import Postings
     from kb.store.restore import OnLine
     from kb.store.vectors import Vectors
-    from kb.types import ImportReport
+    from kb.types import (
+        ChunkDraft,
+        DocumentDraft,
+        Embedded,
+        Encoding,
+        ExamMark,
+        Failure,
+        FileState,
+        ImportReport,
+        Job,
+        ModelSpec,
+        Outcome,
+        Root,
+        StoredModel,
+        TokenVectors,
+        Vector,
+    )
 
 
 def timestamp(seconds: float) -> str:
@@ -311,6 +303,10 @@ class SqliteStore:
     def use_model(self, spec: ModelSpec, source: str | None = None) -> StoredModel:
         with self._database.writing() as connection:
             return embeddings.use_model(connection, spec, source)
+
+    def set_marks(self, model_id: int, marks: Sequence[ExamMark]) -> None:
+        with self._database.writing() as connection:
+            embeddings.set_marks(connection, model_id, marks)
 
     def to_embed(self, model_id: int, *, limit: int, after: int = 0) -> list[ToEmbed]:
         with self._database.reading() as connection:

@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING, Any
 
 from kb.errors import StoreUnusable, choose
 from kb.store import token_codes_plain
-from kb.types import TokenVectors
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from kb.types import TokenVectors
 
     Rows = NDArray[np.float32]
     Bytes = NDArray[np.uint8]
@@ -91,6 +92,8 @@ def _numpy() -> bool:
 
 
 def _vectors(rows: Rows) -> TokenVectors:
+    from kb.types import TokenVectors
+
     values = array("f")
     values.frombytes(rows.tobytes())
     return TokenVectors(rows.shape[1], values)

@@ -7,8 +7,10 @@ import struct
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from operator import mul
+from typing import TYPE_CHECKING
 
-from kb.types import TokenVectors
+if TYPE_CHECKING:
+    from kb.types import TokenVectors
 
 Numbers = Sequence[float]
 Reader = Callable[[bytes], Numbers]
@@ -17,6 +19,8 @@ Reader = Callable[[bytes], Numbers]
 def vectors(codes: bytes, form: str, dimension: int, width: int, levels: Numbers) -> TokenVectors:
     """Rows of `width` bytes each, every one of them brought to length 1. `levels` are what the four
     codes of two bits mean."""
+    from kb.types import TokenVectors
+
     read = _READERS.get(form) or (
         lambda row: [levels[byte >> shift & 3] for byte in row for shift in (0, 2, 4, 6)]
     )

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from kb.errors import InvalidRequest, ModelBroken, ModelMismatch, choose
-from kb.ports import Nearest
 from kb.store import embeddings, scan, scoring, sidecar, vec0
 from kb.store.connection import Database
 from kb.store.embeddings import Mark
 from kb.store.functions import scalar
 from kb.store.visible import Visible, chunk_ids, visible
-from kb.types import Filters, Scored, StoredModel, Vector
+from kb.types import Filters, Nearest, Scored, StoredModel, Vector
 
 if TYPE_CHECKING:
     from kb.store.matrix import Ids, Matrix

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
@@ -10,10 +9,11 @@ from kb.ingest.decode import Unsupported, decode
 from kb.ingest.parsers.grammars import GRAMMARS
 from kb.ingest.parsers.languages import language_of
 from kb.ingest.parsers.lines import paragraphs, trimmed
+from kb.logs import logger
 from kb.ports import Parsed, Source
 from kb.types import Block, Span
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 # Longer files are data or generated; and what a grammar does with a run of comment lines, or with
 # what is not code at all, can take time by the square of its length.
 _OUTLINE_CHARS = 512 * 1024

@@ -227,6 +227,7 @@ const ADVICE = {
     "kb reindex makes new ones beside them, kb embed --anew in their place.",
   ],
   language: ["cannot read this script", "Words were searched."],
+  unfit: ["cannot read: the model failed the exam", "Words were searched."],
   timeout: ["took too long to wait for", "Try again, or ask for less."],
   truncated: ["is longer than what was looked at", ""],
   failed: ["did not work for everything", ""],

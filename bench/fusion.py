@@ -1,0 +1,173 @@
+"""`python -m bench.fusion`: whether a search is ever worse than its best part.
+
+python -m bench.fusion [set ...]
+
+For every judged collection (see `bench.quality`): each retriever alone, fusion by rank, and the
+profile `default` three times: as it is; with weights that were fitted to the other collections
+alone, so that nothing of this one is in them; and with one retriever missing. What is fitted is
+what is asked for: that the least gain over a best part, of all collections, is as large as can be.
+Last, with an encoder that cannot read in place of the real one. `default` may be worse than the
+best retriever that it has by no more than 0.005. Where it is, that is said, and the exit status is
+1.
+
+Weights are fitted on train or dev splits, of collections that have one, and reported on `test`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from statistics import fmean
+
+from tests.models.weightless import Weightless
+
+from bench.quality import CACHE, FLOORS
+from bench.timing import table
+from kb import models
+from kb.config import Config
+from kb.evaluation.beir import splits
+from kb.evaluation.candidates import Retrieved, retrieve_all
+from kb.evaluation.grid import simplex
+from kb.evaluation.judged import Judged
+from kb.evaluation.metrics import parse_measure
+from kb.evaluation.searched import Ground, searched
+from kb.evaluation.trial import judged_data
+from kb.ports import Encoder
+from kb.search.found import Found
+from kb.search.profiles import Profile, resolve
+
+NAMES = ("lexical", "dense", "sparse")
+MAY_LOSE = 0.005
+STEP = 0.1
+FIT_QUERIES = 300
+MEASURE, GAIN, DEPTH = parse_measure("nDCG@10"), "exp", 10
+DEFAULT = resolve("default", {})
+BY_RANK = replace(DEFAULT, fusion="rrf", adaptive=False, agreement=False, weights={})
+
+
+class Queries:
+    """Judged queries of one split, with what every retriever found for them."""
+
+    def __init__(self, judged: Judged, retrieved: Mapping[str, Retrieved]) -> None:
+        self.judged = judged
+        self.retrieved = retrieved
+        self._known: dict[tuple[float, ...], float] = {}
+
+    def worth(self, profile: Profile, names: Set[str] = frozenset(NAMES)) -> float:
+        """To a profile that has only the retrievers of those names."""
+        return fmean(
+            MEASURE.score(_only(each, names).fused(profile), self.judged.qrels[query], GAIN)
+            for query, each in self.retrieved.items()
+        )
+
+    def gain(self, weights: tuple[float, ...]) -> float:
+        """Of `default` with these weights over the best part; worked out once."""
+        if weights not in self._known:
+            reached = self.worth(replace(DEFAULT, weights=_named(weights)))
+            self._known[weights] = reached - self.best_alone
+        return self._known[weights]
+
+    def ran(self, names: Set[str]) -> bool:
+        """Whether one of them answered any query."""
+        return any(each.found[name].ran for each in self.retrieved.values() for name in names)
+
+    @cached_property
+    def best_alone(self) -> float:
+        return self.best()
+
+    def best(self, names: Set[str] = frozenset(NAMES)) -> float:
+        """Of the best retriever alone."""
+        return max(self.worth(DEFAULT, {name}) for name in names)
+
+
+def _only(each: Retrieved, names: Set[str]) -> Retrieved:
+    """As if no other retriever had answered."""
+    found = {
+        name: found if name in names else Found(ran=False) for name, found in each.found.items()
+    }
+    return replace(each, found=found)
+
+
+def _named(weights: Sequence[float]) -> dict[str, float]:
+    return dict(zip(NAMES, weights, strict=True))
+
+
+def main() -> int:
+    folder = Path(os.environ.get("KB_DATA", "../shared/data"))
+    present = [name for name in sys.argv[1:] or list(FLOORS) if (folder / name).is_dir()]
+    encoder = models.encoder(Config(), "kb-mini")
+    if not present or encoder is None:
+        print(f"no judged collections in {folder}: nothing measured (set KB_DATA)")
+        return 0
+    fits, tests, blind = {}, {}, {}
+    for name in present:
+        fit, tests[name] = _queries(folder / name, encoder, CACHE)
+        blind[name] = _queries(folder / name, Weightless(384), None)[1]
+        if any(each.found["dense"].ran for each in fit.retrieved.values()):
+            fits[name] = fit
+        print(f"{name} retrieved", file=sys.stderr, flush=True)
+    rows = [_row(name, tests[name], blind[name], fits) for name in present]
+    header = ("set", *NAMES, "by rank", "default", "fitted to others", "weights",
+              *(f"no {name}" for name in NAMES), "cannot read")  # fmt: skip
+    print(table("nDCG@10 of test, gain 2^rel - 1; behind a slash: the best part", header, rows))
+    means = [fmean(float(row[at].rstrip("!")) for row in rows) for at in (4, 5, 6)]
+    print("means: by rank {:.4f}, default {:.4f}, fitted to others {:.4f}".format(*means))
+    below = [f"{row[0]}: {cell}" for row in rows for cell in row[5:] if "!" in cell]
+    print("\n".join(below) or f"Nothing is below its best part by more than {MAY_LOSE}.")
+    return 1 if below else 0
+
+
+def _queries(data: Path, encoder: Encoder, cache: Path | None) -> tuple[Queries, Queries]:
+    """Those to fit to, and those to report; the same where there is one split."""
+    there = splits(data)
+    fit = next((name for name in ("dev", "train") if name in there), "test")
+    ground = Ground(Config(), encoder=encoder, cache=cache)
+    test = judged_data(data, None, "test")
+    with searched(test, ground, DEFAULT.parts()) as store:
+        searcher = ground.searcher(store)
+        try:
+            found = []
+            for split in dict.fromkeys((fit, "test")):
+                limit = FIT_QUERIES if split != "test" else None
+                judged = judged_data(data, None, split, limit)
+                retrieved = retrieve_all(searcher, judged, DEFAULT, DEPTH, lambda *_: None)
+                found.append(Queries(judged, retrieved))
+        finally:
+            searcher.close()
+    return found[0], found[-1]
+
+
+def _row(name: str, test: Queries, blind: Queries, fits: Mapping[str, Queries]) -> tuple[str, ...]:
+    others = [queries for other, queries in fits.items() if other != name]
+    weights = max(simplex(3, STEP), key=lambda each: min(one.gain(each) for one in others))
+    best = test.best()
+    lacking = [frozenset(NAMES) - {gone} for gone in NAMES]
+    return (
+        name,
+        *(f"{test.worth(DEFAULT, {each}):.3f}" if test.ran({each}) else "-" for each in NAMES),
+        f"{test.worth(BY_RANK):.4f}",
+        _marked(test.worth(DEFAULT), best),
+        _marked(test.worth(replace(DEFAULT, weights=_named(weights))), best),
+        " ".join(f"{weight:.1f}" for weight in weights),
+        *(
+            _beside(test.worth(DEFAULT, names), test.best(names)) if test.ran(names) else "-"
+            for names in lacking
+        ),
+        _beside(blind.worth(DEFAULT), blind.best()),
+    )
+
+
+def _marked(reached: float, asked: float) -> str:
+    return f"{reached:.4f}" + ("!" if reached < asked - MAY_LOSE else "")
+
+
+def _beside(reached: float, asked: float) -> str:
+    return f"{_marked(reached, asked)}/{asked:.3f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

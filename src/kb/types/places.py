@@ -1,0 +1,52 @@
+"""Where a passage stands in its source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kb.types import JsonDict
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A place in a source. `kind` is `line`, `page` or `code`; a parser may bring others (a region,
+    a time), whose fields travel in `extra` unchanged. Lines and pages count from 1, ends included.
+    """
+
+    kind: str
+    start: int | None = None
+    end: int | None = None
+    page: int | None = None
+    symbol: str | None = None
+    lang: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> JsonDict:
+        known = {
+            "kind": self.kind,
+            "start": self.start,
+            "end": self.end,
+            "page": self.page,
+            "symbol": self.symbol,
+            "lang": self.lang,
+        }
+        return {key: value for key, value in known.items() if value is not None} | dict(self.extra)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Span:
+        known = {"kind", "start", "end", "page", "symbol", "lang"}
+        fields = {key: value for key, value in data.items() if key in known}
+        return cls(**fields, extra={key: data[key] for key in data if key not in known})
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A span of a document, as a reader can open it: `uri` is what `kb get` takes."""
+
+    kind: str
+    path: str
+    uri: str
+    section: str | None
+    span: Span

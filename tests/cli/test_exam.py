@@ -1,0 +1,30 @@
+"""What a person is told of a model that cannot read."""
+
+from __future__ import annotations
+
+import pytest
+
+from kb.cli.models import _is_unfit, _marks
+from kb.cli.page import degraded_text
+from kb.types import ExamMark, ModelInfo
+
+
+def test_a_search_says_it_in_a_line() -> None:
+    detail = "weightless failed kb's exam: it knew 0 of 12 in English"
+    assert degraded_text("dense and sparse", "unfit", detail) == f"dense and sparse: {detail}"
+
+
+@pytest.mark.parametrize(
+    ("known", "unfit"), [((12, 0), False), ((5, 0), False), ((4, 3), True), ((0, 0), True)]
+)
+def test_verifying_tells_the_marks(known: tuple[int, int], unfit: bool) -> None:
+    marks = (ExamMark("dense", "LATIN", known[0], 12), ExamMark("dense", "CJK", known[1], 8))
+    model = ModelInfo("some", marks=marks)
+    assert _is_unfit(model) is unfit
+    assert _marks(model) == f" (dense: {known[0]} of 12 in English, {known[1]} of 8 in Chinese)"
+
+
+def test_without_an_exam_there_is_nothing_to_tell() -> None:
+    for marks in (None, ()):
+        assert not _is_unfit(ModelInfo("some", marks=marks))
+        assert _marks(ModelInfo("some", marks=marks)) == ""

@@ -1,0 +1,120 @@
+"""The exam: who reads passes it, and who counts words, guesses or says always the same does not."""
+
+from __future__ import annotations
+
+import random
+import re
+from array import array
+from collections.abc import Callable, Sequence, Set
+from dataclasses import replace
+
+import pytest
+
+from kb import models
+from kb.config import Config
+from kb.models.exam import examine
+from kb.models.exam_questions import QUESTIONS
+from kb.types import Encoding, ExamMark, ModelSpec
+from tests.models.weightless import Weightless
+
+SCRIPTS = tuple(QUESTIONS)
+
+
+class Made:
+    """A `ports.Encoder` of vectors that a function makes."""
+
+    def __init__(self, dense: Callable[[str], Sequence[float]], *scripts: str) -> None:
+        width = len(dense("of any text"))
+        self.spec = ModelSpec("made", "1", width, frozenset({"dense"}), scripts=scripts)
+        self._dense = dense
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        *,
+        as_query: bool = False,
+        want: Set[str] = frozenset({"dense"}),
+        on_progress: Callable[[int], None] | None = None,
+    ) -> list[Encoding]:
+        return [Encoding(dense=array("f", self._dense(text))) for text in texts]
+
+
+def knowing(text: str) -> list[float]:
+    """Near to what belongs together, and to nothing else."""
+    pairs = [one for questions in QUESTIONS.values() for one in questions]
+    return [float(text in (one.asked, one.answer)) for one in pairs]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_who_knows_every_answer_has_full_marks(script: str) -> None:
+    count = len(QUESTIONS[script])
+    assert ExamMark("dense", script, count, count) in examine(Made(knowing))
+
+
+def test_the_bundled_encoder_passes() -> None:
+    encoder = models.encoder(Config(), "kb-mini")
+    assert encoder is not None
+    marks = {mark.part: mark for mark in examine(encoder)}
+    assert {mark.script for mark in marks.values()} == {"LATIN"}  # the only one it says it reads
+    assert marks["dense"].known == marks["dense"].asked
+    assert marks["sparse"].passed
+
+
+@pytest.mark.parametrize("dimension", [64, 384, 4096])
+def test_who_counts_words_fails(dimension: int) -> None:
+    marks = examine(Weightless(dimension))
+    assert {(mark.part, mark.script) for mark in marks} == {
+        (part, script) for part in ("dense", "sparse") for script in SCRIPTS
+    }
+    assert not any(mark.passed for mark in marks)
+
+
+def test_who_counts_letters_fails() -> None:
+    """In scripts without spaces too, where there are no words to count."""
+    letters = sorted({char for each in QUESTIONS.values() for one in each for char in "".join(one)})
+
+    def counted(text: str) -> list[float]:
+        counts = [float(text.count(letter)) for letter in letters]
+        length = sum(count * count for count in counts) ** 0.5 or 1.0
+        return [count / length for count in counts]
+
+    marks = examine(Made(counted))
+    assert [mark.script for mark in marks] == list(SCRIPTS)
+    assert not any(mark.passed for mark in marks)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_who_guesses_fails(seed: int) -> None:
+    chance = random.Random(seed)
+    guesses = examine(Made(lambda _text: [chance.gauss(0, 1) for _ in range(8)]))
+    assert not any(mark.passed for mark in guesses)
+
+
+def test_who_says_always_the_same_knows_nothing() -> None:
+    assert {mark.known for mark in examine(Made(lambda _text: [1.0, 0.0]))} == {0}
+
+
+def test_it_is_held_in_the_scripts_that_a_model_reads() -> None:
+    assert {mark.script for mark in examine(Made(knowing, "Latin", "Hangul"))} == {
+        "LATIN",
+        "HANGUL",
+    }
+    assert examine(Made(knowing, "Cyrillic")) == ()
+
+
+def test_a_model_without_vectors_for_search_sits_none() -> None:
+    encoder = Weightless()
+    encoder.spec = replace(encoder.spec, gives=frozenset({"tokens"}))
+    assert examine(encoder) == ()
+
+
+def test_decoys_have_more_words_of_the_question_than_answers() -> None:
+    for one in QUESTIONS["LATIN"]:
+        asked, answer, decoy = (set(re.findall(r"\w+", text.lower())) for text in one)
+        assert len(asked & decoy) > len(asked & answer), one.asked
+        assert asked & answer, one.asked  # so that weights of terms can know it too
+
+
+def test_no_text_is_asked_twice() -> None:
+    texts = [text for questions in QUESTIONS.values() for one in questions for text in one]
+    assert len(texts) == len(set(texts))

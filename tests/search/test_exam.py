@@ -1,0 +1,115 @@
+"""A search beside a model that cannot read: words answer, and it is said why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kb import KnowledgeBase
+from kb.config import Config, ModelsConfig
+from kb.errors import ModelUnfit
+from kb.types import ExamMark
+from tests.models.weightless import Weightless
+
+NOTES = {
+    "keys": "the harbour master keeps the keys of the gate, and the gate is shut at night",
+    "boat": "a boat lies in the harbour, and the master of the boat is at the inn",
+    "bread": "flour, water and salt make a loaf of bread in the heat of an oven",
+    "radio": "the radio wakes in the slot that the gate of the network gives to it",
+}
+ASKED = "where does the master of the harbour keep the keys of the gate"
+
+
+@pytest.fixture
+def examined(tmp_path: Path) -> Iterator[KnowledgeBase]:
+    config = Config(models=ModelsConfig(exam=True))
+    with KnowledgeBase(tmp_path / "kb.sqlite", config=config, encoder=Weightless()) as kb:
+        for title, text in NOTES.items():
+            kb.add(text, title=title)
+        kb.embed()
+        yield kb
+
+
+def paths(kb: KnowledgeBase, mode: str | None = None) -> list[tuple[str, int]]:
+    return [(hit.doc_path, hit.rank) for hit in kb.search(ASKED, mode=mode).hits]
+
+
+def test_the_run_that_embeds_tells_of_it(tmp_path: Path) -> None:
+    config = Config(models=ModelsConfig(exam=True))
+    with KnowledgeBase(tmp_path / "kb.sqlite", config=config, encoder=Weightless()) as kb:
+        kb.add("some text")
+        told = kb.embed().unfit
+        assert told is not None
+        assert "weightless failed kb's exam: it knew 0 of 12 in English" in told
+        assert kb.embed().unfit == told  # for as long as it answers
+
+
+def test_words_answer_and_it_is_said(examined: KnowledgeBase) -> None:
+    found = examined.search(ASKED)
+    assert {(part.part, part.reason) for part in found.degraded} == {
+        ("dense", "unfit"),
+        ("sparse", "unfit"),
+    }
+    assert paths(examined) == paths(examined, mode="lexical")
+    assert found.hits[0].score_kind == "bm25"
+
+
+def test_the_status_tells_of_it_before_any_search(examined: KnowledgeBase) -> None:
+    (model,) = examined.status()["vectors"]["models"]
+    assert "weightless failed kb's exam" in model["unfit"]
+
+
+def test_who_asks_for_its_vectors_alone_gets_them(examined: KnowledgeBase) -> None:
+    found = examined.search(ASKED, mode="vector")
+    assert found.hits
+    (told,) = found.degraded
+    assert told.reason == "unfit"
+    assert "a guess" in str(told.detail)
+
+
+def test_only_the_scripts_it_failed_in_are_left_to_words(examined: KnowledgeBase) -> None:
+    store = examined._store
+    model = store.models()[0]
+    marks = [ExamMark("dense", "LATIN", 12, 12), ExamMark("dense", "CJK", 1, 8)]
+    store.set_marks(model.model_id, marks)
+    assert not examined.search(ASKED).degraded
+    (told,) = examined.search("港口的钥匙在哪里").degraded
+    assert (told.part, told.reason) == ("dense", "unfit")
+    assert "1 of 8 in Chinese" in str(told.detail)
+
+
+def test_it_sits_one_exam(examined: KnowledgeBase) -> None:
+    encoder = Weightless()
+    with KnowledgeBase(examined.path, config=examined.config, encoder=encoder) as kb:
+        kb.add("one more note")
+        kb.embed()
+    assert [len(texts) for texts in encoder.calls] == [1]
+
+
+def test_without_an_exam_its_word_counts(tmp_path: Path) -> None:
+    config = Config(models=ModelsConfig(exam=False))
+    with KnowledgeBase(tmp_path / "kb.sqlite", config=config, encoder=Weightless()) as kb:
+        kb.add("some text")
+        assert kb.embed().unfit is None
+        assert not kb.search("text").degraded
+
+
+def test_marks_move_with_the_store(examined: KnowledgeBase, tmp_path: Path) -> None:
+    examined.export(tmp_path / "all.jsonl", vectors=True)
+    with KnowledgeBase(tmp_path / "other.sqlite", config=examined.config) as other:
+        other.import_(tmp_path / "all.jsonl")
+        (theirs,), (ours,) = other._store.models(), examined._store.models()
+        assert theirs.marks == ours.marks is not None
+
+
+def test_a_model_that_reads_nothing_takes_nobodys_place(examined: KnowledgeBase) -> None:
+    blind = Weightless(name="blind")
+    with pytest.raises(ModelUnfit, match="blind knew 0 of 12 answers") as refused:
+        examined.reindex(blind)
+    assert "--force" in refused.value.hint
+    assert [model.name for model in examined._store.models()] == ["weightless"]
+    report, switched = examined.reindex(blind, force=True, grace_s=0)
+    assert switched
+    assert report.unfit is not None

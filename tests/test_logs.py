@@ -1,0 +1,41 @@
+"""Loggers that nobody has to hear, and anybody can."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[1] / "src" / "kb"
+SETTING = {"logs.py", "cli/session.py", "cli/serve.py"}  # those who say where logs go
+
+WARN = "from kb.logs import logger; logger('kb.search').warning('degraded')"
+
+
+def said(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stderr
+
+
+def test_silent_unless_a_program_wants_to_hear() -> None:
+    assert said(WARN) == ""
+    assert said(f"import logging; logging.basicConfig(); {WARN}") == "WARNING:kb.search:degraded\n"
+
+
+def test_a_search_logs_to_who_listens(tmp_path: Path) -> None:
+    search = (
+        f"from kb import KnowledgeBase; kb = KnowledgeBase({str(tmp_path / 'kb.sqlite')!r})\n"
+        "kb.add('retry storm'); kb.search('retry', mode='lexical')"
+    )
+    assert said(search) == ""
+    assert "search took" in said(f"import logging; logging.basicConfig(level=20)\n{search}")
+
+
+def test_every_logger_is_made_by_it() -> None:
+    """One that is made otherwise would write its warnings to the stderr of any program."""
+    own = {
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        if "logging.getLogger" in path.read_text(encoding="utf-8")
+    }
+    assert own == SETTING
