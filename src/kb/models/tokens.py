@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import import_module
@@ -125,10 +126,11 @@ def _porter() -> Any:
     takes. So the one is loaded from its folder, under another package's name. Not where a library
     in C is there, which the package then takes."""
     package = find_spec("snowballstemmer")
-    if package is None or find_spec("Stemmer") is not None:
-        import snowballstemmer
+    if package is not None and find_spec("Stemmer") is None:
+        alone = sys.modules.setdefault(_ALONE, ModuleType(_ALONE))
+        alone.__path__ = list(package.submodule_search_locations or ())
+        with suppress(ImportError, AttributeError):  # of a version that has it elsewhere
+            return import_module(f"{_ALONE}.porter_stemmer").PorterStemmer()
+    import snowballstemmer
 
-        return snowballstemmer.stemmer("porter")
-    alone = sys.modules.setdefault(_ALONE, ModuleType(_ALONE))
-    alone.__path__ = list(package.submodule_search_locations or ())
-    return import_module(f"{_ALONE}.porter_stemmer").PorterStemmer()
+    return snowballstemmer.stemmer("porter")
