@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from array import array
 from collections.abc import Sequence
@@ -98,6 +97,20 @@ def _ask(encodings: QueryEncodings, told: list[object], want: frozenset[str]) ->
     return thread
 
 
+class Watched:
+    """A lock that tells of everyone who comes to wait for it."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+        self.comers = threading.Semaphore(0)
+        self.release, self.locked = lock.release, lock.locked
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        if blocking:
+            self.comers.release()
+        return self._lock.acquire(blocking, timeout)
+
+
 @pytest.mark.parametrize("broken", [False, True])
 def test_one_encodes_and_the_others_wait(broken: bool) -> None:
     """Also for what goes wrong: it is not tried again by each that waited for it."""
@@ -109,10 +122,12 @@ def test_one_encodes_and_the_others_wait(broken: bool) -> None:
     threads = [_ask(encodings, told, parts)]
     assert encoder.entered.wait(30)
     (entry,) = encodings._kept.values()
+    watched = Watched(entry.lock)
+    entry.lock = watched  # type: ignore[assignment]
     threads += [_ask(encodings, told, parts) for _ in range(4)]
-    assert entry.lock.locked()
-    while _waiting(threads[1:]):
-        pass
+    assert watched.locked()
+    for _ in range(4):
+        assert watched.comers.acquire(timeout=30)
     encoder.gate.set()
     for thread in threads:
         thread.join(30)
@@ -120,99 +135,3 @@ def test_one_encodes_and_the_others_wait(broken: bool) -> None:
     assert len(encoder.calls) == (1 + len(parts) if broken else 1)  # each part by itself, once
     assert all(one == told[0] for one in told)
     assert (told[0] == "out of memory") == broken == (not encodings.warm)
-
-
-def _waiting(threads: Sequence[threading.Thread]) -> bool:
-    """Whether some have not come to the lock yet. A failure counts for those that had."""
-    frames = sys._current_frames()
-    inside = [frames.get(thread.ident or 0) for thread in threads]
-    return any(frame is None or frame.f_code.co_name != "_waited" for frame in inside)
-
-
-def test_an_encoder_that_hangs_is_waited_for_once() -> None:
-    """By those that find it at work; and not before it has been loaded, which takes its time."""
-    encoder = Gated()
-    encodings = QueryEncodings(lambda: encoder, patience_s=1e-9)
-    told: list[object] = []
-    thread = _ask(encodings, told, frozenset({"dense"}))
-    assert encoder.entered.wait(30)
-    encodings.warm = True
-    for _ in range(3):
-        with pytest.raises(TimeoutError, match="no answer within"):
-            encodings.of("harbour")
-    encoder.gate.set()
-    thread.join(30)
-    assert encodings.of("harbour") == told[0]
-    assert len(encoder.calls) == 1
-
-
-def test_what_failed_is_tried_again_by_the_next_one(open_gate: Gated) -> None:
-    encodings = QueryEncodings(lambda: open_gate)
-    open_gate.broken = True
-    with pytest.raises(RuntimeError):
-        encodings.of("harbour")
-    open_gate.broken = False
-    assert encodings.of("harbour").vector is not None
-    assert encodings.warm
-
-
-def test_encodings_are_forgotten_at_last() -> None:
-    encoder = Weightless()
-    encodings = QueryEncodings(lambda: encoder)
-    for number in range(300):
-        encodings.of(f"query {number}")
-    encodings.of("query 299")
-    encodings.of("query 0")
-    assert len(encoder.calls) == 301
-    assert len(encodings._kept) <= 256
-
-
-class Partly(Weightless):
-    """Fails where it is to make one of some parts."""
-
-    def __init__(self, *fails: str) -> None:
-        super().__init__()
-        self.fails = frozenset(fails)
-        self.wanted: list[frozenset[str]] = []
-
-    def encode(self, texts: Sequence[str], **asked: Any) -> list[Encoding]:
-        self.wanted.append(frozenset(asked["want"]))
-        if bad := self.fails & self.wanted[-1]:
-            raise RuntimeError(f"no {' and '.join(sorted(bad))}")
-        return super().encode(texts, **asked)
-
-
-ALL = frozenset({"dense", "sparse", "tokens"})
-
-
-@pytest.mark.parametrize("part", sorted(ALL))
-def test_a_part_that_fails_leaves_the_others(part: str) -> None:
-    encoder = Partly(part)
-    encodings = QueryEncodings(lambda: encoder)
-    for other in sorted(ALL - {part}):
-        made = encodings.of("harbour", ALL, need={other})
-        found = {"dense": made.vector, "sparse": made.sparse, "tokens": made.tokens}
-        assert {name for name, each in found.items() if each} == ALL - {part}
-    assert encoder.wanted == [ALL, {"dense"}, {"sparse"}, {"tokens"}]  # dense first, and once
-    with pytest.raises(RuntimeError, match=f"no {part}$"):
-        encodings.of("harbour", ALL, need={part})
-    with pytest.raises(RuntimeError, match=f"no {part}$"):
-        encodings.of("harbour", ALL)
-    encoder.fails = frozenset()
-    assert encodings.of("harbour", ALL).tokens is not None
-
-
-def test_one_part_is_not_tried_twice() -> None:
-    encoder = Partly("dense")
-    with pytest.raises(RuntimeError):
-        QueryEncodings(lambda: encoder).of("harbour")
-    assert encoder.wanted == [{"dense"}]
-
-
-def test_loading_is_done_once() -> None:
-    encoder = Weightless()
-    encodings = QueryEncodings(lambda: encoder)
-    encodings.load()
-    encodings.load()
-    assert (len(encoder.calls), encodings.warm) == (1, True)
-    QueryEncodings(lambda: None).load()
