@@ -191,7 +191,7 @@ class Store(Protocol):
         the store's vectors are of another name, version or dimension."""
         ...
 
-    def set_marks(self, model_id: int, marks: Sequence[ExamMark]) -> None:
+    def set_marks(self, model_id: int, marks: Sequence[ExamMark] | None) -> None:
         """Remember what the model's exam has shown."""
         ...
 

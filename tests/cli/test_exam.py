@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from kb.cli.models import _is_unfit, _marks
-from kb.cli.page import degraded_text
+from kb.degraded import degraded_text
 from kb.types import ExamMark, ModelInfo
 
 
 def test_a_search_says_it_in_a_line() -> None:
     detail = "weightless failed kb's exam: it knew 0 of 12 in English"
-    assert degraded_text("dense and sparse", "unfit", detail) == f"dense and sparse: {detail}"
+    assert degraded_text(["dense", "sparse"], "unfit", detail) == f"dense and sparse: {detail}"
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,13 @@ import re
 from array import array
 from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from kb import models
 from kb.config import Config
+from kb.errors import ModelError
 from kb.models.exam import examine
 from kb.models.exam_questions import QUESTIONS
 from kb.types import Encoding, ExamMark, ModelSpec
@@ -92,6 +94,71 @@ def test_who_guesses_fails(seed: int) -> None:
 
 def test_who_says_always_the_same_knows_nothing() -> None:
     assert {mark.known for mark in examine(Made(lambda _text: [1.0, 0.0]))} == {0}
+
+
+def test_lengths_of_vectors_do_not_count() -> None:
+    """They are brought to length 1 before they are stored."""
+    longer = Made(lambda text: [number * len(text) ** 2 for number in knowing(text)])
+    assert all(mark.known == mark.asked for mark in examine(longer) if mark.script == "LATIN")
+
+
+class Odd(Made):
+    """One that gives something else for `texts` of the exam."""
+
+    def __init__(self, odd: Callable[[], object], texts: Set[str]) -> None:
+        super().__init__(knowing, "Latin")
+        self._odd, self._texts = odd, texts
+
+    def encode(self, texts: Sequence[str], **options: Any) -> list[Encoding]:
+        made = super().encode(texts, **options)
+        for at, text in enumerate(texts):
+            if text in self._texts:
+                given: Any = self._odd()
+                made[at] = Encoding(dense=given)
+        return made
+
+
+def fail() -> object:
+    raise ZeroDivisionError("of this text")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        fail,
+        lambda: None,
+        lambda: [1.0],
+        lambda: [float("nan")] * 36,
+        lambda: [1e300, -1e300] * 18,
+        lambda: ["x"] * 36,
+        lambda: 7,
+    ],
+)
+def test_what_is_no_vector_is_no_answer(odd: Callable[[], object]) -> None:
+    """An encoder may be code of others, and texts of ours may be what it cannot take."""
+    assert len(knowing("")) == 36
+    count = len(QUESTIONS["LATIN"])
+    for texts in ({QUESTIONS["LATIN"][0].asked}, {QUESTIONS["LATIN"][0].answer}):
+        assert examine(Odd(odd, texts)) == (ExamMark("dense", "LATIN", count - 1, count),)
+
+
+def test_a_model_that_went_away_has_not_failed() -> None:
+    class Gone(Made):
+        def encode(self, texts: Sequence[str], **options: Any) -> list[Encoding]:
+            if options.get("as_query"):
+                raise ConnectionError("nobody there")
+            return super().encode(texts, **options)
+
+    with pytest.raises(ModelError, match="made failed in kb's exam: ConnectionError: nobody"):
+        examine(Gone(knowing))
+
+
+def test_too_few_vectors_are_asked_for_one_by_one() -> None:
+    class Few(Made):
+        def encode(self, texts: Sequence[str], **options: Any) -> list[Encoding]:
+            return super().encode(texts, **options)[: max(1, len(texts) - 1)]
+
+    assert all(mark.known == mark.asked for mark in examine(Few(knowing)))
 
 
 def test_it_is_held_in_the_scripts_that_a_model_reads() -> None:

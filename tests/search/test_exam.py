@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -80,6 +82,27 @@ def test_only_the_scripts_it_failed_in_are_left_to_words(examined: KnowledgeBase
     assert "1 of 8 in Chinese" in str(told.detail)
 
 
+@pytest.mark.parametrize("query", ["где ключи", "κλειδιά της πύλης", "مفاتيح", "2026", "Ω", "🙂"])
+def test_who_failed_wherever_it_was_asked_is_believed_nowhere(
+    examined: KnowledgeBase, query: str
+) -> None:
+    assert {part.reason for part in examined.search(query).degraded} == {"unfit"}
+
+
+def test_nor_does_it_read_once_more(examined: KnowledgeBase) -> None:
+    found = examined.search(ASKED, profile="research")
+    assert ("rerank", "unfit") in {(part.part, part.reason) for part in found.degraded}
+    words = examined.search(ASKED, mode="lexical", rerank=False)
+    assert [hit.doc_path for hit in found.hits] == [hit.doc_path for hit in words.hits]
+
+
+def test_what_is_like_a_passage_is_found_by_its_words(examined: KnowledgeBase) -> None:
+    found = examined.similar(examined.search(ASKED).hits[0].doc_path)
+    assert found.hits[0].score_kind == "bm25"
+    (told,) = found.degraded
+    assert (told.part, told.reason) == ("dense", "unfit")
+
+
 def test_it_sits_one_exam(examined: KnowledgeBase) -> None:
     encoder = Weightless()
     with KnowledgeBase(examined.path, config=examined.config, encoder=encoder) as kb:
@@ -96,12 +119,43 @@ def test_without_an_exam_its_word_counts(tmp_path: Path) -> None:
         assert not kb.search("text").degraded
 
 
+def test_nor_do_the_marks_of_an_earlier_one_count(examined: KnowledgeBase) -> None:
+    config = Config(models=ModelsConfig(exam=False))
+    with KnowledgeBase(examined.path, config=config, encoder=Weightless()) as kb:
+        assert kb.embed().unfit is None
+        assert not kb.search(ASKED).degraded
+
+
 def test_marks_move_with_the_store(examined: KnowledgeBase, tmp_path: Path) -> None:
     examined.export(tmp_path / "all.jsonl", vectors=True)
     with KnowledgeBase(tmp_path / "other.sqlite", config=examined.config) as other:
         other.import_(tmp_path / "all.jsonl")
         (theirs,), (ours,) = other._store.models(), examined._store.models()
         assert theirs.marks == ours.marks is not None
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        "no JSON",
+        "{}",
+        "7",
+        '["abcd"]',
+        '[["dense", "LATIN", "a", "b"]]',
+        '[["dense", ["LATIN"], 1, 12]]',
+        '[["dense", "LATIN", null, 12]]',
+        '[["dense", "LATIN", 1]]',
+    ],
+)
+def test_marks_that_cannot_be_read_are_none(examined: KnowledgeBase, damaged: str) -> None:
+    """The next run that embeds holds another exam."""
+    before = examined._store.models()[0].marks
+    with closing(sqlite3.connect(examined.path)) as connection, connection:
+        connection.execute("UPDATE models SET marks = ?", (damaged,))
+    assert examined.status()["vectors"]["models"][0]["unfit"] is None
+    assert not examined.search(ASKED).degraded
+    examined.embed()
+    assert examined._store.models()[0].marks == before
 
 
 def test_a_model_that_reads_nothing_takes_nobodys_place(examined: KnowledgeBase) -> None:

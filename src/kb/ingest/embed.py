@@ -64,7 +64,7 @@ class Embedder:
     the encoder gives if nothing is said; `unit_texts` is how many texts are encoded in one go, if
     the encoder is not to choose. A `patient` one leaves what has failed lately for later. `source`
     is the name the store shall find the encoder by, if it is not the setting's. With `exam`, a
-    model that has sat none does, before its first vectors."""
+    model that has sat none does, before its first vectors; without, its word counts."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Embedder:
         started = time.perf_counter()
         if model is None:
             model = self._model(retry=retry, anew=anew)
-        if self._exam and model.marks is None:
+        if self._exam == (model.marks is None):
             model = self._examined(model)
         parts = self._texts.want - {"dense"} if fill else _NOTHING
         job_id = self._store.start_job(model.model_id)
@@ -143,6 +143,7 @@ class Embedder:
         known = ((each.name, each.version, each.dimension) for each in self._store.models())
         if anew or wanted not in known:
             self._texts.probe()
+            spec = self._texts.spec  # what an endpoint gives, its first answer tells
         if anew:
             self._store.drop_vectors()
         model = self._store.use_model(spec, self._source)
@@ -151,7 +152,8 @@ class Embedder:
         return model
 
     def _examined(self, model: StoredModel) -> StoredModel:
-        marks = examine(self._texts.encoder)
+        """With its marks; without an exam, those of an earlier one are forgotten."""
+        marks = examine(self._texts.encoder) if self._exam else None
         self._store.set_marks(model.model_id, marks)
         return replace(model, marks=marks)
 

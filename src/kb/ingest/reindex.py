@@ -10,7 +10,7 @@ worker that has its share in it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import replace
 from itertools import chain, repeat
 
@@ -18,7 +18,7 @@ from kb.errors import ModelUnfit
 from kb.ingest.embed import Embedder, OnEmbedded
 from kb.models.exam import examine
 from kb.ports import Encoder, Store
-from kb.types import EmbedReport, StoredModel
+from kb.types import EmbedReport, ExamMark, ModelSpec, StoredModel
 
 GRACE_S = 5.0  # a search that began with the old vectors has ended by then
 
@@ -44,10 +44,14 @@ def reindex(
         Embedder(store, encoder, want=want, patient=one, exam=exam) for one in (False, True)
     )
     first.probe()
-    if exam and not force:
-        _check_fit(encoder)
+    marks = examine(encoder) if exam else None
+    if not force:
+        _check_fit(encoder.spec, marks or ())
     drop(store)  # what an earlier one has left
     model = store.begin_switch(encoder.spec, source, keep_old=keep_old)
+    if marks is not None:
+        store.set_marks(model.model_id, marks)
+        model = replace(model, marks=marks)
     drop(store)  # what was half built of another
     report = _built(chain([first], repeat(then)), model, stop, on_progress)
     if stop() or not store.switch(model.model_id, force=force):
@@ -58,13 +62,13 @@ def reindex(
     return report, True
 
 
-def _check_fit(encoder: Encoder) -> None:
+def _check_fit(spec: ModelSpec, marks: Iterable[ExamMark]) -> None:
     """A model that can read nothing takes nobody's place."""
-    marks = [mark for mark in examine(encoder) if mark.part == "dense"]
-    if marks and not any(mark.passed for mark in marks):
-        best = max(marks, key=lambda mark: mark.known / mark.asked)
+    dense = [mark for mark in marks if mark.part == "dense"]
+    if dense and not any(mark.passed for mark in dense):
+        best = max(dense, key=lambda mark: mark.known / mark.asked)
         raise ModelUnfit(
-            f"{encoder.spec.name} knew {best.known} of {best.asked} answers in kb's exam at best, "
+            f"{spec.name} knew {best.known} of {best.asked} answers in kb's exam at best, "
             "so what it finds would be noise",
             "the old vectors answer on; --force takes it all the same, models.exam = false asks no "
             "model",

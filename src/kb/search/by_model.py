@@ -16,7 +16,7 @@ from kb.search.analyse import Analysis
 from kb.search.encoded import QueryEncoding
 from kb.search.found import Found, failure
 from kb.search.scripts import unread
-from kb.search.standing import Standing
+from kb.search.standing import Standing, unfit
 from kb.types import Degraded, Filters, Nearest
 
 if TYPE_CHECKING:
@@ -62,6 +62,11 @@ class ModelRetriever(ABC):
         """Whether there are so many vectors that a search takes its time."""
         model = self._standing.model
         return self._standing.usable and model is not None and model.ready >= count
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether a server is asked to encode the query."""
+        return self._standing.usable and self._standing.remote and not self.ready_made
 
     def index_version(self) -> str:
         return self._store.vector_version()
@@ -118,12 +123,12 @@ class ModelRetriever(ABC):
     def _foreign(self, analysis: Analysis) -> tuple[Degraded, ...]:
         """A query in a script that the model does not read: what it makes of it would be noise, and
         drag the words' list down. It is only asked for where it is all that was asked for."""
-        standing, model = self._standing, self._standing.model
+        standing = self._standing
         if unread(analysis.text, standing.scripts):
             reason = "language"
             detail = f"{standing.encoder} reads {' and '.join(standing.scripts)} script"
-        elif model is not None and unread(analysis.text, (), model.failed_scripts(self.name)):
-            reason, detail = "unfit", model.verdict(self.name)
+        elif verdict := unfit(standing.model, self.name, analysis.text):
+            reason, detail = "unfit", verdict
         else:
             return ()
         if self._alone:

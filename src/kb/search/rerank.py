@@ -62,6 +62,10 @@ class Reranker(Protocol):
     @property
     def scripts(self) -> tuple[str, ...]: ...
 
+    def unfit(self, text: str) -> str:
+        """What is known to speak against its word on such a query; empty if nothing."""
+        ...
+
     def load(self) -> None:
         """Load the model, once: no budget counts it."""
         ...
@@ -164,6 +168,8 @@ def _unreadable(analysis: Analysis, reranker: Reranker) -> Degraded | None:
     if unread(analysis.text, reranker.scripts):
         detail = f"{reranker.model} reads {' and '.join(reranker.scripts)} script"
         return Degraded(PART, "language", detail)
+    if verdict := reranker.unfit(analysis.text):
+        return Degraded(PART, "unfit", verdict)
     return None
 
 

@@ -18,7 +18,8 @@ from kb.errors import ModelBroken
 from kb.search.encoded import QueryEncodings
 from kb.search.hits import Shelf
 from kb.search.rerank import Scores
-from kb.types import TokenVectors
+from kb.search.standing import unfit
+from kb.types import StoredModel, TokenVectors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,7 +33,7 @@ TOKENS = frozenset({"tokens"})
 
 
 class Colbert:
-    """Compares the query's token vectors with those of model `model_id` in the store. Passages
+    """Compares the query's token vectors with those that the store has of `stored`. Passages
     without any will get them later, if they are `kept`."""
 
     name = "colbert"
@@ -41,18 +42,21 @@ class Colbert:
         self,
         store: Store,
         encodings: QueryEncodings,
-        model_id: int,
-        model: str,
+        stored: StoredModel,
         scripts: tuple[str, ...] = (),
         *,
         kept: bool = True,
     ) -> None:
         self._store = store
         self._encodings = encodings
-        self._model_id = model_id
-        self.model = model
+        self._stored = stored
+        self.model = stored.name
         self.scripts = scripts
         self._kept = kept
+
+    def unfit(self, text: str) -> str:
+        """Token vectors sit no exam of their own: who cannot read by one does not by the other."""
+        return unfit(self._stored, "dense", text)
 
     def load(self) -> None:
         self._encodings.load()
@@ -62,7 +66,7 @@ class Colbert:
 
     def scores(self, text: str, chunk_ids: Sequence[int], shelf: Shelf) -> Scores:  # noqa: ARG002  # no text is read
         query = self._query(text)
-        found = self._store.tokens_of(self._model_id, chunk_ids)
+        found = self._store.tokens_of(self._stored.model_id, chunk_ids)
         for vectors in found.values():
             if vectors.dimension != query.dimension:
                 raise ModelBroken(

@@ -26,6 +26,9 @@ class CrossEncoder:
         self.model = judge.spec.name
         self.scripts = judge.spec.scripts
 
+    def unfit(self, text: str) -> str:  # noqa: ARG002  # a judge sits no exam
+        return ""
+
     def load(self) -> None:
         """Where the judge can be loaded by itself."""
         load = getattr(self._judge, "load", None)

@@ -103,8 +103,7 @@ class Rerankers:
         return Colbert(
             self._store,
             self._encodings,
-            model.model_id,
-            model.name,
+            model,
             stands.scripts,
             kept=self._keeps_tokens,
         )

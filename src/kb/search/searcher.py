@@ -268,9 +268,11 @@ class Searcher:
         )
 
     def _side_by_side(self, by_model: Mapping[str, ModelRetriever]) -> SideBySide | None:
-        """Threads, where they gain something. Nobody is held to a time while the model may still
-        have to be loaded: that can take as long as it likes, and happens once."""
-        if not any(each.is_large(PARALLEL_FROM) for each in by_model.values()):
+        """Threads, where they gain something, or where a server may keep words waiting. Nobody is
+        held to a time while the model may still have to be loaded, here or there: that can take as
+        long as it likes, and happens once. A server may give it up if nobody waits."""
+        is_remote = any(each.is_remote for each in by_model.values())
+        if not is_remote and not any(each.is_large(PARALLEL_FROM) for each in by_model.values()):
             return None
         with self._lock:
             if self._crew is None:

@@ -1,6 +1,7 @@
 """What is like a passage, or like a whole document: a search whose query is a vector of the store.
 
-Where there is none yet, the words of the passage are the query, and the answer says so.
+Where there is none yet, or it is of a model that failed the exam, the words of the passage
+are the query, and the answer says so.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kb.search.encoded import normalize
 from kb.search.searcher import Searcher
+from kb.search.standing import unfit
 from kb.types import Chunk, Degraded, Response, Vector
 
 if TYPE_CHECKING:
@@ -27,19 +29,21 @@ def similar(
     """The nearest passages to the mean of `chunks`, without those themselves. `label` is what is
     shown as the query; `options` are those of `Searcher.search`."""
     ids = frozenset(chunk.chunk_id for chunk in chunks)
+    text = " ".join(chunk.text for chunk in chunks)[:_WORDS_FROM]
     model = next(iter(store.models()), None)
     vectors = store.vectors_of(model.model_id, ids) if model is not None else {}
-    if vectors:
+    verdict = unfit(model, "dense", text) if vectors else ""
+    if vectors and not verdict:
         middle = normalize(mean(vectors.values()))
         found = searcher.search(
             "", profile="notes", mode="vector", vector=middle, exclude=ids, rerank=False, **options
         )
     else:
-        text = " ".join(chunk.text for chunk in chunks)[:_WORDS_FROM]
         found = searcher.search(
             _plain(text), profile="lexical", exclude=ids, match="any", rerank=False, **options
         )
-        found = replace(found, degraded=(*found.degraded, _why(searcher, len(ids))))
+        why = Degraded("dense", "unfit", verdict) if verdict else _why(searcher, len(ids))
+        found = replace(found, degraded=(*found.degraded, why))
     explain = found.explain and {**found.explain, "profile": PROFILE}
     return replace(found, query=label, profile=PROFILE, explain=explain)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kb.errors import KbError
+from kb.search.scripts import unread
 from kb.types import Degraded
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Standing:
     gives: frozenset[str] = frozenset()  # parts, of the encoder
     part: str = "dense"  # which kind of vectors this is about
     no_sparse: int = 0  # how many have vectors that will get no sparse ones
+    remote: bool = False  # whether a server encodes, which may not answer
 
     @property
     def off(self) -> bool:
@@ -112,8 +114,17 @@ def standing(store: Store, source: EncoderSource, *, ready_made: bool = False) -
     spec = encoder.spec
     return Standing(
         name, model, pending, ready, unfinished, spec.scripts, spec.gives,
-        no_sparse=_no_sparse(store, model, spec.gives),
+        no_sparse=_no_sparse(store, model, spec.gives), remote=getattr(encoder, "remote", False),
     )  # fmt: skip
+
+
+def unfit(model: StoredModel | None, part: str, text: str) -> str:
+    """What the exam has shown that speaks against asking `part` of the model for such a text; empty
+    if nothing. A text without letters is for every model that reads something."""
+    if model is None:
+        return ""
+    is_read = not model.reads_nothing(part) and not unread(text, (), model.failed_scripts(part))
+    return "" if is_read else model.verdict(part)
 
 
 def _no_sparse(store: Store, model: StoredModel | None, gives: frozenset[str]) -> int:

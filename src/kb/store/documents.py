@@ -258,6 +258,10 @@ def expired(connection: apsw.Connection, now: str) -> list[Document]:
     return [_document(row) for row in rows]
 
 
+def paths(connection: apsw.Connection) -> list[str]:
+    return [path for (path,) in connection.execute("SELECT doc_path FROM documents ORDER BY 1")]
+
+
 def languages(connection: apsw.Connection) -> dict[str | None, int]:
     """How many documents there are in each language; None where it is not known."""
     return dict(connection.execute("SELECT lang, count(*) FROM documents GROUP BY lang"))

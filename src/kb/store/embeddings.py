@@ -26,6 +26,7 @@ SELECT model_id, name, version, dimension,
   role, source, marks
 FROM models ORDER BY role IS NOT 'search', model_id
 """
+_MARK = [str, str, int, int]  # part, script, known, asked
 
 
 class Mark(NamedTuple):
@@ -58,15 +59,17 @@ def _marks(text: str | None) -> tuple[ExamMark, ...] | None:
 
     if text is None:
         return None
-    with suppress(ValueError, TypeError):
-        return tuple(ExamMark(*each) for each in json.loads(text))
+    with suppress(ValueError, TypeError, RecursionError):
+        listed = json.loads(text)
+        kinds = [[type(value) for value in each] for each in listed]
+        if isinstance(listed, list) and all(kind == _MARK for kind in kinds):
+            return tuple(ExamMark(*each) for each in listed)
     return None
 
 
-def set_marks(connection: apsw.Connection, model_id: int, marks: Sequence[ExamMark]) -> None:
-    connection.execute(
-        "UPDATE models SET marks = ? WHERE model_id = ?", (json.dumps(marks), model_id)
-    )
+def set_marks(connection: apsw.Connection, model_id: int, marks: Sequence[ExamMark] | None) -> None:
+    told = None if marks is None else json.dumps(marks)
+    connection.execute("UPDATE models SET marks = ? WHERE model_id = ?", (told, model_id))
 
 
 def model(connection: apsw.Connection, model_id: int) -> StoredModel:

@@ -184,6 +184,10 @@ class SqliteStore:
         with self._database.reading() as connection:
             return documents.body(connection, doc_id)
 
+    def paths(self) -> list[str]:
+        with self._database.reading() as connection:
+            return documents.paths(connection)
+
     def languages(self) -> dict[str | None, int]:
         with self._database.reading() as connection:
             return documents.languages(connection)
@@ -304,7 +308,7 @@ class SqliteStore:
         with self._database.writing() as connection:
             return embeddings.use_model(connection, spec, source)
 
-    def set_marks(self, model_id: int, marks: Sequence[ExamMark]) -> None:
+    def set_marks(self, model_id: int, marks: Sequence[ExamMark] | None) -> None:
         with self._database.writing() as connection:
             embeddings.set_marks(connection, model_id, marks)
 

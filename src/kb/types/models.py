@@ -74,6 +74,12 @@ class StoredModel:
         """Those in which that part of the model has failed the exam."""
         return frozenset(mark.script for mark in self._failed(part))
 
+    def reads_nothing(self, part: str) -> bool:
+        """Whether that part has failed in every script that it was examined in: then nobody has a
+        reason to trust it in others."""
+        marks = [one for one in self.marks or () if one.part == part]
+        return bool(marks) and not any(mark.passed for mark in marks)
+
     def verdict(self, part: str) -> str:
         """What the exam has shown that part to be unable to do; empty if nothing."""
         told = ", ".join(map(str, self._failed(part)))
