@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from kb import KnowledgeBase, models
-from kb.config import Config, ModelsConfig
+from kb.config import Config, ModelsConfig, SearchConfig
 from kb.errors import ConfigError, EndpointError, ModelBroken, ModelError, Offline
 from kb.models import network
 from kb.models.endpoint import EndpointEncoder, open_endpoint
+from kb.types import Degraded
 from tests.models.serving import Answer, Asked, Server, answer, serving
 
 WIDTH = 3
@@ -129,17 +130,20 @@ def test_prefixes_and_what_the_store_is_told(
     assert opened(endpoint_query_prefix="query: ").spec.version == plain.spec.version
 
 
-def test_it_is_asked_how_long_its_vectors_are(
+def test_its_first_vector_tells_how_long_they_are(
     opened: Callable[..., EndpointEncoder], server: Server
 ) -> None:
-    assert opened(endpoint_dimension=0).spec.dimension == WIDTH
-    assert len(server.asked) == 1
+    encoder = opened(endpoint_dimension=0)
+    assert (encoder.spec.dimension, server.asked) == (0, [])
+    encoder.encode(["x"])
+    assert (encoder.spec.dimension, len(server.asked)) == (WIDTH, 1)
 
 
 def test_another_model_of_the_same_server(server: Server) -> None:
     """By its name; what the settings say of the other's vectors is not taken for its own."""
     found = models.encoder(config(server.url, endpoint_dimension=99), "endpoint:org/big:latest")
     assert found is not None
+    found.encode(["x"])
     assert (found.spec.name, found.spec.dimension) == ("org/big:latest", WIDTH)
     assert server.asked[0].json["model"] == "org/big:latest"
 
@@ -395,6 +399,23 @@ def test_words_answer_while_it_is_down(tmp_path: Path, script: Script, server: S
         assert found.returned == 1
         (told,) = found.degraded
         assert (told.part, "HTTP 503" in str(told.detail)) == ("dense", True)
+
+
+def test_words_answer_while_it_hangs(tmp_path: Path, script: Script, server: Server) -> None:
+    """In a small store too. The first query of a process waits longer: a server that has to load
+    its model would give that up otherwise."""
+    limited = SearchConfig(retriever_timeout_ms=1000)
+    settings = replace(config(server.url, endpoint_dimension=0), search=limited)
+    with KnowledgeBase(tmp_path / "kb.sqlite", config=settings) as kb:
+        kb.add("the banana boat")
+        kb.embed()
+    with KnowledgeBase(tmp_path / "kb.sqlite", config=settings) as kb:
+        assert not kb.search("boat", mode="hybrid").degraded
+        script.answers = [Answer(mute=True)] * 9
+        found = kb.search("banana", mode="hybrid")
+        assert found.returned == 1
+        assert found.degraded == (Degraded("dense", "timeout", "no answer within 1 s"),)
+        assert kb.status()["vectors"]["state"] == "ready"  # without asking it
 
 
 def test_a_date_to_come_back_at() -> None:

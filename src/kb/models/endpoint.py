@@ -12,7 +12,7 @@ import os
 import time
 from array import array
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kb.errors import ConfigError, InvalidRequest, ModelBroken
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from kb.config import Config, ModelsConfig
 
 KEY_VARIABLE = "KB_ENDPOINT_KEY"
-PROBE = "how long are the vectors of this model?"
 _MOST = 1e300
 _QUERY_TIMEOUT_S, _QUERY_RETRIES, _QUERY_WAIT_S = 10.0, 1, 1.0  # somebody waits for the answer
 
@@ -47,23 +46,24 @@ def described(config: Config, name: str = NAME) -> ModelSpec:
 def open_endpoint(config: Config, name: str = NAME, *, sleep: network.Sleep = time.sleep) -> (
     EndpointEncoder
 ):  # fmt: skip
-    """The encoder of that name. Where the settings do not say how long its vectors are, it is asked
-    at once: nothing can be stored without that."""
+    """The encoder of that name. Nobody is asked yet: words need not wait for a server. Where the
+    settings do not say how long its vectors are, its first answer does."""
     settings = config.models
     endpoint = _endpoint(settings, name)
     if not network.is_here(endpoint.url):
         network.check_online(config, endpoint.url)
-    spec = _spec(settings, endpoint)
-    ask = _asking(settings, endpoint, sleep, patient=True)
-    query = _asking(settings, endpoint, sleep, patient=False)
-    if not spec.dimension:
-        vectors = query.vectors([PROBE])
-        spec = _spec(settings, endpoint, dimension=len(_checked(vectors, 1, spec)[0]))
-    return EndpointEncoder(spec, ask, query, batch=settings.endpoint_batch)
+    return EndpointEncoder(
+        _spec(settings, endpoint),
+        _asking(settings, endpoint, sleep, patient=True),
+        _asking(settings, endpoint, sleep, patient=False),
+        batch=settings.endpoint_batch,
+    )
 
 
 class EndpointEncoder:
     """Shared between threads: each request is a connection of its own."""
+
+    remote = True  # what may hang, and has nothing to load here
 
     def __init__(self, spec: ModelSpec, passages: Asking, queries: Asking, *, batch: int) -> None:
         self._spec = spec
@@ -97,6 +97,8 @@ class EndpointEncoder:
         for start in range(0, len(texts), self._batch):
             shown = [prefix + nfc(text) for text in texts[start : start + self._batch]]
             vectors = _checked(asking.vectors(shown), len(shown), self._spec)
+            if not self._spec.dimension:
+                self._spec = replace(self._spec, dimension=len(vectors[0]))
             encodings += [Encoding(dense=_unit(vector, self._spec)) for vector in vectors]
             if on_progress is not None:
                 on_progress(len(encodings))
@@ -118,16 +120,15 @@ def _endpoint(settings: ModelsConfig, name: str) -> Endpoint:
     return Endpoint(url if url.endswith("/embeddings") else f"{url}/embeddings", model)
 
 
-def _spec(settings: ModelsConfig, endpoint: Endpoint, *, dimension: int = 0) -> ModelSpec:
+def _spec(settings: ModelsConfig, endpoint: Endpoint) -> ModelSpec:
     """The version tells what else stored vectors depend on, so that they are not mixed."""
     from zlib import crc32
 
     prefix = settings.endpoint_passage_prefix
-    told = settings.endpoint_dimension if endpoint.model == settings.endpoint_model else 0
     return ModelSpec(
         name=endpoint.model,
         version=f"{NAME}-{crc32(prefix.encode()):08x}" if prefix else NAME,
-        dimension=dimension or told,
+        dimension=settings.endpoint_dimension if endpoint.model == settings.endpoint_model else 0,
         gives=frozenset({"dense"}),
         max_tokens=0,  # not known
         query_prefix=settings.endpoint_query_prefix,
@@ -161,16 +162,15 @@ def _key() -> str:
 
 
 def _checked(vectors: Sequence[Any], count: int, spec: ModelSpec) -> Sequence[list[float]]:
-    """Nothing that is not a vector of the promised length is stored."""
+    """Nothing that is not a vector of the promised length is stored; where none was promised, of
+    the same length as the others."""
     if len(vectors) != count:
         raise _broken(spec, f"{len(vectors)} vectors for {count} texts")
     for vector in vectors:
         if not isinstance(vector, list) or not vector or not all(map(_is_number, vector)):
             raise _broken(spec, "what is no list of numbers")
-        if spec.dimension and len(vector) != spec.dimension:
-            raise _broken(
-                spec, f"vectors of {len(vector)} dimensions where {spec.dimension} were promised"
-            )
+        if len(vector) != (wanted := spec.dimension or len(vectors[0])):
+            raise _broken(spec, f"vectors of {len(vector)} dimensions where {wanted} were promised")
     return vectors
 
 
