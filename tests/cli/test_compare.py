@@ -168,6 +168,19 @@ def test_what_went_wrong_is_told_once() -> None:
     ]
 
 
+def test_one_cause_is_told_once_for_all_methods_and_parts() -> None:
+    dense, sparse = (Degraded(part, "no_model", "no encoder") for part in ("dense", "sparse"))
+    error = {"code": "no_model", "message": "no encoder", "hint": ""}
+    methods = {
+        "sparse_only": Compared(error=error),
+        "two_way_hybrid": replace(compared(1), degraded=(dense,)),
+        "three_way_hybrid": replace(compared(1), degraded=(dense, sparse)),
+    }
+    assert list(told_text(replace(FOUND, methods=methods))) == [
+        "sparse_only, two_way_hybrid, three_way_hybrid: dense and sparse: no model (no encoder)"
+    ]
+
+
 def test_nothing_shared() -> None:
     none = Comparison("q", 3, {name: compared() for name in COMPARED}, (), 0.0, 1.0)
     text = comparison_text(none, PLAIN, None)

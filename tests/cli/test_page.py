@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.cli.page import Page, columns, cut, degraded_texts, has_colour
-from kb.types import Degraded
+from kb.cli.page import Page, columns, cut, has_colour
 
 
 class Terminal(io.StringIO):
@@ -54,22 +53,6 @@ def test_what_is_cut_fits(text: str, width: int) -> None:
     assert shown == text or width <= 0 or shown.endswith("…")
 
 
-def test_what_has_one_cause_is_one_line() -> None:
-    told = [
-        Degraded("query", "truncated", "44 words left out"),
-        Degraded("dense", "pending", 3),
-        Degraded("sparse", "pending", 3),
-        Degraded("dense", "failed", "1 passage could not be embedded"),
-        Degraded("rerank", "pending", 2),
-    ]
-    assert degraded_texts(told, can_embed=lambda: False) == [
-        "query: truncated (44 words left out)",
-        "dense and sparse: 3 passages have no vectors yet",
-        "dense: failed (1 passage could not be embedded)",
-        "rerank: 2 passages have no vectors yet",
-    ]
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="its rule is kept by hand on Linux only")
 @pytest.mark.parametrize("value", [None, "", "/somewhere/else"])
 def test_the_user_folders_are_those_of_platformdirs(
@@ -85,15 +68,3 @@ def test_the_user_folders_are_those_of_platformdirs(
             monkeypatch.setenv(name, value)
     assert user_file() == Path(platformdirs.user_config_dir("kb")) / "config.toml"
     assert store_path(start=Path(os.sep)) == Path(platformdirs.user_data_dir("kb")) / "kb.sqlite"
-
-
-def test_what_is_no_failure_is_not_put_as_one() -> None:
-    told = [
-        Degraded("query", "expression", "an FTS5 expression is looked for by words alone"),
-        Degraded("dense", "language", "kb-mini reads Latin script; what it finds here is a guess"),
-    ]
-    assert degraded_texts(told, can_embed=lambda: True) == [
-        "query: an FTS5 expression is looked for by words alone",
-        "dense: the query is in another script (kb-mini reads Latin script; what it finds here is "
-        "a guess)",
-    ]

@@ -223,6 +223,13 @@ def test_other_sites_are_kept_out(store: Path, headers: dict[str, str], status: 
     assert (answer.json().get("code") is None) == (status == 200)
 
 
+def test_there_is_no_stream_to_listen_to(store: Path) -> None:
+    """It would stay open for nothing."""
+    with http_server(store) as url:
+        answer = httpx.get(url, headers={"Accept": "text/event-stream"}, trust_env=False)
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+
+
 def test_where_there_is_a_token_it_is_needed(store: Path) -> None:
     async def talk(url: str) -> None:
         async with over_http(url, Authorization=f"Bearer {TOKEN}") as client:

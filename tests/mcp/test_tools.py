@@ -63,6 +63,8 @@ def test_filters(filled: KnowledgeBase) -> None:
         ("search", {"query": "x", "top": 101}, "top cannot be 101"),
         ("search", {"query": "x", "top": True}, "top cannot be True"),
         ("search", {"query": "x", "top": "3"}, "top cannot be '3'"),
+        ("search", {"query": "x", "top": 1.5}, "top cannot be 1.5"),
+        ("search", {"query": "x", "top": float("nan")}, "top cannot be nan"),
         ("search", {"query": "x", "mode": "best"}, "mode cannot be 'best'"),
         ("search", {"query": "x", "kind": ["essay"]}, "kind cannot be 'essay'"),
         ("search", {"query": "x", "tags": [1]}, "tags cannot be 1"),
@@ -86,6 +88,14 @@ def test_what_is_refused(
     told = answers.failed(caught.value)
     assert told.startswith("code: invalid_request\nmessage: ")
     assert "\nhint: " in told
+
+
+def test_a_whole_number_may_have_a_point(filled: KnowledgeBase) -> None:
+    """As JSON Schema has it, 1.0 is an integer."""
+    (search,) = (tool for tool in TOOLS if tool.name == "search")
+    asked = {"query": "retry", "top": 1.0}
+    Draft202012Validator(search.schema).validate(asked)
+    assert search.call(filled, asked) == search.call(filled, asked | {"top": 1})
 
 
 def test_null_is_not_given(filled: KnowledgeBase) -> None:
@@ -165,6 +175,11 @@ def test_an_answer_is_never_longer(
             assert 0 < len(answer) <= max_chars
 
 
+def test_status_counts_one_document_as_one(kb: KnowledgeBase) -> None:
+    kb.add("The spare shackles are in locker 4.")
+    assert call(kb, "status").startswith("1 document, 1 passage in ")
+
+
 def test_status_tells_what_there_is(filled: KnowledgeBase) -> None:
     told = call(filled, "status")
     assert "3 documents" in told
@@ -176,6 +191,12 @@ def test_status_tells_what_there_is(filled: KnowledgeBase) -> None:
 def test_what_is_degraded_is_told(filled: KnowledgeBase) -> None:
     many = " ".join(f"w{number}" for number in range(300))
     assert "degraded: query: truncated (44 of 300" in call(filled, "search", query=many)
+
+
+def test_one_cause_is_told_once(filled: KnowledgeBase) -> None:
+    with KnowledgeBase(filled.path, encoder="nope") as kb:
+        (line,) = call(kb, "search", query="retry storm").split("\n\n")[-1].splitlines()
+    assert line == "degraded: dense and sparse: no model (there is no encoder 'nope')"
 
 
 def test_errors_of_the_library_keep_their_code(filled: KnowledgeBase) -> None:

@@ -9,14 +9,12 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import IO, Any, NamedTuple
 
 import click
-
-from kb.types import Degraded
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _NARROW = 40  # columns; below, lines are not broken by us
@@ -92,41 +90,6 @@ def error(message: str, hint: str) -> None:
 
 def warn(message: str) -> None:
     note(f"{Page.of(err()).style('warning:', fg='yellow')} {visible(message)}")
-
-
-def degraded_text(
-    part: str, reason: str, detail: str | int | None, *, can_embed: bool = True
-) -> str:
-    """A part that did not do its work, in words. `can_embed`: there is an encoder to do it."""
-    if reason == "pending":
-        told = "1 passage has" if detail == 1 else f"{detail} passages have"
-        mend = (" (kb embed makes it)" if detail == 1 else " (kb embed makes them)") * can_embed
-        return f"{part}: {told} no vectors yet{mend}"
-    if reason == "model_mismatch":
-        return f"{part}: {detail} (kb embed --anew makes them again)"
-    if reason in ("expression", "unfit") and detail is not None:
-        return f"{part}: {detail}"
-    told = "" if detail is None else f" ({detail})"
-    said = "the query is in another script" if reason == "language" else reason.replace("_", " ")
-    return f"{part}: {said}{told}"
-
-
-def degraded_texts(degraded: Iterable[Degraded], *, can_embed: Callable[[], bool]) -> list[str]:
-    """What did not do its work, each cause once with the parts that it concerns: to a person, one
-    model that is missing is one thing, however many parts would have asked it."""
-    causes: dict[tuple[str, str | int | None], list[str]] = {}
-    for one in degraded:
-        causes.setdefault((one.reason, one.detail), []).append(one.part)
-    return [
-        degraded_text(_listed(parts), reason, detail, can_embed=reason == "pending" and can_embed())
-        for (reason, detail), parts in causes.items()
-    ]
-
-
-def _listed(names: Sequence[str]) -> str:
-    """dense, sparse and rerank"""
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _write(text: str, stream: IO[str] | None) -> None:

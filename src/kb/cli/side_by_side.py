@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from kb.cli.page import Page, columns, cut, degraded_text, visible
+from kb.cli.page import Page, columns, cut, visible
+from kb.degraded import Cause, by_cause, degraded_text
 from kb.types import Compared, Comparison, Hit
 
 _GAP = 2
@@ -28,15 +29,21 @@ def comparison_text(found: Comparison, page: Page, width: int | None) -> str:
 
 def told_text(found: Comparison) -> Iterator[str]:
     """What went wrong, each thing once, with the methods that it concerns."""
-    told: dict[str, list[str]] = {}
+    parts = by_cause(part for method in found.methods.values() for part in method.degraded)
+    concerned: dict[Cause, list[str]] = {}
     for name, method in found.methods.items():
-        if method.error is not None:
-            told.setdefault(method.error["message"], []).append(name)
-        for part in method.degraded:
-            text = degraded_text(part.part, part.reason, part.detail)
-            told.setdefault(text, []).append(name)
-    for text, names in told.items():
+        for cause in _causes(method):
+            concerned.setdefault(cause, []).append(name)
+    for cause, names in concerned.items():
+        text = degraded_text(parts[cause], *cause) if cause in parts else cause[1]
         yield f"{', '.join(names)}: {text}"
+
+
+def _causes(method: Compared) -> Iterator[Cause]:
+    """A method that fails for what another does without has the same cause."""
+    if method.error is not None:
+        yield method.error["code"], method.error["message"]
+    yield from by_cause(method.degraded)
 
 
 # --- marks ----------------------------------------------------------------------------------------

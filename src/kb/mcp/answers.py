@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from kb.degraded import degraded_texts
 from kb.errors import KbError
 from kb.types import Document, Hit, Passage, Response
 
@@ -49,9 +50,9 @@ def _hit(hit: Hit) -> str:
 
 
 def _degraded(response: Response) -> Iterable[str]:
-    for part in response.degraded:
-        detail = "" if part.detail is None else f" ({part.detail})"
-        yield f"degraded: {part.part}: {part.reason}{detail}"[:_FOOT_CHARS]
+    """What waits for vectors gets them from the server itself."""
+    for text in degraded_texts(response.degraded, can_embed=lambda: False):
+        yield f"degraded: {text}"[:_FOOT_CHARS]
 
 
 _STATES = {
@@ -82,12 +83,17 @@ def added(document: Document) -> str:
     )
 
 
+def _many(count: int, thing: str) -> str:
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
 def standing(status: Mapping[str, Any], *, max_chars: int) -> str:
     vectors = status["vectors"]
     encoder = vectors["encoder"] or "no encoder"
-    waiting = f", {vectors['pending']} passages waiting" if vectors["pending"] else ""
+    waiting = f", {_many(vectors['pending'], 'passage')} waiting" if vectors["pending"] else ""
     lines = [
-        f"{status['documents']} documents, {status['chunks']} passages in {status['store']}",
+        f"{_many(status['documents'], 'document')}, {_many(status['chunks'], 'passage')}"
+        f" in {status['store']}",
         f"search by meaning: {vectors['state']} ({encoder}{waiting})",
         *_counted("types", status["by_type"]),
         *_counted("kinds", status["by_kind"]),
