@@ -163,6 +163,36 @@ def test_a_killed_server(store: Path, process: Run) -> None:
     assert process("search", "--json", "retry").json["returned"] > 0
 
 
+def test_a_server_that_was_told_to_end(store: Path) -> None:
+    """As a service manager does it: nothing is left behind."""
+    server = subprocess.Popen(
+        [*COMMAND, "--store", str(store), "serve", "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert server.stdout is not None
+    assert server.stdout.readline()
+    assert asked("retry") == 0
+    server.send_signal(signal.SIGTERM)
+    assert server.wait(60) == 0
+    server.stdout.close()
+    assert not os.path.exists(f"{store}{instant.SUFFIX}")
+    assert not os.path.exists(f"{store}-wal")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a file that takes nothing")
+def test_a_stderr_that_takes_nothing(desk: Path) -> None:
+    """What was printed is not printed a second time."""
+    command = [*COMMAND, "search", "--rerank", "retry"]  # which there is nobody for
+    with open("/dev/full", "w") as full:
+        through = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, timeout=60)
+        desk.rename(desk.with_suffix(".off"))
+        alone = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, timeout=60)
+    assert (through.returncode, through.stdout) == (alone.returncode, alone.stdout)
+    assert through.stdout
+    assert through.returncode  # there was something to say
+
+
 def test_another_version(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked("retry") == 0
     monkeypatch.setattr(answering_module, "__version__", "0.0.1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import signal
@@ -13,8 +14,9 @@ import pytest
 
 from kb import KnowledgeBase
 from kb.cli import instant
-from kb.errors import InvalidRequest, PathMissing
-from kb.watch.watcher import Watcher
+from kb.errors import InvalidRequest, PathMissing, WatchFailed
+from kb.watch.places import look_at
+from kb.watch.watcher import BLIND_RESCAN_S, Watcher
 from tests.models.weightless import Weightless
 from tests.watch.conftest import Heard, Process, contents, fresh, watched
 
@@ -151,6 +153,19 @@ def test_ignore_files_count_at_once(kb: KnowledgeBase, root: Path) -> None:
         heard.read("lib/a.md")
 
 
+@posix
+def test_a_store_that_is_called_by_another_name(root: Path) -> None:
+    """Than what has changed is told by: its writes are its own all the same."""
+    (root.parent / "link").symlink_to(root)
+    with KnowledgeBase(root.parent / "link" / "kb.sqlite") as kb:
+        kb.ingest(root)
+        watcher = Watcher(kb, [str(root)])
+        watcher._places = look_at([os.path.realpath(root)])
+        watcher._all_at = math.inf
+        assert not watcher._follow([os.path.realpath(root / "kb.sqlite-wal")])
+        assert watcher._follow([os.path.realpath(root / "new.md")])
+
+
 def test_a_store_inside_of_what_is_watched(root: Path) -> None:
     with KnowledgeBase(root / "kb.sqlite") as kb, watched(kb, root) as heard:
         heard.kind("ready")
@@ -170,6 +185,35 @@ def test_everything_is_looked_at_again_now_and_then(kb: KnowledgeBase, root: Pat
 
 
 # --- what goes wrong ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "watched_s"),
+    [(PermissionError(13, "denied"), BLIND_RESCAN_S), (OSError(28, "limit"), 0)],
+)
+def test_folders_that_cannot_be_watched(
+    kb: KnowledgeBase,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: OSError,
+    watched_s: float,
+) -> None:
+    """The library leaves out all behind one that it may not read, and says nothing of a limit, if
+    it is told to go on. The system's own limit cannot be had in a test."""
+
+    def watch(*_folders: str, ignore_permission_denied: bool, **_: object) -> Iterator[object]:
+        if not ignore_permission_denied:
+            raise error
+        yield set()
+
+    monkeypatch.setattr("watchfiles.watch", watch)
+    watcher = Watcher(kb, [str(root)])
+    if not watched_s:
+        with pytest.raises(WatchFailed, match="limit"):
+            next(watcher._notified([str(root)]))
+        return
+    assert next(watcher._notified([str(root)])) == []
+    assert watcher._rescan_s == watched_s
 
 
 def test_a_path_that_never_was(kb: KnowledgeBase, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import sys
+from io import TextIOWrapper  # which Python has loaded already
 
 PROTOCOL = 1
 SUFFIX = ".sock"
@@ -197,8 +198,16 @@ def _print(answer: dict[str, object]) -> int:
     status, out, err = answer["status"], answer["out"], answer["err"]
     if not (isinstance(status, int) and isinstance(out, str) and isinstance(err, str)):
         raise TypeError
-    for stream, text in ((sys.stdout, out), (sys.stderr, err)):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-        stream.write(text)
-        stream.flush()
+    _write(sys.stdout, out)
+    try:
+        _write(sys.stderr, err)
+    except OSError:  # then it is said to nobody, and what was printed is not printed again
+        return 1
     return status
+
+
+def _write(stream: object, text: str) -> None:
+    assert isinstance(stream, TextIOWrapper)
+    stream.reconfigure(errors="backslashreplace")
+    stream.write(text)
+    stream.flush()

@@ -59,6 +59,7 @@ def mcp_command(
         with session.open() as kb:
             serve_stdio(kb)
         return
+    from kb.cli.serve import ended_by_sigterm
     from kb.server.serving import read_token
 
     host, port = address(http)
@@ -69,9 +70,8 @@ def mcp_command(
         "serve.token_file": token_file,
         "serve.allow_hosts": ",".join(allow_hosts),
     }
-    with session.open(
-        {key: value for key, value in given.items() if value not in (None, "")}
-    ) as kb:
+    overrides = {key: value for key, value in given.items() if value not in (None, "")}
+    with ended_by_sigterm(), session.open(overrides) as kb:
         token = read_token(kb.config.serve.token_file)
         serve_http(kb, token=token, ready=lambda port: _say(host, port))
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import click
@@ -68,7 +72,7 @@ def serve_command(
     given = options | {"allow_hosts": ",".join(allow_hosts), "ingest_from": ",".join(ingest_from)}
     overrides = {f"serve.{name}": value for name, value in given.items() if value not in (None, "")}
     session.interrupted = "stopped"
-    with session.open(overrides) as kb, ExitStack() as stack:
+    with ended_by_sigterm(), session.open(overrides) as kb, ExitStack() as stack:
         is_new = not kb.path.exists()
         if not session.verbose:
             _log_warnings()
@@ -81,6 +85,21 @@ def serve_command(
             _say(limits.host, port)
 
         serve(kb, token=read_token(limits.token_file), ready=ready)
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """As a service manager ends a server: what is under way is answered, the store is closed, its
+    socket goes, and the exit status is 0. uvicorn hands the signal on when it has come to its end,
+    and by itself that would end the process there and then."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _log_warnings() -> None:

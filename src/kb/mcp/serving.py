@@ -26,7 +26,7 @@ from kb.mcp.tools import INSTRUCTIONS, TOOLS, Tool
 from mcp import types
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from kb.ingest.worker import Worker
     from kb.server.guard import Rules
@@ -157,7 +157,21 @@ def create_app(kb: KnowledgeBase, rules: Rules) -> ASGIApp:
         max_request_body_size=kb.config.serve.max_body_bytes,
         transport_security=_guarded_elsewhere(),
     )
-    return Guard(app, rules, Figures(), kb.config.serve.client_timeout_s)
+    return Guard(_answering(app), rules, Figures(), kb.config.serve.client_timeout_s)
+
+
+def _answering(app: ASGIApp) -> ASGIApp:
+    """`app` without the stream that a GET would open, for messages that nobody asked for: without
+    sessions there are none, and it would stay open until the end. 405 is the protocol's word."""
+    from starlette.responses import Response
+
+    refusal = Response(status_code=405, headers={"Allow": "POST"})
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        is_stream = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
+        await (refusal if is_stream and scope["path"] == PATH else app)(scope, receive, send)
+
+    return answer
 
 
 def _guarded_elsewhere() -> Any:

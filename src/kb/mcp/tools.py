@@ -76,6 +76,8 @@ def _fit(name: str, value: Any, shape: Mapping[str, Any]) -> Any:
         if not isinstance(listed, list):
             raise _unfit(name, value, "a list of texts")
         return tuple(_fit(name, one, shape["items"]) for one in listed)
+    if kind == "integer" and isinstance(value, float) and value.is_integer():
+        value = int(value)  # 3.0 is one too, as JSON Schema has it
     types, words = _KINDS[kind]
     if not isinstance(value, types) or (isinstance(value, bool) and kind != "boolean"):
         raise _unfit(name, value, words)

@@ -24,6 +24,7 @@ LOOK_MS = 500  # between two looks whether a folder is still there
 QUIET_MS = 300  # a folder that is being written to is left alone for so long
 LONGEST_MS = 3_000  # but no longer than that
 RESCAN_S = 600.0
+BLIND_RESCAN_S = 20.0  # where the system does not tell of all folders
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 2.0, 60.0
 _HINT = "on Linux, fs.inotify.max_user_watches limits it; WATCHFILES_FORCE_POLLING=1 does without"
 
@@ -112,24 +113,33 @@ class Watcher:
             yield [*told, *self._changed_files()]
 
     def _notified(self, folders: Sequence[str]) -> Iterator[list[str]]:
-        from watchfiles import watch
-
         try:
-            for changes in watch(
-                *folders,
-                watch_filter=None,  # or it would not wake us while others write
-                step=self._quiet_ms,
-                debounce=max(LONGEST_MS, self._quiet_ms),
-                rust_timeout=LOOK_MS,
-                yield_on_timeout=True,
-                stop_event=self.stop,
-                ignore_permission_denied=True,
-            ):
-                yield [path for _, path in changes]
+            try:
+                yield from self._changes(folders, ignore=False)
+            except PermissionError:  # of a folder below, which leaves others untold of: see there
+                self._rescan_s = min(self._rescan_s, BLIND_RESCAN_S)
+                yield from self._changes(folders, ignore=True)
         except FileNotFoundError:
             return  # gone before it could be watched
         except (OSError, RuntimeError) as error:
             raise WatchFailed(f"cannot watch: {error}", _HINT) from error
+
+    def _changes(self, folders: Sequence[str], *, ignore: bool) -> Iterator[list[str]]:
+        """With `ignore`, a folder that cannot be watched is no error, whatever the reason; but then
+        none behind it is watched either, so that everything has to be looked at more often."""
+        from watchfiles import watch
+
+        for changes in watch(
+            *folders,
+            watch_filter=None,  # or it would not wake us while others write
+            step=self._quiet_ms,
+            debounce=max(LONGEST_MS, self._quiet_ms),
+            rust_timeout=LOOK_MS,
+            yield_on_timeout=True,
+            stop_event=self.stop,
+            ignore_permission_denied=ignore,
+        ):
+            yield [path for _, path in changes]
 
     def _idle(self) -> Iterator[list[str]]:
         while not self.stop.wait(LOOK_MS / 1000):
@@ -169,7 +179,7 @@ class Watcher:
             changed,
             [place.path for place in places if place.folder],
             hidden=self._kb.config.ingest.hidden,
-            store=str(self._kb.path),
+            store=os.path.realpath(self._kb.path),  # as what changed is named
         )
         known = self._places
         paths = [*folders, *(one for one in changed if one in known and not known[one].folder)]
