@@ -1,0 +1,82 @@
+"""What is handed out: the source distribution, and the wheel that is built from it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.docs.website import build as build_site
+
+REPOSITORY = Path(__file__).parents[1]
+NEEDED = ("Makefile", "constraints.txt", "pyproject.toml", "bench", "tests", "training")  # by make
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source distribution, unpacked."""
+    folder = tmp_path_factory.mktemp("source")
+    with tarfile.open(built("sdist", REPOSITORY, folder)) as archive:
+        archive.extractall(folder, filter="data")
+    return next(each for each in folder.iterdir() if each.is_dir())
+
+
+@pytest.fixture(scope="module")
+def installed(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What an install of it would put beside other packages."""
+    folder = tmp_path_factory.mktemp("installed")
+    with zipfile.ZipFile(built("wheel", source, folder)) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def built(kind: str, root: Path, into: Path) -> Path:
+    command = [sys.executable, "-m", "hatchling", "build", "--target", kind, "--directory"]
+    subprocess.run([*command, into], cwd=root, check=True, capture_output=True)
+    return next(each for each in into.iterdir() if each.suffix in (".gz", ".whl"))
+
+
+def contents(package: Path) -> set[str]:
+    return {
+        str(path.relative_to(package))
+        for path in package.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def test_the_package_is_all_there(installed: Path) -> None:
+    assert contents(installed / "kb") == contents(REPOSITORY / "src" / "kb")
+
+
+def test_the_licences_come_with_the_weights(installed: Path) -> None:
+    (licences,) = installed.glob("*.dist-info/licenses")
+    assert contents(licences) == {"LICENSE", "NOTICE"}
+
+
+def test_the_source_has_what_make_needs(source: Path) -> None:
+    assert [name for name in NEEDED if not (source / name).exists()] == []
+    site = build_site(source)
+    assert (site.returncode, site.stderr) == (0, "")
+
+
+def test_what_is_installed_searches_the_example_library(installed: Path, source: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(installed), "KB_MODELS_ENCODER": "kb-mini"}
+    command = [sys.executable, "-m", "kb", "--store", str(installed / "kb.sqlite")]
+
+    def kb(*args: str | Path) -> str:
+        done = subprocess.run(
+            [*command, *args], cwd=installed, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert str(installed) in kb("models", "list", "--json")
+    kb("ingest", source / "examples" / "library" / "lessons")
+    assert "retry-storm.md" in kb("search", "-n", "1", "who made it worse by asking again?")
