@@ -165,7 +165,8 @@ def _command(names: tuple[str, ...], command: click.Command) -> str:
         if isinstance(param, click.Option):
             heading = getattr(param, "heading", "Options")
             sections.setdefault(heading, []).append(item(_option(param)))
-    parts += [f"{heading}:\n\n" + "\n".join(lines) for heading, lines in sections.items()]
+    ordered = sorted(sections.items(), key=lambda each: each[0] != "Options")
+    parts += [f"{heading}:\n\n" + "\n".join(lines) for heading, lines in ordered]
     return "\n\n".join(parts)
 
 

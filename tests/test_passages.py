@@ -36,6 +36,40 @@ def test_any_lines_can_be_asked_for(kb: KnowledgeBase, root: Path) -> None:
     assert kb.get("lib/a.md#L3-L7").text.startswith("First paragraph.")
 
 
+def test_lines_behind_the_end_are_not_cited(kb: KnowledgeBase, root: Path) -> None:
+    passage = kb.get("lib/a.md#L7-L40")
+    assert passage.state == "exact"
+    assert passage.citation.uri == "lib/a.md#L7-L8"
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("code.py", "lib/code.py"),
+        ("lib/coed.py#L1", "lib/code.py"),
+        ("lib/code.pyi", "lib/code.py"),
+    ],
+)
+def test_a_name_that_is_nearly_right_is_told(
+    kb: KnowledgeBase, root: Path, name: str, meant: str
+) -> None:
+    with pytest.raises(NotFound) as error:
+        kb.get(name)
+    assert error.value.hint == f"did you mean {meant}? kb list shows what there is"
+
+
+def test_a_folder_is_not_a_document(kb: KnowledgeBase, root: Path) -> None:
+    with pytest.raises(NotFound) as error:
+        kb.get("lib")
+    assert error.value.hint == "lib/ is a folder; kb list --path 'lib/**' shows what is in it"
+
+
+def test_a_name_like_no_other_gets_no_suggestion(kb: KnowledgeBase, root: Path) -> None:
+    with pytest.raises(NotFound) as error:
+        kb.get("elsewhere/thing.md")
+    assert error.value.hint == "kb list shows what there is"
+
+
 def test_a_passage_that_moved_is_found_again(kb: KnowledgeBase, root: Path) -> None:
     (root / "a.md").write_text("One more line above.\n\n" + NOTE)
     passage = kb.get("lib/a.md#L5-L8")

@@ -36,6 +36,8 @@ def check(target: Path, *, overwrite: bool) -> None:
     """Refuse before any work is done what would be refused after it."""
     if target.is_dir():
         raise InvalidRequest(f"{target} is a folder", "name a file in it")
+    if target.parent.exists() and not target.parent.is_dir():
+        raise InvalidRequest(f"{target.parent} is not a folder", "name a file in a folder")
     if target.exists() and not overwrite:
         raise _taken(target)
     for path in _neighbours(target):

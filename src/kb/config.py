@@ -35,9 +35,10 @@ class SearchConfig:
     slow_ms: int = _key(500, "a search that takes longer is logged as a warning, with its query")
     retriever_timeout_ms: int = _key(
         2000,
-        "how long a search waits for retrievers that run side by side, in stores of 2,000 vectors "
-        "and more; one that is late is left out and named; 0: as long as it takes. In smaller "
-        "stores they run one after the other, and each is waited for",
+        "how long a search waits for retrievers that run side by side: in stores of 2,000 vectors "
+        "and more, and where an endpoint encodes the query; one that is late is left out and "
+        "named; 0: as long as it takes. Elsewhere they run one after the other, and each is "
+        "waited for",
         zero=True,
     )
 
@@ -112,7 +113,7 @@ class ModelsConfig:
     )
     endpoint_model: str = _key("", "the model that the endpoint is asked for")
     endpoint_dimension: int = _key(
-        0, "how long its vectors are; others are refused; 0: it is asked at the start", zero=True
+        0, "how long its vectors are; others are refused; 0: as long as its first is", zero=True
     )
     endpoint_query_prefix: str = _key("", "what the endpoint is shown before a query")
     endpoint_passage_prefix: str = _key("", "what the endpoint is shown before a passage")
@@ -274,7 +275,7 @@ def files(store: Path | None) -> list[Path]:
 def _merge_file(config: Config, path: Path) -> Config:
     try:
         raw = path.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # the latter: a store named below a file
         return config
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}", "check the file") from error

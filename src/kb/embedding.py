@@ -65,7 +65,8 @@ class Encoders:
         if self._given is None or isinstance(self._given, str):
             return None
         spec = self._given.spec
-        is_it = (spec.name, spec.version, spec.dimension) == _identity(model)
+        dimension = spec.dimension or model.dimension  # of an endpoint it may not be known yet
+        is_it = (spec.name, spec.version, dimension) == _identity(model)
         return self._given if is_it else None
 
     def default(self) -> Encoder | None:

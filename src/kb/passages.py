@@ -22,10 +22,28 @@ from kb.words import nfc
 
 def find_document(store: SqliteStore, name: str) -> Document:
     """By its path in the store, by `note:<id>`, or by the path of its file on this machine."""
+    if (document := _named(store, name)) is not None:
+        return document
+    raise NotFound(f"no document {name!r}", _advice(nfc(name), store.paths()))
+
+
+def _named(store: SqliteStore, name: str) -> Document | None:
     for path in (nfc(name), *_stored_paths(store, name)):
         if (document := store.document_by_path(path)) is not None:
             return document
-    raise NotFound(f"no document {name!r}", "kb list shows what there is")
+    return None
+
+
+def _advice(name: str, paths: list[str]) -> str:
+    """What may have been meant: a folder, a path that ends like this, or one that is nearly it."""
+    from difflib import get_close_matches  # only a mistake needs it
+
+    known = "kb list shows what there is"
+    if any(path.startswith(name + "/") for path in paths):
+        return f"{name}/ is a folder; kb list --path '{name}/**' shows what is in it"
+    ends = [path for path in paths if path.endswith("/" + name)]
+    near = ends[:3] or get_close_matches(name, paths, n=1, cutoff=0.85)
+    return f"did you mean {' or '.join(near)}? {known}" if near else known
 
 
 def chunks_at(store: SqliteStore, uri: str) -> tuple[Document, list[Chunk]]:
@@ -56,11 +74,10 @@ def open_passage(store: SqliteStore, uri: str, *, follow_links: bool = False) ->
 
 def _target(store: SqliteStore, uri: str) -> tuple[Document, Target]:
     """A URI, or a path as people type it, with its `#` and `%` not encoded."""
-    try:
-        return find_document(store, uri), Target(uri)
-    except NotFound:
-        target = parse_uri(uri)
-        return find_document(store, target.path), target
+    if (document := _named(store, uri)) is not None:
+        return document, Target(uri)
+    target = parse_uri(uri)
+    return find_document(store, target.path), target
 
 
 def _stored_paths(store: SqliteStore, name: str) -> list[str]:
@@ -178,7 +195,7 @@ def _span(
     wanted = [extent.within(start, end) for extent in extents]
     section = extents[0].chunk.section_label if extents else None
     if now is not None and all(extent.stands_at(extent.start, now) for extent in wanted):
-        place = cite(document.doc_path, _like(extents, start, end), section)
+        place = cite(document.doc_path, _like(extents, start, min(end, len(now))), section)
         return Passage(document, place, "\n".join(now[start - 1 : end]), "exact")
     if now is not None and None not in (found := [extent.found_in(now) for extent in wanted]):
         starts = [number for number in found if number is not None]

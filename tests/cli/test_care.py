@@ -105,6 +105,20 @@ def test_backup_of_nothing(run: Run, tmp_path: Path) -> None:
     assert list(tmp_path.glob("*copy*")) == []
 
 
+def test_a_backup_below_a_file(here: Path, run: Run) -> None:
+    Path("file").touch()
+    told = run("backup", "file/copy.sqlite")
+    assert told.status == 2
+    assert told.err == "error: file is not a folder\nhint: name a file in a folder\n"
+
+
+def test_a_store_below_a_file(here: Path, run: Run) -> None:
+    Path("file").touch()
+    told = run("--store", "file/kb.sqlite", "search", "anything")
+    assert told.status == 2
+    assert told.err.startswith("error: there is no store at ")
+
+
 # --- export and import ----------------------------------------------------------------------------
 
 

@@ -295,5 +295,12 @@ def test_data_that_is_none(here: Path, run: Run, tmp_path: Path) -> None:
     assert run("eval", "run").status == 2
 
 
+def test_a_csv_file_has_no_splits(here: Path, run: Run) -> None:
+    Path("mine.csv").write_text("retry storm,library/notes.md,1\n")
+    refused = run("eval", "run", "--judgments", "mine.csv", "--split", "dev", "--json")
+    assert (refused.status, json.loads(refused.err)["code"]) == (2, "invalid_request")
+    assert json.loads(refused.err)["message"] == "a CSV file of judgments has no split 'dev'"
+
+
 def test_alone_it_shows_its_help(run: Run) -> None:
     assert "run" in run("eval").out

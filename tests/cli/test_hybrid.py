@@ -14,6 +14,7 @@ from kb import KnowledgeBase
 from kb.cli import instant
 from kb.cli.answering import answering
 from kb.errors import ModelMissing
+from kb.ingest.embed import EmbedProgress
 from kb.types import Encoding
 from tests.cli.conftest import Run
 from tests.cli.test_contract import Valid
@@ -95,6 +96,17 @@ def test_a_note_is_embedded_and_no_backlog_with_it(encoder: Stoppable, run: Run)
     assert (told.out, told.status) == ("note:4\n", 0)
     assert ready(run) == 1
     assert run("ingest").lines[1].startswith("3 embedded")
+
+
+def test_how_far_a_note_is_counts_no_backlog(encoder: Stoppable, run: Run) -> None:
+    run("ingest", "lib", "--no-embed")
+    told: list[EmbedProgress] = []
+    with KnowledgeBase() as kb:
+        note = kb.add("the harbour at night")
+        kb.add("a boat that came later")
+        report = kb.embed(document=note.doc_path, on_progress=told.append)
+    assert [(now.done, now.total) for now in told] == [(1, 1)]
+    assert (report.embedded, report.left) == (1, 4)
 
 
 def test_an_interruption_loses_nothing(encoder: Stoppable, run: Run) -> None:

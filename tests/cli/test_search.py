@@ -69,6 +69,8 @@ def test_filters_reach_the_knowledge_base(here: Path, run: Run) -> None:
     assert run("search", "the", "--lang", "xx", "--json").json["returned"] == 0
     nothing = run("search", "the", "--tags", "calibration,nope")
     assert nothing.err == "nothing found for 'the' with these filters\n"
+    long = run("search", "--mode", "lexical", "q" * 100)
+    assert long.err == f"nothing found for '{'q' * 60}…'\n"
 
 
 def test_how_many_and_how_good(here: Path, run: Run) -> None:

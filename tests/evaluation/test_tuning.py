@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from array import array
 from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
@@ -214,6 +215,12 @@ def test_the_shape(two_splits: Path) -> None:
     assert set(shape["report"]["methods"]) == {CURRENT, TUNED}
 
 
+def test_what_fits_best_is_shown_as_toml(two_splits: Path) -> None:
+    tuning = tune(two_splits, profile="misled", ground=by_noise(misled=MISLED))
+    shown = tuning_to_text(tuning).split("what fits best:\n")[1].split("\n\n")[0]
+    assert tomllib.loads(shown) == tuning.settings
+
+
 def test_what_cannot_be_tuned(two_splits: Path, tmp_path: Path) -> None:
     ground = Ground(unexamined())
     with pytest.raises(InvalidRequest, match="asks one retriever"):
@@ -226,6 +233,15 @@ def test_what_cannot_be_tuned(two_splits: Path, tmp_path: Path) -> None:
         tune(two_splits, limit_queries=5, ground=ground)
     with pytest.raises(EvalDataError, match="no split 'nope'"):
         tune(two_splits, split="nope", ground=ground)
+    (tmp_path / "mine.csv").write_text("".join(f"copper {n},a.md,1\n" for n in range(10)))
+    for split, report_split in (("dev", None), (None, "dev")):
+        with pytest.raises(InvalidRequest, match="has no split 'dev'"):
+            tune(
+                judgments=tmp_path / "mine.csv",
+                split=split,
+                report_split=report_split,
+                ground=ground,
+            )
 
 
 def test_few_queries_to_measure_on_prove_nothing(tmp_path: Path) -> None:

@@ -153,6 +153,14 @@ def test_filters_have_counts_and_stay_in_the_address(wordy: Running, open_page: 
     expect(page.get_by_role("checkbox", name=re.compile("^code"))).to_be_checked()
 
 
+def test_a_link_may_have_the_query_behind_a_question_mark(wordy: Running, open_page: Open) -> None:
+    page = open_page(wordy, "?q=jitter")
+    expect(hits(page).first).to_be_visible()
+    expect(page).to_have_url(re.compile(r"/\??(#q=jitter)?$|/\?q=jitter$"))
+    search(page, "battery")
+    expect(page).to_have_url(f"{wordy.url}/#q=battery")
+
+
 def test_nothing_found_tells_what_to_do(wordy: Running, open_page: Open) -> None:
     page = open_page(wordy, "#q=battery&type=code")
     expect(page.get_by_role("heading", name="No passage found")).to_be_visible()

@@ -111,6 +111,7 @@ def say_embedded(report: EmbedReport, *, is_reindex: bool = False) -> None:
             page.note(f"{report.left - report.elsewhere} left: kb embed")
     if report.unfit:
         page.note(f"{page.visible(report.unfit)}: words answer there, and not its vectors")
+        page.note("a model made for other texts is believed after models.exam = false and kb embed")
     if report.held is not None:
         return
     if report.elsewhere:

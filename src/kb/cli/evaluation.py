@@ -77,7 +77,7 @@ def eval_command(context: click.Context) -> None:
 
 @eval_command.command("run", cls=Command)
 @_data_options
-@option("--split", default="test", show_default=True, metavar="NAME", help="Which judgments.")
+@option("--split", metavar="NAME", help="Which judgments of the folder.  [default: test]")
 @option(
     "--methods",
     default="default",

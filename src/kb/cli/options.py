@@ -17,7 +17,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Command(click.Command):
-    """A command whose options stand under headings, in the order they are declared."""
+    """A command whose options stand under headings, its own first, in the order they are
+    declared."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}
@@ -25,7 +26,7 @@ class Command(click.Command):
             record = param.get_help_record(ctx)
             if record is not None and isinstance(param, click.Option):
                 sections.setdefault(getattr(param, "heading", "Options"), []).append(record)
-        for heading, records in sections.items():
+        for heading, records in sorted(sections.items(), key=lambda each: each[0] != "Options"):
             with formatter.section(heading):
                 formatter.write_dl(records)
 

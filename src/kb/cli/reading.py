@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -68,14 +69,23 @@ def status_command(session: Session) -> None:
         page.say_json(status)
     else:
         page.say("\n".join(_status_lines(status)))
-        for part in status["degraded"]:
-            page.warn(page.degraded_text(**part))
+        _warn(status["degraded"])
+
+
+def _warn(parts: Iterable[dict[str, Any]]) -> None:
+    from kb.degraded import degraded_texts
+    from kb.types import Degraded
+
+    for text in degraded_texts((Degraded(**part) for part in parts), can_embed=lambda: True):
+        page.warn(text)
 
 
 def _status_lines(status: dict[str, Any]) -> list[str]:
+    from kb.doctor.in_store import size_text
+
     sheet = page.Page.of(sys.stdout)
     facts = {
-        "store": f"{status['store']} ({_size(status['size_bytes'])})",
+        "store": f"{status['store']} ({size_text(status['size_bytes'])})",
         "documents": str(status["documents"]),
         "chunks": str(status["chunks"]),
         "expired": f"{status['expired']} (kb gc removes them)" if status["expired"] else "",
@@ -122,12 +132,3 @@ def _coming(vectors: dict[str, Any]) -> str:
 
 def _counts(counts: dict[str, Any]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.items())
-
-
-def _size(size_bytes: int) -> str:
-    size, unit = float(size_bytes), "B"
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if size < 1000 or unit == "TB":
-            break
-        size /= 1000
-    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

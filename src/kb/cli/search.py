@@ -260,12 +260,15 @@ def _factors(response: Response) -> dict[int, dict[str, float]]:
 def _nothing_found(query: str, *, filtered: bool) -> str:
     if not any(map(str.isalnum, query)):
         return "the query has no words to look for"
-    asked = page.visible(query[:_ASKED_CHARS])
+    cut = "…" if len(query) > _ASKED_CHARS else ""
+    asked = page.visible(query[:_ASKED_CHARS] + cut)
     return f"nothing found for {asked!r}" + (" with these filters" if filtered else "")
 
 
 def _note_degraded(response: Response, kb: KnowledgeBase) -> None:
-    for text in page.degraded_texts(response.degraded, can_embed=partial(_can_embed, kb)):
+    from kb.degraded import degraded_texts
+
+    for text in degraded_texts(response.degraded, can_embed=partial(_can_embed, kb)):
         page.warn(text)
 
 

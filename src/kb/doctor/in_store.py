@@ -45,7 +45,7 @@ def journal(store: SqliteStore) -> Finding:
 
 def log(store: SqliteStore) -> Finding:
     size = store.health.log_bytes()
-    what = f"{_bytes(size)} of log are not folded in yet"
+    what = f"{size_text(size)} of log are not folded in yet"
     return Finding("log", "warning" if size > _LOG_BYTES else "ok", what,
                    _MEND if size > _LOG_BYTES else "")  # fmt: skip
 
@@ -54,7 +54,7 @@ def disk(store: SqliteStore) -> Finding:
     """Room to fold the log in, and to write the store once more."""
     usage = shutil.disk_usage(store.path.parent)
     size, log = store.path.stat().st_size, store.health.log_bytes()
-    what = f"the store has {_bytes(size)}, the disk {_bytes(usage.free)} free"
+    what = f"the store has {size_text(size)}, the disk {size_text(usage.free)} free"
     if usage.free < 2 * log or usage.free < min(usage.total // 20, 2 * size):
         return Finding("disk", "warning", what, "free some space")
     return Finding("disk", "ok", what)
@@ -114,10 +114,11 @@ def _chunks(count: int) -> str:
     return "1 chunk" if count == 1 else f"{count} chunks"
 
 
-def _bytes(count: int) -> str:
+def size_text(count: int) -> str:
+    """So many bytes, as a person reads it."""
     size, unit = float(count), "B"
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if size < 1024 or unit == "TiB":
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if size < 1000 or unit == "TB":
             break
-        size /= 1024
+        size /= 1000
     return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

@@ -72,9 +72,13 @@ def to_toml(name: str, table: Mapping[str, Any]) -> str:
 
 
 def _block(header: str, values: Mapping[str, Any]) -> str:
-    # JSON's words for texts, numbers, switches and lists of them are TOML's too.
-    lines = (f"{_key(key)} = {json.dumps(value)}\n" for key, value in values.items())
+    lines = (f"{toml_line(key, value)}\n" for key, value in values.items())
     return f"[{header}]\n{''.join(lines)}"
+
+
+def toml_line(key: str, value: Any) -> str:
+    """JSON's words for texts, numbers, switches and lists of them are TOML's too."""
+    return f"{_key(key)} = {json.dumps(value)}"
 
 
 def _key(key: str) -> str:

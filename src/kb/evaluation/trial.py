@@ -56,7 +56,7 @@ def run_trial(
     *,
     judgments: Path | None = None,
     documents: Path | None = None,
-    split: str = DEFAULT_SPLIT,
+    split: str | None = None,
     methods: Sequence[str] = ("default",),
     measures: Sequence[str] = MEASURES,
     gain: str = "linear",
@@ -69,7 +69,7 @@ def run_trial(
     cache: Path | None = None,
     on_progress: OnProgress | None = None,
 ) -> EvalReport:
-    """Measure `methods` on the folder `data`, or by the CSV file `judgments`.
+    """Measure `methods` on a `split` of the folder `data`, or by the CSV file `judgments`.
 
     What is searched is the folder's corpus, the files in the folder `documents`, or, without
     either, `store`. With an `encoder`, a corpus is embedded by it; the caller says whether the
@@ -121,14 +121,21 @@ def measured(
 
 
 def judged_data(
-    data: Path | None, judgments: Path | None, split: str, limit_queries: int | None = None
+    data: Path | None, judgments: Path | None, split: str | None, limit_queries: int | None = None
 ) -> Judged:
-    """From a folder or from a CSV file; exactly one of them."""
+    """From a folder or from a CSV file; exactly one of them. Only a folder has splits."""
     if (data is None) == (judgments is None):
         raise InvalidRequest(
             "judged data comes from a folder or from a CSV file", "give --data or --judgments"
         )
-    judged = load(data, split) if data is not None else load_csv(judgments or "")
+    if judgments is not None and split is not None:
+        raise InvalidRequest(
+            f"a CSV file of judgments has no split {split!r}", "splits are those of --data"
+        )
+    if data is not None:
+        judged = load(data, DEFAULT_SPLIT if split is None else split)
+    else:
+        judged = load_csv(judgments or "")
     if limit_queries is not None:
         judged = replace(judged, qrels=dict(list(judged.qrels.items())[:limit_queries]))
     if not any(grade > 0 for graded in judged.qrels.values() for grade in graded.values()):

@@ -95,7 +95,7 @@ def tune(
     wanted = parse_measure(measure)
     split, report_split = _chosen(data, split, report_split)
     judged = judged_data(data, judgments, split, limit_queries)
-    held_out = None if report_split is None else judged_data(data, None, report_split)
+    held_out = None if report_split is None else judged_data(data, judgments, report_split)
     judged, left_out = _without(judged, held_out)
     with searched(judged, ground, base.parts(), on_progress) as store:
         judged, _ = known(judged, store, exact=ground.has_corpus_of(judged))
@@ -143,10 +143,12 @@ def tune(
 
 def _chosen(
     data: Path | None, split: str | None, report_split: str | None
-) -> tuple[str, str | None]:
+) -> tuple[str | None, str | None]:
     """The split to fit to, and the one to measure on, if there are two. What is fitted to `test`
     can never be reported on it again, so that is left alone where there is anything else."""
-    there = splits(data) if data is not None else {}
+    if data is None:  # what has no splits
+        return split, report_split
+    there = splits(data)
     if report_split is None and len(there) > 1:
         others = (name for name in REPORT_SPLITS if name in there and name != split)
         report_split = next(others, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kb.evaluation.profile_file import toml_line
 from kb.evaluation.report import counted, doubts, to_dict
 from kb.evaluation.tuning import CURRENT, TUNED, Tuning
 from kb.types import JsonDict
@@ -79,7 +80,8 @@ def _figures(tuning: Tuning) -> str:
 def _settings(tuning: Tuning) -> str:
     if not tuning.settings:
         return "no setting fits better than the profile as it is"
-    lines = [f"  {key} = {value}" for key, value in tuning.settings.items() if key != "weights"]
+    plain = {key: value for key, value in tuning.settings.items() if key != "weights"}
+    lines = [f"  {toml_line(key, value)}" for key, value in plain.items()]
     weights = tuning.settings["weights"].items()
     lines += [f"  weights.{name} = {weight:g}" for name, weight in weights]
     return "\n".join(["what fits best:", *lines])

@@ -104,10 +104,11 @@ def _rooted(value: Any, name: str) -> Any:
 
 
 async def refuse_unknown(request: Request) -> None:
-    """A dependency of every route: a parameter that it does not have is an error, as an unknown
-    field is."""
+    """A dependency of every route of the API: a parameter that it does not have is an error, as an
+    unknown field is. The page reads its address by itself."""
     path = getattr(request.scope.get("route"), "path", "")
-    operations = request.app.openapi()["paths"].get(path, {})
+    if (operations := request.app.openapi()["paths"].get(path)) is None:
+        return
     told = operations.get(request.method.lower(), {}).get("parameters", [])
     known = [each["name"] for each in told if each["in"] == "query"]
     for name in request.query_params:

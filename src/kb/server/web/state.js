@@ -1,4 +1,5 @@
 // What is asked for, kept in the address behind the #, so that a search can be linked and gone back to.
+// A link that has it behind a ? is understood too, as by the search box of a browser.
 
 const LISTS = ["tags", "type", "kind"];
 const SINGLES = ["scope", "path_glob", "after", "before"];
@@ -13,7 +14,7 @@ export const state = {
 };
 
 export function read() {
-  const said = new URLSearchParams(location.hash.slice(1));
+  const said = new URLSearchParams(location.hash.slice(1) || location.search);
   state.query = said.get("q") ?? "";
   state.mode = said.get("mode") ?? "";
   state.profile = said.get("profile") ?? "";
@@ -32,7 +33,7 @@ export function write() {
   for (const name of LISTS) for (const value of state.filters[name] ?? []) said.append(name, value);
   for (const name of SINGLES) if (state.filters[name]) said.set(name, state.filters[name]);
   const hash = said.toString();
-  history.replaceState(null, "", hash ? `#${hash}` : location.pathname);
+  history.replaceState(null, "", location.pathname + (hash ? `#${hash}` : ""));
 }
 
 export function toggle(name, value, on) {
