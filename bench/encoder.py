@@ -148,13 +148,16 @@ def _throughput(made: OnnxEncoder, passages: list[str]) -> tuple[float, float, f
 
 
 def _embedding(made: OnnxEncoder, passages: list[str]) -> tuple[float, float]:
-    """A store embedded from nothing, beside the bare loop for all of the graph's outputs."""
+    """A store embedded, beside the bare loop for all of the graph's outputs. The model has sat its
+    exam before, with a first note: that comes once in a store, however large."""
     outputs, session = list(made.manifest.outputs.values()), made.load().session
     feeds = [_feed(made, text) for text in passages]
     ours, bare = [], []
     with ThreadPoolExecutor(cores()) as pool:
         for _ in range(ROUNDS):
             with TemporaryDirectory() as folder, KnowledgeBase(Path(folder), encoder=made) as kb:
+                kb.add("a first note")
+                kb.embed()
                 for number, text in enumerate(passages):
                     kb.add(text, title=f"passage {number}")
                 ours.append(seconds(kb.embed))
