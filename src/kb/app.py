@@ -554,7 +554,7 @@ class KnowledgeBase:
         say = on_progress or _silent
         return archive.import_(self._store, source, merge=merge, on_progress=say)
 
-    # --- parts --------------------------------------------------------------------------------------
+    # --- parts ------------------------------------------------------------------------------------
 
     def _checked_encoder(self) -> Encoder | None:
         """The encoder, if a look at its files finds nothing wrong."""
