@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kb.search.analyse import analyse
-from kb.search.snippet import marks, snippet, without_headings
+from kb.search.snippet import code_snippet, marks, snippet, without_headings
 from tests.search.test_analyse import by_spaces
 
 
@@ -75,3 +75,52 @@ def test_inside_of_words_only_where_no_whole_word_is(words: list[str]) -> None:
     if "key" in words:
         starts = {start for start, _, _ in marks(text, analyse("key", by_spaces), by_spaces)}
         assert all(start == 0 or text[start - 1] == " " for start in starts)
+
+
+# --- code -----------------------------------------------------------------------------------------
+
+CODE = """class Link:
+\tdef send(self, frame):
+
+\t\tif self.beacon_is_lost():
+\t\t\treturn self.random_slot()
+\t\treturn self.own_slot(frame)
+
+\tdef close(self):
+\t\tself.radio.off()
+"""
+
+
+def cut_code(text: str, query: str, limit: int = 220) -> str:
+    return code_snippet(text, analyse(query, by_spaces), by_spaces, limit)
+
+
+def test_code_stands_in_lines_as_it_does_in_the_file() -> None:
+    assert cut_code("    a = 1\n\n    if a:\n\tb = 2\n", "a") == "a = 1\nif a:\nb = 2"
+    assert cut_code(CODE, "frame") == (
+        "class Link:\n    def send(self, frame):\n        if self.beacon_is_lost():\n"
+        "            return self.random_slot()\n        return self.own_slot(frame)\n"
+        "    def close(self):\n…"
+    )
+
+
+def test_code_is_shown_from_the_line_above_the_match() -> None:
+    assert cut_code(CODE, "radio") == "…\ndef close(self):\n    self.radio.off()"
+
+
+def test_a_line_of_code_that_is_too_long_is_cut_around_the_match() -> None:
+    line = "x = [" + ", ".join(f"item{number}" for number in range(200)) + ", needle, other]"
+    assert "needle" in cut_code(line, "needle")
+    assert "\n" not in cut_code(line, "needle")
+
+
+@given(st.text(), st.text(), st.integers(10, 300))
+def test_code_is_never_longer_than_the_limit(text: str, query: str, limit: int) -> None:
+    shown = cut_code(text, query, limit)
+    assert len(shown) <= limit
+    assert shown.count("\n") <= 7
+
+
+@given(st.lists(st.sampled_from(["", "  pass", "\tgit", "other = 1", "def f():"]), max_size=40))
+def test_a_line_with_a_match_is_shown_if_there_is_one(lines: list[str]) -> None:
+    assert ("git" in cut_code("\n".join(lines), "git")) == ("\tgit" in lines)

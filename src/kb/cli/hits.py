@@ -37,7 +37,7 @@ def hit_text(
     """Rank, URI and score; title and headings; the snippet. To explain: how it was found, and the
     `factors` of its score."""
     title, headings = visible(hit.title), _headings(hit)
-    snippet = visible(hit.snippet)
+    snippet = "\n".join(map(visible, hit.snippet.split("\n")))
     lines = [
         _first_line(hit, page),
         *_lines(title + headings, _TITLE * len(title) + _DIM * len(headings), marker, page),
@@ -73,8 +73,19 @@ def _lines(text: str, looks: str, marker: Marker, page: Page) -> list[str]:
     if page.colour:
         for start, end in marker(text):
             looks = looks[:start] + _MATCH * (end - start) + looks[end:]
-    parts = [(0, len(text))] if page.width is None else broken(text, page.width - len(_INDENT))
+    parts = _ranges(text, None if page.width is None else page.width - len(_INDENT))
     return [_INDENT + _painted(text[a:b], looks[a:b], page) for a, b in parts]
+
+
+def _ranges(text: str, width: int | None) -> list[Range]:
+    """The lines of `text`, each in as many as it takes where there is a width."""
+    found: list[Range] = []
+    start = 0
+    for line in text.split("\n"):
+        parts = [(0, len(line))] if width is None else broken(line, width)
+        found += [(start + a, start + b) for a, b in parts]
+        start += len(line) + 1
+    return found
 
 
 def _painted(text: str, looks: str, page: Page) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kb.citations import cite
 from kb.search.analyse import Analysis
 from kb.search.found import Found
-from kb.search.snippet import snippet, without_headings
+from kb.search.snippet import code_snippet, snippet, without_headings
 from kb.types import Chunk, Document, Hit, Retrieval, Scored, Span
 
 if TYPE_CHECKING:
@@ -151,8 +151,10 @@ def _hit(rank: int, one: Scored, evidence: Evidence, shelf: Shelf, shown: str) -
 def _shown(shelf: Shelf, chunk_id: int, analysis: Analysis, limit: int) -> str:
     if not limit:
         return ""
-    headed = shelf.document(chunk_id).type not in ("code", "note", "table")
-    text = shelf.chunks[chunk_id].text
+    kind, text = shelf.document(chunk_id).type, shelf.chunks[chunk_id].text
+    if kind == "code":
+        return code_snippet(text, analysis, shelf.store.tokenise, limit)
+    headed = kind not in ("note", "table")
     return snippet(
         without_headings(text) if headed else text, analysis, shelf.store.tokenise, limit
     )

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _HEADINGS = re.compile(r"\A(?:#{1,6}[ \t].*(?:\n+|\Z))+")
 _LONGEST_READ = 70_000  # characters of a chunk that are looked at: only a huge table is longer
+_MOST_LINES = 6  # of code: ten hits are to fit on a page or two
+_TAB = 4
 ELLIPSIS = "…"
 
 Mark = tuple[int, int, str]  # start, end, what was found
@@ -30,6 +32,32 @@ def snippet(text: str, analysis: Analysis, tokenise: Tokenise, limit: int) -> st
         return flat
     start, end = _densest(marks(flat, analysis, tokenise), limit - 2 * len(ELLIPSIS))
     return _cut(flat, start, end, limit)
+
+
+def code_snippet(text: str, analysis: Analysis, tokenise: Tokenise, limit: int) -> str:
+    """The same of code, line by line as it stands there: at most six lines from the one above the
+    densest matches on, without blank ones and without the indentation they have in common."""
+    lines = [line.expandtabs(_TAB).rstrip() for line in text[:_LONGEST_READ].splitlines()]
+    lines = [line for line in lines if line]
+    whole = "\n".join(lines)
+    room = limit - 2 * len(ELLIPSIS) - 2  # and two ends of lines
+    first = 0
+    if len(whole) > room or len(lines) > _MOST_LINES:
+        start, _ = _densest(marks(whole, analysis, tokenise), room)
+        first = max(0, whole.count("\n", 0, start) - 1)
+    kept = _outdented(lines[first : first + _MOST_LINES])
+    while len(kept) > 1 and len("\n".join(kept)) > room:
+        kept.pop()
+    shown = "\n".join(kept)
+    if len(shown) > room:  # a line that is longer: the place in it counts
+        return snippet(text, analysis, tokenise, limit)
+    before = f"{ELLIPSIS}\n" if first else ""
+    return f"{before}{shown}" + (f"\n{ELLIPSIS}" if first + len(kept) < len(lines) else "")
+
+
+def _outdented(lines: list[str]) -> list[str]:
+    indent = min((len(line) - len(line.lstrip()) for line in lines), default=0)
+    return [line[indent:] for line in lines]
 
 
 def without_headings(text: str) -> str:

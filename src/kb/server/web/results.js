@@ -61,7 +61,7 @@ function one(hit, response, longest, act) {
         step,
       ]),
     ),
-    h("p", { class: "snippet" }, hit.snippet),
+    h("p", { class: hit.type === "code" ? "snippet code" : "snippet" }, hit.snippet),
     h(
       "div",
       { class: "under" },
