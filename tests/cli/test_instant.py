@@ -146,18 +146,19 @@ def test_a_plain_file_in_its_place(store: Path) -> None:
     assert asked("retry") is None
 
 
+def ended_by(signal_: signal.Signals, store: Path) -> int:
+    """The exit status of a server that has answered, and then got that signal."""
+    command = [*COMMAND, "--store", str(store), "serve", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline()
+        assert asked("retry") == 0
+        server.send_signal(signal_)
+        return server.wait(60)
+
+
 def test_a_killed_server(store: Path, process: Run) -> None:
-    server = subprocess.Popen(
-        [*COMMAND, "--store", str(store), "serve", "--port", "0"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    assert server.stdout is not None
-    assert server.stdout.readline()
-    assert asked("retry") == 0
-    server.send_signal(signal.SIGKILL)
-    server.wait(60)
-    server.stdout.close()
+    ended_by(signal.SIGKILL, store)
     assert os.path.exists(f"{store}{instant.SUFFIX}")
     assert asked("retry") is None
     assert process("search", "--json", "retry").json["returned"] > 0
@@ -165,17 +166,7 @@ def test_a_killed_server(store: Path, process: Run) -> None:
 
 def test_a_server_that_was_told_to_end(store: Path) -> None:
     """As a service manager does it: nothing is left behind."""
-    server = subprocess.Popen(
-        [*COMMAND, "--store", str(store), "serve", "--port", "0"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    assert server.stdout is not None
-    assert server.stdout.readline()
-    assert asked("retry") == 0
-    server.send_signal(signal.SIGTERM)
-    assert server.wait(60) == 0
-    server.stdout.close()
+    assert ended_by(signal.SIGTERM, store) == 0
     assert not os.path.exists(f"{store}{instant.SUFFIX}")
     assert not os.path.exists(f"{store}-wal")
 
