@@ -5,11 +5,15 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from kb import KnowledgeBase
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 settings.register_profile(
     "kb",
@@ -74,3 +78,16 @@ def library(tmp_path: Path) -> Callable[..., Path]:
         return root
 
     return write
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """For tests of pages, which are skipped where there is none: see `make browser`."""
+    from playwright.sync_api import sync_playwright
+
+    from tests.browser import CHROMIUM
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
