@@ -1,0 +1,382 @@
+"""The one way to read a user's file: regular files only, a bounded size, no unexpected link.
+
+Between the moment a path is chosen and the moment it is opened, a file may be replaced by a link, a
+named pipe, a device or a huge file, and a folder above it by a link. `open_file` and `read_file`
+therefore never wait for a pipe, never open a device, check what they hold by `fstat`, and stop at a
+limit. Given a `root`, they open folder by folder, so that no link inside it is followed. Where the
+system has no `O_NOFOLLOW` and no `openat` (Windows), each step is checked before and the file again
+after it is opened, which leaves a short moment in which a link can be put in its place.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = [
+    "FileChanged",
+    "FileIdentity",
+    "FileTooLarge",
+    "IsLink",
+    "Links",
+    "NotRegular",
+    "OpenFile",
+    "OutsideRoot",
+    "ReadRefused",
+    "is_link",
+    "open_file",
+    "open_folder",
+    "read_file",
+]
+
+Links = Literal["refuse", "inside", "follow"]
+"""What becomes of links: none is followed; only those that end inside the root; or any."""
+
+_STEP_BYTES = 1 << 20
+_HAS_OPENAT = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_FILE_FLAGS = os.O_RDONLY
+for _name in ("O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY", "O_NOINHERIT"):
+    _FILE_FLAGS |= getattr(os, _name, 0)
+_FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_DIRECTORY", 0)
+# A folder on the way needs to be passed through, not listed.
+_PASS_FLAGS = _FOLDER_FLAGS | getattr(os, "O_PATH", 0)
+_F_GETPATH = 50 if sys.platform == "darwin" else None  # `fcntl.F_GETPATH`, without its import
+_JUNCTION = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", None)  # Windows
+
+
+class ReadRefused(OSError):
+    """A file that must not be read. `strerror` is the reason, as a report shows it."""
+
+    def __init__(self, reason: str, path: str) -> None:
+        super().__init__(errno.EACCES, reason, path)
+        self.reason = reason
+
+
+class NotRegular(ReadRefused):
+    """A folder, named pipe, socket or device."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("not a regular file", path)
+
+
+class IsLink(ReadRefused):
+    """A link, or a path that leads through one."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("is a link", path)
+
+
+class OutsideRoot(ReadRefused):
+    """A path, or a link, that leads out of the folder it must stay in."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("leads out of its folder", path)
+
+
+class FileChanged(ReadRefused):
+    """Another file than the one that was expected."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("changed while it was read", path)
+
+
+class FileTooLarge(ReadRefused):
+    def __init__(self, limit_bytes: int, path: str) -> None:
+        super().__init__(f"larger than {limit_bytes:,} bytes", path)
+
+
+@dataclass(frozen=True, slots=True)
+class FileIdentity:
+    """What makes a file the same file, whatever it is called. `size_bytes` and `mtime_ns` are
+    compared only if they are given."""
+
+    device: int
+    inode: int
+    size_bytes: int | None = None
+    mtime_ns: int | None = None
+
+    @classmethod
+    def of(cls, info: os.stat_result, *, content: bool = False) -> FileIdentity | None:
+        """The identity of a file by its `stat`, with `content` its size and time too; None where
+        the system does not tell (a listing on Windows, some network file systems)."""
+        if not info.st_ino:
+            return None
+        if content:
+            return cls(info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns)
+        return cls(info.st_dev, info.st_ino)
+
+    def matches(self, info: os.stat_result) -> bool:
+        return (
+            (self.device, self.inode) == (info.st_dev, info.st_ino)
+            and self.size_bytes in (None, info.st_size)
+            and self.mtime_ns in (None, info.st_mtime_ns)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFile:
+    """A regular file that is open for reading. `info` is its `stat` when it was opened."""
+
+    descriptor: int
+    path: str
+    info: os.stat_result
+
+    def head(self, count: int) -> bytes:
+        """The first `count` bytes, or all if there are fewer."""
+        os.lseek(self.descriptor, 0, os.SEEK_SET)
+        return self._take(count)
+
+    def read(self, limit_bytes: int) -> bytes:
+        """All bytes; a file with more than `limit_bytes` is refused, also if it grows meanwhile."""
+        if self.info.st_size > limit_bytes:
+            raise FileTooLarge(limit_bytes, self.path)
+        os.lseek(self.descriptor, 0, os.SEEK_SET)
+        data = self._take(limit_bytes + 1)
+        if len(data) > limit_bytes:
+            raise FileTooLarge(limit_bytes, self.path)
+        return data
+
+    def real_path(self) -> str:
+        """Where the file lies, with all links resolved."""
+        real = _path_of_descriptor(self.descriptor) or os.path.realpath(self.path)
+        try:
+            found = os.stat(real, follow_symlinks=False)
+        except OSError:
+            raise FileChanged(self.path) from None
+        if not os.path.samestat(found, self.info):
+            raise FileChanged(self.path)
+        return real
+
+    def _take(self, count: int) -> bytes:
+        """At most `count` bytes. Room is made for those that the file has, not for `count`."""
+        pieces: list[bytes] = []
+        expected = self.info.st_size + 1  # one more shows the end, or that it has grown
+        while count > 0:
+            piece = os.read(self.descriptor, min(count, expected if expected > 0 else _STEP_BYTES))
+            if not piece:
+                break
+            pieces.append(piece)
+            count -= len(piece)
+            expected -= len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def read_file(
+    path: str | os.PathLike[str],
+    limit_bytes: int,
+    *,
+    root: str | os.PathLike[str] | None = None,
+    links: Links = "refuse",
+    expected: FileIdentity | None = None,
+) -> bytes:
+    """The bytes of the regular file at `path`; see `open_file`.
+
+    Raises `FileTooLarge` for a file with more than `limit_bytes`, without reading more than that.
+    """
+    with open_file(path, root=root, links=links, expected=expected) as file:
+        return file.read(limit_bytes)
+
+
+@contextmanager
+def open_file(
+    path: str | os.PathLike[str],
+    *,
+    root: str | os.PathLike[str] | None = None,
+    links: Links = "refuse",
+    expected: FileIdentity | None = None,
+) -> Iterator[OpenFile]:
+    """Open the regular file at `path` for reading.
+
+    Without `root`, only the last name of `path` is checked for being a link. With it, `path` lies
+    inside `root` and none of its names may be one. `root` itself may be, or be reached by, a link.
+    `links` set to `inside` allows links that end inside `root`, `follow` allows all. With
+    `expected`, the file must be that one.
+
+    Raises `ReadRefused` (an `OSError`) for what must not be read, and the `OSError` of the system
+    for what cannot be.
+    """
+    place = os.fspath(path)
+    base = None if root is None else os.fspath(root)
+    steps = None if base is None else _steps(place)
+    full = place if base is None else os.path.join(base, place)
+    try:
+        descriptor = _open_checked(full, base, steps, links)
+    except ValueError:  # a NUL in the path
+        raise NotRegular(full) from None
+    try:
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode):
+            raise NotRegular(full)
+        if expected is not None and not expected.matches(info):
+            raise FileChanged(full)
+        file = OpenFile(descriptor, full, info)
+        if base is not None and links == "inside":
+            _check_inside(base, file)
+        yield file
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def open_folder(
+    root: str, inside: str = "", *, links: Literal["refuse", "follow"] = "refuse"
+) -> Iterator[int | str]:
+    """The folder `inside` below `root`, for `os.scandir`: an open descriptor, or, where the system
+    cannot list one, its path after a check. No name of `inside` may be a link unless `links` is
+    `follow`."""
+    full = os.path.join(root, inside) if inside else root
+    steps = _steps(inside) if inside else []
+    if os.scandir not in os.supports_fd or not _HAS_OPENAT:
+        if links == "refuse":
+            _check_steps(root, steps)
+        yield full
+        return
+    if links == "follow" or not steps:
+        descriptor = os.open(full, _FOLDER_FLAGS)
+    else:
+        parent = _descend(root, steps[:-1], full)
+        try:
+            descriptor = _open_folder_at(steps[-1], parent, _FOLDER_FLAGS, full)
+        finally:
+            os.close(parent)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def is_link(info: os.stat_result) -> bool:
+    """Whether an `lstat` is of a symbolic link, or of a junction of Windows."""
+    if stat.S_ISLNK(info.st_mode):
+        return True
+    return _JUNCTION is not None and getattr(info, "st_reparse_tag", 0) == _JUNCTION
+
+
+# --- opening ----------------------------------------------------------------------------------
+
+
+def _open_checked(full: str, base: str | None, steps: list[str] | None, links: Links) -> int:
+    """A descriptor of what is at `full`, which was a regular file just before it was opened."""
+    if links != "refuse":
+        _check_regular(os.stat(full), full)
+        return _open_at(full, None, full, _FILE_FLAGS)
+    if base is None or steps is None:
+        return _open_last(full, None, full)
+    if not _HAS_OPENAT:
+        _check_steps(base, steps[:-1])
+        return _open_last(full, None, full)
+    parent = _descend(base, steps[:-1], full)
+    try:
+        return _open_last(steps[-1], parent, full)
+    finally:
+        os.close(parent)
+
+
+def _open_last(name: str, parent: int | None, full: str) -> int:
+    """Looked at first, since opening a device can do something."""
+    before = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    if is_link(before):
+        raise IsLink(full)
+    _check_regular(before, full)
+    descriptor = _open_at(name, parent, full, _FILE_FLAGS | _NO_FOLLOW)
+    if not _NO_FOLLOW and not os.path.samestat(before, os.fstat(descriptor)):
+        os.close(descriptor)
+        raise FileChanged(full)
+    return descriptor
+
+
+def _open_at(name: str, parent: int | None, full: str, flags: int) -> int:
+    try:
+        return os.open(name, flags, dir_fd=parent)
+    except OSError as error:
+        if flags & _NO_FOLLOW and error.errno in (errno.ELOOP, errno.EMLINK):
+            raise IsLink(full) from None
+        if error.errno in (errno.ENXIO, errno.EOPNOTSUPP, errno.ENODEV):  # a socket, or a device
+            raise NotRegular(full) from None
+        raise
+
+
+def _descend(root: str, steps: list[str], full: str) -> int:
+    """A descriptor of the folder that `steps` lead to from `root`, through no link."""
+    here = os.open(root, _PASS_FLAGS)
+    try:
+        for step in steps:
+            below = _open_folder_at(step, here, _PASS_FLAGS, full)
+            os.close(here)
+            here = below
+    except BaseException:
+        os.close(here)
+        raise
+    return here
+
+
+def _open_folder_at(name: str, parent: int, flags: int, full: str) -> int:
+    try:
+        return os.open(name, flags | _NO_FOLLOW, dir_fd=parent)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENOTDIR) and _is_link_at(name, parent):
+            raise IsLink(full) from None
+        raise
+
+
+def _is_link_at(name: str, parent: int) -> bool:
+    try:
+        return is_link(os.stat(name, dir_fd=parent, follow_symlinks=False))
+    except OSError:
+        return False
+
+
+# --- checks -----------------------------------------------------------------------------------
+
+
+def _steps(path: str) -> list[str]:
+    """The names of a path inside a root. One that could lead elsewhere is refused."""
+    names = path.replace(os.altsep, os.sep).split(os.sep) if os.altsep else path.split(os.sep)
+    # On Windows, `C:x` is a path of its own and `a:b` a second content of the file `a`.
+    colon = sys.platform == "win32" and any(":" in name for name in names)
+    if colon or any(name in ("", ".", "..") for name in names):
+        raise OutsideRoot(path)
+    return names
+
+
+def _check_steps(root: str, steps: list[str]) -> None:
+    """Refuse a link among the folders that `steps` are, where they cannot be opened one by one."""
+    here = root
+    for step in steps:
+        here = os.path.join(here, step)
+        if is_link(os.stat(here, follow_symlinks=False)):
+            raise IsLink(here)
+
+
+def _check_regular(info: os.stat_result, path: str) -> None:
+    if not stat.S_ISREG(info.st_mode):
+        raise NotRegular(path)
+
+
+def _check_inside(root: str, file: OpenFile) -> None:
+    with open_folder(root) as folder:
+        named = _path_of_descriptor(folder) if isinstance(folder, int) else None
+    inside = (named or os.path.realpath(root)).rstrip(os.sep) + os.sep
+    if not file.real_path().startswith(inside):
+        raise OutsideRoot(file.path)
+
+
+def _path_of_descriptor(descriptor: int) -> str | None:
+    """Where the system says that the file lies; None where it does not say."""
+    if os.path.isdir("/proc/self/fd"):  # Linux
+        try:
+            return os.readlink(f"/proc/self/fd/{descriptor}")
+        except OSError:
+            return None
+    if _F_GETPATH is not None:
+        from fcntl import fcntl
+
+        return os.fsdecode(fcntl(descriptor, _F_GETPATH, bytes(1024)).split(b"\0", 1)[0])
+    return None
