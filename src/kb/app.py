@@ -191,21 +191,16 @@ class KnowledgeBase:
         on_progress: OnEmbedded | None = None,
     ) -> EmbedReport:
         """Give vectors to the passages that have none yet, or to at most `limit` of them, or only
-        to those of `document`, the newest; and, unless told not to, `fill` in the parts that
+        to those of `document`; and, unless told not to, `fill` in the parts that
         vectors lack. Can be stopped at any moment: what was written stays, and the next call goes
         on from there. Several may run at once, in whatever process. With `retry`, those that failed
         for good are tried again. With `anew`, all vectors there are, of whatever model, are dropped
         first; until theirs are made again, passages are found by their words."""
         if limit is not None:
             whole_number("limit", limit)
-        after = 0
-        if document is not None:
-            chunks = self.chunks(document)
-            after = chunks[0].chunk_id - 1
-            limit = len(chunks) if limit is None else min(limit, len(chunks))
         return self._embedding.run(
             limit=limit,
-            after=after,
+            document=None if document is None else self.document(document),
             fill=fill,
             retry=retry,
             anew=anew,

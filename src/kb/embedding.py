@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kb.ingest.embed import Embedder, OnEmbedded
     from kb.ingest.worker import Worker, WorkerState
     from kb.ports import Encoder
-    from kb.types import EmbedReport, Job, Jobs, StoredModel, Work
+    from kb.types import Document, EmbedReport, Job, Jobs, StoredModel, Work
 
 SHOWN_FAILURES = 20
 _LONGEST_GRACE_S = 86_400
@@ -149,7 +149,7 @@ class Embedding:
         self,
         *,
         limit: int | None = None,
-        after: int = 0,
+        document: Document | None = None,
         fill: bool = True,
         retry: bool = False,
         anew: bool = False,
@@ -166,7 +166,7 @@ class Embedding:
                 raise ModelMissing("the encoder is switched off", "name one in models.encoder")
             report = self._embedder(encoder, patient=patient).run(
                 limit=limit,
-                after=after,
+                document=document,
                 fill=fill,
                 retry=retry,
                 anew=anew,

@@ -155,7 +155,9 @@ class Store(Protocol):
         """The document of each chunk."""
         ...
 
-    def chunk_count(self) -> int: ...
+    def chunk_count(self) -> int:
+        """How many chunks can be found: those of expired documents cannot."""
+        ...
 
     # lexical retrieval
     def tokenise(self, text: str, wanted: Set[str] | None = None) -> list[tuple[int, int, str]]:
@@ -222,12 +224,13 @@ class Store(Protocol):
         *,
         limit: int,
         after: int = 0,
+        doc_id: int | None = None,
         lacking: Set[str] = frozenset(),
         patient: bool = False,
     ) -> list[ToEmbed]:
-        """Chunks with an id above `after` that this job is to work on and no other does: those
-        without vectors, or those whose vectors lack one of the parts `lacking`. With `patient`,
-        those that have failed lately are left for later."""
+        """Chunks with an id above `after`, of one document or of all, that this job is to work on
+        and no other does: those without vectors, or those whose vectors lack one of the parts
+        `lacking`. With `patient`, those that have failed lately are left for later."""
         ...
 
     def has_work(self, model_id: int, lacking: Set[str]) -> bool:
@@ -253,8 +256,9 @@ class Store(Protocol):
         """The reason of the last attempt that failed, where there are such chunks."""
         ...
 
-    def retry_embeddings(self, model_id: int) -> int:
-        """Make those that failed for good pending again; how many there were."""
+    def retry_embeddings(self, model_id: int, *, doc_id: int | None = None) -> int:
+        """Make those that failed for good pending again, of one document or of all; how many there
+        were."""
         ...
 
     def begin_switch(

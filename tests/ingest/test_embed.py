@@ -25,6 +25,7 @@ from kb.models.onnx import OnnxEncoder
 from kb.ports import Encoder
 from kb.store import SqliteStore, token_codes
 from kb.types import Embedded, Encoding, Outcome, TokenVectors
+from tests.conftest import Clock
 from tests.models import tiny
 from tests.models.weightless import Weightless
 from tests.store.builders import put
@@ -426,3 +427,97 @@ def test_killed_it_goes_on_where_the_last_commit_ended(store: Watched) -> None:
         process.kill()
     assert len(vectors(store)) == 100
     assert Embedder(store, Weightless()).run().embedded == 200
+
+
+# --- one document, and documents that have expired ------------------------------------------------
+
+
+def _ready_of(kb: KnowledgeBase, name: str) -> int:
+    (model, *_) = kb._store.models()
+    ids = [chunk.chunk_id for chunk in kb.chunks(name)]
+    return len(kb._store.vectors_of(model.model_id, ids))
+
+
+def test_only_the_passages_of_the_document_are_embedded(tmp_path: Path) -> None:
+    """Its chunk ids lie on both sides of another document's."""
+    with KnowledgeBase(tmp_path / "kb.sqlite", encoder=Weightless()) as kb:
+        put(kb._store, "old", "one", "two")
+        put(kb._store, "other", "three", "four", "five")
+        put(kb._store, "old", "one", "two", "six", "seven")
+        progress: list[EmbedProgress] = []
+        report = kb.embed(document="old", on_progress=progress.append)
+        assert (report.embedded, report.left) == (4, 3)
+        assert (_ready_of(kb, "old"), _ready_of(kb, "other")) == (4, 0)
+        assert progress[-1].done == progress[-1].total == 4
+        assert kb.embed(document="other", limit=2).embedded == 2
+        assert kb.embed(document="old").embedded == 0
+
+
+def test_only_the_passages_of_the_document_are_completed_and_tried_again(tmp_path: Path) -> None:
+    failing = Weightless(fails_on=["bad"])
+    with KnowledgeBase(tmp_path / "kb.sqlite", encoder=failing) as kb:
+        for name in ("one", "two"):
+            put(kb._store, name, f"{name} bad", f"{name} good")
+        for _ in range(3):
+            kb.embed()
+        with kb._store._database.writing() as connection:
+            connection.execute("UPDATE embeddings SET sparse = NULL")
+    with KnowledgeBase(tmp_path / "kb.sqlite", encoder=Weightless()) as kb:
+        report = kb.embed(document="two", retry=True)
+        assert (report.embedded, report.filled) == (1, 1)
+        (model,) = kb._store.models()
+        assert (model.ready, model.failed, model.no_sparse) == (3, 1, 1)
+
+
+def test_expired_documents_are_neither_embedded_nor_pending(tmp_path: Path) -> None:
+    clock = Clock()
+    with KnowledgeBase(tmp_path / "kb.sqlite", encoder=Weightless(), clock=clock) as kb:
+        kb.add("a radio that stays")
+        kb.add("a buoy that goes", ttl="1h")
+        clock.seconds += 7200
+        assert kb.pending() == 1
+        assert kb.search("radio").degraded[0].detail == 1
+        assert kb.embed().embedded == 1
+        response = kb.search("radio")
+        assert (kb.pending(), response.degraded) == (0, ())
+        status = kb.status()["vectors"]
+        assert (status["state"], status["pending"], status["models"][0]["pending"]) == (
+            "ready", 0, 0,
+        )  # fmt: skip
+        assert not kb._store.has_work(1, frozenset({"sparse", "tokens"}))
+        assert [work.model.pending for work in kb.jobs().work] == [0]
+        finding = next(one for one in kb.doctor().findings if one.part == "pending")
+        assert finding.state == "ok"
+
+
+def test_expired_documents_that_failed_or_lack_a_part_do_not_count(tmp_path: Path) -> None:
+    clock = Clock()
+    failing = Weightless(fails_on=["bad"])
+    with KnowledgeBase(tmp_path / "kb.sqlite", encoder=failing, clock=clock) as kb:
+        kb.add("a radio that stays")
+        kb.add("a bad one", ttl="1h")
+        kb.add("a buoy without weights", ttl="1h")
+        for _ in range(3):
+            kb.embed()
+        with kb._store._database.writing() as connection:
+            connection.execute("UPDATE embeddings SET sparse = NULL WHERE chunk_id = 3")
+        assert {part.reason for part in kb.search("radio", mode="sparse").degraded} == {
+            "failed", "pending",
+        }  # fmt: skip
+        clock.seconds += 7200
+        assert kb.search("radio", mode="sparse").degraded == ()
+        assert kb.search("radio").degraded == ()
+        report = kb.embed()
+        assert (report.embedded, report.filled, report.lacking, report.given_up) == (0, 0, 0, 0)
+        assert kb.doctor().healthy
+
+
+def test_a_store_of_expired_documents_alone_has_nothing_to_embed(tmp_path: Path) -> None:
+    clock = Clock()
+    with KnowledgeBase(tmp_path / "kb.sqlite", encoder=Weightless(), clock=clock) as kb:
+        kb.add("a buoy that goes", ttl="1h")
+        clock.seconds += 7200
+        assert kb.pending() == 0
+        assert kb.search("buoy").degraded == ()
+        assert kb._embedding.step(retry=False, stop=lambda: False, on_progress=print) is not None
+        assert kb._store.models() == []

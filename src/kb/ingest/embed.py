@@ -21,7 +21,7 @@ from kb.logs import logger
 from kb.models import unit_texts
 from kb.models.exam import examine
 from kb.ports import Encoder, Store
-from kb.types import PARTS, EmbedReport, ModelSpec, Outcome, StoredModel, ToEmbed
+from kb.types import PARTS, Document, EmbedReport, ModelSpec, Outcome, StoredModel, ToEmbed
 
 COMMIT_CHUNKS = 100  # [002 R9]
 COMMIT_S = 2.0  # and that often where a model is slow, so that others see it go on
@@ -55,8 +55,7 @@ def wanted(spec: ModelSpec, tokens: str = "2-bit") -> frozenset[str]:
 
 def lacking(model: StoredModel, want: Set[str]) -> int:
     """How many chunks have vectors that lack a part, at least."""
-    counts = {"sparse": model.sparse, "tokens": model.tokens}
-    return max((model.ready - counts[part] for part in want if part in counts), default=0)
+    return max((model.lacks(part) for part in want), default=0)
 
 
 class Embedder:
@@ -95,7 +94,7 @@ class Embedder:
         self,
         *,
         limit: int | None = None,
-        after: int = 0,
+        document: Document | None = None,
         fill: bool = True,
         retry: bool = False,
         anew: bool = False,
@@ -103,23 +102,26 @@ class Embedder:
         stop: Callable[[], bool] = lambda: False,
         on_progress: OnEmbedded | None = None,
     ) -> EmbedReport:
-        """Embed what is left, or at most `limit` chunks of it, or only those with an id above
-        `after`; unless told not to, also `fill` in the parts that vectors lack. With `retry`, what
+        """Embed what is left, or at most `limit` chunks of it, or only those of `document`; unless
+        told not to, also `fill` in the parts that vectors lack. With `retry`, what
         has failed for good counts as left; with `anew`, everything does, whatever model its vectors
         are of. `model` is the store's record, where it is not the one that answers. `stop` is asked
         between two units of work. Raises `ModelError` where the model is at fault and not a text.
         """
         started = time.perf_counter()
         if model is None:
-            model = self._model(retry=retry, anew=anew)
+            model = self._model(retry=retry, anew=anew, document=document)
         if self._exam == (model.marks is None):
             model = self._examined(model)
         parts = self._texts.want - {"dense"} if fill else _NOTHING
         job_id = self._store.start_job(model.model_id)
         left = _Left(
             self._store, job_id, model.model_id, self._texts.encoder, self._unit_texts, limit,
-            after, parts, self._patient, self._commit_chunks,
+            None if document is None else document.doc_id, parts, self._patient,
+            self._commit_chunks,
         )  # fmt: skip
+        if document is not None:  # for the progress: no more than these are embedded
+            limit = document.chunks if limit is None else min(limit, document.chunks)
         rows = _Rows(
             self._store, job_id, model, parts, self._commit_chunks, started, limit, on_progress
         )
@@ -135,7 +137,7 @@ class Embedder:
             self._store.end_job(job_id)
         return rows.report(seconds=time.perf_counter() - started)
 
-    def _model(self, *, retry: bool, anew: bool) -> StoredModel:
+    def _model(self, *, retry: bool, anew: bool, document: Document | None) -> StoredModel:
         """The store's record. A store remembers no model that cannot make a vector, and gives up
         no vectors for one."""
         spec = self._texts.spec
@@ -147,7 +149,8 @@ class Embedder:
         if anew:
             self._store.drop_vectors()
         model = self._store.use_model(spec, self._source)
-        if retry and self._store.retry_embeddings(model.model_id):
+        doc_id = None if document is None else document.doc_id
+        if retry and self._store.retry_embeddings(model.model_id, doc_id=doc_id):
             model = self._store.use_model(spec)  # counted again
         return model
 
@@ -183,7 +186,7 @@ class _Left:
     encoder: Encoder
     unit_texts: int | None
     limit: int | None
-    start: int
+    doc_id: int | None
     parts: Set[str]
     patient: bool
     lease_chunks: int
@@ -210,7 +213,8 @@ class _Left:
                     self.job_id,
                     self.model_id,
                     limit=limit,
-                    after=self.after.get(parts, self.start),
+                    after=self.after.get(parts, 0),
+                    doc_id=self.doc_id,
                     lacking=parts,
                     patient=self.patient,
                 )

@@ -70,7 +70,7 @@ class Standing:
         if not self.usable or self.model is None:
             told = tuple(replace(part, part="sparse") for part in self.degraded)
             return replace(of_it, degraded=told)
-        pending = self.pending + self.model.ready - self.model.sparse - self.no_sparse
+        pending = self.pending + self.model.no_sparse - self.no_sparse
         return replace(
             of_it,
             pending=pending,
@@ -128,7 +128,7 @@ def unfit(model: StoredModel | None, part: str, text: str) -> str:
 
 
 def _no_sparse(store: Store, model: StoredModel | None, gives: frozenset[str]) -> int:
-    if model is None or "sparse" not in gives or model.sparse >= model.ready:
+    if model is None or "sparse" not in gives or not model.no_sparse:
         return 0
     return store.without_part(model.model_id, "sparse")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
@@ -42,8 +42,16 @@ class _Local(threading.local):
 class Database:
     """The file and its connections. Threads share a Database; none shares a connection."""
 
-    def __init__(self, path: Path, *, read_only: bool, busy_timeout_s: float) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        read_only: bool,
+        busy_timeout_s: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self.path = path
+        self._clock = clock
         self.read_only = read_only
         self._busy_ms = int(busy_timeout_s * 1000)
         self._local = _Local()
@@ -210,7 +218,7 @@ class Database:
         connection = apsw.Connection(name, flags=flags | uri)
         connection.set_busy_timeout(self._busy_ms)
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-        functions.register(connection)
+        functions.register(connection, self._clock)
         return connection
 
     def _keep(self, connection: apsw.Connection) -> apsw.Connection:

@@ -21,10 +21,18 @@ if TYPE_CHECKING:
 ATTEMPTS = 3  # after so many a chunk has failed for good
 BACK_OFF_S = (60.0, 600.0)  # how long a worker waits after the first failure, and after others
 _MODELS = """
-SELECT model_id, name, version, dimension,
-  ready, max(0, (SELECT chunks FROM state) - ready - failed), failed, sparse, tokens,
-  role, source, marks
+SELECT model_id, name, version, dimension, ready, (SELECT chunks FROM state) - ready - failed,
+  failed, sparse, tokens, ready - sparse, ready - tokens, role, source, marks
 FROM models ORDER BY role IS NOT 'search', model_id
+"""
+# Documents that have expired cannot be found any more; until `kb gc` they are still there.
+_EXPIRED = "d.expires_at <= (SELECT kb_now())"
+_EXPIRED_VECTORS = f"""
+SELECT sum(e.state = 'ready'), sum(e.state = 'failed'),
+  sum(e.state = 'ready' AND e.sparse IS NULL), sum(e.state = 'ready' AND e.tokens IS NULL)
+FROM documents d CROSS JOIN chunks c ON c.doc_id = d.doc_id
+  CROSS JOIN embeddings e ON e.chunk_id = c.chunk_id AND e.model_id = ?
+WHERE {_EXPIRED}
 """
 _MARK = [str, str, int, int]  # part, script, known, asked
 
@@ -49,8 +57,31 @@ class Due(NamedTuple):
 def models(connection: apsw.Connection) -> list[StoredModel]:
     from kb.types import StoredModel  # a search by words needs none
 
-    rows = connection.execute(_MODELS)
-    return [replace(StoredModel(*row), marks=_marks(marks)) for *row, marks in rows]
+    expired = expired_chunks(connection)
+    found = []
+    for *row, marks in connection.execute(_MODELS):
+        model = replace(StoredModel(*row), marks=_marks(marks))
+        found.append(_without_expired(connection, model, expired) if expired else model)
+    return [replace(one, pending=max(0, one.pending)) for one in found]
+
+
+def expired_chunks(connection: apsw.Connection) -> int:
+    """How many chunks belong to documents that have expired."""
+    sql = "SELECT count(*) FROM documents d CROSS JOIN chunks c ON c.doc_id = d.doc_id"
+    return int(scalar(connection, f"{sql} WHERE {_EXPIRED}"))
+
+
+def _without_expired(connection: apsw.Connection, model: StoredModel, expired: int) -> StoredModel:
+    """The model with what is left to do: nothing is for chunks that nobody can find."""
+    row: Any = connection.execute(_EXPIRED_VECTORS, (model.model_id,)).fetchone()
+    ready, failed, no_sparse, no_tokens = (int(count or 0) for count in row)
+    return replace(
+        model,
+        pending=model.pending - (expired - ready - failed),
+        failed=model.failed - failed,
+        no_sparse=model.no_sparse - no_sparse,
+        no_tokens=model.no_tokens - no_tokens,
+    )
 
 
 def _marks(text: str | None) -> tuple[ExamMark, ...] | None:
@@ -148,10 +179,11 @@ def counts(connection: apsw.Connection) -> list[JsonDict]:
 
 
 def without_part(connection: apsw.Connection, model_id: int, part: str) -> int:
-    """How many vectors lack that part for good."""
+    """How many vectors lack that part for good; those of expired documents do not count."""
     sql = (
-        f"SELECT count(*) FROM embeddings WHERE model_id = ? AND state = 'ready' "
-        f"AND attempts >= {ATTEMPTS} AND {part} IS NULL"
+        f"SELECT count(*) FROM embeddings JOIN chunks USING (chunk_id) JOIN documents d "
+        f"USING (doc_id) WHERE model_id = ? AND state = 'ready' AND attempts >= {ATTEMPTS} "
+        f"AND {part} IS NULL AND {_EXPIRED} IS NOT TRUE"
     )
     return int(scalar(connection, sql, (model_id,)))
 
@@ -176,20 +208,22 @@ def last_error(connection: apsw.Connection, model_id: int) -> str | None:
 
 
 _DUE = "(:first IS NULL OR attempts = 0 OR embedded_at <= iif(attempts = 1, :first, :others))"
+_LIVE = f"NOT EXISTS (SELECT 1 FROM documents d WHERE d.doc_id = c.doc_id AND {_EXPIRED})"
 _WAITING = f"""
-SELECT chunk_id, heading, text FROM chunks c WHERE chunk_id > :after
+SELECT chunk_id, heading, text FROM chunks c WHERE chunk_id > :after {{among}}
   AND chunk_id NOT IN (SELECT value FROM json_each(:out))
   AND (NOT EXISTS
       (SELECT 1 FROM embeddings e WHERE e.chunk_id = c.chunk_id AND e.model_id = :model_id)
     OR chunk_id IN (SELECT chunk_id FROM embeddings
       WHERE model_id = :model_id AND state <> 'ready' AND state = 'pending' AND {_DUE}))
+  AND {_LIVE}
 ORDER BY chunk_id LIMIT :limit
 """
 _LACKING = f"""
-SELECT chunk_id, heading, text FROM embeddings e JOIN chunks USING (chunk_id)
+SELECT chunk_id, heading, text FROM embeddings e JOIN chunks c USING (chunk_id)
 WHERE e.model_id = :model_id AND e.state = 'ready' AND e.{{part}} IS NULL
-  AND e.chunk_id > :after AND attempts < {ATTEMPTS} AND {_DUE}
-  AND e.chunk_id NOT IN (SELECT value FROM json_each(:out))
+  AND e.chunk_id > :after {{among}} AND attempts < {ATTEMPTS} AND {_DUE}
+  AND e.chunk_id NOT IN (SELECT value FROM json_each(:out)) AND {_LIVE}
 ORDER BY e.chunk_id LIMIT :limit
 """
 
@@ -200,23 +234,27 @@ def to_embed(
     limit: int,
     after: int,
     *,
+    doc_id: int | None = None,
     lacking: Set[str] = frozenset(),
     out: Sequence[int] = (),
     due: Due | None = None,
 ) -> list[ToEmbed]:
-    """Chunks that wait for vectors, or, with `lacking`, those whose vectors lack one of these
-    parts; without those that are `out`, and with `due`, without what has failed too lately."""
+    """Chunks, of one document or of all that have not expired, that wait for vectors, or, with
+    `lacking`, those whose vectors lack one of these parts; without those that are `out`, and with
+    `due`, without what has failed too lately."""
     known = model(connection, model_id)
     first, others = due or (None, None)
     asked = {"model_id": model_id, "limit": limit, "after": after, "out": json.dumps(list(out)),
-             "first": first, "others": others}  # fmt: skip
+             "first": first, "others": others, "doc_id": doc_id}  # fmt: skip
+    among = "" if doc_id is None else "AND c.doc_id = :doc_id"
     if not lacking:
         # Without a look at every chunk where there is nothing to be found.
-        rows: list[Any] = connection.execute(_WAITING, asked).fetchall() if known.pending else []
+        sql = _WAITING.format(among=among)
+        rows: list[Any] = connection.execute(sql, asked).fetchall() if known.pending else []
     else:
-        parts = [part for part in lacking if getattr(known, part) < known.ready]
-        found = {row for part in parts
-                 for row in connection.execute(_LACKING.format(part=part), asked)}  # fmt: skip
+        parts = [part for part in lacking if known.lacks(part)]
+        found = {row for part in parts for row in connection.execute(
+            _LACKING.format(part=part, among=among), asked)}  # fmt: skip
         rows = sorted(found)[:limit]
     return [ToEmbed(chunk_id, _passage(heading, text)) for chunk_id, heading, text in rows]
 
@@ -306,19 +344,21 @@ def fail(
     )
 
 
-def retry(connection: apsw.Connection, model_id: int) -> int:
-    """What has failed for good, wholly or in a part, is tried again; how many that are."""
+def retry(connection: apsw.Connection, model_id: int, doc_id: int | None = None) -> int:
+    """What has failed for good, wholly or in a part, of one document or of all, is tried again;
+    how many that are."""
+    among = "AND (?2 IS NULL OR chunk_id IN (SELECT chunk_id FROM chunks WHERE doc_id = ?2))"
     connection.execute(
-        "UPDATE embeddings SET state = 'pending', attempts = 0 WHERE model_id = ? "
-        "AND state <> 'ready' AND state = 'failed'",
-        (model_id,),
+        "UPDATE embeddings SET state = 'pending', attempts = 0 WHERE model_id = ?1 "
+        f"AND state <> 'ready' AND state = 'failed' {among}",
+        (model_id, doc_id),
     )
     retried = connection.changes()
     for part in ("sparse", "tokens"):
         connection.execute(
-            f"UPDATE embeddings SET attempts = 0 WHERE model_id = ? AND state = 'ready' "
-            f"AND {part} IS NULL AND attempts >= {ATTEMPTS}",
-            (model_id,),
+            f"UPDATE embeddings SET attempts = 0 WHERE model_id = ?1 AND state = 'ready' "
+            f"AND {part} IS NULL AND attempts >= {ATTEMPTS} {among}",
+            (model_id, doc_id),
         )
         retried += connection.changes()
     return retried

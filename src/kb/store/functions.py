@@ -4,13 +4,17 @@ reads a single value."""
 from __future__ import annotations
 
 import json
+import time
 from functools import lru_cache
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import apsw
 
 from kb.store import globs
 from kb.words import wide
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def scalar(connection: apsw.Connection, sql: str, params: tuple[Any, ...] = ()) -> Any:
@@ -19,7 +23,14 @@ def scalar(connection: apsw.Connection, sql: str, params: tuple[Any, ...] = ()) 
     return row[0] if row else None
 
 
-def register(connection: apsw.Connection) -> None:
+def timestamp(seconds: float) -> str:
+    """A moment as the store writes it: ISO 8601 in UTC, to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def register(connection: apsw.Connection, clock: Callable[[], float] = time.time) -> None:
+    """Add kb's functions to a connection. `kb_now()` is the time that `clock` shows."""
+    connection.create_scalar_function("kb_now", cast(Any, lambda: timestamp(clock())), 0)
     for name, function in (("kb_glob", glob_matches), ("kb_substrings", count_substrings)):
         connection.create_scalar_function(name, cast(Any, function), 2, deterministic=True)
 

@@ -53,18 +53,20 @@ def lease(
     *,
     limit: int,
     after: int,
+    doc_id: int | None,
     lacking: Set[str],
     due: Due | None,
     now: float,
 ) -> list[ToEmbed]:
-    """Chunks that nobody else is at work on: those without vectors, or, with `lacking`, those whose
-    vectors lack one of these parts. None where the model has gone meanwhile."""
+    """Chunks, of one document or of all, that nobody else is at work on: those without vectors, or,
+    with `lacking`, those whose vectors lack one of these parts. None where the model has gone
+    meanwhile."""
     if not _resumed(connection, job_id, model_id, now):
         return []
     _sweep(connection, now)
     taken = _leased(connection, model_id)
     found = embeddings.to_embed(
-        connection, model_id, limit, after, lacking=lacking, out=taken, due=due
+        connection, model_id, limit, after, doc_id=doc_id, lacking=lacking, out=taken, due=due
     )
     mine = _ids(connection, job_id) + [one.chunk_id for one in found]
     connection.execute(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kb.store import documents, embeddings, files, lexical, schema, token_codes
 from kb.store.connection import Database
-from kb.store.functions import scalar
+from kb.store.functions import scalar, timestamp
 from kb.types import Chunk, Document, Filters, LexicalQuery, Matched, Nearest, ToEmbed, Written
 
 if TYPE_CHECKING:
@@ -45,11 +45,6 @@ if TYPE_CHECKING:
     )
 
 
-def timestamp(seconds: float) -> str:
-    """A moment as the store writes it: ISO 8601 in UTC, to the second."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
-
-
 def _due(now: float) -> embeddings.Due:
     return embeddings.Due(*(timestamp(now - wait) for wait in embeddings.BACK_OFF_S))
 
@@ -69,7 +64,9 @@ class SqliteStore:
     ) -> None:
         """With `vector_backend="sqlite-vec"`, writing vectors makes that backend's table. Token
         vectors are written in `token_format` (`none`: nobody wants any), and read in any."""
-        self._database = Database(path, read_only=read_only, busy_timeout_s=busy_timeout_s)
+        self._database = Database(
+            path, read_only=read_only, busy_timeout_s=busy_timeout_s, clock=clock
+        )
         self._clock = clock
         self._vector_backend = vector_backend
         self._lock = threading.Lock()
@@ -213,8 +210,10 @@ class SqliteStore:
             return documents.chunks_of(connection, doc_id)
 
     def chunk_count(self) -> int:
+        """How many chunks can be found: those of expired documents cannot."""
         with self._database.reading() as connection:
-            return int(scalar(connection, "SELECT chunks FROM state"))
+            chunks = int(scalar(connection, "SELECT chunks FROM state"))
+            return chunks - embeddings.expired_chunks(connection)
 
     def counts(self) -> dict[str, Any]:
         """How much there is, for `kb status`."""
@@ -331,10 +330,11 @@ class SqliteStore:
         with self._database.writing() as connection:
             embeddings.fail(connection, model_id, chunk_ids, error, now)
 
-    def retry_embeddings(self, model_id: int) -> int:
-        """Make those that failed for good pending again; how many there were."""
+    def retry_embeddings(self, model_id: int, *, doc_id: int | None = None) -> int:
+        """Make those that failed for good pending again, of one document or of all; how many there
+        were."""
         with self._database.writing() as connection:
-            return embeddings.retry(connection, model_id)
+            return embeddings.retry(connection, model_id, doc_id)
 
     def begin_switch(
         self, spec: ModelSpec, source: str | None, *, keep_old: bool = False
@@ -382,6 +382,7 @@ class SqliteStore:
         *,
         limit: int,
         after: int = 0,
+        doc_id: int | None = None,
         lacking: Set[str] = frozenset(),
         patient: bool = False,
     ) -> list[ToEmbed]:
@@ -395,6 +396,7 @@ class SqliteStore:
                 model_id,
                 limit=limit,
                 after=after,
+                doc_id=doc_id,
                 lacking=lacking,
                 due=_due(now) if patient else None,
                 now=now,

@@ -132,7 +132,7 @@ def miscounted(connection: apsw.Connection) -> list[str]:
         f"{model.name} has {_in_words(counted)}, not {_in_words(known)}"
         for model in embeddings.models(connection)
         for counted in [_counted(connection, model.model_id)]
-        for known in [Counted(model.ready, model.failed, model.sparse, model.tokens)]
+        for known in [_known(connection, model.model_id)]
         if counted != known
     ]
 
@@ -159,6 +159,13 @@ def _in_words(counted: Counted) -> str:
         f"{counted.ready} vectors and {counted.failed} failures (sparse {counted.sparse}, "
         f"tokens {counted.tokens})"
     )
+
+
+def _known(connection: apsw.Connection, model_id: int) -> Counted:
+    """What the model's row says, expired documents included."""
+    sql = "SELECT ready, failed, sparse, tokens FROM models WHERE model_id = ?"
+    row: Any = connection.execute(sql, (model_id,)).fetchone()
+    return Counted(*row)
 
 
 def _counted(connection: apsw.Connection, model_id: int) -> Counted:

@@ -52,10 +52,11 @@ class ExamMark(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class StoredModel:
     """A model whose vectors a store holds, and how many chunks stand where. `sparse` and `tokens`
-    tell how many of the ready ones have those parts too. `role` is `search` for the one that
-    answers, `next` for the one that is to do so, `gone` for one that is being dropped; `source` is
-    the name its encoder is found by, where that is not the setting's; `marks` are those of its
-    exam, None where it has sat none."""
+    tell how many of the ready ones have those parts too. What is left to do (`pending`, `failed`,
+    `no_sparse`, `no_tokens`) is counted without expired documents. `role` is `search` for the
+    one that answers, `next` for the one that is to do so, `gone` for one that is being dropped;
+    `source` is the name its encoder is found by, where that is not the setting's; `marks` are those
+    of its exam, None where it has sat none."""
 
     model_id: int
     name: str
@@ -66,9 +67,15 @@ class StoredModel:
     failed: int
     sparse: int = 0
     tokens: int = 0
+    no_sparse: int = 0
+    no_tokens: int = 0
     role: str | None = None
     source: str | None = None
     marks: tuple[ExamMark, ...] | None = None
+
+    def lacks(self, part: str) -> int:
+        """How many vectors lack that part, `sparse` or `tokens`."""
+        return {"sparse": self.no_sparse, "tokens": self.no_tokens}.get(part, 0)
 
     def failed_scripts(self, part: str) -> frozenset[str]:
         """Those in which that part of the model has failed the exam."""
