@@ -7,7 +7,7 @@ import io
 import os
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -59,14 +59,14 @@ def _write(
 ) -> JsonDict:
     from kb.store import records
 
-    lines = store.export(vectors=vectors)
-    first = next(lines)
-    header = records.parse(first, 1)
-    total = sum(header["counts"].values())
-    stream.write(first)
-    for done, line in enumerate(lines, start=1):
-        stream.write(line)
-        on_progress(done, total)
+    with closing(store.export(vectors=vectors)) as lines:  # ends its transaction, come what may
+        first = next(lines)
+        header = records.parse(first, 1)
+        total = sum(header["counts"].values())
+        stream.write(first)
+        for done, line in enumerate(lines, start=1):
+            stream.write(line)
+            on_progress(done, total)
     return header
 
 

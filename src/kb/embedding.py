@@ -226,6 +226,8 @@ class Embedding:
     ) -> EmbedReport | None:
         """What a worker does: all there is to do now, for the model that answers and for the one
         that will. Costs a look at a few rows where there is nothing."""
+        if self._store.exists():
+            self._store.fold_log()  # what searches have kept from being folded may go now
         encoder = self._encoders.current()
         if encoder is None:
             return None

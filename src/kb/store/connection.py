@@ -29,8 +29,11 @@ from kb.errors import (
     StoreUnusable,
 )
 from kb.store import functions, schema
+from kb.store.functions import scalar
 
 _CACHE_KIB = 32 * 1024
+LOG_BYTES = 8 << 20  # a write-ahead log above this is folded into the file and cut to nothing
+_FOLD_MS = 500  # how long that may wait for readers; other writers wait as long, readers do not
 
 
 class _Local(threading.local):
@@ -58,6 +61,7 @@ class Database:
         # Weak, so that the connections of a thread go with it.
         self._open: WeakSet[apsw.Connection] = WeakSet()
         self._lock = threading.Lock()
+        self._fold_at_bytes = LOG_BYTES
 
     @contextmanager
     def reading(self) -> Iterator[apsw.Connection]:
@@ -90,9 +94,44 @@ class Database:
                 if not connection.getautocommit():
                     connection.execute("ROLLBACK")
                 raise
+            self._fold_log(connection)
+
+    def fold_log(self) -> None:
+        """Fold the write-ahead log into the file if it has grown large, whoever has written it."""
+        if not self.read_only and self.log_bytes() > LOG_BYTES:
+            with self.errors():
+                self._fold_at_bytes = LOG_BYTES
+                self._fold_log(self._writer())
+
+    def log_bytes(self) -> int:
+        try:
+            return self._log_path.stat().st_size
+        except OSError:
+            return 0
+
+    def _fold_log(self, connection: apsw.Connection) -> None:
+        """SQLite does this by itself, but begins the log anew only in a moment without readers,
+        which never comes while searches overlap. So a large log is folded with the write lock held:
+        who reads ends, and who begins meanwhile reads the file instead of the log. A reader that
+        does not end in time (a backup) leaves it for when the log is twice as large."""
+        size = self.log_bytes()
+        if size <= self._fold_at_bytes or self._local.reading:
+            return
+        connection.set_busy_timeout(_FOLD_MS)
+        try:
+            busy = scalar(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
+        except (apsw.BusyError, apsw.LockedError):
+            busy = True
+        finally:
+            connection.set_busy_timeout(self._busy_ms)
+        self._fold_at_bytes = 2 * size if busy else LOG_BYTES
 
     def close(self) -> None:
-        """Close every connection of every thread; the last one folds the log into the file."""
+        """Close every connection of every thread; the last one folds the log into the file. A large
+        log is folded even if other processes keep theirs."""
+        if self._open:
+            with suppress(KbError):
+                self.fold_log()
         with self._lock:
             for connection in list(self._open):
                 with suppress(apsw.Error):
@@ -161,8 +200,11 @@ class Database:
 
     def _log_is_needed(self, attempt: int, last: int) -> bool:
         """True before the immutable attempt if a log holds commits that it would not see."""
-        log = self.path.with_name(self.path.name + "-wal")
-        return attempt == last - 1 and log.exists() and log.stat().st_size > 0
+        return attempt == last - 1 and self.log_bytes() > 0
+
+    @property
+    def _log_path(self) -> Path:
+        return self.path.with_name(self.path.name + "-wal")
 
     def _writer(self) -> apsw.Connection:
         if self._local.writer is None:
@@ -199,6 +241,7 @@ class Database:
             schema.migrate(connection, str(self.path))
         # In WAL mode NORMAL keeps the file consistent whatever happens, power loss included.
         connection.execute("PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON")
+        connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
 
     def _keep_a_log(self, connection: apsw.Connection) -> None:
         """Where several begin a store at once, SQLite refuses this at once, whatever the time-out:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from pathlib import Path
 
 from kb import atomic
@@ -25,7 +25,7 @@ def backup(database: Database, target: Path, *, overwrite: bool, on_step: pages.
         shutil.copymode(database.path, part)  # who may not read the one may not read the other
 
 
-def export(database: Database, *, vectors: bool) -> Iterator[bytes]:
+def export(database: Database, *, vectors: bool) -> Generator[bytes]:
     with database.reading() as connection:
         yield records.line(dump.header(connection, vectors=vectors))
         yield from dump.lines(connection, vectors=vectors)

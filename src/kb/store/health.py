@@ -90,8 +90,7 @@ class Health:
             connection.pragma("journal_mode", "wal")
 
     def log_bytes(self) -> int:
-        log = self._database.path.with_name(self._database.path.name + "-wal")
-        return log.stat().st_size if log.exists() else 0
+        return self._database.log_bytes()
 
     def fold_log(self) -> None:
         with self._private() as connection:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Generator, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,6 +90,10 @@ class SqliteStore:
 
     def reading(self) -> AbstractContextManager[Any]:
         return self._database.reading()
+
+    def fold_log(self) -> None:
+        """Fold the write-ahead log into the store's file if it has grown large."""
+        self._database.fold_log()
 
     def create(self) -> None:
         """Make the file, if there is none, and bring it to the newest schema."""
@@ -241,7 +245,7 @@ class SqliteStore:
 
         copies.backup(self._database, target, overwrite=overwrite, on_step=on_step)
 
-    def export(self, *, vectors: bool = False) -> Iterator[bytes]:
+    def export(self, *, vectors: bool = False) -> Generator[bytes]:
         """The lines of an `export.v1`, of one state of the store."""
         from kb.store import copies
 
