@@ -130,11 +130,13 @@ class KnowledgeBase:
         *paths: Pathlike,
         dry_run: bool = False,
         force: bool = False,
+        uploaded: bool = False,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> IngestReport:
         """Read files and folders into the store, or bring it up to date with them. Without paths,
         every root that was ingested before is looked at again. One bad file never stops a run: see
-        `failed` in the report. `force` reads files again that look unchanged."""
+        `failed` in the report. `force` reads files again that look unchanged. `uploaded` files
+        belong to their own folder, and one that cannot be read keeps its earlier document."""
         from kb.ingest.indexer import Indexer
         from kb.overview import notes_on
 
@@ -144,7 +146,8 @@ class KnowledgeBase:
         if not all(isinstance(path, str | os.PathLike) and os.fspath(path) for path in paths):
             raise InvalidRequest("a path to ingest is empty or not a text", "name a file or folder")
         expanded = [os.path.expanduser(os.fspath(path)) for path in paths]
-        report = indexer.ingest(expanded, dry_run=dry_run, force=force, on_event=on_progress)
+        options: dict[str, Any] = {"dry_run": dry_run, "force": force, "uploaded": uploaded}
+        report = indexer.ingest(expanded, on_event=on_progress, **options)
         return replace(report, notes=notes_on(self._store, self.encoder, report))
 
     def add(

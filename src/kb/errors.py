@@ -29,6 +29,8 @@
         TokenNeeded           without the token, or with a wrong one
         Foreign               from another site, or to another name than the server's
         PathRefused           about a path that clients may not name
+        FileConflict          an upload in the place of a file that kb has not written
+        MalformedRequest      not HTTP, or HTTP that can be read in two ways
         WrongMethod           a route that is asked in another way
         TooSlow               a request that did not arrive in time
         TooLarge              a request that is longer than it may be
@@ -183,6 +185,16 @@ class Foreign(Refused):
 
 class PathRefused(Refused):
     code = "path_refused"
+
+
+class FileConflict(Refused):
+    code = "file_conflict"
+    http_status = 409
+
+
+class MalformedRequest(Refused):
+    code = "malformed_request"
+    http_status = 400
 
 
 class WrongMethod(Refused):

@@ -72,6 +72,13 @@ def settings(**limits: Any) -> Config:
     return replace(unexamined(), serve=replace(ServeConfig(), **({"port": 0} | limits)))
 
 
+HEADERS = {"X-KB-Request": "test"}
+
+
+def put(running: Running, name: str, data: bytes) -> httpx.Response:
+    return running.client.put(f"/uploads/{name}", content=data, headers=HEADERS)
+
+
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
     """`serve(rules, encoder=..., max_body_bytes=...)`: a server over a store of its own."""

@@ -8,19 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.models.weightless import Weightless
 from tests.schemas import validate, validator
-from tests.server.conftest import FILES, Running, Serve
-
-HEADERS = {"X-KB-Request": "test"}
-
-
-def put(running: Running, name: str, data: bytes) -> httpx.Response:
-    return running.client.put(f"/uploads/{name}", content=data, headers=HEADERS)
-
+from tests.server.conftest import FILES, Running, Serve, put
 
 # --- by path --------------------------------------------------------------------------------------
 
@@ -74,43 +66,6 @@ def test_a_link_out_of_an_allowed_folder_is_no_way_out(serve: Serve, tmp_path: P
 @pytest.mark.parametrize("body", [{"paths": ["\0"]}, {"paths": [""]}, {"paths": "x"}, {"path": []}])
 def test_paths_that_are_none(filled: Running, body: dict[str, Any]) -> None:
     assert filled.client.post("/ingest", json=body).status_code == 422
-
-
-# --- by upload ------------------------------------------------------------------------------------
-
-
-def test_a_file_is_kept_found_and_replaced(filled: Running) -> None:
-    first = put(filled, "barnacles.md", b"# Barnacles\n\nThey settle on the hull.\n")
-    assert first.status_code == 201, first.text
-    validate(first.json())
-    (hit,) = filled.search("barnacles settle", top=1)["hits"]
-    assert hit["doc_path"] == "uploads/barnacles.md"
-    put(filled, "barnacles.md", b"# Barnacles\n\nCopper keeps them away.\n")
-    assert filled.search("barnacles copper")["hits"][0]["doc_path"] == "uploads/barnacles.md"
-    assert len([each for each in filled.kb.documents() if each.path == "barnacles.md"]) == 1
-
-
-def test_a_removed_upload_does_not_come_back(filled: Running) -> None:
-    put(filled, "a.md", b"# A\n\nText.\n")
-    assert filled.client.delete("/documents/uploads/a.md", headers=HEADERS).status_code == 200
-    filled.client.post("/ingest", json={})
-    assert filled.client.get("/documents/uploads/a.md").status_code == 404
-
-
-@pytest.mark.parametrize(
-    ("name", "data"), [("a.bin", b"\0\1\2\3" * 99), ("secrets.json", b"{}"), ("x.key", b"k")]
-)
-def test_what_cannot_be_taken_is_not_kept(filled: Running, name: str, data: bytes) -> None:
-    answer = put(filled, name, data)
-    validator("error.v1").validate(answer.json())
-    assert answer.status_code == 422
-    assert not list((filled.kb.path.parent / "uploads").iterdir())
-
-
-def test_an_upload_has_a_limit(serve: Serve) -> None:
-    running = serve(max_upload_bytes=1000)
-    answer = put(running, "a.md", b"x" * 1001)
-    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
 
 
 # --- vectors, and progress ------------------------------------------------------------------------

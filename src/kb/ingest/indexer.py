@@ -48,17 +48,19 @@ class Indexer:
         *,
         dry_run: bool = False,
         force: bool = False,
+        uploaded: bool = False,
         on_event: OnEvent | None = None,
     ) -> IngestReport:
         """Index `paths`, or refresh all known roots when there are none.
 
         `dry_run` reads, and only says what would be written. `force` reads files again that did
-        not change.
+        not change. `uploaded` files belong to the folder they are in, and one that cannot be read
+        leaves the document that it was before.
         """
         started = time.perf_counter()
         parsers = Parsers(self._config.chunk.max_chars)
         meter = Meter(on_event)
-        run = _Run(self._store, self._config, self._clock, parsers, dry_run, force, meter)
+        run = _Run(self._store, self._config, self._clock, parsers, dry_run, force, uploaded, meter)
         run.go(paths)
         return run.tally.report(seconds=time.perf_counter() - started, dry_run=dry_run)
 
@@ -82,6 +84,7 @@ class _Run:
     parsers: Parsers
     dry_run: bool
     force: bool
+    uploaded: bool
     meter: Meter
     tally: Tally = field(default_factory=Tally)
     versions: frozenset[str] = frozenset()
@@ -107,7 +110,7 @@ class _Run:
     # --- which files ------------------------------------------------------------------------------
 
     def _survey(self, paths: Iterable[str | os.PathLike[str]]) -> list[Site]:
-        plan = make_plan(paths, self.store.roots(), self._knows)
+        plan = make_plan(paths, self.store.roots(), self._knows, uploaded=self.uploaded)
         self.tally.missing_roots += plan.missing
         self.tally.skipped += plan.skipped
         self.tally.failed += plan.failed
@@ -148,7 +151,7 @@ class _Run:
             raise  # of the store: no other file would fare better
         except Unsupported as unsupported:
             self.tally.skipped.append(FileNote(doc_path, unsupported.reason))
-            if not isinstance(unsupported, Unavailable):
+            if not isinstance(unsupported, Unavailable) and not self.uploaded:
                 return
         except FileNotFoundError:
             # The next run will see whether it is gone for good.

@@ -11,8 +11,11 @@ import unicodedata
 from collections.abc import Sequence
 from datetime import date
 
-# Folders that hold versions, dependencies or caches, and kb's own store. Never read.
-TOOL_FOLDERS = frozenset({".git", ".hg", ".svn", ".kb", "node_modules", "__pycache__"})
+# Folders that hold versions, dependencies or caches, kb's own store and uploads under way. Never
+# read.
+TOOL_FOLDERS = frozenset(
+    {".git", ".hg", ".svn", ".kb", ".kb-uploads", "node_modules", "__pycache__"}
+)
 VENV_MARK = "pyvenv.cfg"
 SECRET = "may hold secrets"  # the reason that a report gives
 

@@ -6,6 +6,7 @@ nothing. Whose a file is:
 - A folder that was asked for is a whole root, or a part of the whole root that it lies in.
 - A single file belongs to the whole root it lies in, else to the folder it is in, which then is a
   root of single files. There it stays, even if a whole root grows around it: documents do not move.
+- An uploaded file belongs to the folder it is in, which may lie where no walk goes: in `.kb`.
 """
 
 from __future__ import annotations
@@ -43,9 +44,15 @@ class Plan:
     failed: tuple[FileNote, ...] = ()
 
 
-def make_plan(paths: Iterable[str | os.PathLike[str]], roots: Sequence[Root], knows: Knows) -> Plan:
+def make_plan(
+    paths: Iterable[str | os.PathLike[str]],
+    roots: Sequence[Root],
+    knows: Knows,
+    *,
+    uploaded: bool = False,
+) -> Plan:
     """The plan for `paths`; all of `roots` when there are none."""
-    planner = _Planner({root.path: root for root in roots}, knows)
+    planner = _Planner({root.path: root for root in roots}, knows, uploaded)
     asked = [os.fspath(path) for path in paths]
     if asked:
         planner.ask(asked)
@@ -63,6 +70,7 @@ def contains(folder: str, path: str) -> bool:
 class _Planner:
     roots: Mapping[str, Root]  # by path
     knows: Knows
+    uploaded: bool = False
     visits: list[Visit] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     skipped: list[FileNote] = field(default_factory=list)
@@ -140,7 +148,12 @@ class _Planner:
             if visit.root is not None and self.knows(visit.root, visit.part):
                 return visit
         whole = next(self._around(path, whole=True), None)
-        return self._visit(whole or (singles or [os.path.dirname(path)])[0], path)
+        folder = os.path.dirname(path)
+        if self.uploaded:
+            around = self._visit(whole or folder, path)
+            is_known = around.root is not None and self.knows(around.root, around.part)
+            return around if is_known else self._visit(folder, path)
+        return self._visit(whole or (singles or [folder])[0], path)
 
     def _visit(self, root: str, path: str) -> Visit:
         """A visit of what is at `path` in the root."""

@@ -10,7 +10,7 @@ from fastapi import Depends, FastAPI
 
 from kb import __version__
 from kb.app import KnowledgeBase
-from kb.server import contract, documents, failures, files, ingest, search, standing
+from kb.server import contract, documents, failures, files, ingest, search, standing, uploads
 from kb.server.desk import Desk
 from kb.server.guard import Guard, Rules
 
@@ -34,6 +34,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        uploads.clean_up(kb)
         desk.worker.start()
         if warm:
             desk.warming.start()

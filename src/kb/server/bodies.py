@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
@@ -14,28 +15,41 @@ from kb.types import JsonDict
 
 
 async def read(request: Request, *, limit_bytes: int, timeout_s: float) -> bytes:
-    """The whole body. One that says that it is too large is not read at all."""
-    told = request.headers.get("content-length", "")
-    if told.isdecimal() and int(told[:20]) > limit_bytes:
-        raise _too_large(limit_bytes)
-    try:
-        async with asyncio.timeout(timeout_s):
-            return await _collect(request, limit_bytes)
-    except TimeoutError:
-        raise TooSlow(
-            f"the request did not arrive within {timeout_s:g} s", "send it in one go"
-        ) from None
-    except ClientDisconnect:
-        raise ClientGone("the client has gone") from None
-
-
-async def _collect(request: Request, limit_bytes: int) -> bytes:
+    """The whole body. One whose length is above the limit is not read at all."""
     data = bytearray()
-    async for part in request.stream():
+    async for part in parts(request, limit_bytes=limit_bytes, timeout_s=timeout_s):
         data += part
-        if len(data) > limit_bytes:
-            raise _too_large(limit_bytes)
     return bytes(data)
+
+
+async def parts(
+    request: Request, *, limit_bytes: int, timeout_s: float, least_bytes_per_s: float = math.inf
+) -> AsyncIterator[bytes]:
+    """The body as it arrives. It has `timeout_s`, and longer only as long as it comes at the least
+    speed."""
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length[:20]) > limit_bytes:
+        raise _too_large(limit_bytes)
+    loop = asyncio.get_running_loop()
+    started, size = loop.time(), 0
+    stream = request.stream()
+    while True:
+        deadline = started + timeout_s + size / least_bytes_per_s
+        try:
+            async with asyncio.timeout_at(deadline):
+                part = await anext(stream, None)
+        except TimeoutError:
+            raise TooSlow(
+                f"the request did not arrive within {deadline - started:.3g} s", "send it in one go"
+            ) from None
+        except ClientDisconnect:
+            raise ClientGone("the client has gone") from None
+        if part is None:
+            return
+        size += len(part)
+        if size > limit_bytes:
+            raise _too_large(limit_bytes)
+        yield part
 
 
 def _too_large(limit_bytes: int) -> TooLarge:

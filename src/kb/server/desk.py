@@ -18,12 +18,14 @@ from kb.server import bodies
 from kb.server.events import Events, progress
 from kb.server.figures import Figures
 from kb.server.lanes import Lane, Wanted
+from kb.server.uploads import Slots
 from kb.server.warming import Warming
 from kb.types import JsonDict
 
 T = TypeVar("T")
 
 _READERS = 4
+_UPLOADS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class Desk:
     reads: Lane
     searches: Lane
     writes: Lane
+    uploads: Slots
     folders: tuple[Path, ...] = field(default=())
 
     @classmethod
@@ -55,6 +58,7 @@ class Desk:
             searches=Lane("searches", limits.searches_at_once, limits.max_waiting),
             # One at a time, since the store has one writer.
             writes=Lane("writes", 1, limits.max_waiting),
+            uploads=Slots(_UPLOADS),
             folders=folders,
         )
 

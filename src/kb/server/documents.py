@@ -109,7 +109,7 @@ def router() -> APIRouter:
     @routes.delete(
         "/documents/{doc_path:path}",
         summary="Remove a document",
-        description="Its file stays where it is, unless it was uploaded.",
+        description="Its file stays where it is, unless it is still what was uploaded.",
         openapi_extra=says("removed.v1"),
     )
     async def remove(request: Request, desk: AtDesk, doc_path: str) -> Response:

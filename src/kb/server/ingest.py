@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,6 +43,7 @@ _EVENTS = {
     "description": "Events `embedding`, `ingest` and `model`, their data JSON.",
 }
 _UPLOAD_SPEED = 64 * 1024  # bytes a second, below which an upload is given up
+_WRITE_BYTES = 256 * 1024
 
 
 def router() -> APIRouter:
@@ -63,7 +65,8 @@ def router() -> APIRouter:
     @routes.put(
         "/uploads/{name}",
         summary="Store a file and ingest it",
-        description="The body is the file; one of the same name is replaced.",
+        description="The body is the file; an earlier upload of this name is replaced. A file that "
+        "was not uploaded, or was changed since, is not: the answer is 409.",
         status_code=201,
         openapi_extra=says("ingest_report.v1", status=201) | {
             "requestBody": {
@@ -74,10 +77,13 @@ def router() -> APIRouter:
     )  # fmt: skip
     async def upload(request: Request, desk: AtDesk, name: str) -> Response:
         uploads.name_of(name)
-        most = desk.limits.max_upload_bytes
-        longest_s = desk.limits.client_timeout_s + most / _UPLOAD_SPEED
-        data = await bodies.read(request, limit_bytes=most, timeout_s=longest_s)
-        report = await desk.write(request, lambda _: uploads.keep(desk.kb, name, data))
+        with desk.uploads.take():
+            upload = uploads.Upload(desk.kb, name)
+            try:
+                await _receive(request, upload, desk)
+                report = await desk.write(request, lambda _: upload.keep())
+            finally:
+                upload.close()
         desk.worker.wake()
         return told(wire.ingest_report(report), 201)
 
@@ -104,6 +110,22 @@ def router() -> APIRouter:
         return StreamingResponse(lines, media_type="text/event-stream")
 
     return routes
+
+
+async def _receive(request: Request, upload: uploads.Upload, desk: Desk) -> None:
+    """Write the body to the disk as it arrives."""
+    pending = bytearray()
+    async for part in bodies.parts(
+        request,
+        limit_bytes=desk.limits.max_upload_bytes,
+        timeout_s=desk.limits.client_timeout_s,
+        least_bytes_per_s=_UPLOAD_SPEED,
+    ):
+        pending += part
+        if len(pending) >= _WRITE_BYTES:
+            await asyncio.to_thread(upload.write, bytes(pending))
+            pending.clear()
+    await asyncio.to_thread(upload.write, bytes(pending))
 
 
 def _ingested(desk: Desk, asked: JsonDict, wanted: Wanted) -> IngestReport:

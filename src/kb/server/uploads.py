@@ -1,25 +1,59 @@
 """Files that came through the browser: kept in a folder beside the store, and ingested from there.
 
-The folder is the server's own. So a document that is removed takes its file along, which would
-come back with the next ingest otherwise.
+The folder `uploads` may hold files of others too, so kb replaces and removes only what it has
+written itself: for each upload it leaves a receipt, an empty file named after the upload's name and
+content. A file without a receipt, or one that was edited since, belongs to somebody else.
+
+`uploads/.kb-uploads` holds the receipts, and a folder for each upload under way:
+
+    <name digest>.<content digest>     a receipt
+    <pid>-<token>/new/<name>           the body, while it arrives and is checked
+    <pid>-<token>/old/<name>           what it replaces, until it is ingested
 """
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
 import re
+import secrets
+import shutil
+import stat
+import threading
+import time
 import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO, Literal
 
 from kb.app import KnowledgeBase
-from kb.atomic import placed
-from kb.errors import InvalidRequest, shown
+from kb.errors import (
+    ClientGone,
+    DiskFull,
+    FileConflict,
+    InvalidRequest,
+    KbError,
+    StoreReadOnly,
+    TooBusy,
+    shown,
+)
+from kb.logs import logger
+from kb.store.processes import here, is_gone
 from kb.types import Document, IngestReport
 
 FOLDER = "uploads"
+_WORK = ".kb-uploads"
 _MAX_NAME_BYTES = 200
 _REFUSED = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|\ud800-\udfff]')
 _DEVICES = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")  # no file on Windows
+_UPLOAD = re.compile(r"(?P<pid>\d+)-[0-9a-f]{16}")
+_ABANDONED_S = 24 * 3600  # for systems that do not tell whether a process has ended
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
+_PIECE_BYTES = 1024 * 1024
+_log = logger("kb.serve")
 
 
 def name_of(given: str) -> str:
@@ -39,35 +73,278 @@ def name_of(given: str) -> str:
     return name
 
 
-def folder_of(kb: KnowledgeBase) -> Path:
-    return kb.path.parent / FOLDER
+class Slots:
+    """How many uploads may be under way at once: each takes room on the disk."""
+
+    def __init__(self, limit: int) -> None:
+        self._free = limit
+
+    @contextmanager
+    def take(self) -> Iterator[None]:
+        if self._free == 0:
+            raise TooBusy("too many uploads at once", "try again when one of them is done")
+        self._free -= 1
+        try:
+            yield
+        finally:
+            self._free += 1
 
 
-def keep(kb: KnowledgeBase, given: str, data: bytes) -> IngestReport:
-    """Write the file and ingest it. One that kb cannot read is not kept."""
-    path = folder_of(kb) / name_of(given)
-    with placed(path, overwrite=True) as part:
-        part.write_bytes(data)
-    report = kb.ingest(path)
-    if report.skipped or report.failed:
-        path.unlink(missing_ok=True)
-        why = (report.skipped or report.failed)[0].reason
-        raise InvalidRequest(f"{path.name} cannot be taken: {why}", "see docs/how-to/papers.md")
-    return report
+class Upload:
+    """A file on its way to the disk. The event loop writes it, a thread keeps it; whichever of the
+    two comes last removes what is left."""
+
+    def __init__(self, kb: KnowledgeBase, given: str) -> None:
+        self._kb = kb
+        self.name = name_of(given)
+        self.target = folder_of(kb) / self.name
+        self._hash = _new_hash()
+        with _disk_errors():
+            self._work = _work_folder(kb)
+            self._folder = self._work / f"{os.getpid()}-{secrets.token_hex(8)}"
+            self._new = self._folder / "new" / self.name
+            self._old = self._folder / "old" / self.name
+            for each in (self._folder, self._new.parent, self._old.parent):
+                each.mkdir()
+            self._stream: BinaryIO = self._new.open("xb")
+        self._lock = threading.Lock()
+        self._state: Literal["open", "keeping", "closed"] = "open"
+
+    def write(self, data: bytes) -> None:
+        with _disk_errors():
+            self._stream.write(data)
+        self._hash.update(data)
+
+    def keep(self) -> IngestReport:
+        """Put the file in its place and ingest it. If that fails, an earlier file of this name and
+        its document are as they were."""
+        with self._lock:
+            if self._state != "open":
+                raise ClientGone("the upload was given up")
+            self._state = "keeping"
+        try:
+            return self._keep()
+        finally:
+            self._discard()
+
+    def close(self) -> None:
+        """Give it up, unless it is being kept."""
+        with self._lock:
+            is_open, self._state = self._state == "open", "closed"
+        if is_open:
+            self._discard()
+
+    def _discard(self) -> None:
+        with suppress(OSError):  # a full disk fails again when the rest is written
+            self._stream.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _keep(self) -> IngestReport:
+        with _disk_errors():
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
+            self._stream.close()
+            receipt = _receipt(self._work, self.name, self._hash.hexdigest())
+            if not os.path.lexists(self.target):
+                return self._add(receipt)
+            return self._replace(receipt)
+
+    def _add(self, receipt: Path) -> IngestReport:
+        is_first = not receipt.exists()
+        receipt.touch()  # before the file, which is ours from the first moment
+        _link(self._new, self.target)
+        try:
+            report = _ingest(self._kb, self.target)
+        except BaseException:
+            if _is_ours(self.target, self.name, self._work):
+                self.target.unlink(missing_ok=True)
+            if is_first:
+                receipt.unlink(missing_ok=True)
+            raise
+        _drop_receipts(self._work, self.name, but=receipt)
+        return report
+
+    def _replace(self, receipt: Path) -> IngestReport:
+        if not _is_ours(self.target, self.name, self._work):
+            raise FileConflict(
+                f"the folder {FOLDER} has a file {self.name} that was not uploaded, or was changed",
+                f"upload it under another name, or move the file away: {self.target}",
+            )
+        _ingest(self._kb, self._new, dry_run=True)
+        receipt.touch()
+        _second_name(self.target, self._old)
+        try:
+            os.replace(self._new, self.target)
+            report = _ingest(self._kb, self.target)
+        except BaseException:
+            os.replace(self._old, self.target)
+            raise
+        _drop_receipts(self._work, self.name, but=receipt)
+        return report
 
 
 def remove(kb: KnowledgeBase, name: str) -> list[str]:
-    """Remove a document, and its file if that was uploaded."""
+    """Remove a document, and its file if that is still what was uploaded."""
     document = kb.document(name)
     file = _file_of(kb, document)
     removed = kb.remove(document.doc_path)
     if file is not None:
-        file.unlink(missing_ok=True)
+        with _disk_errors():
+            work = _work_folder(kb)
+            if _is_ours(file, file.name, work):
+                file.unlink()
+                _drop_receipts(work, file.name)
     return removed
 
 
+def clean_up(kb: KnowledgeBase) -> None:
+    """Remove what uploads of processes that were killed have left."""
+    work = folder_of(kb) / _WORK
+    if not _is_folder(folder_of(kb)) or not _is_folder(work):
+        return
+    for each in sorted(work.iterdir()):
+        match = _UPLOAD.fullmatch(each.name)
+        if match is None or not _is_abandoned(each, int(match["pid"])):
+            continue
+        try:
+            for old in (each / "old").iterdir():
+                if not os.path.lexists(folder_of(kb) / old.name):  # moved aside, see `_second_name`
+                    os.replace(old, folder_of(kb) / old.name)
+            shutil.rmtree(each)
+        except OSError as error:
+            _log.warning("cannot clean up %s: %s", each, error.strerror)
+
+
+# --- the folder -----------------------------------------------------------------------------------
+
+
+def folder_of(kb: KnowledgeBase) -> Path:
+    return kb.path.parent / FOLDER
+
+
+def _work_folder(kb: KnowledgeBase) -> Path:
+    """The folder of receipts and of files under way, made if need be. A link is not followed: it
+    could lead what is uploaded anywhere."""
+    folder = folder_of(kb)
+    work = folder / _WORK
+    for each, mode in ((folder, 0o777), (work, 0o700)):
+        with suppress(FileExistsError):
+            each.mkdir(mode, parents=True)
+        if not _is_folder(each):
+            raise FileConflict(
+                f"{each} is a link or a file, not a folder of its own",
+                "move it away; uploads are kept in a folder of that name",
+            )
+    return work
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _is_abandoned(path: Path, pid: int) -> bool:
+    """Whether the process that was at it has ended. A process id that is our own was another's: we
+    have only begun."""
+    if pid == os.getpid() or is_gone(here(), pid):
+        return True
+    return time.time() - path.lstat().st_mtime > _ABANDONED_S
+
+
+# --- whose a file is ------------------------------------------------------------------------------
+
+
+def _new_hash() -> hashlib.blake2b:
+    return hashlib.blake2b(digest_size=16)
+
+
+def _receipt(work: Path, name: str, digest: str) -> Path:
+    return work / f"{hashlib.blake2b(name.encode(), digest_size=16).hexdigest()}.{digest}"
+
+
+def _drop_receipts(work: Path, name: str, but: Path | None = None) -> None:
+    for each in work.glob(f"{_receipt(work, name, '').name}*"):
+        if each != but:
+            each.unlink(missing_ok=True)
+
+
+def _is_ours(path: Path, name: str, work: Path) -> bool:
+    """Whether the file at `path` holds what was uploaded as `name`."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            return False
+        handle = os.open(path, flags | getattr(os, "O_BINARY", 0))
+    except OSError:
+        return False
+    with open(handle, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            return False
+        content = _new_hash()
+        while piece := stream.read(_PIECE_BYTES):
+            content.update(piece)
+    return _receipt(work, name, content.hexdigest()).exists()
+
+
+# --- into its place -------------------------------------------------------------------------------
+
+
+def _link(new: Path, target: Path) -> None:
+    try:
+        os.link(new, target)  # unlike a rename, never replaces what came to be there meanwhile
+    except FileExistsError:
+        raise FileConflict(f"{target.name} has just been made by others", "try again") from None
+    except (OSError, NotImplementedError, AttributeError):  # a file system without hard links
+        os.replace(new, target)
+    else:
+        new.unlink()
+
+
+def _second_name(path: Path, other: Path) -> None:
+    """Let `other` be the same file, so that it survives when `path` is replaced."""
+    try:
+        os.link(path, other)
+    except (OSError, NotImplementedError, AttributeError):  # a file system without hard links
+        os.replace(path, other)
+
+
+def _ingest(kb: KnowledgeBase, path: Path, *, dry_run: bool = False) -> IngestReport:
+    report = kb.ingest(path, dry_run=dry_run, uploaded=True)
+    refused = report.skipped or report.failed
+    if refused:
+        reason = refused[0].reason
+    else:
+        return report
+    raise InvalidRequest(f"{path.name} cannot be taken: {reason}", "see docs/how-to/papers.md")
+
+
 def _file_of(kb: KnowledgeBase, document: Document) -> Path | None:
+    """The file of a document that lies in the folder of uploads."""
     folder = os.path.realpath(folder_of(kb))
-    own = (root["name"] for root in kb.status()["roots"] if root["path"] == folder)
-    uploaded = any(document.doc_path == f"{name}/{document.path}" for name in own)
-    return Path(folder) / document.path if uploaded else None
+    for root in kb.roots():
+        file = os.path.join(root.path, document.path)
+        if root.root_id == document.root_id and os.path.dirname(file) == folder:
+            return Path(file)
+    return None
+
+
+@contextmanager
+def _disk_errors() -> Iterator[None]:
+    """Errors of the disk as errors that a client can act on."""
+    try:
+        yield
+    except KbError:
+        raise
+    except OSError as error:
+        if error.errno in _FULL:
+            raise DiskFull(
+                "the disk is full; nothing was changed", "make room on it, then upload it again"
+            ) from error
+        if error.errno in _READ_ONLY:
+            raise StoreReadOnly(
+                f"the folder {FOLDER} beside the store cannot be written: {error.strerror}",
+                "check its permissions",
+            ) from error
+        raise

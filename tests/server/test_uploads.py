@@ -1,0 +1,328 @@
+"""Uploads: what is refused changes nothing, and kb touches only files that it has written."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from kb import KnowledgeBase
+from kb.server import uploads
+from tests.schemas import validate, validator
+from tests.server.conftest import HEADERS, PATIENCE_S, Running, Serve, put
+
+GOOD = b"# Barnacles\n\nThey settle on the hull.\n"
+BAD = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(range(256)) * 9
+
+
+def folder(running: Running) -> Path:
+    return running.kb.path.parent / "uploads"
+
+
+def files(running: Running) -> list[str]:
+    """What is in the folder besides receipts."""
+    return sorted(
+        str(path.relative_to(folder(running)))
+        for path in folder(running).rglob("*")
+        if path.is_file() and not (path.parent.name == ".kb-uploads" and path.stat().st_size == 0)
+    )
+
+
+def delete(running: Running, name: str) -> httpx.Response:
+    return running.client.delete(f"/documents/uploads/{name}", headers=HEADERS)
+
+
+# --- kept ------------------------------------------------------------------------------------
+
+
+def test_a_file_is_kept_found_and_replaced(filled: Running) -> None:
+    first = put(filled, "barnacles.md", b"# Barnacles\n\nThey settle on the hull.\n")
+    assert first.status_code == 201, first.text
+    validate(first.json())
+    (hit,) = filled.search("barnacles settle", top=1)["hits"]
+    assert hit["doc_path"] == "uploads/barnacles.md"
+    put(filled, "barnacles.md", b"# Barnacles\n\nCopper keeps them away.\n")
+    assert filled.search("barnacles copper")["hits"][0]["doc_path"] == "uploads/barnacles.md"
+    assert len([each for each in filled.kb.documents() if each.path == "barnacles.md"]) == 1
+
+
+def test_a_removed_upload_does_not_come_back(filled: Running) -> None:
+    put(filled, "a.md", b"# A\n\nText.\n")
+    assert filled.client.delete("/documents/uploads/a.md", headers=HEADERS).status_code == 200
+    filled.client.post("/ingest", json={})
+    assert filled.client.get("/documents/uploads/a.md").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("name", "data"), [("a.bin", b"\0\1\2\3" * 99), ("secrets.json", b"{}"), ("x.key", b"k")]
+)
+def test_what_cannot_be_taken_is_not_kept(filled: Running, name: str, data: bytes) -> None:
+    answer = put(filled, name, data)
+    validator("error.v1").validate(answer.json())
+    assert answer.status_code == 422
+    assert files(filled) == []
+
+
+def test_an_upload_has_a_limit(serve: Serve) -> None:
+    running = serve(max_upload_bytes=1000)
+    answer = put(running, "a.md", b"x" * 1001)
+    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+
+
+def test_the_folder_may_lie_where_no_walk_goes(tmp_path: Path) -> None:
+    """As in a project whose store is in `.kb`, and which is ingested as a whole."""
+    from fastapi.testclient import TestClient
+
+    from kb.server.api import create_app
+
+    (tmp_path / "project" / ".kb").mkdir(parents=True)
+    (tmp_path / "project" / "a.md").write_text("# A\n\nText.\n", encoding="utf-8")
+    with KnowledgeBase(tmp_path / "project" / ".kb" / "kb.sqlite", encoder="none") as kb:
+        kb.ingest(tmp_path / "project")
+        with TestClient(create_app(kb), base_url="http://localhost") as client:
+            answer = client.put("/uploads/b.md", content=GOOD, headers=HEADERS)
+            assert answer.status_code == 201, answer.text
+            assert client.post("/ingest", json={}).status_code == 200
+        assert [each.doc_path for each in kb.documents()] == ["project/a.md", "uploads/b.md"]
+
+
+# --- refused: as before ---------------------------------------------------------------------------
+
+
+def test_a_refused_upload_leaves_the_earlier_file_and_document(filled: Running) -> None:
+    put(filled, "a.md", GOOD)
+    filled.client.post("/tags", json={"document": "uploads/a.md", "add": ["hull"]})
+    before = filled.client.get("/documents/uploads/a.md").json()
+    assert put(filled, "a.md", BAD).status_code == 422
+    assert put(filled, "a.md", b"").status_code == 422
+    assert (folder(filled) / "a.md").read_bytes() == GOOD
+    assert filled.client.get("/documents/uploads/a.md").json() == before
+    filled.client.post("/ingest", json={})
+    assert filled.search("barnacles settle")["hits"][0]["tags"] == ["hull"]
+    assert files(filled) == ["a.md"]
+
+
+def test_a_file_of_others_is_neither_replaced_nor_removed(filled: Running) -> None:
+    folder(filled).mkdir()
+    theirs = folder(filled) / "theirs.md"
+    theirs.write_bytes(b"# Theirs\n\nNot uploaded.\n")
+    filled.kb.ingest(theirs)
+    for data in (GOOD, BAD, theirs.read_bytes()):
+        answer = put(filled, "theirs.md", data)
+        validator("error.v1").validate(answer.json())
+        assert (answer.status_code, answer.json()["code"]) == (409, "file_conflict")
+    assert filled.client.get("/documents/uploads/theirs.md").status_code == 200
+    assert delete(filled, "theirs.md").status_code == 200
+    assert theirs.read_bytes() == b"# Theirs\n\nNot uploaded.\n"
+
+
+def test_an_upload_that_its_owner_has_changed_is_theirs(filled: Running) -> None:
+    put(filled, "a.md", GOOD)
+    (folder(filled) / "a.md").write_bytes(b"# Changed\n\nBy hand.\n")
+    assert put(filled, "a.md", GOOD).status_code == 409
+    assert delete(filled, "a.md").status_code == 200
+    assert (folder(filled) / "a.md").read_bytes() == b"# Changed\n\nBy hand.\n"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need leave there")
+@pytest.mark.parametrize("planted", ["uploads", "uploads/.kb-uploads", "uploads/a.md"])
+def test_a_link_leads_nothing_elsewhere(filled: Running, tmp_path: Path, planted: str) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "a.md").write_bytes(b"# Outside\n")
+    link = folder(filled).parent / planted
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(outside / "a.md" if planted.endswith("a.md") else outside)
+    answer = put(filled, "a.md", GOOD)
+    assert (answer.status_code, answer.json()["code"]) == (409, "file_conflict")
+    assert [path.name for path in outside.rglob("*")] == ["a.md"]
+    assert (outside / "a.md").read_bytes() == b"# Outside\n"
+
+
+def test_a_folder_in_place_of_the_file(filled: Running) -> None:
+    (folder(filled) / "a.md").mkdir(parents=True)
+    assert put(filled, "a.md", GOOD).status_code == 409
+
+
+def test_many_at_once_of_one_name(filled: Running) -> None:
+    texts = [f"# Version {number}\n\nText of {number}.\n".encode() for number in range(6)]
+    statuses: list[int] = []
+    threads = [
+        threading.Thread(target=lambda data=data: statuses.append(_put_alone(filled, data)))
+        for data in texts
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert statuses == [201] * 6
+    kept = (folder(filled) / "a.md").read_bytes()
+    assert kept in texts
+    number = kept.split()[2].decode()
+    assert filled.search(f"version {number}", top=1)["hits"][0]["title"] == f"Version {number}"
+    assert files(filled) == ["a.md"]
+    assert put(filled, "a.md", GOOD).status_code == 201
+
+
+def _put_alone(running: Running, data: bytes) -> int:
+    address = f"{running.url}/uploads/a.md"
+    return httpx.put(address, content=data, headers=HEADERS, trust_env=False).status_code
+
+
+def test_an_upload_that_is_broken_off_leaves_nothing(filled: Running) -> None:
+    put(filled, "a.md", GOOD)
+    head = b"PUT /uploads/a.md HTTP/1.1\r\nHost: localhost\r\nX-KB-Request: 1\r\n"
+    with socket.create_connection(("127.0.0.1", filled.port), timeout=PATIENCE_S) as raw:
+        raw.sendall(head + b"Content-Length: 3000000\r\n\r\n" + b"x" * 1_000_000)
+        _until(lambda: len(files(filled)) == 2)
+    _until(lambda: files(filled) == ["a.md"])
+    assert (folder(filled) / "a.md").read_bytes() == GOOD
+
+
+def _until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_only_so_many_are_under_way(filled: Running) -> None:
+    head = b"PUT /uploads/%d.md HTTP/1.1\r\nHost: localhost\r\nX-KB-Request: 1\r\n"
+    open_ones = []
+    try:
+        for number in range(8):
+            raw = socket.create_connection(("127.0.0.1", filled.port), timeout=PATIENCE_S)
+            open_ones.append(raw)
+            raw.sendall(head % number + b"Content-Length: 100\r\n\r\nx")
+        _until(lambda: filled.app.state.desk.uploads._free == 0)
+        answer = put(filled, "a.md", GOOD)
+        assert (answer.status_code, answer.json()["code"]) == (429, "too_busy")
+    finally:
+        for raw in open_ones:
+            raw.close()
+    _until(lambda: put(filled, "a.md", GOOD).status_code == 201)
+
+
+# --- a full disk, a killed process ----------------------------------------------------------------
+
+_SERVE = """
+import sys, threading
+from pathlib import Path
+if sys.argv[2] != "0":
+    import resource
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), int(sys.argv[2])))
+from kb.cli import main
+sys.argv[1:] = ["--store", sys.argv[1], "serve", "--port", "0"]
+main()
+"""
+
+
+@contextmanager
+def process(store: Path, *, limit_bytes: int = 0, code: str = _SERVE) -> Iterator[Any]:
+    """A server process and its client."""
+    environment = os.environ | {"KB_MODELS_ENCODER": "none", "KB_SERVE_TOKEN": ""}
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(store), str(limit_bytes)],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment,
+    ) as server:  # fmt: skip
+        assert server.stdout is not None
+        url = server.stdout.readline().strip()
+        try:
+            with httpx.Client(base_url=url, timeout=PATIENCE_S, trust_env=False) as client:
+                yield server, client
+        finally:
+            server.terminate()
+            server.communicate(timeout=PATIENCE_S)
+
+
+def _parts(store: Path) -> list[Path]:
+    return [path for path in (store.parent / "uploads").rglob("*") if path.name in ("new", "old")]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits on the size of files differ")
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(b"x " * 1_000_000, id="the file is too large"),
+        pytest.param(b"".join(b"word%d " % n for n in range(110_000)), id="the store is"),
+    ],
+)
+def test_a_full_disk_is_an_error_and_loses_nothing(tmp_path: Path, text: bytes) -> None:
+    """The limit on the size of a file is met as a full disk is."""
+    store = tmp_path / "kb.sqlite"
+    with process(store, limit_bytes=1_500_000) as (_, client):
+        first = client.put("/uploads/a.md", content=GOOD, headers=HEADERS)
+        assert first.status_code == 201, first.text
+        before = client.get("/documents/uploads/a.md").json()
+        for name in ("a.md", "b.md"):
+            answer = client.put(f"/uploads/{name}", content=text, headers=HEADERS)
+            assert (answer.status_code, answer.json()["code"]) == (507, "disk_full")
+        assert client.get("/documents/uploads/a.md").json() == before
+    assert (tmp_path / "uploads" / "a.md").read_bytes() == GOOD
+    assert not (tmp_path / "uploads" / "b.md").exists()
+    assert _parts(store) == []
+
+
+_KILLED = """
+import os, sys
+real, moment = os.replace, sys.argv[2]
+def replace(source, target):
+    is_upload = os.path.basename(target) == "a.md"
+    if moment == "after" or not is_upload:
+        real(source, target)
+    if is_upload:
+        os.kill(os.getpid(), 9)
+os.replace = replace
+from kb.cli import main
+sys.argv[1:] = ["--store", sys.argv[1], "serve", "--port", "0"]
+main()
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no such signal on Windows")
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_killed_server_leaves_one_of_the_two_files(tmp_path: Path, moment: str) -> None:
+    store = tmp_path / "kb.sqlite"
+    newer = GOOD.replace(b"hull", b"keel")
+    with process(store) as (_, client):
+        client.put("/uploads/a.md", content=GOOD, headers=HEADERS)
+    with process(store, limit_bytes=moment, code=_KILLED) as (server, client):  # type: ignore[arg-type]
+        with pytest.raises(httpx.TransportError):
+            client.put("/uploads/a.md", content=newer, headers=HEADERS)
+        server.wait(timeout=PATIENCE_S)
+    assert _parts(store)  # what it has left
+    mine = tmp_path / "uploads" / ".kb-uploads" / "notes.part"
+    mine.write_bytes(b"of somebody else")
+    with process(store) as (_, client):
+        assert _parts(store) == []
+        client.post("/ingest", json={})
+        text = client.get("/passages", params={"uri": "uploads/a.md"}).json()["text"]
+        kept = (tmp_path / "uploads" / "a.md").read_bytes()
+        assert kept == (newer if moment == "after" else GOOD)
+        assert kept.split()[-1].decode() in text
+        answer = client.put("/uploads/a.md", content=GOOD, headers=HEADERS)
+        assert answer.status_code == 201, answer.text
+    assert mine.exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no process can be asked there")
+def test_files_of_a_server_that_runs_are_left_alone(filled: Running) -> None:
+    put(filled, "a.md", GOOD)
+    work = folder(filled) / ".kb-uploads"
+    others, ended = work / f"{os.getppid()}-{'0' * 16}", work / f"999999999-{'0' * 16}"
+    for each in (others, ended):
+        (each / "new").mkdir(parents=True)
+        (each / "old").mkdir()
+    uploads.clean_up(filled.kb)
+    assert (others.exists(), ended.exists()) == (True, False)
