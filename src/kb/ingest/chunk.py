@@ -45,7 +45,7 @@ class _Unit:
     path: tuple[str, ...]
     boundary: bool = False
     atomic: bool = False
-    broken: bool = False  # a piece of a line: never joined with anything
+    broken: bool = False  # a piece of a line: not joined with anything
 
 
 Section = list[_Unit]
@@ -62,9 +62,12 @@ def _units(blocks: Iterable[Block], max_chars: int) -> Iterator[_Unit]:
                 yield _Unit(block.text, block.span, block.heading_path, block.boundary, atomic)
             continue
         boundary = block.boundary
-        for piece in cut(block.text, max_chars):
+        pieces = list(cut(block.text, max_chars))
+        for number, piece in enumerate(pieces, 1):
             span = _shifted(block.span, piece.first, piece.last)
-            yield _Unit(piece.text, span, block.heading_path, boundary, broken=piece.broken)
+            # Where no lines are cited, what follows a long line may join its end.
+            broken = piece.broken and not (span.start is None and number == len(pieces))
+            yield _Unit(piece.text, span, block.heading_path, boundary, broken=broken)
             boundary = False
 
 

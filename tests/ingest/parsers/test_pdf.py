@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import io
 import random
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pypdfium2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -256,18 +258,65 @@ def book_page(number: int, pages: int) -> Draw:
     return draw
 
 
-def test_headers_and_footers_go() -> None:
+def test_headers_and_footers_stand_behind_the_text() -> None:
     parsed = parse(made(*(book_page(number, 6) for number in range(1, 7))))
-    assert [block.text for block in parsed.blocks] == [prose(number) for number in range(1, 7)]
+    assert parsed.text is not None
+    pages = parsed.text.split("\f")
+    assert pages[0] == f"{prose(1)}\n\nThe Running Header\n\nChapter 1 | 1 of 6\n\n1"
+    assert pages[1] == f"{prose(2)}\n\nAn Author\n\nChapter 1 | 2 of 6\n\n2"
+    assert pages[2] == f"{prose(3)}\n\nChapter 1 | 3 of 6\n\n3"  # its header was said before
+    check(parsed)
 
 
 @pytest.mark.parametrize("number", ["7", "- 7 -", "Page 7 of 9", "vii"])
-def test_page_numbers_go_also_alone(number: str) -> None:
+def test_page_numbers_stand_behind_the_text(number: str) -> None:
     def draw(canvas: Any) -> None:
+        put(canvas, [number], y=HEIGHT - 30)
         put(canvas, [prose(1, 12)])
-        put(canvas, [number], y=30)
 
-    assert texts_of(made(draw)) == [prose(1, 12)]
+    assert texts_of(made(draw)) == [prose(1, 12), number]
+
+
+def invoice(number: int, amount: int) -> Draw:
+    return text_page(
+        f"Invoice {number}", "", "", f"Amount {amount} EUR", "", "", f"Total {amount * 2} EUR"
+    )
+
+
+def test_rows_of_a_form_are_text() -> None:
+    amounts = (1204, 77, 5310, 88, 4711)
+    parsed = parse(made(*(invoice(8103 + 17 * at, one) for at, one in enumerate(amounts))))
+    assert parsed.text is not None
+    assert parsed.text.split("\f") == [
+        f"Invoice {8103 + 17 * at}\n\nAmount {one} EUR\n\nTotal {one * 2} EUR"
+        for at, one in enumerate(amounts)
+    ]
+
+
+def test_a_number_that_counts_stays_with_its_name() -> None:
+    def page(at: int) -> Draw:
+        def draw(canvas: Any) -> None:
+            put(canvas, ["Invoice no."], y=HEIGHT - 30)
+            put(canvas, [str(2101 + at)], x=300, y=HEIGHT - 30)
+            put(canvas, wrapped(canvas, prose(at), FULL))
+
+        return draw
+
+    parsed = parse(made(*map(page, range(5))))
+    assert parsed.text is not None
+    for at, text in enumerate(parsed.text.split("\f")):
+        assert text == f"{prose(at)}\n\nInvoice no. {2101 + at}"
+
+
+def test_pages_that_differ_in_digits_only() -> None:
+    parsed = parse(made(*(text_page(f"Sample {at * at}") for at in range(2, 9))))
+    assert parsed.text == "\f".join(f"Sample {at * at}" for at in range(2, 9))
+    assert parsed.warnings == ()
+
+
+def test_pages_that_are_the_same() -> None:
+    parsed = parse(made(*[text_page("Confidential", "7")] * 4))
+    assert parsed.text == "\f".join(["Confidential 7"] * 4)
 
 
 def test_headings_and_numbers_in_the_text_stay() -> None:
@@ -398,6 +447,16 @@ def test_truncated() -> None:
         parse(data[:200])
 
 
+def test_attached_files_are_named() -> None:
+    whole = made(one_column(prose(1)))
+    document = pypdfium2.PdfDocument(whole)
+    document.new_attachment("ledger.csv").set_data(b"a,b")
+    stream = io.BytesIO()
+    document.save(stream)
+    document.close()
+    assert parse(stream.getvalue()).warnings == ("attached files are not read: ledger.csv",)
+
+
 def test_only_images() -> None:
     def image(canvas: Any) -> None:
         canvas.rect(100, 100, 300, 300, fill=1)
@@ -409,7 +468,33 @@ def test_only_images() -> None:
 def test_a_page_without_text_keeps_its_number() -> None:
     parsed = parse(made(one_column(prose(1)), lambda canvas: None, one_column(prose(3))))
     assert parsed.text == f"{prose(1)}\f\f{prose(3)}"
+    assert parsed.warnings == ()  # there is nothing on it
     check(parsed)
+
+
+def test_pages_of_images_are_named() -> None:
+    def image(canvas: Any) -> None:
+        canvas.rect(100, 100, 300, 300, fill=1)
+
+    (warning,) = parse(made(one_column(prose(1)), image, image)).warnings
+    assert warning == (
+        "2 of 3 pages hold only images: their text is not searchable without OCR (page 2, 3)"
+    )
+    (warning,) = parse(made(one_column(prose(1)), image)).warnings
+    assert warning.startswith("1 of 2 pages holds only images: ")
+
+
+def test_comments_and_filled_in_forms() -> None:
+    def draw(canvas: Any) -> None:
+        put(canvas, [prose(1, 12)])
+        canvas.textAnnotation("Check this with Miriam", Rect=[10, 10, 20, 20])
+        canvas.acroForm.textfield(name="name", value="Zacharias Quill", x=100, y=100)
+        canvas.acroForm.choice(name="port", options=["Lisbon", "Genoa"], value="Genoa", x=9, y=200)
+        canvas.acroForm.checkbox(name="agreed", checked=True, x=100, y=300)
+        canvas.linkURL("https://example.org/", (0, 0, 100, 100))
+
+    texts = texts_of(made(draw))
+    assert texts == [prose(1, 12), "Check this with Miriam", "Zacharias Quill", "Genoa"]
 
 
 @pytest.mark.parametrize(
@@ -433,7 +518,10 @@ def test_accepts(name: str, data: bytes, accepted: bool) -> None:
 def test_a_book() -> None:
     parsed = parse(made(*(book_page(number, 300) for number in range(1, 301))))
     check(parsed)
-    assert [block.text for block in parsed.blocks] == [prose(number) for number in range(1, 301)]
+    assert parsed.text is not None
+    firsts = [page.partition("\n\n")[0] for page in parsed.text.split("\f")]
+    assert firsts == [prose(number) for number in range(1, 301)]
+    assert parsed.text.count("The Running Header") == 1
 
 
 def test_many_at_once() -> None:

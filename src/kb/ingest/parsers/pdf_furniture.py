@@ -1,8 +1,13 @@
-"""What stands on many pages and belongs to none: running headers and footers, page numbers.
+"""Running headers, running footers and page numbers: told from a page's text, and never dropped.
 
-Pure. Only the outermost lines of a page are looked at. A line is furniture when it stands at the
-same height on other pages nearby, whatever its digits say; nearby, since the headers of a book
-change with its chapters.
+Pure. Furniture would break paragraphs and repeat itself in every passage, so it leaves its place;
+but its words stay on a page: `Page.furniture` holds them, to stand behind the text.
+
+Only the outermost lines of a page are looked at. A line is furniture when the same line stands at
+the same height on other pages nearby; nearby, since the headers of a book change with its chapters.
+Lines that differ in their numbers are the same only if one of the numbers counts the pages: the
+rows of a form that every page has (`Invoice 4711`, `Total 1,204.50`) are text. A page that would
+have no text left keeps all of its lines.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from math import inf
 from statistics import median
 
@@ -23,26 +29,44 @@ _LEAST_PAGES = 3  # of a document that has any
 _LARGEST = 1.15  # times the usual size of letters: what is larger is a heading, `Chapter 2`
 _SAME_HEIGHT = 0.5  # of a line's height
 _APART = 1.8  # heights between a bare page number and the text
+_LONGEST_NUMBER = 4  # digits of a page's number
+_FRONT_PAGES = 60  # by how many the number on a page may differ from its place in the file
 
-_DIGITS = re.compile(r"[\d\s]+")
+_DIGITS = re.compile(r"\d+")
+_NO_LETTERS = re.compile(r"[\d\s]+")
 _NUMBER = re.compile(
     r"[-–—|\[(\s]*(?:(?:page|seite|p\.|s\.)\s*)?(?:\d{1,4}|[ivxlc]{1,7})"
     r"(?:\s*(?:of|von|de|/)\s*\d{1,4})?[-–—|\])\s]*",
     re.IGNORECASE,
 )
 
-Place = tuple[int, float]  # a page and a height on it
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page's text from top to bottom, and what of its furniture no earlier page has."""
+
+    body: list[Line]
+    furniture: list[str] = field(default_factory=list)
 
 
-def without_furniture(pages: Sequence[Sequence[Line]]) -> list[list[Line]]:
-    """The lines of every page, from top to bottom, without those that only frame it."""
-    places: dict[str, list[Place]] = defaultdict(list)
+@dataclass(frozen=True, slots=True, order=True)
+class _Place:
+    page: int
+    height: float
+    numbers: tuple[str, ...]
+
+
+def split_furniture(pages: Sequence[Sequence[Line]]) -> list[Page]:
+    """The lines of every page, from top to bottom, parted into its text and what frames it."""
+    places: dict[str, list[_Place]] = defaultdict(list)
     for number, lines in enumerate(pages if len(pages) >= _LEAST_PAGES else ()):
         for index in _edges(lines):
-            places[_pattern(lines[index])].append((number, lines[index].bottom))
+            line = lines[index]
+            places[_pattern(line)].append(_Place(number, line.bottom, _numbers(line)))
     usual = [median(line.height for line in lines) for lines in pages if lines]
     largest = _LARGEST * median(usual) if usual else 0.0
-    return [_body(number, lines, places, largest) for number, lines in enumerate(pages)]
+    kept: set[str] = set()
+    return [_parted(number, lines, places, largest, kept) for number, lines in enumerate(pages)]
 
 
 def _edges(lines: Sequence[Line]) -> list[int]:
@@ -51,12 +75,20 @@ def _edges(lines: Sequence[Line]) -> list[int]:
 
 
 def _pattern(line: Line) -> str:
-    return _DIGITS.sub("", line.text).casefold()
+    return _NO_LETTERS.sub("", line.text).casefold()
 
 
-def _body(
-    number: int, lines: Sequence[Line], places: dict[str, list[Place]], largest: float
-) -> list[Line]:
+def _numbers(line: Line) -> tuple[str, ...]:
+    return tuple(_DIGITS.findall(line.text))
+
+
+def _parted(
+    number: int,
+    lines: Sequence[Line],
+    places: dict[str, list[_Place]],
+    largest: float,
+    kept: set[str],
+) -> Page:
     furniture = set()
     for index in _edges(lines):
         line = lines[index]
@@ -64,20 +96,54 @@ def _body(
         repeats = _pages_with(line, number, places[_pattern(line)]) >= enough
         if line.height <= largest and (repeats or _is_page_number(lines, index)):
             furniture.add(index)
-    return [line for index, line in enumerate(lines) if index not in furniture]
+    if len(furniture) == len(lines):
+        return Page(list(lines))
+    parted = Page([line for index, line in enumerate(lines) if index not in furniture])
+    for index in sorted(furniture):
+        if text := _new_words(lines[index], number + 1, kept):
+            parted.furniture.append(text)
+    return parted
 
 
-def _pages_with(line: Line, number: int, places: Sequence[Place]) -> int:
+def _new_words(line: Line, number: int, kept: set[str]) -> str:
+    """The line without the stretches that are `kept` already. Numbers that stand by themselves are
+    the page's own. A line with a number that is not the page's may be one of a series of forms:
+    what names the number stays with it."""
+    texts = [run.text for run in line.runs] if _has_page_number(line, number) else [line.text]
+    new = [text for text in texts if text not in kept or _NUMBER.fullmatch(text)]
+    kept.update(new)
+    return " ".join(new)
+
+
+def _has_page_number(line: Line, number: int) -> bool:
+    short = (text for text in _numbers(line) if len(text) <= _LONGEST_NUMBER)
+    return any(abs(int(text) - number) <= _FRONT_PAGES for text in short)
+
+
+def _pages_with(line: Line, number: int, places: Sequence[_Place]) -> int:
     """How many other pages nearby have the line at the same height."""
-    near = line.height * _SAME_HEIGHT
-    first = bisect_left(places, (number - _NEARBY_PAGES, -inf))
-    last = bisect_left(places, (number + _NEARBY_PAGES, inf))
+    near, numbers = line.height * _SAME_HEIGHT, _numbers(line)
+    first = bisect_left(places, _Place(number - _NEARBY_PAGES, -inf, ()))
+    last = bisect_left(places, _Place(number + _NEARBY_PAGES, inf, ()))
     return len(
         {
-            page
-            for page, height in places[first:last]
-            if page != number and abs(height - line.bottom) <= near
+            place.page
+            for place in places[first:last]
+            if place.page != number
+            and abs(place.height - line.bottom) <= near
+            and _count_pages(numbers, place.numbers, place.page - number)
         }
+    )
+
+
+def _count_pages(one: Sequence[str], other: Sequence[str], pages: int) -> bool:
+    """Whether the numbers of two lines, `pages` apart, are equal or count the pages."""
+    if len(one) != len(other):
+        return False
+    pairs = [(here, there) for here, there in zip(one, other, strict=True) if here != there]
+    return all(
+        max(len(here), len(there)) <= _LONGEST_NUMBER and int(there) - int(here) == pages
+        for here, there in pairs
     )
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from kb.ingest.parsers.pdf_lines import clean
+from kb.ingest.parsers.pdf_lines import one_line
 from kb.ingest.parsers.pdf_pages import OutlineItem
 from kb.ingest.parsers.pdf_paragraphs import Paragraph
 
@@ -28,7 +28,7 @@ _NO_TITLE = re.compile(
 
 def said_title(metadata: str) -> str | None:
     """The title in the metadata, where somebody wrote it and not a program."""
-    title = _one_line(metadata)
+    title = one_line(metadata)
     if len(title) > _TITLE_CHARS or len(_LETTERS.findall(title)) < 3 or _NO_TITLE.fullmatch(title):
         return None
     return title
@@ -96,7 +96,7 @@ class Outline:
 
     def _enter(self, item: OutlineItem) -> None:
         self._path = [step for step in self._path if step[0] < item.level]
-        if title := _one_line(item.title)[:_TITLE_CHARS]:
+        if title := one_line(item.title)[:_TITLE_CHARS]:
             self._path.append((item.level, title))
 
 
@@ -107,7 +107,3 @@ def _heads(text: str, title: str) -> bool:
 
 def _letters(text: str) -> str:
     return "".join(_LETTERS.findall(text[: 2 * _TITLE_CHARS])).casefold()
-
-
-def _one_line(text: str) -> str:
-    return " ".join(clean(" ".join(text.split())).split())

@@ -136,6 +136,11 @@ def clean(text: str) -> str:
     return unicodedata.normalize("NFC", text).strip()
 
 
+def one_line(text: str) -> str:
+    """A text of several lines as one, `clean`."""
+    return " ".join(clean(" ".join(text.split())).split())
+
+
 def _without_halves(text: str) -> str:
     """Where PDFium gives UTF-16, the halves of a character are put together; single ones go."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")

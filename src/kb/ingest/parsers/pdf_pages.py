@@ -1,4 +1,4 @@
-"""What PDFium knows of a PDF: the words of its pages with their places, its outline, its title.
+"""What PDFium knows of a PDF: the words of its pages with their places, comments, outline, title.
 
 The only module that talks to PDFium. Pages are opened one at a time and closed again, so that a
 book needs no more memory than its text. PDFium is not thread-safe: every call is made under one
@@ -13,6 +13,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -21,9 +22,13 @@ from kb.ingest.decode import Unreadable, Unsupported
 OUTLINE_DEPTH = 4
 
 _PDFIUM = threading.Lock()
-_PAGE_CHARS = 1_000_000  # more on one page is no page to read; what is above is left out
+PAGE_CHARS = 1_000_000  # more on one page is no page to read; what is above is left out
 _LOST_PAGES = 1_000  # in a row: then the number of pages is made up, and the rest is not tried
 _OUTLINE_ITEMS = 10_000
+_NOTES = 10_000  # on a page
+_ATTACHMENTS = 1_000
+_NOTE_BYTES = 1_000_000
+_TYPED = frozenset({4, 5, 6})  # kinds of fields that hold words: combo box, list box, text
 _TITLE_BYTES = 4_096
 _FARTHEST = 1e6  # a place beyond is a broken number
 # PDFium puts a mark of its own, and no space, where a hyphen ends a line.
@@ -35,15 +40,26 @@ _T1 = str.maketrans("\x10\x11\x15\x16\x1b\x1c\x1d\x1e\x1f", "“”–—ﬀﬁ�
 
 
 class Word(NamedTuple):
-    """A word and its box, y growing downwards. `turned` words run in another direction than the
-    page's text, such as a stamp along its side."""
+    """A word and its box, y growing downwards. `aside` words are not among the lines of the page:
+    they run in another direction, such as a stamp along its side, or have no place on it."""
 
     text: str
     x0: float
     x1: float
     top: float
     bottom: float
-    turned: bool = False
+    aside: bool = False
+
+
+class PageText(NamedTuple):
+    """The words of a page in the order of the file, and what people have written upon it: comments
+    and the fields of forms. `only_images`: there is something on the page, and none of it is text.
+    `cut`: the page has more text than is read."""
+
+    words: list[Word]
+    notes: list[str]
+    only_images: bool = False
+    cut: bool = False
 
 
 class OutlineItem(NamedTuple):
@@ -70,19 +86,20 @@ class Pdf:
         with _PDFIUM:
             self._document.close()
 
-    def pages(self) -> Iterator[list[Word]]:
-        """The words of every page. One that cannot be read is empty and in `lost_pages`."""
+    def pages(self) -> Iterator[PageText]:
+        """The text of every page. One that cannot be read is empty and in `lost_pages`."""
         in_a_row = 0
         for index in range(self.page_count):
-            words = self._words(index)
-            in_a_row = 0 if words is not None else in_a_row + 1
-            if words is None:
+            page = self._page(index)
+            in_a_row = 0 if page is not None else in_a_row + 1
+            if page is None:
                 self.lost_pages.append(index + 1)
             if in_a_row == _LOST_PAGES:
+                self.lost_pages += range(index + 2, self.page_count + 1)
                 return
-            yield words or []
+            yield page or PageText([], [])
 
-    def _words(self, index: int) -> list[Word] | None:
+    def _page(self, index: int) -> PageText | None:
         import pypdfium2
 
         with _PDFIUM:
@@ -91,7 +108,7 @@ class Pdf:
             except pypdfium2.PdfiumError:
                 return None
             try:
-                return _page_words(page)
+                return _page_text(page)
             except pypdfium2.PdfiumError:
                 return None
             finally:
@@ -106,6 +123,12 @@ class Pdf:
             size = raw.FPDF_GetMetaText(self._document.raw, b"Title", buffer, _TITLE_BYTES)
             return _utf16(buffer.raw[:size])
 
+    def attachments(self) -> list[str]:
+        """The names of the files that are enclosed."""
+        with _PDFIUM:
+            count = min(self._document.count_attachments(), _ATTACHMENTS)
+            return [self._document.get_attachment(index).get_name() for index in range(count)]
+
     def outline(self) -> list[OutlineItem]:
         """The bookmarks that lead to a page, in their order."""
         with _PDFIUM:
@@ -117,7 +140,7 @@ def _opened(data: bytes) -> Any:
     import pypdfium2.raw as raw
 
     try:
-        return pypdfium2.PdfDocument(data)
+        document = pypdfium2.PdfDocument(data)
     except pypdfium2.PdfiumError as error:
         code = raw.FPDF_GetLastError()
         if code == raw.FPDF_ERR_PASSWORD:
@@ -125,28 +148,39 @@ def _opened(data: bytes) -> Any:
         if code == raw.FPDF_ERR_SECURITY:
             raise Unsupported("encrypted: in a way that is not known here") from error
         raise Unreadable("damaged PDF: it cannot be opened") from error
+    if document.get_formtype() == raw.FORMTYPE_ACRO_FORM:
+        with suppress(pypdfium2.PdfiumError):  # the text can be read without its forms
+            document.init_forms()
+    return document
 
 
 # --- words ----------------------------------------------------------------------------------------
 
 
-def _page_words(page: Any) -> list[Word]:
+def _page_text(page: Any) -> PageText:
+    import pypdfium2.raw as raw
+
     text_page = page.get_textpage()
     try:
-        return _upright(_boxes(text_page.raw, text_page.count_chars()))
+        count = text_page.count_chars()
+        words = _upright(_boxes(text_page.raw, count))
     finally:
         text_page.close()
+    notes = list(_notes(page))
+    only_images = not words and not notes and raw.FPDFPage_CountObjects(page.raw) > 0
+    return PageText(words, notes, only_images, cut=count > PAGE_CHARS)
 
 
 class _Box(NamedTuple):
-    """A word as PDFium has it: y grows upwards; `quarters` is how often the text is turned."""
+    """A word as PDFium has it: y grows upwards; `quarters` is how often the text is turned, None
+    where it has no place."""
 
     text: str
     left: float
     bottom: float
     right: float
     top: float
-    quarters: int
+    quarters: int | None
 
 
 def _boxes(handle: Any, count: int) -> Iterator[_Box]:
@@ -155,21 +189,24 @@ def _boxes(handle: Any, count: int) -> Iterator[_Box]:
     import pypdfium2.raw as raw
 
     loose_box, angle_of = raw.FPDFText_GetLooseCharBox, raw.FPDFText_GetCharAngle
-    codes = map(raw.FPDFText_GetUnicode, repeat(handle), range(min(count, _PAGE_CHARS)))
+    codes = map(raw.FPDFText_GetUnicode, repeat(handle), range(min(count, PAGE_CHARS)))
     chars = "".join(map(chr, codes))
     one, other = raw.FS_RECTF(), raw.FS_RECTF()
     to_one, to_other = ctypes.byref(one), ctypes.byref(other)
     for token in _TOKEN.finditer(chars.translate(_T1)):
         first, last = token.start(), token.end() - 1
-        if not (loose_box(handle, first, to_one) and loose_box(handle, last, to_other)):
-            continue
         as_it_is = chars[first : last + 1]
         if token[0] != as_it_is and not any(map(str.isalnum, as_it_is)):
             continue  # nothing but signs that mean nothing
+        if not (loose_box(handle, first, to_one) and loose_box(handle, last, to_other)):
+            yield _Box(token[0], 0.0, 0.0, 0.0, 0.0, None)
+            continue
         quarters = round(angle_of(handle, first) / _QUARTER) % 4
         box = _Box(token[0], *_around(_sides(one), _sides(other), quarters % 2 == 0), quarters)
         if -_FARTHEST < box.left <= box.right < _FARTHEST > box.top >= box.bottom > -_FARTHEST:
             yield box
+        else:
+            yield _Box(token[0], 0.0, 0.0, 0.0, 0.0, None)
 
 
 _Sides = tuple[float, float, float, float]  # left, bottom, right, top
@@ -192,25 +229,58 @@ def _around(one: _Sides, other: _Sides, upright: bool) -> _Sides:
 def _upright(boxes: Iterator[_Box]) -> list[Word]:
     """The words as a reader holds the page: with most of its text upright."""
     found = list(boxes)
-    if not found:
-        return []
     votes: Counter[int] = Counter()
     for box in found:
-        votes[box.quarters] += len(box.text)
-    page = max(votes, key=votes.__getitem__)
+        if box.quarters is not None:
+            votes[box.quarters] += len(box.text)
+    page = max(votes, key=votes.__getitem__, default=0)
     return [_turned_by(page, box) for box in found]
 
 
 def _turned_by(quarters: int, box: _Box) -> Word:
     text, left, bottom, right, top, own = box
-    turned = own != quarters
+    aside = own != quarters
     if quarters == 1:
-        return Word(text, -top, -bottom, -right, -left, turned)
+        return Word(text, -top, -bottom, -right, -left, aside)
     if quarters == 2:
-        return Word(text, -right, -left, bottom, top, turned)
+        return Word(text, -right, -left, bottom, top, aside)
     if quarters == 3:
-        return Word(text, bottom, top, left, right, turned)
-    return Word(text, left, right, -top, -bottom, turned)
+        return Word(text, bottom, top, left, right, aside)
+    return Word(text, left, right, -top, -bottom, aside)
+
+
+# --- comments and forms ---------------------------------------------------------------------------
+
+
+def _notes(page: Any) -> Iterator[str]:
+    """The comments on a page, and what its forms are filled in with."""
+    import pypdfium2.raw as raw
+
+    for index in range(min(raw.FPDFPage_GetAnnotCount(page.raw), _NOTES)):
+        note = raw.FPDFPage_GetAnnot(page.raw, index)
+        if not note:
+            continue
+        try:
+            kind = raw.FPDFAnnot_GetSubtype(note)
+            if kind == raw.FPDF_ANNOT_WIDGET and page.formenv:
+                if raw.FPDFAnnot_GetFormFieldType(page.formenv, note) in _TYPED:
+                    yield _string(raw.FPDFAnnot_GetFormFieldValue, page.formenv, note)
+            elif kind == raw.FPDF_ANNOT_WIDGET:
+                yield _string(raw.FPDFAnnot_GetStringValue, note, b"V")
+            elif kind not in (raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_POPUP):
+                yield _string(raw.FPDFAnnot_GetStringValue, note, b"Contents")
+        finally:
+            raw.FPDFPage_CloseAnnot(note)
+
+
+def _string(function: Any, *arguments: Any) -> str:
+    """What PDFium writes into a buffer, whose size it says first."""
+    import pypdfium2.raw as raw
+
+    size = min(function(*arguments, None, 0), _NOTE_BYTES)
+    buffer = ctypes.create_string_buffer(size + 2)
+    function(*arguments, ctypes.cast(buffer, ctypes.POINTER(raw.FPDF_WCHAR)), size)
+    return _utf16(buffer.raw)
 
 
 # --- outline --------------------------------------------------------------------------------------
