@@ -139,11 +139,14 @@ def test_links_may_be_followed_inside_the_root_or_everywhere(root: Path) -> None
 
 
 @posix
-def test_the_root_may_be_reached_by_a_link(root: Path) -> None:
+@pytest.mark.parametrize("inside", ["", "/a"])
+def test_no_link_leads_to_the_root_either(root: Path, inside: str) -> None:
     other = root.parent / "other"
     other.symlink_to(root, target_is_directory=True)
-    assert read_file("a/b/note.md", LIMIT, root=other) == b"inside"
-    assert read_file("a/b/note.md", LIMIT, root=other, links="inside") == b"inside"
+    path, place = ("b/note.md" if inside else "a/b/note.md"), Path(f"{other}{inside}")
+    assert refused(path, place) == "is a link"
+    assert refused(path, place, "inside") == "is a link"
+    assert read_file(path, LIMIT, root=place, links="follow") == b"inside"
 
 
 @posix
@@ -249,7 +252,7 @@ def test_a_folder_is_listed_through_no_link(root: Path) -> None:
         listed(root, "a/b")
     with pytest.raises(OutsideRoot):
         listed(root, "../outside")
-    with open_folder(str(root), "a/b", links="follow") as folder:
+    with open_folder(str(root), "a/b", follow_links=True) as folder:
         assert os.listdir(folder) == ["note.md"]
 
 

@@ -131,12 +131,14 @@ class KnowledgeBase:
         dry_run: bool = False,
         force: bool = False,
         uploaded: bool = False,
+        resolve_links: bool = True,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> IngestReport:
         """Read files and folders into the store, or bring it up to date with them. Without paths,
         every root that was ingested before is looked at again. One bad file never stops a run: see
         `failed` in the report. `force` reads files again that look unchanged. `uploaded` files
-        belong to their own folder, and one that cannot be read keeps its earlier document."""
+        belong to their own folder, and one that cannot be read keeps its earlier document.
+        Without `resolve_links`, a path that leads through a link is skipped."""
         from kb.ingest.indexer import Indexer
         from kb.overview import notes_on
 
@@ -146,7 +148,8 @@ class KnowledgeBase:
         if not all(isinstance(path, str | os.PathLike) and os.fspath(path) for path in paths):
             raise InvalidRequest("a path to ingest is empty or not a text", "name a file or folder")
         expanded = [os.path.expanduser(os.fspath(path)) for path in paths]
-        options: dict[str, Any] = {"dry_run": dry_run, "force": force, "uploaded": uploaded}
+        options: dict[str, Any] = {"dry_run": dry_run, "force": force, "uploaded": uploaded,
+                                   "resolve_links": resolve_links}  # fmt: skip
         report = indexer.ingest(expanded, on_event=on_progress, **options)
         return replace(report, notes=notes_on(self._store, self.encoder, report))
 

@@ -3,9 +3,10 @@
 Between the moment a path is chosen and the moment it is opened, a file may be replaced by a link, a
 named pipe, a device or a huge file, and a folder above it by a link. `open_file` and `read_file`
 therefore never wait for a pipe, never open a device, check what they hold by `fstat`, and stop at a
-limit. Given a `root`, they open folder by folder, so that no link inside it is followed. Where the
-system has no `O_NOFOLLOW` and no `openat` (Windows), each step is checked before and the file again
-after it is opened, which leaves a short moment in which a link can be put in its place.
+limit. Given a `root`, they open folder by folder, so that no link is followed, neither inside the
+root nor on the way to it. Where the system has no `O_NOFOLLOW` and no `openat` (Windows), each step
+inside the root is checked before and the file again after it is opened, which leaves a short moment
+in which a link can be put in its place.
 """
 
 from __future__ import annotations
@@ -39,8 +40,10 @@ Links = Literal["refuse", "inside", "follow"]
 """What becomes of links: none is followed; only those that end inside the root; or any."""
 
 _STEP_BYTES = 1 << 20
+_PATH_BYTES = 4096  # Linux opens no longer path at once, and everything else names files by it
 _HAS_OPENAT = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_NO_FOLLOW_ANY = getattr(os, "O_NOFOLLOW_ANY", 0)  # macOS: no link anywhere in the path
 _FILE_FLAGS = os.O_RDONLY
 for _name in ("O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY", "O_NOINHERIT"):
     _FILE_FLAGS |= getattr(os, _name, 0)
@@ -195,7 +198,7 @@ def open_file(
     """Open the regular file at `path` for reading.
 
     Without `root`, only the last name of `path` is checked for being a link. With it, `path` lies
-    inside `root` and none of its names may be one. `root` itself may be, or be reached by, a link.
+    inside `root`, a path as `os.path.realpath` gives it, and no name of either may be a link.
     `links` set to `inside` allows links that end inside `root`, `follow` allows all. With
     `expected`, the file must be that one.
 
@@ -225,27 +228,21 @@ def open_file(
 
 
 @contextmanager
-def open_folder(
-    root: str, inside: str = "", *, links: Literal["refuse", "follow"] = "refuse"
-) -> Iterator[int | str]:
+def open_folder(root: str, inside: str = "", *, follow_links: bool = False) -> Iterator[int | str]:
     """The folder `inside` below `root`, for `os.scandir`: an open descriptor, or, where the system
-    cannot list one, its path after a check. No name of `inside` may be a link unless `links` is
-    `follow`."""
+    cannot list one, its path after a check. No name of either may be a link, unless
+    `follow_links` is set."""
     full = os.path.join(root, inside) if inside else root
     steps = _steps(inside) if inside else []
     if os.scandir not in os.supports_fd or not _HAS_OPENAT:
-        if links == "refuse":
+        if not follow_links:
             _check_steps(root, steps)
         yield full
         return
-    if links == "follow" or not steps:
+    if follow_links:
         descriptor = os.open(full, _FOLDER_FLAGS)
     else:
-        parent = _descend(root, steps[:-1], full)
-        try:
-            descriptor = _open_folder_at(steps[-1], parent, _FOLDER_FLAGS, full)
-        finally:
-            os.close(parent)
+        descriptor = _descend(root, steps, _FOLDER_FLAGS)
     try:
         yield descriptor
     finally:
@@ -264,7 +261,12 @@ def is_link(info: os.stat_result) -> bool:
 
 def _open_checked(full: str, base: str | None, steps: list[str] | None, links: Links) -> int:
     """A descriptor of what is at `full`, which was a regular file just before it was opened."""
-    if links != "refuse":
+    if links == "inside":
+        try:
+            return _open_checked(full, base, steps, "refuse")
+        except IsLink:
+            links = "follow"
+    if links == "follow":
         _check_regular(os.stat(full), full)
         return _open_at(full, None, full, _FILE_FLAGS)
     if base is None or steps is None:
@@ -272,7 +274,7 @@ def _open_checked(full: str, base: str | None, steps: list[str] | None, links: L
     if not _HAS_OPENAT:
         _check_steps(base, steps[:-1])
         return _open_last(full, None, full)
-    parent = _descend(base, steps[:-1], full)
+    parent = _descend(base, steps[:-1], _PASS_FLAGS)
     try:
         return _open_last(steps[-1], parent, full)
     finally:
@@ -296,19 +298,25 @@ def _open_at(name: str, parent: int | None, full: str, flags: int) -> int:
     try:
         return os.open(name, flags, dir_fd=parent)
     except OSError as error:
-        if flags & _NO_FOLLOW and error.errno in (errno.ELOOP, errno.EMLINK):
+        if flags & (_NO_FOLLOW | _NO_FOLLOW_ANY) and error.errno in (errno.ELOOP, errno.EMLINK):
             raise IsLink(full) from None
         if error.errno in (errno.ENXIO, errno.EOPNOTSUPP, errno.ENODEV):  # a socket, or a device
             raise NotRegular(full) from None
         raise
 
 
-def _descend(root: str, steps: list[str], full: str) -> int:
+def _descend(root: str, steps: list[str], flags: int) -> int:
     """A descriptor of the folder that `steps` lead to from `root`, through no link."""
-    here = os.open(root, _PASS_FLAGS)
+    full = os.path.join(os.path.abspath(root), *steps)
+    if _NO_FOLLOW_ANY:
+        return _open_at(full, None, full, flags | _NO_FOLLOW_ANY)
+    if len(os.fsencode(full)) >= _PATH_BYTES:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), full)
+    names = [name for name in full.split(os.sep) if name]
+    here = os.open(os.sep, _PASS_FLAGS if names else flags)
     try:
-        for step in steps:
-            below = _open_folder_at(step, here, _PASS_FLAGS, full)
+        for number, name in enumerate(names, start=1):
+            below = _open_folder_at(name, here, _PASS_FLAGS if number < len(names) else flags, full)
             os.close(here)
             here = below
     except BaseException:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kb.config import Config, IngestConfig
-from kb.ingest.indexer import Indexer
+from kb.ingest.indexer import Indexer, OnEvent
+from kb.regular_files import OpenFile, open_file
 from kb.store import SqliteStore
 from kb.types import Document, Filters, IngestReport
 from tests.conftest import NOON, Clock
@@ -50,11 +53,15 @@ class Library:
         return Indexer(self.store, self.config, self.clock)
 
     def ingest(
-        self, *paths: str | Path, dry_run: bool = False, force: bool = False
+        self,
+        *paths: str | Path,
+        dry_run: bool = False,
+        force: bool = False,
+        on_event: OnEvent | None = None,
     ) -> IngestReport:
         """Ingest paths inside the folder; with an empty one, the folder itself."""
         asked = [self.folder / path for path in paths]
-        return self.indexer.ingest(asked, dry_run=dry_run, force=force)
+        return self.indexer.ingest(asked, dry_run=dry_run, force=force, on_event=on_event)
 
     def configure(self, **settings: object) -> None:
         self.config = replace(self.config, ingest=IngestConfig(**settings))  # type: ignore[arg-type]
@@ -86,9 +93,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     names: list[str] = []
 
-    def spying(path: str, mode: str) -> object:
+    def spying(path: str, **options: Any) -> AbstractContextManager[OpenFile]:
         names.append(os.path.basename(path))
-        return open(path, mode)
+        return open_file(path, **options)
 
-    monkeypatch.setattr(load, "open", spying, raising=False)
+    monkeypatch.setattr(load, "open_file", spying)
     return names

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from kb.ingest.decode import Unsupported
 from kb.ingest.found import find
 from kb.ingest.load import load
 from kb.ports import Parsed, Source
+from kb.regular_files import open_file
 from kb.types import FileNote, IngestReport
 from tests.ingest.conftest import Library, any_bytes_in_names
 from tests.ingest.parsers.pdfs import made, text_page
@@ -111,9 +113,9 @@ def test_a_file_that_grows_while_it_is_read(tmp_path: Path) -> None:
     assert found is not None
     file.write_text("one\ntwo\n")
     parsers = parse.Parsers(1800, [])
-    assert load(str(file), found, parsers, limit_bytes=8)[1] == b"one\ntwo\n"
+    assert load(str(tmp_path), found, parsers, limit_bytes=8)[2] == b"one\ntwo\n"
     with pytest.raises(Unsupported, match="too large: 8 bytes, at most 7 are read"):
-        load(str(file), found, parsers, limit_bytes=7)
+        load(str(tmp_path), found, parsers, limit_bytes=7)
 
 
 def test_invalid_utf_8(run: Library) -> None:
@@ -146,12 +148,12 @@ def test_unreadable_file(run: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     run.put("bad.md")
     from kb.ingest import load
 
-    def forbidden(path: str, mode: str) -> object:
-        if path.endswith("bad.md"):
+    def forbidden(path: str, **options: Any) -> object:
+        if path == "bad.md":
             raise PermissionError(13, "Permission denied", path)
-        return open(path, mode)
+        return open_file(path, **options)
 
-    monkeypatch.setattr(load, "open", forbidden, raising=False)
+    monkeypatch.setattr(load, "open_file", forbidden)
     assert failed(run) == FileNote("library/bad.md", "Permission denied")
 
 

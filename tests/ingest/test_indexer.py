@@ -8,7 +8,9 @@ import pytest
 
 from kb.config import ChunkConfig
 from kb.errors import DiskFull, PathMissing
+from kb.ingest import walk
 from kb.ingest.indexer import Progress
+from kb.regular_files import open_folder
 from kb.types import FileNote, Written
 from tests.ingest.conftest import Library
 
@@ -394,33 +396,28 @@ def test_what_lies_below_an_unreadable_folder_is_kept(
     library.ingest("")
     (library.folder / "a.md").unlink()
     (library.folder / "subway" / "c.md").unlink()
-    scandir = os.scandir
 
-    def failing(path: str) -> object:
-        if path.endswith("/sub"):
+    def failing(root: str, inside: str, **options: bool) -> object:
+        if inside == "sub":
             raise PermissionError(13, "Permission denied")
-        return scandir(path)
+        return open_folder(root, inside, **options)
 
-    monkeypatch.setattr(os, "scandir", failing)
+    monkeypatch.setattr(walk, "open_folder", failing)
     report = library.ingest("")
     assert report.removed == ("library/a.md", "library/subway/c.md")
     assert report.skipped == (FileNote("library/sub", "Permission denied"),)
 
 
-def test_a_file_that_vanishes_before_it_is_read(
-    library: Library, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_vanishes_before_it_is_read(library: Library) -> None:
     library.put("a.md")
     library.ingest("")
     library.put("a.md", "changed\n")
-    from kb.ingest import indexer, load
 
-    def vanishing(path: str, *rest: object) -> object:
-        os.unlink(path)
-        return load.load(path, *rest)  # type: ignore[arg-type]
+    def vanish(now: Progress) -> None:
+        if now.stage == "read":
+            (library.folder / "a.md").unlink(missing_ok=True)
 
-    monkeypatch.setattr(indexer, "load", vanishing)
-    report = library.ingest("")
+    report = library.ingest("", on_event=vanish)
     assert (report.failed, report.removed) == ((), ())
     assert "vanished" in report.skipped[0].reason
     assert library.ingest("").removed == ("library/a.md",)

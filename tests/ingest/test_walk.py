@@ -3,13 +3,14 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 
 from kb.ingest.found import find, within
 from kb.ingest.walk import Walked, walk
+from kb.regular_files import open_folder
 from kb.types import FileNote
 from tests.ingest.conftest import any_bytes_in_names
 
@@ -262,14 +263,12 @@ def test_sockets_and_pipes_are_noted(root: Path) -> None:
 
 
 def fail_on(monkeypatch: pytest.MonkeyPatch, folder: Path, error: OSError) -> None:
-    scandir = os.scandir
-
-    def failing(path: str) -> Iterator[os.DirEntry[str]]:
-        if Path(path) == folder:
+    def failing(root: str, inside: str, **options: bool) -> AbstractContextManager[int | str]:
+        if Path(root, inside) == folder:
             raise error
-        return scandir(path)
+        return open_folder(root, inside, **options)
 
-    monkeypatch.setattr(os, "scandir", failing)
+    monkeypatch.setattr("kb.ingest.walk.open_folder", failing)
 
 
 def test_a_folder_that_vanishes_mid_walk(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

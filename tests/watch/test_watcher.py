@@ -15,6 +15,7 @@ import pytest
 from kb import KnowledgeBase
 from kb.cli import instant
 from kb.errors import InvalidRequest, PathMissing, WatchFailed
+from kb.watch.changes import folders_of
 from kb.watch.places import look_at
 from kb.watch.watcher import BLIND_RESCAN_S, Watcher
 from tests.models.weightless import Weightless
@@ -305,3 +306,50 @@ def test_heard_gives_up_when_the_watcher_has_ended() -> None:
     heard.events.put(None)
     with pytest.raises(AssertionError, match="has ended"):
         heard.kind("ready")
+
+
+# --- what takes the place of a file or folder -----------------------------------------------------
+
+
+@posix
+def test_a_folder_that_a_link_has_replaced_is_read_by_the_one_above(root: Path) -> None:
+    outside = root.parent / "outside"
+    outside.mkdir()
+    (root / "sub").symlink_to(outside)
+    changed = [str(root / "sub" / "deep" / "x.md"), str(root / "sub" / "y.md")]
+    assert folders_of(changed, [str(root)], hidden=False, store="/none") == [str(root)]
+
+
+@posix
+def test_nothing_behind_a_link_that_replaces_a_folder_is_read(
+    kb: KnowledgeBase, root: Path
+) -> None:
+    outside = root.parent / "outside"
+    outside.mkdir()
+    (outside / "x.md").write_text("# Theirs\n\nnobody asked for this\n")
+    (root / "sub").mkdir()
+    (root / "sub" / "x.md").write_text("# Ours\n\ntext\n")
+    with watched(kb, root) as heard:
+        heard.kind("ready")
+        (root / "sub" / "x.md").write_text("# Ours\n\nother text\n")
+        (root / "sub").rename(root / "aside")
+        (root / "sub").symlink_to(outside)
+        (root / "last.md").write_text("# Last\n\ntext\n")
+        heard.read("lib/last.md")
+    assert [one.name for one in kb.roots()] == ["lib"]
+    assert kb.search("nobody").returned == 0
+
+
+@posix
+def test_a_pipe_or_a_huge_file_in_the_place_of_one_holds_nothing_up(
+    kb: KnowledgeBase, root: Path
+) -> None:
+    for name in ("a.md", "b.md"):
+        (root / name).write_text(f"# {name}\n\ntext\n")
+    with watched(kb, root) as heard:
+        heard.kind("ready")
+        (root / "a.md").unlink()
+        os.mkfifo(root / "a.md")
+        os.truncate(root / "b.md", 3 << 30)
+        (root / "last.md").write_text("# Last\n\ntext\n")
+        heard.read("lib/last.md")

@@ -7,6 +7,7 @@ import stat
 from dataclasses import dataclass
 
 from kb.ingest import names
+from kb.regular_files import FileIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,14 @@ class Found:
     mtime_ns: int
     ctime_ns: int = 0
     device: int | None = None
+    inode: int | None = None
+
+    @property
+    def identity(self) -> FileIdentity | None:
+        """Which file it is, where the system tells."""
+        if self.device is None or self.inode is None:
+            return None
+        return FileIdentity(self.device, self.inode)
 
     @property
     def inside(self) -> str:
@@ -30,8 +39,8 @@ class Found:
 def found_at(path: str, inside: str, info: os.stat_result) -> Found:
     """`path` is the text, `inside` what the system calls it."""
     os_path = None if inside == path else os.fsencode(inside)
-    device = info.st_dev or None  # Windows does not tell it cheaply
-    return Found(path, os_path, info.st_size, info.st_mtime_ns, info.st_ctime_ns, device)
+    device, inode = info.st_dev or None, info.st_ino or None  # Windows does not tell them cheaply
+    return Found(path, os_path, info.st_size, info.st_mtime_ns, info.st_ctime_ns, device, inode)
 
 
 def within(path: str, part: str) -> bool:
@@ -39,14 +48,14 @@ def within(path: str, part: str) -> bool:
     return not part or path == part or path.startswith(part + "/")
 
 
-def find(root: str, path: str) -> Found | None:
+def find(root: str, path: str, *, follow_links: bool = False) -> Found | None:
     """The single file that a walk would call `path`, whatever the ignore files say of it."""
     inside = path
     if "\\x" in path or not os.path.lexists(os.path.join(root, path)):
         if (named := _on_disk(root, path)) is None:
             return None
         inside = named
-    info = os.lstat(os.path.join(root, inside))
+    info = os.stat(os.path.join(root, inside), follow_symlinks=follow_links)
     return found_at(path, inside, info) if stat.S_ISREG(info.st_mode) else None
 
 

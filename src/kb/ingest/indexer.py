@@ -25,6 +25,7 @@ from kb.ingest.progress import Meter, OnEvent, Progress
 from kb.ingest.report import Tally, reason_of
 from kb.ingest.survey import Site, survey
 from kb.ports import Clock, Source, Store
+from kb.regular_files import ReadRefused
 from kb.types import Attributes, FileNote, FileState, IngestReport, Renamed, Root, Written
 
 __all__ = ["Indexer", "OnEvent", "Progress"]
@@ -49,19 +50,21 @@ class Indexer:
         dry_run: bool = False,
         force: bool = False,
         uploaded: bool = False,
+        resolve_links: bool = True,
         on_event: OnEvent | None = None,
     ) -> IngestReport:
         """Index `paths`, or refresh all known roots when there are none.
 
         `dry_run` reads, and only says what would be written. `force` reads files again that did
         not change. `uploaded` files belong to the folder they are in, and one that cannot be read
-        leaves the document that it was before.
+        leaves the document that it was before. Without `resolve_links`, a path that leads through
+        a link is skipped.
         """
         started = time.perf_counter()
         parsers = Parsers(self._config.chunk.max_chars)
         meter = Meter(on_event)
         run = _Run(self._store, self._config, self._clock, parsers, dry_run, force, uploaded, meter)
-        run.go(paths)
+        run.go(paths, resolve_links)
         return run.tally.report(seconds=time.perf_counter() - started, dry_run=dry_run)
 
     def note(self, text: str, attributes: Attributes | None = None) -> Written:
@@ -90,10 +93,10 @@ class _Run:
     versions: frozenset[str] = frozenset()
     lost: Lost = field(default_factory=Lost)
 
-    def go(self, paths: Iterable[str | os.PathLike[str]]) -> None:
+    def go(self, paths: Iterable[str | os.PathLike[str]], resolve_links: bool) -> None:
         max_chars = self.config.chunk.max_chars
         self.versions = frozenset(draft.chunker_version(one, max_chars) for one in self.parsers)
-        sites = self._survey(paths)
+        sites = self._survey(paths, resolve_links)
         total, done = sum(len(site.walked.files) for site in sites), 0
         self.lost = Lost.of(sites)
         for site in sites:
@@ -109,8 +112,11 @@ class _Run:
 
     # --- which files ------------------------------------------------------------------------------
 
-    def _survey(self, paths: Iterable[str | os.PathLike[str]]) -> list[Site]:
-        plan = make_plan(paths, self.store.roots(), self._knows, uploaded=self.uploaded)
+    def _survey(self, paths: Iterable[str | os.PathLike[str]], resolve_links: bool) -> list[Site]:
+        roots = self.store.roots()
+        plan = make_plan(
+            paths, roots, self._knows, uploaded=self.uploaded, resolve_links=resolve_links
+        )
         self.tally.missing_roots += plan.missing
         self.tally.skipped += plan.skipped
         self.tally.failed += plan.failed
@@ -156,6 +162,8 @@ class _Run:
         except FileNotFoundError:
             # The next run will see whether it is gone for good.
             self.tally.skipped.append(FileNote(doc_path, "vanished while it was to be read"))
+        except ReadRefused as refused:  # replaced since the walk: the same
+            self.tally.skipped.append(FileNote(doc_path, refused.reason))
         # Parsers read files of any origin, and some are other people's: what goes wrong in one
         # file, a bug included, must not cost the others. What was known of it stays.
         except Exception as error:  # noqa: BLE001
@@ -192,8 +200,14 @@ class _Run:
 
     def _read(self, site: Site, found: Found, state: FileState | None) -> draft.Prepared | None:
         """The document that the file is now; None: the same bytes as before."""
-        limit_bytes = self.config.ingest.max_file_bytes
-        parser, data = load(site.on_disk(found), found, self.parsers, limit_bytes)
+        ingest = self.config.ingest
+        found, parser, data = load(
+            site.visit.path,
+            found,
+            self.parsers,
+            ingest.max_file_bytes,
+            follow_links=ingest.follow_links,
+        )
         max_chars = self.config.chunk.max_chars
         now = (draft.digest(data), draft.chunker_version(parser, max_chars))
         if state and not self.force and now == (state.content_hash, state.chunker_version):

@@ -3,45 +3,62 @@
 from __future__ import annotations
 
 import os
-from typing import BinaryIO
 
 from kb.ingest import names
 from kb.ingest.decode import Unsupported, looks_binary
-from kb.ingest.found import Found
+from kb.ingest.found import Found, find
 from kb.ingest.parse import HEAD_BYTES, Parsers
 from kb.ports import Parser, Source
+from kb.regular_files import FileChanged, FileTooLarge, Links, OpenFile, open_file
 
 
-def load(path: str, found: Found, parsers: Parsers, limit_bytes: int) -> tuple[Parser, bytes]:
-    """Who parses the file at `path`, and its bytes. Raises `Unsupported` when nobody does; then no
-    more than its beginning was read."""
-    _refuse_large(found.size, limit_bytes)
-    with open(path, "rb") as stream:
-        head = stream.read(HEAD_BYTES)
-        if not head:
-            raise Unsupported("empty")
-        name = os.path.basename(found.path)
-        parser = parsers.detect(Source(name, head, found.mtime_ns))
-        if parser is None:
-            kind = "binary file" if looks_binary(head) else "unsupported format"
-            raise Unsupported(f"{kind} {names.suffix_of(name)}".rstrip())
-        stream.seek(0)
-        data = _rest(stream, found.size, limit_bytes)
+def load(
+    root: str, found: Found, parsers: Parsers, limit_bytes: int, *, follow_links: bool = False
+) -> tuple[Found, Parser, bytes]:
+    """The file `found` below `root` as it is now, its parser and its bytes.
+
+    Raises `Unsupported` when there is no parser for it; then no more than its beginning was read.
+    Raises `ReadRefused` for a file that something else has replaced since the walk.
+    """
+    try:
+        return found, *_load(root, found, parsers, limit_bytes, follow_links)
+    except FileChanged:  # another regular file, as editors leave one when they save
+        now = find(root, found.path, follow_links=follow_links)
+        if now is None:
+            raise
+        return now, *_load(root, now, parsers, limit_bytes, follow_links)
+
+
+def _load(
+    root: str, found: Found, parsers: Parsers, limit_bytes: int, follow_links: bool
+) -> tuple[Parser, bytes]:
+    links: Links = "follow" if follow_links else "refuse"
+    with open_file(found.inside, root=root, links=links, expected=found.identity) as file:
+        if follow_links and names.leads_to_secret(file.real_path()):
+            raise Unsupported(names.SECRET)
+        parser = _parser(file, found, parsers, limit_bytes)
+        try:
+            data = file.read(limit_bytes)
+        except FileTooLarge:  # it has grown since it was opened
+            raise _too_large(limit_bytes + 1, limit_bytes) from None
     if data.isspace():
         raise Unsupported("empty")
     return parser, data
 
 
-def _rest(stream: BinaryIO, size_bytes: int, limit_bytes: int) -> bytes:
-    """What `stream` has. Asked for no more than a file of this size can give: room for all that is
-    asked for is taken at once."""
-    data = stream.read(size_bytes + 1)
-    if len(data) > size_bytes:  # it has grown since it was looked at
-        data += stream.read(limit_bytes)
-    _refuse_large(len(data), limit_bytes)
-    return data
+def _parser(file: OpenFile, found: Found, parsers: Parsers, limit_bytes: int) -> Parser:
+    if file.info.st_size > limit_bytes:
+        raise _too_large(file.info.st_size, limit_bytes)
+    head = file.head(HEAD_BYTES)
+    if not head:
+        raise Unsupported("empty")
+    name = os.path.basename(found.path)
+    parser = parsers.detect(Source(name, head, found.mtime_ns))
+    if parser is None:
+        kind = "binary file" if looks_binary(head) else "unsupported format"
+        raise Unsupported(f"{kind} {names.suffix_of(name)}".rstrip())
+    return parser
 
 
-def _refuse_large(size_bytes: int, limit_bytes: int) -> None:
-    if size_bytes > limit_bytes:
-        raise Unsupported(f"too large: {size_bytes:,} bytes, at most {limit_bytes:,} are read")
+def _too_large(size_bytes: int, limit_bytes: int) -> Unsupported:
+    return Unsupported(f"too large: {size_bytes:,} bytes, at most {limit_bytes:,} are read")

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from kb.errors import PathMissing
 from kb.ingest import names
 from kb.ingest.found import within
+from kb.regular_files import open_folder
 from kb.types import FileNote, Root
 
 Knows = Callable[[Root, str], bool]
@@ -50,9 +51,11 @@ def make_plan(
     knows: Knows,
     *,
     uploaded: bool = False,
+    resolve_links: bool = True,
 ) -> Plan:
-    """The plan for `paths`; all of `roots` when there are none."""
-    planner = _Planner({root.path: root for root in roots}, knows, uploaded)
+    """The plan for `paths`; all of `roots` when there are none. Without `resolve_links`, a path
+    that leads through a link is left out."""
+    planner = _Planner({root.path: root for root in roots}, knows, uploaded, resolve_links)
     asked = [os.fspath(path) for path in paths]
     if asked:
         planner.ask(asked)
@@ -71,6 +74,7 @@ class _Planner:
     roots: Mapping[str, Root]  # by path
     knows: Knows
     uploaded: bool = False
+    resolve_links: bool = True
     visits: list[Visit] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     skipped: list[FileNote] = field(default_factory=list)
@@ -111,7 +115,9 @@ class _Planner:
         except OSError as error:
             self.failed.append(FileNote(names.portable_path(path), error.strerror or str(error)))
             return None
-        if names.leads_to_secret(path, folder=stat.S_ISDIR(mode)):
+        if path != given and not self.resolve_links:
+            self.skipped.append(FileNote(names.portable_path(given), "is a link"))
+        elif names.leads_to_secret(path, folder=stat.S_ISDIR(mode)):
             self.skipped.append(FileNote(names.portable_path(path), names.SECRET))
         elif not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
             self.skipped.append(FileNote(names.portable_path(path), "not a regular file"))
@@ -186,8 +192,12 @@ def _merged(visits: Iterable[Visit]) -> list[Visit]:
 
 
 def is_gone(root: Root) -> bool:
-    """Whether a root cannot be looked at now, so that nothing follows from what is not there."""
+    """Whether a root cannot be looked at now, so that nothing follows from what is not there. A
+    link in its path, which was resolved when it was ingested, leads to another folder."""
     try:
-        return not stat.S_ISDIR(os.stat(root.path).st_mode)
+        with open_folder(root.path):
+            return not os.path.isdir(root.path)
+    except PermissionError:
+        return False  # it is there, and the walk says what is wrong with it
     except OSError:
         return True

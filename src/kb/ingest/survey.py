@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from kb.config import IngestConfig
 from kb.ingest import names
-from kb.ingest.found import Found, find, within
+from kb.ingest.found import find, within
 from kb.ingest.plan import Visit, contains
 from kb.ingest.walk import Walked, walk
 from kb.ports import Store
@@ -35,9 +35,6 @@ class Site:
     def notes(self, notes: Iterable[FileNote]) -> list[FileNote]:
         """Notes about paths inside the root, with the paths that reports have."""
         return [FileNote(self.doc_path(note.path), note.reason) for note in notes]
-
-    def on_disk(self, found: Found) -> str:
-        return os.path.join(self.visit.path, found.inside)
 
     def lost(self) -> list[FileState]:
         """What the store knows, before anything is read, of files that are not where they were."""

@@ -11,12 +11,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kb.ingest import ignore, names
 from kb.ingest.found import Found, found_at, within
+from kb.regular_files import is_link, open_folder
 from kb.types import FileNote
 
 
@@ -101,11 +103,18 @@ class _Walker:
     def _read(self, folder: _Folder) -> list[_Folder]:
         """Take the folder's files; return the folders in it."""
         try:
-            with os.scandir(os.path.join(self.root, folder.inside)) as listing:
-                entries = sorted(listing, key=lambda entry: entry.name)
+            # Stays open while its entries are looked at: they are those of this folder, whatever
+            # has been put in its place.
+            with (
+                open_folder(self.root, folder.inside, follow_links=self.follow_links) as opened,
+                os.scandir(opened) as listing,
+            ):
+                return self._take_all(folder, sorted(listing, key=lambda entry: entry.name))
         except OSError as error:
             self._could_not_see(folder.path, error)
             return []
+
+    def _take_all(self, folder: _Folder, entries: list[os.DirEntry[str]]) -> list[_Folder]:
         present = [entry.name for entry in entries]
         if folder.path and names.VENV_MARK in present:
             return []
@@ -122,7 +131,7 @@ class _Walker:
                     entry, _Folder(path, inside_to + entry.name, "", rules), folder.real
                 )
             except OSError as error:
-                self._could_not_see(path, error, link=entry.is_symlink())
+                self._could_not_see(path, error, link=_is_link(entry))
             else:
                 below += [child] if child is not None else []
         return below
@@ -131,7 +140,7 @@ class _Walker:
         """Take the entry if it is a file; return it if it is a folder to be read now."""
         is_folder = entry.is_dir(follow_symlinks=self.follow_links)
         real = os.path.join(parent, entry.name)
-        if entry.is_symlink() and self.follow_links:
+        if _is_link(entry) and self.follow_links:
             real = os.path.realpath(real)
         if reason := self._left_out(entry.name, at, is_folder):
             if self.part and within(self.part, at.path):
@@ -142,7 +151,7 @@ class _Walker:
             self._take_file(entry, at)
         elif real not in self.stop_at:
             child = _Folder(at.path, at.inside, real, at.rules)
-            if not entry.is_symlink():
+            if not _is_link(entry):
                 return child
             self.waiting.append(child)
         return None
@@ -166,7 +175,7 @@ class _Walker:
 
     def _refused(self, entry: os.DirEntry[str], real: str, is_folder: bool) -> str | None:
         """Why it must not be read, whoever asks."""
-        link = entry.is_symlink()
+        link = _is_link(entry)
         if link and not self.follow_links:
             return "symbolic link"
         if names.is_secret(entry.name, folder=is_folder):
@@ -201,3 +210,10 @@ class _Walker:
 
     def _skip(self, path: str, reason: str) -> None:
         self.skipped.append(FileNote(path, reason))
+
+
+def _is_link(entry: os.DirEntry[str]) -> bool:
+    """Also a junction of Windows, which calls itself a folder."""
+    if entry.is_symlink():
+        return True
+    return sys.platform == "win32" and is_link(entry.stat(follow_symlinks=False))

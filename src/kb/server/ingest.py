@@ -141,6 +141,7 @@ def _ingested(desk: Desk, asked: JsonDict, wanted: Wanted) -> IngestReport:
             *paths,
             force=asked.get("force", False),
             dry_run=asked.get("dry_run", False),
+            resolve_links=False,  # `_allowed` has; a link that has come since may lead elsewhere
             on_progress=tell,
         )
     finally:
@@ -148,7 +149,7 @@ def _ingested(desk: Desk, asked: JsonDict, wanted: Wanted) -> IngestReport:
 
 
 def _allowed(given: str, desk: Desk) -> str:
-    """The path itself, if clients may name it. What lies elsewhere is not even looked at."""
+    """The path without links, if clients may name it. What lies elsewhere is not even looked at."""
     if not given.strip() or "\0" in given:
         raise InvalidRequest(f"a path cannot be {shown(given)}", "name a file or a folder")
     path = os.path.realpath(os.path.expanduser(given))

@@ -49,9 +49,9 @@ def outermost(folders: Iterable[str]) -> list[str]:
 
 
 def _nearest(path: str, root: str) -> str:
-    """The folder that `path` is in, or the nearest one above that is still there."""
+    """The folder that `path` is in, or the nearest one above that is still there, and no link."""
     folder = os.path.dirname(path) if path != root else root
-    while folder != root and not os.path.isdir(folder):
+    while folder != root and not (os.path.isdir(folder) and os.path.realpath(folder) == folder):
         folder = os.path.dirname(folder)
     return folder
 

@@ -190,7 +190,7 @@ class Watcher:
     def _read_all(self, kind: str) -> None:
         """Read what has changed anywhere. What is not there now removes nothing."""
         if kind == "ready":
-            self._tell(Event(kind, tuple(self._places), self._kb.ingest(*self._given)))
+            self._tell(Event(kind, tuple(self._places), self._ingest(self._given)))
             self._all_at = time.monotonic() + self._rescan_s
             return
         self._all_at = time.monotonic() + self._rescan_s
@@ -199,7 +199,7 @@ class Watcher:
 
     def _read(self, paths: Sequence[str]) -> None:
         try:
-            report = self._kb.ingest(*paths)
+            report = self._ingest(paths)
         except PathMissing:
             self._all_at = 0.0  # it has gone in this moment: look at what is there
         except KbError as error:
@@ -209,6 +209,10 @@ class Watcher:
         else:
             self._wait_s = _FIRST_WAIT_S
             self._tell(Event("batch", tuple(paths), report))
+
+    def _ingest(self, paths: Sequence[str]) -> IngestReport:
+        """Of paths that were resolved before: a link that has come since leads elsewhere."""
+        return self._kb.ingest(*paths, resolve_links=False)
 
     # --- telling ----------------------------------------------------------------------------------
 
