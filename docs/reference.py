@@ -223,6 +223,13 @@ def settings_page() -> str:
         files are. `KB_CONFIG` names another file in the place of the user's. A name that is not
         listed here is an error, so that a slip of the pen does not pass unseen.
 
+        The file beside the store comes with its folder, perhaps from somebody else. What is marked
+        "Folder's own file" below counts there, and so do profiles. Everything else in it is ignored
+        with a warning until you trust the file: `kb config trust` shows what it sets and records
+        its path and content, so that a changed file is not trusted any more; `kb config untrust`
+        takes it back. A file that belongs to another user, or that others may write, is ignored as
+        a whole; if it is your own, that is an error.
+
         `KB_STORE` says where the store is; `--store` wins over it. Without both it is the nearest
         `.kb/` upwards from the current folder, or else the user data folder. `NO_COLOR` and
         `FORCE_COLOR` are heeded.
@@ -255,8 +262,19 @@ def _setting(key: str, default: object, doc: str) -> str:
         item(f"Type: {kind}"),
         item(f"Default: {code(toml(default))}"),
         item(f"Environment: {code(environment(key))}"),
+        *_harmless(config.harmless_values(key)),
     ]
     return "\n\n".join([f"### {key}", filled(sentence(prose(doc))), "\n".join(facts)])
+
+
+def _harmless(values: config.Harmless) -> list[str]:
+    """Which values count in a folder's own file."""
+    if isinstance(values, bool):
+        return [item("Folder's own file: counts")] if values else []
+    if isinstance(values, range):
+        return [item(f"Folder's own file: {values[0]:,} to {values[-1]:,} count")]
+    assert isinstance(values, tuple)
+    return [item(f"Folder's own file: only {' or '.join(code(toml(one)) for one in values)}")]
 
 
 def environment(key: str) -> str:

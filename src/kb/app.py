@@ -63,7 +63,7 @@ class KnowledgeBase:
         judge: Judge | str | None = None,
     ) -> None:
         file = store_path(path)
-        self.config = config or settings_module.load(file)
+        self.config = config or settings_module.load_logged(file)
         self._clock = clock
         self._store = SqliteStore(
             file,

@@ -2,37 +2,57 @@
 
 A key is `section.name` (`search.default_top`), in TOML `[search] default_top = 5`, in the
 environment `KB_SEARCH_DEFAULT_TOP=5`. The reference in the docs is generated from the fields here.
+
+The store's file comes with its folder, perhaps from somebody else. It may set what is declared
+`harmless` here, and all other settings once the user has trusted it (`kb.trust`): a setting is
+harmless if no value of it, or none of those that are listed, can send data out, open the server,
+name a program, a path or a model, weaken a protection, or use up the machine.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Container, Mapping
+from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from kb.errors import ConfigError
+from kb.trust import SettingsFile, TrustRecord, is_own, read_settings
 
 STORE_FILE = "kb.sqlite"
 STORE_FOLDER = ".kb"
 
 
-def _key(default: Any, doc: str, *, zero: bool = False, choices: tuple[str, ...] = ()) -> Any:
+Harmless = bool | Container[Any]
+
+
+def _key(
+    default: Any,
+    doc: str,
+    *,
+    zero: bool = False,
+    choices: tuple[str, ...] = (),
+    harmless: Harmless = False,
+) -> Any:
     """A setting. Numbers are above zero; with `zero`, zero is a value too. A text is one of
-    `choices`, where there are some."""
-    return field(default=default, metadata={"doc": doc, "zero": zero, "choices": choices})
+    `choices`, where there are some. `harmless` says which values a folder's own file may give
+    without being trusted: none, all, or those listed."""
+    metadata = {"doc": doc, "zero": zero, "choices": choices, "harmless": harmless}
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True)
 class SearchConfig:
     """How searches answer when nothing more is said."""
 
-    default_top: int = _key(10, "hits returned when --top is not given")
-    profile: str = _key("default", "profile used when --profile is not given")
-    snippet_chars: int = _key(220, "longest snippet, in characters")
-    slow_ms: int = _key(500, "a search that takes longer is logged as a warning, with its query")
+    default_top: int = _key(10, "hits returned when --top is not given", harmless=range(1, 1001))
+    profile: str = _key("default", "profile used when --profile is not given", harmless=True)
+    snippet_chars: int = _key(220, "longest snippet, in characters", harmless=range(1, 10_001))
+    slow_ms: int = _key(
+        500, "a search that takes longer is logged as a warning, with its query", harmless=True
+    )
     retriever_timeout_ms: int = _key(
         2000,
         "how long a search waits for retrievers that run side by side: in stores of 2,000 vectors "
@@ -48,7 +68,9 @@ class ChunkConfig:
     """How documents are cut into passages."""
 
     max_chars: int = _key(
-        1800, "longest chunk, in characters; a code fence or a table may exceed it"
+        1800,
+        "longest chunk, in characters; a code fence or a table may exceed it",
+        harmless=range(200, 20_001),
     )
 
 
@@ -80,11 +102,13 @@ class ModelsConfig:
     encoder: str = _key(
         "kb-mini",
         "the encoder: a name of kb models list, a folder that holds a model, endpoint, or none",
+        harmless=("none",),
     )
     judge: str = _key(
         "kb-judge",
         "the judge, which a rerank by cross-encoder asks: a name of kb models list, a folder that "
         "holds a model.json, or none",
+        harmless=("none",),
     )
     provider: str = _key(
         "auto",
@@ -104,7 +128,9 @@ class ModelsConfig:
         "one that cannot read finds would be noise",
     )
     offline: bool = _key(
-        False, "refuse every connection to another machine; $KB_OFFLINE does the same"
+        False,
+        "refuse every connection to another machine; $KB_OFFLINE does the same",
+        harmless=(True,),
     )
     endpoint_url: str = _key(
         "",
@@ -150,8 +176,32 @@ class ServeConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class IgnoredSettings:
+    """Settings of a folder's own file that do not count: those of `values`, or, where others could
+    have written it, the whole file."""
+
+    path: Path
+    values: Mapping[str, Any] = field(default_factory=dict)
+    exposure: str | None = None
+
+    @property
+    def message(self) -> str:
+        """What was ignored, why, and the command that changes it."""
+        from shlex import quote
+
+        if self.exposure is not None:
+            fix = f"chown it to yourself, and: chmod go-w {quote(str(self.path))}"
+            return f"ignored all settings of {self.path}: {self.exposure}; to use it, {fix}"
+        trust = f"kb config trust {quote(str(self.path.parent))}"
+        return (
+            f"ignored {', '.join(self.values)} of {self.path}, which you have not trusted; to look "
+            f"at it and trust it: {trust}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
-    """All settings, and where those that are no defaults came from."""
+    """All settings, where those that are no defaults came from, and what was ignored."""
 
     search: SearchConfig = SearchConfig()
     chunk: ChunkConfig = ChunkConfig()
@@ -161,6 +211,8 @@ class Config:
     serve: ServeConfig = ServeConfig()
     profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)  # key -> where its value came from
+    ignored: tuple[IgnoredSettings, ...] = ()
+    trusted: tuple[Path, ...] = ()  # folders' own files that the user has trusted
 
     def as_keys(self) -> dict[str, Any]:
         """Every key with its value: {"search.default_top": 10, ...}."""
@@ -185,14 +237,19 @@ def keys() -> list[tuple[str, str, str, str]]:
 
 def store_path(given: str | os.PathLike[str] | None = None, *, start: Path | None = None) -> Path:
     """The store's file: `given`, else KB_STORE, else the nearest `.kb/` upwards from `start` (the
-    current folder), else the user data folder. It need not exist yet."""
+    current folder), else the user data folder. It need not exist yet. A `.kb/` of another user
+    counts only if it is named: what is put into it can be read there."""
     named = given if given is not None else os.environ.get("KB_STORE")
     if named:
         return _store_file(Path(named).expanduser())
     here = (start or Path.cwd()).absolute()
     for folder in (here, *here.parents):
-        if (folder / STORE_FOLDER).is_dir():
-            return folder / STORE_FOLDER / STORE_FILE
+        if (near := folder / STORE_FOLDER).is_dir():
+            if not is_own(near.stat()):
+                raise ConfigError(
+                    f"{near} belongs to another user", f"to use it all the same: --store {near}"
+                )
+            return near / STORE_FILE
     return data_folder() / STORE_FILE
 
 
@@ -244,10 +301,12 @@ def _user_folder(kind: str) -> Path:
 
 
 def load(store: Path | None = None, *, overrides: Mapping[str, Any] | None = None) -> Config:
-    """The settings in force for `store`; `overrides` are keys from flags."""
-    config = Config()
-    for path in files(store):
-        config = _merge_file(config, path)
+    """The settings in force for `store`; `overrides` are keys from flags. What a folder's own file
+    may not set is left out, and listed in `ignored`."""
+    config = _merge_own(Config(), user_file())
+    if store is not None and (folder_file := settings_file(store)).absolute() != user_file():
+        merge = _merge_own if store.parent == data_folder() else _merge_folder
+        config = merge(config, folder_file)
     for key, section, name, _ in keys():
         variable = "KB_" + key.replace(".", "_").upper()
         if variable in os.environ:
@@ -258,35 +317,120 @@ def load(store: Path | None = None, *, overrides: Mapping[str, Any] | None = Non
     return config
 
 
+def load_logged(store: Path) -> Config:
+    """The settings for a program that uses kb as a library: what is ignored goes to its log."""
+    config = load(store)
+    if config.ignored:
+        from kb.logs import logger
+
+        for ignored in config.ignored:
+            logger("kb.config").warning("%s", ignored.message)
+    return config
+
+
 def user_file() -> Path:
     if named := os.environ.get("KB_CONFIG"):
-        return Path(named).expanduser()
+        return Path(named).expanduser().absolute()
     return _user_folder("config") / "config.toml"
+
+
+def settings_file(store: Path) -> Path:
+    """The file of settings beside the store."""
+    return store.parent / "config.toml"
+
+
+def trust_record() -> TrustRecord:
+    """What the user has trusted."""
+    return TrustRecord(_user_folder("config") / "trusted")
 
 
 def files(store: Path | None) -> list[Path]:
     """The files that settings are read from, there or not; a later one wins."""
     paths = [user_file()]
     if store is not None:
-        paths.append(store.parent / "config.toml")
+        paths.append(settings_file(store))
     return paths
 
 
-def _merge_file(config: Config, path: Path) -> Config:
-    try:
-        raw = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):  # the latter: a store named below a file
+def _merge_own(config: Config, path: Path) -> Config:
+    """With the user's own file. One that others could have written is an error and not passed
+    over: it may hold what protects the user, such as `models.offline`."""
+    file = _read(path)
+    if file is None:
         return config
+    if file.exposure is not None:
+        raise ConfigError(
+            f"{path} is not safe to use: {file.exposure}",
+            f"chown it to yourself, and: chmod go-w {path}",
+        )
+    return _merge(config, path, parse(file))
+
+
+def _merge_folder(config: Config, path: Path) -> Config:
+    """With a folder's own file: all of it if it is trusted, else what is harmless."""
+    file = _read(path)
+    if file is None:
+        return config
+    if file.exposure is not None:
+        return _without(config, IgnoredSettings(path, exposure=file.exposure))
+    data = parse(file)
+    refused = untrusted(data)
+    whole = _merge(config, path, data)  # so that a slip of the pen is an error either way
+    if not refused:
+        return whole
+    if trust_record().holds(path, file.content):
+        return replace(whole, trusted=(*whole.trusted, path))
+    kept = {
+        section: {key: each for key, each in values.items() if f"{section}.{key}" not in refused}
+        for section, values in data.items()
+    }
+    return _merge(_without(config, IgnoredSettings(path, refused)), path, kept)
+
+
+def _without(config: Config, ignored: IgnoredSettings) -> Config:
+    return replace(config, ignored=(*config.ignored, ignored))
+
+
+def untrusted(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings in a folder's own file that count only if it is trusted. A name that is no
+    setting is none of them: it is an error, wherever it stands."""
+    return {
+        f"{section}.{name}": value
+        for section, values in data.items()
+        if section in SECTIONS and isinstance(values, dict)
+        for name, value in values.items()
+        if (known := _field(section, name)) is not None
+        and not _is_harmless(known.metadata["harmless"], value)
+    }
+
+
+def _is_harmless(harmless: Harmless, value: Any) -> bool:
+    if isinstance(harmless, bool):
+        return harmless
+    return isinstance(value, str | bool | int) and value in harmless
+
+
+def _read(path: Path) -> SettingsFile | None:
+    try:
+        return read_settings(path)
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}", "check the file") from error
+
+
+def parse(file: SettingsFile) -> dict[str, Any]:
+    """The tables of a file; `ConfigError` where it is no TOML."""
     import tomllib
 
     try:
-        data = tomllib.loads(raw.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(file.content.decode())
+    # ValueError: also a number of more digits than Python reads.
+    except (ValueError, RecursionError) as error:
         raise ConfigError(
-            f"{path} is not valid TOML: {error}", "mend or remove the file"
+            f"{file.path} is not valid TOML: {error}", "mend or remove the file"
         ) from error
+
+
+def _merge(config: Config, path: Path, data: Mapping[str, Any]) -> Config:
     for section, values in data.items():
         if not isinstance(values, dict):
             raise _unknown(section, str(path))
@@ -296,6 +440,10 @@ def _merge_file(config: Config, path: Path) -> Config:
         for name, value in values.items():
             config = _set(config, section, name, value, str(path))
     return config
+
+
+def _field(section: str, name: str) -> Field[Any] | None:
+    return next((item for item in fields(getattr(Config(), section)) if item.name == name), None)
 
 
 def _set(config: Config, section: str, name: str, value: Any, origin: str) -> Config:
@@ -321,7 +469,7 @@ def _typed(key: str, value: Any, default: Any, origin: str) -> Any:
         if kind is str and not isinstance(value, str):
             raise TypeError
         return kind(value)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise ConfigError(
             f"{key} cannot be {value!r} (from {origin})", f"it must be a {kind.__name__}"
         ) from None
@@ -344,8 +492,15 @@ def _check_choice(key: str, value: Any, choices: tuple[str, ...], origin: str) -
 def may_be_zero(key: str) -> bool:
     """Whether zero is a value of this setting."""
     section, _, name = key.partition(".")
-    (found,) = (item for item in fields(getattr(Config(), section)) if item.name == name)
-    return bool(found.metadata["zero"])
+    known = _field(section, name)
+    return known is not None and bool(known.metadata["zero"])
+
+
+def harmless_values(key: str) -> Harmless:
+    """The values that a folder's own file may give this setting without being trusted."""
+    section, _, name = key.partition(".")
+    known = _field(section, name)
+    return known is not None and known.metadata["harmless"]
 
 
 def _unknown(key: str, origin: str) -> ConfigError:

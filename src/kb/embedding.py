@@ -5,14 +5,16 @@ What `KnowledgeBase.embed`, `.jobs`, `.worker` and `.reindex` do.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from kb.config import Config
+from kb.config import Config, load, trust_record
 from kb.errors import InvalidRequest, KbError, ModelMissing, NotFound, StoreMissing, shown
 from kb.store import SqliteStore
 
@@ -48,7 +50,7 @@ class Encoders:
         with suppress(KbError):  # one that is not needed may be missing
             if self.default() is None:
                 return None
-        return self.named(model.source)
+        return self._of_store(model.source)
 
     def coming(self) -> Encoder | None:
         """The one whose vectors are being built beside those that answer."""
@@ -58,7 +60,21 @@ class Encoders:
         if (given := self._given_for(model)) is not None:
             return given
         unknown = model.source is None or self.default() is None
-        return None if unknown else self.named(model.source or "")
+        return None if unknown else self._of_store(model.source or "")
+
+    def _of_store(self, source: str) -> Encoder:
+        """The encoder that the store names. A store may come from somebody else: one that is not
+        installed here needs the user's word, or that of their settings."""
+        with self._lock:
+            if source in self._made:
+                return self._made[source]
+        if needs_trust(self._store.path, self._config, source, given=self._given):
+            raise ModelMissing(
+                f"the store names the encoder {source!r}, which your settings do not "
+                f"(to use it: kb config trust {self._store.path.parent})",
+                "or name it in models.encoder",
+            )
+        return self.named(source)
 
     def _given_for(self, model: StoredModel) -> Encoder | None:
         """The object that was given, if such vectors are its own."""
@@ -105,6 +121,37 @@ class Encoders:
             return next((one for one in self._store.models() if one.role == role), None)
         except StoreMissing:
             return None
+
+
+def needs_trust(
+    store: Path, config: Config, source: str, *, given: Encoder | str | None = None
+) -> bool:
+    """Whether nothing but the store itself names this encoder, and it could reach another machine,
+    run another package or read a folder: it is neither one of kb's own or a pulled one, nor the
+    caller's or the settings', nor recorded for this store by `kb reindex` or `kb config trust`."""
+    from kb import models
+
+    if models.is_installed(source):
+        return False
+    if any(models.lasting(one) == source for one in (given, config.models.encoder)
+           if isinstance(one, str)):  # fmt: skip
+        return False
+    if models.is_endpoint(source) and models.is_endpoint(config.models.encoder):
+        return False  # texts go to that server anyway
+    return not trust_record().holds(store, os.fsencode(source))
+
+
+def sources_to_trust(path: Path) -> list[str]:
+    """The encoders that the store at `path` names and that need the user's trust."""
+    config = load(path)
+    store = SqliteStore(path, read_only=True)
+    try:
+        named = [one.source for one in store.models() if one.role and one.source]
+    except StoreMissing:
+        return []
+    finally:
+        store.close()
+    return [source for source in named if needs_trust(path, config, source)]
 
 
 def _identity(model: StoredModel) -> tuple[str, str, int]:
@@ -197,6 +244,10 @@ class Embedding:
         encoder = self._encoders.named(name) if isinstance(name, str) else name
         source = models.lasting(name) if isinstance(name, str) else encoder.spec.name
         self._encoders.keep(source, encoder)
+        if needs_trust(self._store.path, self._config, source):
+            # Where it cannot be recorded, the next process says so, and how to mend it.
+            with suppress(OSError):
+                trust_record().add(self._store.path, os.fsencode(source))
         done = reindex(
             self._store,
             encoder,

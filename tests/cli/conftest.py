@@ -117,18 +117,19 @@ def on_terminal() -> Callable[..., str]:
     if sys.platform == "win32":
         pytest.skip("no pseudo-terminals on Windows")
 
-    def call(*args: str, columns: int = 80, **variables: str) -> str:
-        return _on_pty([*COMMAND, *args], columns, {"TERM": "xterm-256color"} | variables)
+    def call(*args: str, columns: int = 80, typed: str = "", **variables: str) -> str:
+        return _on_pty([*COMMAND, *args], columns, typed, {"TERM": "xterm-256color"} | variables)
 
     return call
 
 
-def _on_pty(command: Sequence[str], columns: int, variables: dict[str, str]) -> str:
+def _on_pty(command: Sequence[str], columns: int, typed: str, variables: dict[str, str]) -> str:
     import pty
     import termios
 
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (24, columns))
+    os.write(ours, typed.encode())
     environment = {key: os.environ[key] for key in os.environ if key != "COLUMNS"} | variables
     child = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
     os.close(theirs)

@@ -207,10 +207,21 @@ def test_other_settings(desk: Path, monkeypatch: pytest.MonkeyPatch, store: Path
     assert asked("retry") == 0
     (store.parent / "config.toml").write_text("[search]\ndefault_top = 1\n")
     assert asked("retry") is None
-    (store.parent / "config.toml").write_text("[serve]\nport = 9\n")
+    (store.parent / "config.toml").unlink()
+    config.user_file().parent.mkdir(parents=True)
+    config.user_file().write_text("[serve]\nport = 9\n")
     assert asked("retry") == 0
     (store.parent / "config.toml").write_text("not TOML")
     assert asked("retry") is None
+
+
+def test_ignored_settings_are_named_through_the_socket_too(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (store.parent / "config.toml").write_text("[serve]\nport = 9\n")
+    with KnowledgeBase(store) as kb, answering(kb):
+        assert asked("retry") == 0
+    assert "ignored serve.port of" in capsys.readouterr().err
 
 
 def test_another_store(desk: Path, tmp_path: Path) -> None:

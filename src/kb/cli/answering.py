@@ -73,6 +73,7 @@ class Lent(Session):
 
     def open(self, overrides: Mapping[str, Any] | None = None) -> KnowledgeBase:
         assert not overrides, "a search changes no settings"
+        self.warn_of_ignored(self._kb.config)
         return _StaysOpen(self._kb)  # type: ignore[return-value]  # entered, it is one
 
 
@@ -213,8 +214,8 @@ def _closing(connection: socket.socket) -> Callable[[object], None]:
 
 
 def _searching(config: Config) -> Config:
-    """The settings that a search could notice."""
-    return replace(config, serve=ServeConfig(), origins={})
+    """The settings that a search could notice. Those that are ignored are named by a warning."""
+    return replace(config, serve=ServeConfig(), origins={}, trusted=())
 
 
 def _read(connection: socket.socket) -> JsonDict:

@@ -269,14 +269,15 @@ def _tidy() -> Iterator[None]:
 
 def _write_profile(name: str, tuning: Tuning, ground: Ground) -> str:
     """Into the settings of the store, if there is one, else into the user's."""
-    from kb.config import files, user_file
+    from kb.config import files, trust_record, user_file
     from kb.evaluation.profile_file import fitted_profile, write_profile
 
     own = ground.own
     path = files(own)[-1] if own is not None and own.exists() else user_file()
     table = fitted_profile(tuning.profile, ground.config, tuning.settings)
     table["summary"] = f"{tuning.profile}, fitted to {tuning.data}"
-    write_profile(path, name, table)
+    with trust_record().kept(path):
+        write_profile(path, name, table)
     return str(path)
 
 

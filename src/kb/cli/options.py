@@ -160,8 +160,10 @@ def document_argument(name: str, **settings: Any) -> Callable[[F], F]:
 
 def _paths(context: click.Context, _param: click.Parameter, begun: str) -> list[str]:
     """Documents for the shell to complete to. Where there are none to be had, it stays silent."""
+    session = context.ensure_object(Session)
+    session.quiet = True
     try:
-        with context.ensure_object(Session).open() as kb:
+        with session.open() as kb:
             return [each.doc_path for each in kb.documents() if each.doc_path.startswith(begun)]
     except KbError:
         return []

@@ -13,6 +13,7 @@ from kb.logs import is_heard
 
 if TYPE_CHECKING:
     from kb.app import KnowledgeBase
+    from kb.config import Config
 
 
 class Session:
@@ -23,6 +24,7 @@ class Session:
         self.json = False
         self.verbose = 0
         self.interrupted = "interrupted"  # what Ctrl-C is answered with
+        self.quiet = False  # no warnings: for the shell's completion
 
     def open(self, overrides: Mapping[str, Any] | None = None) -> KnowledgeBase:
         """The knowledge base; `overrides` are settings that flags have changed."""
@@ -31,7 +33,15 @@ class Session:
 
         self._start_logging()
         file = store_path(self.store)
-        return KnowledgeBase(file, config=load(file, overrides=overrides))
+        config = load(file, overrides=overrides)
+        self.warn_of_ignored(config)
+        return KnowledgeBase(file, config=config)
+
+    def warn_of_ignored(self, config: Config) -> None:
+        """Name the settings of a folder's own file that do not count."""
+        if not self.quiet:
+            for ignored in config.ignored:
+                page.warn(ignored.message)
 
     @contextmanager
     def new_store_named(self, kb: KnowledgeBase) -> Iterator[None]:

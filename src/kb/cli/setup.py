@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kb.cli import page
-from kb.cli.options import Command, common_options
+from kb.cli.options import Command, common_options, option
 from kb.cli.session import Session, pass_session
+from kb.errors import ConfigError, InvalidRequest
+
+if TYPE_CHECKING:
+    from kb.config import Config
 
 
 @click.command("init", cls=Command)
@@ -59,12 +63,14 @@ def config_command(context: click.Context) -> None:
     """Show the settings in force, and where each comes from.
 
     A setting is changed in a config.toml, by a variable such as KB_SEARCH_DEFAULT_TOP, or, where
-    there is one, by an option.
+    there is one, by an option. The config.toml beside a store may set what is harmless; the rest of
+    it is ignored until `kb config trust` has trusted the file.
 
     \b
     Examples:
       kb config
       kb config profiles
+      kb config trust
       $EDITOR "$(kb config path | tail -1)"
     """
     if context.invoked_subcommand is not None:
@@ -72,10 +78,7 @@ def config_command(context: click.Context) -> None:
     session = context.ensure_object(Session)
     with session.open() as kb:
         config = kb.config
-    values = {
-        key: {"value": value, "origin": config.origins.get(key, "default")}
-        for key, value in config.as_keys().items()
-    }
+    values = {key: _setting(config, key, value) for key, value in config.as_keys().items()}
     if session.json:
         page.say_json(values)
         return
@@ -83,8 +86,28 @@ def config_command(context: click.Context) -> None:
     widest = max(len(_toml(one["value"])) for one in values.values())
     sheet = page.Page.of(sys.stdout)
     for key, one in values.items():
-        value = _toml(one["value"]).ljust(widest)
-        page.say(f"{key:{width}}  {value}  {sheet.style(one['origin'], dim=True)}")
+        value = page.visible(_toml(one["value"])).ljust(widest)
+        origin = page.visible(_origin(one))
+        page.say(f"{key:{width}}  {value}  {sheet.style(origin, dim=True)}")
+
+
+def _setting(config: Config, key: str, value: Any) -> dict[str, Any]:
+    """A setting as `kb config --json` shows it."""
+    origin = config.origins.get(key, "default")
+    shown = {"value": value, "origin": origin}
+    if origin in map(str, config.trusted):
+        shown["trusted"] = True
+    for ignored in config.ignored:
+        if key in ignored.values:
+            shown["ignored"] = {"value": ignored.values[key], "origin": str(ignored.path)}
+    return shown
+
+
+def _origin(shown: dict[str, Any]) -> str:
+    trusted = " (trusted)" if shown.get("trusted") else ""
+    if (ignored := shown.get("ignored")) is None:
+        return f"{shown['origin']}{trusted}"
+    return f"{shown['origin']}; not trusted: {_toml(ignored['value'])} of {ignored['origin']}"
 
 
 @config_command.command("profiles", cls=Command)
@@ -132,13 +155,98 @@ def path_command(session: Session) -> None:
         page.say("\n".join(paths))
 
 
+@config_command.command("trust", cls=Command)
+@click.argument("folder", type=click.Path(path_type=Path), required=False)
+@option("--yes", "-y", is_flag=True, help="Do not ask.")
+@common_options()
+@pass_session
+def trust_command(session: Session, *, folder: Path | None, yes: bool) -> None:
+    """Trust a folder's own settings, and the model that its store names.
+
+    FOLDER holds the store; without it, it is the store in use. Shows what would count, asks on a
+    terminal, and records the file by its path and its content: once it changes, it is not trusted
+    any more. Trust only what you have read: such settings can send your texts and your key to
+    another machine, or open the server.
+
+    \b
+    Examples:
+      kb config trust
+      kb config trust ~/projects/tidepool
+    """
+    from kb.config import parse, settings_file, trust_record, untrusted
+    from kb.embedding import sources_to_trust
+    from kb.trust import read_settings
+
+    store = _store_in(folder, session)
+    path = settings_file(store)
+    file = read_settings(path)
+    if file is not None and file.exposure is not None:
+        fix = f"chown it to yourself, and: chmod go-w {path}"
+        raise ConfigError(f"{path} cannot be trusted: {file.exposure}", fix)
+    values = untrusted(parse(file)) if file is not None else {}
+    sources = sources_to_trust(store)
+    for key, value in values.items():
+        page.note(page.visible(f"{key} = {_toml(value)}"))
+    for source in sources:
+        page.note(page.visible(f"encoder of the store: {source}"))
+    if not (values or sources):
+        raise InvalidRequest(
+            f"nothing in {store.parent} needs trust", "what is harmless counts without it"
+        )
+    if not yes and page.is_terminal(sys.stdin) and page.is_terminal(sys.stderr):
+        click.confirm(f"Trust this of {page.visible(str(store.parent))}?", abort=True, err=True)
+    record = trust_record()
+    if file is not None and values:
+        record.remove(path)
+        record.add(path, file.content)
+    for source in sources:
+        record.add(store, os.fsencode(source))
+    _say_trust(session, store.parent, trusted=True)
+
+
+@config_command.command("untrust", cls=Command)
+@click.argument("folder", type=click.Path(path_type=Path), required=False)
+@common_options()
+@pass_session
+def untrust_command(session: Session, *, folder: Path | None) -> None:
+    """Take back what `kb config trust` has trusted, and the models of `kb reindex`.
+
+    FOLDER holds the store; without it, it is the store in use.
+
+    \b
+    Example:
+      kb config untrust ~/projects/tidepool
+    """
+    from kb.config import settings_file, trust_record
+
+    store = _store_in(folder, session)
+    record = trust_record()
+    if not record.remove(settings_file(store)) + record.remove(store):
+        raise InvalidRequest(f"nothing in {store.parent} was trusted", "see: kb config")
+    _say_trust(session, store.parent, trusted=False)
+
+
+def _store_in(folder: Path | None, session: Session) -> Path:
+    from kb.config import store_path
+
+    return store_path(session.store if folder is None else folder)
+
+
+def _say_trust(session: Session, folder: Path, *, trusted: bool) -> None:
+    if session.json:
+        page.say_json({"folder": str(folder), "trusted": trusted})
+    else:
+        page.say(f"{'trusted' if trusted else 'not trusted any more'}: {page.visible(str(folder))}")
+
+
 def _toml(value: Any) -> str:
-    """As it would stand in a config.toml; JSON's own words are TOML's too, for plain values."""
+    """As it would stand in a config.toml; JSON's own words are TOML's too, for plain values. What
+    JSON has no word for, such as a date, is shown as text."""
     import json
 
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }"
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 # --- the shell ------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ but `endpoint` and `pull`, to addresses that the user names.
 
 from __future__ import annotations
 
+from kb.models.named import is_endpoint
 from kb.models.registry import (
     GROUP,
     JUDGES,
@@ -28,6 +29,7 @@ from kb.models.registry import (
     encoder,
     has_multilingual,
     info,
+    is_installed,
     judge,
     lasting,
     models,
@@ -36,6 +38,6 @@ from kb.models.registry import (
 )
 
 __all__ = [
-    "GROUP", "JUDGES", "OFF", "check", "encoder", "has_multilingual", "info", "judge", "lasting",
-    "models", "unit_texts", "verify",
+    "GROUP", "JUDGES", "OFF", "check", "encoder", "has_multilingual", "info", "is_endpoint",
+    "is_installed", "judge", "lasting", "models", "unit_texts", "verify",
 ]  # fmt: skip

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from kb.config import user_file
 from kb.errors import ConfigError, InvalidRequest, ModelBroken
 from kb.models import network
 from kb.models.asking import Asking
@@ -114,7 +115,7 @@ def _endpoint(settings: ModelsConfig, name: str) -> Endpoint:
         if not value:
             raise ConfigError(
                 f"the encoder {NAME!r} needs models.{key}",
-                "as in: kb config set models.endpoint_url http://localhost:11434/v1",
+                f"set it in {user_file()}, or as KB_MODELS_{key.upper()}",
             )
     url = network.checked_url(settings.endpoint_url, "models.endpoint_url").rstrip("/")
     return Endpoint(url if url.endswith("/embeddings") else f"{url}/embeddings", model)

@@ -20,7 +20,7 @@ from kb.config import Config
 from kb.errors import KbError, ModelBroken, ModelError, ModelMissing
 from kb.models import manifest as manifests
 from kb.models import shelf
-from kb.models.named import ENDPOINT, USE_MULTILINGUAL, is_endpoint
+from kb.models.named import ENDPOINT, USE_MULTILINGUAL, is_endpoint, is_plain
 from kb.types import Encoding, ModelInfo, ModelSpec
 
 if TYPE_CHECKING:
@@ -255,6 +255,12 @@ def _folder(name: str) -> Path | None:
         if (folder / manifests.NAME).is_file():
             return folder
     return None
+
+
+def is_installed(name: str) -> bool:
+    """Whether the name means a model that came with kb or was pulled, or `use-multilingual`: one
+    that runs here and from no other folder, whoever names it."""
+    return name in (OFF, USE_MULTILINGUAL) or (is_plain(name) and _folder(name) is not None)
 
 
 def lasting(name: str) -> str:

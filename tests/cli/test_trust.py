@@ -1,0 +1,239 @@
+"""A cloned folder that brings settings and a store of its own, through every door."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from kb import KnowledgeBase
+from kb.config import settings_file, trust_record
+from tests.cli.conftest import COMMAND, Run
+from tests.models import tiny
+from tests.models.serving import Answer, Asked, Server, answer, serving
+
+KEY = "sk-of-the-user"
+PATIENCE_S = 60.0
+
+
+def _vectors(request: Asked) -> Answer:
+    texts = request.json["input"]
+    data = [{"index": at, "embedding": [1.0, 2.0, 3.0]} for at in range(len(texts))]
+    return answer({"data": data})
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Server]:
+    """The machine that the folder's author would like to hear from."""
+    with serving(_vectors) as server:
+        yield server
+
+
+@pytest.fixture
+def clone(tmp_path: Path, elsewhere: Server, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder as it was cloned, which is the current one, with the user's key about."""
+    for name in ("KB_MODELS_ENCODER", "KB_MODELS_EXAM"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("KB_ENDPOINT_KEY", KEY)
+    folder = tmp_path / "clone"
+    (folder / ".kb").mkdir(parents=True, mode=0o700)
+    (folder / "private.md").write_text("# Plan\n\nThe vault is under the third tree.\n")
+    (folder / ".kb" / "config.toml").write_text(
+        f"[models]\nencoder = 'endpoint'\nendpoint_url = '{elsewhere.url}'\n"
+        "endpoint_model = 'm'\nexam = false\n[serve]\nallow_hosts = 'evil.example'\n"
+        "ingest_from = '/'\n[search]\ndefault_top = 3\n"
+    )
+    monkeypatch.chdir(folder)
+    return folder
+
+
+COMMANDS: list[tuple[str, ...]] = [
+    ("ingest", "private.md"),
+    ("add", "where the vault is"),
+    ("embed",),
+    ("search", "vault", "tree"),
+    ("search", "--store", ".kb/kb.sqlite", "vault"),
+    ("search", "--store", ".", "vault"),
+    ("compare", "vault"),
+    ("similar", "note:1"),
+    ("embed-text", "vault"),
+    ("reindex", "--model", "endpoint"),
+    ("status",),
+    ("doctor",),
+    ("models", "list"),
+]
+
+
+def test_nothing_reaches_the_endpoint_of_a_clone(run: Run, clone: Path, elsewhere: Server) -> None:
+    for command in COMMANDS:
+        said = run(*command)
+        assert said.err.count("ignored models.encoder, models.endpoint_url, ") == 1, command
+        assert "kb config trust" in said.err
+    with KnowledgeBase(clone) as kb:
+        kb.ingest(clone / "private.md")
+        kb.embed()
+        kb.search("vault")
+    assert elsewhere.asked == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no signals there")
+@pytest.mark.parametrize("door", [("serve", "--port", "0"), ("mcp", "--http", "127.0.0.1:0")])
+def test_nor_through_a_server(clone: Path, elsewhere: Server, door: tuple[str, ...]) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, *door], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    try:
+        url = process.stdout.readline().strip()
+        with httpx.Client(base_url=url, timeout=PATIENCE_S, trust_env=False) as client:
+            if door[0] == "serve":
+                assert client.post("/documents", json={"text": "the vault"}).is_success
+                assert client.post("/search", json={"query": "vault"}).is_success
+                assert client.get("/status", headers={"Host": "evil.example"}).is_client_error
+    finally:
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=PATIENCE_S)
+    assert "ignored models.encoder" in errors
+    assert elsewhere.asked == []
+
+
+def test_trust_and_back(run: Run, clone: Path, elsewhere: Server) -> None:
+    before = run("config", "--json").json
+    assert before["models.endpoint_url"] == {
+        "value": "",
+        "origin": "default",
+        "ignored": {"value": elsewhere.url, "origin": str(clone / ".kb" / "config.toml")},
+    }
+    assert "; not trusted: true of" not in run("config").out
+    assert f'default; not trusted: "{elsewhere.url}" of' in run("config").out
+    said = run("config", "trust")
+    assert said.lines == [f"trusted: {clone / '.kb'}"]
+    assert f'models.endpoint_url = "{elsewhere.url}"' in said.err
+    assert "search.default_top" not in said.err  # which counted anyway
+    after = run("config", "--json").json
+    assert after["models.endpoint_url"] == {
+        "value": elsewhere.url,
+        "origin": str(clone / ".kb" / "config.toml"),
+        "trusted": True,
+    }
+    assert "config.toml (trusted)" in run("config").out
+    run("ingest", "private.md")
+    assert any(b"third tree" in each.body for each in elsewhere.asked)  # so it would have been
+    assert elsewhere.asked[0].headers["Authorization"] == f"Bearer {KEY}"
+    assert run("config", "untrust", "--json").json == {
+        "folder": str(clone / ".kb"), "trusted": False,
+    }  # fmt: skip
+    assert "ignored models.encoder" in run("status").err
+    assert run("config", "untrust").status == 2
+
+
+def test_trust_by_folder(run: Run, clone: Path, tmp_path: Path) -> None:
+    os.chdir(tmp_path)
+    assert run("config", "trust", "clone").status == 0
+    assert run("status", "--store", "clone").err.count("ignored") == 0
+    with (clone / ".kb" / "config.toml").open("a") as file:
+        file.write("[ingest]\nhidden = true\n")
+    assert "ignored models.encoder" in run("status", "--store", "clone").err
+    (clone / ".kb" / "config.toml").write_text("[search]\ndefault_top = 3\n")
+    refused = run("config", "trust", "clone")
+    assert (refused.status, "nothing in" in refused.err) == (2, True)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="owners and permissions are POSIX's")
+def test_what_others_may_write_cannot_be_trusted(run: Run, clone: Path) -> None:
+    os.chmod(clone / ".kb" / "config.toml", 0o666)
+    assert "others may write to it" in run("config", "trust").err
+    assert "ignored all settings" in run("status").err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no pseudo-terminals on Windows")
+def test_a_person_is_asked(clone: Path, on_terminal: Callable[..., str]) -> None:
+    assert "Trust this of" in on_terminal("config", "trust", typed="n\n")
+    assert not trust_record().folder.exists()
+    assert "trusted: " in on_terminal("config", "trust", typed="y\n")
+    assert trust_record().remove(settings_file(clone / ".kb" / "kb.sqlite"))
+    assert "trusted: " in on_terminal("config", "trust", "--yes")
+
+
+def test_a_fitted_profile_keeps_trust(clone: Path) -> None:
+    from kb.evaluation.profile_file import write_profile
+
+    file = settings_file(clone / ".kb" / "kb.sqlite")
+    with trust_record().kept(file):
+        write_profile(file, "mine", {"base": "notes"})
+    assert not trust_record().holds(file, file.read_bytes())
+    trust_record().add(file, file.read_bytes())
+    with trust_record().kept(file):
+        write_profile(file, "other", {"base": "notes"})
+    assert trust_record().holds(file, file.read_bytes())
+
+
+# --- the model that a store names -----------------------------------------------------------------
+
+
+def _plant(store: Path, source: str, **model: Any) -> None:
+    """A store whose vectors are by a model of that name, as another machine has made it."""
+    import apsw
+
+    with KnowledgeBase(store, encoder="none") as kb:
+        kb.add("the vault is under the third tree")
+    connection = apsw.Connection(str(store))
+    connection.execute(
+        "INSERT INTO models (name, version, dimension, role, source) VALUES (?, ?, ?, ?, ?)",
+        (model.get("name", "m"), model.get("version", "endpoint"), model.get("dimension", 3),
+         "search", source),
+    )  # fmt: skip
+    connection.close()
+
+
+def test_a_store_cannot_name_an_endpoint(
+    run: Run, clone: Path, elsewhere: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (clone / ".kb" / "config.toml").unlink()
+    # The user has a server, for another store: what is in this one does not go there by itself.
+    monkeypatch.setenv("KB_MODELS_ENDPOINT_URL", elsewhere.url)
+    monkeypatch.setenv("KB_MODELS_EXAM", "false")
+    _plant(clone / ".kb" / "kb.sqlite", "endpoint:m")
+    for command in COMMANDS[:6]:
+        run(*command)
+    assert elsewhere.asked == []
+    searched = run("search", "--json", "vault").json
+    assert "kb config trust" in searched["degraded"][0]["detail"]
+    assert searched["hits"]
+    said = run("config", "trust")
+    assert "encoder of the store: endpoint:m" in said.err
+    assert run("embed").status == 0
+    assert elsewhere.asked
+
+
+def test_a_store_cannot_name_a_folder(run: Run, clone: Path, tmp_path: Path) -> None:
+    (clone / ".kb" / "config.toml").unlink()
+    model = tiny.lay(clone / "model")
+    _plant(clone / ".kb" / "kb.sqlite", str(model))
+    said = run("embed")
+    assert (said.status, "which your settings do not" in said.err) == (2, True)
+    shutil.rmtree(model)  # so nothing of it was needed to say so
+    assert "which your settings do not" in run("search", "vault").err
+
+
+def test_a_reindex_is_the_user_s_word(run: Run, clone: Path, tmp_path: Path) -> None:
+    (clone / ".kb" / "config.toml").write_text("[search]\ndefault_top = 3\n")
+    model = tiny.lay(tmp_path / "model")
+    os.environ["KB_MODELS_EXAM"] = "false"
+    try:
+        run("add", "the vault is under the third tree")
+        assert run("reindex", "--model", model).status == 0
+        assert run("search", "--json", "vault").json["degraded"] == []
+        moved = tmp_path / "moved"
+        shutil.copytree(clone / ".kb", moved / ".kb")
+        os.chdir(moved)
+        assert "which your settings do not" in run("search", "vault").err
+    finally:
+        del os.environ["KB_MODELS_EXAM"]
