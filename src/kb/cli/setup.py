@@ -161,7 +161,7 @@ def path_command(session: Session) -> None:
 @common_options()
 @pass_session
 def trust_command(session: Session, *, folder: Path | None, yes: bool) -> None:
-    """Trust a folder's own settings, and the model that its store names.
+    """Trust the settings and the model that come with a folder.
 
     FOLDER holds the store; without it, it is the store in use. Shows what would count, asks on a
     terminal, and records the file by its path and its content: once it changes, it is not trusted
@@ -209,7 +209,7 @@ def trust_command(session: Session, *, folder: Path | None, yes: bool) -> None:
 @common_options()
 @pass_session
 def untrust_command(session: Session, *, folder: Path | None) -> None:
-    """Take back what `kb config trust` has trusted, and the models of `kb reindex`.
+    """Take back what was trusted of a folder.
 
     FOLDER holds the store; without it, it is the store in use.
 
