@@ -10,13 +10,14 @@ Owners and permissions are those of POSIX. On Windows they are not checked; trus
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from kb.regular_files import open_file
 
 MOST_BYTES = 256 * 1024  # of a file of settings
 
@@ -34,21 +35,13 @@ class SettingsFile:
 def read_settings(path: Path) -> SettingsFile | None:
     """The file at `path`, or None where there is none. Raises `OSError` for what is no regular
     file, is too large or cannot be read; waits for nothing."""
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
-        descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0))
+        with open_file(path, links="follow") as file:
+            if problem := exposure(file.info, os.stat(path.parent)):
+                return SettingsFile(path, exposure=problem)
+            return SettingsFile(path, file.read(MOST_BYTES))
     except (FileNotFoundError, NotADirectoryError):  # the latter: a store named below a file
         return None
-    with open(descriptor, "rb") as file:
-        info = os.fstat(descriptor)
-        if not stat.S_ISREG(info.st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file")
-        if problem := exposure(info, os.stat(path.parent)):
-            return SettingsFile(path, exposure=problem)
-        content = file.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise OSError(errno.EFBIG, f"it has more than {MOST_BYTES:,} bytes")
-    return SettingsFile(path, content)
 
 
 # --- owners ---------------------------------------------------------------------------------------

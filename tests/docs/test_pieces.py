@@ -60,6 +60,7 @@ def test_an_endpoint_as_the_page_sets_it(reader: Reader) -> None:
         (reader.folder / ".kb" / "config.toml").write_text(
             re.sub(r"http://localhost:\d+", server.url, told), encoding="utf-8"
         )
+        assert reader.run("kb config trust")[0] == 0
         status, printed = reader.run('kb embed-text "a text"')
         assert (status, "768 dimensions" in printed) == (0, True), printed
         untried = {"KB_MODELS_EXAM": "false"}  # it would find out
