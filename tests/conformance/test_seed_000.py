@@ -6,6 +6,7 @@ Meaning is given by hand here: `CONCEPTS` says which words mean the same.
 from __future__ import annotations
 
 import json
+import math
 from array import array
 from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
@@ -46,7 +47,9 @@ class Concepts:
 
 
 @pytest.fixture
-def kb(tmp_path: Path, clock: Clock) -> Iterator[KnowledgeBase]:
+def kb(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[KnowledgeBase]:
+    """Compares vectors by sqlite-vec, as the seed has it."""
+    monkeypatch.setenv("KB_STORE_VECTOR_BACKEND", "sqlite-vec")
     path = tmp_path / "store" / "kb.sqlite"
     with KnowledgeBase(path, clock=clock, encoder=Concepts()) as opened:
         yield opened
@@ -67,6 +70,25 @@ def notes(kb: KnowledgeBase, library: Library) -> KnowledgeBase:
     kb.ingest(root)
     kb.embed()
     return kb
+
+
+AHEAD = [1, 0, 0, 0, 0]  # a query's vector
+MANY = 400  # better passages than any margin over the requested count would hold
+
+
+def by_hand(kb: KnowledgeBase, notes: dict[str, tuple[str, float | None]]) -> None:
+    """Add notes by title: a text, and the cosine to `AHEAD`; None: without a vector."""
+    rows = []
+    for title, (text, cosine) in notes.items():
+        (chunk,) = kb.chunks(kb.add(text, title=title).doc_path)
+        if cosine is not None:
+            rows.append((chunk.chunk_id, cosine))
+    model = kb._store.use_model(Concepts.spec)
+    kb._store.write_embeddings(
+        model.model_id,
+        [(chunk_id, Encoding(dense=array("f", [cosine, 0, 0, 0, math.sqrt(1 - cosine**2)])))
+         for chunk_id, cosine in rows],
+    )  # fmt: skip
 
 
 def paths(found: object) -> list[str]:
@@ -165,6 +187,7 @@ class TestVectorSimilaritySearch:
             model.model_id, [1.0, 1.0, 0.0, 0.0, 0.0], filters=Filters(), now="2026-05-28",
             limit=10, backend="sqlite-vec",
         )  # fmt: skip
+        assert found.backend == "sqlite-vec"
         assert found.found == expected.found
 
 
@@ -186,17 +209,9 @@ class TestReciprocalRankFusion:
 
     def test_document_appears_in_both_result_sets(self, kb: KnowledgeBase) -> None:
         """Scenario: Document appears in both result sets: ranks 2 and 5 give 0.0315."""
-        vectors = {"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6, "both": 0.5, "words": 0.0}
-        for title, text in (("words", "deploy deploy"), ("both", "a deploy"), ("a", "x"),
-                            ("b", "x"), ("c", "x"), ("d", "x")):  # fmt: skip
-            kb.add(text, title=title)
-        kb.embed()
-        (model,) = kb._store.models()
-        chunks = {each.title: kb.chunks(each.doc_path)[0].chunk_id for each in kb.documents()}
-        rows = [(chunks[title], Encoding(dense=array("f", [cosine, 0, 0, 0, 1 - cosine])))
-                for title, cosine in vectors.items()]  # fmt: skip
-        kb._store.write_embeddings(model.model_id, rows)
-        hits = kb.search_hybrid("deploy", embedding=[1, 0, 0, 0, 0], profile="notes")
+        by_hand(kb, {"words": ("deploy deploy", 0.0), "both": ("a deploy", 0.5), "a": ("x", 0.9),
+                     "b": ("x", 0.8), "c": ("x", 0.7), "d": ("x", 0.6)})  # fmt: skip
+        hits = kb.search_hybrid("deploy", embedding=AHEAD, profile="notes")
         both = next(hit for hit in hits if hit.title == "both")
         assert (both.retrieval.lexical_rank, both.retrieval.vector_rank) == (2, 5)
         assert round(both.score, 4) == 0.0315
@@ -204,6 +219,37 @@ class TestReciprocalRankFusion:
         one_list = [hit.score for hit in hits if len(hit.sources) == 1]
         assert one_list
         assert both.score > max(one_list)
+
+    def test_ties_are_ordered_by_lexical_rank(self, kb: KnowledgeBase) -> None:
+        """Resolution: whatever their chunk ids; what words found comes before what they did not."""
+        by_hand(
+            kb,
+            {
+                "meaning only": ("x", 0.5),
+                "words second": ("a deploy", 0.9),
+                "words first": ("deploy deploy", 0.8),
+                "words only": ("a deploy among quite a few other words", None),
+            },
+        )
+        hits = kb.search_hybrid("deploy", embedding=AHEAD, profile="notes")
+        ranks = [(hit.title, hit.retrieval.lexical_rank, hit.retrieval.vector_rank) for hit in hits]
+        assert ranks == [("words first", 1, 2), ("words second", 2, 1), ("words only", 3, None),
+                         ("meaning only", None, 3)]  # fmt: skip
+        assert hits[0].score == hits[1].score
+        assert hits[2].score == hits[3].score
+
+    def test_any_word_is_enough(self, kb: KnowledgeBase) -> None:
+        """Resolution: hybrid modes match any word, ranked by BM25 alone: a passage with every word
+        has no other privilege."""
+        for number in range(8):
+            kb.add(f"script {number}")
+        kb.add("deploy deploy deploy", title="one word, often")
+        kb.add("deploy " + "and many other things " * 20 + "script", title="every word, once")
+        hits = kb.search("deploy script", profile="notes").hits
+        ranks = {hit.title: hit.retrieval.lexical_rank for hit in hits}
+        assert ranks["one word, often"] == 1
+        assert ranks["every word, once"] == 2
+        assert len(hits) == 10
 
     def test_k_is_configurable(self, notes: KnowledgeBase) -> None:
         first = notes.search("install git", profile="notes", settings={"k": 1}).hits[0]
@@ -228,6 +274,52 @@ class TestTagBasedFiltering:
         found = notes.search("deploy", mode=mode, profile="notes", filters=Filters(tags=("ops",)))
         assert sorted(paths(found)) == ["lib/deploy.md", "lib/staging.md"]
 
+    @pytest.fixture
+    def crowded(self, kb: KnowledgeBase, library: Library) -> KnowledgeBase:
+        """Few tagged passages, and many others that suit the query better, by words and meaning."""
+        better = "".join(f"# Deploy {number}\n\ndeploy deploy\n\n" for number in range(MANY))
+        few = "".join(f"# Note {number}\n\nTo deploy flour and salt.\n\n" for number in range(5))
+        kb.ingest(library({"better.md": better, "few.md": f"---\ntags: [ops]\n---\n{few}"}))
+        kb.embed()
+        return kb
+
+    @pytest.mark.parametrize(
+        ("query", "mode"),
+        [
+            ("deploy", "lexical"),
+            ("'deploy'", "lexical"),
+            ("deploy", "vector"),
+            ("deploy", "hybrid"),
+        ],
+    )
+    def test_a_filter_is_no_cut_of_the_best(
+        self, crowded: KnowledgeBase, query: str, mode: str
+    ) -> None:
+        """In the SQL query, so before the best are taken: however many others are better."""
+        kept = Filters(tags=("ops",))
+        found = crowded.search(query, mode=mode, profile="notes", top=5, filters=kept)
+        assert {hit.doc_path for hit in found} == {"lib/few.md"}
+        assert found.returned == 5
+        ranks = [hit.retrieval.lexical_rank or hit.retrieval.vector_rank for hit in found]
+        assert ranks == [1, 2, 3, 4, 5]
+        assert crowded.search(query, mode=mode, profile="notes", top=100).returned == 100
+        best = crowded.search(query, mode=mode, profile="notes", top=100).hits
+        assert {hit.doc_path for hit in best} == {"lib/better.md"}
+
+    @pytest.mark.parametrize("backend", ["sqlite-vec", "numpy", "python"])
+    def test_nor_is_it_in_any_backend(self, crowded: KnowledgeBase, backend: str) -> None:
+        (model,) = crowded._store.models()
+        query = Concepts().encode(["deploy"])[0].dense
+        assert query is not None
+        found = crowded._store.nearest(
+            model.model_id, query, filters=Filters(tags=("ops",)), now="2026-05-28", limit=5,
+            backend=backend,
+        )  # fmt: skip
+        assert found.backend == backend
+        few = {chunk.chunk_id for chunk in crowded.chunks("lib/few.md")}
+        assert {one.chunk_id for one in found.found} == few
+        assert [one.rank for one in found.found] == [1, 2, 3, 4, 5]
+
 
 class TestTypeBasedFiltering:
     """Requirement: Type-based filtering."""
@@ -236,6 +328,10 @@ class TestTypeBasedFiltering:
         """Scenario: Filter by type."""
         found = notes.search("deploy", filters=Filters(type=("code",)))
         assert paths(found) == ["lib/deploy.py"]
+
+    def test_filter_by_several_types(self, notes: KnowledgeBase) -> None:
+        found = notes.search("deploy flour", mode="lexical", filters=Filters(type=("code", "note")))
+        assert sorted(paths(found)) == ["lib/bread.txt", "lib/deploy.py"]
 
     def test_valid_types_are_listed(self, notes: KnowledgeBase) -> None:
         with pytest.raises(InvalidRequest) as error:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import apsw
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
@@ -89,6 +90,13 @@ class TestPlan:
             (hit,) = lexical(kb, "needle").hits
             assert "needle" in hit.snippet
 
+    @pytest.mark.parametrize("text", ["需要" * 200, "needle " * 60], ids=["one run", "words"])
+    def test_by_default_220_characters_are_shown(self, kb: KnowledgeBase, text: str) -> None:
+        """Nearly as many as are allowed, and not one more."""
+        kb.add(text)
+        (hit,) = lexical(kb, text[:6].strip()).hits
+        assert 212 <= len(hit.snippet) <= 220
+
     def test_tags_any_excludes_untagged(self, corpus: KnowledgeBase) -> None:
         found = lexical(corpus, "bm25", filters=Filters(tags_any=("rust", "zig")))
         assert {hit.doc_path for hit in found} == {"lib/markdown/code-and-table.md"}
@@ -136,6 +144,40 @@ class TestBehaviour:
         assert found.hits[0].citation.uri == "lib/markdown/code-and-table.md#L10-L16"
         assert len(found) > 1
 
+    def test_every_term_comes_before_a_better_score(self, kb: KnowledgeBase) -> None:
+        """A passage with all terms comes first, though BM25 has another one above it."""
+        for number in range(8):
+            kb.add(f"script {number}")
+        often = kb.add("deploy deploy deploy").doc_path
+        every = kb.add("deploy " + "and many other things " * 20 + "script").doc_path
+        assert [hit.doc_path for hit in lexical(kb, "deploy script", match="any")][:2] == [
+            often, every,
+        ]  # fmt: skip
+        found = lexical(kb, "deploy script")
+        assert [hit.doc_path for hit in found][:2] == [every, often]
+        assert found.returned == 10
+
+    def test_ties_are_ordered_by_chunk_id(self, kb: KnowledgeBase) -> None:
+        for _ in range(5):
+            kb.add("the same words")
+        hits = lexical(kb, "same words").hits
+        assert len({hit.score for hit in hits}) == 1
+        assert [hit.chunk_id for hit in hits] == sorted(hit.chunk_id for hit in hits)
+
+    def test_the_score_is_made_of_bm25(self, corpus: KnowledgeBase) -> None:
+        """`|bm25| / (1 + |bm25|)`."""
+        found = lexical(corpus, "'bm25'")
+        corpus.close()
+        connection = apsw.Connection(str(corpus.path))
+        raw = dict(connection.execute(
+            "SELECT rowid, bm25(chunks_fts, 0.0, 0.0, 2.0, 1.0, 0.5) FROM chunks_fts "
+            "WHERE chunks_fts MATCH 'bm25'"
+        ))  # fmt: skip
+        connection.close()
+        assert len(raw) == found.returned == 4
+        for hit in found:
+            assert hit.score == pytest.approx(-raw[hit.chunk_id] / (1 - raw[hit.chunk_id]))
+
     def test_match_all_is_and(self, corpus: KnowledgeBase) -> None:
         assert len(lexical(corpus, "bm25 stems", match="all")) == 1
         assert len(lexical(corpus, "bm25 nosuchword", match="all")) == 0
@@ -153,6 +195,46 @@ class TestBehaviour:
     def test_lang(self, corpus: KnowledgeBase) -> None:
         found = lexical(corpus, "bm25", filters=Filters(lang="en"))
         assert {hit.doc_path for hit in found} == {"lib/markdown/code-and-table.md"}
+
+    def test_any_of_several_tags(self, kb: KnowledgeBase) -> None:
+        for tag in ("rust", "zig", "c"):
+            kb.add("a word", title=tag, tags=[tag])
+        found = lexical(kb, "word", filters=Filters(tags_any=("rust", "zig")))
+        assert [hit.title for hit in found] == ["rust", "zig"]
+
+    def test_after_and_before(self, kb: KnowledgeBase, library: Library) -> None:
+        """By the document's own date: `after` includes its day, `before` does not; a document
+        without a date is in no span of time."""
+        days = ("2026-01-30", "2026-01-31", "2026-02-01")
+        dated = {f"{day}-x.md": f"---\ndate: {day}\n---\n# Dated\n\nword\n" for day in days}
+        kb.ingest(library(dated))
+
+        def found(**span: str) -> list[str]:
+            hits = lexical(kb, "word", filters=Filters(**span))  # type: ignore[arg-type]
+            return sorted(hit.doc_path[4:14] for hit in hits)
+
+        assert found() == list(days)
+        assert found(after="2026-01-31") == ["2026-01-31", "2026-02-01"]
+        assert found(before="2026-01-31") == ["2026-01-30"]
+        assert found(after="2026-01-31", before="2026-02-01") == ["2026-01-31"]
+
+    @pytest.mark.parametrize("query", ["bm25", "'bm25'", "bm25 ranking"])
+    def test_filters_are_no_cut_of_the_best(
+        self, corpus: KnowledgeBase, library: Library, query: str
+    ) -> None:
+        """Each is a condition of the query, so before the best are taken: 400 others are better."""
+        better = "".join(f"# Ranking {number}\n\nbm25 bm25\n\n" for number in range(400))
+        corpus.ingest(library({"better.md": f"---\ntrust: generated\nlang: de\n---\n{better}"}))
+        assert {hit.doc_path for hit in lexical(corpus, query, top=100)} == {"lib/better.md"}
+        for kept, count in (
+            (Filters(tags_any=("rust",)), 1),
+            (Filters(lang="en"), 1),
+            (Filters(path_glob="lib/markdown/*"), 2),
+            (Filters(trust_min="secondary"), 3),
+        ):
+            found = lexical(corpus, query, top=count, filters=kept)
+            assert found.returned == count
+            assert "lib/better.md" not in {hit.doc_path for hit in found}
 
     def test_path_glob_star_stops_at_slash(self, corpus: KnowledgeBase) -> None:
         def under(glob: str) -> int:

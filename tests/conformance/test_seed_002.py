@@ -7,16 +7,18 @@ import json
 import logging
 import math
 import random
+import shutil
 import threading
 from array import array
 from collections.abc import Iterator
 from dataclasses import replace
+from operator import mul
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kb import KnowledgeBase, models, wire
+from kb import Filters, KnowledgeBase, models, wire
 from kb.config import Config, SearchConfig
 from kb.evaluation.metrics import Measure, ndcg, per_query, precision, recall
 from kb.evaluation.trial import run_trial
@@ -166,15 +168,48 @@ def judge() -> WordJudge:
     return WordJudge()
 
 
-@pytest.fixture
-def judged(tmp_path: Path, clock: Clock, judge: WordJudge) -> Iterator[KnowledgeBase]:
+@pytest.fixture(scope="module")
+def judged_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """More passages than are reranked, which words, vectors and the judge rank differently."""
-    path = tmp_path / "judged.sqlite"
-    with KnowledgeBase(path, clock=clock, encoder=Weightless(), judge=judge) as kb:
+    path = tmp_path_factory.mktemp("judged") / "judged.sqlite"
+    with KnowledgeBase(path, config=unexamined(), clock=Clock(), encoder=Weightless()) as kb:
         for number in range(130):
             kb.add(f"harbour {'keys ' * (number % 4)} boat{number % 7} {'more ' * (number % 9)}")
         kb.embed()
+    return path
+
+
+@pytest.fixture
+def judged(
+    tmp_path: Path, clock: Clock, judge: WordJudge, judged_store: Path
+) -> Iterator[KnowledgeBase]:
+    """A copy of them."""
+    path = tmp_path / "judged.sqlite"
+    shutil.copyfile(judged_store, path)
+    with KnowledgeBase(path, clock=clock, encoder=Weightless(), judge=judge) as kb:
         yield kb
+
+
+class ByHand(Weightless):
+    """Encodes the texts that it is given encodings for, and others as `Weightless` does."""
+
+    def __init__(self, encodings: dict[str, Encoding]) -> None:
+        super().__init__()
+        self.encodings = encodings
+
+    def _encode(self, text: str, want: Any) -> Encoding:
+        made = super()._encode(text, want)
+        given = self.encodings.get(text, made)
+        return Encoding(
+            dense=given.dense if "dense" in want and given.dense is not None else made.dense,
+            sparse=given.sparse if "sparse" in want and given.sparse is not None else made.sparse,
+            tokens=made.tokens,
+        )
+
+
+def toward(cosine: float) -> array[float]:
+    """A vector with this cosine to `toward(1)`."""
+    return array("f", [cosine, math.sqrt(1 - cosine**2), *[0.0] * 62])
 
 
 # --- R2: three retrievers -------------------------------------------------------------------------
@@ -231,6 +266,101 @@ def test_r2_5_one_that_fails_leaves_the_others_and_is_logged(
     assert {source for hit in found for source in hit.sources} == set(others.values())
 
 
+@pytest.fixture
+def weighed(known: Any) -> KnowledgeBase:
+    """Passages whose terms a model has weighed, asked by `light heavy`: 1 and 10."""
+    kb: KnowledgeBase = known(
+        ByHand(
+            {
+                "light heavy": Encoding(sparse={"light": 1.0, "heavy": 10.0}),
+                "first": Encoding(sparse={"light": 3.0}),
+                "second": Encoding(sparse={"heavy": 1.0}),
+                "third": Encoding(sparse={"light": 2.0, "heavy": 0.5}),
+                "fourth": Encoding(sparse={"other": 9.0}),
+            }
+        )
+    )
+    for text in ("first", "second", "third", "fourth"):
+        kb.add(text)
+    kb.embed()
+    return kb
+
+
+def test_r2_3_weights_of_query_and_passage_are_multiplied(weighed: KnowledgeBase) -> None:
+    found = weighed.search_sparse("light heavy")
+    scores = [(weighed.chunk(hit.chunk_id).text, hit.score) for hit in found]
+    assert scores == [("second", 10.0), ("third", 7.0), ("first", 3.0)]
+
+
+@pytest.mark.parametrize("backend", ["numpy", "python"])
+def test_r2_3_by_every_backend(weighed: KnowledgeBase, backend: str) -> None:
+    found = weighed._store.sparse_nearest(
+        1, {"light": 1.0, "heavy": 10.0}, filters=Filters(), now="2026-05-28", limit=9,
+        backend=backend,
+    )  # fmt: skip
+    assert found.backend == backend
+    assert [(one.chunk_id, one.score) for one in found.found] == [(2, 10.0), (3, 7.0), (1, 3.0)]
+
+
+def test_r2_3_scores_of_what_others_found_are_the_same(weighed: KnowledgeBase) -> None:
+    """Where a profile completes its lists: here the dense list names all four, the sparse one is
+    cut to its best."""
+    settings = {"retrievers": "dense,sparse", "complete": True, "candidates": 1,
+                "fusion": "weighted"}  # fmt: skip
+    found = weighed.search(
+        "light heavy", profile="research", rerank=False, top=4, settings=settings, explain=True
+    )
+    assert found.explain is not None
+    scores = {each["chunk_id"]: each["scores"].get("sparse") for each in found.explain["hits"]}
+    assert {scores.get(chunk) for chunk in (1, 2, 3)} <= {10.0, 7.0, 3.0}
+    assert len(scores) == 4
+
+
+@pytest.fixture
+def crowded(known: Any, tmp_path: Path) -> KnowledgeBase:
+    """400 passages that suit the query better than the five with a tag, by every retriever."""
+    better = "".join(f"# Harbour {number}\n\nharbour keys\n\n" for number in range(400))
+    few = "".join(f"# Note {number}\n\nkeys and many other words\n\n" for number in range(5))
+    folder = tmp_path / "lib"
+    folder.mkdir()
+    (folder / "better.md").write_text(better, encoding="utf-8")
+    (folder / "few.md").write_text(f"---\ntags: [kept]\n---\n{few}", encoding="utf-8")
+    kb: KnowledgeBase = known(Weightless())
+    kb.ingest(folder)
+    kb.embed()
+    return kb
+
+
+@pytest.mark.parametrize("mode", ["lexical", "vector", "sparse", "hybrid"])
+def test_r2_1_to_3_a_filter_is_no_cut_of_the_best(crowded: KnowledgeBase, mode: str) -> None:
+    """Each retriever's hundred are of those that match the filter."""
+    asked: dict[str, Any] = {"mode": mode, "rerank": False, "profile": "research"}
+    every = crowded.search("harbour keys", top=100, **asked)
+    assert {hit.doc_path for hit in every} == {"lib/better.md"}
+    kept = Filters(tags=("kept",))
+    found = crowded.search("harbour keys", top=5, filters=kept, settings={"candidates": 5}, **asked)
+    assert [hit.doc_path for hit in found] == ["lib/few.md"] * 5
+
+
+@pytest.mark.parametrize("backend", ["numpy", "python"])
+def test_r2_3_nor_in_any_backend(crowded: KnowledgeBase, backend: str) -> None:
+    few = {chunk.chunk_id for chunk in crowded.chunks("lib/few.md")}
+    found = crowded._store.sparse_nearest(
+        1, {"harbour": 1.0, "keys": 1.0}, filters=Filters(tags=("kept",)), now="2026-05-28",
+        limit=5, backend=backend,
+    )  # fmt: skip
+    assert {one.chunk_id for one in found.found} == few
+
+
+def test_r2_1_any_word_is_enough(judged: KnowledgeBase) -> None:
+    (stage,) = (
+        each
+        for each in (three_way(judged, "harbour nosuchword", explain=True).explain or {})["stages"]
+        if each["stage"] == "lexical"
+    )
+    assert stage["found"] == 100
+
+
 # --- R3: fusion -----------------------------------------------------------------------------------
 
 
@@ -284,6 +414,29 @@ def test_r3_5_scores_from_all_lists_are_combined(judged: KnowledgeBase) -> None:
         assert hit.score > weights[name] / (60 + rank)
 
 
+def test_r3_3_ties_are_ordered_by_chunk_id(known: Any) -> None:
+    """Where words found neither: one is first by meaning and second by terms, one the reverse."""
+    kb = known(
+        ByHand(
+            {
+                "asked": Encoding(dense=toward(1.0), sparse={"term": 1.0}),
+                "one": Encoding(dense=toward(0.5), sparse={"term": 2.0}),
+                "two": Encoding(dense=toward(0.9), sparse={"term": 1.0}),
+            }
+        )
+    )
+    for text in ("one", "two"):
+        kb.add(text)
+    kb.embed()
+    found = three_way(kb, "asked", settings={"adaptive": False})
+    assert [ranks_of(hit) for hit in found] == [
+        {"dense": 2, "sparse": 1},
+        {"dense": 1, "sparse": 2},
+    ]
+    assert found.hits[0].score == found.hits[1].score
+    assert [hit.chunk_id for hit in found] == [1, 2]
+
+
 # --- R4: weights that follow the query ------------------------------------------------------------
 
 LONG = "the harbour keys and the boats that lie there in the morning"  # 12 words
@@ -303,8 +456,9 @@ def test_r4_1_three_words_or_fewer_raise_words_by_half(judged: KnowledgeBase, qu
 
 
 def test_r4_2_more_than_ten_words_raise_dense_by_half(judged: KnowledgeBase) -> None:
-    assert share(judged, LONG, "dense") == pytest.approx(1.5)
-    assert share(judged, " ".join(LONG.split()[:10]), "dense") == pytest.approx(1.0)
+    words = LONG.split()
+    shares = {count: share(judged, " ".join(words[:count]), "dense") for count in (9, 10, 11, 12)}
+    assert shares == pytest.approx({9: 1.0, 10: 1.0, 11: 1.5, 12: 1.5})
 
 
 @pytest.mark.parametrize("query", ["get_boat of the harbour keys", "the boats of n ≤ 5 keys"])
@@ -319,6 +473,7 @@ def test_r4_4_question_words_raise_dense_by_thirty_percent(
 ) -> None:
     assert share(judged, f"{word} keeps the harbour keys", "dense") == pytest.approx(1.3)
     assert share(judged, f"{word} {LONG}", "dense") == pytest.approx(1.8)
+    assert share(judged, f"the harbour keys {word}", "dense") == pytest.approx(1.0)  # not at first
 
 
 @pytest.mark.parametrize("query", ["harbour", PLAIN, LONG, "how is get_boat called", "boats()"])
@@ -391,6 +546,80 @@ def test_r5_4_sorted_by_the_reranking_score(judged: KnowledgeBase, name: str, bl
     assert {hit.score_kind for hit in found} == {"rerank"}
 
 
+def test_r5_4_the_order_is_the_cross_encoders(judged: KnowledgeBase, judge: WordJudge) -> None:
+    """Alone (a blend of 1), the candidates stand as it scores their texts, and equals as fused."""
+    fused = three_way(judged, top=100).hits
+    judge.read.clear()
+    texts = {hit.chunk_id: judged.chunk(hit.chunk_id).text for hit in fused}
+    by_judge = {
+        chunk: judge.scores("harbour keys boat3", [text])[0] for chunk, text in texts.items()
+    }
+    expected = sorted((hit.chunk_id for hit in fused), key=lambda chunk: -by_judge[chunk])
+    assert expected != [hit.chunk_id for hit in fused]
+    found = reranked(judged, "cross-encoder", rerank_blend=1)
+    assert [hit.chunk_id for hit in found.hits[:100]] == expected
+
+
+def test_r5_4_the_order_is_that_of_late_interaction(known: Any) -> None:
+    """Alone, by the mean over the query's words of the nearest word in the passage: not by how
+    often a word stands there, nor by one of the query's words."""
+    kb = known(Weightless())
+    passages = (
+        "keys keys keys keys",
+        "harbour boats keys",
+        f"harbour boats keys lantern {'and other words that nobody has asked for ' * 5}",
+        "lantern",
+        "flour",
+    )
+    for text in passages:
+        kb.add(text)
+    kb.embed()
+    query = "harbour boats keys lantern"
+    fused = [hit.chunk_id for hit in kb.search(query, profile="research", rerank=False)]
+    found = kb.search(query, profile="research", rerank="colbert", settings={"rerank_blend": 1})
+    encoder = Weightless()
+    expected = {}
+    for number, text in enumerate(passages, start=1):
+        asked, tokens = (_rows(encoder, each) for each in (query, text))
+        nearest = [max(sum(map(mul, one, other)) for other in tokens) for one in asked]
+        expected[number] = sum(nearest) / len(nearest)
+    order = sorted(expected, key=lambda number: -expected[number])
+    assert [hit.chunk_id for hit in found] == order
+    assert order[0] == 3
+    assert order != fused
+
+
+def _rows(encoder: Weightless, text: str) -> list[array[float]]:
+    tokens = encoder.encode([text], want={"tokens"})[0].tokens
+    assert tokens is not None
+    width = tokens.dimension
+    return [array("f", tokens.data[at : at + width]) for at in range(0, len(tokens.data), width)]
+
+
+@pytest.mark.parametrize("name", RERANKERS)
+def test_r5_4_the_fused_score_counts_for_the_rest(judged: KnowledgeBase, name: str) -> None:
+    """At a blend of 0 the reranker counts nothing: the fused order, by scores that fall as the
+    fused ones do; and in between both do."""
+    fused = three_way(judged, top=100).hits
+    none, half = (reranked(judged, name, rerank_blend=blend).hits[:100] for blend in (0, 0.5))
+    assert [hit.chunk_id for hit in none] == [hit.chunk_id for hit in fused]
+    distinct = {round(hit.score, 12) for hit in fused}
+    assert len({round(hit.score, 12) for hit in none}) == len(distinct) > 10
+    alone = reranked(judged, name, rerank_blend=1).hits[:100]
+    orders = {tuple(hit.chunk_id for hit in hits) for hits in (none, half, alone)}
+    assert len(orders) == 3
+
+
+def test_r5_1_reranking_is_what_the_profile_does(judged: KnowledgeBase) -> None:
+    """And twenty are returned."""
+    found = judged.search("harbour keys boat3", profile="research")
+    assert {hit.score_kind for hit in found} == {"rerank"}
+    assert found.returned == 20
+    order = [hit.chunk_id for hit in found]
+    assert order == [hit.chunk_id for hit in reranked(judged, "colbert").hits[:20]]
+    assert order != [hit.chunk_id for hit in three_way(judged)]
+
+
 @pytest.mark.parametrize("way", ["raises", "nan", "short"])
 def test_r5_5_disabled_or_failed_is_the_fused_order(
     judged: KnowledgeBase, judge: WordJudge, way: str
@@ -417,12 +646,37 @@ def test_r6_1_ndcg_at_20_of_ranked_results_and_judgments() -> None:
     assert ndcg(RANKED, GRADES, 20) == pytest.approx(found / ideal)
 
 
+def test_r6_1_the_best_possible_is_cut_at_k_too() -> None:
+    """Three relevant documents, and room for two: both found in the best order is a full score."""
+    assert ndcg(["d1", "d4", "d2"], GRADES, 2) == pytest.approx(1.0)
+    assert ndcg(["d4", "d1", "d2"], GRADES, 1) == pytest.approx(2 / 3)
+
+
+def test_r6_1_only_the_first_k_count() -> None:
+    assert ndcg(["d9", "d1"], GRADES, 1) == 0.0
+
+
+def test_r6_2_recall_is_of_all_that_are_relevant() -> None:
+    """Also where k leaves no room for them."""
+    assert recall(["d1"], GRADES, 1) == pytest.approx(1 / 3)
+
+
 def test_r6_2_recall_at_k() -> None:
     assert [recall(RANKED, GRADES, k) for k in (1, 2, 4)] == pytest.approx([0, 1 / 3, 2 / 3])
 
 
 def test_r6_3_precision_at_k() -> None:
     assert [precision(RANKED, GRADES, k) for k in (1, 2, 4)] == pytest.approx([0, 1 / 2, 1 / 2])
+
+
+def test_r6_3_precision_divides_by_k() -> None:
+    """Also where fewer were found: the places that stayed empty hold nothing relevant."""
+    assert precision(["d1", "d2"], GRADES, 10) == pytest.approx(2 / 10)
+
+
+def test_r6_4_a_query_without_an_answer_counts() -> None:
+    values = per_query(Measure("MRR"), {"b": ["d1"]}, {"a": GRADES, "b": GRADES})
+    assert values == {"a": 0.0, "b": 1.0}
 
 
 def test_r6_4_mean_reciprocal_rank() -> None:
@@ -725,6 +979,23 @@ def test_r8_2_all_for_the_same_query(judged: KnowledgeBase) -> None:
     assert found.methods["three_way_hybrid"].hits == three_way(judged).hits
     words = judged.search_lexical("harbour keys boat3", match="any")
     assert found.methods["fts5_only"].hits == words
+
+
+@pytest.mark.parametrize("query", ["harbour", "why is boat3 in the harbour", LONG, "f(boat3)"])
+def test_r8_1_the_two_way_baseline_is_not_adaptive(judged: KnowledgeBase, query: str) -> None:
+    """Words and meaning count alike, whatever the query."""
+    for hit in judged.compare(query).methods["two_way_hybrid"].hits:
+        expected = sum(1 / (60 + rank) for rank in ranks_of(hit).values())
+        assert hit.score == pytest.approx(expected)
+        assert "sparse" not in hit.sources
+
+
+def test_r8_1_the_last_method_is_the_reranked_search(judged: KnowledgeBase) -> None:
+    found = judged.compare("harbour keys boat3", top=20).methods
+    order = [hit.chunk_id for hit in found["three_way_reranked"].hits]
+    research = judged.search("harbour keys boat3", profile="research")
+    assert order == [hit.chunk_id for hit in research]
+    assert order != [hit.chunk_id for hit in found["three_way_hybrid"].hits]
 
 
 def test_r8_3_by_the_name_of_the_method(judged: KnowledgeBase) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import math
 import sys
+from array import array
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
 from kb import Filters, KnowledgeBase
-from kb.types import Degraded, Response
+from kb.types import Degraded, Encoding, Response
 from tests.conftest import Clock
 from tests.models.weightless import Weightless
 
@@ -65,8 +67,32 @@ class TestThreeTierKeywordSearch:
         """Scenario: Trigram FTS5 for CJK queries: runs and ASCII words joined with AND."""
         assert titles(memory.search("数据库 kubernetes", match="all")) == ["zh"]
         assert titles(memory.search("数据库 kube", match="all")) == ["zh"]
+        assert titles(memory.search("数据库 zzzz", match="all")) == []
         assert titles(memory.search("数据库 docker", match="all")) == []
         assert titles(memory.search("网络设置 数据库连接", match="all")) == ["zh"]
+
+    def test_words_of_three_letters_are_joined_and_shorter_ones_are_not(
+        self, memory: KnowledgeBase
+    ) -> None:
+        assert titles(memory.search("数据库 ube", match="all")) == ["zh"]
+        assert titles(memory.search("数据库 zzz", match="all")) == []
+        assert titles(memory.search("数据库 zz", match="all")) == ["zh"]
+
+    @pytest.mark.parametrize("indexed", [True, False])
+    @pytest.mark.parametrize(("word", "found"), [("ate", ["en"]), ("at", []), ("tenatx", [])])
+    def test_substrings_of_three_letters_are_found_and_shorter_ones_are_not(
+        self, memory: KnowledgeBase, word: str, found: list[str], indexed: bool
+    ) -> None:
+        """With FTS5 and without it."""
+        if not indexed:
+            memory.close()
+            connection = apsw.Connection(str(memory.path))
+            for table in ("chunks_fts", "chunks_trigram", "chunks_cjk"):
+                connection.execute(f"DROP TABLE {table}")
+            connection.close()
+        with KnowledgeBase(memory.path) as kb:
+            assert [hit.title for hit in kb.search(word)] == found
+            assert [hit.title for hit in kb.search(f"zzz {word}")] == found
 
     def test_substring_fallback(self, memory: KnowledgeBase) -> None:
         """Scenario: LIKE fallback for edge cases: nothing found, so words of 3+ match inside."""
@@ -93,6 +119,52 @@ class TestThreeTierKeywordSearch:
                 assert found.hits[0].title == title
                 ((part, reason),) = ((one.part, one.reason) for one in found.degraded)
                 assert (part, reason) == ("lexical", "failed")
+
+
+class TestFiltersInEveryTier:
+    """A filter is a condition of every tier, and no cut of what it finds best."""
+
+    @pytest.fixture
+    def crowded(self, kb: KnowledgeBase, library: Library) -> KnowledgeBase:
+        """400 passages that every query here suits better, and three of another language."""
+        better = "".join(f"# 数据库 {n}\n\n数据库 concatenation\n\n" for n in range(400))
+        few = "".join(
+            f"# 其他 {n}\n\n别的内容说了很久，然后是数据库。concatenation of words.\n\n"
+            for n in range(3)
+        )
+        kb.ingest(library({"better.md": better, "few.md": f"---\ntags: [kept]\n---\n{few}"}))
+        return kb
+
+    @pytest.mark.parametrize(
+        ("query", "match", "tier"),
+        [
+            ("concatenation", "any", "any"),
+            ("数据库", "any", "any"),
+            ("数据库 concatenation", "any", "any"),
+            ("数据库 concatenation", "all", "all"),
+            ("catenatio", "any", "substring"),
+        ],
+    )
+    def test_the_best_that_match(
+        self, crowded: KnowledgeBase, query: str, match: str, tier: str
+    ) -> None:
+        assert tiers(crowded, query, match) == [tier]
+        every = crowded.search(query, match=match, mode="lexical", top=100)
+        assert {hit.doc_path for hit in every} == {"lib/better.md"}
+        kept = Filters(tags=("kept",))
+        found = crowded.search(query, match=match, mode="lexical", top=3, filters=kept)
+        assert [hit.doc_path for hit in found] == ["lib/few.md"] * 3
+        assert [hit.retrieval.lexical_rank for hit in found] == [1, 2, 3]
+
+    def test_without_fts5(self, crowded: KnowledgeBase) -> None:
+        crowded.close()
+        connection = apsw.Connection(str(crowded.path))
+        for table in ("chunks_fts", "chunks_trigram", "chunks_cjk"):
+            connection.execute(f"DROP TABLE {table}")
+        connection.close()
+        with KnowledgeBase(crowded.path) as kb:
+            found = kb.search("concatenation", top=3, filters=Filters(tags=("kept",)))
+            assert [hit.doc_path for hit in found] == ["lib/few.md"] * 3
 
 
 class TestResolution:
@@ -222,7 +294,8 @@ class TestHybridSearch:
     def test_weighted_score_merging(self, both: KnowledgeBase) -> None:
         """Scenario: Weighted score merging: 0.7 * vector + 0.3 * keyword."""
         both.add("the keys of the harbour")
-        both.add("other words altogether")
+        for number in range(9):
+            both.add(f"other words altogether {number}")
         both.embed()
         for weights, (vector, keyword) in (
             ({}, (0.7, 0.3)),
@@ -231,6 +304,7 @@ class TestHybridSearch:
             hit = recall(both, "harbour keys", settings=weights).hits[0]
             assert hit.retrieval.vector_score is not None
             assert hit.retrieval.lexical_score is not None
+            assert hit.retrieval.lexical_score > 0.5
             expected = vector * hit.retrieval.vector_score
             expected += keyword * (0.35 + 0.64 * hit.retrieval.lexical_score)
             assert hit.score == pytest.approx(expected)
@@ -247,9 +321,58 @@ class TestHybridSearch:
         assert hit.retrieval.lexical_score is not None
         assert hit.score == pytest.approx(0.35 + 0.64 * hit.retrieval.lexical_score)
 
+    def test_any_keyword_is_enough(self, both: KnowledgeBase) -> None:
+        both.add("the keys of the harbour")
+        (hit,) = recall(both, "harbour boats")
+        assert hit.sources == ("fts",)
+
 
 class TestVectorSearchViaNumpy:
     """Requirement: Vector search via numpy cosine similarity."""
+
+    @pytest.mark.parametrize("backend", ["numpy", "python", "no numpy"])
+    def test_a_cosine_has_a_sign(
+        self, both: KnowledgeBase, monkeypatch: pytest.MonkeyPatch, backend: str
+    ) -> None:
+        """What points the other way comes last, and not first."""
+        chunks = [both.chunks(both.add(text).doc_path)[0].chunk_id for text in ("a", "b", "c")]
+        model = both._store.use_model(Weightless().spec)
+        rest = [0.0] * 62
+        vectors = ([-1.0, 0.0, *rest], [0.6, 0.8, *rest], [0.0, 1.0, *rest])
+        both._store.write_embeddings(
+            model.model_id,
+            [(chunk, Encoding(dense=array("f", vector)))
+             for chunk, vector in zip(chunks, vectors, strict=True)],
+        )  # fmt: skip
+        if backend == "no numpy":
+            hide_numpy(monkeypatch)
+        backend = backend if backend != "no numpy" else "python"
+        found = both._store.nearest(
+            model.model_id, [1.0, 0.0, *rest], filters=Filters(), now="2026-05-28", limit=3,
+            backend=backend,
+        )  # fmt: skip
+        assert found.backend == backend
+        assert [one.chunk_id for one in found.found] == [chunks[1], chunks[2], chunks[0]]
+        assert [one.score for one in found.found] == pytest.approx([0.6, 0.0, -1.0])
+
+    @pytest.mark.parametrize("backend", ["numpy", "python"])
+    def test_a_filter_is_no_cut_of_the_nearest(
+        self, both: KnowledgeBase, library: Library, backend: str
+    ) -> None:
+        better = "".join(f"# Keys {n}\n\nharbour keys\n\n" for n in range(400))
+        few = "# Other\n\nkeys and quite other words\n\n# Others\n\nflour and keys\n"
+        both.ingest(library({"better.md": better, "few.md": f"---\ntags: [kept]\n---\n{few}"}))
+        both.embed()
+        (model,) = both._store.models()
+        query = Weightless().encode(["harbour keys"])[0].dense
+        assert query is not None
+        found = both._store.nearest(
+            model.model_id, query, filters=Filters(tags=("kept",)), now="2026-05-28", limit=2,
+            backend=backend,
+        )  # fmt: skip
+        few_ids = {chunk.chunk_id for chunk in both.chunks("lib/few.md")}
+        assert {one.chunk_id for one in found.found} == few_ids
+        assert found.backend == backend
 
     def test_vectorized_cosine_similarity(self, both: KnowledgeBase) -> None:
         """Scenario: Vectorized cosine similarity: a matrix, and the same as plain Python."""
@@ -278,13 +401,17 @@ class TestVectorSearchViaNumpy:
             both.add(f"harbour {number} keys {number % 7}")
         both.embed()
         expected = [hit.chunk_id for hit in recall(both, "harbour keys 3")]
-        for name in [name for name in sys.modules if name.split(".")[0] == "numpy"]:
-            monkeypatch.delitem(sys.modules, name)
-        monkeypatch.setattr(sys, "meta_path", [_WithoutNumpy(), *sys.meta_path])
+        hide_numpy(monkeypatch)
         with KnowledgeBase(both.path, clock=both._clock, encoder=Weightless()) as kb:
             found = recall(kb, "harbour keys 3")
             assert [hit.chunk_id for hit in found] == expected
             assert found.degraded == ()
+
+
+def hide_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "numpy"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [_WithoutNumpy(), *sys.meta_path])
 
 
 class _WithoutNumpy:
@@ -326,6 +453,13 @@ class TestTemporalDecay:
         expected = math.exp(-math.log(2) / half_life * 45)
         assert explain["hits"][0]["factors"]["decay"] == pytest.approx(expected)
 
+    @pytest.mark.parametrize("age", [1, 2, 29, 31])
+    def test_every_day_counts(self, both: KnowledgeBase, library: Library, age: int) -> None:
+        both.ingest(library({daily(age): "harbour\n"}))
+        explain = recall(both, "harbour", explain=True).explain
+        assert explain is not None
+        assert explain["hits"][0]["factors"]["decay"] == pytest.approx(0.5 ** (age / 30))
+
     @pytest.mark.parametrize(
         "name", ["MEMORY.md", "2026-05-29.md", "2026-02-31.md", "a-2020-01-01.md"]
     )
@@ -361,6 +495,28 @@ class TestResultFilteringAndLimits:
         assert every.hits[1].score < 0.1
         assert [hit.title for hit in recall(both, "harbour keys")] == ["near"]
         assert recall(both, "harbour keys", settings={"min_score": 0.99}).hits == ()
+
+    def test_at_a_tenth_and_neither_above_nor_below(self, both: KnowledgeBase) -> None:
+        """Of scores a thousandth apart, those below 0.1 are discarded and no others."""
+        chunks = [both.chunks(both.add(f"note {n}").doc_path)[0].chunk_id for n in range(60)]
+        model = both._store.use_model(Weightless().spec)
+        rows = []
+        for number, chunk in enumerate(chunks):
+            cosine = 0.11 + number / 700  # so that 0.7 of it is 0.077 and upwards
+            vector = [cosine, math.sqrt(1 - cosine**2), *[0.0] * 62]
+            rows.append((chunk, Encoding(dense=array("f", vector))))
+        both._store.write_embeddings(model.model_id, rows)
+        ahead = [1.0, *[0.0] * 63]
+        asked: dict[str, Any] = {"embedding": ahead, "profile": "memory", "limit": 60}
+        every = both.search_hybrid("harbour", settings={"min_score": "none"}, **asked)
+        scores = [hit.score for hit in every]
+        assert len(scores) == 60
+        assert any(0.098 < score < 0.1 for score in scores)
+        assert any(0.1 < score < 0.102 for score in scores)
+        kept = [hit.score for hit in both.search_hybrid("harbour", **asked)]
+        assert kept == [score for score in scores if score >= 0.1]
+        least = {"min_score": scores[30]}  # just as much is enough
+        assert len(both.search_hybrid("harbour", settings=least, **asked)) == 31
 
     def test_max_results_limit(self, both: KnowledgeBase) -> None:
         """Scenario: Max results limit: the top ones by combined score."""

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from kb import TYPE_WEIGHTS, Filters, KnowledgeBase, normalize, sanitize
-from kb.errors import InvalidRequest
+from kb.errors import InvalidRequest, ModelBroken
 from kb.types import Encoding, ModelSpec
-from tests.conftest import Clock
+from tests.conftest import NOON, Clock
 from tests.models.weightless import Weightless
 
 DAY = 86_400
@@ -100,6 +100,25 @@ class TestExpiry:
         assert kb.search("assin").hits == ()
         assert [document.title for document in kb.documents()] == ["long"]
 
+    def test_at_the_very_second(self, kb: KnowledgeBase, clock: Clock) -> None:
+        """`expires_at` in the past: a second before it is there, at that second it is not."""
+        know(kb, "a passing word", EAST, ttl="7d")
+        know(kb, "a lasting word", EAST)
+        for second, left in ((7 * DAY - 1, 2), (7 * DAY, 1)):
+            clock.seconds = NOON + second
+            for filters in (Filters(), Filters(scope="global")):
+                assert len(kb.search("word", filters=filters)) == left
+                assert len(kb.search("'word'", filters=filters)) == left
+                assert len(kb.search("asti assi", filters=filters)) == left
+                assert len(kb.search_vector(embedding=EAST, filters=filters)) == left
+                assert len(kb.search_hybrid("word", embedding=EAST, filters=filters)) == left
+                for backend in ("numpy", "python"):
+                    found = kb._store.nearest(
+                        1, EAST, filters=filters, now=kb._now(), limit=9, backend=backend
+                    )
+                    assert len(found.found) == left
+            assert len(kb.documents()) == left
+
     def test_gc_removes_them(self, kb: KnowledgeBase, clock: Clock) -> None:
         kb.add("a passing word", ttl="12h")
         clock.seconds += DAY
@@ -164,6 +183,22 @@ class TestVectorSimilaritySearch:
         assert list(normalize([3, 4])) == pytest.approx([0.6, 0.8])
         assert math.hypot(*normalize([1, 2, 3])) == pytest.approx(1.0)
 
+    def test_a_zero_vector_is_refused(self, kb: KnowledgeBase) -> None:
+        """It has no direction: neither as a query nor as an embedding."""
+        chunk = know(kb, "a word", EAST)
+        nothing = [0.0, 0.0, 0.0, 0.0]
+        with pytest.raises(InvalidRequest, match="zero"):
+            normalize(nothing)
+        with pytest.raises(InvalidRequest, match="zero"):
+            kb.search_vector(embedding=nothing)
+        model = kb._store.use_model(SPEC)
+        with pytest.raises(ModelBroken, match="zero"):
+            kb._store.write_embeddings(
+                model.model_id, [(chunk, Encoding(dense=array("f", nothing)))]
+            )
+        (hit,) = kb.search_vector(embedding=EAST)
+        assert hit.score == pytest.approx(1.0)
+
     def test_graceful_degradation(self, kb: KnowledgeBase) -> None:
         """Nothing to compare with, or nothing to encode by: an empty list, and words answer."""
         know(kb, "a word")
@@ -196,12 +231,16 @@ class TestVectorSimilaritySearch:
 
     def test_a_filter_never_leaves_too_few(self, kb: KnowledgeBase) -> None:
         """Resolution: not "fetch 3x, then filter", but exact."""
-        for number in range(100):
+        for number in range(200):
             know(kb, f"near {number}", EAST)
         for number in range(5):
-            know(kb, f"far {number}", NORTH, kind="lesson")
+            know(kb, f"far from being near {number}", NORTH, kind="lesson")
         only = Filters(kind=("lesson",))
         assert len(kb.search_vector(embedding=EAST, limit=5, filters=only)) == 5
+        assert len(kb.search_lexical("near", limit=5, filters=only)) == 5
+        found = kb.search_hybrid("near", embedding=EAST, limit=5, filters=only)
+        assert [hit.kind for hit in found] == ["lesson"] * 5
+        assert [hit.retrieval.lexical_rank for hit in found] == [1, 2, 3, 4, 5]
 
     def test_default_limit(self, kb: KnowledgeBase) -> None:
         """20 for an individual search."""
@@ -242,6 +281,21 @@ class TestHybridSearchWithRrf:
             expected = sum(1 / (60 + rank) for rank in ranks if rank is not None)
             assert hit.retrieval.fusion_score == pytest.approx(expected)
 
+    def test_three_times_the_limit_are_candidates(self, kb: KnowledgeBase) -> None:
+        """Decisions count double: with a limit of 4, the 12th of each list is raised to the top,
+        and the 13th is not, since it was no candidate."""
+        for number in range(1, 21):
+            said = {"kind": "decision"} if number >= 12 else {}
+            know(kb, f"word{' more' * number}", [1.0, number / 20, 0, 0], **said)
+        hits = kb.search_hybrid("word", embedding=EAST, limit=4)
+        ranks = [(hit.retrieval.lexical_rank, hit.retrieval.vector_rank) for hit in hits]
+        assert ranks == [(12, 12), (1, 1), (2, 2), (3, 3)]
+
+    def test_any_word_is_enough(self, kb: KnowledgeBase) -> None:
+        know(kb, "SQLite storage", EAST)
+        (hit,) = kb.search_hybrid("SQLite tables", embedding=EAST)
+        assert hit.sources == ("fts", "vec")
+
     def test_k(self, kb: KnowledgeBase) -> None:
         """`k`: RRF constant (default: 60)."""
         know(kb, "word", EAST)
@@ -255,6 +309,7 @@ class TestHybridSearchWithRrf:
         for number in range(30):
             know(kb, f"word {number}", EAST)
         assert len(kb.search_hybrid("word", embedding=EAST)) == 10
+        assert kb.search("word", profile="knowledge").returned == 10
 
     def test_a_malformed_expression_is_an_empty_list(self, kb: KnowledgeBase) -> None:
         know(kb, "a b", EAST)
