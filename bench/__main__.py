@@ -2,7 +2,10 @@
 
 python -m bench [section ...]
 sections: process ingest formats long queries encoder dense sparse rerank hybrid threeway
-others (all by default)
+others bounds (all by default)
+
+`bounds` alone takes about a minute. The exit status is 1 where a bound is broken: see
+`bench.bounds`.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from pathlib import Path
 
 import apsw
 
+from bench.bounds import COUNT, bounds, report
 from bench.corpus import Prose, passages, write_markdown
 from bench.dense import dense
 from bench.encoder import encoder
@@ -25,9 +29,10 @@ from bench.hybrid import hybrid
 from bench.others import others
 from bench.rerank import rerank
 from bench.sparse import sparse
-from bench.threeway import ASKED, threeway
+from bench.threeway import ASKED, threeway, threeway_store
 from bench.timing import process_ms, seconds, spread_ms, table
-from kb import KnowledgeBase
+from kb import KnowledgeBase, models
+from kb.config import Config
 from kb.store import SqliteStore
 from kb.types import Attributes, ChunkDraft, DocumentDraft, Filters, Span
 
@@ -165,16 +170,39 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "threeway": lambda: threeway(passage_store, queries(ASKED)),
     "others": others,
 }
+BOUNDS = "bounds"
 
 
-def main() -> None:
-    chosen = sys.argv[1:] or list(SECTIONS)
+def kept_bounds() -> bool:
+    """Print every bound, and those that are broken once more."""
+    encoder = models.encoder(Config(), "kb-mini")
+    assert encoder is not None
+    plain = plain_fts(COUNT)
+    measured = bounds(
+        plain, threeway_store(passage_store(COUNT), COUNT, encoder.spec), queries(ASKED)
+    )
+    plain.close()
+    print(report(measured), flush=True)
+    broken = [fault for each in measured for fault in each.faults()]
+    for fault in broken:
+        print(f"broken: {fault}")
+    return not broken
+
+
+def main() -> int:
+    chosen = sys.argv[1:] or [*SECTIONS, BOUNDS]
+    if unknown := set(chosen) - {*SECTIONS, BOUNDS}:
+        print(f"no such section: {', '.join(sorted(unknown))}\n\n{__doc__}", file=sys.stderr)
+        return 2
     print(f"Python {platform.python_version()}, SQLite {apsw.sqlite_lib_version()}\n")
     for name in chosen:
-        print(SECTIONS[name](), flush=True)
+        if name != BOUNDS:
+            print(SECTIONS[name](), flush=True)
+    kept = kept_bounds() if BOUNDS in chosen else True
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"Peak memory of this run: {peak_mb:,.0f} MB")
+    return 0 if kept else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -35,8 +35,8 @@ def rerank() -> str:
     encoder = models.encoder(Config(), "kb-mini")
     assert isinstance(judge, OnnxJudge)
     assert encoder is not None
-    texts = _texts(judge)
-    asked = [Prose(seed=9 + number).query(text) for number, text in enumerate(texts[:_ROUNDS])]
+    texts = passages_of(judge)
+    asked = questions(texts)
     rows: list[tuple[object, ...]] = []
     judge.load()
     rows.append(("the judge alone, 100 pairs", *_spread(
@@ -44,7 +44,7 @@ def rerank() -> str:
     sizes: list[tuple[object, ...]] = []
     for form in ("none", *FORMATS):
         path = BUILD / f"rerank-{form}.sqlite"
-        size = _store(path, texts, form, encoder.spec)
+        size = write_store(path, texts, form, encoder.spec)
         sizes.append((form, f"{size / COUNT:,.0f}", f"{_token_bytes(form):,}"))
         with KnowledgeBase(path, encoder=encoder, judge=judge) as kb:
             rows += _searches(kb, form, asked)
@@ -93,7 +93,7 @@ def _cells(taken: Sequence[float]) -> tuple[str, str]:
 # --- what is searched -----------------------------------------------------------------------------
 
 
-def _texts(judge: OnnxJudge) -> list[str]:
+def passages_of(judge: OnnxJudge) -> list[str]:
     """Passages of so many tokens for the judge."""
     pairs = judge.load().tokeniser
     query = pairs.query("")
@@ -106,7 +106,12 @@ def _texts(judge: OnnxJudge) -> list[str]:
     return found
 
 
-def _store(path: Path, texts: Sequence[str], form: str, spec: ModelSpec) -> int:
+def questions(texts: Sequence[str]) -> list[str]:
+    """A query about each of the first passages."""
+    return [Prose(seed=9 + number).query(text) for number, text in enumerate(texts[:_ROUNDS])]
+
+
+def write_store(path: Path, texts: Sequence[str], form: str, spec: ModelSpec) -> int:
     """Written anew; its size in bytes."""
     import numpy as np
 

@@ -134,9 +134,9 @@ def _rows(kb: KnowledgeBase, asked: Sequence[str]) -> Iterator[tuple[str, ...]]:
     for name in RETRIEVERS:
         note = " (and the query's encoding)" if name == "dense" else ""
         yield f"{name} alone{note}", *_cells([one.timing_ms[name] for one in alone]), ""
-    yield "the three in one thread", *_cells([_retrieving(one) for one in alone]), ""
-    beside = [_search(kb, f"{query} b") for query in asked]
-    yield "the three side by side", *_cells([_retrieving(one) for one in beside]), "150"
+    yield "the three in one thread", *_cells([retrieving(one) for one in alone]), ""
+    beside = [search(kb, f"{query} b") for query in asked]
+    yield "the three side by side", *_cells([retrieving(one) for one in beside]), "150"
     yield "fusion", *_cells([one.timing_ms["fuse"] for one in beside]), "5"
     yield "three-way search, top 20", *_cells([one.timing_ms["total"] for one in beside]), "200"
     compared = [kb.compare(f"{query} c") for query in asked[:COMPARED]]
@@ -146,7 +146,8 @@ def _rows(kb: KnowledgeBase, asked: Sequence[str]) -> Iterator[tuple[str, ...]]:
     yield "compare, all six", *_cells([one.wall_ms for one in compared]), "1,000"
 
 
-def _search(kb: KnowledgeBase, query: str) -> Response:
+def search(kb: KnowledgeBase, query: str) -> Response:
+    """A three-way search, which must not be degraded."""
     found = kb.search(query, profile="research", rerank=False)
     if found.degraded:
         print(f"(degraded: {found.degraded})", file=sys.stderr)
@@ -156,12 +157,12 @@ def _search(kb: KnowledgeBase, query: str) -> Response:
 def _one_thread(kb: KnowledgeBase, asked: Sequence[str]) -> list[Response]:
     usual, searcher.PARALLEL_FROM = searcher.PARALLEL_FROM, sys.maxsize
     try:
-        return [_search(kb, query) for query in (*asked[:10], *asked)][10:]
+        return [search(kb, query) for query in (*asked[:10], *asked)][10:]
     finally:
         searcher.PARALLEL_FROM = usual
 
 
-def _retrieving(found: Response) -> float:
+def retrieving(found: Response) -> float:
     """From the first retriever's start to the last one's end."""
     timing = found.timing_ms
     return timing["total"] - sum(timing[stage] for stage in ("analyse", "fuse", "hits"))

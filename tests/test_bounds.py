@@ -1,0 +1,57 @@
+"""When a bound of `make bench` is broken: by plain numbers, without measuring anything."""
+
+from __future__ import annotations
+
+import pytest
+from bench import bounds
+from bench.bounds import Bound, Measured, Yardstick, report
+
+SCAN = Yardstick("a scan", 10.0)
+SEARCH = Bound("R0.0", "a search", 150, SCAN)
+
+
+def test_the_ratio_is_that_of_the_reference_machine() -> None:
+    assert SEARCH.most == 15.0
+
+
+@pytest.mark.parametrize(
+    ("taken_ms", "yardstick_ms", "faults"),
+    [
+        (150, 10, []),  # just so, on the reference
+        (149, 10, []),
+        (300, 20, []),  # half as fast a machine, twice the time
+        (75, 5, []),  # twice as fast, half the time
+        (301, 20, ["15.1 times a scan, at most 15.0"]),  # twice the time is not enough
+        (80, 5, ["16.0 times a scan, at most 15.0"]),  # below 150 ms, and still too slow for it
+        (151, 10, ["15.1 times a scan, at most 15.0", "151.0 ms, at most 150 ms"]),
+        (1000, 100, []),  # ten times slower than the reference: no figure in ms holds there
+    ],
+)
+def test_faults(taken_ms: float, yardstick_ms: float, faults: list[str]) -> None:
+    measured = Measured(SEARCH, taken_ms, yardstick_ms)
+    assert measured.faults() == [f"R0.0, a search: {fault}" for fault in faults]
+
+
+def test_a_broken_bound_is_named_in_the_report() -> None:
+    kept, broken = (Measured(SEARCH, taken_ms, 10) for taken_ms in (30, 300))
+    lines = report([kept, broken]).splitlines()
+    assert lines[-2] == "| R0.0 | a search | 30.0 | 150 | a scan, 10.00 | 3.0 | 15.0 | kept |"
+    assert lines[-1] == "| R0.0 | a search | 300.0 | 150 | a scan, 10.00 | 30.0 | 15.0 | broken |"
+
+
+def test_the_figures_are_those_of_the_contract() -> None:
+    """Seed 002 and section 14 of the contract, at 10,000 chunks."""
+    figures = {
+        "three retrievers together, 100 each": 150,
+        "fusion": 5,
+        "three-way search, 95th percentile": 200,
+        "compare, all six": 1000,
+        "rerank of 100, colbert": 1000,
+        "rerank of 100, cross-encoder": 1000,
+        "sparse embedding of one chunk": 1000,
+        "kb search --mode lexical, whole process": 150,
+    }
+    named = [each for each in vars(bounds).values() if isinstance(each, Bound)]
+    assert {bound.what: bound.limit_ms for bound in named} == figures
+    assert bounds.PROCESS.most == 12
+    assert bounds.COUNT == 10_000
