@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from kb import KnowledgeBase
 
@@ -20,6 +20,15 @@ settings.register_profile(
     deadline=None,  # machines are shared: no test waits for a speed
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     print_blob=True,
+)
+# For `make mutants`: few examples, the same every time, and a failure is enough.
+settings.register_profile(
+    "mutants",
+    settings.get_profile("kb"),
+    max_examples=25,
+    derandomize=True,
+    database=None,
+    phases=(Phase.explicit, Phase.generate),
 )
 settings.load_profile("kb")
 

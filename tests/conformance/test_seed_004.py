@@ -180,6 +180,11 @@ class TestVectorSimilaritySearch:
         know(kb, "long", [50.0, 0, 0, 0])
         (hit,) = kb.search_vector(embedding=[0.001, 0, 0, 0])
         assert hit.score == pytest.approx(1.0)
+        know(kb, "longer, and in another direction", [50.0, 50.0, 0, 0])
+        know(kb, "short, and nearer", [0.02, 0.01, 0, 0])
+        scores = {hit.snippet: hit.score for hit in kb.search_vector(embedding=[7.0, 0, 0, 0])}
+        assert list(scores) == ["long", "short, and nearer", "longer, and in another direction"]
+        assert list(scores.values()) == pytest.approx([1.0, 2 / math.sqrt(5), 1 / math.sqrt(2)])
         assert list(normalize([3, 4])) == pytest.approx([0.6, 0.8])
         assert math.hypot(*normalize([1, 2, 3])) == pytest.approx(1.0)
 
