@@ -10,7 +10,9 @@ import pytest
 
 from kb import KnowledgeBase, wire
 from kb.errors import InvalidCitation, NotFound
+from tests.replaced import REPLACEMENTS
 from tests.schemas import validate
+from tests.test_regular_files import posix, watchdog
 
 Library = Callable[[dict[str, str]], Path]
 
@@ -210,3 +212,80 @@ def test_reading_counts_as_an_access_and_searching_does_not(kb: KnowledgeBase, r
     kb.get("lib/a.md#L5")
     kb.get("lib/a.md")
     assert kb.document("lib/a.md").access_count == 2
+
+
+# --- what takes the place of the file -------------------------------------------------------------
+
+
+@posix
+@pytest.mark.parametrize("kind", REPLACEMENTS)
+@pytest.mark.parametrize("uri", ["lib/a.md", "lib/a.md#L5-L8"])
+def test_what_takes_a_files_place_is_not_read(
+    kb: KnowledgeBase, root: Path, kind: str, uri: str
+) -> None:
+    make, reason = REPLACEMENTS[kind]
+    (root / "a.md").unlink()
+    make(root / "a.md")
+    with watchdog():
+        passage = kb.get(uri)
+        diagnosis = kb.doctor()
+    assert (passage.state, passage.reason) == ("stale", f"its file was not read: {reason}")
+    assert "Second paragraph," in passage.text
+    assert "nobody" not in passage.text
+    validate(wire.passage(passage))
+    (files,) = (finding for finding in diagnosis.findings if finding.part == "files")
+    assert (files.state, files.what) == ("warning", "2 files looked at, 1 not readable")
+
+
+@posix
+def test_a_dangling_link_and_a_missing_file_are_gone(kb: KnowledgeBase, root: Path) -> None:
+    (root / "a.md").unlink()
+    assert kb.get("lib/a.md").reason == "its file is gone"
+    (root / "a.md").symlink_to("nowhere")
+    assert kb.get("lib/a.md").reason == "its file is gone"
+
+
+@posix
+def test_a_folder_or_a_root_behind_a_link_is_not_read(kb: KnowledgeBase, library: Library) -> None:
+    root = library({"sub/a.md": NOTE})
+    kb.ingest(root)
+    outside = root.parent / "outside"
+    (outside / "sub").mkdir(parents=True)
+    (outside / "sub" / "a.md").write_text(NOTE + "nobody asked for this\n")
+    for place, target in ((root / "sub", outside / "sub"), (root, outside)):
+        place.rename(root.parent / f"{place.name}.aside")
+        place.symlink_to(target)
+        passage = kb.get("lib/sub/a.md")
+        assert passage.state == "stale"
+        assert passage.reason is not None
+        assert passage.reason.startswith("its file was not read: ")
+        assert "nobody" not in passage.text
+        place.unlink()
+        (root.parent / f"{place.name}.aside").rename(place)
+    assert kb.get("lib/sub/a.md").state == "exact"
+
+
+@posix
+def test_a_link_inside_the_root_is_read(kb: KnowledgeBase, root: Path) -> None:
+    (root / "a.md").rename(root / "b.md")
+    (root / "a.md").symlink_to("b.md")
+    assert kb.get("lib/a.md#L5-L8").state == "exact"
+
+
+def test_a_file_above_the_limit_is_shown_as_it_was_indexed(
+    tmp_path: Path, root: Path, kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KB_INGEST_MAX_FILE_BYTES", "20")
+    with KnowledgeBase(kb.path) as strict:
+        passage = strict.get("lib/a.md#L7-L8")
+    assert passage.state == "stale"
+    assert passage.reason == "its file was not read: larger than 20 bytes"
+    assert passage.text == "Second paragraph,\nof two lines."
+
+
+@posix
+def test_a_file_that_keeps_a_secret_by_now_is_not_read(kb: KnowledgeBase, root: Path) -> None:
+    """A link inside of its folder is followed, but not to this."""
+    (root / "a.md").rename(root / "server.key")
+    (root / "a.md").symlink_to("server.key")
+    assert kb.get("lib/a.md").reason == "its file was not read: may hold secrets"

@@ -153,6 +153,22 @@ class KnowledgeBase:
         report = indexer.ingest(expanded, on_event=on_progress, **options)
         return replace(report, notes=notes_on(self._store, self.encoder, report))
 
+    def attach(
+        self,
+        name: str,
+        folder: Pathlike | None = None,
+        *,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> IngestReport:
+        """Let the root called `name`, which an import brought or which has moved, lie at `folder`
+        (by default at the path it has), and read its files there. Documents whose files are not
+        there stay as they are."""
+        from kb import archive
+        from kb.types import IngestReport
+
+        paths = archive.attach(self._store, text_of("a folder's name", name), folder)
+        return self.ingest(*paths, on_progress=on_progress) if paths else IngestReport()
+
     def add(
         self,
         text: str,
@@ -455,8 +471,7 @@ class KnowledgeBase:
         """Open a citation or a document. Counts as an access, unless told otherwise."""
         from kb.passages import open_passage
 
-        links = self.config.ingest.follow_links
-        passage = open_passage(self._store, text_of("a citation", uri), follow_links=links)
+        passage = open_passage(self._store, text_of("a citation", uri), self.config.ingest)
         # A store that cannot be written can still be read; only its counter stays.
         with suppress(StoreReadOnly):
             if count:
@@ -513,7 +528,8 @@ class KnowledgeBase:
         their text are never touched."""
         from kb.doctor import examine
 
-        return examine(self._store, self._now(), self._checked_encoder, fix=fix)
+        ingest = self.config.ingest
+        return examine(self._store, self._now(), self._checked_encoder, ingest, fix=fix)
 
     def backup(
         self, path: Pathlike, *, overwrite: bool = False, on_progress: OnProgress | None = None

@@ -1,4 +1,5 @@
-"""Exports as files: where they are written to and read from, compressed if their name says so."""
+"""Exports as files: where they are written to and read from, compressed if their name says so. And
+how a folder that an import brought is attached to one of this machine."""
 
 from __future__ import annotations
 
@@ -12,9 +13,11 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from kb import atomic
-from kb.errors import BrokenImport
+from kb.errors import BrokenImport, InvalidRequest, NotFound, PathMissing
+from kb.ingest.names import SECRET, leads_to_secret
 from kb.store import SqliteStore
 from kb.types import ImportReport, JsonDict
+from kb.words import nfc
 
 OnProgress = Callable[[int, int], None]  # done, in all
 
@@ -52,6 +55,31 @@ def import_(
             return import_(store, file, merge=merge, on_progress=on_progress)
     with _peekable(source) as reader:
         return store.load(_lines(_plain(reader)), merge=merge, on_line=on_progress)
+
+
+def attach(store: SqliteStore, name: str, folder: str | os.PathLike[str] | None) -> list[str]:
+    """Let the root called `name` lie at `folder`, or where it says itself. Returns what to ingest,
+    so that its documents are found there."""
+    root = next((each for each in store.roots() if each.name == nfc(name).rstrip("/")), None)
+    if root is None:
+        raise NotFound(f"there is no folder {name!r} in the store", "kb status names its folders")
+    given = root.path if folder is None else os.path.expanduser(os.fspath(folder))
+    if "\0" in given or not os.path.isdir(path := os.path.realpath(given)):
+        raise PathMissing(f"{given!r} is no folder", f"name the right one: kb attach {name} FOLDER")
+    if leads_to_secret(path, folder=True):
+        raise InvalidRequest(f"{path} {SECRET}", "kb does not read such a folder")
+    if any(each.path == path for each in store.roots() if each.root_id != root.root_id):
+        raise InvalidRequest(f"{path} is in the store already", "kb status names its folders")
+    states = store.file_states(root.root_id).values()
+    files = [os.path.join(path, os.fsdecode(each.os_path or each.path)) for each in states]
+    present = [file for file in files if os.path.lexists(file)]
+    if files and not present:
+        raise InvalidRequest(
+            f"{path} has none of the {len(files)} files of {root.name}",
+            f"name the folder that has them: kb attach {root.name} FOLDER",
+        )
+    store.attach_root(root.root_id, path)
+    return [path] if root.whole else present
 
 
 def _write(

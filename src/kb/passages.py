@@ -8,15 +8,16 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from kb.citations import Target, cite, parse_uri
-from kb.config import Config
+from kb.config import Config, IngestConfig
 from kb.errors import NotFound
 from kb.ingest.decode import Unreadable, Unsupported, decode
 from kb.ingest.draft import digest
-from kb.ingest.names import portable_path
+from kb.ingest.names import SECRET, leads_to_secret, portable_path
 from kb.ingest.parse import Parsers
 from kb.ports import Source
+from kb.regular_files import Links, ReadRefused, open_file
 from kb.store import SqliteStore
-from kb.types import LINE_TYPES, Chunk, Document, Passage, Span
+from kb.types import LINE_TYPES, Chunk, Document, FilePlace, Passage, Span
 from kb.words import nfc
 
 
@@ -61,15 +62,35 @@ def chunks_at(store: SqliteStore, uri: str) -> tuple[Document, list[Chunk]]:
     return document, chunks
 
 
-def open_passage(store: SqliteStore, uri: str, *, follow_links: bool = False) -> Passage:
+def open_passage(store: SqliteStore, uri: str, ingest: IngestConfig | None = None) -> Passage:
+    """What `uri` names, by its file as it is now. Where that is not to be read, by what was
+    indexed, with the `reason`. The settings `ingest` say what may be read."""
     document, target = _target(store, uri)
-    now = _read(store, document, follow_links=follow_links)
+    now, reason = _read(store, document, ingest or IngestConfig())
     if target.page is not None:
-        return _page(store, document, target.page, now)
-    if target.start is None:
-        return _whole(store, document, now)
-    lines = None if now is None else now.text.split("\n")
-    return _span(store, document, target.start, target.end or target.start, lines)
+        passage = _page(store, document, target.page, now, reason)
+    elif target.start is None:
+        passage = _whole(store, document, now)
+    else:
+        lines = None if now is None else now.text.split("\n")
+        end = target.end or target.start
+        passage = _span(store, document, target.start, end, lines, reason)
+    return replace(passage, reason=reason)
+
+
+def file_data(place: FilePlace, ingest: IngestConfig) -> bytes:
+    """The bytes of a document's file. The rules for what may be read are those of an ingest: the
+    store may have come from elsewhere, and so may what lies there now.
+
+    Raises `OSError`; of its kind is `ReadRefused`, for what must not be read.
+    """
+    if place.detached:
+        raise ReadRefused("its folder is detached", place.inside)
+    links: Links = "follow" if ingest.follow_links else "inside"
+    with open_file(place.inside, root=place.root, links=links) as file:
+        if leads_to_secret(file.real_path() if file.linked else file.path):
+            raise ReadRefused(SECRET, file.path)
+        return file.read(ingest.max_file_bytes)
 
 
 def _target(store: SqliteStore, uri: str) -> tuple[Document, Target]:
@@ -107,29 +128,26 @@ class _Now(NamedTuple):
     unchanged: bool  # byte for byte what was indexed
 
 
-def _read(store: SqliteStore, document: Document, *, follow_links: bool) -> _Now | None:
-    """The document's text, by the parser that read it; None where its file is gone or cannot be
-    read any more."""
-    path = store.os_path(document.doc_id)
-    if path is None:
-        return _Now(store.body(document.doc_id) or "", unchanged=True)
-    if not follow_links and _leaves_its_root(store, document, path):
-        return None
+def _read(
+    store: SqliteStore, document: Document, ingest: IngestConfig
+) -> tuple[_Now | None, str | None]:
+    """The document's text, by the parser that read it; or why its file was not read."""
+    place = store.file_place(document.doc_id)
+    if place is None:
+        return _Now(store.body(document.doc_id) or "", unchanged=True), None
+    if place.detached:
+        name = document.doc_path.split("/", 1)[0]
+        return None, f"its folder is detached; to read its file: kb attach {name} FOLDER"
     try:
-        with open(path, "rb") as file:
-            data = file.read()
-        text = decode(data) if document.type in LINE_TYPES else _extracted(path, data)
-    except (OSError, Unreadable, Unsupported):
-        return None
-    return _Now(text.removesuffix("\n"), unchanged=digest(data) == document.content_hash)
-
-
-def _leaves_its_root(store: SqliteStore, document: Document, path: str) -> bool:
-    """Whether a link has come to stand in the place of the file or of a folder above it, and leads
-    out of what was ingested: what lies there was not asked for."""
-    (root,) = (each.path for each in store.roots() if each.root_id == document.root_id)
-    inside = os.path.realpath(root).rstrip(os.sep) + os.sep
-    return not os.path.realpath(path).startswith(inside)
+        data = file_data(place, ingest)
+        text = decode(data) if document.type in LINE_TYPES else _extracted(place.inside, data)
+    except (FileNotFoundError, NotADirectoryError):
+        return None, "its file is gone"
+    except OSError as error:
+        return None, f"its file was not read: {error.strerror or error}"
+    except (Unreadable, Unsupported) as error:
+        return None, f"its file was not read: {error.reason}"
+    return _Now(text.removesuffix("\n"), unchanged=digest(data) == document.content_hash), None
 
 
 def _extracted(path: str, data: bytes) -> str:
@@ -156,7 +174,9 @@ def _whole(store: SqliteStore, document: Document, now: _Now | None) -> Passage:
     return Passage(document, cite(document.doc_path, span, None), now.text, state)
 
 
-def _page(store: SqliteStore, document: Document, page: int, now: _Now | None) -> Passage:
+def _page(
+    store: SqliteStore, document: Document, page: int, now: _Now | None, reason: str | None
+) -> Passage:
     """A page as it is now. What was indexed of it is known from its chunks."""
     chunks = [
         chunk
@@ -167,7 +187,7 @@ def _page(store: SqliteStore, document: Document, page: int, now: _Now | None) -
         raise NotFound(f"{document.doc_path} has no pages", "cite its lines: path#L3-L9")
     pages = [] if now is None else now.text.split("\f")
     if not chunks and not 1 <= page <= len(pages):
-        last = f"it has {len(pages)} pages" if now is not None else "its file is gone"
+        last = f"it has {len(pages)} pages" if now is not None else reason or ""
         raise NotFound(f"{document.doc_path} has no page {page}", last)
     section = chunks[0].section_label if chunks else None
     indexed = [chunk.text for chunk in chunks]
@@ -181,7 +201,12 @@ def _page(store: SqliteStore, document: Document, page: int, now: _Now | None) -
 
 
 def _span(
-    store: SqliteStore, document: Document, start: int, end: int, now: list[str] | None
+    store: SqliteStore,
+    document: Document,
+    start: int,
+    end: int,
+    now: list[str] | None,
+    reason: str | None,
 ) -> Passage:
     """Lines `start` to `end`. What was indexed there is known from the chunks that cover them."""
     extents = [
@@ -190,7 +215,7 @@ def _span(
         if extent.start <= end and start <= extent.end
     ]
     if not extents and (now is None or start > len(now)):
-        last = f"it has {len(now)} lines" if now is not None else "its file is gone"
+        last = f"it has {len(now)} lines" if now is not None else reason or ""
         raise NotFound(f"{document.doc_path} has no line {start}", last)
     wanted = [extent.within(start, end) for extent in extents]
     section = extents[0].chunk.section_label if extents else None

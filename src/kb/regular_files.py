@@ -31,6 +31,7 @@ __all__ = [
     "OutsideRoot",
     "ReadRefused",
     "is_link",
+    "names_inside",
     "open_file",
     "open_folder",
     "read_file",
@@ -125,11 +126,13 @@ class FileIdentity:
 
 @dataclass(frozen=True, slots=True)
 class OpenFile:
-    """A regular file that is open for reading. `info` is its `stat` when it was opened."""
+    """A regular file that is open for reading. `info` is its `stat` when it was opened, `linked`
+    whether it was reached through a link."""
 
     descriptor: int
     path: str
     info: os.stat_result
+    linked: bool
 
     def head(self, count: int) -> bytes:
         """The first `count` bytes, or all if there are fewer."""
@@ -207,10 +210,10 @@ def open_file(
     """
     place = os.fspath(path)
     base = None if root is None else os.fspath(root)
-    steps = None if base is None else _steps(place)
+    steps = None if base is None else names_inside(place)
     full = place if base is None else os.path.join(base, place)
     try:
-        descriptor = _open_checked(full, base, steps, links)
+        descriptor, linked = _open_checked(full, base, steps, links)
     except ValueError:  # a NUL in the path
         raise NotRegular(full) from None
     try:
@@ -219,8 +222,8 @@ def open_file(
             raise NotRegular(full)
         if expected is not None and not expected.matches(info):
             raise FileChanged(full)
-        file = OpenFile(descriptor, full, info)
-        if base is not None and links == "inside":
+        file = OpenFile(descriptor, full, info, linked)
+        if base is not None and linked and links == "inside":
             _check_inside(base, file)
         yield file
     finally:
@@ -233,7 +236,7 @@ def open_folder(root: str, inside: str = "", *, follow_links: bool = False) -> I
     cannot list one, its path after a check. No name of either may be a link, unless
     `follow_links` is set."""
     full = os.path.join(root, inside) if inside else root
-    steps = _steps(inside) if inside else []
+    steps = names_inside(inside) if inside else []
     if os.scandir not in os.supports_fd or not _HAS_OPENAT:
         if not follow_links:
             _check_steps(root, steps)
@@ -259,16 +262,21 @@ def is_link(info: os.stat_result) -> bool:
 # --- opening ----------------------------------------------------------------------------------
 
 
-def _open_checked(full: str, base: str | None, steps: list[str] | None, links: Links) -> int:
-    """A descriptor of what is at `full`, which was a regular file just before it was opened."""
-    if links == "inside":
-        try:
-            return _open_checked(full, base, steps, "refuse")
-        except IsLink:
-            links = "follow"
-    if links == "follow":
-        _check_regular(os.stat(full), full)
-        return _open_at(full, None, full, _FILE_FLAGS)
+def _open_checked(
+    full: str, base: str | None, steps: list[str] | None, links: Links
+) -> tuple[int, bool]:
+    """A descriptor of what is at `full`, which was a regular file just before it was opened; and
+    whether a link was followed to it."""
+    try:
+        return _open_unlinked(full, base, steps), False
+    except IsLink:
+        if links == "refuse":
+            raise
+    _check_regular(os.stat(full), full)
+    return _open_at(full, None, full, _FILE_FLAGS), True
+
+
+def _open_unlinked(full: str, base: str | None, steps: list[str] | None) -> int:
     if base is None or steps is None:
         return _open_last(full, None, full)
     if not _HAS_OPENAT:
@@ -344,12 +352,13 @@ def _is_link_at(name: str, parent: int) -> bool:
 # --- checks -----------------------------------------------------------------------------------
 
 
-def _steps(path: str) -> list[str]:
-    """The names of a path inside a root. One that could lead elsewhere is refused."""
+def names_inside(path: str) -> list[str]:
+    """The names of a path inside a root. Raises `OutsideRoot` for one that could lead elsewhere: an
+    absolute path, or one with `..` in it."""
     names = path.replace(os.altsep, os.sep).split(os.sep) if os.altsep else path.split(os.sep)
     # On Windows, `C:x` is a path of its own and `a:b` a second content of the file `a`.
     colon = sys.platform == "win32" and any(":" in name for name in names)
-    if colon or any(name in ("", ".", "..") for name in names):
+    if colon or "\0" in path or any(name in ("", ".", "..") for name in names):
         raise OutsideRoot(path)
     return names
 

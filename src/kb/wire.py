@@ -145,7 +145,7 @@ def passage(value: Passage) -> JsonDict:
         "citation": citation(value.citation),
         "state": value.state,
         "text": value.text,
-    }
+    } | ({"reason": value.reason} if value.reason is not None else {})
 
 
 def ingest_report(value: IngestReport) -> JsonDict:

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from kb.server.uploads import name_of
+from tests.replaced import REPLACEMENTS
 from tests.schemas import validate, validator
 from tests.server.conftest import Running
+from tests.test_regular_files import posix
 
 JSON = {"Content-Type": "application/json"}
 
@@ -155,6 +157,24 @@ def test_a_link_that_takes_a_files_place_is_not_followed(
         opened = filled.client.get("/passages", params={"uri": uri})
         assert opened.json()["state"] == "stale"
         assert "hunter2" not in opened.text
+
+
+@posix
+@pytest.mark.parametrize("kind", REPLACEMENTS)
+def test_what_takes_a_files_place_holds_no_read_up(
+    filled: Running, tmp_path: Path, kind: str
+) -> None:
+    file = tmp_path / "lib" / "notes" / "retry.md"
+    file.unlink()
+    make, reason = REPLACEMENTS[kind]
+    make(file)
+    for uri in ("lib/notes/retry.md", "lib/notes/retry.md#L1-L9"):
+        opened = filled.client.get("/passages", params={"uri": uri})
+        validator("passage.v1").validate(opened.json())
+        assert opened.json()["state"] == "stale"
+        assert opened.json()["reason"].endswith(reason)
+        assert "nobody" not in opened.text
+    filled.stop()
 
 
 @pytest.mark.parametrize("name", ["a.md", "Übung 1.pdf", "2026-01-01.md", "日本.txt", "a.b.c"])

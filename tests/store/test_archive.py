@@ -58,6 +58,7 @@ def test_every_column_is_exported(kb: KnowledgeBase) -> None:
         others = ("sqlite_", "sparse_", *INDEXES)  # derived
         own = {name for (name,) in tables if not str(name).startswith(others)}
         vectors = {"models", "embeddings", "vector_changes", "vector_indexes", "jobs"}
+        vectors |= {"detached_roots", "detached_documents"}  # what comes in is detached anyway
         assert own == {"state", "roots", "documents", "document_tags", "chunks"} | vectors
         found = {row[1] for row in connection.execute("PRAGMA table_info(models)")}
         ours = {"ready", "failed", "sparse", "tokens"}  # counted anew
@@ -125,7 +126,9 @@ def test_names_that_are_no_text(kb: KnowledgeBase, fresh: KnowledgeBase, tmp_pat
     assert exported(fresh) == exported(kb)
     for document in fresh.documents():
         assert fresh._store.os_path(document.doc_id) == kb._store.os_path(document.doc_id)
-        assert fresh.get(document.doc_path).state == "exact"
+        assert fresh.get(document.doc_path).state == "stale"
+    fresh.ingest(os.fsdecode(root))
+    assert [fresh.get(one.doc_path).state for one in fresh.documents()] == ["exact"] * 3
 
 
 def test_into_a_store_that_is_not_empty(filled: KnowledgeBase, fresh: KnowledgeBase) -> None:
@@ -239,7 +242,7 @@ def test_a_line_without_an_end(
 @pytest.mark.parametrize(
     ("number", "old", "new"),
     [
-        (0, b'"store_schema":6', b'"store_schema":7'),
+        (0, b'"store_schema":7', b'"store_schema":8'),
         (0, b"export.v1", b"export.v2"),
         (0, b'{"schema', b'{"more":1,"schema'),
         (1, b'"record":"root"', b'"record":"root","more":1'),
@@ -352,6 +355,7 @@ def test_merging_folders_of_the_same_name(
     fresh.import_(io.BytesIO(exported(kb)), merge=True)
     assert [each.doc_path for each in fresh.documents()] == ["notes-2/a.md", "notes/a.md"]
     assert fresh.get("notes-2/a.md").text == "in x"
+    fresh.attach("notes-2")
     assert fresh.ingest().unchanged == 2
 
 

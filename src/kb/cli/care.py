@@ -135,6 +135,7 @@ def import_command(session: Session, *, file: str, merge: bool) -> None:
 
     FILE may be compressed; - is stdin. A new or empty store becomes what the exported one was, ids
     included. With --merge, a document at the same path is replaced if the import's is newer.
+    Imported folders are detached: kb attach NAME FOLDER connects one to its files.
 
     \b
     Examples:
@@ -144,6 +145,7 @@ def import_command(session: Session, *, file: str, merge: bool) -> None:
     session.interrupted = "interrupted: nothing was imported"
     with session.open() as kb, _progress(session, "import") as show:
         report = kb.import_(_stdin() if file == "-" else file, merge=merge, on_progress=show)
+        detached = [root.name for root in kb.roots() if root.detached]
     if session.json:
         from kb import wire
 
@@ -151,6 +153,8 @@ def import_command(session: Session, *, file: str, merge: bool) -> None:
         return
     counts = {"added": report.added, "replaced": report.replaced, "kept": report.kept}
     page.say(", ".join(f"{count} {name}" for name, count in counts.items()))
+    for name in detached:
+        page.note(f"{page.visible(name)} is detached; to read its files: kb attach NAME FOLDER")
 
 
 def _stdin() -> IO[bytes]:

@@ -43,6 +43,8 @@ def list_command(
     """
     with session.open() as kb:
         documents = kb.documents(filters, limit=limit)
+        listed = {document.root_id for document in documents}
+        detached = [root.name for root in kb.roots() if root.detached and root.root_id in listed]
     if jsonl or session.json:
         from kb import wire
 
@@ -58,6 +60,8 @@ def list_command(
         page.say("\n".join(_long_lines(documents)))
     else:
         page.say("\n".join(page.visible(document.doc_path) for document in documents))
+    for name in detached:
+        page.note(f"{page.visible(name)}/ is detached; to read its files: kb attach NAME FOLDER")
 
 
 _INDENT = 12  # the width of a date and its gap

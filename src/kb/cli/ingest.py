@@ -1,4 +1,4 @@
-"""`kb ingest`."""
+"""`kb ingest` and `kb attach`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from kb.cli.options import Command, common_options, option
 from kb.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
+    from kb.app import KnowledgeBase
     from kb.ingest.progress import Progress
     from kb.types import FileNote, IngestReport
 
@@ -65,18 +66,49 @@ def ingest_command(
             report = kb.ingest(
                 *paths, dry_run=dry_run, force=force, on_progress=lambda now: _show(now, show)
             )
-        if session.json:
-            from kb import wire
+        return _end(session, kb, report, embed=not dry_run and not no_embed)
 
-            page.say_json(wire.ingest_report(report))
-        else:
-            _say(report, listed=bool(session.verbose))
-        for note in report.notes:
-            page.note(page.visible(note))
-        if not dry_run and not no_embed:
-            from kb.cli.embed import embed_new
 
-            embed_new(kb, session)
+@click.command("attach", cls=Command)
+@click.argument("name")
+@click.argument("folder", required=False, type=click.Path())
+@option("--no-embed", is_flag=True, help="Make no vectors now; kb embed makes them later.")
+@common_options()
+@pass_session
+def attach_command(session: Session, *, name: str, folder: str | None, no_embed: bool) -> int:
+    """Connect an imported or moved folder to its files.
+
+    `kb import` brings documents without their files: their folder is detached, and nothing at its
+    path is read. NAME is what `kb status` calls it, FOLDER is where its files lie on this machine
+    (without it, at the path that the import named). They are read as by `kb ingest`; documents
+    whose files are not there keep their text.
+
+    \b
+    Examples:
+      kb attach notes ~/notes
+      kb attach papers /media/disk/papers
+    """
+    session.interrupted = _INTERRUPTED
+    with session.open() as kb:
+        with progress.shown(session) as show:
+            report = kb.attach(name, folder, on_progress=lambda now: _show(now, show))
+        return _end(session, kb, report, embed=not no_embed)
+
+
+def _end(session: Session, kb: KnowledgeBase, report: IngestReport, *, embed: bool) -> int:
+    """Say what was done, and make vectors for what is new."""
+    if session.json:
+        from kb import wire
+
+        page.say_json(wire.ingest_report(report))
+    else:
+        _say(report, listed=bool(session.verbose))
+    for note in report.notes:
+        page.note(page.visible(note))
+    if embed:
+        from kb.cli.embed import embed_new
+
+        embed_new(kb, session)
     return 1 if report.failed or report.missing_roots else 0
 
 

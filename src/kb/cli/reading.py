@@ -47,8 +47,9 @@ def get_command(session: Session, *, uri: str) -> None:
         return
     sheet = page.Page.of(sys.stderr)
     state = sheet.style(f"{passage.state}:", fg=_COLOURS[passage.state])
-    advice = _STATES[passage.state] and f" ({_STATES[passage.state]})"
-    page.note(f"{state} {page.visible(passage.citation.uri)}{advice}")
+    advice = passage.reason or _STATES[passage.state]
+    said = f" ({page.visible(advice)})" if advice else ""
+    page.note(f"{state} {page.visible(passage.citation.uri)}{said}")
     shown = passage.text.removesuffix("\n")
     page.say(page.visible(shown) if page.is_terminal(sys.stdout) else shown)
 
@@ -101,6 +102,8 @@ def _status_lines(status: dict[str, Any]) -> list[str]:
     for number, root in enumerate(status["roots"]):
         name = sheet.style(f"{'roots' if number == 0 else '':10}", bold=True)
         missing = sheet.style("  missing", fg="red") if root["missing"] else ""
+        if root["detached"]:
+            missing = sheet.style(f"  detached (kb attach {root['name']} FOLDER)", fg="yellow")
         place = page.visible(f"{root['name']}: {root['path']}")
         lines.append(f"{name} {place} ({root['documents']}){missing}")
     return lines

@@ -13,6 +13,7 @@ from kb.cli.options import common_options
 _COMMANDS = {
     "init": "setup",
     "ingest": "ingest",
+    "attach": "ingest",
     "add": "notes",
     "rm": "documents",
     "search": "search",

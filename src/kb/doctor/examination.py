@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from kb import __version__
+from kb.config import IngestConfig
 from kb.doctor import in_files, in_store, in_vectors
 from kb.errors import KbError, StoreMissing, StoreReadOnly, StoreTooNew, StoreUnusable
 from kb.search.standing import EncoderSource, no_encoder
@@ -30,14 +31,20 @@ class Check:
 
 
 def examine(
-    store: SqliteStore, now: str, source: EncoderSource = no_encoder, *, fix: bool = False
+    store: SqliteStore,
+    now: str,
+    source: EncoderSource = no_encoder,
+    ingest: IngestConfig | None = None,
+    *,
+    fix: bool = False,
 ) -> Diagnosis:
-    """Look at every part of the store; `now` decides what has expired, and `source` gives the
-    encoder, after a look at its files."""
+    """Look at every part of the store; `now` decides what has expired, `source` gives the encoder,
+    after a look at its files, and `ingest` says which files may be read."""
     opened = _opened(store)
     findings = [opened]
     if opened.state != "error":
-        findings += [_examined(check, fix) for check in _checks(store, now, source)]
+        checks = _checks(store, now, source, ingest or IngestConfig())
+        findings += [_examined(check, fix) for check in checks]
     return Diagnosis(str(store.path), tuple(findings))
 
 
@@ -76,7 +83,9 @@ def _looked(check: Check) -> Finding:
         return Finding(check.part, "error", f"cannot be read: {error}", _RESTORE)
 
 
-def _checks(store: SqliteStore, now: str, source: EncoderSource) -> Iterator[Check]:
+def _checks(
+    store: SqliteStore, now: str, source: EncoderSource, ingest: IngestConfig
+) -> Iterator[Check]:
     """In an order in which no repair spoils what another has made: indexes come last."""
     health = store.health
     yield Check("sqlite", partial(in_store.sqlite, store), health.reindex)
@@ -95,7 +104,7 @@ def _checks(store: SqliteStore, now: str, source: EncoderSource) -> Iterator[Che
     yield Check("vectors", partial(in_vectors.file, store), health.vectors.rewrite_file)
     yield Check("pending", partial(in_vectors.pending, store))
     yield Check("model", partial(in_vectors.model, store, source))
-    yield Check("files", partial(in_files.files, store))
+    yield Check("files", partial(in_files.files, store, ingest))
     yield Check("roots", partial(in_files.roots, store))
     yield Check("expired", partial(in_files.expired, store, now))
     yield Check("disk", partial(in_store.disk, store))

@@ -120,8 +120,12 @@ class _Run:
         self.tally.missing_roots += plan.missing
         self.tally.skipped += plan.skipped
         self.tally.failed += plan.failed
+        self.tally.warnings += [
+            FileNote(f"{root.name}/", f"detached; to read its files: kb attach {root.name} FOLDER")
+            for root in plan.detached
+        ]
         known = [(visit, self._root(visit)) for visit in plan.visits]
-        roots = self.store.roots()
+        roots = [root for root in self.store.roots() if not root.detached]
         sites: list[Site] = []
         for visit, root in known:
             self.meter.at("walk", len(sites), len(known), names.portable_path(visit.path))
@@ -138,8 +142,9 @@ class _Run:
         """The root in the store. One of single files is made when the first of them is written."""
         if self.dry_run or (visit.root is None and not visit.whole):
             return visit.root
-        if visit.root is not None and visit.root.whole == visit.whole:
-            return visit.root
+        known = visit.root
+        if known is not None and known.whole == visit.whole and not known.detached:
+            return known
         return self.store.ensure_root(visit.path, whole=visit.whole)
 
     # --- one file ---------------------------------------------------------------------------------
@@ -188,6 +193,7 @@ class _Run:
     def _is_unchanged(self, state: FileState, found: Found) -> bool:
         return (
             _stat_of(state) == (found.size, found.mtime_ns, found.ctime_ns, found.os_path)
+            and not state.detached
             and state.chunker_version in self.versions
             and state.indexed_ns - found.mtime_ns >= _RACY_NS
         )
@@ -228,6 +234,7 @@ class _Run:
             ctime_ns=found.ctime_ns,
             device=found.device,
             os_path=found.os_path,
+            detached=False,
         )
         still_racy = self.clock() * 1e9 - found.mtime_ns < _RACY_NS
         if not self.dry_run and not (now == state and still_racy):

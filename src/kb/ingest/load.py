@@ -34,7 +34,7 @@ def _load(
 ) -> tuple[Parser, bytes]:
     links: Links = "follow" if follow_links else "refuse"
     with open_file(found.inside, root=root, links=links, expected=found.identity) as file:
-        if follow_links and names.leads_to_secret(file.real_path()):
+        if names.leads_to_secret(file.real_path() if file.linked else file.path):
             raise Unsupported(names.SECRET)
         parser = _parser(file, found, parsers, limit_bytes)
         try:

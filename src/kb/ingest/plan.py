@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kb.errors import PathMissing
 from kb.ingest import names
@@ -43,6 +43,7 @@ class Plan:
     missing: tuple[str, ...] = ()
     skipped: tuple[FileNote, ...] = ()
     failed: tuple[FileNote, ...] = ()
+    detached: tuple[Root, ...] = ()  # those that a run without paths leaves alone
 
 
 def make_plan(
@@ -54,13 +55,17 @@ def make_plan(
     resolve_links: bool = True,
 ) -> Plan:
     """The plan for `paths`; all of `roots` when there are none. Without `resolve_links`, a path
-    that leads through a link is left out."""
-    planner = _Planner({root.path: root for root in roots}, knows, uploaded, resolve_links)
+    that leads through a link is left out. A detached root counts only where its own folder is
+    among `paths`, which attaches it: where it lies was decided elsewhere."""
+    attached = {root.path: root for root in roots if not root.detached}
+    detached = {root.path: root for root in roots if root.detached}
+    planner = _Planner(attached, detached, knows, uploaded, resolve_links)
     asked = [os.fspath(path) for path in paths]
     if asked:
         planner.ask(asked)
     else:
-        planner.visits = [Visit(root.path, root.whole, root) for root in roots]
+        planner.visits = [Visit(root.path, root.whole, root) for root in attached.values()]
+        return replace(planner.plan(), detached=tuple(detached.values()))
     return planner.plan()
 
 
@@ -71,7 +76,8 @@ def contains(folder: str, path: str) -> bool:
 
 @dataclass(slots=True)
 class _Planner:
-    roots: Mapping[str, Root]  # by path
+    roots: dict[str, Root]  # by path
+    detached: Mapping[str, Root]
     knows: Knows
     uploaded: bool = False
     resolve_links: bool = True
@@ -138,6 +144,8 @@ class _Planner:
 
     def _ask_folder(self, path: str) -> None:
         owner = next(self._around(path, whole=True), path)
+        if owner == path and path in self.detached:
+            self.roots[path] = self.detached[path]
         if owner == path and not self._is_whole(path):
             self.new.append(path)
         self.visits.append(self._visit(owner, path))

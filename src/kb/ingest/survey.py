@@ -50,6 +50,7 @@ class Site:
             state
             for path, state in self.states.items()
             if path not in there
+            and not state.detached  # its text may be nowhere else
             and within(path, self.visit.part)
             and not any(within(path, unseen) for unseen in self.walked.unseen)
         ]
@@ -80,7 +81,11 @@ def survey(
     """Look at what `visit` is about; `roots` are all that the store has."""
     states = store.file_states(root.root_id) if root is not None else {}
     if not visit.whole:
-        known = sorted(path for path in states if within(path, visit.part))
+        known = sorted(
+            path
+            for path, state in states.items()
+            if within(path, visit.part) and (not state.detached or path == visit.part)
+        )
         asked = known or ([visit.part] if visit.part else [])
         return Site(visit, root, _single_files(visit.path, asked), states)
     walked = walk(

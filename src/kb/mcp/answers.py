@@ -65,7 +65,8 @@ _STATES = {
 def opened(passage: Passage, *, offset: int, max_chars: int) -> str:
     """The text behind the first `offset` characters, as much as fits."""
     document, text = passage.document, passage.text
-    head = f"{passage.citation.uri}\n{document.title} ({passage.state}: {_STATES[passage.state]})"
+    why = passage.reason or _STATES[passage.state]
+    head = f"{passage.citation.uri}\n{document.title} ({passage.state}: {why})"
     head = head[: max_chars // 2]
     room = max_chars - len(head) - _FOOT_CHARS // 2
     part = text[offset : offset + room]

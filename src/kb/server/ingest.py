@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request, Response
@@ -12,6 +11,7 @@ from fastapi.responses import StreamingResponse
 
 from kb import wire
 from kb.errors import InvalidRequest, PathRefused, shown
+from kb.ingest.plan import contains
 from kb.server import bodies, uploads
 from kb.server.bodies import fields_of
 from kb.server.contract import says
@@ -153,15 +153,11 @@ def _allowed(given: str, desk: Desk) -> str:
     if not given.strip() or "\0" in given:
         raise InvalidRequest(f"a path cannot be {shown(given)}", "name a file or a folder")
     path = os.path.realpath(os.path.expanduser(given))
-    roots = [root["path"] for root in desk.kb.status()["roots"]]
-    if not any(_lies_in(path, folder) for folder in (*roots, *desk.folders)):
+    roots = [root.path for root in desk.kb.roots() if not root.detached]  # without links, too
+    folders = [os.path.realpath(folder) for folder in desk.folders]
+    if not any(contains(folder, path) for folder in (*roots, *folders)):
         raise PathRefused(
             f"{given} lies in no folder that may be ingested from here",
             "start the server with --ingest-from FOLDER, or use: kb ingest",
         )
     return path
-
-
-def _lies_in(path: str, folder: str | Path) -> bool:
-    real = os.path.realpath(folder)
-    return path == real or path.startswith(real.rstrip(os.sep) + os.sep)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from kb.store import filters as where
+from kb.store.files import attach_document
 from kb.store.functions import scalar
 from kb.types import Chunk, Document, Filters, Span, Written
 from kb.words import indexed_parts, indexed_pieces
@@ -72,6 +73,7 @@ def _write_row(connection: apsw.Connection, draft: DocumentDraft, now: str, now_
         connection.execute(
             f"UPDATE documents SET {assignments} WHERE doc_id = :doc_id", row | {"doc_id": known}
         )
+        attach_document(connection, int(known))
         return int(known)
     doc_id = next_id(connection)
     if not draft.doc_path:  # a note: its path is its id

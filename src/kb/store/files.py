@@ -13,29 +13,66 @@ import apsw
 from kb.words import nfc
 
 if TYPE_CHECKING:
-    from kb.types import FileState, Root
+    from kb.types import FilePlace, FileState, Root
 
 
 def roots(connection: apsw.Connection) -> list[Root]:
     from kb.types import Root
 
-    rows = connection.execute("SELECT root_id, name, path, whole FROM roots ORDER BY path")
+    rows = connection.execute(
+        "SELECT root_id, name, path, whole, root_id IN (SELECT root_id FROM detached_roots) "
+        "FROM roots ORDER BY path"
+    )
     return [
-        Root(root_id, name, os.fsdecode(path), bool(whole)) for root_id, name, path, whole in rows
+        Root(root_id, name, os.fsdecode(path), bool(whole), bool(detached))
+        for root_id, name, path, whole, detached in rows
     ]
 
 
-def ensure_root(connection: apsw.Connection, path: str, *, whole: bool) -> Root:
-    """The root at `path`, made if it is new. Once asked for as a whole, it stays whole."""
+def ensure_root(
+    connection: apsw.Connection, path: str, *, whole: bool, detached: bool = False
+) -> Root:
+    """The root at `path`, made if it is new. Once asked for as a whole, it stays whole. One that is
+    detached becomes attached, and is asked for anew, unless the caller wants it `detached`."""
     known = {root.path: root for root in roots(connection)}
     if (root := known.get(path)) is None:
         name = _free_name(path, {root.name for root in known.values()})
         connection.execute(
             "INSERT INTO roots (name, path, whole) VALUES (?, ?, ?)", (name, _stored(path), whole)
         )
+        if detached:
+            detach_root(connection, connection.last_insert_rowid())
+    elif root.detached and not detached:
+        connection.execute("DELETE FROM detached_roots WHERE root_id = ?", (root.root_id,))
+        connection.execute("UPDATE roots SET whole = ? WHERE root_id = ?", (whole, root.root_id))
     elif whole and not root.whole:
         connection.execute("UPDATE roots SET whole = 1 WHERE root_id = ?", (root.root_id,))
     return next(root for root in roots(connection) if root.path == path)
+
+
+def detach_root(connection: apsw.Connection, root_id: int) -> None:
+    connection.execute("INSERT INTO detached_roots VALUES (?) ON CONFLICT DO NOTHING", (root_id,))
+
+
+def detach_document(connection: apsw.Connection, doc_id: int) -> None:
+    sql = "INSERT INTO detached_documents VALUES (?) ON CONFLICT DO NOTHING"
+    connection.execute(sql, (doc_id,))
+
+
+def attach_document(connection: apsw.Connection, doc_id: int) -> None:
+    connection.execute("DELETE FROM detached_documents WHERE doc_id = ?", (doc_id,))
+
+
+def attach_root(connection: apsw.Connection, root_id: int, path: str) -> None:
+    """Let the root lie at `path`. Its documents are detached until an ingest has found them there:
+    those that it does not find stay as they are."""
+    connection.execute("UPDATE roots SET path = ? WHERE root_id = ?", (_stored(path), root_id))
+    connection.execute("DELETE FROM detached_roots WHERE root_id = ?", (root_id,))
+    connection.execute(
+        "INSERT INTO detached_documents SELECT doc_id FROM documents WHERE root_id = ? "
+        "ON CONFLICT DO NOTHING",
+        (root_id,),
+    )
 
 
 def drop_empty_roots(connection: apsw.Connection, names: Iterable[str] = ()) -> None:
@@ -52,7 +89,8 @@ def file_states(connection: apsw.Connection, root_id: int) -> dict[str, FileStat
 
     rows = connection.execute(
         "SELECT doc_id, path, size_bytes, mtime_ns, ctime_ns, device, os_path, content_hash, "
-        "indexed_ns, chunker_version FROM documents WHERE root_id = ?",
+        "indexed_ns, chunker_version, doc_id IN (SELECT doc_id FROM detached_documents) "
+        "FROM documents WHERE root_id = ?",
         (root_id,),
     )
     return {row[1]: FileState(*row) for row in rows}
@@ -83,6 +121,7 @@ def touch_file(connection: apsw.Connection, state: FileState, now_ns: int) -> No
         (state.size_bytes, state.mtime_ns, state.ctime_ns, state.device, state.os_path,
          now_ns, *dates, state.doc_id),
     )  # fmt: skip
+    attach_document(connection, state.doc_id)
     if dates != list(row[1:]):  # which filters ask for
         connection.execute("UPDATE state SET changes = changes + 1")
 
@@ -91,17 +130,28 @@ def _moment(time_ns: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time_ns // 1_000_000_000))
 
 
-def os_path(connection: apsw.Connection, doc_id: int) -> str | None:
-    """The absolute path of a document's file; None for a note."""
+def place(connection: apsw.Connection, doc_id: int) -> FilePlace | None:
+    """Where a document's file lies; None for a note."""
+    from kb.types import FilePlace
+
     row = connection.execute(
-        "SELECT r.path, d.path, d.os_path FROM documents d JOIN roots r USING (root_id) "
-        "WHERE d.doc_id = ?",
+        "SELECT r.path, d.path, d.os_path, r.root_id IN (SELECT root_id FROM detached_roots) "
+        "OR d.doc_id IN (SELECT doc_id FROM detached_documents) "
+        "FROM documents d JOIN roots r USING (root_id) WHERE d.doc_id = ?",
         (doc_id,),
     ).fetchone()
     if row is None:
         return None
-    root, inside, raw = row
-    return os.path.join(os.fsdecode(root), os.fsdecode(raw if raw is not None else inside))
+    root, inside, raw, detached = row
+    return FilePlace(
+        os.fsdecode(root), os.fsdecode(raw if raw is not None else inside), bool(detached)
+    )
+
+
+def os_path(connection: apsw.Connection, doc_id: int) -> str | None:
+    """The absolute path of a document's file; None for a note."""
+    found = place(connection, doc_id)
+    return None if found is None else os.path.join(found.root, found.inside)
 
 
 def _free_name(path: str, taken: set[str]) -> str:

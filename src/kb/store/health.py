@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
@@ -20,6 +20,9 @@ from kb.store.functions import scalar
 from kb.store.vector_health import VectorHealth
 from kb.store.vectors import Vectors
 from kb.words import indexed_parts, indexed_pieces
+
+if TYPE_CHECKING:
+    from kb.types import FilePlace
 
 _BATCH = 500  # rows in a repair's transaction: others want to write too
 _SEQUENCES = (
@@ -216,13 +219,16 @@ class Health:
 
     # --- files ------------------------------------------------------------------------------------
 
-    def some_files(self, limit: int) -> list[tuple[int, str]]:
-        """Documents that have a file, at random: their id and their file's path."""
+    def some_files(self, limit: int) -> list[tuple[int, FilePlace]]:
+        """Documents whose file may be read, at random: their id and where the file lies."""
         with self._database.reading() as connection:
             ids = [doc_id for (doc_id,) in connection.execute(
-                "SELECT d.doc_id FROM documents d JOIN roots USING (root_id)")]  # fmt: skip
+                "SELECT d.doc_id FROM documents d JOIN roots USING (root_id) "
+                "WHERE root_id NOT IN (SELECT root_id FROM detached_roots) "
+                "AND doc_id NOT IN (SELECT doc_id FROM detached_documents)")]  # fmt: skip
             chosen = sorted(random.sample(ids, min(limit, len(ids))))
-            return [(doc_id, files.os_path(connection, doc_id) or "") for doc_id in chosen]
+            places = [(doc_id, files.place(connection, doc_id)) for doc_id in chosen]
+            return [(doc_id, place) for doc_id, place in places if place is not None]
 
 
 def _recount(connection: apsw.Connection) -> None:

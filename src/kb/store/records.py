@@ -11,10 +11,14 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import ntpath
+import os
+import posixpath
 from collections.abc import Mapping
 from typing import Any
 
-from kb.errors import BrokenImport, StoreTooNew, StoreUnusable
+from kb.errors import BrokenImport, StoreTooNew, StoreUnusable, shown
+from kb.regular_files import OutsideRoot, names_inside
 from kb.types import KINDS, SCOPES, TRUSTS, JsonDict
 
 SCHEMA = "export.v1"
@@ -148,6 +152,10 @@ def record(raw: bytes, number: int) -> tuple[str, JsonDict]:
             value[name] = _unpacked(each, number)
     _check(value, fields, number)
     _check_inside(value, number)
+    if kind == "root":
+        _check_root(value, number)
+    elif kind == "document" and value["root_id"] is not None:
+        _check_place(value, number)
     return kind, value
 
 
@@ -225,6 +233,25 @@ def _check_inside(value: Mapping[str, Any], number: int) -> None:
     for tag, source in value.get("tags", {}).items():
         if source not in ("file", "user"):
             raise broken(number, f"the tag {tag!r} cannot come from {source!r}")
+
+
+def _check_root(value: Mapping[str, Any], number: int) -> None:
+    """A folder's absolute path, on whatever system it was."""
+    name, path = value["name"], os.fsdecode(value["path"])
+    if not name or "/" in name or "\0" in name or name.startswith("note:"):
+        raise broken(number, f"'name' of a root cannot be {shown(name)}")
+    if "\0" in path or not (posixpath.isabs(path) or ntpath.isabs(path)):
+        raise broken(number, f"'path' of a root cannot be {shown(path)}")
+
+
+def _check_place(value: Mapping[str, Any], number: int) -> None:
+    """A document's file lies inside its root, by either name."""
+    for name in ("path", "os_path"):
+        try:
+            if value[name] is not None:
+                names_inside(os.fsdecode(value[name]))
+        except OutsideRoot:
+            raise broken(number, f"{name!r} cannot be {shown(value[name])}") from None
 
 
 def _is_span(value: Any) -> bool:

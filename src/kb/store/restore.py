@@ -86,6 +86,7 @@ class _Restore:
         self.added = self.replaced = self.kept = self.chunks = 0
         self.model_ids: dict[int, tuple[int, int]] = {}  # theirs -> ours, with its dimension
         self.token_dimensions: dict[int, int] = {}  # of theirs
+        self.root_names: dict[int, str] = {}  # by their id
         self.store_schema = 0  # of the store that was exported
 
     def models(self, found: list[JsonDict]) -> None:
@@ -104,10 +105,15 @@ class _Restore:
         {"root": self.root, "document": self.document, "chunk": self.chunk}[kind](record)
 
     def root(self, record: JsonDict) -> None:
-        self._insert("roots", record)
+        files.detach_root(self.connection, self._insert("roots", record))
+        self.root_names[record["root_id"]] = record["name"]
 
     def document(self, record: JsonDict) -> None:
-        self._insert("documents", records.as_columns(record))
+        root_id = record["root_id"]
+        place = f"{self.root_names.get(root_id)}/{record['path']}"
+        if root_id is not None and record["doc_path"] != place:
+            raise apsw.ConstraintError(f"document {record['doc_id']} is not in its root")
+        self._insert_document(record)
         self._add_tags(record["doc_id"], record["tags"])
         self.added += 1
 
@@ -144,6 +150,13 @@ class _Restore:
         values = ", ".join(f":{name}" for name in row)
         self.connection.execute(f"INSERT INTO {table} ({names}) VALUES ({values})", row)
         return self.connection.last_insert_rowid()
+
+    def _insert_document(self, record: JsonDict) -> int:
+        """Its file may be anyone's: it is not read before the user says so."""
+        doc_id = self._insert("documents", records.as_columns(record))
+        if record["root_id"] is not None:
+            files.detach_document(self.connection, doc_id)
+        return doc_id
 
     def _embedding(self, chunk_id: int, record: JsonDict) -> None:
         """To the bit as it was."""
@@ -199,7 +212,7 @@ class _Merge(_Restore):
     def root(self, record: JsonDict) -> None:
         path = os.fsdecode(record["path"])
         ours = self.at_path.get(path) or files.ensure_root(
-            self.connection, path, whole=bool(record["whole"])
+            self.connection, path, whole=bool(record["whole"]), detached=True
         )
         self.roots[record["root_id"]] = ours.root_id, ours.name
 
@@ -247,7 +260,7 @@ class _Merge(_Restore):
             number = documents.next_id(self.connection)
             record |= {"doc_id": number, "path": f"note:{number}", "doc_path": f"note:{number}"}
         self.added += 1
-        return self._insert("documents", records.as_columns(record))
+        return self._insert_document(record)
 
     def _replace(
         self, doc_id: int, record: JsonDict, tags: dict[str, str]
@@ -261,6 +274,8 @@ class _Merge(_Restore):
             "WHERE doc_id = :doc_id",
             row | {"accesses": record["access_count"], "doc_id": doc_id},
         )
+        if record["root_id"] is not None:
+            files.detach_document(self.connection, doc_id)
         self.connection.execute("DELETE FROM chunks WHERE doc_id = ?", (doc_id,))
         self.removed += self.connection.changes()
         by_hand = {tag: source for tag, source in documents.tag_sources(

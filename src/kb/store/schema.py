@@ -7,7 +7,7 @@ import apsw
 from kb.errors import StoreTooNew, StoreUnusable
 
 APPLICATION_ID = 0x6B622E31  # "kb.1", in the header of every store
-VERSION = 6  # the newest migration
+VERSION = 7  # the newest migration
 
 
 def version(connection: apsw.Connection, path: str) -> int:
@@ -59,7 +59,7 @@ def imitate(connection: apsw.Connection) -> None:
     connection.execute("PRAGMA query_only = ON")
 
 
-_COLUMNS = {  # those that are read before there is a model
+_COLUMNS = {  # those that are read before there is a model, or an import
     "models": "model_id, name, version, dimension, token_dimension, role, ready, failed, sparse, "
     "tokens, source, marks",
     "embeddings": "model_id, chunk_id, state, embedded_at, error, dense, sparse, tokens",
@@ -69,6 +69,8 @@ _COLUMNS = {  # those that are read before there is a model
     "sparse_segments": "segment, model_id, stamp, chunks, chunk_ids",
     "sparse_postings": "posting, block",
     "sparse_gone": "segment, chunk_id",
+    "detached_roots": "root_id INTEGER PRIMARY KEY",
+    "detached_documents": "doc_id INTEGER PRIMARY KEY",
     "jobs": "job_id, model_id, place, pid, started, lease_until, done, chunk_ids",
 }
 _ALL_PENDING = """

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         Encoding,
         ExamMark,
         Failure,
+        FilePlace,
         FileState,
         ImportReport,
         Job,
@@ -126,6 +127,14 @@ class SqliteStore:
         now_ns = int(self._clock() * 1e9)
         with self._database.writing() as connection:
             files.touch_file(connection, state, now_ns)
+
+    def attach_root(self, root_id: int, path: str) -> None:
+        with self._database.writing() as connection:
+            files.attach_root(connection, root_id, path)
+
+    def file_place(self, doc_id: int) -> FilePlace | None:
+        with self._database.reading() as connection:
+            return files.place(connection, doc_id)
 
     def os_path(self, doc_id: int) -> str | None:
         with self._database.reading() as connection:

@@ -24,7 +24,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kb.types.answers import COMPARED, Compared, Comparison, Overlap, Passage
     from kb.types.documents import Chunk, Document, ToEmbed, Written
-    from kb.types.ingest import Attributes, Block, ChunkDraft, DocumentDraft, FileState, Root
+    from kb.types.ingest import (
+        Attributes,
+        Block,
+        ChunkDraft,
+        DocumentDraft,
+        FilePlace,
+        FileState,
+        Root,
+    )
     from kb.types.models import (
         Encoding,
         ExamMark,
@@ -78,7 +86,7 @@ JsonDict = dict[str, Any]
 _HOMES = {
     "places": "Span Citation",
     "documents": "Document Chunk Written ToEmbed",
-    "ingest": "Block ChunkDraft Attributes DocumentDraft Root FileState",
+    "ingest": "Block ChunkDraft Attributes DocumentDraft Root FilePlace FileState",
     "models": "ModelSpec ExamMark StoredModel TokenVectors Encoding ModelInfo Vector",
     "search": "Filters Query LexicalQuery Scored Matched Nearest Retrieval Degraded Hit Response",
     "answers": "Compared Overlap Comparison Passage COMPARED",
@@ -115,6 +123,7 @@ __all__ = [
     "ExamMark",
     "Failure",
     "FileNote",
+    "FilePlace",
     "FileState",
     "Filters",
     "Finding",

@@ -67,3 +67,4 @@ class Passage:
     citation: Citation
     text: str
     state: str
+    reason: str | None = None  # why the file itself was not read

@@ -74,17 +74,30 @@ class DocumentDraft:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A folder that was ingested. `whole` is False when only single files of it were asked for."""
+    """A folder that was ingested. `whole` is False when only single files of it were asked for. One
+    that an import brought is `detached`: nothing at `path` is read before the user attaches it."""
 
     root_id: int
     name: str
     path: str
     whole: bool
+    detached: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlace:
+    """Where a document's file lies: `inside` is its path below the folder `root`. The file of a
+    `detached` document must not be read."""
+
+    root: str
+    inside: str
+    detached: bool
 
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """What the store remembers of a file, to tell an unchanged one by one stat."""
+    """What the store remembers of a file, to tell an unchanged one by one stat. A `detached`
+    document came by an import, and its file was not read since."""
 
     doc_id: int
     path: str
@@ -96,3 +109,4 @@ class FileState:
     content_hash: str
     indexed_ns: int
     chunker_version: str
+    detached: bool = False

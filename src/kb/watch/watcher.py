@@ -95,13 +95,13 @@ class Watcher:
         """What was given; else whole roots, and the files of the others."""
         if self._given:
             return self._given
-        roots = {root.root_id: root for root in self._kb.roots()}
+        roots = {root.root_id: root for root in self._kb.roots() if not root.detached}
         if not roots:
             raise InvalidRequest("nothing was ingested yet", "name a folder: kb watch FOLDER")
         single = [
             os.path.join(roots[each.root_id].path, each.path)
             for each in self._kb.documents(expired=True)
-            if each.root_id is not None and not roots[each.root_id].whole
+            if each.root_id in roots and not roots[each.root_id].whole
         ]
         return [*(root.path for root in roots.values() if root.whole), *single]
 

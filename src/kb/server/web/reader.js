@@ -53,7 +53,7 @@ function top(passage, title, act) {
 
 function changed(passage) {
   if (passage.state === "exact") return h("div");
-  return h("div", { class: "notice", role: "status" }, h("p", {}, STATES[passage.state]));
+  return h("div", { class: "notice", role: "status" }, h("p", {}, passage.reason ? `This is what was indexed: ${passage.reason}.` : STATES[passage.state]));
 }
 
 // The text alone is scrolled: the results beside it stay where they are.
