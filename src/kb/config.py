@@ -169,6 +169,9 @@ class ServeConfig:
     max_waiting: int = _key(64, "requests that may wait; more are told to come back later")
     max_body_bytes: int = _key(1024 * 1024, "largest request in JSON")
     max_upload_bytes: int = _key(64 * 1024 * 1024, "largest file that can be uploaded")
+    max_memory_bytes: int = _key(
+        128 * 1024 * 1024, "requests and answers under way, of all clients together"
+    )
     max_query_chars: int = _key(8_000, "longest query")
     max_page: int = _key(200, "most hits, documents or passages in one answer")
     client_timeout_s: float = _key(20.0, "how long a client may take over its request")

@@ -157,7 +157,7 @@ def create_app(kb: KnowledgeBase, rules: Rules) -> ASGIApp:
         max_request_body_size=kb.config.serve.max_body_bytes,
         transport_security=_guarded_elsewhere(),
     )
-    return Guard(_answering(app), rules, Figures(), kb.config.serve.client_timeout_s)
+    return Guard(_answering(app), rules, Figures(), kb.config.serve)
 
 
 def _answering(app: ASGIApp) -> ASGIApp:

@@ -3,6 +3,10 @@
     serving    one server from start to end: token, address, uvicorn, shutdown
     api        the application, put together
     guard      who may ask: Host, Origin, token, content type; what every answer carries
+    connections
+               how many there are, who gives way, how each of them ends
+    traffic    bodies and answers on their way: in time, and within the memory there is
+    memory     the memory that they take, all clients together
     bodies     what clients send, read within limits
     lanes      the knowledge base in threads, so much at a time, and not for clients that have gone
     desk       what the routes share: the knowledge base, its worker, the lanes, the limits

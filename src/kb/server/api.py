@@ -60,6 +60,6 @@ def create_app(
     failures.install(app)
     contract.install(app)
     app.add_middleware(
-        Guard, rules=rules, figures=desk.figures, send_timeout_s=desk.limits.client_timeout_s
+        Guard, rules=rules, figures=desk.figures, limits=desk.limits, to_disk=("/uploads/",)
     )
     return app

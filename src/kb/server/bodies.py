@@ -1,55 +1,39 @@
-"""What clients send, read within limits of size and of time."""
+"""What clients send, read within limits of size."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import math
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 
-from kb.errors import ClientGone, InvalidRequest, TooLarge, TooSlow, shown
+from kb.errors import ClientGone, InvalidRequest, TooLarge, shown
 from kb.types import JsonDict
 
 
-async def read(request: Request, *, limit_bytes: int, timeout_s: float) -> bytes:
+async def read(request: Request, *, limit_bytes: int) -> bytes:
     """The whole body. One whose length is above the limit is not read at all."""
     data = bytearray()
-    async for part in parts(request, limit_bytes=limit_bytes, timeout_s=timeout_s):
+    async for part in parts(request, limit_bytes=limit_bytes):
         data += part
     return bytes(data)
 
 
-async def parts(
-    request: Request, *, limit_bytes: int, timeout_s: float, least_bytes_per_s: float = math.inf
-) -> AsyncIterator[bytes]:
-    """The body as it arrives. It has `timeout_s`, and longer only as long as it comes at the least
-    speed."""
+async def parts(request: Request, *, limit_bytes: int) -> AsyncIterator[bytes]:
+    """The body as it arrives. How long that may take is for `traffic` to say."""
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length[:20]) > limit_bytes:
         raise _too_large(limit_bytes)
-    loop = asyncio.get_running_loop()
-    started, size = loop.time(), 0
-    stream = request.stream()
-    while True:
-        deadline = started + timeout_s + size / least_bytes_per_s
-        try:
-            async with asyncio.timeout_at(deadline):
-                part = await anext(stream, None)
-        except TimeoutError:
-            raise TooSlow(
-                f"the request did not arrive within {deadline - started:.3g} s", "send it in one go"
-            ) from None
-        except ClientDisconnect:
-            raise ClientGone("the client has gone") from None
-        if part is None:
-            return
-        size += len(part)
-        if size > limit_bytes:
-            raise _too_large(limit_bytes)
-        yield part
+    size_bytes = 0
+    try:
+        async for part in request.stream():
+            size_bytes += len(part)
+            if size_bytes > limit_bytes:
+                raise _too_large(limit_bytes)
+            yield part
+    except ClientDisconnect:
+        raise ClientGone("the client has gone") from None
 
 
 def _too_large(limit_bytes: int) -> TooLarge:

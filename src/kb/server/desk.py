@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +31,9 @@ _UPLOADS = 8
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """`folders` are those that clients may have ingested, besides what was ingested before."""
+    """`folders` are those that clients may have ingested, besides what was ingested before.
+    `passages` bounds how many documents, which may be large, are on their way from the store into
+    an answer."""
 
     kb: KnowledgeBase
     limits: ServeConfig
@@ -42,6 +45,7 @@ class Desk:
     searches: Lane
     writes: Lane
     uploads: Slots
+    passages: asyncio.Semaphore
     folders: tuple[Path, ...] = field(default=())
 
     @classmethod
@@ -59,6 +63,7 @@ class Desk:
             # One at a time, since the store has one writer.
             writes=Lane("writes", 1, limits.max_waiting),
             uploads=Slots(_UPLOADS),
+            passages=asyncio.Semaphore(_READERS),
             folders=folders,
         )
 
@@ -81,11 +86,7 @@ class Desk:
 
     async def body(self, request: Request) -> JsonDict:
         """The JSON object that a request carries."""
-        data = await bodies.read(
-            request,
-            limit_bytes=self.limits.max_body_bytes,
-            timeout_s=self.limits.client_timeout_s,
-        )
+        data = await bodies.read(request, limit_bytes=self.limits.max_body_bytes)
         return bodies.parse_object(data)
 
     def check_query(self, text: object) -> None:

@@ -130,8 +130,9 @@ def router() -> APIRouter:
         uri: Uri,
         quiet: Annotated[bool, Query(description="Does not count as an access.")] = False,
     ) -> Response:
-        opened = await desk.read(request, lambda: desk.kb.get(uri, count=not quiet))
-        return told(wire.passage(opened))
+        async with desk.passages:
+            opened = await desk.read(request, lambda: desk.kb.get(uri, count=not quiet))
+            return told(wire.passage(opened))
 
     @routes.get(
         "/chunks",

@@ -8,7 +8,16 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from kb.errors import InvalidRequest, KbError, NotFound, TooBusy, WrongMethod, shown
+from kb.errors import (
+    ClientGone,
+    InvalidRequest,
+    KbError,
+    MalformedRequest,
+    NotFound,
+    TooBusy,
+    WrongMethod,
+    shown,
+)
 from kb.logs import logger
 
 log = logger("kb.server")
@@ -26,6 +35,8 @@ def answer(error: KbError) -> JSONResponse:
     headers = {}
     if isinstance(error, TooBusy) or error.code == "store_busy":
         headers["Retry-After"] = _RETRY_AFTER_S
+    if isinstance(error, MalformedRequest):
+        headers["Connection"] = "close"  # where the next request begins is not known
     if error.http_status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     return JSONResponse(_readable(error.to_dict()), error.http_status, headers)
@@ -42,6 +53,8 @@ def install(app: FastAPI) -> None:
 
     async def ours(_request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, KbError)
+        if isinstance(error, ClientGone):
+            raise error  # the guard knows why
         return answer(error)
 
     async def invalid(_request: Request, error: Exception) -> JSONResponse:

@@ -13,24 +13,29 @@ A server on this machine can be reached by every web page that the user opens. W
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import ipaddress
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kb.errors import ClientGone, Foreign, KbError, TokenNeeded, WrongContent
+from kb.config import ServeConfig
+from kb.errors import ClientGone, Foreign, KbError, MalformedRequest, TokenNeeded, WrongContent
 from kb.server import failures
 from kb.server.figures import Figures
+from kb.server.memory import Memory
+from kb.server.traffic import Incoming, Outgoing, Pace
 
 HEADER = "x-kb-request"  # any value: that it can be set at all is what counts
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _NOT_SECRET = ("/", "/health")
 _ASSETS = "/assets/"
+MOST_HEADER_BYTES = 32 * 1024
+_MOST_HEADERS = 100
 _OWN_SITE = ("same-origin", "none")
 
 SECURITY_HEADERS = {
@@ -81,7 +86,7 @@ class Rules:
 
     def _check_site(self, method: str, path: str, headers: Mapping[str, str], host: str) -> None:
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and _place_of(origin) != host.lower():
             raise Foreign(f"pages of {origin!r} may not ask this server", "open its own page")
         opened = method == "GET" and path == "/" and headers.get("sec-fetch-mode") == "navigate"
         if headers.get("sec-fetch-site", "none") not in _OWN_SITE and not opened:
@@ -111,6 +116,14 @@ def _name_of(host: str) -> str | None:
     return parts.hostname.rstrip(".")
 
 
+def _place_of(origin: str) -> str | None:
+    """Host and port of an Origin header; None where it makes no sense."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
+
+
 def _check_intent(method: str, headers: Mapping[str, str]) -> None:
     if method in _SAFE_METHODS or HEADER in headers:
         return
@@ -123,59 +136,74 @@ def _check_intent(method: str, headers: Mapping[str, str]) -> None:
 
 
 class Guard:
-    """The outermost layer: checks, counts, and gives every answer its headers."""
+    """The outermost layer: checks, bounds, counts, and gives every answer its headers. Bodies below
+    the paths `to_disk` are not kept in memory."""
 
-    def __init__(self, app: ASGIApp, rules: Rules, figures: Figures, send_timeout_s: float) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        rules: Rules,
+        figures: Figures,
+        limits: ServeConfig,
+        to_disk: tuple[str, ...] = (),
+    ) -> None:
         self._app = app
         self._rules = rules
         self._figures = figures
-        self._send_timeout_s = send_timeout_s
+        self._pace = Pace(limits.client_timeout_s)
+        self._memory = Memory(limits.max_memory_bytes)
+        self._to_disk = to_disk
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        answer = _Answer(send, self._send_timeout_s)
         started = time.perf_counter()
-        with self._figures.under_way():
+        with self._figures.under_way(), self._memory.claim() as body, self._memory.claim() as held:
+            kept = None if scope["path"].startswith(self._to_disk) else body
+            incoming = Incoming(receive, self._pace, self._memory, kept)
+            answer = Outgoing(_with_headers(send), self._pace, self._memory, held)
             try:
-                await self._answer(scope, receive, answer)
+                await self._answer(scope, incoming, answer)
             finally:
                 seconds = time.perf_counter() - started
                 route = getattr(scope.get("route"), "path", "none")
                 self._figures.request(scope["method"], route, answer.status, seconds)
 
-    async def _answer(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+    async def _answer(self, scope: Scope, incoming: Incoming, answer: Outgoing) -> None:
+        failure: KbError | None = None
         try:
-            self._rules.check(scope["method"], scope["path"], _headers(scope))
-            await self._app(scope, receive, answer)
-        except ClientGone:
-            answer.status = ClientGone.http_status
-        except TimeoutError:
-            answer.status = ClientGone.http_status  # it does not take its answer
-        except KbError as error:
-            await failures.answer(error)(scope, receive, answer)
-        # The last line of defence: whatever went wrong, the client hears no more than that.
+            headers = _headers(scope)
+            self._rules.check(scope["method"], scope["path"], headers)
+            await self._app(scope, incoming, answer)
+        # What a layer of the framework makes of a failure of ours is still that failure. Of any
+        # other error the client hears no more than that there was one. The error itself is not
+        # kept: its traceback would keep the answer in memory.
         except Exception as error:  # noqa: BLE001
-            told = failures.internal(error)
-            if not answer.status:
-                await told(scope, receive, answer)
+            failure = incoming.failure or answer.failure
+            if failure is None and isinstance(error, KbError):
+                failure = error.with_traceback(None)
+            elif failure is None:
+                response = failures.internal(error)
+                if not answer.is_started:
+                    await response(scope, incoming, answer)
+                return
+        if failure is None:
+            failure = incoming.failure
+        if isinstance(failure, ClientGone):
+            answer.status = failure.http_status
+        elif failure is not None and not answer.is_started:
+            with suppress(ClientGone):
+                await failures.answer(failure)(scope, incoming, answer)
 
 
-class _Answer:
-    """A `send` that adds the headers and does not wait forever for a client to read."""
-
-    def __init__(self, send: Send, timeout_s: float) -> None:
-        self._send = send
-        self._timeout_s = timeout_s
-        self.status = 0
-
-    async def __call__(self, message: Message) -> None:
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.status = message["status"]
             message = {**message, "headers": _with_ours(message["headers"])}
-        async with asyncio.timeout(self._timeout_s):
-            await self._send(message)
+        await send(message)
+
+    return sending
 
 
 def _with_ours(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
@@ -188,9 +216,20 @@ def _with_ours(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
 
 def _headers(scope: Scope) -> dict[str, str]:
     """By name. One that is sent twice is joined, so that no check sees another than its reader."""
+    raw: list[tuple[bytes, bytes]] = scope["headers"]
+    if len(raw) > _MOST_HEADERS or sum(len(n) + len(v) for n, v in raw) > MOST_HEADER_BYTES:
+        raise MalformedRequest(
+            f"there are more than {_MOST_HEADERS} headers or {MOST_HEADER_BYTES:,} bytes of them",
+            "send fewer",
+        )
     found: dict[str, str] = {}
-    for raw, value in scope["headers"]:
-        name = raw.decode("latin-1").lower()
+    for name_bytes, value in raw:
+        name = name_bytes.decode("latin-1").lower()
         text = value.decode("latin-1")
         found[name] = f"{found[name]},{text}" if name in found else text
+    if "content-length" in found and "transfer-encoding" in found:
+        raise MalformedRequest(
+            "the length of the body is given in two ways",
+            "send either Content-Length or Transfer-Encoding",
+        )
     return found

@@ -42,7 +42,6 @@ _EVENTS = {
     "type": "string",
     "description": "Events `embedding`, `ingest` and `model`, their data JSON.",
 }
-_UPLOAD_SPEED = 64 * 1024  # bytes a second, below which an upload is given up
 _WRITE_BYTES = 256 * 1024
 
 
@@ -115,12 +114,7 @@ def router() -> APIRouter:
 async def _receive(request: Request, upload: uploads.Upload, desk: Desk) -> None:
     """Write the body to the disk as it arrives."""
     pending = bytearray()
-    async for part in bodies.parts(
-        request,
-        limit_bytes=desk.limits.max_upload_bytes,
-        timeout_s=desk.limits.client_timeout_s,
-        least_bytes_per_s=_UPLOAD_SPEED,
-    ):
+    async for part in bodies.parts(request, limit_bytes=desk.limits.max_upload_bytes):
         pending += part
         if len(pending) >= _WRITE_BYTES:
             await asyncio.to_thread(upload.write, bytes(pending))

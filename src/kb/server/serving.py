@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-import h11
 import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from kb.app import KnowledgeBase
 from kb.config import ServeConfig
 from kb.errors import ConfigError
 from kb.server.api import create_app
-from kb.server.guard import Rules
+from kb.server.connections import protocol
+from kb.server.guard import MOST_HEADER_BYTES, Rules
 
 TOKEN_VARIABLE = "KB_SERVE_TOKEN"
 _LEAST_TOKEN_CHARS = 16
-_MOST_CONNECTIONS = 512
-_MOST_HEADER_BYTES = 32 * 1024
 _KEEP_ALIVE_S = 15
+_M_MMAP_THRESHOLD = -3  # of <malloc.h>
+_LARGE_BLOCK_BYTES = 4 * 1024 * 1024
 
 
 def read_token(token_file: str) -> str | None:
@@ -86,18 +84,18 @@ class Listener(uvicorn.Server):
     """uvicorn's, with our limits, which tells when it can be asked."""
 
     def __init__(self, app: ASGIApp, limits: ServeConfig, ready: Callable[[int], None]) -> None:
+        _return_large_blocks()
         super().__init__(
             uvicorn.Config(
                 app,
                 host=limits.host,
                 port=limits.port,
-                http=_protocol(limits.client_timeout_s),
+                http=protocol(limits.client_timeout_s),
                 ws="none",
                 log_config=None,
                 access_log=False,  # it would write down what was asked for
                 server_header=False,
-                limit_concurrency=_MOST_CONNECTIONS,
-                h11_max_incomplete_event_size=_MOST_HEADER_BYTES,
+                h11_max_incomplete_event_size=MOST_HEADER_BYTES,
                 timeout_keep_alive=_KEEP_ALIVE_S,
                 timeout_graceful_shutdown=round(limits.drain_s),
             )
@@ -123,36 +121,13 @@ class Server(Listener):
         await super().shutdown(sockets)
 
 
-def _protocol(timeout_s: float) -> type[asyncio.Protocol]:
-    class Bounded(H11Protocol):
-        """Closes a connection whose request line and headers take too long to arrive."""
+def _return_large_blocks() -> None:
+    """Have large blocks of memory go back to the system when they are freed. glibc would keep them
+    after the first few large answers, for good. Other C libraries have no such function."""
+    import ctypes
 
-        _patience: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self._expect()
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            if self.conn.their_state is not h11.IDLE:
-                self._forget()
-            elif self._patience is None:
-                self._expect()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._forget()
-            super().connection_lost(exc)
-
-        def _expect(self) -> None:
-            self._patience = self.loop.call_later(timeout_s, self.transport.close)
-
-        def _forget(self) -> None:
-            if self._patience is not None:
-                self._patience.cancel()
-            self._patience = None
-
-    return Bounded
+    with suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK_BYTES)
 
 
 def serve(kb: KnowledgeBase, *, token: str | None, ready: Callable[[int], None]) -> None:

@@ -1,0 +1,271 @@
+"""Connections: how many there are, who gives way, and how each of them ends.
+
+Clients that have not sent their request yet, or do not read their answer, cost nothing but a
+connection, so anybody can hold many of them. When there are too many, the oldest of those gives way
+to a newcomer, first where one address has the most: a request that is complete always gets in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from enum import IntEnum
+from functools import partial
+from typing import Any, cast
+
+import h11
+from starlette.types import Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from kb.errors import MalformedRequest, TooBusy
+from kb.server.guard import SECURITY_HEADERS
+
+MOST_CONNECTIONS = 512
+_LINGER_S = 2.0  # for a client to read a refusal while it still sends its body
+_CLOSE = (b"connection", b"close")
+
+
+class Stage(IntEnum):
+    """What a connection is at; the lower, the sooner it gives way."""
+
+    ENDING = 0
+    WAITING = 1  # for a request, or for the rest of its headers
+    BODY = 2
+    UNREAD = 3  # its answer is not taken
+    BUSY = 4  # never gives way
+
+
+class Pool:
+    """The open connections of one server."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._open: set[Connection] = set()
+
+    def admit(self, new: Connection) -> bool:
+        """Whether there is room, which another connection may have to make."""
+        if len(self._open) >= self._limit and not self._make_room():
+            return False
+        self._open.add(new)
+        return True
+
+    def remove(self, connection: Connection) -> None:
+        self._open.discard(connection)
+
+    def _make_room(self) -> bool:
+        of_address = Counter(each.address for each in self._open)
+        idle = [each for each in self._open if each.stage < Stage.BUSY]
+        if not idle:
+            return False
+        victim = min(idle, key=lambda each: (-of_address[each.address], each.stage, each.since))
+        self._open.discard(victim)
+        victim.abort()
+        return True
+
+
+def connection_limit() -> int:
+    """As many connections as files may be open, with half of them left for the store."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return MOST_CONNECTIONS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 4 * MOST_CONNECTIONS
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        soft = most
+    return MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else min(MOST_CONNECTIONS, soft // 2)
+
+
+def protocol(timeout_s: float) -> type[asyncio.Protocol]:
+    """The protocol of a server whose clients may take `timeout_s` over their headers."""
+    bound = partial(Connection, pool=Pool(connection_limit()), timeout_s=timeout_s)
+    return cast(type[asyncio.Protocol], bound)
+
+
+class Connection(H11Protocol):
+    """uvicorn's, with a place in the pool, a time for headers, and an end in any case."""
+
+    def __init__(self, *args: Any, pool: Pool, timeout_s: float, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._pool = pool
+        self._timeout_s = timeout_s
+        self._inner = self.app
+        self.app = cast(Any, self._run)
+        self._socket: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_ending = False
+        self.since = self.loop.time()
+
+    # --- for the pool -----------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        return self.client[0] if self.client else ""
+
+    @property
+    def stage(self) -> Stage:
+        if self._is_ending:
+            return Stage.ENDING
+        if self.cycle is None or self.cycle.response_complete:
+            return Stage.WAITING
+        if self.flow.write_paused:
+            return Stage.UNREAD
+        if self.conn.their_state is h11.SEND_BODY and not self.cycle.response_started:
+            return Stage.BODY
+        return Stage.BUSY
+
+    def abort(self) -> None:
+        """End it now, whatever has not been sent or read."""
+        self._is_ending = True
+        if self._socket is not None:
+            self._socket.abort()
+
+    # --- from the event loop ----------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        self._socket = transport
+        super().connection_made(cast(asyncio.Transport, _Closing(transport, self)))
+        if self._pool.admit(self):
+            self._set_timer(self._timeout_s)
+        else:
+            error = TooBusy("too many requests at once", "try again in a moment")
+            transport.write(_raw_answer(503, b"Service Unavailable", error.to_dict()))
+            self.close()
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_ending:
+            return  # of a body that nobody wants
+        try:
+            super().data_received(data)
+        except h11.LocalProtocolError:  # an answer has begun, so the error has no place in it
+            self.abort()
+        self._expect_headers()
+
+    def _expect_headers(self) -> None:
+        if self._is_ending:
+            return
+        if self.conn.their_state is not h11.IDLE:
+            self._clear_timer()
+        elif self._timer is None:
+            self._set_timer(self._timeout_s)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._clear_timer()
+        self._pool.remove(self)
+        self._is_ending = True
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """The server stops: what has not arrived is not waited for, and what is not read is for a
+        moment only."""
+        if self._is_ending or self.stage is Stage.BODY:
+            self.abort()
+            return
+        if self.stage is Stage.UNREAD:
+            self._set_timer(_LINGER_S)
+        super().shutdown()
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The application; where it leaves its answer unfinished, the connection ends."""
+        self.since = self.loop.time()
+        cycle = self.cycle
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start" and self._is_body_unfinished():
+                message = {**message, "headers": [*message["headers"], _CLOSE]}
+            await send(message)
+
+        try:
+            await cast(Any, self._inner)(scope, receive, sending)
+        except asyncio.CancelledError:  # the server has stopped waiting for this client
+            cycle.disconnected = True
+            self.abort()
+        finally:
+            if cycle.response_started and not cycle.response_complete:
+                cycle.disconnected = True
+                self.abort()
+
+    def _is_body_unfinished(self) -> bool:
+        return self.conn.their_state in (h11.SEND_BODY, h11.ERROR)
+
+    def on_response_complete(self) -> None:
+        self.since = self.loop.time()
+        super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # uvicorn's words, not error.v1
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE) or self._socket is None:
+            self.abort()
+            return
+        error = MalformedRequest("the request is not valid HTTP", "send HTTP/1.1")
+        self._socket.write(_raw_answer(400, b"Bad Request", error.to_dict()))
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self.close()
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End it when all has been sent. A client that still sends its body gets the time to read
+        its answer first: closing at once could take that away from it."""
+        if self._is_ending or self._socket is None:
+            return
+        self._is_ending = True
+        if self._is_body_unfinished() and self._socket.can_write_eof():
+            self._socket.write_eof()
+            self._socket.resume_reading()
+            self._set_timer(_LINGER_S)
+        else:
+            self._socket.close()
+            self._set_timer(self._timeout_s)
+
+    def _set_timer(self, seconds: float) -> None:
+        self._clear_timer()
+        self._timer = self.loop.call_later(seconds, self.abort)
+
+    def _clear_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+
+    @property
+    def is_ending(self) -> bool:
+        return self._is_ending
+
+
+class _Closing:
+    """A transport whose `close` is the connection's."""
+
+    def __init__(self, transport: asyncio.Transport, connection: Connection) -> None:
+        self._transport = transport
+        self._connection = connection
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def is_closing(self) -> bool:
+        return self._connection.is_ending or self._transport.is_closing()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+def _raw_answer(status: int, phrase: bytes, error: dict[str, str]) -> bytes:
+    """An answer to what is no request yet."""
+    body = json.dumps(error).encode()
+    headers = SECURITY_HEADERS | {
+        "content-type": "application/json",
+        "content-length": str(len(body)),
+        "cache-control": "no-store",
+        "connection": "close",
+    }
+    if status == 503:
+        headers["retry-after"] = "1"
+    lines = [b"HTTP/1.1 %d %s" % (status, phrase)]
+    lines += [f"{name}: {value}".encode() for name, value in headers.items()]
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body
