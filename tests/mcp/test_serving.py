@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import httpx
@@ -157,6 +159,56 @@ def test_stdout_carries_the_protocol_alone(store: Path) -> None:
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert {answer["id"] for answer in answers} == {1, 2}
     assert all(answer["jsonrpc"] == "2.0" for answer in answers)
+
+
+_UNREADABLE = [
+    (b'{"jsonrpc":"2.0","id":"%s","method":"tools/call","params":{"name":"search",'
+     b'"arguments":{"query":"\\ud800"}}}', "invalid_request"),
+    (b'{"jsonrpc":"2.0","id":"%s","method":"tools/call","params":{"name":"\\udfff"}}',
+     "invalid_request"),
+    (b'{"jsonrpc":"2.0","id":"%s","method":"tools/call","params":{"name":"search",'
+     b'"arguments":{"query":NaN,"\\ud800":1}}}', "invalid_request"),
+    (b'{"jsonrpc":"2.0","id":"%s","method":"\\ud800"}', "-32600"),
+    (b'{"jsonrpc":"2.0","id":"%s","method":7}', "-32600"),
+]  # fmt: skip
+_UNKNOWN = [
+    b"{", b"\xff\xfe", b"[]", b"[" * 5000, b'"text"',
+    b'{"jsonrpc":"2.0","id":"\\ud800","method":"p"}',
+]  # fmt: skip
+
+
+def test_lines_that_are_no_messages_are_answered(store: Path) -> None:
+    """Nobody waits forever, and the next request is answered too."""
+    server = subprocess.Popen(
+        [*COMMAND, "--store", str(store), "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert server.stdin is not None
+    assert server.stdout is not None
+    started = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"}}}  # fmt: skip
+    with server:
+
+        def ask(line: bytes) -> dict[str, Any]:
+            server.stdin.write(line + b"\n")  # type: ignore[union-attr]  # it is a pipe
+            server.stdin.flush()  # type: ignore[union-attr]
+            answer: dict[str, Any] = json.loads(server.stdout.readline())  # type: ignore[union-attr]
+            return answer
+
+        watchdog = threading.Timer(60, server.kill)
+        watchdog.start()
+        ask(json.dumps(started).encode())
+        server.stdin.write(b'\n{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
+        server.stdin.write(b'{"jsonrpc":"2.0","method":"notifications/\\ud800"}\n')
+        for number, (line, code) in enumerate(_UNREADABLE):
+            answer = ask(line % str(number).encode())
+            assert answer["id"] == str(number)
+            assert code in json.dumps(answer)
+        for line in _UNKNOWN:
+            answer = ask(line)
+            assert (answer["id"], answer["error"]["code"] < -32000) == (None, True)
+        assert ask(b'{"jsonrpc":"2.0","id":9,"method":"ping"}')["id"] == 9
+        watchdog.cancel()
 
 
 def test_a_store_that_is_not_there_yet(tmp_path: Path) -> None:

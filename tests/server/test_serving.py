@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -23,6 +24,7 @@ from kb.server.serving import ingest_folders, is_loopback, read_token, rules_for
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run  # a fixture
 from tests.models.weightless import Weightless
+from tests.schemas import validator
 from tests.server.conftest import FILES, PATIENCE_S, Running, Serve
 
 TOKEN = "a-token-that-is-long-enough"
@@ -184,6 +186,64 @@ def test_headers_have_a_limit(filled: Running) -> None:
     with connected(filled) as raw:
         raw.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"x" * 100_000)
         assert raw.recv(100).startswith(b"HTTP/1.1 400")
+
+
+GET = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        POST + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n" + GET + b"\r\n",
+        POST + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\n{}",
+        POST + b"Content-Length: 5, 6\r\n\r\n{}",
+        POST + b"Content-Length: -1\r\n\r\n",
+        POST + b"Content-Length: +5\r\n\r\n{}",
+        POST + b"Content-Length: 1" + b"0" * 5000 + b"\r\n\r\n{}",
+        POST + b"Transfer-Encoding: gzip\r\n\r\n{}",
+        POST + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        POST + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n{}\r\n0\r\n\r\n",
+        POST + b"Transfer-Encoding: chunked\r\n\r\n-2\r\n{}\r\n0\r\n\r\n",
+        POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"f" * 30 + b"\r\n{}",
+        GET + b"X-Nul: a\0b\r\n\r\n",
+        GET + b"X Space: a\r\n\r\n",
+        GET + b"X-Line: a\r\n folded\0\r\n\r\n",
+        GET + b"".join(b"X-%d: a\r\n" % n for n in range(200)) + b"\r\n",
+        GET + b"X-Long: " + b"a" * 40_000 + b"\r\n\r\n",
+        b"GET /health HTTP/1.1\r\n\r\n",
+        b"GET http://[ HTTP/1.1\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 100,
+        b"\0" * 100,
+    ],
+)
+def test_what_is_no_http_is_refused(filled: Running, sent: bytes) -> None:
+    """Also what could be read in two ways, by a proxy in front and by the server."""
+    with connected(filled) as raw:
+        raw.sendall(sent)
+        told = answer_to(raw)
+    assert told.startswith(b"HTTP/1.1 400"), told
+    assert told.count(b"HTTP/1.1 ") == 1  # what follows is not taken for a request
+    head, _, body = told.partition(b"\r\n\r\n")
+    assert b"connection: close" in head.lower()
+    validator("error.v1").validate(json.loads(body))
+    assert filled.client.get("/health").status_code == 200
+
+
+@pytest.mark.parametrize("origin", ["http://[", "http://[::1", "//[", "http://a]b", "\x7f", "["])
+def test_an_origin_that_makes_no_sense_is_foreign(filled: Running, origin: str) -> None:
+    answer = filled.client.get("/status", headers={"Origin": origin})
+    assert (answer.status_code, answer.json()["code"]) == (403, "foreign")
+
+
+def test_many_small_lists_are_refused(filled: Running) -> None:
+    body = b'{"text": "x", "metadata": {"a": [' + b"[]," * 100_000 + b"[]]}}"
+    sent = {"Content-Type": "application/json"}
+    answer = filled.client.post("/documents", content=body, headers=sent)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+    text = "[[{{" * 10_000  # brackets in a text are none
+    assert filled.client.post("/documents", json={"text": text}).status_code == 201
 
 
 def test_a_client_that_goes_stops_the_ingest_between_two_files(

@@ -22,6 +22,7 @@ from kb.app import KnowledgeBase
 from kb.errors import ConfigError, KbError, NotFound, shown
 from kb.logs import logger
 from kb.mcp import answers
+from kb.mcp.messages import Answering
 from kb.mcp.tools import INSTRUCTIONS, TOOLS, Tool
 from mcp import types
 
@@ -130,7 +131,8 @@ def serve_stdio(kb: KnowledgeBase) -> None:
 
 async def _over_stdio(server: Server[None]) -> None:
     async with stdio_server() as (reading, writing):
-        await server.run(reading, writing, server.create_initialization_options())
+        options = server.create_initialization_options()
+        await server.run(Answering(reading, writing), writing, options)
 
 
 # --- HTTP -----------------------------------------------------------------------------------------

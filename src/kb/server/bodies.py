@@ -11,6 +11,8 @@ from starlette.requests import ClientDisconnect, Request
 from kb.errors import ClientGone, InvalidRequest, TooLarge, shown
 from kb.types import JsonDict
 
+_MOST_LISTS = 10_000
+
 
 async def read(request: Request, *, limit_bytes: int) -> bytes:
     """The whole body. One whose length is above the limit is not read at all."""
@@ -51,7 +53,23 @@ def parse_object(data: bytes) -> JsonDict:
         raise InvalidRequest(f"the body is not JSON: {error}", "send a JSON object") from None
     if not isinstance(value, dict):
         raise InvalidRequest(f"the body is a {type(value).__name__}", "send a JSON object")
+    if data.count(b"[") + data.count(b"{") > _MOST_LISTS:
+        _check_shape(value)
     return value
+
+
+def _check_shape(value: JsonDict) -> None:
+    """Many small lists take a hundred times the memory of their text."""
+    count, rest = 0, list[Any]([value])
+    while rest:
+        each = rest.pop()
+        if isinstance(each, dict | list):
+            count += 1
+            rest += each.values() if isinstance(each, dict) else each
+    if count > _MOST_LISTS:
+        raise InvalidRequest(
+            f"the JSON holds more than {_MOST_LISTS:,} lists and objects", "send less at a time"
+        )
 
 
 def _no_constant(name: str) -> None:
