@@ -100,3 +100,13 @@ def browser() -> Iterator[Browser]:
         opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield opened
         opened.close()
+
+
+@pytest.fixture(scope="session")
+def hostile_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that searches can be made to take minutes in; it is only read."""
+    from tests import hostile
+
+    path = tmp_path_factory.mktemp("hostile") / "kb.sqlite"
+    hostile.make(path)
+    return path

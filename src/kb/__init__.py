@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from kb.app import KnowledgeBase
+    from kb.deadline import Deadline
     from kb.errors import KbError
     from kb.search.analyse import sanitize
     from kb.search.boosts import TYPE_WEIGHTS
@@ -41,6 +42,7 @@ _HOMES = {
     "Citation": "kb.types",
     "Compared": "kb.types",
     "Comparison": "kb.types",
+    "Deadline": "kb.deadline",
     "Degraded": "kb.types",
     "Diagnosis": "kb.types",
     "Document": "kb.types",
@@ -67,6 +69,7 @@ __all__ = [
     "Citation",
     "Compared",
     "Comparison",
+    "Deadline",
     "Degraded",
     "Diagnosis",
     "Document",

@@ -20,8 +20,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 from kb import config as settings_module
 from kb.config import Config, store_path
+from kb.deadline import Deadline
 from kb.embedding import Embedding, Encoders
-from kb.errors import InvalidRequest, NotFound, StoreReadOnly, text_of, whole_number
+from kb.errors import DeadlineExceeded, InvalidRequest, NotFound, StoreError, text_of, whole_number
 from kb.search.searcher import Searcher
 from kb.store import SqliteStore
 from kb.types import Document, Filters, Hit, Response
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 Pathlike = str | os.PathLike[str]
 OnProgress = Callable[[int, int], None]  # done, in all
+_COUNTER_S = 2.0  # how long a read waits for other writers, to count as an access
 
 
 class KnowledgeBase:
@@ -417,7 +419,7 @@ class KnowledgeBase:
         from kb.search.similar import similar
 
         label = str(name)
-        with self._store.reading():
+        with self._searcher.deadline(), self._store.reading():
             if label.isdecimal():
                 chunks = list(self._store.chunks_by_id([int(label)]).values())
                 if not chunks:
@@ -451,7 +453,11 @@ class KnowledgeBase:
     def highlights(self, query: str, text: str) -> list[tuple[int, int]]:
         """Where `query`'s terms stand in `text`, for a door that marks them in a snippet: ranges
         of characters, in order, that do not overlap."""
-        return self._searcher.highlights(query, text)
+        return self.highlights_in(query, [text])[0]
+
+    def highlights_in(self, query: str, texts: Iterable[str]) -> list[list[tuple[int, int]]]:
+        """The same of several texts at once."""
+        return self._searcher.highlights(query, texts)
 
     def profiles(self) -> dict[str, dict[str, Any]]:
         """Every profile by name, with its settings as the config leaves them."""
@@ -471,9 +477,10 @@ class KnowledgeBase:
         """Open a citation or a document. Counts as an access, unless told otherwise."""
         from kb.passages import open_passage
 
-        passage = open_passage(self._store, text_of("a citation", uri), self.config.ingest)
-        # A store that cannot be written can still be read; only its counter stays.
-        with suppress(StoreReadOnly):
+        with self._searcher.deadline():
+            passage = open_passage(self._store, text_of("a citation", uri), self.config.ingest)
+        # A store that cannot be written now can still be read; only its counter stays.
+        with suppress(StoreError, DeadlineExceeded), Deadline(_COUNTER_S):
             if count:
                 self._store.record_access(passage.document.doc_id)
         return passage
@@ -552,10 +559,8 @@ class KnowledgeBase:
         Returns the header, `export.v1`."""
         from kb import archive
 
-        say = on_progress or _silent
-        return archive.export(
-            self._store, target, overwrite=overwrite, on_progress=say, vectors=vectors
-        )
+        return archive.export(self._store, target, overwrite=overwrite, vectors=vectors,
+                              on_progress=on_progress or _silent)  # fmt: skip
 
     def import_(
         self,
@@ -568,8 +573,7 @@ class KnowledgeBase:
         the other was, ids included; with `merge`, one that is not takes what is new or newer."""
         from kb import archive
 
-        say = on_progress or _silent
-        return archive.import_(self._store, source, merge=merge, on_progress=say)
+        return archive.import_(self._store, source, merge=merge, on_progress=on_progress or _silent)
 
     # --- parts ------------------------------------------------------------------------------------
 
@@ -583,7 +587,7 @@ class KnowledgeBase:
         return encoder
 
     def _now(self) -> str:
-        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._clock()))
+        return self._searcher.now()
 
     def _named(self, name: str) -> list[Document]:
         if name.endswith("/"):

@@ -50,6 +50,12 @@ class SearchConfig:
     default_top: int = _key(10, "hits returned when --top is not given", harmless=range(1, 1001))
     profile: str = _key("default", "profile used when --profile is not given", harmless=True)
     snippet_chars: int = _key(220, "longest snippet, in characters", harmless=range(1, 10_001))
+    timeout_s: float = _key(
+        30.0,
+        "how long a search or a read may take before it ends with an error; the time in which a "
+        "model is loaded does not count; 0: as long as it takes",
+        zero=True,
+    )
     slow_ms: int = _key(
         500, "a search that takes longer is logged as a warning, with its query", harmless=True
     )
@@ -174,8 +180,17 @@ class ServeConfig:
     )
     max_query_chars: int = _key(8_000, "longest query")
     max_page: int = _key(200, "most hits, documents or passages in one answer")
+    request_timeout_s: float = _key(
+        10.0,
+        "how long a search or a read may take that a client of kb serve or kb mcp has sent, with "
+        "the time it waits for others",
+    )
     client_timeout_s: float = _key(20.0, "how long a client may take over its request")
-    drain_s: float = _key(10.0, "how long what is under way may take when the server is stopped")
+    drain_s: float = _key(
+        4.0,
+        "how long what is under way may take when the server is told to stop; then it is "
+        "cancelled, and the process ends within ten seconds",
+    )
 
 
 @dataclass(frozen=True, slots=True)

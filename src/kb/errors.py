@@ -36,7 +36,10 @@
         TooLarge              a request that is longer than it may be
         WrongContent          a body of another type than is taken
         TooBusy               more work than the server takes on: come back later
-        ClientGone            nobody waits for the answer any more
+      Stopped                 work that ended before it had an answer
+        DeadlineExceeded      it took longer than it may
+        Cancelled             its caller stopped it
+          ClientGone          nobody waits for the answer any more
 
 Each has a `code` (stable, for programs), a `message` (what happened), a `hint` (what to do), an
 exit status for the command line and a status for HTTP. `KbError` itself is never raised.
@@ -222,7 +225,21 @@ class TooBusy(Refused):
     http_status = 429
 
 
-class ClientGone(Refused):
+class Stopped(KbError):
+    code = "stopped"
+    http_status = 503
+
+
+class DeadlineExceeded(Stopped):
+    code = "deadline"
+    http_status = 504
+
+
+class Cancelled(Stopped):
+    code = "cancelled"
+
+
+class ClientGone(Cancelled):
     code = "client_gone"
     http_status = 499
 

@@ -7,9 +7,10 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from kb import deadline
 from kb.citations import Target, cite, parse_uri
 from kb.config import Config, IngestConfig
-from kb.errors import NotFound
+from kb.errors import InvalidCitation, NotFound, shown
 from kb.ingest.decode import Unreadable, Unsupported, decode
 from kb.ingest.draft import digest
 from kb.ingest.names import SECRET, leads_to_secret, portable_path
@@ -20,31 +21,47 @@ from kb.store import SqliteStore
 from kb.types import LINE_TYPES, Chunk, Document, FilePlace, Passage, Span
 from kb.words import nfc
 
+_LONGEST_NAME = 10_000  # characters of a path or a citation
+_COMPARED = 200  # paths of each kind that a mistyped one is compared with
+_LONGEST_ADVISED = 500  # characters of a path that was mistyped
+
 
 def find_document(store: SqliteStore, name: str) -> Document:
     """By its path in the store, by `note:<id>`, or by the path of its file on this machine."""
     if (document := _named(store, name)) is not None:
         return document
-    raise NotFound(f"no document {name!r}", _advice(nfc(name), store.paths()))
+    raise NotFound(f"no document {shown(name)}", _advice(store, nfc(name)))
 
 
 def _named(store: SqliteStore, name: str) -> Document | None:
+    if len(name) > _LONGEST_NAME:
+        most = f"{_LONGEST_NAME:,} characters"
+        raise InvalidCitation(f"a citation is longer than {most}", "cite as kb search does")
     for path in (nfc(name), *_stored_paths(store, name)):
         if (document := store.document_by_path(path)) is not None:
             return document
     return None
 
 
-def _advice(name: str, paths: list[str]) -> str:
+def _advice(store: SqliteStore, name: str) -> str:
     """What may have been meant: a folder, a path that ends like this, or one that is nearly it."""
+    known = "kb list shows what there is"
+    if len(name) > _LONGEST_ADVISED:
+        return known
+    if store.has_folder(name + "/"):
+        return f"{name}/ is a folder; kb list --path '{name}/**' shows what is in it"
+    near = store.paths_ending("/" + name, 3) or _nearest(store, name)
+    return f"did you mean {' or '.join(near)}? {known}" if near else known
+
+
+def _nearest(store: SqliteStore, name: str) -> list[str]:
+    """The path that is nearly `name`, if there is one among those that come before and after it in
+    order, and those of the same file name. To compare all paths would take minutes."""
     from difflib import get_close_matches  # only a mistake needs it
 
-    known = "kb list shows what there is"
-    if any(path.startswith(name + "/") for path in paths):
-        return f"{name}/ is a folder; kb list --path '{name}/**' shows what is in it"
-    ends = [path for path in paths if path.endswith("/" + name)]
-    near = ends[:3] or get_close_matches(name, paths, n=1, cutoff=0.85)
-    return f"did you mean {' or '.join(near)}? {known}" if near else known
+    file = name[name.rfind("/") :] if "/" in name else "/" + name
+    near = {*store.paths_beside(name, _COMPARED), *store.paths_ending(file, _COMPARED)}
+    return get_close_matches(name, sorted(near), n=1, cutoff=0.85)
 
 
 def chunks_at(store: SqliteStore, uri: str) -> tuple[Document, list[Chunk]]:
@@ -192,6 +209,7 @@ def _page(
     section = chunks[0].section_label if chunks else None
     indexed = [chunk.text for chunk in chunks]
     for number in (page, *range(1, len(pages) + 1)):
+        deadline.check()
         if number <= len(pages) and all(text in pages[number - 1] for text in indexed):
             place = cite(document.doc_path, Span("page", page=number), section)
             state = "exact" if number == page else "moved"
@@ -222,8 +240,7 @@ def _span(
     if now is not None and all(extent.stands_at(extent.start, now) for extent in wanted):
         place = cite(document.doc_path, _like(extents, start, min(end, len(now))), section)
         return Passage(document, place, "\n".join(now[start - 1 : end]), "exact")
-    if now is not None and None not in (found := [extent.found_in(now) for extent in wanted]):
-        starts = [number for number in found if number is not None]
+    if now is not None and (starts := _moved(wanted, now)) is not None:
         first = min(starts)
         behind = max(
             at + extent.end - extent.start for at, extent in zip(starts, wanted, strict=True)
@@ -264,13 +281,26 @@ class _Extent:
         here = "\n".join(lines[start - 1 : start + self.end - self.start])
         return self.text in here if self.piece else self.text == here
 
-    def found_in(self, lines: list[str]) -> int | None:
-        """The line where the text stands now, if anywhere."""
-        first = self.text.split("\n", 1)[0]
-        for number, line in enumerate(lines, start=1):
-            if (first in line if self.piece else first == line) and self.stands_at(number, lines):
-                return number
-        return None
+    def first_line(self) -> str:
+        return self.text.split("\n", 1)[0]
+
+
+def _moved(wanted: list[_Extent], lines: list[str]) -> list[int] | None:
+    """The lines where each text stands now; None if one of them is nowhere."""
+    numbers: dict[str, list[int]] = {}
+    for number, line in enumerate(lines, start=1):
+        numbers.setdefault(line, []).append(number)
+    starts = []
+    for extent in wanted:
+        whole = numbers.get(extent.first_line(), [])
+        for number in range(1, len(lines) + 1) if extent.piece else whole:
+            deadline.check()
+            if extent.stands_at(number, lines):
+                starts.append(number)
+                break
+        else:
+            return None
+    return starts
 
 
 def _extents(chunks: list[Chunk]) -> list[_Extent]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,6 +22,7 @@ from kb import KnowledgeBase, config
 from kb.cli import answering as answering_module
 from kb.cli import instant
 from kb.cli.answering import answering
+from tests import hostile
 from tests.cli.conftest import COMMAND, Run
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sockets of this kind are for POSIX")
@@ -169,6 +171,34 @@ def test_a_server_that_was_told_to_end(store: Path) -> None:
     assert ended_by(signal.SIGTERM, store) == 0
     assert not os.path.exists(f"{store}{instant.SUFFIX}")
     assert not os.path.exists(f"{store}-wal")
+
+
+def test_those_who_leave_stop_their_searches(
+    hostile_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All threads are busy for minutes; when their clients are killed, they answer again."""
+    store = Path(shutil.copy(hostile_store, tmp_path / "kb.sqlite"))
+    for name, value in {"KB_STORE": str(store), "KB_MODELS_ENCODER": "none",
+                        "KB_SEARCH_TIMEOUT_S": "0"}.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(instant, "ANSWER_S", 3600.0)
+    with KnowledgeBase(store) as kb, answering(kb):
+        address = f"{store}{instant.SUFFIX}"
+        busy = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(4)]
+        for client in busy:
+            client.connect(address)
+            request = instant._request(["search", hostile.EXPRESSION], str(store))
+            client.sendall(json.dumps(request).encode())
+            client.shutdown(socket.SHUT_WR)
+        waiting = threading.Thread(target=asked, args=("harbour",))
+        waiting.start()
+        waiting.join(1.0)
+        assert waiting.is_alive()  # the others take all there is
+        for client in busy:
+            client.close()
+        waiting.join(60.0)
+        assert not waiting.is_alive()
+        assert asked("harbour") == 0
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a file that takes nothing")

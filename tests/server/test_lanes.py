@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from kb.errors import ClientGone, TooBusy
-from kb.server.lanes import Lane, Wanted
+from kb.deadline import Deadline
+from kb.errors import Cancelled, ClientGone, TooBusy
+from kb.server.lanes import Lane
 
 PATIENCE_S = 30.0
 
@@ -41,7 +42,7 @@ def test_errors_come_through() -> None:
 def test_more_than_fits_is_refused_and_what_waits_is_done() -> None:
     lane, go = Lane("x", 1, 1), threading.Event()
 
-    def work(_: Wanted) -> bool:
+    def work(_: Deadline) -> bool:
         return go.wait(PATIENCE_S)
 
     async def scene() -> list[Any]:
@@ -62,11 +63,11 @@ def test_work_stops_at_its_next_step_when_the_client_goes() -> None:
     lane = Lane("x", 1, 0)
     begun, ended = threading.Event(), threading.Event()
 
-    def work(wanted: Wanted) -> None:
+    def work(deadline: Deadline) -> None:
         begun.set()
         try:
             while True:
-                wanted.check()
+                deadline.check()
         except ClientGone:
             ended.set()
             raise
@@ -107,16 +108,16 @@ def test_work_that_waits_is_dropped_when_the_client_goes() -> None:
 def test_closing_stops_what_runs() -> None:
     lane, begun = Lane("x", 1, 0), threading.Event()
 
-    def work(wanted: Wanted) -> None:
+    def work(deadline: Deadline) -> None:
         begun.set()
         while True:
-            wanted.check()
+            deadline.check()
 
     async def scene() -> None:
         running = asyncio.create_task(lane.run(request(), work))
         await asyncio.to_thread(begun.wait, PATIENCE_S)
         await asyncio.to_thread(lane.close)
-        with pytest.raises(ClientGone):
+        with pytest.raises(Cancelled, match="the server stops"):
             await running
 
     asyncio.run(scene())

@@ -6,8 +6,9 @@ import random
 
 import pytest
 
+from kb import globs
 from kb.errors import InvalidRequest, QuerySyntax
-from kb.store import SqliteStore, globs, lexical
+from kb.store import SqliteStore, lexical
 from kb.types import KINDS, TRUSTS, TYPES, Filters, LexicalQuery, Matched
 from tests.store.builders import put
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import select
 import socket
 import sys
 import threading
@@ -26,7 +27,8 @@ from kb.app import KnowledgeBase
 from kb.cli import instant, page
 from kb.cli.session import Session
 from kb.config import Config, ServeConfig, load
-from kb.errors import KbError
+from kb.deadline import Deadline
+from kb.errors import KbError, Stopped
 from kb.logs import logger
 from kb.types import JsonDict
 
@@ -95,6 +97,7 @@ class _Desk:
         self._path = self._store + instant.SUFFIX
         self._settings = instant.settings_of(dict(os.environ))
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="kb-instant")
+        self._asked: dict[int, Deadline] = {}  # by the number of the connection
         self._listening: socket.socket | None = None
         self._ours: tuple[int, int] | None = None
 
@@ -141,6 +144,8 @@ class _Desk:
             info = os.lstat(self._path)
             if (info.st_dev, info.st_ino) == self._ours:  # and not another's by now
                 os.unlink(self._path)
+        for deadline in list(self._asked.values()):
+            deadline.cancel()
         self._threads.shutdown(cancel_futures=True)
 
     def _warm(self) -> None:
@@ -151,27 +156,49 @@ class _Desk:
             self._kb.search("warm", top=1)
 
     def _accept(self) -> None:
-        while (listening := self._listening) is not None:
-            try:
-                connection, _ = listening.accept()
-            except OSError:  # closed meanwhile
-                return
-            try:
-                done = self._threads.submit(self._serve, connection)
-            except RuntimeError:  # the same, in between
-                connection.close()
-                return
-            done.add_done_callback(_closing(connection))  # also where it never came to it
+        """Begins what is asked, and cancels it when the one who asked has gone."""
+        ears = select.poll()
+        with suppress(OSError, ValueError):  # closed meanwhile
+            while (listening := self._listening) is not None:
+                ears.register(listening, select.POLLIN)
+                own, heard = listening.fileno(), [number for number, _ in ears.poll()]
+                for number in heard:
+                    if number != own:  # it has hung up, or is closed on this side
+                        ears.unregister(number)
+                        if (deadline := self._asked.pop(number, None)) is not None:
+                            deadline.cancel()
+                # After those that have gone, whose numbers new ones may get.
+                if own in heard and not self._begin(listening, ears):
+                    return
+
+    def _begin(self, listening: socket.socket, ears: select.poll) -> bool:
+        connection, _ = listening.accept()
+        # Who waits no longer has done the work alone.
+        deadline = Deadline(instant.ANSWER_S)
+        self._asked[connection.fileno()] = deadline
+        ears.register(connection, 0)
+        try:
+            done = self._threads.submit(self._serve, connection, deadline)
+        except RuntimeError:  # closed meanwhile
+            connection.close()
+            return False
+        done.add_done_callback(_closing(connection))  # also where it never came to it
+        return True
 
     # --- one request ------------------------------------------------------------------------------
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _serve(self, connection: socket.socket, deadline: Deadline) -> None:
         try:
             if instant.peer_uid(connection) != os.getuid():
                 return
             connection.settimeout(_READ_S)
-            answer = self._answer(_read(connection))
+            request = _read(connection)
+            with deadline:
+                answer = self._answer(request)
+            deadline.check()  # an error of ours, such as too little time, is none of theirs
             connection.sendall(json.dumps(answer).encode())
+        except Stopped as error:
+            _log.info("a search was given up: %s", error)
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             _log.info("a request that makes no sense: %s", error)
         # Whoever asked works alone then; this process goes on.
@@ -210,7 +237,12 @@ class _Desk:
 
 
 def _closing(connection: socket.socket) -> Callable[[object], None]:
-    return lambda _: connection.close()
+    def close(_done: object) -> None:
+        with suppress(OSError):  # the other side has closed it
+            connection.shutdown(socket.SHUT_RDWR)  # by itself, `close` waits for the poll
+        connection.close()
+
+    return close
 
 
 def _searching(config: Config) -> Config:

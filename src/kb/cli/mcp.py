@@ -59,8 +59,8 @@ def mcp_command(
         with session.open() as kb:
             serve_stdio(kb)
         return
-    from kb.cli.serve import ended_by_sigterm
     from kb.server.serving import read_token
+    from kb.shutdown import Shutdown
 
     host, port = address(http)
     session.interrupted = "stopped"
@@ -71,9 +71,10 @@ def mcp_command(
         "serve.allow_hosts": ",".join(allow_hosts),
     }
     overrides = {key: value for key, value in given.items() if value not in (None, "")}
-    with ended_by_sigterm(), session.open(overrides) as kb:
+    with Shutdown() as shutdown, session.open(overrides) as kb:
         token = read_token(kb.config.serve.token_file)
-        serve_http(kb, token=token, ready=lambda port: _say(host, port))
+        serve_http(kb, token=token, ready=lambda port: _say(host, port), shutdown=shutdown)
+        shutdown.finish()
 
 
 def _say(host: str, port: int) -> None:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any
 
 import click
@@ -15,6 +11,7 @@ from kb.cli import page
 from kb.cli.options import Command, common_options, option
 from kb.cli.session import Session, pass_session
 from kb.errors import MissingExtra
+from kb.shutdown import Shutdown
 
 
 @click.command("serve", cls=Command)
@@ -51,7 +48,8 @@ def serve_command(
     """Answer over HTTP, and show a page to search with.
 
     Open the address that is printed in a browser, or send requests: /openapi.json tells which. What
-    is put in gets its vectors while the server runs. It ends with Ctrl-C.
+    is put in gets its vectors while the server runs. Ctrl-C ends it when what is under way is
+    answered, a second one at once.
 
     Only this machine can reach it, unless --host says otherwise; then a token is needed.
 
@@ -72,7 +70,7 @@ def serve_command(
     given = options | {"allow_hosts": ",".join(allow_hosts), "ingest_from": ",".join(ingest_from)}
     overrides = {f"serve.{name}": value for name, value in given.items() if value not in (None, "")}
     session.interrupted = "stopped"
-    with ended_by_sigterm(), session.open(overrides) as kb, ExitStack() as stack:
+    with Shutdown() as shutdown, session.open(overrides) as kb, ExitStack() as stack:
         is_new = not kb.path.exists()
         if not session.verbose:
             _log_warnings()
@@ -84,22 +82,8 @@ def serve_command(
                 page.note(f"new store: {page.visible(str(kb.path))}")
             _say(limits.host, port)
 
-        serve(kb, token=read_token(limits.token_file), ready=ready)
-
-
-@contextmanager
-def ended_by_sigterm() -> Iterator[None]:
-    """As a service manager ends a server: what is under way is answered, the store is closed, its
-    socket goes, and the exit status is 0. uvicorn hands the signal on when it has come to its end,
-    and by itself that would end the process there and then."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+        serve(kb, token=read_token(limits.token_file), ready=ready, shutdown=shutdown)
+        shutdown.finish()
 
 
 def _log_warnings() -> None:

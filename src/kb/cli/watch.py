@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +14,7 @@ from kb.cli import page
 from kb.cli.options import Command, common_options, option
 from kb.cli.session import Session, pass_session
 from kb.errors import MissingExtra
+from kb.shutdown import Shutdown
 
 if TYPE_CHECKING:
     from kb.types import IngestReport, JsonDict
@@ -62,7 +62,8 @@ def watch_command(
     session.interrupted = "stopped"
     stop = threading.Event()
     tell = _tell_json if jsonl or session.json else _tell
-    with session.open() as kb, _EndedBySigterm(stop), ExitStack() as stack:
+    with Shutdown() as shutdown, session.open() as kb, ExitStack() as stack:
+        shutdown.on_signal(stop.set)
 
         def hear(event: Event) -> None:
             if event.kind == "ready":  # now there is a store, and something to search
@@ -70,22 +71,7 @@ def watch_command(
             tell(event)
 
         Watcher(kb, paths, hear, stop=stop, quiet_ms=quiet_ms or QUIET_MS).run()
-
-
-class _EndedBySigterm:
-    """As a service manager ends it: what is under way is finished, and the exit status is 0."""
-
-    def __init__(self, stop: threading.Event) -> None:
-        self._stop = stop
-        self._before: Any = None
-
-    def __enter__(self) -> None:
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGTERM, lambda *_: self._stop.set())
-
-    def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGTERM, self._before)
+        shutdown.finish()
 
 
 # --- telling --------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.lowlevel import Server
@@ -19,11 +19,13 @@ from mcp.server.stdio import stdio_server
 
 from kb import __version__
 from kb.app import KnowledgeBase
-from kb.errors import ConfigError, KbError, NotFound, shown
+from kb.deadline import Deadline
+from kb.errors import Cancelled, ClientGone, ConfigError, KbError, NotFound, shown
 from kb.logs import logger
 from kb.mcp import answers
 from kb.mcp.messages import Answering
 from kb.mcp.tools import INSTRUCTIONS, TOOLS, Tool
+from kb.shutdown import Shutdown
 from mcp import types
 
 if TYPE_CHECKING:
@@ -38,9 +40,12 @@ _BUG = "code: internal_error\nmessage: something went wrong inside kb\nhint: ple
 _log = logger("kb.mcp")
 
 
-def make_server(kb: KnowledgeBase) -> Server[None]:
+def make_server(
+    kb: KnowledgeBase, until: Deadline | None = None, on_end: Callable[[], None] = lambda: None
+) -> Server[None]:
     """A server with the four tools over `kb`, which its caller closes. While it runs, what is added
-    gets its vectors."""
+    gets its vectors. No call outlives `until`; `on_end` is called when the server begins to end."""
+    stopping = until or Deadline()
     tools = {tool.name: tool for tool in TOOLS}
     listed = types.ListToolsResult(tools=[_told(tool) for tool in TOOLS])
     # Threads of its own, since each keeps a connection to the store.
@@ -53,6 +58,8 @@ def make_server(kb: KnowledgeBase) -> Server[None]:
         try:
             yield
         finally:
+            on_end()
+            stopping.cancel(Cancelled("the server stops", "ask again when it is back"))
             threads.shutdown(cancel_futures=True)
             worker.stop()
 
@@ -61,8 +68,17 @@ def make_server(kb: KnowledgeBase) -> Server[None]:
 
     async def call_tool(_context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         tool, arguments = tools.get(params.name), params.arguments or {}
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(threads, _call, kb, worker, tool, params.name, arguments)
+        timeout_s = kb.config.serve.request_timeout_s if tool is None or tool.reads else None
+        deadline = Deadline(timeout_s, setting="serve.request_timeout_s", outer=stopping)
+
+        def call() -> types.CallToolResult:
+            with deadline if timeout_s is not None else nullcontext():  # a write is not broken off
+                return _call(kb, worker, tool, params.name, arguments)
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(threads, call)
+        finally:  # also where the agent has cancelled it, or has gone
+            deadline.cancel(ClientGone("the client has gone"))
 
     return Server(
         "kb",
@@ -122,11 +138,12 @@ def _said(text: str, *, is_error: bool = False) -> types.CallToolResult:
 
 
 def serve_stdio(kb: KnowledgeBase) -> None:
-    """Answer until stdin ends. Nothing but the protocol goes to stdout."""
-    # Python would wait for the thread that reads stdin; and whatever is under way is written whole
-    # or not at all.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    asyncio.run(_over_stdio(make_server(kb)))
+    """Answer until stdin ends. Nothing but the protocol goes to stdout. A signal ends it at once:
+    Python would wait for the thread that reads stdin, and whatever is under way is written whole or
+    not at all."""
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_DFL)
+    asyncio.run(_over_stdio(make_server(kb, on_end=Shutdown().begin)))
 
 
 async def _over_stdio(server: Server[None]) -> None:
@@ -147,12 +164,12 @@ def address(text: str) -> tuple[str, int]:
     return bare or "127.0.0.1", int(port)
 
 
-def create_app(kb: KnowledgeBase, rules: Rules) -> ASGIApp:
-    """The ASGI application over `kb`; its clients ask at `/mcp`."""
+def create_app(kb: KnowledgeBase, rules: Rules, until: Deadline | None = None) -> ASGIApp:
+    """The ASGI application over `kb`; its clients ask at `/mcp`, and no call outlives `until`."""
     from kb.server.figures import Figures
     from kb.server.guard import Guard
 
-    app = make_server(kb).streamable_http_app(
+    app = make_server(kb, until).streamable_http_app(
         streamable_http_path=PATH,
         json_response=True,
         stateless_http=True,
@@ -170,10 +187,38 @@ def _answering(app: ASGIApp) -> ASGIApp:
     refusal = Response(status_code=405, headers={"Allow": "POST"})
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        is_stream = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
-        await (refusal if is_stream and scope["path"] == PATH else app)(scope, receive, send)
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+        elif scope["method"] in ("GET", "HEAD") and scope["path"] == PATH:
+            await refusal(scope, receive, send)
+        else:
+            await _until_gone(app, scope, receive, send)
 
     return answer
+
+
+async def _until_gone(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """`app`, cancelled when the client closes its connection: its call then stops too."""
+    messages: asyncio.Queue[Any] = asyncio.Queue(maxsize=1)
+
+    async def pass_on() -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            await messages.put(message)
+
+    reading = asyncio.ensure_future(pass_on())
+    answering = asyncio.ensure_future(app(scope, messages.get, send))
+    try:
+        await asyncio.wait({reading, answering}, return_when=asyncio.FIRST_COMPLETED)
+        if not answering.done():
+            raise ClientGone("the client has gone")
+        answering.result()
+    finally:
+        for task in (reading, answering):
+            task.cancel()
+        await asyncio.gather(reading, answering, return_exceptions=True)
 
 
 def _guarded_elsewhere() -> Any:
@@ -183,11 +228,18 @@ def _guarded_elsewhere() -> Any:
     return TransportSecuritySettings(enable_dns_rebinding_protection=False)
 
 
-def serve_http(kb: KnowledgeBase, *, token: str | None, ready: Callable[[int], None]) -> None:
+def serve_http(
+    kb: KnowledgeBase,
+    *,
+    token: str | None,
+    ready: Callable[[int], None],
+    shutdown: Shutdown | None = None,
+) -> None:
     """Answer until the process is told to stop. `ready` hears the port when it listens."""
     from kb.server.serving import Listener, check_free, rules_for
 
     limits = kb.config.serve
     rules = rules_for(limits.host, token, limits.allow_hosts)
     check_free(limits.host, limits.port)
-    Listener(create_app(kb, rules), limits, ready).run()
+    until = Deadline()
+    Listener(create_app(kb, rules, until), limits, ready, shutdown, until.cancel).run()

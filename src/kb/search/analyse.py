@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kb.errors import InvalidRequest
 from kb.types import Degraded, LexicalQuery
 from kb.words import FUNCTION_WORDS, blank_unspaced, identifier_parts, nfc, pieces, unspaced_runs
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from kb.ports import Tokenise
 
 MAX_TERMS = 256  # distinct ones; what is above is named in `degraded`
+MAX_CHARS = 100_000  # of a query; of an expression, which FTS5 reads in its own time, fewer
+MAX_EXPRESSION_CHARS = 8_000
+_OPERATORS = frozenset(("AND", "OR", "NOT", "NEAR"))
 
 _FTS5_SYNTAX = re.compile(r'[(){}\[\]^"~*?:\\]')
 
@@ -46,9 +50,11 @@ class Analysis:
 
 
 def analyse(text: str, tokenise: Tokenise) -> Analysis:
+    if len(text) > MAX_CHARS:
+        raise InvalidRequest(f"the query is longer than {MAX_CHARS:,} characters", "ask for less")
     text = nfc(text).strip()
     if (expression := _expression(text)) is not None:
-        stems = frozenset(stem for _, _, stem in tokenise(expression))
+        stems = _expression_stems(expression, tokenise)
         fragments = tuple(unspaced_runs(expression))
         nothing = LexicalQuery()
         return Analysis(text, nothing, nothing, expression, stems, fragments, ())
@@ -86,6 +92,22 @@ def _expression(text: str) -> str | None:
     """An FTS5 expression, if the query is one: wrapped in single quotes [001]."""
     wrapped = len(text) > 2 and text[0] == "'" == text[-1]
     return text[1:-1].replace("\0", " ") if wrapped and text[1:-1].strip() else None
+
+
+def _expression_stems(expression: str, tokenise: Tokenise) -> frozenset[str]:
+    """The stems of its terms, if they are not too many: FTS5 looks for all of them, and a prefix
+    such as `a*` is as many words as begin with it."""
+    hint = "without the single quotes, the first terms of a long query count"
+    if len(expression) > MAX_EXPRESSION_CHARS:
+        most = f"{MAX_EXPRESSION_CHARS:,}"
+        raise InvalidRequest(f"the expression is longer than {most} characters", hint)
+    tokens = tokenise(expression)
+    terms = sum(expression[start:end] not in _OPERATORS for start, end, _ in tokens)
+    if terms > MAX_TERMS:
+        raise InvalidRequest(
+            f"the expression has {terms} terms; at most {MAX_TERMS} are allowed", hint
+        )
+    return frozenset(stem for _, _, stem in tokens)
 
 
 def _content(query: LexicalQuery) -> LexicalQuery:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Set
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kb.errors import InvalidRequest, StoreError
+from kb.errors import InvalidRequest, Stopped, StoreError
 from kb.search.analyse import Analysis
 from kb.search.encoded import QueryEncoding
 from kb.search.found import Found, failure
@@ -86,6 +86,8 @@ class ModelRetriever(ABC):
             query = self._query(analysis)
             encoding_ms = (time.perf_counter() - began) * 1000
             found = self._nearest(model, Sought(query, filters, now, limit))
+        except Stopped:
+            raise
         except Exception as error:  # of a model or a library: the others still answer
             if isinstance(error, InvalidRequest) or self._is_misfit(error):
                 raise

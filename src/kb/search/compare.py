@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+from kb import deadline
 from kb.errors import KbError, whole_number
 from kb.search.searcher import Searcher
 from kb.types import COMPARED, Compared, Comparison, Degraded, Filters, Overlap, Response
@@ -56,12 +57,14 @@ def compare(
     """The best `top` hits of every method."""
     count = whole_number("top", DEFAULT_TOP if top is None else top, least=1)
     began = time.perf_counter()
-    with store.reading():
+    with searcher.deadline(), store.reading():
         _prepare(searcher, query, filters)
         shared_ms = _ms_since(began)
         methods = {
-            name: _method(searcher, query, name, top=count, filters=filters) for name in COMPARED
-        }
+            name: _method(searcher, query, name, 1 / (len(COMPARED) - done), top=count,
+                          filters=filters)
+            for done, name in enumerate(COMPARED)
+        }  # fmt: skip
     return Comparison(
         query=query,
         top=count,
@@ -80,11 +83,14 @@ def _prepare(searcher: Searcher, query: str, filters: Filters | None) -> None:
     searcher.search(query, profile=PROFILE, top=1, filters=filters, settings=few, rerank=True)
 
 
-def _method(searcher: Searcher, query: str, name: str, **asked: Any) -> Compared:
+def _method(searcher: Searcher, query: str, name: str, share: float, **asked: Any) -> Compared:
+    """What one method finds, in its `share` of the time that is left."""
     began = time.perf_counter()
     try:
-        found = searcher.search(query, profile=PROFILE, explain=True, **asked, **METHODS[name])
+        with deadline.share(share):
+            found = searcher.search(query, profile=PROFILE, explain=True, **asked, **METHODS[name])
     except KbError as error:
+        deadline.check()  # of the whole: then the others have no time either
         return Compared(error=error.to_dict())
     latency_ms = _ms_since(began)
     own = _OWN_PART.get(name)

@@ -13,16 +13,20 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Generic, TypeVar
 
+from kb import deadline
+
 T = TypeVar("T")
 
 _MOST = 8  # threads of a lane: so many searches at the same time
 
 
 class Answer(Generic[T]):
-    """What a thread will have found."""
+    """What a thread will have found. It works under the deadline of who asked, and has a share of
+    its time."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work: Callable[[], T] | None = work
+        self._deadline = deadline.share()
         self._done = threading.Event()
         self._value: T | None = None
         self._error: BaseException | None = None
@@ -32,7 +36,8 @@ class Answer(Generic[T]):
         work, self._work = self._work, None
         try:
             if work is not None:
-                self._value = work()
+                with self._deadline:
+                    self._value = work()
         except BaseException as error:  # noqa: BLE001  # raised again where it is waited for
             self._error = error
         finally:

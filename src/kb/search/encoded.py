@@ -13,12 +13,13 @@ import time
 from array import array
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from math import inf, sqrt
 from operator import mul
 from typing import TYPE_CHECKING, NamedTuple
 
+from kb.deadline import uncounted
 from kb.errors import InvalidRequest, ModelBroken, ModelMissing
 from kb.search.standing import EncoderSource
 
@@ -93,7 +94,8 @@ class QueryEncodings:
             raise ModelMissing("the encoder is switched off", "set models.encoder")
         entry = self._entry(_Key(encoder.spec.name, encoder.spec.version, text))
         needed = (want if need is None else need) & encoder.spec.gives
-        with _held(entry, self._patience_s if self.warm else None, needed):
+        patience_s = self._patience_s if self.warm else None
+        with nullcontext() if self.warm else uncounted(), _held(entry, patience_s, needed):
             if needed - entry.parts:
                 self._add(entry, encoder, text, (want & encoder.spec.gives) - entry.parts)
                 _raise_first(entry, needed)
@@ -103,7 +105,8 @@ class QueryEncodings:
         """Have the model loaded, so that what comes next takes the time it takes."""
         encoder = None if self.warm else self._source()
         if encoder is not None:
-            encoder.encode([_WARM], as_query=True)
+            with uncounted():
+                encoder.encode([_WARM], as_query=True)
             self.warm = True
 
     def _entry(self, key: _Key) -> _Entry:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from kb.errors import KbError
+from kb.errors import DeadlineExceeded, KbError
 from kb.search.analyse import Analysis
 from kb.types import Degraded, Filters, Scored
 
@@ -30,7 +30,7 @@ class Found:
 
 def failure(part: str, error: Exception) -> Degraded:
     """What an error of a part is told as."""
-    if isinstance(error, TimeoutError):
+    if isinstance(error, TimeoutError | DeadlineExceeded):
         return Degraded(part, "timeout", str(error))
     message = error.message if isinstance(error, KbError) else f"{type(error).__name__}: {error}"
     return Degraded(part, "failed", message)

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from kb.errors import ModelBroken
+from kb import deadline
+from kb.errors import ModelBroken, Stopped
 from kb.logs import logger
 from kb.search.analyse import Analysis
 from kb.search.found import failure
@@ -116,7 +117,11 @@ class Rerank:
             return replace(unread, degraded=(told,))
         first = [one.chunk_id for one in ranked[: self.candidates]]
         try:
-            read = self._read(self.reranker, analysis.text, first, shelf, elapsed_ms)
+            with deadline.share():
+                read = self._read(self.reranker, analysis.text, first, shelf, elapsed_ms)
+        except Stopped as error:
+            deadline.check()  # of the whole search; else the fused order still answers
+            return replace(unread, degraded=(failure(PART, error),))
         except Exception as error:  # of a model or a library: the fused order still answers
             log.warning("%s failed", self.name, exc_info=True)
             return replace(unread, degraded=(failure(PART, error),))
@@ -134,7 +139,8 @@ class Rerank:
     ) -> _Read:
         scores: Scores = {}
         count = 0
-        reranker.load()
+        with deadline.uncounted():
+            reranker.load()
         began_ms = elapsed_ms()
         left_ms = None if self.budget_ms is None else _left(self.budget_ms, elapsed_ms)
         reranker.prepare(text)

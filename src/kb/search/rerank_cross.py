@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kb import deadline
 from kb.errors import ModelBroken
 from kb.search.hits import Shelf
 from kb.search.rerank import Scores
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from kb.ports import Judge
 
 _ARROW = " › "
+_AT_ONCE = 16  # passages between two looks at the deadline
 
 
 class CrossEncoder:
@@ -41,7 +43,10 @@ class CrossEncoder:
     def scores(self, text: str, chunk_ids: Sequence[int], shelf: Shelf) -> Scores:
         shelf.fetch_chunks(chunk_ids)
         passages = [_passage(shelf.document(one).title, shelf.chunks[one]) for one in chunk_ids]
-        scores = self._judge.scores(text, passages)
+        scores: list[float] = []
+        for start in range(0, len(passages), _AT_ONCE):
+            deadline.check()
+            scores += self._judge.scores(text, passages[start : start + _AT_ONCE])
         if len(scores) != len(chunk_ids):
             raise ModelBroken(
                 f"{self.model} gave {len(scores)} scores of {len(chunk_ids)} passages",

@@ -14,7 +14,15 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kb.errors import InvalidRequest, ModelMismatch, StoreError, StoreMissing
+from kb import deadline
+from kb.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    InvalidRequest,
+    ModelMismatch,
+    StoreError,
+    StoreMissing,
+)
 from kb.logs import logger
 from kb.search.analyse import Analysis
 from kb.search.found import Found, Retriever, failure
@@ -25,8 +33,9 @@ if TYPE_CHECKING:
     from kb.ports import Store
     from kb.search.crew import Answer, Crew
 
-# Mistakes of who asks, not of who is asked: no other retriever can make up for them.
-_MISTAKES = (InvalidRequest, ModelMismatch, StoreMissing)
+# Mistakes of who asks, not of who is asked: no other retriever can make up for them. And nobody
+# waits for any of them any more.
+_MISTAKES = (InvalidRequest, ModelMismatch, StoreMissing, Cancelled)
 
 
 class Asked(NamedTuple):
@@ -51,7 +60,7 @@ class _Timed(NamedTuple):
     ms: float
 
 
-class _Deadline:
+class _Patience:
     """The same moment for all: they were asked together."""
 
     def __init__(self, after_s: float | None) -> None:
@@ -76,20 +85,22 @@ def retrieve(
     """What each retriever found, by its name. If none could do its work, since the store could not,
     that error is raised."""
     waiting = _started(retrievers, asked, store, beside) if beside is not None else {}
-    deadline = _Deadline(beside.timeout_s if beside is not None else None)
+    patience = _Patience(beside.timeout_s if beside is not None else None)
     found: dict[str, Found] = {}
     failures: list[Exception] = []
     for retriever in retrievers:
         answer = waiting.get(retriever.name)
         began = time.perf_counter()
         try:
-            timed = _awaited(retriever, asked, answer, deadline)
+            timed = _awaited(retriever, asked, answer, patience, alone=len(retrievers) == 1)
         except _MISTAKES:
             raise
         except Exception as error:
+            deadline.check()  # of the whole search: then the others have no time either
             if len(retrievers) == 1:
                 raise
-            logger("kb.search").warning("%s retriever failed", retriever.name, exc_info=True)
+            if not isinstance(error, DeadlineExceeded):
+                logger("kb.search").warning("%s retriever failed", retriever.name, exc_info=True)
             failures.append(error)
             timed = _Timed(_without(failure(retriever.name, error)), _ms_since(began))
         found[retriever.name] = timed.found
@@ -102,7 +113,7 @@ def _raise_if_nothing_works(found: dict[str, Found], failures: Sequence[Exceptio
     """An empty answer would say that there is nothing to find."""
     if not any(each.ran for each in found.values()):
         for error in failures:
-            if isinstance(error, StoreError):
+            if isinstance(error, StoreError | DeadlineExceeded):
                 raise error
 
 
@@ -110,15 +121,22 @@ def _awaited(
     retriever: Retriever,
     asked: Asked,
     answer: Answer[_Timed | None] | None,
-    deadline: _Deadline,
+    patience: _Patience,
+    *,
+    alone: bool,
 ) -> _Timed:
-    if answer is None:
+    """Where there are others, none may use up all the time that the search has."""
+    if answer is None and alone:
         return _ask(retriever, asked)
-    if not deadline.met_by(answer):
-        answer.leave()
-        why = Degraded(retriever.name, "timeout", f"no answer within {deadline.after_s:g} s")
-        return _Timed(_without(why), deadline.after_s * 1000)
-    return answer.value() or _ask(retriever, asked)
+    if answer is not None:
+        if not patience.met_by(answer):
+            answer.leave()
+            why = Degraded(retriever.name, "timeout", f"no answer within {patience.after_s:g} s")
+            return _Timed(_without(why), patience.after_s * 1000)
+        if (timed := answer.value()) is not None:
+            return timed
+    with deadline.share():
+        return _ask(retriever, asked)
 
 
 def _without(why: Degraded) -> Found:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kb.config import Config
+from kb.deadline import Deadline
 from kb.errors import InvalidRequest, KbError, QuerySyntax, choose, text_of, whole_number
 from kb.search.analyse import analyse
 from kb.search.encoded import QueryEncodings
@@ -91,12 +92,13 @@ class Searcher:
         exclude: frozenset[int] = frozenset(),
     ) -> Response:
         """See `KnowledgeBase.search`. Without `snippets`, those stay empty: to time the ranking.
-        `vector` is a ready-made one of the query, at length 1; `exclude` are chunks not to find."""
+        `vector` is a ready-made one of the query, at length 1; `exclude` are chunks not to find.
+        Raises `DeadlineExceeded` where `search.timeout_s` is over before there is an answer."""
         choose("malformed", malformed, ("raise", "empty"))
         text_of("a query", text)
         _check(filters, threshold)
         asked = resolve(profile or self._config.search.profile, self._config.profiles, settings)
-        with self._store.reading():
+        with self.deadline(), self._store.reading():
             wanted = reranked(restrict(asked, mode), rerank)
             named = profile is not None
             chosen, by_model = self._equipped(wanted, vector, exclude, named=named)
@@ -116,10 +118,16 @@ class Searcher:
                     raise
                 return pipeline.run(replace(query, text=""), now)
 
-    def highlights(self, query: str, text: str) -> list[tuple[int, int]]:
-        """See `KnowledgeBase.highlights`."""
-        with self._store.reading():
-            return ranges(marks(text, analyse(query, self._store.tokenise), self._store.tokenise))
+    def highlights(self, query: str, texts: Iterable[str]) -> list[list[tuple[int, int]]]:
+        """See `KnowledgeBase.highlights`; of several texts at once."""
+        tokenise = self._store.tokenise
+        with self.deadline(), self._store.reading():
+            analysis = analyse(query, tokenise)
+            return [ranges(marks(text, analysis, tokenise)) for text in texts]
+
+    def deadline(self) -> Deadline:
+        """For one search or read, by the setting."""
+        return Deadline(self._config.search.timeout_s or None, setting="search.timeout_s")
 
     def load(self) -> None:
         """The encoder, where there is one: so that the next search does not wait for it. What is

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from kb import deadline
 from kb.search.analyse import Analysis
 from kb.words import identifiers
 
@@ -100,6 +101,7 @@ def _inside_words(text: str, terms: Iterable[str]) -> Iterable[Mark]:
 
 def _fragments(text: str, fragments: Iterable[str]) -> Iterable[Mark]:
     for fragment in fragments:
+        deadline.check()
         at = text.find(fragment)
         while at >= 0:
             yield at, at + len(fragment), fragment

@@ -13,12 +13,13 @@ from fastapi.responses import JSONResponse
 
 from kb.app import KnowledgeBase
 from kb.config import ServeConfig
+from kb.deadline import Deadline
 from kb.errors import InvalidRequest
 from kb.ingest.worker import Worker
 from kb.server import bodies
 from kb.server.events import Events, progress
 from kb.server.figures import Figures
-from kb.server.lanes import Lane, Wanted
+from kb.server.lanes import Lane
 from kb.server.uploads import Slots
 from kb.server.warming import Warming
 from kb.types import JsonDict
@@ -61,14 +62,20 @@ class Desk:
             reads=Lane("reads", _READERS, limits.max_waiting),
             searches=Lane("searches", limits.searches_at_once, limits.max_waiting),
             # One at a time, since the store has one writer.
-            writes=Lane("writes", 1, limits.max_waiting),
+            writes=Lane("writes", 1, limits.max_waiting, whole=True),
             uploads=Slots(_UPLOADS),
             passages=asyncio.Semaphore(_READERS),
             folders=folders,
         )
 
+    def cancel(self) -> None:
+        """Have everything stop at its next step, and be answered."""
+        for lane in (self.searches, self.writes, self.reads):
+            lane.cancel()
+
     def close(self) -> None:
         self.events.close()
+        self.cancel()
         for lane in (self.searches, self.writes, self.reads):
             lane.close()
         self.warming.stop()
@@ -76,12 +83,16 @@ class Desk:
 
     async def read(self, request: Request, work: Callable[[], T]) -> T:
         """Something short that writes nothing, or a counter."""
-        return await self.reads.run(request, lambda _: work())
+        return await self.reads.run(request, lambda _: work(), self.limits.request_timeout_s)
 
-    async def search(self, request: Request, work: Callable[[Wanted], T]) -> T:
+    async def search(self, request: Request, work: Callable[[], T]) -> T:
+        return await self.searches.run(request, lambda _: work(), self.limits.request_timeout_s)
+
+    async def evaluate(self, request: Request, work: Callable[[Deadline], T]) -> T:
+        """Many searches, which take as long as they take, and each no longer than it may."""
         return await self.searches.run(request, work)
 
-    async def write(self, request: Request, work: Callable[[Wanted], T]) -> T:
+    async def write(self, request: Request, work: Callable[[Deadline], T]) -> T:
         return await self.writes.run(request, work)
 
     async def body(self, request: Request) -> JsonDict:

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
 from kb import wire
+from kb.deadline import Deadline
 from kb.errors import InvalidRequest, PathRefused, shown
 from kb.ingest.plan import contains
 from kb.server import bodies, uploads
@@ -17,7 +18,6 @@ from kb.server.bodies import fields_of
 from kb.server.contract import says
 from kb.server.desk import AtDesk, Desk, told
 from kb.server.events import progress
-from kb.server.lanes import Wanted
 from kb.types import IngestReport, JsonDict
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def router() -> APIRouter:
     )
     async def ingest(request: Request, desk: AtDesk) -> Response:
         asked = fields_of(await desk.body(request), {"paths": list, "force": bool, "dry_run": bool})
-        report = await desk.write(request, lambda wanted: _ingested(desk, asked, wanted))
+        report = await desk.write(request, lambda deadline: _ingested(desk, asked, deadline))
         desk.worker.wake()
         return told(wire.ingest_report(report))
 
@@ -122,11 +122,11 @@ async def _receive(request: Request, upload: uploads.Upload, desk: Desk) -> None
     await asyncio.to_thread(upload.write, bytes(pending))
 
 
-def _ingested(desk: Desk, asked: JsonDict, wanted: Wanted) -> IngestReport:
+def _ingested(desk: Desk, asked: JsonDict, deadline: Deadline) -> IngestReport:
     paths = [_allowed(path, desk) for path in asked.get("paths", ())]
 
     def tell(now: Progress) -> None:
-        wanted.check()
+        deadline.check()
         told = {"stage": now.stage, "done": now.done, "total": now.total, "path": now.path}
         desk.events.tell("ingest", told)
 

@@ -1,7 +1,8 @@
 """The knowledge base in threads: so much at a time, and not for clients that have gone.
 
-A lane is a number of threads and a queue of bounded length. Work whose client goes away while it
-waits is dropped; work that runs learns of it by asking, between two steps, whether it is `Wanted`.
+A lane is a number of threads and a queue of bounded length. Each piece of work has a `Deadline`,
+which is cancelled when its client goes away or the server stops: what waits is dropped, a search or
+a read stops wherever it is, and a write between two steps.
 """
 
 from __future__ import annotations
@@ -14,83 +15,88 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
-from kb.errors import ClientGone, TooBusy
+from kb.deadline import Deadline
+from kb.errors import Cancelled, ClientGone, TooBusy
 
 T = TypeVar("T")
 
-
-class Wanted:
-    """Whether somebody still waits. `check` raises when nobody does."""
-
-    def __init__(self) -> None:
-        self._gone = threading.Event()
-
-    def stop(self) -> None:
-        self._gone.set()
-
-    def gone(self) -> bool:
-        return self._gone.is_set()
-
-    def check(self) -> None:
-        if self.gone():
-            raise ClientGone("the client has gone")
+SETTING = "serve.request_timeout_s"
 
 
 class Lane:
-    """`at_once` pieces of work run side by side, `waiting` more wait, and others are refused."""
+    """`at_once` pieces of work run side by side, `waiting` more wait, and others are refused. With
+    `whole`, work that was begun is only asked to stop, by its deadline's `check`: a write is not
+    broken off in its midst."""
 
-    def __init__(self, name: str, at_once: int, waiting: int) -> None:
+    def __init__(self, name: str, at_once: int, waiting: int, *, whole: bool = False) -> None:
         self._name = name
         self._room = at_once + waiting
+        self._whole = whole
         self._threads = ThreadPoolExecutor(at_once, f"kb-{name}")
         self._lock = threading.Lock()
-        self._all: set[Wanted] = set()
+        self._until = Deadline()  # ends with the lane
+        self._taken = 0
 
     @property
     def taken(self) -> int:
         """How much runs or waits."""
-        return len(self._all)
+        return self._taken
 
-    async def run(self, request: Request, work: Callable[[Wanted], T]) -> T:
-        """What `work` gives, unless the client goes first."""
-        wanted = Wanted()
-        future = self._submit(work, wanted)
+    async def run(
+        self, request: Request, work: Callable[[Deadline], T], timeout_s: float | None = None
+    ) -> T:
+        """What `work` gives, unless the client goes first. The time in which it waits for others
+        counts."""
+        deadline = Deadline(timeout_s, setting=SETTING, outer=self._until)
+        future = self._submit(work, deadline)
         answer = asyncio.ensure_future(asyncio.wrap_future(future))
         leaving = asyncio.ensure_future(_leaves(request))
         try:
             both: set[asyncio.Future[Any]] = {answer, leaving}
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(both, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done() and not leaving.done():
+                if future.cancel():  # it was not even begun
+                    raise self._busy()
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if answer.done():
                 return answer.result()
             raise ClientGone("the client has gone")
         finally:
-            wanted.stop()
+            deadline.cancel(ClientGone("the client has gone"))
             leaving.cancel()
             answer.cancel()
 
-    def _submit(self, work: Callable[[Wanted], T], wanted: Wanted) -> Future[T]:
+    def _submit(self, work: Callable[[Deadline], T], deadline: Deadline) -> Future[T]:
         with self._lock:
-            if len(self._all) >= self._room:
-                raise TooBusy(f"too many requests for {self._name}", "try again in a moment")
-            self._all.add(wanted)
-        future = self._threads.submit(_unless_gone, work, wanted)
-        future.add_done_callback(lambda _: self._release(wanted))
+            if self._taken >= self._room:
+                raise self._busy()
+            self._taken += 1
+        future = self._threads.submit(self._work, work, deadline)
+        future.add_done_callback(self._release)
         return future
 
-    def _release(self, wanted: Wanted) -> None:
+    def _work(self, work: Callable[[Deadline], T], deadline: Deadline) -> T:
+        deadline.check()
+        if self._whole:
+            return work(deadline)
+        with deadline:
+            return work(deadline)
+
+    def _busy(self) -> TooBusy:
+        return TooBusy(f"too many requests for {self._name}", "try again in a moment")
+
+    def _release(self, _done: Future[Any]) -> None:
         with self._lock:
-            self._all.discard(wanted)
+            self._taken -= 1
+
+    def cancel(self) -> None:
+        """Have everything stop at its next step."""
+        self._until.cancel(Cancelled("the server stops", "ask again when it is back"))
 
     def close(self) -> None:
-        """Have everything stop at its next step, and wait for it."""
-        for wanted in list(self._all):
-            wanted.stop()
+        """Have everything stop, and wait for it."""
+        self.cancel()
         self._threads.shutdown(cancel_futures=True)
-
-
-def _unless_gone(work: Callable[[Wanted], T], wanted: Wanted) -> T:
-    wanted.check()
-    return work(wanted)
 
 
 async def _leaves(request: Request) -> None:

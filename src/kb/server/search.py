@@ -11,20 +11,21 @@ from fastapi import APIRouter, Query, Request, Response
 
 from kb import wire
 from kb.app import KnowledgeBase
+from kb.deadline import Deadline
 from kb.errors import InvalidRequest, ModelError, shown
 from kb.ports import Encoder
 from kb.server.bodies import fields_of
 from kb.server.contract import says
 from kb.server.desk import AtDesk, Desk, told
 from kb.server.documents import Filtered
-from kb.server.lanes import Wanted
 from kb.types import JsonDict
 
 _ASKED = {"query": "retry storm", "top": 5, "mode": "hybrid", "filters": {"type": ["markdown"]}}
+_MOST_TEXTS = 2_000
 _TEXTS = {"type": "array", "items": {"type": "string"}}
 _HIGHLIGHT = {
     "type": "object",
-    "properties": {"query": {"type": "string"}, "texts": _TEXTS},
+    "properties": {"query": {"type": "string"}, "texts": _TEXTS | {"maxItems": _MOST_TEXTS}},
     "required": ["query", "texts"],
     "additionalProperties": False,
 }
@@ -72,7 +73,7 @@ def router() -> APIRouter:
         asked = wire.read_request(await desk.body(request))
         desk.check_query(asked["query"])
         desk.check_top(asked.get("top"))
-        response = await desk.search(request, lambda _: desk.kb.search(**asked))
+        response = await desk.search(request, lambda: desk.kb.search(**asked))
         desk.figures.search(response)
         return told(wire.response(response))
 
@@ -86,9 +87,7 @@ def router() -> APIRouter:
     ) -> Response:
         desk.check_query(q)
         desk.check_top(top)
-        compared = await desk.search(
-            request, lambda _: desk.kb.compare(q, top=top, filters=filters)
-        )
+        compared = await desk.search(request, lambda: desk.kb.compare(q, top=top, filters=filters))
         return told(wire.comparison(compared))
 
     @routes.post(
@@ -98,7 +97,9 @@ def router() -> APIRouter:
     )
     async def evaluate(request: Request, desk: AtDesk) -> Response:
         judged = _judged(await desk.body(request), desk)
-        return told(await desk.search(request, lambda wanted: _evaluated(desk, judged, wanted)))
+        return told(
+            await desk.evaluate(request, lambda deadline: _evaluated(desk, judged, deadline))
+        )
 
     @routes.post(
         "/search/highlights",
@@ -110,11 +111,10 @@ def router() -> APIRouter:
         shapes = {"query": str, "texts": list}
         asked = fields_of(await desk.body(request), shapes, needed=shapes)
         desk.check_query(asked["query"])
-
-        def marked() -> list[Any]:
-            return [desk.kb.highlights(asked["query"], text) for text in asked["texts"]]
-
-        return told({"schema_version": "highlights.v1", "ranges": await desk.read(request, marked)})
+        if len(asked["texts"]) > _MOST_TEXTS:
+            raise InvalidRequest("there are too many texts", f"send at most {_MOST_TEXTS:,}")
+        ranges = await desk.read(request, lambda: desk.kb.highlights_in(**asked))
+        return told({"schema_version": "highlights.v1", "ranges": ranges})
 
     @routes.get(
         "/similar",
@@ -131,7 +131,7 @@ def router() -> APIRouter:
         desk.check_query(to)
         desk.check_top(top)
         response = await desk.search(
-            request, lambda _: desk.kb.similar(to, top=top, filters=filters, explain=explain)
+            request, lambda: desk.kb.similar(to, top=top, filters=filters, explain=explain)
         )
         return told(wire.response(response))
 
@@ -172,7 +172,7 @@ def _check_grades(grades: Any) -> None:
             raise InvalidRequest(f"a grade cannot be {shown(grade)}", "it is a number up to 1000")
 
 
-def _evaluated(desk: Desk, judged: JsonDict, wanted: Wanted) -> JsonDict:
+def _evaluated(desk: Desk, judged: JsonDict, deadline: Deadline) -> JsonDict:
     """As `kb eval run` does it, with the data in a folder that nobody else sees."""
     from kb.evaluation.report import to_dict
     from kb.evaluation.trial import run_trial
@@ -187,7 +187,7 @@ def _evaluated(desk: Desk, judged: JsonDict, wanted: Wanted) -> JsonDict:
             store=desk.kb.path,
             encoder=_encoder(desk.kb),
             judge=desk.kb.judge,
-            on_progress=lambda *_: wanted.check(),
+            on_progress=lambda *_: deadline.check(),
             **options,
         )
     return to_dict(report) | {"data": "request"}

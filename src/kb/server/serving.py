@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import os
 import socket
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from math import ceil
 from pathlib import Path
 
 import uvicorn
@@ -19,12 +21,14 @@ from kb.errors import ConfigError
 from kb.server.api import create_app
 from kb.server.connections import protocol
 from kb.server.guard import MOST_HEADER_BYTES, Rules
+from kb.shutdown import LIMIT_S, Shutdown
 
 TOKEN_VARIABLE = "KB_SERVE_TOKEN"
 _LEAST_TOKEN_CHARS = 16
 _KEEP_ALIVE_S = 15
 _M_MMAP_THRESHOLD = -3  # of <malloc.h>
 _LARGE_BLOCK_BYTES = 4 * 1024 * 1024
+_ANSWER_S = 2  # for the answer to a request that was cancelled
 
 
 def read_token(token_file: str) -> str | None:
@@ -81,9 +85,20 @@ def ingest_folders(ingest_from: str) -> tuple[Path, ...]:
 
 
 class Listener(uvicorn.Server):
-    """uvicorn's, with our limits, which tells when it can be asked."""
+    """uvicorn's, with our limits, which tells when it can be asked.
 
-    def __init__(self, app: ASGIApp, limits: ServeConfig, ready: Callable[[int], None]) -> None:
+    The signals are those of `shutdown`: uvicorn would raise them a second time when it has come to
+    its end. It waits for what is under way, then calls `cancel`, which has it answered soon, and
+    after that drops what is left: clients that do not read."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: ServeConfig,
+        ready: Callable[[int], None],
+        shutdown: Shutdown | None = None,
+        cancel: Callable[[], None] = lambda: None,
+    ) -> None:
         _return_large_blocks()
         super().__init__(
             uvicorn.Config(
@@ -97,23 +112,48 @@ class Listener(uvicorn.Server):
                 server_header=False,
                 h11_max_incomplete_event_size=MOST_HEADER_BYTES,
                 timeout_keep_alive=_KEEP_ALIVE_S,
-                timeout_graceful_shutdown=round(limits.drain_s),
+                timeout_graceful_shutdown=ceil(limits.drain_s) + _ANSWER_S,
             )
         )
         self._ready = ready
+        self._shutdown = shutdown or Shutdown()
+        self._shutdown.limit_s = max(LIMIT_S, limits.drain_s + LIMIT_S / 2)
+        self._drain_s = limits.drain_s
+        self._cancel = cancel
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        self._shutdown.on_signal(self._stop)
+        yield
+
+    def _stop(self) -> None:
+        self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             self._ready(int(self.servers[0].sockets[0].getsockname()[1]))
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        drained = asyncio.get_running_loop().call_later(self._drain_s, self._cancel)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            drained.cancel()
+
 
 class Server(Listener):
     """That of `kb serve`, which lets listeners go before it waits for those that are to be answered
     still."""
 
-    def __init__(self, app: FastAPI, limits: ServeConfig, ready: Callable[[int], None]) -> None:
-        super().__init__(app, limits, ready)
+    def __init__(
+        self,
+        app: FastAPI,
+        limits: ServeConfig,
+        ready: Callable[[int], None],
+        shutdown: Shutdown | None = None,
+    ) -> None:
+        super().__init__(app, limits, ready, shutdown, app.state.desk.cancel)
         self._app = app
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -130,7 +170,13 @@ def _return_large_blocks() -> None:
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK_BYTES)
 
 
-def serve(kb: KnowledgeBase, *, token: str | None, ready: Callable[[int], None]) -> None:
+def serve(
+    kb: KnowledgeBase,
+    *,
+    token: str | None,
+    ready: Callable[[int], None],
+    shutdown: Shutdown | None = None,
+) -> None:
     """Answer until the process is told to stop. `ready` hears the port when it listens."""
     limits = kb.config.serve
     rules = rules_for(limits.host, token, limits.allow_hosts)
@@ -138,7 +184,7 @@ def serve(kb: KnowledgeBase, *, token: str | None, ready: Callable[[int], None])
         kb.create()
     app = create_app(kb, rules, ingest_from=ingest_folders(limits.ingest_from), warm=True)
     check_free(limits.host, limits.port)
-    Server(app, limits, ready).run()
+    Server(app, limits, ready, shutdown).run()
 
 
 def check_free(host: str, port: int) -> None:

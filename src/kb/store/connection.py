@@ -18,6 +18,7 @@ from weakref import WeakSet
 
 import apsw
 
+from kb import deadline
 from kb.errors import (
     DiskFull,
     InvalidRequest,
@@ -34,6 +35,7 @@ from kb.store.functions import scalar
 _CACHE_KIB = 32 * 1024
 LOG_BYTES = 8 << 20  # a write-ahead log above this is folded into the file and cut to nothing
 _FOLD_MS = 500  # how long that may wait for readers; other writers wait as long, readers do not
+_CHECKED_STEPS = 250  # of SQLite's machine between two looks at the deadline: at most some 30 ms
 
 
 class _Local(threading.local):
@@ -66,6 +68,7 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[apsw.Connection]:
         """A connection that sees one state of the store until the outermost block ends."""
+        deadline.check()
         with self.errors():
             connection = self._reader()
             if self._local.reading == 0:
@@ -85,7 +88,7 @@ class Database:
             raise StoreReadOnly(f"{self.path} was opened for reading only", "open it for writing")
         with self.errors():
             connection = self._writer()
-            connection.execute("BEGIN IMMEDIATE")
+            self._begin(connection)
             try:
                 yield connection
                 connection.execute("COMMIT")
@@ -125,6 +128,17 @@ class Database:
         finally:
             connection.set_busy_timeout(self._busy_ms)
         self._fold_at_bytes = 2 * size if busy else LOG_BYTES
+
+    def _begin(self, connection: apsw.Connection) -> None:
+        """Take the write lock; who has a deadline waits for it no longer than that."""
+        left_ms = deadline.remaining_s() * 1000
+        if left_ms < self._busy_ms:
+            connection.set_busy_timeout(int(left_ms))
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        finally:
+            if left_ms < self._busy_ms:
+                connection.set_busy_timeout(self._busy_ms)
 
     def close(self) -> None:
         """Close every connection of every thread; the last one folds the log into the file. A large
@@ -246,13 +260,13 @@ class Database:
     def _keep_a_log(self, connection: apsw.Connection) -> None:
         """Where several begin a store at once, SQLite refuses this at once, whatever the time-out:
         two that wait for each other would wait for ever."""
-        deadline = time.monotonic() + self._busy_ms / 1000
+        end = time.monotonic() + self._busy_ms / 1000
         while True:
             try:
                 connection.execute("PRAGMA journal_mode = WAL")
                 return
             except apsw.BusyError:
-                if time.monotonic() >= deadline:
+                if time.monotonic() >= end:
                     raise
                 time.sleep(0.005)
 
@@ -261,6 +275,7 @@ class Database:
         connection = apsw.Connection(name, flags=flags | uri)
         connection.set_busy_timeout(self._busy_ms)
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        connection.set_progress_handler(_is_to_stop, _CHECKED_STEPS)
         functions.register(connection, self._clock)
         return connection
 
@@ -292,6 +307,12 @@ class Database:
                 f"cannot make the folder {self.path.parent}: {error.strerror}",
                 "choose another place with --store",
             ) from error
+
+
+def _is_to_stop() -> bool:
+    """Asked by SQLite while a statement runs: what is raised here ends it, and Ctrl-C is heard."""
+    deadline.check()
+    return False
 
 
 def _translated(error: apsw.Error, path: Path) -> KbError:

@@ -110,6 +110,10 @@ def _checked(filters: Filters) -> Filters:
             if not isinstance(value, tuple | list | set | frozenset):
                 said = type(value).__name__
                 raise InvalidRequest(f"{item.name} is a {said}", "give a tuple of texts")
+            if len(value) > MAX_VALUES:
+                raise InvalidRequest(
+                    f"{item.name} has {len(value):,} values", f"give at most {MAX_VALUES}"
+                )
             values[item.name] = tuple(_said(item.name, each) for each in value)
         elif value is not None:
             values[item.name] = _said(item.name, value)
@@ -117,6 +121,8 @@ def _checked(filters: Filters) -> Filters:
 
 
 _LISTS = ("tags", "tags_any", "type", "kind")
+MAX_VALUES = 256  # of a list
+MAX_VALUE_CHARS = 1000  # of a text: also what a glob is at most
 
 
 def _said(name: str, value: object) -> str:
@@ -125,4 +131,7 @@ def _said(name: str, value: object) -> str:
         text = text.lstrip("#")
     if not text:
         raise InvalidRequest(f"{name} is empty", f"leave {name} out to ask for everything")
+    if len(text) > MAX_VALUE_CHARS:
+        most = f"{MAX_VALUE_CHARS:,} characters"
+        raise InvalidRequest(f"{name} is longer than {most}", f"give a shorter {name}")
     return text

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import apsw
 
-from kb.store import globs
+from kb import globs
 from kb.words import wide
 
 if TYPE_CHECKING:

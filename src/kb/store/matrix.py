@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import apsw
 
+from kb import deadline
 from kb.errors import StoreUnusable
 from kb.store import embeddings, scoring
 from kb.store.embeddings import Mark
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     Rows = NDArray[np.float32]
 
 _BATCH = 4096  # rows read at a time
+_SCANNED = 65_536  # rows compared between two looks at the deadline: some 10 ms
 _GATHERED = 8  # up to one row in so many is gathered; of more, all are multiplied
 _FEW = 1000  # so many changed rows are no reason to read all of them anew
 _SHARE = 16  # nor is one in so many
@@ -194,7 +196,11 @@ def _products(rows: Rows, asked: Rows) -> Rows:
     then fight those of the encoder and of other searches. At 100,000 rows it is faster, too."""
     import numpy as np
 
-    products: Rows = np.einsum("ij,j->i", rows, asked)
+    products: Rows = np.empty(len(rows), np.float32)
+    for start in range(0, len(rows), _SCANNED):
+        deadline.check()
+        block = slice(start, start + _SCANNED)
+        np.einsum("ij,j->i", rows[block], asked, out=products[block])
     return products
 
 

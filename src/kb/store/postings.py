@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
+from kb.deadline import uncounted
 from kb.errors import StoreUnusable, choose
 from kb.store import embeddings, scoring, segments, sparse, vectors
 from kb.store.embeddings import Mark
@@ -117,7 +118,7 @@ class Postings:
         key = _key(connection, model_id)
         if (known := self._states.get(key)) is not None:
             return known
-        with self._building:  # by one thread; the others find it made
+        with uncounted(), self._building:  # by one thread; the others find it made
             if (known := self._states.get(key)) is None:
                 known = _made(connection, key)
                 kept = list(self._states.items())[1 - _STATES :]

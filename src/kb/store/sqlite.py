@@ -194,9 +194,17 @@ class SqliteStore:
         with self._database.reading() as connection:
             return documents.body(connection, doc_id)
 
-    def paths(self) -> list[str]:
+    def has_folder(self, folder: str) -> bool:
         with self._database.reading() as connection:
-            return documents.paths(connection)
+            return documents.has_folder(connection, folder)
+
+    def paths_ending(self, end: str, limit: int) -> list[str]:
+        with self._database.reading() as connection:
+            return documents.paths_ending(connection, end, limit)
+
+    def paths_beside(self, path: str, limit: int) -> list[str]:
+        with self._database.reading() as connection:
+            return documents.paths_beside(connection, path, limit)
 
     def languages(self) -> dict[str | None, int]:
         with self._database.reading() as connection:

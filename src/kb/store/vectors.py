@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
+from kb.deadline import uncounted
 from kb.errors import InvalidRequest, ModelBroken, ModelMismatch, choose
 from kb.store import embeddings, scan, scoring, sidecar, vec0
 from kb.store.connection import Database
@@ -95,7 +96,7 @@ class Vectors:
         key = (model.model_id, mark)
         if (known := self._matrices.get(key)) is not None:
             return known
-        with self._building:  # by one thread; the others find it made
+        with uncounted(), self._building:  # by one thread; the others find it made
             if (known := self._matrices.get(key)) is None:
                 known = self._made(connection, model, mark)
                 kept = list(self._matrices.items())[1 - _STATES :]

@@ -11,10 +11,12 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from kb.app import KnowledgeBase
-from kb.errors import InvalidRequest, KbError, ModelError, PathMissing, WatchFailed
+from kb.errors import Cancelled, InvalidRequest, KbError, ModelError, PathMissing, WatchFailed
+from kb.ingest.progress import Progress
 from kb.ingest.worker import WorkerState
 from kb.types import IngestReport
 from kb.watch.changes import folders_of
@@ -75,7 +77,7 @@ class Watcher:
         """Watch until `stop` is set. What is wrong from the beginning is raised; what goes wrong
         later is told, and tried again."""
         asked = self._asked()
-        with self._kb.worker(self._heard) as worker:
+        with self._kb.worker(self._heard) as worker, suppress(Cancelled):
             is_ready = False
             while not self.stop.is_set():
                 self._places = look_at(asked)
@@ -202,6 +204,8 @@ class Watcher:
             report = self._ingest(paths)
         except PathMissing:
             self._all_at = 0.0  # it has gone in this moment: look at what is there
+        except Cancelled:
+            raise
         except KbError as error:
             self._all_at = time.monotonic() + self._wait_s
             self._tell(Event("failed", tuple(paths), error=error, retry_s=self._wait_s))
@@ -211,8 +215,14 @@ class Watcher:
             self._tell(Event("batch", tuple(paths), report))
 
     def _ingest(self, paths: Sequence[str]) -> IngestReport:
-        """Of paths that were resolved before: a link that has come since leads elsewhere."""
-        return self._kb.ingest(*paths, resolve_links=False)
+        """Of paths that were resolved before: a link that has come since leads elsewhere. Stops
+        between two files when the watch is over: the next one reads the others."""
+
+        def check(_progress: Progress) -> None:
+            if self.stop.is_set():
+                raise Cancelled("the watch is over")
+
+        return self._kb.ingest(*paths, resolve_links=False, on_progress=check)
 
     # --- telling ----------------------------------------------------------------------------------
 
