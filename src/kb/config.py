@@ -87,6 +87,11 @@ class IngestConfig:
     hidden: bool = _key(False, "also read files and folders whose name starts with a dot")
     follow_links: bool = _key(False, "follow symbolic links (cycles are noticed)")
     max_file_bytes: int = _key(256 * 1024 * 1024, "larger files are skipped and reported")
+    include_secrets: str = _key(
+        "",
+        "files and folders, with commas, that are read although they look like keys or "
+        "credentials, such as ~/notes/example.key",
+    )
 
 
 @dataclass(frozen=True, slots=True)

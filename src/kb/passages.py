@@ -13,7 +13,8 @@ from kb.config import Config, IngestConfig
 from kb.errors import InvalidCitation, NotFound, shown
 from kb.ingest.decode import Unreadable, Unsupported, decode
 from kb.ingest.draft import digest
-from kb.ingest.names import SECRET, leads_to_secret, portable_path
+from kb.ingest.names import portable_path
+from kb.ingest.secret_files import HEAD_BYTES, included_paths, secret_reason
 from kb.ingest.parse import Parsers
 from kb.ports import Source
 from kb.regular_files import Links, ReadRefused, open_file
@@ -105,8 +106,10 @@ def file_data(place: FilePlace, ingest: IngestConfig) -> bytes:
         raise ReadRefused("its folder is detached", place.inside)
     links: Links = "follow" if ingest.follow_links else "inside"
     with open_file(place.inside, root=place.root, links=links) as file:
-        if leads_to_secret(file.real_path() if file.linked else file.path):
-            raise ReadRefused(SECRET, file.path)
+        path = file.real_path() if file.linked else file.path
+        included = included_paths(ingest.include_secrets)
+        if reason := secret_reason(path, file.head(HEAD_BYTES), included):
+            raise ReadRefused(reason, file.path)
         return file.read(ingest.max_file_bytes)
 
 

@@ -10,6 +10,7 @@ from kb.config import ChunkConfig
 from kb.errors import DiskFull, PathMissing
 from kb.ingest import walk
 from kb.ingest.indexer import Progress
+from kb.ingest.secret_files import BY_NAME
 from kb.regular_files import open_folder
 from kb.types import FileNote, Written
 from tests.ingest.conftest import Library
@@ -256,7 +257,7 @@ def test_a_secret_asked_for_by_name(library: Library) -> None:
     library.put("server.key")
     library.put(".ssh/config")
     report = library.ingest("server.key", ".ssh", ".ssh/config")
-    assert {note.reason for note in report.skipped} == {"may hold secrets"}
+    assert {note.reason for note in report.skipped} == {BY_NAME}
     assert len(report.skipped) == 3
     assert library.store.roots() == []
 

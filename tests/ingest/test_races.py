@@ -16,6 +16,7 @@ import pytest
 from kb.ingest import ignore
 from kb.ingest.indexer import Progress
 from kb.ingest.plan import make_plan
+from kb.ingest.secret_files import BY_NAME
 from kb.ingest.walk import walk
 from kb.types import FileNote, Root
 from tests.ingest.conftest import Library
@@ -155,7 +156,7 @@ def test_a_link_that_is_followed_and_leads_to_a_secret_by_then(
         link.symlink_to(outside / ".ssh" / "a.md")
 
     report = library.ingest("", on_event=before_the_read(swap))
-    assert report.skipped == (FileNote("library/a.md", "may hold secrets"),)
+    assert report.skipped == (FileNote("library/a.md", BY_NAME),)
     assert library.documents() == {}
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kb.ingest.found import find, within
+from kb.ingest.secret_files import BY_NAME
 from kb.ingest.walk import Walked, walk
 from kb.regular_files import open_folder
 from kb.types import FileNote
@@ -239,7 +240,7 @@ def test_a_link_does_not_lead_to_a_secret(tmp_path: Path, root: Path) -> None:
     (root / "folder").symlink_to(tmp_path / ".ssh")
     walked = walk(str(root), follow_links=True)
     assert walked.files == ()
-    assert {note.reason for note in walked.skipped} == {"may hold secrets"}
+    assert {note.reason for note in walked.skipped} == {BY_NAME}
 
 
 def test_a_link_does_not_lead_into_another_root(tmp_path: Path, root: Path) -> None:

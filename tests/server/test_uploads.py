@@ -65,7 +65,16 @@ def test_a_removed_upload_does_not_come_back(filled: Running) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "data"), [("a.bin", b"\0\1\2\3" * 99), ("secrets.json", b"{}"), ("x.key", b"k")]
+    ("name", "data"),
+    [
+        ("a.bin", b"\0\1\2\3" * 99),
+        ("secrets.json", b"{}"),
+        ("x.key", b"k"),
+        (
+            "notes.md",
+            b"-----BEGIN PRIVATE KEY-----\n" + b"A" * 64 + b"\n-----END PRIVATE KEY-----\n",
+        ),
+    ],
 )
 def test_what_cannot_be_taken_is_not_kept(filled: Running, name: str, data: bytes) -> None:
     answer = put(filled, name, data)

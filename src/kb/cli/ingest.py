@@ -47,7 +47,8 @@ def ingest_command(
 
     What was read before is brought up to date: only what has changed is read again, and what is
     gone from disk goes from the store. Without PATH, that is done for every folder that was
-    ingested before. .gitignore and .kbignore are honoured; keys, .env and the like are left out.
+    ingested before. .gitignore and .kbignore are honoured; keys, .env and the like are left out,
+    unless ingest.include_secrets names them.
     What is new is found by its words at once, and by its meaning when its vectors are made, which
     follows. The exit status is 1 if a file could not be read.
 

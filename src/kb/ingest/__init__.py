@@ -2,5 +2,6 @@
 
     plan -> survey (walk) -> load (parse) -> draft (parsers/<format>, chunk) -> indexer -> store
 
-`names`, `ignore` and `dates` serve the walk and the parsers.
+`names`, `ignore` and `dates` serve the walk and the parsers; `secret_files` says which files every
+door leaves alone.
 """

@@ -23,6 +23,7 @@ from kb.ingest.parse import Parsers
 from kb.ingest.plan import Visit, make_plan
 from kb.ingest.progress import Meter, OnEvent, Progress
 from kb.ingest.report import Tally, reason_of
+from kb.ingest.secret_files import included_paths
 from kb.ingest.survey import Site, survey
 from kb.ports import Clock, Source, Store
 from kb.regular_files import ReadRefused
@@ -92,8 +93,10 @@ class _Run:
     tally: Tally = field(default_factory=Tally)
     versions: frozenset[str] = frozenset()
     lost: Lost = field(default_factory=Lost)
+    included: tuple[str, ...] = ()  # although they look like secrets
 
     def go(self, paths: Iterable[str | os.PathLike[str]], resolve_links: bool) -> None:
+        self.included = included_paths(self.config.ingest.include_secrets)
         max_chars = self.config.chunk.max_chars
         self.versions = frozenset(draft.chunker_version(one, max_chars) for one in self.parsers)
         sites = self._survey(paths, resolve_links)
@@ -115,7 +118,12 @@ class _Run:
     def _survey(self, paths: Iterable[str | os.PathLike[str]], resolve_links: bool) -> list[Site]:
         roots = self.store.roots()
         plan = make_plan(
-            paths, roots, self._knows, uploaded=self.uploaded, resolve_links=resolve_links
+            paths,
+            roots,
+            self._knows,
+            uploaded=self.uploaded,
+            resolve_links=resolve_links,
+            include_secrets=self.included,
         )
         self.tally.missing_roots += plan.missing
         self.tally.skipped += plan.skipped
@@ -213,6 +221,7 @@ class _Run:
             self.parsers,
             ingest.max_file_bytes,
             follow_links=ingest.follow_links,
+            include_secrets=self.included,
         )
         max_chars = self.config.chunk.max_chars
         now = (draft.digest(data), draft.chunker_version(parser, max_chars))

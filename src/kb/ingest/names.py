@@ -1,6 +1,6 @@
 """What a file's name says: its text, its title, its day, and whether it keeps a secret.
 
-Pure. Serves the walk and the parsers.
+Pure. Serves the walk and the parsers. `secret_files` looks at the content too.
 """
 
 from __future__ import annotations
@@ -17,26 +17,28 @@ TOOL_FOLDERS = frozenset(
     {".git", ".hg", ".svn", ".kb", ".kb-uploads", "node_modules", "__pycache__"}
 )
 VENV_MARK = "pyvenv.cfg"
-SECRET = "may hold secrets"  # the reason that a report gives
+SECRET = "may hold secrets"
 
 _SECRET_FOLDERS = frozenset(
     {".ssh", ".gnupg", ".aws", ".azure", ".gcloud", ".kube", ".docker", ".password-store"}
 )
 _SECRET_NAMES = frozenset(
     {
-        ".boto", ".dockercfg", ".env", ".git-credentials", ".htpasswd", ".my.cnf", ".netrc",
-        ".npmrc", ".pgpass", ".pypirc", ".s3cfg", ".vault-token", "_netrc",
+        ".boto", ".dockercfg", ".env", ".envrc", ".git-credentials", ".htpasswd", ".my.cnf",
+        ".netrc", ".npmrc", ".pgpass", ".pypirc", ".s3cfg", ".vault-token", "_netrc",
         ".bash_history", ".mysql_history", ".node_repl_history", ".psql_history",
         ".python_history", ".sqlite_history", ".zsh_history",
-        "credentials", "credentials.json", "secrets.json", "secrets.toml", "secrets.yaml",
+        "accesskeys.csv", "credentials", "credentials.csv", "credentials.json", "htpasswd",
+        "kubeconfig", "kubeconfig.json", "kubeconfig.yaml", "kubeconfig.yml", "rootkey.csv",
+        "secrets.json", "secrets.toml", "secrets.yaml",
         "secrets.yml",
     }
 )  # fmt: skip
 _SECRET_STARTS = (".env.", "id_dsa", "id_ecdsa", "id_ed25519", "id_rsa")
-_SECRET_JSON = ("client_secret", "service-account", "service_account")
+_SECRET_JSON = ("client_secret", "gcp-key", "gcp_key", "service-account", "service_account")
 _SECRET_ENDS = (
-    ".env", ".gpg", ".jks", ".kdb", ".kdbx", ".key", ".keystore", ".p12", ".pem", ".pfx", ".pgp",
-    ".ppk", ".tfstate", ".tfstate.backup", ".tfvars",
+    ".env", ".gpg", ".jks", ".kdb", ".kdbx", ".key", ".keystore", ".kubeconfig", ".p12", ".pem",
+    ".pfx", ".pgp", ".ppk", ".tfstate", ".tfstate.backup", ".tfvars",
 )  # fmt: skip
 
 _DAY = re.compile(r"(\d{4}-\d{2}-\d{2})(?!\d)")

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from kb.errors import PathMissing
 from kb.ingest import names
 from kb.ingest.found import within
+from kb.ingest.secret_files import BY_NAME, is_included
 from kb.regular_files import open_folder
 from kb.types import FileNote, Root
 
@@ -53,13 +54,15 @@ def make_plan(
     *,
     uploaded: bool = False,
     resolve_links: bool = True,
+    include_secrets: Sequence[str] = (),
 ) -> Plan:
     """The plan for `paths`; all of `roots` when there are none. Without `resolve_links`, a path
     that leads through a link is left out. A detached root counts only where its own folder is
-    among `paths`, which attaches it: where it lies was decided elsewhere."""
+    among `paths`, which attaches it: where it lies was decided elsewhere. `include_secrets` are
+    those of `included_paths`."""
     attached = {root.path: root for root in roots if not root.detached}
     detached = {root.path: root for root in roots if root.detached}
-    planner = _Planner(attached, detached, knows, uploaded, resolve_links)
+    planner = _Planner(attached, detached, knows, uploaded, resolve_links, include_secrets)
     asked = [os.fspath(path) for path in paths]
     if asked:
         planner.ask(asked)
@@ -81,6 +84,7 @@ class _Planner:
     knows: Knows
     uploaded: bool = False
     resolve_links: bool = True
+    include_secrets: Sequence[str] = ()
     visits: list[Visit] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     skipped: list[FileNote] = field(default_factory=list)
@@ -123,8 +127,10 @@ class _Planner:
             return None
         if path != given and not self.resolve_links:
             self.skipped.append(FileNote(names.portable_path(given), "is a link"))
-        elif names.leads_to_secret(path, folder=stat.S_ISDIR(mode)):
-            self.skipped.append(FileNote(names.portable_path(path), names.SECRET))
+        elif names.leads_to_secret(path, folder=stat.S_ISDIR(mode)) and not is_included(
+            path, self.include_secrets
+        ):
+            self.skipped.append(FileNote(names.portable_path(path), BY_NAME))
         elif not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
             self.skipped.append(FileNote(names.portable_path(path), "not a regular file"))
         else:

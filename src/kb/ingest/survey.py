@@ -13,6 +13,7 @@ from kb.config import IngestConfig
 from kb.ingest import names
 from kb.ingest.found import find, within
 from kb.ingest.plan import Visit, contains
+from kb.ingest.secret_files import included_paths
 from kb.ingest.walk import Walked, walk
 from kb.ports import Store
 from kb.types import FileNote, FileState, Root
@@ -94,6 +95,7 @@ def survey(
         hidden=config.hidden,
         follow_links=config.follow_links,
         stop_at=[other.path for other in roots if other.whole and other.path != visit.path],
+        include_secrets=included_paths(config.include_secrets),
     )
     return Site(visit, root, _unclaimed(walked, visit.path, store, roots), states)
 

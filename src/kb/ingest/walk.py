@@ -13,11 +13,12 @@ import os
 import stat
 import sys
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from kb.ingest import ignore, names
 from kb.ingest.found import Found, found_at, within
+from kb.ingest.secret_files import BY_NAME, is_included
 from kb.regular_files import is_link, open_folder
 from kb.types import FileNote
 
@@ -40,10 +41,12 @@ def walk(
     hidden: bool = False,
     follow_links: bool = False,
     stop_at: Iterable[str] = (),
+    include_secrets: Sequence[str] = (),
 ) -> Walked:
     """The files below `root`, an absolute path; only those of `part`, a file or folder inside it,
-    when given. Folders in `stop_at`, absolute too, are not entered."""
-    walker = _Walker(root, part, hidden, follow_links, frozenset(stop_at))
+    when given. Folders in `stop_at`, absolute too, are not entered. `include_secrets` are those of
+    `included_paths`."""
+    walker = _Walker(root, part, hidden, follow_links, frozenset(stop_at), include_secrets)
     walker.run()
     files = sorted(walker.files, key=lambda found: found.path)
     if part and follow_links:
@@ -68,6 +71,7 @@ class _Walker:
     hidden: bool
     follow_links: bool
     stop_at: frozenset[str]
+    include_secrets: Sequence[str] = ()
     files: list[Found] = field(default_factory=list)
     skipped: list[FileNote] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
@@ -178,9 +182,10 @@ class _Walker:
         link = _is_link(entry)
         if link and not self.follow_links:
             return "symbolic link"
-        if names.is_secret(entry.name, folder=is_folder):
-            return names.SECRET
-        return names.SECRET if link and names.leads_to_secret(real, folder=is_folder) else None
+        is_secret = names.is_secret(entry.name, folder=is_folder) or (
+            link and names.leads_to_secret(real, folder=is_folder)
+        )
+        return BY_NAME if is_secret and not is_included(real, self.include_secrets) else None
 
     def _rules(self, folder: _Folder, present: list[str]) -> tuple[ignore.Rules, ...]:
         rules = folder.rules

@@ -1,0 +1,205 @@
+"""Whether a file keeps a secret: by its name, by the folders it lies in, and by its first bytes.
+
+Pure. The one rule for every door that reads a file: ingest, uploads, watch, and the reading of
+passages. A file that *is* a key or a list of credentials is meant, not one that writes about them:
+a PEM header in prose has no key after it, and a key in a long text is not most of that text. All
+patterns take time in proportion to the text.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+
+from kb.ingest import names
+
+HEAD_BYTES = 64 * 1024  # of a file, to tell whether it keeps a secret
+HOW_TO_INCLUDE = "to read it all the same, name it in ingest.include_secrets"
+BY_NAME = f"{names.SECRET}, by its name ({HOW_TO_INCLUDE})"
+
+_COMMENTS = (b"#", b";", b"//")
+_PREAMBLE = re.compile(rb"(?:\s+|[#;][^\n]*|//[^\n]*)*(?:---[ \t]*\n\s*)?")
+
+# One block of PEM, of PGP's armor or of SSH2's, as far as the text goes.
+_BLOCK = re.compile(
+    rb"-{4,5} ?BEGIN ([A-Z0-9 ]{1,60}?) ?-{4,5}(.*?)(?:-{4,5} ?END [A-Z0-9 ]{1,60}-{4,5}|\Z)",
+    re.DOTALL,
+)
+_KEY_BODY = re.compile(rb"[A-Za-z0-9+/=]{40}")
+_KEY_STARTS = re.compile(
+    rb"PuTTY-User-Key-File-\d+:|AGE-SECRET-KEY-(?:PQ-)?1[A-Z0-9]{20}"
+    rb"|untrusted comment: [^\n]{0,80}secret key"
+)
+_WIREGUARD = re.compile(rb"^[ \t]*PrivateKey[ \t]*=[ \t]*[A-Za-z0-9+/]{43}=", re.MULTILINE)
+
+_SERVICE_ACCOUNT = re.compile(rb'"private_key"\s*:\s*"-----BEGIN ')
+_JWK = re.compile(rb'"kty"\s*:\s*"'), re.compile(rb'"(?:d|k)"\s*:\s*"[A-Za-z0-9_-]{16}')
+_DOCKER = re.compile(rb'"auths"\s*:'), re.compile(rb'"(?:auth|identitytoken)"\s*:\s*"[^"\s]')
+_KUBE_JSON = (
+    re.compile(rb'"(?:client-key-data|token)"\s*:\s*"[^"\s]'),
+    re.compile(rb'"(?:clusters|users)"\s*:\s*\['),
+)
+
+_YAML_START = re.compile(
+    rb"(?:apiVersion|kind|clusters|contexts|current-context|preferences|users|metadata|type"
+    rb"|data|stringData)[ \t]*:"
+)
+_KUBE_CONFIG = (
+    re.compile(rb"^kind[ \t]*:[ \t]*['\"]?Config\b", re.MULTILINE),
+    re.compile(
+        rb"^[ \t-]*(?:client-key-data|token|password|id-token|refresh-token"
+        rb"|certificate-authority-data)[ \t]*:[ \t]*\S",
+        re.MULTILINE,
+    ),
+)
+_KUBE_SECRET = (
+    re.compile(rb"^kind[ \t]*:[ \t]*['\"]?Secret\b", re.MULTILINE),
+    # Neither a template ({{ … }}) nor a place to fill in (<password>).
+    re.compile(
+        rb"^(?:data|stringData)[ \t]*:[ \t]*\r?\n"
+        rb"[ \t]+[\w.-]+[ \t]*:[ \t]*['\"]?[^\s{<'\"]",
+        re.MULTILINE,
+    ),
+)
+
+_SETTING = re.compile(rb"\[[^\]\n]{1,200}\]|(?:export[ \t]+)?\w{1,80}[ \t]*=")
+_AWS = re.compile(
+    rb"^[ \t]*(?:export[ \t]+)?(?:aws_secret_access_key|aws_session_token|AWSSecretKey)"
+    rb"[ \t]*=[ \t]*['\"]?[A-Za-z0-9/+=]{16}",
+    re.MULTILINE | re.IGNORECASE,
+)
+_AWS_TABLE = re.compile(rb"[^\n]{0,400}\bsecret access key\b", re.IGNORECASE)
+_ACCOUNT = re.compile(rb"[^\s:]{1,255}:\S*")
+_HASHED = re.compile(
+    rb"[^\s:]{1,255}:(?:\$(?:apr1|[1256y]|2[abxy]|argon2id?|7)\$|\{S?SHA(?:256|512)?\})\S",
+    re.IGNORECASE,
+)
+_LINES = 50  # of a list, that are looked at
+_NETRC = re.compile(rb"machine[ \t]+\S+\s+(?:login[ \t]+\S+\s+)?(?:password|passwd)[ \t]+\S")
+
+
+def secret_reason(path: str, head: bytes, included: Iterable[str] = ()) -> str | None:
+    """Why the file at `path` must not be read, as a report says it; None: it may be.
+
+    `path` is absolute, or a bare name where there is no more to know. `head` are the first
+    `HEAD_BYTES` of the file, or fewer if it has no more. `included` are the files and folders that
+    the user wants to have read all the same, as `included_paths` gives them.
+    """
+    if is_included(path, included):
+        return None
+    if names.leads_to_secret(path):
+        return BY_NAME
+    what = _content(head)
+    return None if what is None else f"{what} ({HOW_TO_INCLUDE})"
+
+
+def included_paths(setting: str) -> tuple[str, ...]:
+    """The paths of the setting `ingest.include_secrets`, without links."""
+    given = (path.strip() for path in setting.split(","))
+    return tuple(_normal(os.path.realpath(os.path.expanduser(path))) for path in given if path)
+
+
+def is_included(path: str, included: Iterable[str]) -> bool:
+    """Whether `path`, absolute and without links, is one of those or lies in one."""
+    listed = tuple(included)
+    if not listed:
+        return False
+    normal = _normal(path)
+    return any(normal == one or normal.startswith(one.rstrip(os.sep) + os.sep) for one in listed)
+
+
+def _normal(path: str) -> str:
+    return os.path.normcase(path)
+
+
+# --- the first bytes ------------------------------------------------------------------------------
+
+
+def _content(head: bytes) -> str | None:
+    """What the file holds, if that is a secret. How it begins, after comments, says what it could
+    be; so most files cost one search for a private key."""
+    text = _as_utf_8(head[:HEAD_BYTES])
+    if b"PRIVATE KEY" in text and _is_key(_without_comments(text)):
+        return "holds a private key"
+    preamble = _PREAMBLE.match(text)
+    bare = text if preamble is None else text[preamble.end() :]
+    return next((what for what, is_it in _KINDS if is_it(bare)), None)
+
+
+def _as_utf_8(head: bytes) -> bytes:
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return head.decode("utf-16", "ignore").encode()
+    return head.removeprefix(b"\xef\xbb\xbf")
+
+
+def _without_comments(text: bytes) -> bytes:
+    """The lines that are no comments, with `\\n` between them."""
+    lines = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+    return b"\n".join(line for line in lines if not line.lstrip().startswith(_COMMENTS)).strip()
+
+
+def _is_key(text: bytes) -> bool:
+    """Whether a private key is more than half of the text, together with certificates and the like
+    where the text begins with one."""
+    size, private, begins = 0, False, False
+    for block in _BLOCK.finditer(text):
+        is_private = b"PRIVATE KEY" in block[1] and _KEY_BODY.search(block[2]) is not None
+        private = private or is_private
+        begins = begins or block.start() == 0
+        if is_private or begins:
+            size += _count(block[0])
+    return private and 2 * size > _count(text)
+
+
+def _count(text: bytes) -> int:
+    """How many bytes are no space."""
+    return sum(map(len, text.split()))
+
+
+def _is_service_account(text: bytes) -> bool:
+    return text.startswith(b"{") and (
+        _SERVICE_ACCOUNT.search(text) is not None or _all(_JWK, text) or _all(_DOCKER, text)
+    )
+
+
+def _is_kubernetes(text: bytes) -> bool:
+    if text.startswith(b"{"):
+        return _all(_KUBE_JSON, text)
+    if not _YAML_START.match(text):
+        return False
+    return _all(_KUBE_CONFIG, text) or _all(_KUBE_SECRET, text)
+
+
+def _is_aws(text: bytes) -> bool:
+    if _SETTING.match(text):
+        return _AWS.search(text) is not None
+    first = text.partition(b"\n")[0]
+    return b"," in first and _AWS_TABLE.match(first) is not None
+
+
+def _is_password_list(text: bytes) -> bool:
+    if _NETRC.match(text):
+        return True
+    lines = [line for line in map(bytes.strip, text.split(b"\n", _LINES)[:_LINES]) if line]
+    if not lines or not _ACCOUNT.fullmatch(lines[0]):
+        return False
+    lists = all(_ACCOUNT.fullmatch(line) or line.startswith(_COMMENTS) for line in lines)
+    return lists and any(map(_HASHED.match, lines))
+
+
+def _all(patterns: Iterable[re.Pattern[bytes]], text: bytes) -> bool:
+    return all(pattern.search(text) for pattern in patterns)
+
+
+_KINDS: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
+    ("holds a private key", lambda text: _KEY_STARTS.match(text) is not None),
+    (
+        "holds a private key",
+        lambda text: text.startswith(b"[") and _WIREGUARD.search(text) is not None,
+    ),
+    ("holds the key of an account", _is_service_account),
+    ("holds credentials of Kubernetes", _is_kubernetes),
+    ("holds credentials of AWS", _is_aws),
+    ("holds passwords", _is_password_list),
+)

@@ -1,0 +1,229 @@
+"""Files that keep secrets, by their name and by what is in them, at every door."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import random
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kb import KnowledgeBase
+from kb.config import Config, IngestConfig
+from kb.ingest import secret_files
+from kb.ingest.secret_files import included_paths, is_included, secret_reason
+
+_BYTES = random.Random(4711).randbytes
+
+
+def body(size: int = 1200) -> str:
+    text = base64.b64encode(_BYTES(size)).decode()
+    return "\n".join(text[at : at + 64] for at in range(0, len(text), 64))
+
+
+def pem(label: str, size: int = 1200, headers: str = "") -> str:
+    return f"-----BEGIN {label}-----\n{headers}{body(size)}\n-----END {label}-----\n"
+
+
+HASH = "$apr1$gYzX1c2d$8N7bQ0vV3kXj1u0pWq2e4/"
+KUBECONFIG = f"""apiVersion: v1
+clusters:
+- cluster:
+    certificate-authority-data: {base64.b64encode(_BYTES(300)).decode()}
+    server: https://10.0.0.1:6443
+  name: prod
+kind: Config
+users:
+- name: admin
+  user:
+    client-key-data: {base64.b64encode(_BYTES(300)).decode()}
+"""
+SERVICE_ACCOUNT = json.dumps(
+    {"type": "service_account", "project_id": "x", "private_key": pem("PRIVATE KEY")}, indent=2
+)
+
+KEPT_SECRET = {
+    "deploy_key": pem("OPENSSH PRIVATE KEY"),
+    "key.txt": pem("RSA PRIVATE KEY"),
+    "encrypted.txt": pem("RSA PRIVATE KEY", headers="Proc-Type: 4,ENCRYPTED\nDEK-Info: A,B\n\n"),
+    "ed25519.txt": pem("PRIVATE KEY", 48),
+    "commented.md": "# made by ops\n\n; do not share\n" + pem("EC PRIVATE KEY"),
+    "crlf.txt": pem("PRIVATE KEY").replace("\n", "\r\n"),
+    "bom.txt": "\ufeff" + pem("PRIVATE KEY"),
+    "bundle.txt": pem("CERTIFICATE", 9000) + pem("CERTIFICATE", 9000) + pem("PRIVATE KEY"),
+    "bag.txt": "Bag Attributes\n    friendlyName: me\nKey Attributes: <none>\n"
+    + pem("PRIVATE KEY"),
+    "pgp.txt": pem("PGP PRIVATE KEY BLOCK", headers="Version: GnuPG v2\n\n"),
+    "ssh2.txt": f"---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\n{body()}\n---- END SSH2 ENCRYPTED "
+    "PRIVATE KEY ----\n",
+    "putty.txt": "PuTTY-User-Key-File-3: ssh-rsa\nEncryption: none\n",
+    "age.txt": "# created: 2026-01-01\n# public key: age1x\n"
+    "AGE-SECRET-KEY-1QQPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L\n",
+    "minisign.txt": "untrusted comment: minisign encrypted secret key\nRWRTY0Iy\n",
+    "wg0.txt": f"[Interface]\nPrivateKey = {'A' * 43}=\nAddress = 10.0.0.2\n",
+    "cloud.json": SERVICE_ACCOUNT,
+    "jwk.json": json.dumps({"kty": "OKP", "crv": "Ed25519", "d": "n" * 43, "x": "y" * 43}),
+    "docker.json": json.dumps({"auths": {"registry.example": {"auth": "dXNlcjpwdw=="}}}),
+    "cluster.yaml": KUBECONFIG,
+    "cluster.json": json.dumps({"clusters": [], "users": [{"user": {"token": "abc"}}]}),
+    "secret.yaml": "---\napiVersion: v1\nkind: Secret\ndata:\n  password: aHVudGVyMg==\n",
+    "users.txt": f"ada:{HASH}\ngrace:{HASH}\n",
+    "shadow.txt": "root:$6$salt$hash:19000:0:99999:7:::\ndaemon:*:19000:0:99999:7:::\n",
+    "aws.txt": "[default]\naws_access_key_id = AKIA\naws_secret_access_key = " + "x" * 40 + "\n",
+    "new_user.csv": "User name,Access key ID,Secret access key\nada,AKIA,xyz\n",
+    "netrc.txt": "machine api.example login ada password hunter2\n",
+}  # fmt: skip
+
+BY_NAME = {
+    ".envrc": "export A=1\n", "credentials.csv": "a,b\n1,2\n", "gcp-key.json": "{}",
+    "htpasswd": "x", "kubeconfig": "x: 1\n", "kubeconfig.yaml": "x: 1\n", "prod.kubeconfig": "x\n",
+    "rootkey.csv": "a\n1\n",
+}  # fmt: skip
+
+HARMLESS = {
+    "guide.md": "# Keys\n\nA key begins with `-----BEGIN RSA PRIVATE KEY-----` and ends with\n"
+    "`-----END RSA PRIVATE KEY-----`.\n",
+    "elided.md": "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA...\n"
+    "-----END RSA PRIVATE KEY-----\n",
+    "long.md": "# How we rotate keys\n\n" + "Each key is replaced once a year. " * 200
+    + "\n\n" + pem("RSA PRIVATE KEY"),
+    "cert.txt": pem("CERTIFICATE"),
+    "public.txt": pem("PUBLIC KEY"),
+    "openapi.json": json.dumps({"properties": {"private_key": {"type": "string"}}}),
+    "deployment.yaml": "apiVersion: apps/v1\nkind: Deployment\nspec:\n  token: abc\n",
+    "chart.yaml": "apiVersion: v1\nkind: Secret\ndata:\n  password: {{ .Values.password }}\n",
+    "k8s.md": "# Secrets\n\n```yaml\napiVersion: v1\nkind: Secret\ndata:\n  a: aHVudGVyMg==\n```\n",
+    "aws.md": "Set `aws_secret_access_key = " + "x" * 40 + "` in the file.\n",
+    "table.csv": "name,about\nada,her secret access key is lost\n",
+    "passwd.txt": "root:x:0:0:root:/root:/bin/bash\nada:x:1000:1000::/home/ada:/bin/sh\n",
+    "hash.md": f"A line of htpasswd looks like this:\n\n    ada:{HASH}\n",
+    "settings.ini": "[server]\nport = 8000\n",
+    "machine.md": "machine learning notes\n",
+    "empty.md": "",
+    "config.yaml": "kind: Config\nname: mine\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KEPT_SECRET)
+def test_a_secret_is_known_by_its_content(name: str) -> None:
+    reason = secret_reason("notes.txt", KEPT_SECRET[name].encode())
+    assert reason is not None
+    assert "holds" in reason
+    assert "ingest.include_secrets" in reason
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_a_secret_is_known_by_its_name(name: str) -> None:
+    assert secret_reason(name, BY_NAME[name].encode()) == secret_files.BY_NAME
+    assert secret_reason(f"/home/ada/.ssh/{name}", b"") == secret_files.BY_NAME
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_writes_about_secrets_is_read(name: str) -> None:
+    assert secret_reason(name, HARMLESS[name].encode()) is None
+
+
+def test_utf_16() -> None:
+    assert secret_reason("a.txt", KEPT_SECRET["key.txt"].encode("utf-16")) is not None
+
+
+HOSTILE = {
+    "begins": b"-----BEGIN " * 6000,
+    "blocks": b"-----BEGIN A PRIVATE KEY-----" * 3000,
+    "dashes": b"-" * 65536,
+    "spaces": b" \t" * 32768,
+    "comments": b"#\n" * 32768,
+    "colons": b"a:" * 32768,
+    "yaml": b"kind:\n" + b" - " * 20000,
+    "machine": b"machine " * 8000,
+    "json": b'{"private_key"' + b" " * 65000,
+    "settings": b"a=\n" + b" \t" * 32000,
+    "commas": b"secret access " * 4000 + b",",
+}
+
+
+def test_no_content_takes_long() -> None:
+    """In a process, so that one that hangs fails here."""
+    code = (
+        "import sys; from kb.ingest.secret_files import secret_reason\n"
+        "from tests.ingest.test_secret_files import HOSTILE\n"
+        "for text in HOSTILE.values(): secret_reason('a', b'PRIVATE KEY' + text); "
+        "secret_reason('a', text)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_included_paths(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    listed = included_paths(f"{tmp_path / 'link' / 'a.key'}, {tmp_path}/keys ,,")
+    real = os.path.realpath(tmp_path)
+    assert is_included(os.path.join(real, "a.key"), listed)
+    assert is_included(os.path.join(real, "keys", "b", "c"), listed)
+    assert not is_included(os.path.join(real, "keys2"), listed)
+    assert not is_included(os.path.join(real, "b.key"), listed)
+    assert included_paths("") == ()
+
+
+# --- at the doors ---------------------------------------------------------------------------------
+
+
+def lay(tmp_path: Path, files: dict[str, str]) -> Path:
+    root = tmp_path / "lib"
+    root.mkdir()
+    for name, text in files.items():
+        (root / name).write_text(text, encoding="utf-8")
+    return root
+
+
+def opened(tmp_path: Path, included: str = "") -> KnowledgeBase:
+    config = replace(Config(), ingest=replace(IngestConfig(), include_secrets=included))
+    return KnowledgeBase(tmp_path / "store" / "kb.sqlite", config=config, encoder="none")
+
+
+def test_none_is_ingested(tmp_path: Path) -> None:
+    root = lay(tmp_path, {**KEPT_SECRET, **BY_NAME, "plain.md": "# Plain\n\nText.\n"})
+    with opened(tmp_path) as kb:
+        report = kb.ingest(root)
+        assert report.added == ("lib/plain.md",)
+        reasons = {note.path: note.reason for note in report.skipped}
+        hidden = {name for name in BY_NAME if name.startswith(".")}
+        assert set(reasons) == {f"lib/{name}" for name in {*KEPT_SECRET, *BY_NAME} - hidden}
+        assert all(secret_files.HOW_TO_INCLUDE in reason for reason in reasons.values())
+        assert kb.ingest(root / "deploy_key").skipped[0].reason.startswith("holds a private key")
+        assert kb.search("BEGIN PRIVATE").hits == ()
+
+
+def test_what_is_harmless_is_ingested(tmp_path: Path) -> None:
+    root = lay(tmp_path, {name: text for name, text in HARMLESS.items() if text})
+    with opened(tmp_path) as kb:
+        report = kb.ingest(root)
+        skipped = {note.path for note in report.skipped if "secret" in note.reason}
+        assert not skipped
+        assert "lib/guide.md" in report.added
+
+
+def test_the_user_can_have_one_read(tmp_path: Path) -> None:
+    names = ("deploy_key", "id_rsa.md", "id_rsa.txt")
+    root = lay(tmp_path, dict.fromkeys(names, KEPT_SECRET["deploy_key"]))
+    with opened(tmp_path, f"{root / 'deploy_key'},{root / 'id_rsa.md'}") as kb:
+        report = kb.ingest(root)
+        assert report.added == ("lib/deploy_key", "lib/id_rsa.md")
+        assert [note.path for note in report.skipped] == ["lib/id_rsa.txt"]
+        assert kb.ingest(root / "deploy_key").unchanged == 1
+    with opened(tmp_path) as kb:  # and it goes again when they take that back
+        assert kb.ingest(root, force=True).removed == ("lib/deploy_key", "lib/id_rsa.md")
+
+
+def test_one_that_a_file_becomes(tmp_path: Path) -> None:
+    root = lay(tmp_path, {"notes.md": "# Notes\n\nThe third tree.\n"})
+    with opened(tmp_path) as kb:
+        kb.ingest(root)
+        (root / "notes.md").write_text(pem("PRIVATE KEY"), encoding="utf-8")
+        report = kb.ingest(root)
+        assert (len(report.skipped), report.removed) == (1, ("lib/notes.md",))
