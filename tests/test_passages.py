@@ -288,4 +288,13 @@ def test_a_file_that_keeps_a_secret_by_now_is_not_read(kb: KnowledgeBase, root: 
     """A link inside of its folder is followed, but not to this."""
     (root / "a.md").rename(root / "server.key")
     (root / "a.md").symlink_to("server.key")
-    assert kb.get("lib/a.md").reason == "its file was not read: may hold secrets"
+    assert kb.get("lib/a.md").reason == f"its file was not read: {BY_NAME}"
+
+
+def test_a_file_that_has_become_a_key_is_not_read(kb: KnowledgeBase, root: Path) -> None:
+    key = f"-----BEGIN PRIVATE KEY-----\n{'A' * 64}\n-----END PRIVATE KEY-----\n"
+    (root / "a.md").write_text(key, encoding="utf-8")
+    passage = kb.get("lib/a.md")
+    assert "AAAA" not in passage.text
+    assert passage.reason is not None
+    assert "holds a private key" in passage.reason

@@ -14,8 +14,8 @@ from kb.errors import InvalidCitation, NotFound, shown
 from kb.ingest.decode import Unreadable, Unsupported, decode
 from kb.ingest.draft import digest
 from kb.ingest.names import portable_path
-from kb.ingest.secret_files import HEAD_BYTES, included_paths, secret_reason
 from kb.ingest.parse import Parsers
+from kb.ingest.secret_files import HEAD_BYTES, included_paths, secret_reason
 from kb.ports import Source
 from kb.regular_files import Links, ReadRefused, open_file
 from kb.store import SqliteStore
