@@ -10,6 +10,7 @@ import pytest
 
 from kb import KnowledgeBase, wire
 from kb.errors import InvalidCitation, NotFound
+from kb.ingest.secret_files import BY_NAME
 from tests.replaced import REPLACEMENTS
 from tests.schemas import validate
 from tests.test_regular_files import posix, watchdog
