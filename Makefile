@@ -6,7 +6,7 @@ PYTEST := $(BIN)/python -m pytest -q -n 2
 DEMO_STORE := build/demo/kb.sqlite
 KB_DEMO := $(BIN)/kb --store $(DEMO_STORE)
 
-.PHONY: demo browser test test-slow check bench quality docs site clean
+.PHONY: demo browser test test-slow check mutants bench quality docs site clean
 
 demo: .venv/installed  ## ingest the example library and search it three times
 	@rm -rf build/demo && mkdir -p build/demo
@@ -40,8 +40,12 @@ check: .venv/dev  ## lint, types, the arrows between the modules, generated docu
 	$(BIN)/python docs/reference.py --check
 	$(BIN)/python docs/pictures.py --check
 
-bench: .venv/dev  ## how fast, beside yardsticks measured in the same run
-	$(BIN)/python -m bench
+mutants: .venv/dev  ## what the tests notice of changes to the ranking code: at least 95 %
+	$(BIN)/python -m tests.mutants
+	$(BIN)/python -m tests.mutants.seeds
+
+bench: .venv/dev  ## how fast, beside yardsticks of the same run; fails where a bound is broken
+	$(BIN)/python -m bench $(SECTIONS)
 
 quality: .venv/dev  ## how good, on judged collections (KB_DATA or ../shared/data)
 	$(BIN)/python -m bench.quality

@@ -23,7 +23,9 @@ def test_what_would_break_a_uri_is_encoded_and_nothing_else() -> None:
 def test_a_malformed_citation_is_refused_with_the_valid_forms(uri: str) -> None:
     with pytest.raises(InvalidCitation) as error:
         parse_uri(uri)
-    assert "#L12-L34" in error.value.hint
+    assert error.value.hint == (
+        "citations look like folder/file.md#L12-L34, folder/file.md#L12 or folder/file.pdf#page=4"
+    )
 
 
 def test_a_foreign_span_is_carried_through_unchanged() -> None:
@@ -31,6 +33,28 @@ def test_a_foreign_span_is_carried_through_unchanged() -> None:
     span = Span.from_dict(data)
     assert span.to_dict() == data
     assert cite("a.pdf", span, None).uri == "a.pdf#page=3"
+
+
+def test_a_citation_says_what_it_is_of() -> None:
+    span = Span("line", 12, 34)
+    found = cite("lib/a.md", span, "Ranking")
+    assert (found.kind, found.path, found.section, found.span) == (
+        "line", "lib/a.md", "Ranking", span,
+    )  # fmt: skip
+    assert found.uri == "lib/a.md#L12-L34"
+
+
+def test_a_span_without_a_place_is_the_whole_document() -> None:
+    assert format_uri("lib/a.mp3", Span.from_dict({"kind": "time", "from_s": 3})) == "lib/a.mp3"
+
+
+def test_a_name_that_is_no_unicode_survives() -> None:
+    assert format_uri("a\udcff.md") == "a%ED%B3%BF.md"
+    assert parse_uri("a%ED%B3%BF.md").path == "a\udcff.md"
+
+
+def test_what_was_never_encoded_here_stays_as_it_is() -> None:
+    assert parse_uri("100%FF%20.md#L3") == Target("100%FF%20.md", 3, 3)
 
 
 paths = st.text(min_size=1)

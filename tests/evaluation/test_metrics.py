@@ -115,7 +115,16 @@ def test_bad_arguments_are_named() -> None:
         precision(["a"], GRADES, 0)
     with pytest.raises(InvalidRequest, match="'cubic'") as caught:
         ndcg(["a"], GRADES, 10, "cubic")
+    assert caught.value.message.startswith("gain ")
     assert "linear, exp" in caught.value.hint
+
+
+def test_gain_is_linear_by_default() -> None:
+    rankings = {"q": ["b", "a"]}
+    expected = ndcg(rankings["q"], GRADES, 10, "linear")
+    assert expected != ndcg(rankings["q"], GRADES, 10, "exp")
+    assert Measure("nDCG", 10).score(rankings["q"], GRADES) == expected
+    assert per_query(Measure("nDCG", 10), rankings, {"q": GRADES}) == {"q": expected}
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -164,6 +173,7 @@ def test_what_is_no_measure_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         parse_measure(text)
     assert "Recall@k" in caught.value.hint
+    assert caught.value.hint.endswith("Success@k, with k from 1")
 
 
 @pytest.mark.parametrize(("name", "k"), [("MAP", 10), ("Recall", None), ("nDCG", 0), ("ndcg", 10)])

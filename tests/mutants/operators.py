@@ -20,7 +20,7 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Mod: ast.Mult,
     ast.FloorDiv: ast.Mult, ast.Pow: ast.Mult, ast.BitOr: ast.BitAnd, ast.BitAnd: ast.BitOr,
 }  # fmt: skip
-_FUNCTIONS = {"min": "max", "max": "min", "any": "all", "all": "any"}
+_FUNCTIONS = {"min": "max", "max": "min", "any": "all", "all": "any"}  # in any order
 _ALREADY_NEGATED = (ast.Eq, ast.NotEq, ast.In, ast.NotIn, ast.Is, ast.IsNot)
 _REMOVABLE = (ast.Assign, ast.AugAssign, ast.Raise, ast.Continue, ast.Break)
 
@@ -190,12 +190,13 @@ def _of_expression(node: ast.expr, *, texts: bool) -> Iterator[Change]:
 
 
 def _of_call(node: ast.Call) -> Iterator[Change]:
-    if isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS:
+    name = node.func.id if isinstance(node.func, ast.Name) else ""
+    if name in _FUNCTIONS:
         new = deepcopy(node)
-        new.func = ast.Name(_FUNCTIONS[node.func.id])
+        new.func = ast.Name(_FUNCTIONS[name])
         yield node, new, "function"
     first = [ast.unparse(each) for each in node.args[:2] if not isinstance(each, ast.Starred)]
-    if len(first) == 2 and first[0] != first[1]:
+    if len(first) == 2 and first[0] != first[1] and name not in _FUNCTIONS:
         new = deepcopy(node)
         new.args[:2] = reversed(new.args[:2])
         yield node, new, "swapped arguments"

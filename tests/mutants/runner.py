@@ -1,7 +1,11 @@
 """Runs a module's tests against its mutants, one forked child for each.
 
-The parent has everything loaded that a test needs except kb and the tests, so a child starts at
-once, imports kb with the mutated module in its place, and stops at the first test that fails.
+First quickly: one pytest session collects the tests, and a child forked from it for each mutant
+executes the changed module in place of the loaded one and runs the tests up to the first that
+fails. What other modules have imported from it is replaced there, but not what they have copied
+into values of their own, so that a mutant may survive. Each survivor is therefore run once more,
+carefully: in a child that imports kb anew, with the changed module in its place.
+
 Property tests draw the same examples every time and do not shrink. Needs `os.fork`: Linux, macOS.
 """
 
@@ -13,14 +17,14 @@ import importlib.util
 import json
 import os
 import random
-import select
 import shutil
 import signal
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -31,7 +35,8 @@ from tests.mutants.operators import Mutant, mutants
 
 ROOT = Path(__file__).resolve().parents[2]
 _LEAST_TIMEOUT_S, _TIMEOUT_FACTOR = 20.0, 5.0
-_OWN = ("kb", "tests", "conftest", "__main__")
+_OWN = ("kb", "tests", "conftest")
+SURVIVED, TIMED_OUT = 0, -1000  # exit statuses; any other: a test failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +95,20 @@ def run(
     """Run the target's tests against every mutant in `picked`."""
     result = Result(target)
     began = time.perf_counter()
-    timeout_s = baseline(target)
-    for mutant in picked:
-        if (mutant.before, mutant.after) in target.equivalent:
-            result.equivalent += 1
-            continue
-        match run_child(target, mutant.source, timeout_s):
-            case None:
-                result.timed_out += 1
-            case 0:
-                result.survivors.append(mutant)
-                on_survivor(mutant)
-            case _:
-                result.killed += 1
+    distinct = [one for one in picked if (one.before, one.after) not in target.equivalent]
+    result.equivalent = len(picked) - len(distinct)
+    statuses = _run_session(target, [mutant.source for mutant in distinct])
+    timeout_s = baseline(target) if SURVIVED in statuses else 0.0
+    for mutant, status in zip(distinct, statuses, strict=True):
+        if status == SURVIVED:
+            status = run_child(target, mutant.source, timeout_s)
+        if status == SURVIVED:
+            result.survivors.append(mutant)
+            on_survivor(mutant)
+        elif status == TIMED_OUT:
+            result.timed_out += 1
+        else:
+            result.killed += 1
     result.seconds = time.perf_counter() - began
     return result
 
@@ -111,12 +117,16 @@ def baseline(target: Target) -> float:
     """Run the tests unchanged, load what they needed, and return the time limit of a mutant."""
     source = target.path.read_text(encoding="utf-8")
     with tempfile.NamedTemporaryFile("r", suffix=".json") as report:
-        if run_child(target, source, 600.0, report=report.name) != 0:
+        if run_child(target, source, 600.0, report=report.name) != SURVIVED:
             raise BaselineFailed(f"the tests of {target.module} fail: {' '.join(target.tests)}")
         _preload(json.load(report))
     began = time.perf_counter()
     run_child(target, source, 600.0)
-    return max(_LEAST_TIMEOUT_S, _TIMEOUT_FACTOR * (time.perf_counter() - began))
+    return _limit_s(time.perf_counter() - began)
+
+
+def _limit_s(seconds: float) -> float:
+    return max(_LEAST_TIMEOUT_S, _TIMEOUT_FACTOR * seconds)
 
 
 def _preload(names: Sequence[str]) -> None:
@@ -129,46 +139,123 @@ def _preload(names: Sequence[str]) -> None:
                 continue
 
 
-# --- the child ------------------------------------------------------------------------------------
+# --- quickly: a child of a session ----------------------------------------------------------------
 
 
-def run_child(
-    target: Target, source: str, timeout_s: float, report: str | None = None
-) -> int | None:
-    """The exit status of the tests with the module's source replaced; None after `timeout_s`."""
+def _run_session(target: Target, sources: Sequence[str]) -> list[int]:
+    """The status of every source. All `SURVIVED`, for a second look, where the module cannot be
+    replaced in a running session."""
+    with tempfile.NamedTemporaryFile("r", suffix=".json") as report:
+        session = _Session(target, sources, report.name)
+        with _forked(lambda folder: _run_tests(target, folder, session)) as child:
+            os.waitpid(child, 0)
+        text = report.read()
+    return list(json.loads(text)) if text else [SURVIVED] * len(sources)
+
+
+class _Session:
+    """A pytest plugin that forks where the tests would be run."""
+
+    def __init__(self, target: Target, sources: Sequence[str], report: str) -> None:
+        self._target = target
+        self._sources = sources
+        self._report = Path(report)
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        began = time.perf_counter()
+        unchanged = self._target.path.read_text(encoding="utf-8")
+        if self._status(session, unchanged, 600.0) != SURVIVED:
+            return True
+        limit_s = _limit_s(time.perf_counter() - began)
+        statuses = [self._status(session, source, limit_s) for source in self._sources]
+        self._report.write_text(json.dumps(statuses), encoding="utf-8")
+        return True
+
+    def _status(self, session: Any, source: str, timeout_s: float) -> int:
+        def run_items(_: str) -> int:
+            _replace(self._target, source)
+            following = [*session.items[1:], None]
+            for item, after in zip(session.items, following, strict=True):
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+                if session.testsfailed:
+                    return 1
+            return SURVIVED
+
+        with _forked(run_items) as child:
+            return _wait(child, timeout_s)
+
+
+def _replace(target: Target, source: str) -> None:
+    """Execute the source as the module, and put what it defines wherever the old was imported."""
+    module = sys.modules[target.name]
+    before = dict(vars(module))
+    exec(compile(source, str(target.path), "exec"), vars(module))
+    after = {id(old): vars(module)[name] for name, old in before.items() if _is_own(old, target)}
+    for other in [each for name, each in sys.modules.items() if name.split(".")[0] in _OWN]:
+        for name, value in list(vars(other).items()):
+            if id(value) in after:
+                setattr(other, name, after[id(value)])
+            elif other is not module and name in before and value is before[name]:
+                setattr(other, name, vars(module)[name])
+
+
+def _is_own(value: object, target: Target) -> bool:
+    return getattr(value, "__module__", None) == target.name and hasattr(value, "__qualname__")
+
+
+# --- carefully: a child that imports everything anew ----------------------------------------------
+
+
+def run_child(target: Target, source: str, timeout_s: float, report: str | None = None) -> int:
+    """The status of the tests with the module's source replaced."""
+
+    def run_tests(folder: str) -> int:
+        for name in [name for name in sys.modules if name.split(".")[0] in _OWN]:
+            del sys.modules[name]
+        sys.meta_path.insert(0, _Replaced(target, source))
+        status = _run_tests(target, folder)
+        if report is not None:
+            others = [name for name in sys.modules if name.split(".")[0] not in (*_OWN, "__main__")]
+            Path(report).write_text(json.dumps(others), encoding="utf-8")
+        return status
+
+    with _forked(run_tests) as child:
+        return _wait(child, timeout_s)
+
+
+# --- children -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _forked(work: Callable[[str], int]) -> Iterator[int]:
+    """A child process that does `work` in a temporary folder and exits with its status."""
     folder = tempfile.mkdtemp(prefix="kb-mutant-")
     child = os.fork()
     if child == 0:
         status = 70
         try:
             os.setpgid(0, 0)
-            status = _run_tests(target, source, folder, report)
+            status = work(folder)
         finally:
             os._exit(status)
     try:
-        return _wait(child, timeout_s)
+        yield child
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _run_tests(target: Target, source: str, folder: str, report: str | None) -> int:
+def _run_tests(target: Target, folder: str, *plugins: object) -> int:
     quiet = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(quiet, descriptor)
     os.chdir(ROOT)
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    sys.dont_write_bytecode = False
-    sys.meta_path.insert(0, _Replaced(target, source))
     import pytest
 
-    options = ["-x", "-q", "--assert=plain", "--no-header", "--tb=no", "-p", "no:cacheprovider",
-               "-p", "syrupy", "-p", "_hypothesis_pytestplugin", "--hypothesis-profile=mutants",
+    options = ["-x", "-q", "--assert=plain", "--tb=no", "-p", "no:cacheprovider", "-p", "syrupy",
+               "-p", "_hypothesis_pytestplugin", "--hypothesis-profile=mutants", "-m", "not slow",
                f"--basetemp={folder}/tests"]  # fmt: skip
-    status = int(pytest.main([*options, "-m", "not slow", *target.tests], plugins=[_PlainFirst()]))
-    if report is not None:
-        others = [name for name in sys.modules if name.split(".")[0] not in _OWN]
-        Path(report).write_text(json.dumps(others), encoding="utf-8")
-    return status
+    return int(pytest.main([*options, *target.tests], plugins=[_PlainFirst(), *plugins]))
 
 
 class _PlainFirst:
@@ -178,24 +265,20 @@ class _PlainFirst:
         items.sort(key=lambda item: hasattr(getattr(item, "function", None), "hypothesis"))
 
 
-def _wait(child: int, timeout_s: float) -> int | None:
-    descriptor = os.pidfd_open(child) if hasattr(os, "pidfd_open") else None
+def _wait(child: int, timeout_s: float) -> int:
+    """The child's exit status; it is killed after `timeout_s`."""
     end = time.monotonic() + timeout_s
-    try:
-        while True:
-            if descriptor is not None:
-                select.select([descriptor], [], [], max(0.0, end - time.monotonic()))
-            else:
-                time.sleep(0.01)
-            if (done := os.waitpid(child, os.WNOHANG))[0]:
-                return os.waitstatus_to_exitcode(done[1])
-            if time.monotonic() > end:
-                os.killpg(child, signal.SIGKILL)
-                os.waitpid(child, 0)
-                return None
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
+    pause_s = 0.001
+    while True:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > end:
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return TIMED_OUT
+        time.sleep(pause_s)
+        pause_s = min(0.02, 1.5 * pause_s)
 
 
 class _Replaced(importlib.abc.MetaPathFinder, importlib.abc.Loader):

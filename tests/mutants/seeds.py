@@ -6,35 +6,40 @@ python -m tests.mutants.seeds [part of a rule ...]
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from tests.mutants.runner import Target, baseline, run_child
+from tests.mutants.runner import SURVIVED, Target, baseline, run_child
 from tests.mutants.seed_changes import CHANGES, Change
 
 
-def unnoticed(changes: Sequence[Change]) -> list[Change]:
-    """The changes that the conformance tests of their seeds let pass."""
+def unnoticed(
+    changes: Sequence[Change], on_result: Callable[[Change, bool], None] = lambda *_: None
+) -> list[Change]:
+    """The changes that their conformance test lets pass. `on_result` is told of each as it is made,
+    and whether it was noticed."""
     survivors = []
-    timeouts: dict[tuple[str, ...], float] = {}
+    tests = tuple(dict.fromkeys(change.node for change in changes))
+    timeout_s = baseline(Target(changes[0].module, tests))
     for change in changes:
-        tests = tuple(f"tests/conformance/test_seed_00{seed}.py" for seed in change.seeds.split())
-        target = Target(change.module, tests)
-        if tests not in timeouts:
-            timeouts[tests] = baseline(target)
+        target = Target(change.module, (change.node,))
         source = target.path.read_text(encoding="utf-8").replace(change.old, change.new)
-        noticed = run_child(target, source, timeouts[tests]) != 0
-        print("." if noticed else f"\nnot noticed: {change.rule}", end="", flush=True)
+        noticed = run_child(target, source, timeout_s) != SURVIVED
+        on_result(change, noticed)
         if not noticed:
             survivors.append(change)
-    print()
     return survivors
 
 
 def main(words: Sequence[str]) -> int:
     chosen = [one for one in CHANGES if not words or any(word in one.rule for word in words)]
-    survivors = unnoticed(chosen)
-    print(f"{len(chosen) - len(survivors)} of {len(chosen)} changes to the seeds' rules noticed")
+    survivors = unnoticed(chosen, _print_result)
+    print(f"\n{len(chosen) - len(survivors)} of {len(chosen)} changes to the seeds' rules noticed")
     return 1 if survivors else 0
+
+
+def _print_result(change: Change, noticed: bool) -> None:
+    told = "." if noticed else f"\nnot noticed: {change.rule} (by {change.node})\n"
+    print(told, end="", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,18 +9,21 @@ from __future__ import annotations
 from tests.mutants.runner import Target
 
 TARGETS = (
-    Target("search/fusion", ("tests/search/test_fusion.py",)),
+    Target("search/fusion", ("tests/search/test_fusion.py", "tests/search/test_profiles.py")),
     Target("search/adaptive", ("tests/search/test_adaptive.py",)),
     Target("search/agreement", ("tests/search/test_agreement.py",)),
     Target("search/boosts", ("tests/search/test_boosts.py",)),
     Target("search/rerank_blend", ("tests/search/test_rerank_blend.py",)),
     Target("search/rerank", ("tests/search/test_rerank.py",)),
-    Target("search/rerank_colbert", ("tests/search/test_rerank_colbert.py",)),
+    Target(
+        "search/rerank_colbert",
+        ("tests/search/test_rerank_colbert.py", "tests/search/test_rerank.py"),
+    ),
     Target("search/rerank_cross", ("tests/search/test_rerank.py",)),
     Target("search/reranked", ("tests/search/test_rerank.py",)),
     Target("search/rerankers", ("tests/search/test_rerank.py",)),
     Target("store/filters", ("tests/store/test_filters.py",)),
-    Target("store/globs", ("tests/store/test_globs.py",)),
+    Target("globs", ("tests/test_globs.py",)),
     Target("evaluation/metrics", ("tests/evaluation/test_metrics.py",)),
     Target("citations", ("tests/test_citations.py",)),
 )

@@ -39,6 +39,36 @@ def test_siblings_stand_in_for_each_other() -> None:
     assert terms == {"dense": 0.6, "sparse": 0.25}
 
 
+def test_the_larger_of_two_siblings_is_inherited_either_way() -> None:
+    weights = {"lexical": 0.4, "dense": 0.5, "sparse": 0.1}
+    assert agreed(weights, {"dense": [1], "sparse": [1]}).weights == {"dense": 0.5, "sparse": 0.4}
+    assert agreed(weights, {"lexical": [1], "dense": [1]}).weights == {"lexical": 0.4, "dense": 0.5}
+
+
+def test_a_list_without_a_weight_counts_once() -> None:
+    assert agreed({}, {"lexical": [1], "dense": [1]}).weights == {"lexical": 1.0, "dense": 1.0}
+
+
+def test_an_empty_list_keeps_its_weight() -> None:
+    """It cannot agree with anybody."""
+    lists = {"lexical": [1, 2], "dense": [1, 2], "sparse": [1, 2], "other": []}
+    assert agreed({**BASE, "other": 0.3}, lists).weights == {**BASE, "other": 0.3}
+
+
+def test_some_company_counts_for_a_part() -> None:
+    """One shared hit with each of the others: (1 + 0.1) / 2, squared; both of one: a half."""
+    lists = {"lexical": [1, 2, 9], "dense": [1, 3], "sparse": [1, 2, 9]}
+    found = agreed(BASE, lists)
+    assert found.weights["dense"] == pytest.approx(0.6 * 0.55**2)
+    assert found.weights["lexical"] == BASE["lexical"]
+    assert found.rules == ("dense shares 1 of its first 20 with others",)
+
+
+def test_company_is_a_mean() -> None:
+    lists = {"one": [1, 2, 3], "two": [1, 2], "three": [3, 4]}
+    assert company(lists) == {"one": 1.5, "two": 1.0, "three": 0.5}
+
+
 def test_in_cjk_words_and_meaning_change_places() -> None:
     three = {"lexical": [1, 2], "dense": [1, 2], "sparse": [1, 2]}
     assert agreed(BASE, three, cjk=True).weights == {"lexical": 0.6, "dense": 0.15, "sparse": 0.25}

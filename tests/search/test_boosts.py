@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import date, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.search.boosts import TYPE_WEIGHTS, access_boost, boosted, day_of, decay, type_weight
+from kb import KnowledgeBase
+from kb.search.boosts import (
+    BOOSTS,
+    TYPE_WEIGHTS,
+    Boosts,
+    access_boost,
+    boosted,
+    day_of,
+    decay,
+    type_weight,
+)  # fmt: skip
 from kb.types import Scored
 
 TODAY = date(2026, 5, 28)
@@ -26,6 +37,8 @@ def test_a_half_life_of_thirty_days(age_days: int, factor: float) -> None:
 
 def test_another_half_life() -> None:
     assert decay(daily(7), TODAY, 7) == pytest.approx(0.5)
+    assert decay(daily(1), TODAY, 1) == pytest.approx(0.5)
+    assert decay(daily(1), TODAY, 0.5) == pytest.approx(0.25)
     assert decay(daily(7), TODAY, 0) == 1.0
 
 
@@ -67,6 +80,30 @@ def test_type_weights() -> None:
     assert [type_weight(kind) for kind in ("decision", "summary", "temp_note", None)] == [
         2.0, 0.5, 0.3, 1.0,
     ]  # fmt: skip
+
+
+def test_a_kind_without_a_weight_counts_once() -> None:
+    assert type_weight("idea") == 1.0
+    assert type_weight("lesson", {"decision": 3.0}) == 1.0
+    assert type_weight("decision", {"decision": 3.0}) == 3.0
+
+
+def test_factors_of_a_document(kb: KnowledgeBase) -> None:
+    """By their names, in the order of `BOOSTS`, with the weights and the half-life that are set."""
+    document = replace(kb.add("note", kind="lesson"), access_count=9, doc_path=f"lib/{daily(14)}")
+    plain = Boosts(BOOSTS).factors(document, TODAY)
+    assert list(plain) == ["type", "access", "decay"]
+    assert plain == pytest.approx(
+        {"type": 2.0, "access": 1 + math.log(10), "decay": 0.5 ** (14 / 30)}
+    )
+    own = Boosts(("type", "decay"), {"lesson": 3.0}, 7.0).factors(document, TODAY)
+    assert own == pytest.approx({"type": 3.0, "decay": 0.25})
+
+
+def test_boosts_say_what_they_are() -> None:
+    assert repr(Boosts(("type", "decay"), half_life_days=7)) == "boost(type, decay 7 d)"
+    assert not Boosts()
+    assert Boosts(("access",))
 
 
 @pytest.mark.parametrize("count", [0, 1, 9, 1000])

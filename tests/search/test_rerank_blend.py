@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kb.search.rerank_blend import Scale, blended
+from kb.search.rerank_blend import Scale, blended, shown
 from kb.types import Scored
 
 numbers = st.floats(-1e6, 1e6) | st.integers(-3, 3).map(float)
@@ -106,3 +106,51 @@ def test_one_that_cannot_be_known_keeps_its_place() -> None:
     fused = [9.0, 8.0, 7.0, 1.0]
     assert ids(blended(ranked(fused), scored([None, 1.0, 2.0, 3.0]), 0.5).ranked)[0] == 100
     assert ids(blended(ranked(fused), scored([3.0, 2.0, 1.0, None]), 0.5).ranked)[-1] == 103
+
+
+# --- by hand --------------------------------------------------------------------------------------
+
+
+def test_the_formula() -> None:
+    """`blend * reranker + (1 - blend) * fused`, both in standard deviations, through the logistic
+    function."""
+    found = blended(ranked([3.0, 2.0, 1.0]), scored([10.0, 30.0, 20.0]), 0.25).ranked
+    step = (3 / 2) ** 0.5  # one score apart, in standard deviations of three in a row
+    places = {100: 0.25 * -step + 0.75 * step, 101: 0.25 * step, 102: 0.75 * -step}
+    assert ids(found) == [100, 101, 102]
+    assert [one.score for one in found] == pytest.approx([shown(places[chunk]) for chunk in places])
+    assert shown(0.0) == 0.5
+    assert shown(1.0) == pytest.approx(0.7310585786)
+
+
+def test_a_scale() -> None:
+    assert Scale.of([]) == Scale(0.0, 0.0)
+    assert Scale.of([2.0]) == Scale(2.0, 0.0)
+    assert Scale.of([1.0, 3.0]) == Scale(2.0, 1.0)
+    assert Scale(2.0, 4.0).place(8.0) == 1.5
+
+
+def test_scores_that_are_as_good_as_equal_say_nothing() -> None:
+    """Measured by their mean, since larger numbers are less exact."""
+    assert Scale(0.0, 1e-12).place(1.0) == 0.0
+    assert Scale(0.0, 1.05e-12).place(1.0) == 500.0
+    assert Scale(-1000.0, 9e-10).place(1.0) == 0.0
+    assert Scale(1000.0, 1.05e-9).place(-1.0) == -500.0
+    assert Scale(0.5, 0.95e-12).place(1.0) == 0.0
+
+
+def test_no_place_is_farther_than_the_logistic_function_reaches() -> None:
+    assert Scale(0.0, 1e-6).place(1.0) == 500.0
+    assert Scale(0.0, 1e-6).place(-1.0) == -500.0
+    assert Scale(0.0, 1.0).place(499.0) == 499.0
+
+
+def test_what_comes_later_is_on_the_scale_of_the_fused_scores() -> None:
+    """And never above the least score before it."""
+    found = blended(ranked([3.0, 2.0, 1.0]), scored([1.0, 2.0, 3.0]), 0.5)
+    others = [Scored(7, 9.0, 4), Scored(8, 0.0, 5), Scored(9, -1.0, 6)]
+    later = found.below(others, 0.4)
+    step = (3 / 2) ** 0.5
+    assert [(one.chunk_id, one.rank) for one in later] == [(7, 4), (8, 5), (9, 6)]
+    expected = [0.4, shown(-2 * step), shown(-3 * step)]
+    assert [one.score for one in later] == pytest.approx(expected)

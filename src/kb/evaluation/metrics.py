@@ -42,7 +42,7 @@ def ndcg(
 ) -> float:
     """Discounted gain of the first k documents (all of them without k), over the best possible."""
     gain_of = _GAINS[choose("gain", gain, GAINS)]
-    gains = {doc_id: gain_of(grade) for doc_id, grade in judgments.items() if grade > 0}
+    gains = {doc_id: gain_of(judgments[doc_id]) for doc_id in _relevant(judgments)}
     found = _discounted(gains.get(doc_id, 0.0) for doc_id in _top(ranked_ids, k))
     ideal = _discounted(sorted(gains.values(), reverse=True)[:k])
     return found / ideal if ideal else 0.0
@@ -106,7 +106,11 @@ _NAMES: Mapping[str, str] = {
     "rr": "MRR",
     "success": "Success",
 }
-_NEED_CUTOFF = ("Recall", "Precision", "Success")
+_WITH_CUTOFF: Mapping[str, Callable[[Iterable[str], Judgments, int], float]] = {
+    "Recall": recall,
+    "Precision": precision,
+    "Success": success,
+}
 _TEXT = re.compile(r"([A-Za-z]+)(?:@([1-9][0-9]{0,8}))?")
 
 
@@ -119,7 +123,7 @@ class Measure:
 
     def __post_init__(self) -> None:
         known = self.name in _NAMES.values()
-        cut = self.name not in _NEED_CUTOFF if self.k is None else self.k >= 1
+        cut = self.name not in _WITH_CUTOFF if self.k is None else self.k >= 1
         if not (known and cut):
             raise _unknown(str(self))
 
@@ -128,18 +132,12 @@ class Measure:
 
     def score(self, ranked_ids: Iterable[str], judgments: Judgments, gain: str = "linear") -> float:
         """The value for one query, in [0, 1]. Only nDCG knows of `gain`."""
-        match self.name, self.k:
-            case "nDCG", k:
-                return ndcg(ranked_ids, judgments, k, gain)
-            case "MRR", k:
-                return reciprocal_rank(ranked_ids, judgments, k)
-            case "Recall", int(k):
-                return recall(ranked_ids, judgments, k)
-            case "Precision", int(k):
-                return precision(ranked_ids, judgments, k)
-            case "Success", int(k):
-                return success(ranked_ids, judgments, k)
-        raise AssertionError(f"unchecked measure {self}")
+        if self.name == "nDCG":
+            return ndcg(ranked_ids, judgments, self.k, gain)
+        if self.name == "MRR":
+            return reciprocal_rank(ranked_ids, judgments, self.k)
+        assert self.k is not None  # as `__post_init__` has it
+        return _WITH_CUTOFF[self.name](ranked_ids, judgments, self.k)
 
 
 def parse_measure(text: str) -> Measure:

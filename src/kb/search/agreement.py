@@ -50,7 +50,7 @@ def agreed(
     rules = tuple(
         f"{name} shares {shared[name]:g} of its first {FIRST} with others"
         for name in told
-        if share[name] < 1.0
+        if share[name] != 1.0
     )
     return Adapted({name: own[name] * share.get(name, 1.0) for name in own}, rules)
 

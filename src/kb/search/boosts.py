@@ -60,14 +60,14 @@ def decay(path: str, today: date, half_life_days: float = HALF_LIFE_DAYS) -> flo
     """`exp(-ln 2 / half-life * age)` for a daily note [003]; 1 for every other path, and for days
     that are still to come or never will."""
     day = day_of(path)
-    if day is None or day >= today or half_life_days <= 0:
+    if day is None or half_life_days <= 0:
         return 1.0
-    return exp(-log(2.0) / half_life_days * (today - day).days)
+    return exp(-log(2.0) / half_life_days * max(0, (today - day).days))
 
 
 def day_of(path: str) -> date | None:
     """The day a path is named for, as `YYYY-MM-DD.md`; None where it is not, or is no day."""
-    named = _DAILY.fullmatch(path.rsplit("/", 1)[-1])
+    named = _DAILY.fullmatch(path.rpartition("/")[2])
     if named is None:
         return None
     try:

@@ -33,9 +33,10 @@ class Scale:
 
     @classmethod
     def of(cls, scores: Sequence[float]) -> Scale:
-        mean = fsum(scores) / len(scores) if scores else 0.0
-        spread = sqrt(fsum((score - mean) ** 2 for score in scores) / max(1, len(scores)))
-        return cls(mean, spread)
+        if not scores:
+            return cls(0.0, 0.0)
+        mean = fsum(scores) / len(scores)
+        return cls(mean, sqrt(fsum((score - mean) ** 2 for score in scores) / len(scores)))
 
     def place(self, score: float) -> float:
         """In standard deviations above the mean; 0 where all are equal, which says nothing."""

@@ -1,0 +1,218 @@
+"""Filters as SQL, by the documents that they leave. `make mutants` runs these against changes of
+`kb.store.filters`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kb.errors import InvalidRequest
+from kb.store import SqliteStore
+from kb.store.filters import MAX_VALUE_CHARS, MAX_VALUES, condition
+from kb.types import Filters
+from tests.conftest import Clock
+from tests.store.builders import put
+
+NOW = "2026-05-28T20:26:40Z"
+
+
+@pytest.fixture
+def store(store: SqliteStore) -> SqliteStore:
+    store.create()
+    return store
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteStore]:
+    store = SqliteStore(tmp_path_factory.mktemp("filled") / "kb.sqlite", clock=Clock())
+    put(store, "x/plain.md", "word", date="2026-01-30")
+    put(store, "x/p/rust.md", "word", type="code", date="2026-01-31", tags=("rust", "notes"))
+    put(store, "x/p/zig.md", "word", type="pdf", date="2026-01-31T12:30:00Z", tags=("zig",))
+    put(store, "y/lesson.md", "word", date="2026-02-01", kind="lesson", scope="project")
+    put(store, "y/decision.md", "word", date="2026-02-02", kind="decision", lang="de")
+    put(store, "y/second.md", "word", date="2026-02-03", trust="secondary", lang="en")
+    put(store, "z/third.md", "word", date="2026-02-04", trust="generated", tags=("caf\u00e9",))
+    put(store, "z/passing.md", "word", date="2026-02-05", expires_at=NOW)
+    put(store, "z/lasting.md", "word", date="2026-02-06", expires_at="2026-05-28T20:26:41Z")
+    yield store
+    store.close()
+
+
+def left(store: SqliteStore, now: str | None = NOW, **said: Any) -> list[str]:
+    """The names of the documents that a filter leaves."""
+    found = store.documents(Filters(**said), now)
+    return sorted(document.doc_path.rpartition("/")[2][:-3] for document in found)
+
+
+EVERY = ["decision", "lasting", "lesson", "plain", "rust", "second", "third", "zig"]
+
+
+@pytest.mark.parametrize(
+    ("said", "names"),
+    [
+        ({}, EVERY),
+        ({"tags": ("rust",)}, ["rust"]),
+        ({"tags": ("rust", "notes")}, ["rust"]),
+        ({"tags": ("rust", "zig")}, []),
+        ({"tags": ("#rust",)}, ["rust"]),
+        ({"tags": ["##rust"]}, ["rust"]),
+        ({"tags": ("cafe\u0301",)}, ["third"]),  # in NFC, as it is stored
+        ({"tags_any": ("rust", "zig", "nothing")}, ["rust", "zig"]),
+        ({"tags_any": {"#zig"}}, ["zig"]),
+        ({"tags": ("notes",), "tags_any": ("rust", "zig")}, ["rust"]),
+        ({"type": ("code",)}, ["rust"]),
+        ({"type": ("code", "pdf")}, ["rust", "zig"]),
+        ({"type": frozenset({"pdf"})}, ["zig"]),
+        ({"kind": ("lesson",)}, ["lesson"]),
+        ({"kind": ("lesson", "decision")}, ["decision", "lesson"]),
+        ({"scope": "project"}, ["lesson"]),
+        ({"scope": "global"}, [name for name in EVERY if name != "lesson"]),
+        ({"lang": "de"}, ["decision"]),
+        ({"lang": "d"}, []),
+        ({"trust_min": "primary"}, [n for n in EVERY if n not in ("second", "third")]),
+        ({"trust_min": "secondary"}, [name for name in EVERY if name != "third"]),
+        ({"trust_min": "generated"}, EVERY),
+        ({"path_glob": "x/*"}, ["plain"]),
+        ({"path_glob": "x/**"}, ["plain", "rust", "zig"]),
+        ({"path_glob": "x/p/zig.md"}, ["zig"]),
+        ({"path_glob": "?/p/*.md"}, ["rust", "zig"]),
+        ({"path_glob": "**/l*.md"}, ["lasting", "lesson"]),
+        ({"path_glob": "[yz]/*"}, ["decision", "lasting", "lesson", "second", "third"]),
+        ({"path_glob": "z/[st]*"}, ["third"]),
+        ({"path_glob": "x"}, []),
+        ({"after": "2026-02-04"}, ["lasting", "third"]),
+        ({"before": "2026-01-31"}, ["plain"]),
+        ({"after": "2026-01-31", "before": "2026-02-01"}, ["rust", "zig"]),
+        ({"after": "2026-01-31", "before": "2026-02-01", "type": ("pdf",)}, ["zig"]),
+        ({"scope": "global", "lang": "en", "trust_min": "secondary"}, ["second"]),
+    ],
+    ids=str,
+)
+def test_what_a_filter_leaves(filled: SqliteStore, said: dict[str, Any], names: list[str]) -> None:
+    assert left(filled, **said) == names
+
+
+def test_what_has_expired_is_out_from_its_second_on(filled: SqliteStore) -> None:
+    assert left(filled, "2026-05-28T20:26:39Z") == sorted([*EVERY, "passing"])
+    assert left(filled, "2026-05-28T20:26:41Z") == [name for name in EVERY if name != "lasting"]
+    assert left(filled, None) == sorted([*EVERY, "passing"])
+
+
+@pytest.mark.parametrize(
+    ("after", "names"),
+    [
+        ("2026-01-31", ["rust", "zig"]),
+        ("2026-01-31T00:00:00", ["rust", "zig"]),  # midnight is the day itself
+        ("2026-01-31T00:00:00Z", ["rust", "zig"]),
+        ("2026-01-31T02:00:00+02:00", ["rust", "zig"]),
+        ("2026-01-31T00:00:01", ["zig"]),
+        ("2026-01-31T12:30:00Z", ["zig"]),
+        ("2026-01-31T14:30:00+02:00", ["zig"]),
+        ("2026-01-31T12:30:01", []),
+        ("20260131T123000Z", ["zig"]),
+    ],
+)
+def test_times_are_compared_in_utc(filled: SqliteStore, after: str, names: list[str]) -> None:
+    assert left(filled, after=after, before="2026-02-01") == names
+
+
+@pytest.mark.parametrize("name", ["after", "before"])
+@pytest.mark.parametrize("value", ["yesterday", "2026-02-31", "0001-01-01T00:00:00+23:00"])
+def test_what_is_no_date_is_refused(store: SqliteStore, name: str, value: str) -> None:
+    with pytest.raises(InvalidRequest) as error:
+        left(store, **{name: value})
+    assert error.value.message == f"{name} cannot be {value!r}"
+    assert error.value.hint == "dates look like 2026-01-31 or 2026-01-31T12:00:00"
+
+
+@pytest.mark.parametrize(
+    ("said", "name", "valid"),
+    [
+        ({"type": ("film",)}, "type", "pdf, markdown, code, note"),
+        ({"kind": ("idea",)}, "kind", "decision, lesson, summary, temp_note"),
+        ({"scope": "galaxy"}, "scope", "global, project"),
+        ({"trust_min": "blind"}, "trust_min", "primary"),
+    ],
+)
+def test_an_unknown_value_of_a_closed_set(
+    store: SqliteStore, said: dict[str, Any], name: str, valid: str
+) -> None:
+    with pytest.raises(InvalidRequest) as error:
+        left(store, **said)
+    assert error.value.message.startswith(f"{name} ")
+    assert valid in error.value.hint
+
+
+def test_a_type_of_a_plug_in_is_known_once_there_is_one(store: SqliteStore) -> None:
+    with pytest.raises(InvalidRequest):
+        left(store, type=("drawing",))
+    put(store, "a.drw", "word", type="drawing")
+    put(store, "b.abc", "word", type="abc")
+    put(store, "c.md", "word")
+    assert left(store, type=("drawing", "note")) == ["a.", "c"]
+    with pytest.raises(InvalidRequest) as error:
+        left(store, type=("film", "note"))
+    assert error.value.hint.endswith("abc, drawing")
+
+
+@pytest.mark.parametrize("name", ["tags", "tags_any", "type", "kind"])
+def test_a_list_is_given_as_one(store: SqliteStore, name: str) -> None:
+    with pytest.raises(InvalidRequest) as error:
+        left(store, **{name: "code"})
+    assert (error.value.message, error.value.hint) == (
+        f"{name} is a text",
+        "give a tuple: ('code',)",
+    )
+    with pytest.raises(InvalidRequest) as error:
+        left(store, **{name: 3})
+    assert (error.value.message, error.value.hint) == (f"{name} is a int", "give a tuple of texts")
+    with pytest.raises(InvalidRequest, match=name):
+        left(store, **{name: (3,)})
+
+
+@pytest.mark.parametrize("name", ["scope", "lang", "path_glob", "trust_min", "after", "before"])
+def test_one_value_is_a_text(store: SqliteStore, name: str) -> None:
+    with pytest.raises(InvalidRequest, match=name):
+        left(store, **{name: 3})
+    with pytest.raises(InvalidRequest) as error:
+        left(store, **{name: ""})
+    assert error.value.message == f"{name} is empty"
+    assert error.value.hint == f"leave {name} out to ask for everything"
+
+
+def test_an_empty_tag_is_refused(store: SqliteStore) -> None:
+    for name in ("tags", "tags_any"):
+        with pytest.raises(InvalidRequest, match=f"{name} is empty"):
+            left(store, **{name: ("#",)})
+    assert left(store, lang="#") == []  # a hash means something in tags alone
+
+
+def test_bounds_on_values(store: SqliteStore) -> None:
+    assert (MAX_VALUES, MAX_VALUE_CHARS) == (256, 1000)
+    tags = tuple(f"tag {number}" for number in range(257))
+    assert left(store, tags_any=tags[1:]) == []
+    with pytest.raises(InvalidRequest) as error:
+        left(store, tags_any=tags)
+    assert (error.value.message, error.value.hint) == (
+        "tags_any has 257 values", "give at most 256",
+    )  # fmt: skip
+    assert left(store, lang="x" * 1000) == []
+    with pytest.raises(InvalidRequest) as error:
+        left(store, lang="x" * 1001)
+    assert error.value.message == "lang is longer than 1,000 characters"
+    assert error.value.hint == "give a shorter lang"
+
+
+def test_the_beginning_of_a_path_narrows_by_index(store: SqliteStore) -> None:
+    """So that a glob is not matched against every document."""
+    with store.reading() as connection:
+        assert condition(connection, Filters(), None) == ("1", [])
+        narrowed = condition(connection, Filters(path_glob="lib/a*"), None)
+        whole = condition(connection, Filters(path_glob="*.md"), None)
+    assert narrowed == (
+        "d.doc_path >= ? AND d.doc_path < ? AND kb_glob(?, d.doc_path)",
+        ["lib/a", "lib/a\U0010ffff", "lib/a*"],
+    )
+    assert whole == ("kb_glob(?, d.doc_path)", ["*.md"])
