@@ -11,7 +11,7 @@ from tests.mutants import runner
 from tests.mutants.__main__ import table
 from tests.mutants.operators import mutants
 from tests.mutants.runner import ROOT, Result, Target, chosen
-from tests.mutants.seed_changes import CHANGES
+from tests.mutants.seed_changes import CHANGES, Change
 from tests.mutants.targets import TARGETS
 
 SOURCE = '''\
@@ -108,15 +108,13 @@ def test_targets_and_equivalent_mutants_are_there() -> None:
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.rule)
-def test_changes_to_the_seeds_rules_can_be_made(change: object) -> None:
+def test_changes_to_the_seeds_rules_can_be_made(change: Change) -> None:
     """Else the code was rewritten: write the change again, and see that its test notices."""
-    _, test, module, old, new = change  # type: ignore[misc]  # of type Change
-    source = Target(module, ()).path.read_text(encoding="utf-8")
-    assert old in source
-    compile(source.replace(old, new), module, "exec")
-    seed, *_, name = test.split("::")
-    conformance = ROOT / "tests" / "conformance" / f"test_seed_00{seed}.py"
-    assert f"def {name}(" in conformance.read_text(encoding="utf-8")
+    source = Target(change.module, ()).path.read_text(encoding="utf-8")
+    assert change.old in source
+    compile(source.replace(change.old, change.new), change.module, "exec")
+    path, *_, name = change.node.split("::")
+    assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8")
 
 
 def test_a_table() -> None:

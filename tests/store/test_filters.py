@@ -40,9 +40,9 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteStore]:
     store.close()
 
 
-def left(store: SqliteStore, now: str | None = NOW, **said: Any) -> list[str]:
-    """The names of the documents that a filter leaves."""
-    found = store.documents(Filters(**said), now)
+def left(store: SqliteStore, *at: str | None, **said: Any) -> list[str]:
+    """The names of the documents that a filter leaves; `at` a time, which is `NOW` by default."""
+    found = store.documents(Filters(**said), *at or (NOW,))
     return sorted(document.doc_path.rpartition("/")[2][:-3] for document in found)
 
 
