@@ -216,13 +216,17 @@ class Connection(H11Protocol):
         if self._is_ending or self._socket is None:
             return
         self._is_ending = True
-        if self._is_body_unfinished() and self._socket.can_write_eof():
-            self._socket.write_eof()
-            self._socket.resume_reading()
-            self._set_timer(_LINGER_S)
-        else:
+        if not self._is_body_unfinished() or not self._socket.can_write_eof():
             self._socket.close()
             self._set_timer(self._timeout_s)
+            return
+        try:
+            self._socket.write_eof()
+        except OSError:  # the client has gone already
+            self._socket.abort()
+        else:
+            self._socket.resume_reading()
+            self._set_timer(_LINGER_S)
 
     def _set_timer(self, seconds: float) -> None:
         self._clear_timer()
