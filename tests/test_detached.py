@@ -161,7 +161,7 @@ def test_a_library_that_moves_to_another_machine(
     with pytest.raises(PathMissing):
         other.attach("lib")
     report = other.attach("lib", moved)
-    assert (report.unchanged, report.added) == (2, ("lib/c.md",))
+    assert (report.unchanged, report.added, report.notes) == (2, ("lib/c.md",), ())
     assert other.document("lib/a.md").tags == ("mine",)
     assert [other.get(f"lib/{name}").state for name in ("a.md", "sub/b.md")] == ["exact", "exact"]
     assert [(one.name, one.path) for one in other.roots()] == [("lib", str(moved))]
@@ -177,6 +177,20 @@ def test_a_folder_that_has_moved_is_attached_again(
     assert kb.ingest().missing_roots == (str(root),)
     assert kb.attach("lib", tmp_path / "elsewhere").unchanged == 1
     assert kb.get("lib/a.md").state == "exact"
+
+
+def test_documents_without_a_file_keep_their_text_and_are_counted(
+    kb: KnowledgeBase, other: KnowledgeBase, library: Library
+) -> None:
+    root = library({"a.md": "# A\n\ntext\n", "b.md": "# B\n\nmore\n"})
+    kb.ingest(root)
+    other.import_(archive(kb))
+    (root / "b.md").unlink()
+    report = other.attach("lib", root)
+    assert (report.unchanged, report.removed) == (1, ())
+    (note,) = report.notes
+    assert note.startswith("1 document has no file there")
+    assert other.get("lib/b.md").text.endswith("more")
 
 
 def test_single_files_are_attached_as_single_files(

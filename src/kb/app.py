@@ -150,8 +150,8 @@ class KnowledgeBase:
         if not all(isinstance(path, str | os.PathLike) and os.fspath(path) for path in paths):
             raise InvalidRequest("a path to ingest is empty or not a text", "name a file or folder")
         expanded = [os.path.expanduser(os.fspath(path)) for path in paths]
-        options: dict[str, Any] = {"dry_run": dry_run, "force": force, "uploaded": uploaded,
-                                   "resolve_links": resolve_links}  # fmt: skip
+        options = {"dry_run": dry_run, "force": force, "uploaded": uploaded}
+        options["resolve_links"] = resolve_links
         report = indexer.ingest(expanded, on_event=on_progress, **options)
         return replace(report, notes=notes_on(self._store, self.encoder, report))
 
@@ -163,13 +163,13 @@ class KnowledgeBase:
         on_progress: Callable[[Progress], None] | None = None,
     ) -> IngestReport:
         """Let the root called `name`, which an import brought or which has moved, lie at `folder`
-        (by default at the path it has), and read its files there. Documents whose files are not
-        there stay as they are."""
+        (without it, where it says itself), and read its files there. Documents whose files are not
+        there keep their text."""
         from kb import archive
-        from kb.types import IngestReport
 
-        paths = archive.attach(self._store, text_of("a folder's name", name), folder)
-        return self.ingest(*paths, on_progress=on_progress) if paths else IngestReport()
+        paths, root = archive.attach(self._store, text_of("a folder's name", name), folder)
+        report = self.ingest(*paths, on_progress=on_progress)
+        return replace(report, notes=(*report.notes, *archive.unattached(self._store, root)))
 
     def add(
         self,
@@ -354,8 +354,8 @@ class KnowledgeBase:
 
     def search_lexical(self, query: str, *, limit: int = 20, **options: Any) -> tuple[Hit, ...]:
         """The lexical retriever alone; a malformed expression finds nothing [004]."""
-        options = {"malformed": "empty", "profile": "lexical"} | options
-        return self.search(query, mode="lexical", **_limited(limit, options)).hits
+        options = _defaults(limit, "lexical", malformed="empty") | options
+        return self.search(query, mode="lexical", **options).hits
 
     def search_vector(
         self,
@@ -369,14 +369,14 @@ class KnowledgeBase:
         cannot answer, it finds nothing."""
         if _is_empty(embedding):
             return ()
-        options = {"profile": "notes"} | options
-        return self._by_vector(query, embedding, mode="vector", **_limited(limit, options)).hits
+        options = _defaults(limit, "notes") | options
+        return self._by_vector(query, embedding, mode="vector", **options).hits
 
     def search_sparse(self, query: str, *, limit: int = 20, **options: Any) -> tuple[Hit, ...]:
         """The sparse retriever alone: by words, as a model weighs them. Where it cannot answer, it
         finds nothing."""
-        options = {"profile": "research"} | options
-        return self.search(query, mode="sparse", **_limited(limit, options)).hits
+        options = _defaults(limit, "research") | options
+        return self.search(query, mode="sparse", **options).hits
 
     def search_hybrid(
         self,
@@ -391,9 +391,9 @@ class KnowledgeBase:
         [004]. `embedding` is a ready-made vector of the query, `k` the constant of RRF; `settings`
         that name it too win."""
         settings = _settings({"k": k}, options.pop("settings", None))
-        options = {"profile": "knowledge", "malformed": "empty"} | options
+        options = _defaults(limit, "knowledge", malformed="empty") | options
         given = None if _is_empty(embedding) else embedding
-        return self._by_vector(query, given, settings=settings, **_limited(limit, options)).hits
+        return self._by_vector(query, given, settings=settings, **options).hits
 
     def _by_vector(self, query: str, embedding: Sequence[float] | None, **options: Any) -> Response:
         if embedding is None:
@@ -616,6 +616,6 @@ def _settings(own: Mapping[str, Any], given: Any) -> dict[str, Any]:
     return {**own, **given} if isinstance(given, Mapping) else given or dict(own)
 
 
-def _limited(limit: int, options: Mapping[str, Any]) -> dict[str, Any]:
-    """`limit` is what single retrievers call it [004]; `top`, as everywhere else, is the same."""
-    return {"top": limit, **options}
+def _defaults(limit: int, profile: str, **more: str) -> dict[str, Any]:
+    """What single retrievers call `limit` [004] is `top` everywhere else."""
+    return {"top": limit, "profile": profile, **more}

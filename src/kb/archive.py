@@ -16,7 +16,7 @@ from kb import atomic
 from kb.errors import BrokenImport, InvalidRequest, NotFound, PathMissing
 from kb.ingest.names import SECRET, leads_to_secret
 from kb.store import SqliteStore
-from kb.types import ImportReport, JsonDict
+from kb.types import ImportReport, JsonDict, Root
 from kb.words import nfc
 
 OnProgress = Callable[[int, int], None]  # done, in all
@@ -57,9 +57,11 @@ def import_(
         return store.load(_lines(_plain(reader)), merge=merge, on_line=on_progress)
 
 
-def attach(store: SqliteStore, name: str, folder: str | os.PathLike[str] | None) -> list[str]:
+def attach(
+    store: SqliteStore, name: str, folder: str | os.PathLike[str] | None
+) -> tuple[list[str], Root]:
     """Let the root called `name` lie at `folder`, or where it says itself. Returns what to ingest,
-    so that its documents are found there."""
+    so that its documents are found there, and the root."""
     root = next((each for each in store.roots() if each.name == nfc(name).rstrip("/")), None)
     if root is None:
         raise NotFound(f"there is no folder {name!r} in the store", "kb status names its folders")
@@ -79,7 +81,16 @@ def attach(store: SqliteStore, name: str, folder: str | os.PathLike[str] | None)
             f"name the folder that has them: kb attach {root.name} FOLDER",
         )
     store.attach_root(root.root_id, path)
-    return [path] if root.whole else present
+    return [path] if root.whole else present, root
+
+
+def unattached(store: SqliteStore, root: Root) -> list[str]:
+    """What to tell of the documents of a root whose files were not found."""
+    count = sum(state.detached for state in store.file_states(root.root_id).values())
+    if not count:
+        return []
+    documents = "1 document has no file" if count == 1 else f"{count} documents have no file"
+    return [f"{documents} there, and keep what was imported; kb rm removes a document"]
 
 
 def _write(

@@ -144,8 +144,9 @@ def passage(value: Passage) -> JsonDict:
         "title": value.document.title,
         "citation": citation(value.citation),
         "state": value.state,
+        "reason": value.reason,
         "text": value.text,
-    } | ({"reason": value.reason} if value.reason is not None else {})
+    }
 
 
 def ingest_report(value: IngestReport) -> JsonDict:

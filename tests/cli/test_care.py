@@ -16,6 +16,7 @@ import pytest
 
 from tests.cli.conftest import COMMAND, Run
 from tests.cli.test_contract import ESCAPE, Valid
+from tests.replaced import REPLACEMENTS
 
 STORE = Path(".kb") / "kb.sqlite"
 
@@ -203,3 +204,52 @@ def test_an_interrupted_import_leaves_nothing(here: Path) -> None:
     assert (kb.returncode, out) == (130, b"")
     assert err == b"interrupted: nothing was imported\n"
     assert list((here / "new").iterdir()) == []
+
+
+# --- folders that an import brought ---------------------------------------------------------------
+
+
+def test_a_library_is_moved_by_import_and_attach(
+    tmp_path: Path, run: Run, valid: Valid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("notes").mkdir()
+    Path("notes/a.md").write_text("# A\n\ntext\n")
+    run("--store", "old.sqlite", "ingest", "notes")
+    run("--store", "old.sqlite", "export", "e.jsonl")
+    Path("notes").rename("elsewhere")
+    new = ("--store", "new.sqlite")
+    told = run(*new, "import", "e.jsonl")
+    assert "notes is detached; to read its files: kb attach" in told.err
+    assert "notes/ is detached" in run(*new, "list").err
+    assert "detached (kb attach notes FOLDER)" in run(*new, "status").out
+    assert "detached; to read its files: kb attach notes FOLDER" in run(*new, "ingest").err
+    assert "its folder is detached" in run(*new, "get", "notes/a.md").err
+    assert run(*new, "attach", "notes").status == 2
+    attached = run(*new, "attach", "notes", "elsewhere", "--json")
+    valid("ingest_report.v1", attached.json)
+    assert (attached.status, attached.json["unchanged"]) == (0, 1)
+    assert run(*new, "get", "notes/a.md").err.startswith("exact: ")
+    assert "detached" not in run(*new, "status").out
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="POSIX files")
+@pytest.mark.parametrize("kind", REPLACEMENTS)
+def test_what_takes_a_files_place_holds_no_command_up(
+    tmp_path: Path, process: Run, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("notes").mkdir()
+    file = Path("notes/a.md")
+    file.write_text("# A\n\ntext\n")
+    store = ("--store", "kb.sqlite")
+    process(*store, "ingest", "notes")
+    file.unlink()
+    make, reason = REPLACEMENTS[kind]
+    make(tmp_path / file)
+    told = process(*store, "get", "notes/a.md")
+    assert told.status == 0
+    assert reason in told.err
+    assert told.out.endswith("text\n")
+    assert "1 not readable" in process(*store, "doctor").out
+    assert process(*store, "ingest").status == 0

@@ -11,9 +11,9 @@ from kb.cli.root import cli
 from tests.cli.conftest import Run
 
 COMMANDS = [
-    "init", "ingest", "add", "rm", "search", "similar", "compare", "get", "list", "tag", "status",
-    "gc", "doctor", "embed", "jobs", "reindex", "models", "embed-text", "backup", "export",
-    "import", "watch", "serve", "mcp", "config", "eval", "completion",
+    "init", "ingest", "attach", "add", "rm", "search", "similar", "compare", "get", "list", "tag",
+    "status", "gc", "doctor", "embed", "jobs", "reindex", "models", "embed-text", "backup",
+    "export", "import", "watch", "serve", "mcp", "config", "eval", "completion",
 ]  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import threading
@@ -28,7 +29,9 @@ from tests.mcp.conftest import (
     over_http,
     over_stdio,
     refused,
+    text_of,
 )
+from tests.replaced import REPLACEMENTS
 
 TOKEN = "a-token-of-many-characters"
 Connect = Callable[[Path], AbstractAsyncContextManager[Client]]
@@ -321,3 +324,24 @@ def test_an_address(text: str, parts: tuple[str, int]) -> None:
 def test_no_address(text: str) -> None:
     with pytest.raises(ConfigError, match="HOST:PORT"):
         address(text)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="POSIX files")
+@pytest.mark.parametrize("kind", ["pipe", "device", "link", "huge"])
+def test_what_takes_a_files_place_holds_fetch_up_no_more(
+    store: Path, tmp_path: Path, kind: str
+) -> None:
+    file = tmp_path / "lib" / "retry.md"
+    file.unlink()
+    make, reason = REPLACEMENTS[kind]
+    make(file)
+
+    async def talk() -> None:
+        with anyio.fail_after(60):
+            async with over_stdio(store) as client:
+                answer = text_of(await client.call_tool("fetch", {"citation": "lib/retry.md"}))
+        assert f"(stale: its file was not read: {reason})" in answer
+        assert "Jitter ended the retry storm." in answer
+        assert "nobody" not in answer
+
+    anyio.run(talk)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kb import KnowledgeBase
 from tests.models.weightless import Weightless
 from tests.schemas import validate, validator
 from tests.server.conftest import FILES, Running, Serve, put
@@ -61,6 +63,44 @@ def test_a_link_out_of_an_allowed_folder_is_no_way_out(serve: Serve, tmp_path: P
         assert running.client.post("/ingest", json={"paths": [str(path)]}).status_code == 403
     running.client.post("/ingest", json={"paths": [str(inside)]})
     assert running.search("Secret")["returned"] == 0
+
+
+def test_a_detached_folder_is_none_that_clients_may_name(serve: Serve, tmp_path: Path) -> None:
+    private = tmp_path / "private"
+    private.mkdir()
+    (private / "a.md").write_text("# Secret\n", encoding="utf-8")
+    exported = io.BytesIO()
+    with KnowledgeBase(tmp_path / "theirs.sqlite") as theirs:
+        theirs.ingest(private)
+        theirs.export(exported)
+    running = serve()
+    running.kb.import_(io.BytesIO(exported.getvalue()))
+    (private / "a.md").write_text("# Hunter2\n", encoding="utf-8")
+    for path in (private, private / "a.md"):
+        refused = running.client.post("/ingest", json={"paths": [str(path)]})
+        assert (refused.status_code, refused.json()["code"]) == (403, "path_refused")
+    opened = running.client.get("/passages", params={"uri": "private/a.md"}).json()
+    validator("passage.v1").validate(opened)
+    assert (opened["state"], opened["text"]) == ("stale", "# Secret")
+    assert "kb attach private FOLDER" in opened["reason"]
+    running.client.post("/ingest", json={})
+    assert running.search("Hunter2")["returned"] == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need leave there")
+def test_a_root_that_a_link_has_replaced_allows_nothing(serve: Serve, tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    for folder in (root, outside):
+        folder.mkdir()
+        (folder / "a.md").write_text(f"# {folder.name}\n", encoding="utf-8")
+    running = serve()
+    running.kb.ingest(root)
+    root.rename(tmp_path / "aside")
+    root.symlink_to(outside)
+    for path in (root, outside, root / "a.md"):
+        assert running.client.post("/ingest", json={"paths": [str(path)]}).status_code == 403
+    running.client.post("/ingest", json={})
+    assert running.search("outside")["returned"] == 0
 
 
 @pytest.mark.parametrize("body", [{"paths": ["\0"]}, {"paths": [""]}, {"paths": "x"}, {"path": []}])

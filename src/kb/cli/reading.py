@@ -32,6 +32,7 @@ def get_command(session: Session, *, uri: str) -> None:
 
     Whether the text is still what was indexed is said on stderr: exact; moved elsewhere in the
     file; or stale, and then the text is what was indexed (a whole document: what its file says).
+    A file that is not read, as one that is too large by now, has its reason there too.
 
     \b
     Examples:
@@ -47,7 +48,8 @@ def get_command(session: Session, *, uri: str) -> None:
         return
     sheet = page.Page.of(sys.stderr)
     state = sheet.style(f"{passage.state}:", fg=_COLOURS[passage.state])
-    advice = passage.reason or _STATES[passage.state]
+    indexed = f"this is what was indexed; {passage.reason}" if passage.reason else ""
+    advice = indexed or _STATES[passage.state]
     said = f" ({page.visible(advice)})" if advice else ""
     page.note(f"{state} {page.visible(passage.citation.uri)}{said}")
     shown = passage.text.removesuffix("\n")
