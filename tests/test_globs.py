@@ -45,7 +45,7 @@ from kb import globs
 )
 def test_globs(pattern: str, path: str, matches: bool) -> None:
     assert globs.matches(pattern, path) == matches
-    assert globs._follow(globs._compiled(pattern), path) == matches
+    assert globs._follow(globs._States(globs._compiled(pattern)), path) == matches
     assert by_definition(pattern, path) == matches
 
 
@@ -80,7 +80,7 @@ def test_all_ways_to_match_agree(pattern: str, path: str) -> None:
     steps = globs._compiled(pattern)
     expected = by_definition(pattern, path)
     assert globs.matches(pattern, path) == expected
-    assert globs._follow(steps, path) == expected
+    assert globs._follow(globs._States(steps), path) == expected
     if (regex := globs._regex(steps)) is not None:
         assert (regex.fullmatch(path) is not None) == expected
 

@@ -4,52 +4,66 @@
 No pattern makes a match slow. The usual ones, with one `**/` and a `**` at the end at most, become
 a regular expression that cannot backtrack far: in a segment, only the last star may be tried again.
 All others are followed as a set of states, one bit each, that takes one step a character.
+
+`kb.ingest.ignore` reads patterns of its own, by git's rules, into the same steps.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import NamedTuple
 
-_STAR, _ANY, _FOLDERS = "[^/]*", "(?s:.*)", "(?:(?s:.*)/)?"
-_MANY = frozenset((_STAR, _ANY, _FOLDERS))
-_ONE, _NONE = "[^/]", "(?!)"
+STAR, ANY, FOLDERS = "[^/]*", "(?s:.*)", "(?:(?s:.*)/)?"
+_MANY = frozenset((STAR, ANY, FOLDERS))
+ONE, _NONE = "[^/]", "(?!)"
 # What a wildcard is together with the one behind it, where the two are no more than one of them.
 _MERGED = {
-    (_ANY, _STAR): _ANY,
-    (_ANY, _ANY): _ANY,
-    (_ANY, _FOLDERS): _ANY,
-    (_FOLDERS, _ANY): _ANY,
-    (_FOLDERS, _FOLDERS): _FOLDERS,
+    (ANY, STAR): ANY,
+    (ANY, ANY): ANY,
+    (ANY, FOLDERS): ANY,
+    (FOLDERS, ANY): ANY,
+    (FOLDERS, FOLDERS): FOLDERS,
 }
 
 Steps = tuple[str, ...]  # regular expressions: a wildcard, or what one character may be
+Matcher = Callable[[str], bool]
 
 
 def matches(pattern: str, path: str) -> bool:
     """Whether the whole path is what the pattern says."""
-    steps = _compiled(pattern)
+    return _matcher(_compiled(pattern))(path)
+
+
+def matcher(steps: Steps) -> Matcher:
+    """Whether a whole path is what the steps say, as a function to be kept."""
     regex = _regex(steps)
-    return _follow(steps, path) if regex is None else regex.fullmatch(path) is not None
+    if regex is not None:
+        fullmatch = regex.fullmatch
+        return lambda path: fullmatch(path) is not None
+    return partial(_follow, _States(steps))
+
+
+@lru_cache(maxsize=64)
+def _matcher(steps: Steps) -> Matcher:
+    return matcher(steps)
 
 
 # --- by a regular expression ----------------------------------------------------------------------
 
 
-@lru_cache(maxsize=64)
 def _regex(steps: Steps) -> re.Pattern[str] | None:
     """The steps as an expression that takes time by the length of the path; None if there is none.
 
     A star and what stands behind it, up to the next star of the segment, is taken where it is first
     found, and for good: the next star can reach whatever a later place could."""
-    if not _is_simple(steps):
+    if not is_simple(steps):
         return None
     parts, at = [], 0
     while at < len(steps):
         following = _next_star(steps, at)
-        if steps[at] == _STAR and following is not None:
+        if steps[at] == STAR and following is not None:
             parts.append(f"(?>[^/]*?{''.join(steps[at + 1 : following])})")
             at = following
         else:
@@ -58,19 +72,20 @@ def _regex(steps: Steps) -> re.Pattern[str] | None:
     return re.compile("".join(parts))
 
 
-def _is_simple(steps: Steps) -> bool:
-    if _ANY in steps[:-1] or steps.count(_FOLDERS) > 1:
+def is_simple(steps: Steps) -> bool:
+    """Whether a regular expression can match the steps; states take some hundred times as long."""
+    if ANY in steps[:-1] or steps.count(FOLDERS) > 1:
         return False
-    at = steps.index(_FOLDERS) if _FOLDERS in steps else 0
+    at = steps.index(FOLDERS) if FOLDERS in steps else 0
     return at == 0 or steps[at - 1] == "/"
 
 
 def _next_star(steps: Steps, at: int) -> int | None:
     """The next star of the same segment."""
     for place in range(at + 1, len(steps)):
-        if steps[place] == _STAR:
+        if steps[place] == STAR:
             return place
-        if steps[place] in ("/", _ANY, _FOLDERS):
+        if steps[place] in ("/", ANY, FOLDERS):
             return None
     return None
 
@@ -83,7 +98,7 @@ class _States:
 
     def __init__(self, steps: Steps) -> None:
         self.end = 1 << len(steps)
-        self.star, self.any, self.folders = (_bits(steps, kind) for kind in (_STAR, _ANY, _FOLDERS))
+        self.star, self.any, self.folders = (_bits(steps, kind) for kind in (STAR, ANY, FOLDERS))
         self.many = self.star | self.any | self.folders
         self._ones = [(1 << at, re.compile(step)) for at, step in enumerate(steps)
                       if step not in _MANY]  # fmt: skip
@@ -108,14 +123,8 @@ def _bits(steps: Steps, kind: str) -> int:
     return sum(1 << at for at, step in enumerate(steps) if step == kind)
 
 
-@lru_cache(maxsize=64)
-def _states(steps: Steps) -> _States:
-    return _States(steps)
-
-
-def _follow(steps: Steps, path: str) -> bool:
+def _follow(known: _States, path: str) -> bool:
     """Every state that can be reached is followed at once, so that nothing is tried again."""
-    known = _states(steps)
     states = known.entered(1)
     for character in path:
         moved = states & known.taking(character)
@@ -157,13 +166,13 @@ def _compiled(pattern: str) -> Steps:
 
 def _token(pattern: str, at: int) -> _Token:
     if pattern.startswith("**/", at):
-        return _Token(_FOLDERS, at + 3)
+        return _Token(FOLDERS, at + 3)
     if pattern.startswith("**", at):
-        return _Token(_ANY, at + 2)
+        return _Token(ANY, at + 2)
     if pattern[at] == "*":
-        return _Token(_STAR, at + 1)
+        return _Token(STAR, at + 1)
     if pattern[at] == "?":
-        return _Token(_ONE, at + 1)
+        return _Token(ONE, at + 1)
     if pattern[at] == "[":
         negated = pattern[at + 1 : at + 2] in ("!", "^")
         close = pattern.find("]", at + 2 + negated)
@@ -185,10 +194,11 @@ def _set(inside: str) -> str:
         else:
             items.append(re.escape(body[at]))
             at += 1
-    return _one_of(items, negated=negated)
+    return one_of(items, negated=negated)
 
 
-def _one_of(items: Sequence[str], *, negated: bool) -> str:
+def one_of(items: Sequence[str], *, negated: bool) -> str:
+    """The step for one character of a set, as a regular expression has its items; never `/`."""
     if not items:
-        return _ONE if negated else _NONE
+        return ONE if negated else _NONE
     return f"(?!/)[{'^' if negated else ''}{''.join(items)}]"

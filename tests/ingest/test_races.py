@@ -168,9 +168,9 @@ def test_a_folder_that_is_replaced_during_the_walk_is_not_listed(
     library.put("top/.gitignore", "none\n")
     load = ignore.load
 
-    def swapping(file: str, **options: Any) -> object:
+    def swapping(folder: str, name: str, **options: Any) -> object:
         replaced(library.folder / "top" / "sub", lambda path: path.symlink_to(outside))()
-        return load(file, **options)
+        return load(folder, name, **options)
 
     monkeypatch.setattr(ignore, "load", swapping)
     walked = walk(str(library.folder))

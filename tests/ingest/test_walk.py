@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import json
 import os
 import socket
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 
+from kb.ingest import ignore
 from kb.ingest.found import find, within
 from kb.ingest.secret_files import BY_NAME
 from kb.ingest.walk import Walked, walk
@@ -98,13 +102,91 @@ def test_ignore_files_above_the_root(tmp_path: Path, root: Path) -> None:
     assert seen(root) == ["a.md"]
 
 
-def test_an_ignore_file_that_cannot_be_used_is_a_warning(root: Path) -> None:
-    (root / ".gitignore").mkdir()
+def test_a_line_of_an_ignore_file_that_makes_no_sense_is_a_warning(root: Path) -> None:
     (root / ".kbignore").write_text("!\n")
     put(root, "a.md")
     walked = walk(str(root))
     assert paths(walked) == ["a.md"]
-    assert [note.path for note in walked.warnings] == [".gitignore", ".kbignore"]
+    assert [note.path for note in walked.warnings] == [".kbignore"]
+
+
+def _large(file: Path) -> None:
+    file.write_bytes(b"#" * (ignore.MOST_BYTES + 1))
+
+
+def _many(file: Path) -> None:
+    file.write_text("".join(f"{number}*x\n" for number in range(ignore.MOST_COST + 1)))
+
+
+def _complex(file: Path) -> None:
+    file.write_text("".join(f"**/{number}/**/x\n" for number in range(100)))
+
+
+BAD_IGNORE_FILES: dict[str, Callable[[Path], object]] = {
+    "folder": Path.mkdir,
+    "endless": lambda file: file.symlink_to("/dev/zero"),
+    "outside": lambda file: file.symlink_to("/etc/hostname"),
+    "pipe": lambda file: os.mkfifo(file),
+    "large": _large,
+    "many patterns": _many,
+    "slow patterns": _complex,
+    "long line": lambda file: file.write_text("*a" * ignore.MOST_CHARS),
+}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no such files there")
+@pytest.mark.parametrize("kind", BAD_IGNORE_FILES)
+@pytest.mark.parametrize("name", ignore.IGNORE_FILES)
+def test_a_folder_whose_ignore_file_cannot_be_read_is_not_read(
+    root: Path, kind: str, name: str
+) -> None:
+    """In a process of its own, so that one that hangs or takes all memory fails here."""
+    put(root, "a.md", "sub/hidden.md", "sub/deep/hidden.md")
+    BAD_IGNORE_FILES[kind](root / "sub" / name)
+    code = (
+        "import json, resource, sys; from kb.ingest.walk import walk\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (2_000_000_000, 2_000_000_000))\n"
+        "walked = walk(sys.argv[1])\n"
+        "print(json.dumps([[each.path for each in walked.files], walked.unseen,"
+        " [[note.path, note.reason] for note in walked.skipped]]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(root)], capture_output=True, timeout=60, check=True
+    )
+    files, unseen, ((path, reason),) = json.loads(done.stdout)
+    assert (files, unseen, path) == (["a.md"], ["sub"], f"sub/{name}")
+    assert "so its folder is not read either" in reason
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no such files there")
+def test_nothing_is_read_below_an_ignore_file_that_cannot_be_read(
+    tmp_path: Path, root: Path
+) -> None:
+    (tmp_path / ".git").mkdir()
+    os.mkfifo(tmp_path / ".gitignore")
+    put(root, "a.md")
+    walked = walk(str(root))
+    assert (walked.files, walked.unseen) == ((), ("",))
+    assert walked.skipped[0].path == str(tmp_path / ".gitignore")
+
+
+def test_a_link_to_an_ignore_file_inside(root: Path) -> None:
+    put(root, "sub/a.md", "sub/b.log", "a.log")
+    (root / ".gitignore").write_text("*.log\n")
+    (root / "sub" / ".kbignore").symlink_to("../.gitignore")
+    (root / "sub" / ".gitignore").symlink_to("nowhere")
+    assert walk(str(root)).skipped == ()
+    assert seen(root) == ["sub/a.md"]
+
+
+def test_patterns_add_up_from_folder_to_folder(root: Path) -> None:
+    half = "".join(f"{number}*x\n" for number in range(ignore.MOST_COST * 2 // 3))
+    put(root, "a.md", "sub/a.md")
+    (root / ".gitignore").write_text(half)
+    (root / "sub" / ".gitignore").write_text(half)
+    walked = walk(str(root))
+    assert paths(walked) == ["a.md"]
+    assert "too many patterns" in walked.skipped[0].reason
 
 
 def test_other_roots_are_not_entered(root: Path) -> None:

@@ -82,7 +82,12 @@ class _Walker:
     entered: set[tuple[int, int]] = field(default_factory=set)
 
     def run(self) -> None:
-        todo = [_Folder("", "", self.root, tuple(ignore.above(self.root)))]
+        try:
+            rules = tuple(ignore.above(self.root))
+        except ignore.Unreadable as unreadable:
+            self._do_not_read("", names.portable_path(unreadable.file), unreadable.reason)
+            return
+        todo = [_Folder("", "", self.root, rules)]
         while todo or self.waiting:
             linked = not todo
             folder = todo.pop() if todo else self.waiting.popleft()
@@ -122,7 +127,13 @@ class _Walker:
         present = [entry.name for entry in entries]
         if folder.path and names.VENV_MARK in present:
             return []
-        rules = self._rules(folder, present)
+        try:
+            rules = self._rules(folder, present)
+        except ignore.Unreadable as unreadable:
+            name = unreadable.file
+            path = f"{folder.path}/{name}" if folder.path else name
+            self._do_not_read(folder.path, path, unreadable.reason)
+            return []
         path_to = f"{folder.path}/" if folder.path else ""
         inside_to = f"{folder.inside}/" if folder.inside else ""
         below = []
@@ -194,14 +205,20 @@ class _Walker:
             if name not in present:
                 continue
             path = f"{folder.path}/{name}" if folder.path else name
-            try:
-                own, bad = ignore.load(os.path.join(self.root, folder.inside, name), cut=cut)
-            except OSError as error:
-                self.warnings.append(FileNote(path, error.strerror or str(error)))
-                continue
+            place = os.path.join(self.root, folder.inside)
+            own, bad = ignore.load(
+                place, name, root=self.root, follow_links=self.follow_links, cut=cut
+            )
             self.warnings += [FileNote(path, f"pattern not understood: {line}") for line in bad]
-            rules = (own, *rules) if own is not None else rules
+            if own is not None:
+                rules = (own, *rules)
+                ignore.check_cost(name, rules)
         return rules
+
+    def _do_not_read(self, folder: str, ignore_file: str, reason: str) -> None:
+        """Leave a folder alone, since nobody knows what its ignore file hides."""
+        self.unseen.append(folder)
+        self._skip(ignore_file, reason)
 
     def _on_the_way(self, path: str) -> bool:
         return within(path, self.part) or within(self.part, path)
