@@ -237,6 +237,18 @@ def test_an_origin_that_makes_no_sense_is_foreign(filled: Running, origin: str) 
     assert (answer.status_code, answer.json()["code"]) == (403, "foreign")
 
 
+@pytest.mark.parametrize("depth", [70, 900, 947, 2_000])
+def test_a_body_that_is_nested_deeply_is_refused(filled: Running, depth: int) -> None:
+    """It could be read and stored, and then not be written into a list of documents."""
+    for opening, closing in ((b'{"a":', b"}"), (b"[", b"]")):
+        nested = b'{"a":' + opening * depth + b"1" + closing * depth + b"}"
+        body = b'{"text": "x", "metadata": ' + nested + b"}"
+        sent = {"Content-Type": "application/json"}
+        answer = filled.client.post("/documents", content=body, headers=sent)
+        assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+    assert filled.client.get("/documents").status_code == 200
+
+
 def test_many_small_lists_are_refused(filled: Running) -> None:
     body = b'{"text": "x", "metadata": {"a": [' + b"[]," * 100_000 + b"[]]}}"
     sent = {"Content-Type": "application/json"}

@@ -41,8 +41,12 @@ def _fitting(texts: Iterable[str], room: int) -> list[str]:
 
 
 def _hit(hit: Hit) -> str:
-    about = [hit.type, *([hit.kind] if hit.kind else []), *(f"#{tag}" for tag in hit.tags)]
-    heading = " › ".join(dict.fromkeys((hit.title, *hit.heading_path)))
+    about = [
+        hit.type,
+        *([hit.kind] if hit.kind else []),
+        *(f"#{_visible(tag)}" for tag in hit.tags),
+    ]
+    heading = _visible(" › ".join(dict.fromkeys((hit.title, *hit.heading_path))))
     return (
         f"{hit.rank}. {hit.citation.uri}\n   {heading} ({', '.join(about)}; score {hit.score:.3f})"
         f"\n   {' '.join(hit.snippet.split())}"
@@ -66,7 +70,7 @@ def opened(passage: Passage, *, offset: int, max_chars: int) -> str:
     """The text behind the first `offset` characters, as much as fits."""
     document, text = passage.document, passage.text
     why = passage.reason or _STATES[passage.state]
-    head = f"{passage.citation.uri}\n{document.title} ({passage.state}: {why})"
+    head = f"{passage.citation.uri}\n{_visible(document.title)} ({passage.state}: {why})"
     head = head[: max_chars // 2]
     room = max_chars - len(head) - _FOOT_CHARS // 2
     part = text[offset : offset + room]
@@ -108,14 +112,20 @@ def standing(status: Mapping[str, Any], *, max_chars: int) -> str:
 
 def _counted(name: str, counts: Mapping[str, int]) -> Sequence[str]:
     most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    listed = ", ".join(f"{value} {count}" for value, count in most[:_SHOWN_TAGS])
+    listed = ", ".join(f"{_visible(value)} {count}" for value, count in most[:_SHOWN_TAGS])
     rest = f" and {len(most) - _SHOWN_TAGS} more" if len(most) > _SHOWN_TAGS else ""
     return [f"{name}: {listed}{rest}"] if most else []
 
 
 def _root(root: Mapping[str, Any]) -> str:
     missing = ", not there now" if root["missing"] else ""
-    return f"folder {root['name']}/: {root['path']}, {root['documents']} documents{missing}"
+    name, path = _visible(root["name"]), _visible(root["path"])
+    return f"folder {name}/: {path}, {root['documents']} documents{missing}"
+
+
+def _visible(text: str) -> str:
+    """`text` in a line of its own: a line break in a file's name begins no other line."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def failed(error: KbError) -> str:

@@ -11,6 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from kb.errors import ClientGone, InvalidRequest, TooLarge, shown
 from kb.types import JsonDict
 
+_MOST_LEVELS = 64
 _MOST_LISTS = 10_000
 
 
@@ -53,23 +54,27 @@ def parse_object(data: bytes) -> JsonDict:
         raise InvalidRequest(f"the body is not JSON: {error}", "send a JSON object") from None
     if not isinstance(value, dict):
         raise InvalidRequest(f"the body is a {type(value).__name__}", "send a JSON object")
-    if data.count(b"[") + data.count(b"{") > _MOST_LISTS:
+    if data.count(b"[") + data.count(b"{") > _MOST_LEVELS:
         _check_shape(value)
     return value
 
 
 def _check_shape(value: JsonDict) -> None:
-    """Many small lists take a hundred times the memory of their text."""
-    count, rest = 0, list[Any]([value])
-    while rest:
-        each = rest.pop()
-        if isinstance(each, dict | list):
-            count += 1
-            rest += each.values() if isinstance(each, dict) else each
-    if count > _MOST_LISTS:
-        raise InvalidRequest(
-            f"the JSON holds more than {_MOST_LISTS:,} lists and objects", "send less at a time"
-        )
+    """What is nested deeply breaks whoever writes it out again; and many small lists take a hundred
+    times the memory of their text."""
+    levels, count, level = 0, 0, list[Any]([value])
+    while level:
+        levels, count = levels + 1, count + len(level)
+        if levels > _MOST_LEVELS or count > _MOST_LISTS:
+            raise InvalidRequest(
+                f"the JSON has more than {_MOST_LEVELS} levels, or more than {_MOST_LISTS:,} lists "
+                "and objects",
+                "send a flat object, or less at a time",
+            )
+        inner = [
+            one for each in level for one in (each.values() if isinstance(each, dict) else each)
+        ]
+        level = [one for one in inner if isinstance(one, dict | list)]
 
 
 def _no_constant(name: str) -> None:
