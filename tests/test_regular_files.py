@@ -14,6 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kb.errors import ModelBroken
+from kb.models import derived, graph_file, hashes
 from kb.regular_files import (
     FileChanged,
     FileIdentity,
@@ -26,6 +28,7 @@ from kb.regular_files import (
     open_folder,
     read_file,
 )
+from kb.store import sidecar
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX files")
 LIMIT = 1_000
@@ -321,3 +324,20 @@ def _make(root: Path, path: str, kind: str, target: str) -> None:
             os.symlink(target or "a", place)
     except OSError:
         return
+
+
+# --- files beside a store, and of a model ---------------------------------------------------------
+
+
+@posix
+def test_no_other_reader_waits_for_a_pipe(tmp_path: Path) -> None:
+    """A folder that came from elsewhere may hold a store, or a model."""
+    os.mkfifo(tmp_path / "kb.sqlite-vectors")
+    os.mkfifo(tmp_path / "config.json")
+    with watchdog():
+        assert sidecar.read(tmp_path / "kb.sqlite", sidecar.Owner("id", 1, 8)) is None
+        for read in (hashes.sha256_of, graph_file.read):
+            with pytest.raises(ReadRefused):
+                read(tmp_path / "config.json")
+        with pytest.raises(ModelBroken, match="not a regular file"):
+            derived._config(tmp_path)

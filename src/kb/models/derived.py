@@ -19,9 +19,11 @@ from kb.models import graph_file
 from kb.models.graph_file import GraphFile
 from kb.models.hashes import known_sha256
 from kb.models.manifest import GRAPH, NAME, TOKENIZER, Manifest, ModelFile
+from kb.regular_files import read_file
 from kb.types import ModelSpec
 
 CONFIG = "config.json"
+_CONFIG_BYTES = 16 << 20
 # What exports call their outputs, the first that is there.
 _NAMES = {
     "dense": ("dense_vecs", "dense_embeddings", "sentence_embedding", "dense"),
@@ -123,8 +125,8 @@ def _max_tokens(folder: Path, config: Mapping[str, Any]) -> int:
 def _config(folder: Path) -> Mapping[str, Any]:
     path = folder / CONFIG
     try:
-        data = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+        data = json.loads(read_file(path, _CONFIG_BYTES, links="follow"))
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelBroken(f"{path} cannot be read: {error}", _HINT) from error
     if not isinstance(data, dict):
         raise ModelBroken(f"{path} is not an object", _HINT)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from kb.regular_files import open_file
+
 # Numbers of fields in onnx.proto.
 _MODEL_GRAPH = 7
 _NODE, _INITIALIZER, _INPUT, _OUTPUT = 1, 5, 11, 12  # of a graph
@@ -45,7 +47,10 @@ class _Part(NamedTuple):
 
 def read(path: Path) -> GraphFile:
     """Raises `ValueError` for what is no ONNX file, and `OSError`."""
-    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+    with (
+        open_file(path, links="follow") as file,
+        mmap.mmap(file.descriptor, 0, access=mmap.ACCESS_READ) as data,
+    ):
         try:
             return _graph_file(data)
         except (IndexError, UnicodeDecodeError, RecursionError) as error:

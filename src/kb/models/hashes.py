@@ -8,12 +8,14 @@ file keeps its size and its time; `kb models verify` reads every byte again.
 from __future__ import annotations
 
 import json
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from kb.config import cache_folder
 from kb.errors import KbError
+from kb.regular_files import open_file
 
 _BLOCK_BYTES = 1 << 20
 _LARGE_BYTES = 64 << 20  # smaller ones are read in less than a tenth of a second
@@ -24,8 +26,8 @@ def sha256_of(path: Path) -> str:
     from hashlib import sha256
 
     digest = sha256()
-    with path.open("rb") as stream:
-        while block := stream.read(_BLOCK_BYTES):
+    with open_file(path, links="follow") as file:
+        while block := os.read(file.descriptor, _BLOCK_BYTES):
             digest.update(block)
     return digest.hexdigest()
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kb.errors import KbError
+from kb.regular_files import open_file
 from kb.store.embeddings import Mark
 
 if TYPE_CHECKING:
@@ -52,11 +53,15 @@ def path_of(store: Path) -> Path:
 
 def read(store: Path, owner: Owner) -> Sidecar | None:
     """The file's content, if it is whole and of this owner. The arrays are mapped, not copied."""
-    with suppress(OSError, ValueError, KeyError, TypeError), open(path_of(store), "rb") as file:
-        header = _parsed(file.read(_HEADER_BYTES))
+    # The folder may have come from elsewhere: a pipe there must not be waited for.
+    with (
+        suppress(OSError, ValueError, KeyError, TypeError),
+        open_file(path_of(store), links="follow") as file,
+    ):
+        header = _parsed(file.head(_HEADER_BYTES))
         if header["owner"] != list(owner):
             return None
-        return _mapped(file.fileno(), header, owner.dimension)
+        return _mapped(file.descriptor, header, owner.dimension)
     return None
 
 
