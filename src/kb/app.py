@@ -167,7 +167,8 @@ class KnowledgeBase:
         there keep their text."""
         from kb import archive
 
-        paths, root = archive.attach(self._store, text_of("a folder's name", name), folder)
+        name, ingest = text_of("a folder's name", name), self.config.ingest
+        paths, root = archive.attach(self._store, name, folder, ingest)
         report = self.ingest(*paths, on_progress=on_progress)
         return replace(report, notes=(*report.notes, *archive.unattached(self._store, root)))
 

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from kb import atomic
+from kb.config import IngestConfig
 from kb.errors import BrokenImport, InvalidRequest, NotFound, PathMissing
 from kb.ingest.names import SECRET, leads_to_secret
+from kb.ingest.secret_files import HOW_TO_INCLUDE, included_paths, is_included
 from kb.store import SqliteStore
 from kb.types import ImportReport, JsonDict, Root
 from kb.words import nfc
@@ -58,7 +60,7 @@ def import_(
 
 
 def attach(
-    store: SqliteStore, name: str, folder: str | os.PathLike[str] | None
+    store: SqliteStore, name: str, folder: str | os.PathLike[str] | None, ingest: IngestConfig
 ) -> tuple[list[str], Root]:
     """Let the root called `name` lie at `folder`, or where it says itself. Returns what to ingest,
     so that its documents are found there, and the root."""
@@ -68,8 +70,9 @@ def attach(
     given = root.path if folder is None else os.path.expanduser(os.fspath(folder))
     if "\0" in given or not os.path.isdir(path := os.path.realpath(given)):
         raise PathMissing(f"{given!r} is no folder", f"name the right one: kb attach {name} FOLDER")
-    if leads_to_secret(path, folder=True):
-        raise InvalidRequest(f"{path} {SECRET}", "kb does not read such a folder")
+    included = included_paths(ingest.include_secrets)
+    if leads_to_secret(path, folder=True) and not is_included(path, included):
+        raise InvalidRequest(f"{path} {SECRET}", HOW_TO_INCLUDE)
     if any(each.path == path for each in store.roots() if each.root_id != root.root_id):
         raise InvalidRequest(f"{path} is in the store already", "kb status names its folders")
     states = store.file_states(root.root_id).values()
