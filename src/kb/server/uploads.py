@@ -325,7 +325,8 @@ def _file_of(kb: KnowledgeBase, document: Document) -> Path | None:
     folder = os.path.realpath(folder_of(kb))
     for root in kb.roots():
         file = os.path.join(root.path, document.path)
-        if root.root_id == document.root_id and os.path.dirname(file) == folder:
+        is_its = root.root_id == document.root_id and not root.detached
+        if is_its and os.path.dirname(file) == folder:
             return Path(file)
     return None
 
