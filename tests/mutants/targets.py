@@ -9,7 +9,7 @@ from __future__ import annotations
 from tests.mutants.runner import Target
 
 TARGETS = (
-    Target("search/fusion", ("tests/search/test_fusion.py", "tests/search/test_profiles.py")),
+    Target("search/fusion", ("tests/search/test_fusion.py",)),
     Target("search/adaptive", ("tests/search/test_adaptive.py",)),
     Target("search/agreement", ("tests/search/test_agreement.py",)),
     Target("search/boosts", ("tests/search/test_boosts.py",)),

@@ -13,7 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kb.errors import InvalidRequest
-from kb.search.fusion import Fusion, Listed, convex_sum, keyword_score, rrf, spread, weighted_sum
+from kb.search.fusion import (
+    FUSIONS as NAMES_OF_FUSIONS,
+)
+from kb.search.fusion import (
+    NORMALISATIONS,
+    Fusion,
+    Listed,
+    convex_sum,
+    keyword_score,
+    rrf,
+    spread,
+    weighted_sum,
+)  # fmt: skip
 from kb.types import Scored
 
 NAMES = ("lexical", "dense", "sparse")
@@ -262,7 +274,160 @@ def test_an_unknown_normalisation_is_refused() -> None:
         convex_sum([], "softmax")
 
 
+# --- by numbers -----------------------------------------------------------------------------------
+
+
+def logistic(value: float) -> float:
+    return 1 / (1 + math.exp(-value))
+
+
+def test_zscores_by_hand() -> None:
+    """By words 1 and 3 (spread), by meaning 3 and 1: each a standard deviation from the mean."""
+    words = listed("lexical", {1: 0.5, 2: 0.75}, weight=0.25)
+    meaning = listed("dense", {1: 3.0, 2: 1.0}, weight=0.75)
+    expected = {1: pytest.approx(logistic(0.5)), 2: pytest.approx(logistic(-0.5))}
+    assert scores_of(convex_sum([words, meaning])) == expected
+    assert scores_of(Fusion("convex")([words, meaning])) == expected
+    heavier = [replace(words, weight=0.5), replace(meaning, weight=1.5)]  # shares count alone
+    assert scores_of(convex_sum(heavier)) == expected
+
+
+def test_minmax_by_hand() -> None:
+    words = listed("lexical", {1: 0.5, 2: 0.75}, weight=0.25)
+    meaning = listed("dense", {1: 3.0, 2: 1.0}, weight=0.75)
+    expected = {1: pytest.approx(0.75), 2: pytest.approx(0.25)}
+    assert scores_of(convex_sum([words, meaning], "minmax")) == expected
+    assert scores_of(Fusion("convex", normalisation="minmax")([words, meaning])) == expected
+
+
+def test_weights_of_nothing_are_equal_ones() -> None:
+    words = listed("lexical", {1: 0.5, 2: 0.75}, weight=0.0)
+    meaning = listed("dense", {1: 3.0, 2: 2.0, 3: 1.0}, weight=0.0, absent="least")
+    fused = scores_of(convex_sum([words, meaning], "minmax"))
+    assert fused == {1: 0.5, 2: 0.75, 3: 0.0}
+
+
+@pytest.mark.parametrize(
+    ("absent", "scores", "expected"),
+    [
+        ("least", {1: 4.0, 2: 2.0}, {1: 1.0, 2: 0.0, 3: 0.0}),
+        ("zero", {1: 4.0, 2: 2.0}, {1: 1.0, 2: 0.5, 3: 0.0}),
+        ("half", {1: 4.0, 2: 2.0}, {1: 1.0, 2: 1 / 3, 3: 0.0}),
+        ("zero", {1: 1.0, 2: -1.0}, {1: 1.0, 2: 0.0, 3: 0.0}),  # not better than the last
+        ("half", {1: 1.0, 2: -1.0}, {1: 1.0, 2: 0.0, 3: 0.0}),
+    ],
+)
+def test_what_a_list_lacks(
+    absent: str, scores: dict[int, float], expected: dict[int, float]
+) -> None:
+    found = listed("dense", scores, absent=absent)
+    other = listed("sparse", {3: 1.0}, weight=0.0)
+    assert scores_of(convex_sum([found, other], "minmax")) == pytest.approx(expected)
+
+
+def test_by_default_what_is_missing_is_as_good_as_the_last() -> None:
+    assert Listed("dense").absent == "least"
+    assert Listed("dense").ran
+
+
+def test_an_unknown_score_leaves_its_weight_to_the_others() -> None:
+    words = listed("lexical", {1: 0.5, 2: 0.75, 3: 0.8}, weight=0.25)  # 1, 3 and 4
+    meaning = listed("dense", {1: 3.0, 3: 1.0}, weight=0.75, unknown={2})
+    fused = scores_of(convex_sum([words, meaning], "minmax"))
+    assert fused == pytest.approx({1: 0.75, 2: 2 / 3, 3: 0.25})
+
+
+def test_unknown_to_all_is_in_the_middle_of_nothing() -> None:
+    """No list can tell anything of it."""
+    alone = listed("dense", {1: 0.5}, unknown={1})
+    assert scores_of(convex_sum([alone], "minmax")) == {1: 0.0}
+    assert scores_of(convex_sum([alone], "zscore")) == {1: 0.5}
+
+
+@pytest.mark.parametrize(
+    ("low", "gap", "flat"),
+    [
+        (0.0, 1e-12, True),
+        (0.0, 1.05e-12, False),
+        (-1000.0, 9.5e-10, True),  # larger numbers are less exact
+        (-1000.0, 1.05e-9, False),
+        (0.5, 9.5e-13, True),
+    ],
+)
+def test_scores_that_are_as_good_as_equal_say_nothing(low: float, gap: float, flat: bool) -> None:
+    found = listed("dense", {1: low, 2: low + gap})
+    fused = scores_of(convex_sum([found], "minmax"))
+    assert fused == ({1: 0.5, 2: 0.5} if flat else {1: 0.0, 2: 1.0})
+
+
+def test_a_flat_list_by_zscore_is_in_the_middle() -> None:
+    assert scores_of(convex_sum([listed("dense", {1: 0.7, 2: 0.7})])) == {1: 0.5, 2: 0.5}
+
+
+def test_sparse_scores_are_bent_and_negative_ones_are_nothing() -> None:
+    """As the weighted sum takes them: from 0 to 1."""
+    sparse = listed("sparse", {1: 3.0, 2: -3.0}, weight=1.0)
+    assert scores_of(weighted_sum([sparse])) == {1: 0.75, 2: 0.0}
+    dense = listed("dense", {1: 0.8, 2: -0.8}, weight=0.5)
+    assert scores_of(weighted_sum([dense])) == {1: 0.4, 2: 0.0}
+
+
+def test_scores_that_are_no_numbers() -> None:
+    scores = {1: math.inf, 2: 2e6, 3: -2e6, 4: -math.inf, 5: math.nan, 6: 1e6, 7: 3.0}
+    found = Listed("dense", [Scored(chunk, scores[chunk], 1) for chunk in scores])
+    expected = {1: 1e6, 2: 1e6, 3: -1e6, 4: -1e6, 5: 0.0, 6: 1e6, 7: 3.0}
+    assert found.scores() == expected
+    assert Listed("dense", known=scores).scores() == expected
+
+
+def test_a_score_that_was_found_counts_before_a_known_one() -> None:
+    assert Listed("dense", [Scored(1, 0.9, 1)], known={1: 0.1, 2: 0.2}).scores() == {1: 0.9, 2: 0.2}
+
+
+def test_the_spread_of_a_perfect_score() -> None:
+    assert spread(1.0) == pytest.approx(1000.0)
+    assert spread(0.999) == pytest.approx(999.0)
+
+
+def test_what_words_did_not_find_comes_after_what_they_found_last() -> None:
+    words = Listed("lexical", [Scored(7, 0.9, 1), Scored(9, 0.8, 2)])
+    meaning = Listed("dense", [Scored(8, 0.9, 1), Scored(1, 0.8, 2)])
+    assert [one.chunk_id for one in rrf([meaning, words])] == [7, 8, 9, 1]
+
+
 # --- as a profile says it -------------------------------------------------------------------------
+
+
+def test_names() -> None:
+    assert NAMES_OF_FUSIONS == ("none", "rrf", "weighted", "convex")
+    assert NORMALISATIONS == ("zscore", "minmax")
+
+
+def test_a_fusion_says_what_it_is() -> None:
+    assert repr(Fusion("rrf")) == "rrf(k=60)"
+    assert repr(Fusion("rrf", k=1.5)) == "rrf(k=1.5)"
+    assert repr(Fusion("convex")) == "convex(zscore)"
+    assert repr(Fusion("weighted")) == "weighted()"
+
+
+def test_each_fusion_by_its_name() -> None:
+    lists = [listed("lexical", {1: 0.5}, weight=0.3), listed("dense", {1: 0.8, 2: 0.4}, weight=0.7)]
+    assert Fusion("rrf", k=9)(lists) == rrf(lists, 9)
+    assert Fusion("weighted")(lists) == weighted_sum(lists)
+    assert Fusion("convex")(lists) == convex_sum(lists)
+    gone = Listed("sparse", weight=1.0, ran=False)
+    assert Fusion("rrf")([*lists, gone]) == rrf(lists)
+    assert Fusion("weighted")([*lists, gone]) == weighted_sum([*lists, gone])
+    assert Fusion("convex")([*lists, gone]) == convex_sum(lists)
+
+
+def test_scales() -> None:
+    two = [listed("lexical", {1: 0.5}), listed("sparse", {1: 0.5})]
+    assert Fusion("rrf").kind(two) == "rrf"
+    assert Fusion("weighted").kind(two) == "weighted"
+    assert Fusion("convex").kind(two) == Fusion("none").kind(two) == "fused"
+    assert Fusion("none").kind(two[1:]) == "sparse"
+    assert Fusion("weighted").kind(two[1:]) == "weighted"
 
 
 def test_one_list_keeps_its_own_scale_but_under_rrf_and_weights() -> None:

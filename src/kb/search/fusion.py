@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from math import exp, fsum, isfinite, isnan, sqrt
+from math import exp, fsum, inf, isfinite, isnan, sqrt
 
 from kb.errors import choose
 from kb.types import Scored
@@ -170,13 +170,14 @@ def _mean(values: Sequence[float | None], weights: Sequence[float]) -> float:
 def _normalised(column: Sequence[float | None], normalisation: str) -> list[float | None]:
     """Where all are equal the list says nothing, and every candidate gets the same."""
     present = [value for value in column if value is not None]
+    if not present:
+        return list(column)
     if normalisation == "minmax":
-        low, high = min(present, default=0.0), max(present, default=0.0)
-        spread, origin, middle = high - low, low, 0.5
+        origin, middle = min(present), 0.5
+        spread = max(present) - origin
     else:
-        origin = fsum(present) / len(present) if present else 0.0
-        spread = sqrt(fsum((value - origin) ** 2 for value in present) / max(1, len(present)))
-        middle = 0.0
+        origin, middle = fsum(present) / len(present), 0.0
+        spread = sqrt(fsum((value - origin) ** 2 for value in present) / len(present))
     if spread <= 1e-12 * max(1.0, abs(origin)):
         return [None if value is None else middle for value in column]
     return [None if value is None else (value - origin) / spread for value in column]
@@ -193,8 +194,7 @@ def _shared(weights: Sequence[float], total: float) -> list[float]:
 def _ordered(scores: Mapping[int, float], lists: Sequence[Listed]) -> list[Scored]:
     words = next((listed.ranked for listed in lists if listed.name == "lexical"), ())
     lexical = {one.chunk_id: one.rank for one in words}
-    last = len(lexical) + 1
-    order = sorted(scores, key=lambda chunk: (-scores[chunk], lexical.get(chunk, last), chunk))
+    order = sorted(scores, key=lambda chunk: (-scores[chunk], lexical.get(chunk, inf), chunk))
     return [Scored(chunk, scores[chunk], rank) for rank, chunk in enumerate(order, start=1)]
 
 
