@@ -9,7 +9,16 @@ from __future__ import annotations
 from tests.mutants.runner import Target
 
 TARGETS = (
-    Target("search/fusion", ("tests/search/test_fusion.py",)),
+    Target(
+        "search/fusion",
+        ("tests/search/test_fusion.py",),
+        {
+            (
+                "least = min(scores.values(), default=0.0)",
+                "least = min(scores.values(), default=1.0)",
+            ): "a list without scores gives every candidate the same, whatever that is",
+        },
+    ),
     Target("search/adaptive", ("tests/search/test_adaptive.py",)),
     Target("search/agreement", ("tests/search/test_agreement.py",)),
     Target("search/boosts", ("tests/search/test_boosts.py",)),

@@ -13,19 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kb.errors import InvalidRequest
-from kb.search.fusion import (
-    FUSIONS as NAMES_OF_FUSIONS,
-)
-from kb.search.fusion import (
-    NORMALISATIONS,
-    Fusion,
-    Listed,
-    convex_sum,
-    keyword_score,
-    rrf,
-    spread,
-    weighted_sum,
-)  # fmt: skip
+from kb.search import fusion
+from kb.search.fusion import Fusion, Listed, convex_sum, keyword_score, rrf, spread, weighted_sum
 from kb.types import Scored
 
 NAMES = ("lexical", "dense", "sparse")
@@ -270,8 +259,9 @@ def test_zscores_lie_between_zero_and_one() -> None:
 
 
 def test_an_unknown_normalisation_is_refused() -> None:
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(InvalidRequest, match=r"^normalisation ") as error:
         convex_sum([], "softmax")
+    assert "zscore, minmax" in error.value.hint
 
 
 # --- by numbers -----------------------------------------------------------------------------------
@@ -399,8 +389,8 @@ def test_what_words_did_not_find_comes_after_what_they_found_last() -> None:
 
 
 def test_names() -> None:
-    assert NAMES_OF_FUSIONS == ("none", "rrf", "weighted", "convex")
-    assert NORMALISATIONS == ("zscore", "minmax")
+    assert fusion.FUSIONS == ("none", "rrf", "weighted", "convex")
+    assert fusion.NORMALISATIONS == ("zscore", "minmax")
 
 
 def test_a_fusion_says_what_it_is() -> None:

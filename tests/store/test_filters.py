@@ -11,7 +11,7 @@ import pytest
 from kb.errors import InvalidRequest
 from kb.store import SqliteStore
 from kb.store.filters import MAX_VALUE_CHARS, MAX_VALUES, condition
-from kb.types import Filters
+from kb.types import Filters, LexicalQuery
 from tests.conftest import Clock
 from tests.store.builders import put
 
@@ -29,7 +29,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteStore]:
     store = SqliteStore(tmp_path_factory.mktemp("filled") / "kb.sqlite", clock=Clock())
     put(store, "x/plain.md", "word", date="2026-01-30")
     put(store, "x/p/rust.md", "word", type="code", date="2026-01-31", tags=("rust", "notes"))
-    put(store, "x/p/zig.md", "word", type="pdf", date="2026-01-31T12:30:00Z", tags=("zig",))
+    put(store, "x/p/zig.md", "word", type="pdf", date="2026-01-31T12:30:00Z", tags=("zig", "X"))
     put(store, "y/lesson.md", "word", date="2026-02-01", kind="lesson", scope="project")
     put(store, "y/decision.md", "word", date="2026-02-02", kind="decision", lang="de")
     put(store, "y/second.md", "word", date="2026-02-03", trust="secondary", lang="en")
@@ -58,6 +58,7 @@ EVERY = ["decision", "lasting", "lesson", "plain", "rust", "second", "third", "z
         ({"tags": ("rust", "zig")}, []),
         ({"tags": ("#rust",)}, ["rust"]),
         ({"tags": ["##rust"]}, ["rust"]),
+        ({"tags": ("#X",)}, ["zig"]),
         ({"tags": ("cafe\u0301",)}, ["third"]),  # in NFC, as it is stored
         ({"tags_any": ("rust", "zig", "nothing")}, ["rust", "zig"]),
         ({"tags_any": {"#zig"}}, ["zig"]),
@@ -92,6 +93,14 @@ EVERY = ["decision", "lasting", "lesson", "plain", "rust", "second", "third", "z
 )
 def test_what_a_filter_leaves(filled: SqliteStore, said: dict[str, Any], names: list[str]) -> None:
     assert left(filled, **said) == names
+
+
+def test_retrievers_see_the_chunks_of_those_documents(filled: SqliteStore) -> None:
+    words = LexicalQuery((("word",),))
+    found = filled.match(words, every=False, filters=Filters(lang="de"), now=NOW, limit=9).found
+    (chunk,) = filled.chunks_by_id(one.chunk_id for one in found).values()
+    (document,) = filled.documents_by_id([chunk.doc_id]).values()
+    assert document.doc_path == "y/decision.md"
 
 
 def test_what_has_expired_is_out_from_its_second_on(filled: SqliteStore) -> None:

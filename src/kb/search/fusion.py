@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from math import exp, fsum, inf, isfinite, isnan, sqrt
+from math import exp, fsum, inf, isnan, sqrt
 
 from kb.errors import choose
 from kb.types import Scored
 
 FUSIONS = ("none", "rrf", "weighted", "convex")
 NORMALISATIONS = ("zscore", "minmax")
-SCORE_KINDS = {"rrf": "rrf", "weighted": "weighted", "convex": "fused"}
 OWN_KINDS = {"lexical": "bm25", "dense": "cosine", "sparse": "sparse"}
 
 RRF_K = 60.0
@@ -65,21 +64,22 @@ class Fusion:
     def __call__(self, lists: Sequence[Listed]) -> list[Scored]:
         """One list of all that the lists hold, best first."""
         ran = [listed for listed in lists if listed.ran]
-        if self.kind(lists) in OWN_KINDS.values():
-            return list(ran[0].ranked)
         if self.name == "rrf":
             return rrf(ran, self.k)
         if self.name == "weighted":
             return weighted_sum(lists)
+        if len(ran) == 1:
+            (alone,) = ran
+            return list(alone.ranked)
         return convex_sum(ran, self.normalisation)
 
     def kind(self, lists: Sequence[Listed]) -> str:
         """The scale of the scores: the retriever's own, where there is nothing to fuse. RRF and
         weighted sums keep their scale even then, since thresholds are set for it."""
-        ran = [listed for listed in lists if listed.ran]
-        if len(ran) == 1 and self.name not in ("rrf", "weighted"):
-            return OWN_KINDS[ran[0].name]
-        return SCORE_KINDS.get(self.name, "fused")
+        if self.name in ("rrf", "weighted"):
+            return self.name
+        names = [listed.name for listed in lists if listed.ran]
+        return OWN_KINDS[names.pop()] if len(names) == 1 else "fused"
 
     def __repr__(self) -> str:
         inside = {"rrf": f"k={self.k:g}", "convex": self.normalisation}.get(self.name, "")
@@ -136,7 +136,7 @@ def convex_sum(lists: Sequence[Listed], normalisation: str = "zscore") -> list[S
     brought to (0, 1) by the logistic function, so that boosts can multiply it."""
     choose("normalisation", normalisation, NORMALISATIONS)
     chunks = sorted({one.chunk_id for listed in lists for one in listed.ranked})
-    weights = _shared([listed.weight for listed in lists], 1.0)
+    weights = [listed.weight for listed in lists]
     columns = [_normalised(_column(listed, chunks), normalisation) for listed in lists]
     totals = [_mean(values, weights) for values in zip(*columns, strict=True)]
     if normalisation == "zscore":
@@ -199,6 +199,4 @@ def _ordered(scores: Mapping[int, float], lists: Sequence[Listed]) -> list[Score
 
 
 def _finite(score: float) -> float:
-    if isfinite(score):
-        return max(-_LARGEST, min(_LARGEST, score))
-    return 0.0 if isnan(score) else _LARGEST if score > 0 else -_LARGEST
+    return 0.0 if isnan(score) else max(-_LARGEST, min(_LARGEST, score))

@@ -62,7 +62,7 @@ def condition(connection: apsw.Connection, filters: Filters, now: str | None) ->
 
 def _types(connection: apsw.Connection, filters: Filters) -> tuple[str, ...]:
     """The built-in types, and, if others are asked for, those that plug-ins have brought."""
-    if set(filters.type) <= set(TYPES):
+    if not set(filters.type) - set(TYPES):
         return TYPES
     stored = connection.execute("SELECT DISTINCT type FROM documents ORDER BY type")
     return tuple(dict.fromkeys((*TYPES, *(kind for (kind,) in stored))))
@@ -74,7 +74,7 @@ def _in(values: tuple[Any, ...]) -> str:
 
 def _path(glob: str) -> tuple[str, list[Any]]:
     """The literal beginning narrows by index, the whole pattern decides."""
-    literal = re.split(r"[*?\[]", glob, maxsplit=1)[0]
+    literal = re.split(r"[*?\[]", glob)[0]
     if not literal:
         return "kb_glob(?, d.doc_path)", [glob]
     return (
