@@ -22,7 +22,16 @@ from kb import config as settings_module
 from kb.config import Config, store_path
 from kb.deadline import Deadline
 from kb.embedding import Embedding, Encoders
-from kb.errors import DeadlineExceeded, InvalidRequest, NotFound, StoreError, text_of, whole_number
+from kb.errors import (
+    DeadlineExceeded,
+    InvalidRequest,
+    NotFound,
+    StoreError,
+    path_of,
+    shown,
+    text_of,
+    whole_number,
+)
 from kb.search.searcher import Searcher
 from kb.store import SqliteStore
 from kb.types import Document, Filters, Hit, Response
@@ -280,6 +289,7 @@ class KnowledgeBase:
         are not touched. Returns the paths removed."""
         gone: dict[int, str] = {}
         for name in names:
+            text_of("a document's path", name)
             gone |= {document.doc_id: document.doc_path for document in self._named(name)}
         self._store.delete_documents(gone, roots=[nfc(name).removesuffix("/") for name in names])
         return list(gone.values())
@@ -368,7 +378,9 @@ class KnowledgeBase:
     ) -> tuple[Hit, ...]:
         """The dense retriever alone, by a query or by a ready-made vector of it [004]. Where it
         cannot answer, it finds nothing."""
-        if _is_empty(embedding):
+        from kb.search.encoded import is_empty
+
+        if is_empty(embedding):
             return ()
         options = _defaults(limit, "notes") | options
         return self._by_vector(query, embedding, mode="vector", **options).hits
@@ -393,7 +405,9 @@ class KnowledgeBase:
         that name it too win."""
         settings = _settings({"k": k}, options.pop("settings", None))
         options = _defaults(limit, "knowledge", malformed="empty") | options
-        given = None if _is_empty(embedding) else embedding
+        from kb.search.encoded import is_empty
+
+        given = None if is_empty(embedding) else embedding
         return self._by_vector(query, given, settings=settings, **options).hits
 
     def _by_vector(self, query: str, embedding: Sequence[float] | None, **options: Any) -> Response:
@@ -416,23 +430,15 @@ class KnowledgeBase:
         """Passages that are like one, or like a document. `name` is the number of a chunk, a
         citation, or a document's path; itself is not found again. With `group`, one hit a document,
         which is the default for a document."""
-        from kb.passages import chunks_at
+        from kb.passages import passages_at
         from kb.search.similar import similar
 
-        label = str(name)
         with self._searcher.deadline(), self._store.reading():
-            if label.isdecimal():
-                chunks = list(self._store.chunks_by_id([int(label)]).values())
-                if not chunks:
-                    raise NotFound(f"no chunk {label}", "kb search --json shows chunk ids")
-                whole = False
-            else:
-                document, chunks = chunks_at(self._store, text_of("a passage", name))
-                whole = len(chunks) == document.chunks
+            chunks, whole = passages_at(self._store, name)
             return similar(
                 self._searcher,
                 self._store,
-                label,
+                str(name),
                 chunks,
                 top=top,
                 filters=filters,
@@ -503,7 +509,9 @@ class KnowledgeBase:
         """Documents by path, without the expired ones unless asked for."""
         now = None if expired else self._now()
         count = -1 if limit is None else whole_number("limit", limit)
-        return self._store.documents(filters or Filters(), now, limit=count, offset=offset)
+        whole_number("offset", offset)
+        given = Filters() if filters is None else filters
+        return self._store.documents(given, now, limit=count, offset=offset)
 
     def chunks(self, name: str) -> list[Chunk]:
         """The passages of a document, in order."""
@@ -511,8 +519,10 @@ class KnowledgeBase:
 
     def chunk(self, chunk_id: int) -> Chunk:
         """One passage, by its number."""
+        if not isinstance(chunk_id, int):
+            raise InvalidRequest(f"a chunk cannot be {shown(chunk_id)}", "give its number")
         if (found := self._store.chunks_by_id([chunk_id]).get(chunk_id)) is None:
-            raise NotFound(f"no chunk {chunk_id}", "kb search --json shows chunk ids")
+            raise NotFound(f"no chunk {shown(chunk_id)}", "kb search --json shows chunk ids")
         return found
 
     def roots(self) -> list[Root]:
@@ -543,7 +553,7 @@ class KnowledgeBase:
         self, path: Pathlike, *, overwrite: bool = False, on_progress: OnProgress | None = None
     ) -> Path:
         """Copy the store to one file, verified, while others may write. Returns the file."""
-        target = Path(path).expanduser()
+        target = path_of("a backup", path)
         self._store.backup(target, overwrite=overwrite, on_step=on_progress or _silent)
         return target
 
@@ -601,15 +611,6 @@ class KnowledgeBase:
 
 def _silent(_done: int, _total: int) -> None:
     """Progress that nobody asked for."""
-
-
-def _is_empty(embedding: Sequence[float] | None) -> bool:
-    if embedding is None:
-        return False
-    from kb.search.encoded import check_list
-
-    check_list(embedding)
-    return not len(embedding)
 
 
 def _settings(own: Mapping[str, Any], given: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import IO, Any, cast
 
 from kb import atomic
 from kb.config import IngestConfig
-from kb.errors import BrokenImport, InvalidRequest, NotFound, PathMissing
+from kb.errors import BrokenImport, InvalidRequest, NotFound, PathMissing, path_of
 from kb.ingest.names import SECRET, leads_to_secret
 from kb.ingest.secret_files import HOW_TO_INCLUDE, included_paths, is_included
 from kb.store import SqliteStore
@@ -25,7 +25,10 @@ OnProgress = Callable[[int, int], None]  # done, in all
 
 # A line is a chunk, or a note with its text. SQLite holds no value above a gigabyte.
 _HEADER_BYTES = 1 << 20
-_LINE_BYTES = 1 << 30
+_LINE_BYTES = 64 << 20
+# Text shrinks to a tenth. What grows more than this was made to fill a disk.
+_MOST_GROWTH = 200
+_ANY_GROWTH_BYTES = 64 << 20  # which may be
 
 
 def export(
@@ -37,11 +40,11 @@ def export(
     vectors: bool = False,
 ) -> JsonDict:
     """Write the store to a stream or a file; returns the header."""
-    if isinstance(target, str | os.PathLike):
-        path = Path(target).expanduser()
+    if not hasattr(target, "write"):
+        path = path_of("an export", target)
         with atomic.placed(path, overwrite=overwrite) as part, _writer(part, path) as stream:
             return _write(store, stream, on_progress, vectors)
-    return _write(store, target, on_progress, vectors)
+    return _write(store, cast(IO[bytes], target), on_progress, vectors)
 
 
 def import_(
@@ -52,10 +55,10 @@ def import_(
     on_progress: OnProgress,
 ) -> ImportReport:
     """Read an export from a stream or a file, compressed or not."""
-    if isinstance(source, str | os.PathLike):
-        with open(Path(source).expanduser(), "rb") as file:
+    if not hasattr(source, "read"):
+        with _opened(path_of("an import", source)) as file:
             return import_(store, file, merge=merge, on_progress=on_progress)
-    with _peekable(source) as reader:
+    with _peekable(cast(IO[bytes], source)) as reader:
         return store.load(_lines(_plain(reader)), merge=merge, on_line=on_progress)
 
 
@@ -94,6 +97,17 @@ def unattached(store: SqliteStore, root: Root) -> list[str]:
         return []
     documents = "1 document has no file" if count == 1 else f"{count} documents have no file"
     return [f"{documents} there, and keep what was imported; kb rm removes a document"]
+
+
+def _opened(path: Path) -> IO[bytes]:
+    try:
+        return open(path, "rb")
+    except FileNotFoundError:
+        raise PathMissing(f"there is no file {path}", "name the file of an export") from None
+    except OSError as error:
+        raise InvalidRequest(
+            f"cannot read {path}: {error.strerror}", "name the file of an export"
+        ) from error
 
 
 def _write(
@@ -140,7 +154,42 @@ def _peekable(stream: IO[bytes]) -> Iterator[io.BufferedReader]:
 def _plain(reader: io.BufferedReader) -> IO[bytes]:
     """Unpacked where its first bytes say that it is packed: a stream has no name."""
     packed = reader.peek(2)[:2] == b"\x1f\x8b"
-    return cast(IO[bytes], gzip.GzipFile(fileobj=reader)) if packed else reader
+    if not packed:
+        return reader
+    counted = _Counted(reader)
+    return cast(IO[bytes], _Unpacked(gzip.GzipFile(fileobj=cast(IO[bytes], counted)), counted))
+
+
+class _Counted:
+    """A stream that counts what was read of it."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.count = 0
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(size)
+        self.count += len(data)
+        return data
+
+
+class _Unpacked:
+    """The lines of a compressed stream, as long as they do not grow out of next to nothing."""
+
+    def __init__(self, stream: gzip.GzipFile, packed: _Counted) -> None:
+        self._stream = stream
+        self._packed = packed
+        self._count = 0
+
+    def readline(self, limit: int) -> bytes:
+        line = self._stream.readline(limit)
+        self._count += len(line)
+        if self._count > max(_ANY_GROWTH_BYTES, _MOST_GROWTH * self._packed.count):
+            raise BrokenImport(
+                f"it unpacks to more than {_MOST_GROWTH} times its size",
+                "if this is an export of kb, unpack it with gunzip and import that file",
+            )
+        return line
 
 
 def _lines(stream: IO[bytes]) -> Iterator[bytes]:
@@ -157,8 +206,17 @@ def _lines(stream: IO[bytes]) -> Iterator[bytes]:
 
 def _read(stream: IO[bytes], limit: int, number: int) -> bytes:
     try:
-        return stream.readline(limit + 1)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        line = stream.readline(limit + 1)
+        if isinstance(line, bytes):
+            return line
+        raise InvalidRequest("an import is a stream of text", "open the file with mode 'rb'")
+    except OSError as error:
+        if not isinstance(error, gzip.BadGzipFile):
+            raise InvalidRequest(f"cannot read the import: {error}", "try again") from error
+        raise BrokenImport(
+            f"line {number}: damaged compression ({error})", "nothing was imported; export again"
+        ) from error
+    except (EOFError, zlib.error) as error:
         raise BrokenImport(
             f"line {number}: damaged compression ({error})", "nothing was imported; export again"
         ) from error

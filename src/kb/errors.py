@@ -47,6 +47,12 @@ exit status for the command line and a status for HTTP. `KbError` itself is neve
 
 from __future__ import annotations
 
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 class KbError(Exception):
     code = "error"
@@ -263,10 +269,31 @@ def shown(value: object) -> str:
 
 
 def text_of(name: str, value: object) -> str:
-    """`value` if it is a text."""
+    """`value` if it is a text. One with a lone surrogate is none: it cannot be stored."""
     if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidRequest(
+                f"{name} is not Unicode text: it has a lone surrogate at character {error.start}",
+                "use UTF-8",
+            ) from None
         return value
     raise InvalidRequest(f"{name} is a {type(value).__name__}", f"{name} must be a text")
+
+
+def path_of(name: str, value: object) -> Path:
+    """`value` as the path of a file on this machine; `~` is the home folder."""
+    from pathlib import Path
+
+    try:
+        text = os.fspath(value)  # type: ignore[call-overload]  # that is what is checked
+        if not isinstance(text, str) or not text or "\0" in text:
+            raise TypeError
+        os.fsencode(text)
+        return Path(text).expanduser()
+    except (TypeError, UnicodeEncodeError, RuntimeError):  # RuntimeError: a home that is unknown
+        raise InvalidRequest(f"{name} cannot be {shown(value)}", "name a file") from None
 
 
 _MOST = 1_000_000

@@ -3,15 +3,18 @@ written."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from kb.errors import InvalidRequest, choose, text_of
+from kb.errors import InvalidRequest, choose, shown, text_of
 from kb.ingest.dates import expiry
+from kb.metadata import check_metadata
 from kb.types import KINDS, SCOPES, TRUSTS, Attributes
 from kb.words import nfc
+
+_MOST_CHARS = 10_000_000  # so that a line of an export holds it
+_MOST_TITLE_CHARS = 10_000
 
 
 def attributes(
@@ -35,7 +38,12 @@ def attributes(
                                ("trust", trust, TRUSTS)):  # fmt: skip
         if value is not None:
             choose(name, value, valid)
-    if not text_of("a note", text).strip():
+    for name, value, most in (("a note", text, _MOST_CHARS), ("title", title, _MOST_TITLE_CHARS)):
+        if (value is not None or name == "a note") and len(text_of(name, value)) > most:
+            raise InvalidRequest(
+                f"{name} is longer than {most:,} characters", "put it into a file, and ingest that"
+            )
+    if not text.strip():
         raise InvalidRequest("the note is empty", "give it a text")
     return Attributes(
         title=title,
@@ -45,12 +53,14 @@ def attributes(
         trust=trust,
         lang=lang,
         expires_at=None if ttl is None else _expiry(ttl, now_s),
-        metadata=_jsonable(metadata or {}),
+        metadata=check_metadata({} if metadata is None else metadata),
     )
 
 
 def clean_tags(tags: Iterable[str]) -> tuple[str, ...]:
     """Each once, without the # that may stand before it."""
+    if not isinstance(tags, Iterable):
+        raise InvalidRequest(f"tags cannot be {shown(tags)}", "give a list of texts")
     listed = tags.split(",") if isinstance(tags, str) else tags
     clean = (nfc(text_of("a tag", tag)).strip().lstrip("#") for tag in listed)
     return tuple(dict.fromkeys(tag for tag in clean if tag))
@@ -61,12 +71,3 @@ def _expiry(ttl: str, now_s: float) -> str | None:
         return expiry(ttl, datetime.fromtimestamp(now_s, UTC))
     except ValueError as error:
         raise InvalidRequest(str(error), "units: s, m, h, d, w") from error
-
-
-def _jsonable(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        return json.loads(json.dumps(dict(metadata), allow_nan=False))  # type: ignore[no-any-return]  # a dict again
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidRequest(
-            f"metadata is not JSON: {error}", "use texts, numbers, lists"
-        ) from error

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from kb import deadline
 from kb.citations import Target, cite, parse_uri
 from kb.config import Config, IngestConfig
-from kb.errors import InvalidCitation, NotFound, shown
+from kb.errors import InvalidCitation, NotFound, shown, text_of
 from kb.ingest.decode import Unreadable, Unsupported, decode
 from kb.ingest.draft import digest
 from kb.ingest.names import portable_path
@@ -25,6 +25,7 @@ from kb.words import nfc
 _LONGEST_NAME = 10_000  # characters of a path or a citation
 _COMPARED = 200  # paths of each kind that a mistyped one is compared with
 _LONGEST_ADVISED = 500  # characters of a path that was mistyped
+_LONGEST_NUMBER = 30  # digits of the number of a chunk
 
 
 def find_document(store: SqliteStore, name: str) -> Document:
@@ -63,6 +64,19 @@ def _nearest(store: SqliteStore, name: str) -> list[str]:
     file = name[name.rfind("/") :] if "/" in name else "/" + name
     near = {*store.paths_beside(name, _COMPARED), *store.paths_ending(file, _COMPARED)}
     return get_close_matches(name, sorted(near), n=1, cutoff=0.85)
+
+
+def passages_at(store: SqliteStore, name: str | int) -> tuple[list[Chunk], bool]:
+    """The passages that `name` stands for, the number of a chunk, a citation or a document's path;
+    and whether they are a whole document."""
+    is_number = isinstance(name, int) or (isinstance(name, str) and name.isdecimal())
+    if is_number and len(shown(name)) <= _LONGEST_NUMBER:
+        chunks = list(store.chunks_by_id([int(name)]).values())
+        if not chunks:
+            raise NotFound(f"no chunk {name}", "kb search --json shows chunk ids")
+        return chunks, False
+    document, chunks = chunks_at(store, text_of("a passage", name))
+    return chunks, len(chunks) == document.chunks
 
 
 def chunks_at(store: SqliteStore, uri: str) -> tuple[Document, list[Chunk]]:

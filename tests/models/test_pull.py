@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from hashlib import sha256
@@ -30,6 +32,7 @@ from tests.models.serving import Answer, Asked, Server, serving
 from tests.models.test_endpoint import Waits
 
 CONFIG = Config()
+FILE = {"sha256": "0" * 64, "bytes": 1}
 
 
 class Hub:
@@ -310,6 +313,12 @@ def test_the_hash_of_the_manifest(fetch: Callable[..., Manifest], hub: Hub) -> N
         (b"<html>", "is not JSON"),
         (b"{}", "is not a manifest: it has no 'format'"),
         (b" " * (2 << 20), "is too long for a manifest"),
+        (b"[" * 100_000, "is not JSON"),
+        (b'{"a":' * 100_000, "is not JSON"),
+        (b'{"format": ' + b"9" * 5000 + b"}", "is not JSON"),
+        (b"[1]", "is not an object"),
+        (b"null", "is not an object"),
+        (b"\xff\xfe\x00", "is not JSON"),
     ],
 )
 def test_what_is_no_manifest(
@@ -329,6 +338,40 @@ def test_what_is_no_manifest(
         {"name": "endpoint"},
         {"files": {"../evil": {"sha256": "0", "bytes": 1}}},
         {"source": "file:///etc/"},
+        {"source": "http://["},
+        {"source": {"a": 1}},
+        {"source": 5},
+        {"source": "http://127.0.0.1/{revision}", "revision": ["x"]},
+        {"source": "http://127.0.0.1/{revision}", "revision": 7},
+        {"name": "a\x00b"},
+        {"name": "a\ud800"},
+        {"name": "a" * 5000},
+        {"name": ["tiny"]},
+        {"version": "1\n2"},
+        {"dimension": -3},
+        {"dimension": 10**400},
+        {"dimension": 1.5},
+        {"max_tokens": 2**63},
+        {"files": {"a\x00b": FILE}},
+        {"files": {"a\ud800": FILE}},
+        {"files": {"CON": FILE}},
+        {"files": {"nul.txt": FILE}},
+        {"files": {".hidden": FILE}},
+        {"files": {"": FILE}},
+        {"files": {"a/b": FILE}},
+        {"files": {"C:evil": FILE}},
+        {"files": {"model.json": FILE}},
+        {"files": {"Model.onnx": FILE}},
+        {"files": {"a" * 300: FILE}},
+        {"files": {"a.bin": FILE | {"bytes": -1}}},
+        {"files": {"a.bin": FILE | {"bytes": 10**30}}},
+        {"files": {"a.bin": FILE | {"bytes": float("inf")}}},
+        {"files": {"a.bin": FILE | {"sha256": "../../x"}}},
+        {"files": {"a.bin": FILE | {"sha256": 5}}},
+        {"files": {"a.bin": [1]}},
+        {"outputs": {"dense": {"a": 1}}},
+        {"scripts": {"a": 1}},
+        {"format": [1]},
     ],
 )
 def test_manifests_that_mean_harm(
@@ -341,6 +384,24 @@ def test_manifests_that_mean_harm(
     with pytest.raises(KbError):
         fetch()
     assert not shelf.folder().exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes and devices of POSIX")
+@pytest.mark.parametrize("kind", ["pipe", "device", "huge"])
+def test_files_that_never_end(tmp_path: Path, kind: str) -> None:
+    folder = tiny.lay(tmp_path / "laid")
+    graph = folder / "model.onnx"
+    graph.unlink()
+    if kind == "pipe":
+        os.mkfifo(graph)
+    elif kind == "device":
+        graph.symlink_to("/dev/zero")
+    else:
+        with graph.open("wb") as file:
+            file.truncate(1 << 40)
+    with pytest.raises(ModelBroken):
+        pull(CONFIG, str(folder))
+    assert shelf.names() == []
 
 
 def test_files_of_another_model(fetch: Callable[..., Manifest], hub: Hub) -> None:

@@ -376,7 +376,11 @@ def test_a_broken_merge_leaves_the_store_as_it_was(
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS,
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
     max_leaves=5,
 )

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.store import SqliteStore, jobs, processes, token_codes
+from kb import processes
+from kb.store import SqliteStore, jobs, token_codes
 from kb.types import Embedded, Encoding, ModelSpec, Outcome, TokenVectors
 from tests.conftest import Clock
 from tests.store.builders import put

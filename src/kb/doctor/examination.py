@@ -27,7 +27,7 @@ _RESTORE = "restore a backup, or remove the store and ingest again"
 class Check:
     part: str
     look: Callable[[], Finding]
-    mend: Callable[[], None] | None = None
+    mend: Callable[[], str | None] | None = None  # what is left to do then, if anything
 
 
 def examine(
@@ -64,13 +64,16 @@ def _examined(check: Check, fix: bool) -> Finding:
     if not fix or found.state == "ok" or check.mend is None:
         return found
     try:
-        check.mend()
+        left = check.mend() or ""
     except StoreReadOnly:
         raise
     except KbError as error:
-        return replace(found, to_do=f"it could not be mended: {error.message}")
+        return replace(found, to_do=f"it could not be mended: {error.message}; {_RESTORE}")
+    # As below: the repairs of other parts can still be made.
+    except Exception as error:  # noqa: BLE001
+        return replace(found, to_do=f"it could not be mended: {error}; {_RESTORE}")
     again = _looked(check)
-    return replace(found, to_do="", fixed=True) if again.state == "ok" else again
+    return replace(found, to_do=left, fixed=True) if again.state == "ok" else again
 
 
 def _looked(check: Check) -> Finding:
@@ -88,8 +91,9 @@ def _checks(
 ) -> Iterator[Check]:
     """In an order in which no repair spoils what another has made: indexes come last."""
     health = store.health
-    yield Check("sqlite", partial(in_store.sqlite, store), health.reindex)
+    yield Check("sqlite", partial(in_store.sqlite, store), partial(in_store.mend_file, store))
     yield Check("schema", partial(in_store.schema, store), health.add_missing_parts)
+    yield Check("cells", partial(in_store.cells, store), partial(in_store.repair, store))
     yield Check("journal", partial(in_store.journal, store), health.use_log)
     yield Check("log", partial(in_store.log, store), health.fold_log)
     yield Check("orphans", partial(in_store.orphans, store), health.delete_orphans)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 
+from kb.config import Config
 from kb.errors import StoreReadOnly
-from kb.store import SqliteStore
-from kb.types import Finding
+from kb.ingest.draft import prepare_note
+from kb.store import SqliteStore, health
+from kb.types import Attributes, Finding
 
 SAMPLED_CHUNKS = 20_000
 _LOG_BYTES = 64 << 20  # a log that nobody folds in is that of a reader that never ends
 _MEND = "kb doctor --fix"
 _RESTORE = "restore a backup, or remove the store and ingest again"
 _INDEX_ONLY = re.compile(r"missing from index|wrong # of entries in index")
+_CELL_ONLY = re.compile(r"constraint failed|NULL value in|non-unique entry|TEXT value|REAL value")
 
 
 # --- the file -------------------------------------------------------------------------------------
@@ -23,9 +27,17 @@ def sqlite(store: SqliteStore) -> Finding:
     problems = store.health.problems()
     if not problems:
         return Finding("sqlite", "ok", "the file is sound")
-    derived = all(_INDEX_ONLY.search(problem) for problem in problems)
+    derived = all(_INDEX_ONLY.search(one) or _CELL_ONLY.search(one) for one in problems)
     what = "; ".join(problems[:5])
     return Finding("sqlite", "error", what, _MEND if derived else _RESTORE)
+
+
+def mend_file(store: SqliteStore) -> str:
+    """Make SQLite's own indexes anew; values that must not stand where they stand are repaired."""
+    by_cells = any(_CELL_ONLY.search(problem) for problem in store.health.problems())
+    left = repair(store) if by_cells else ""
+    store.health.reindex()
+    return left
 
 
 def schema(store: SqliteStore) -> Finding:
@@ -60,6 +72,31 @@ def disk(store: SqliteStore) -> Finding:
     return Finding("disk", "ok", what)
 
 
+# --- cells ----------------------------------------------------------------------------------------
+
+
+def cells(store: SqliteStore) -> Finding:
+    faults = store.health.faults()
+    if not faults:
+        return Finding("cells", "ok", "every value is of its kind")
+    more = f" and {len(faults) - 5} more" if faults[5:] else ""
+    return Finding("cells", "error", f"damaged: {'; '.join(faults[:5])}{more}", _MEND)
+
+
+def repair(store: SqliteStore) -> str:
+    """Make the damaged values readable; what is left to do, and what is lost."""
+    repair = store.health.repair()
+    for doc_id in repair.notes:
+        note = prepare_note(store.body(doc_id) or "", Attributes(), 0, Config().chunk.max_chars)
+        title = store.documents_by_id([doc_id])[doc_id].title
+        store.write_chunks(doc_id, replace(note.document, title=title), note.chunks)
+    left = ["kb ingest reads the damaged files again"] if repair.read_again else []
+    if repair.lost:
+        more = f" and {len(repair.lost) - 10} more" if repair.lost[10:] else ""
+        left.append(f"lost, unless a backup has it: {'; '.join(repair.lost[:10])}{more}")
+    return "; ".join(left)
+
+
 # --- rows -----------------------------------------------------------------------------------------
 
 
@@ -71,7 +108,7 @@ def orphans(store: SqliteStore) -> Finding:
     what = ", ".join(f"{count} {name}" for name, count in orphans.items()) + " belong to nothing"
     if set(orphans) == {"roots"}:
         return Finding("orphans", "warning", what, _MEND)
-    lost = set(orphans) - {"chunks", "tags", "roots", "embeddings"}
+    lost = set(orphans) - set(health.DELETED)
     advice = "remove them with kb rm, and ingest their folder again" if lost else _MEND
     return Finding("orphans", "error", what, advice)
 
@@ -95,8 +132,9 @@ def text(store: SqliteStore) -> Finding:
     looked_at, altered = store.health.altered(SAMPLED_CHUNKS)
     if not altered:
         return Finding("text", "ok", f"as it was written, in {_chunks(looked_at)}")
-    what = f"{altered} of {looked_at} chunks have another text than was written"
-    return Finding("text", "error", what, "restore a backup, or kb rm the documents and ingest")
+    more = f" and {len(altered) - 5} more" if altered[5:] else ""
+    what = f"another text than was written is in {', '.join(altered[:5])}{more}"
+    return Finding("text", "error", what, "restore a backup, or kb rm these documents and ingest")
 
 
 def index(store: SqliteStore, table: str) -> Finding:

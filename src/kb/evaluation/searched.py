@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
+from kb.atomic import scratch_folder
 from kb.config import Config
 from kb.errors import EvalDataError
 from kb.evaluation.beir import read_corpus
@@ -64,9 +64,9 @@ def searched(
         yield from _own_store(judged, ground.own)
         return
     tell = on_progress or _silent
-    with TemporaryDirectory(prefix="kb-trial-") as folder:
+    with scratch_folder("trial") as folder:
         tokens = ground.config.models.tokens
-        store = SqliteStore(Path(folder) / "kb.sqlite", token_format=tokens)
+        store = SqliteStore(folder / "kb.sqlite", token_format=tokens)
         try:
             store.create()
             if ground.documents is not None:

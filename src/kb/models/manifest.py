@@ -7,12 +7,14 @@ at whenever a model is loaded; their hashes, which take longer, when they are as
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kb.errors import ModelBroken, ModelMissing
+from kb.errors import ModelBroken, ModelMissing, shown
+from kb.regular_files import read_file
 from kb.types import ModelSpec
 
 NAME = "model.json"
@@ -21,6 +23,13 @@ TOKENIZER = "tokenizer.json"
 FORMAT = 1
 MEND = "lay its files there again; a model of kb's own: pip install --force-reinstall kb-search"
 
+LIMIT_BYTES = 1 << 20  # of a manifest
+_MOST_BYTES = 1 << 40  # of a file of a model
+_MOST_NUMBER = 1 << 20
+_MOST_CHARS = 200
+_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9 ._+=-]{0,199}")
+_DEVICE = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")  # no file on Windows
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _OUTPUTS = ("dense", "sparse", "query_sparse", "tokens")
 SCORE = "score"  # the one output of a judge, which gives no vectors
 
@@ -68,7 +77,7 @@ def read(folder: Path) -> Manifest:
     """The manifest in `folder`; of an export without one, what its files tell."""
     path = folder / NAME
     try:
-        data = json.loads(path.read_bytes())
+        data = read_file(path, LIMIT_BYTES, links="follow")  # a hub's cache is made of links
     except (FileNotFoundError, NotADirectoryError):
         from kb.models import derived
 
@@ -77,16 +86,22 @@ def read(folder: Path) -> Manifest:
         raise ModelMissing(f"there is no model in {folder}: it has no {NAME}", MEND) from None
     except OSError as error:
         raise ModelMissing(f"cannot read {path}: {error.strerror}", "check the file") from error
-    except ValueError as error:
-        raise ModelBroken(f"{path} is not JSON: {error}", MEND) from error
-    return parse(folder, data, str(path))
+    return parse(folder, loaded(data, str(path)), str(path))
+
+
+def loaded(data: bytes, label: str) -> Any:
+    """The JSON of a manifest's bytes; `label` is where they come from."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ModelBroken(f"{label} is not JSON: {error}", MEND) from error
 
 
 def parse(folder: Path, data: Any, label: str) -> Manifest:
     """What `data` says of the files in `folder`; `label` is where it comes from."""
     try:
         return _manifest(folder, data)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ModelBroken(f"{label} is not a manifest: {_said(error)}", MEND) from error
 
 
@@ -122,7 +137,7 @@ def _manifest(folder: Path, data: Any) -> Manifest:
     if not isinstance(data, dict):
         raise TypeError("it is not an object")
     if data["format"] != FORMAT:
-        raise ValueError(f"its format is {data['format']!r}, and this kb reads {FORMAT}")
+        raise ValueError(f"its format is {shown(data['format'])}, and this kb reads {FORMAT}")
     outputs = _outputs(_typed(data, "outputs", dict))
     return Manifest(
         folder,
@@ -152,7 +167,7 @@ def _spec(data: Mapping[str, Any], outputs: Mapping[str, str]) -> ModelSpec:
 
 def _scripts(names: Any) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-        raise TypeError(f"scripts cannot be {names!r}")
+        raise TypeError(f"scripts cannot be {shown(names)}")
     return tuple(names)
 
 
@@ -161,7 +176,7 @@ def _outputs(data: Mapping[str, Any]) -> dict[str, str]:
         return {SCORE: _named(data, SCORE)}
     for part in data:
         if part not in _OUTPUTS:
-            raise ValueError(f"{part!r} is none of the outputs {', '.join(_OUTPUTS)}")
+            raise ValueError(f"{shown(part)} is none of the outputs {', '.join(_OUTPUTS)}")
     if "dense" not in data:
         raise KeyError("dense")
     if "query_sparse" in data and "sparse" not in data:
@@ -173,22 +188,28 @@ def _files(data: Mapping[str, Any]) -> tuple[ModelFile, ...]:
     for name in (GRAPH, TOKENIZER):
         if name not in data:
             raise KeyError(name)
-    return tuple(_file(name, data[name]) for name in data)
+    files = tuple(_file(name, data[name]) for name in data)
+    if len({file.name.casefold() for file in files} | {NAME}) <= len(files):
+        raise ValueError("two of its files have the same name on some systems")
+    return files
 
 
 def _file(name: str, data: Any) -> ModelFile:
     if not isinstance(data, dict):
-        raise TypeError(f"{name!r} is not an object")
+        raise TypeError(f"{shown(name)} is not an object")
     of = _named(data, "of") if "of" in data else ""
-    for part in filter(None, (name, of)):
-        if Path(part).name != part or "\\" in part or part == "..":
-            raise ValueError(f"{part!r} is not the name of a file beside it")
-    return ModelFile(name, _count(data, "bytes"), _named(data, "sha256").lower(), of)
+    for part in (name, of) if of else (name,):
+        if not _FILE_NAME.fullmatch(part) or _DEVICE.fullmatch(part) or part.endswith((" ", ".")):
+            raise ValueError(f"{shown(part)} is not the name of a file beside it")
+    digest = _named(data, "sha256").lower()
+    if not _SHA256.fullmatch(digest):
+        raise ValueError(f"sha256 of {name} cannot be {shown(digest)}")
+    return ModelFile(name, _count(data, "bytes", _MOST_BYTES), digest, of)
 
 
 def _typed(data: Mapping[str, Any], key: str, kind: type) -> Any:
     if not isinstance(data[key], kind):
-        raise TypeError(f"{key} cannot be {data[key]!r}")
+        raise TypeError(f"{key} cannot be {shown(data[key])}")
     return data[key]
 
 
@@ -196,13 +217,15 @@ def _named(data: Mapping[str, Any], key: str) -> str:
     text = _typed(data, key, str)
     if not text:
         raise ValueError(f"{key} is empty")
+    if len(text) > _MOST_CHARS or not text.isprintable():
+        raise ValueError(f"{key} cannot be {shown(text)}")
     return str(text)
 
 
-def _count(data: Mapping[str, Any], key: str) -> int:
+def _count(data: Mapping[str, Any], key: str, most: int = _MOST_NUMBER) -> int:
     number = _typed(data, key, int)
-    if isinstance(number, bool) or number <= 0:
-        raise ValueError(f"{key} cannot be {number!r}")
+    if isinstance(number, bool) or not 0 < number <= most:
+        raise ValueError(f"{key} cannot be {shown(number)}")
     return int(number)
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,12 +21,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin
 
-from kb.errors import InvalidRequest, ModelBroken, ModelMissing
+from kb.errors import InvalidRequest, ModelBroken, ModelMissing, shown
 from kb.models import manifest as manifests
 from kb.models import network, shelf
 from kb.models.download import Downloads, check_arrived
 from kb.models.manifest import Manifest, ModelFile
 from kb.models.named import RESERVED, is_plain
+from kb.regular_files import open_file, read_file
 
 if TYPE_CHECKING:
     from kb.config import Config
@@ -37,6 +37,7 @@ REVISION = "{revision}"
 OnPull = Callable[[int, int, str], None]  # bytes done, bytes in all, the file
 
 _OWN = Path(__file__).parent
+_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ def _source(config: Config, name: str, revision: str | None, downloads: Download
     if path.is_dir():
         return _lying(path)
     if path.is_file():
-        return Source(path.read_bytes(), path.parent, str(path))
+        return Source(_read_manifest(path), path.parent, str(path))
     mirror = os.environ.get(MIRROR_VARIABLE, "").strip()
     if not is_plain(name) or not mirror:
         raise ModelMissing(
@@ -106,11 +107,18 @@ def _manifest_url(url: str) -> str:
     return url if url.endswith(".json") else f"{url.rstrip('/')}/{manifests.NAME}"
 
 
+def _read_manifest(path: Path) -> bytes:
+    try:
+        return read_file(path, manifests.LIMIT_BYTES, links="follow")
+    except OSError as error:
+        raise ModelBroken(f"cannot read {path}: {error.strerror}", "name a model.json") from error
+
+
 def _lying(folder: Path) -> Source:
     """Of an export without one, a manifest is written down from what its files are now."""
     path = folder / manifests.NAME
     if path.is_file():
-        return Source(path.read_bytes(), folder, str(path))
+        return Source(_read_manifest(path), folder, str(path))
     derived = manifests.read(folder.absolute())
     told = json.dumps(manifests.as_json(derived), indent=2, ensure_ascii=False)
     return Source(told.encode(), folder, str(folder))
@@ -131,10 +139,7 @@ def _check_own_hash(source: Source, wanted: str | None) -> None:
 
 def _read(source: Source, revision: str | None) -> tuple[Manifest, str | Path]:
     """What it says, and where the files are."""
-    try:
-        data = json.loads(source.data)
-    except ValueError as error:
-        raise ModelBroken(f"{source.label} is not JSON: {error}", "name a model.json") from error
+    data = manifests.loaded(source.data, source.label)
     manifest = manifests.parse(Path(), data, source.label)
     shared = [file.name for file in manifest.files if file.of]
     if shared:
@@ -149,10 +154,16 @@ def _base(source: Source, data: Any, manifest: Manifest, revision: str | None) -
     """Files that lie beside the manifest are nearer than those that `source` promises."""
     base = source.base
     beside = isinstance(base, Path) and all((base / file.name).exists() for file in manifest.files)
-    given = data.get("source")
+    given, known = data.get("source"), data.get("revision")
     if beside or not given:
         return base
-    url = _revised(str(given), revision or data.get("revision"))
+    for name, value in (("source", given), ("revision", known)):
+        if value is not None and not isinstance(value, str):
+            raise ModelBroken(
+                f"{source.label} is not a manifest: {name} cannot be {shown(value)}",
+                "name a model.json",
+            )
+    url = _revised(given, revision or known)
     return network.checked_url(url.rstrip("/") + "/", f"source in {source.label}")
 
 
@@ -223,10 +234,16 @@ def _fetch(
 def _copy(origin: Path, file: ModelFile, target: Path) -> None:
     part = target.with_name(f"{target.name}.part")
     try:
-        shutil.copyfile(origin, part)
+        with open_file(origin, links="follow") as opened, part.open("wb") as copy:
+            left = file.size_bytes + 1  # so that a file that is too long is noticed
+            while left and (block := os.read(opened.descriptor, min(left, _BLOCK_BYTES))):
+                copy.write(block)
+                left -= len(block)
     except FileNotFoundError as error:
         raise ModelMissing(
             f"a file of the model is missing: {origin}", "check the folder"
         ) from error
+    except OSError as error:
+        raise ModelBroken(f"cannot copy {origin}: {error.strerror}", "check the folder") from error
     check_arrived(part, file, str(origin))
     part.replace(target)

@@ -191,6 +191,14 @@ def unusable(model: str | None, part: str) -> ModelBroken:
 # --- vectors that callers bring -------------------------------------------------------------------
 
 
+def is_empty(embedding: Sequence[float] | None) -> bool:
+    """Whether a vector was given that has no numbers."""
+    if embedding is None:
+        return False
+    check_list(embedding)
+    return not len(embedding)
+
+
 def normalize(vector: Sequence[float]) -> Vector[float]:
     """The vector at length 1 [004]. One that has no direction cannot be used."""
     check_list(vector)

@@ -8,6 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from kb.citations import cite
+from kb.errors import StoreUnusable
 from kb.search.analyse import Analysis
 from kb.search.found import Found
 from kb.search.snippet import code_snippet, snippet, without_headings
@@ -35,7 +36,7 @@ class Shelf:
             self.owners.update(self.store.owners(missing))
 
     def fetch_documents(self, chunk_ids: Iterable[int]) -> None:
-        wanted = {self.owners[chunk_id] for chunk_id in chunk_ids} - self.documents.keys()
+        wanted = {self._owner(chunk_id) for chunk_id in chunk_ids} - self.documents.keys()
         if wanted:
             self.documents.update(self.store.documents_by_id(wanted))
 
@@ -45,7 +46,21 @@ class Shelf:
         self.fetch_documents(self.chunks)
 
     def document(self, chunk_id: int) -> Document:
-        return self.documents[self.owners[chunk_id]]
+        if (document := self.documents.get(self._owner(chunk_id))) is None:
+            raise _without_document(chunk_id)
+        return document
+
+    def _owner(self, chunk_id: int) -> int:
+        if (doc_id := self.owners.get(chunk_id)) is None:
+            raise _without_document(chunk_id)
+        return doc_id
+
+
+def _without_document(chunk_id: int) -> StoreUnusable:
+    return StoreUnusable(
+        f"the store is damaged: passage {chunk_id} belongs to no document",
+        "mend it with: kb doctor --fix",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,8 +122,9 @@ class Searcher:
         """See `KnowledgeBase.highlights`; of several texts at once."""
         tokenise = self._store.tokenise
         with self.deadline(), self._store.reading():
-            analysis = analyse(query, tokenise)
-            return [ranges(marks(text, analysis, tokenise)) for text in texts]
+            analysis = analyse(text_of("a query", query), tokenise)
+            checked = (text_of("a text", text) for text in texts)
+            return [ranges(marks(text, analysis, tokenise)) for text in checked]
 
     def deadline(self) -> Deadline:
         """For one search or read, by the setting."""

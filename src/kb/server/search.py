@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
 from kb import wire
 from kb.app import KnowledgeBase
+from kb.atomic import scratch_folder
 from kb.deadline import Deadline
 from kb.errors import InvalidRequest, ModelError, shown
 from kb.ports import Encoder
@@ -179,10 +179,10 @@ def _evaluated(desk: Desk, judged: JsonDict, deadline: Deadline) -> JsonDict:
 
     names = ("methods", "measures", "gain", "baseline")
     options = {name: judged[name] for name in names if name in judged}
-    with TemporaryDirectory(prefix="kb-judged-") as folder:
-        _write_judged(Path(folder), judged)
+    with scratch_folder("judged") as folder:
+        _write_judged(folder, judged)
         report = run_trial(
-            Path(folder),
+            folder,
             config=desk.kb.config,
             store=desk.kb.path,
             encoder=_encoder(desk.kb),

@@ -40,7 +40,7 @@ from kb.errors import (
     shown,
 )
 from kb.logs import logger
-from kb.store.processes import here, is_gone
+from kb.processes import here, is_gone
 from kb.types import Document, IngestReport
 
 FOLDER = "uploads"

@@ -29,11 +29,13 @@ from kb.errors import (
     StoreReadOnly,
     StoreUnusable,
 )
-from kb.store import functions, schema
+from kb.store import cells, functions, schema
 from kb.store.functions import scalar
 
 _CACHE_KIB = 32 * 1024
 LOG_BYTES = 8 << 20  # a write-ahead log above this is folded into the file and cut to nothing
+# What Python says to a value of another type or form than the code expects.
+_BY_DAMAGE = (TypeError, ValueError, LookupError, AttributeError, OverflowError, RecursionError)
 _FOLD_MS = 500  # how long that may wait for readers; other writers wait as long, readers do not
 _CHECKED_STEPS = 250  # of SQLite's machine between two looks at the deadline: at most some 30 ms
 
@@ -159,11 +161,34 @@ class Database:
         try:
             yield
         except apsw.Error as error:
-            raise _translated(error, self.path) from error
+            translated = _translated(error, self.path)
+            # An SQL function that meets a value of another kind fails with a plain error.
+            if type(translated) is StoreError and (what := self._damage()):
+                raise cells.damaged(what) from error
+            raise translated from error
         except (
             UnicodeEncodeError
         ) as error:  # lone surrogates: from JSON, or bytes that are no UTF-8
             raise InvalidRequest(f"{error.object!r} is not Unicode text", "use UTF-8") from error
+        except _BY_DAMAGE as error:
+            if what := self._damage():
+                raise cells.damaged(what) from error
+            raise
+
+    def _damage(self) -> str | None:
+        """Which part of the store holds what kb cannot have written, if any does: then the store is
+        at fault for an error, and not kb. On a connection that has read nothing yet."""
+        try:
+            connection = apsw.Connection(
+                f"file:{quote(str(self.path))}?mode=ro",
+                flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
+            )
+        except apsw.Error:
+            return None
+        try:
+            return cells.diagnosis(connection)
+        finally:
+            connection.close()
 
     # --- opening --------------------------------------------------------------------------------
 

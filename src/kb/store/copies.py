@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Generator, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from kb import atomic
@@ -16,8 +17,9 @@ from kb.types import ImportReport, JsonDict
 
 def backup(database: Database, target: Path, *, overwrite: bool, on_step: pages.OnStep) -> None:
     """Copy the store to one file that opens as a store; verified before it takes its place."""
-    if target.exists() and database.path.exists() and target.samefile(database.path):
-        raise InvalidRequest(f"{target} is the store itself", "choose another name")
+    with suppress(OSError):  # a target that cannot be looked at is refused below
+        if target.samefile(database.path):
+            raise InvalidRequest(f"{target} is the store itself", "choose another name")
     with atomic.placed(target, overwrite=overwrite) as part:
         with database.reading() as connection:
             pages.copy(connection, part, on_step)

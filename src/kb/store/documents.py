@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
+from kb.store import cells
 from kb.store import filters as where
 from kb.store.files import attach_document
 from kb.store.functions import scalar
@@ -29,10 +30,11 @@ SELECT d.doc_id, d.root_id, d.path, d.doc_path, d.title, d.type, d.kind, d.scope
   d.size_bytes, d.metadata, (SELECT count(*) FROM chunks c WHERE c.doc_id = d.doc_id)
 FROM documents d
 """
-_CHUNK = """
-SELECT chunk_id, doc_id, ordinal, text, heading_path, section_label, spans, chunker_version,
-  content_hash, indexed_at FROM chunks
-"""
+_CHUNK_COLUMNS = (
+    "chunk_id", "doc_id", "ordinal", "text", "heading_path", "section_label", "spans",
+    "chunker_version", "content_hash", "indexed_at",
+)  # fmt: skip
+_CHUNK = f"SELECT {', '.join(_CHUNK_COLUMNS)} FROM chunks "
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -52,6 +54,15 @@ def write(
     added, kept, removed = _write_chunks(connection, doc_id, draft, chunks, now)
     count_change(connection, added - removed)
     return Written(doc_id, added, kept, removed)
+
+
+def write_chunks(
+    connection: apsw.Connection, doc_id: int, draft: DocumentDraft, chunks: Iterable[ChunkDraft],
+    now: str,
+) -> None:  # fmt: skip
+    """Replace the chunks of a document that is there; nothing else of it changes."""
+    added, _, removed = _write_chunks(connection, doc_id, draft, chunks, now)
+    count_change(connection, added - removed)
 
 
 def move(connection: apsw.Connection, doc_id: int, doc_path: str) -> None:
@@ -269,7 +280,9 @@ def has_folder(connection: apsw.Connection, folder: str) -> bool:
 def paths_ending(connection: apsw.Connection, end: str, limit: int) -> list[str]:
     """The first paths that end so. Reads the index of paths: 0.2 s for a million of them."""
     sql = "SELECT doc_path FROM documents WHERE substr(doc_path, ?) = ? ORDER BY 1 LIMIT ?"
-    return [path for (path,) in connection.execute(sql, (-len(end), end, limit))]
+    found = [path for (path,) in connection.execute(sql, (-len(end), end, limit))]
+    cells.check_texts(found, "documents: doc_path")
+    return found
 
 
 def paths_beside(connection: apsw.Connection, path: str, limit: int) -> list[str]:
@@ -277,18 +290,24 @@ def paths_beside(connection: apsw.Connection, path: str, limit: int) -> list[str
     sql = "SELECT doc_path FROM documents WHERE doc_path {} ? ORDER BY 1 {} LIMIT ?"
     before = connection.execute(sql.format("<", "DESC"), (path, limit)).fetchall()
     after = connection.execute(sql.format(">", "ASC"), (path, limit)).fetchall()
-    return [found for (found,) in [*reversed(before), *after]]
+    found = [found for (found,) in [*reversed(before), *after]]
+    cells.check_texts(found, "documents: doc_path")
+    return found
 
 
 def languages(connection: apsw.Connection) -> dict[str | None, int]:
     """How many documents there are in each language; None where it is not known."""
-    return dict(connection.execute("SELECT lang, count(*) FROM documents GROUP BY lang"))
+    found = dict(connection.execute("SELECT lang, count(*) FROM documents GROUP BY lang"))
+    cells.check_texts(found, "documents: lang")
+    return found
 
 
 def tags(connection: apsw.Connection) -> dict[str, int]:
-    return dict(
+    found = dict(
         connection.execute("SELECT tag, count(*) FROM document_tags GROUP BY tag ORDER BY tag")
     )
+    cells.check_texts(found, "document_tags: tag")
+    return found
 
 
 def tag_sources(connection: apsw.Connection, doc_id: int) -> dict[str, str]:
@@ -299,6 +318,7 @@ def tag_sources(connection: apsw.Connection, doc_id: int) -> dict[str, str]:
 
 def body(connection: apsw.Connection, doc_id: int) -> str | None:
     text: str | None = scalar(connection, "SELECT body FROM documents WHERE doc_id = ?", (doc_id,))
+    cells.check_texts([text], f"documents {doc_id}: body")
     return text
 
 
@@ -331,19 +351,32 @@ def counts(connection: apsw.Connection, column: str) -> dict[str, int]:
     rows = connection.execute(
         f"SELECT coalesce({column}, 'none'), count(*) FROM documents GROUP BY 1 ORDER BY 1"
     )
-    return dict(rows)
+    found = dict(rows)
+    cells.check_texts(found, f"documents: {column}")
+    return found
+
+
+_DOCUMENT_SHAPE = cells.Shape("documents", _DOCUMENT_FIELDS)
+_CHUNK_SHAPE = cells.Shape("chunks", _CHUNK_COLUMNS)
 
 
 def _document(row: Sequence[Any]) -> Document:
+    _DOCUMENT_SHAPE.check(row)
     values = dict(zip(_DOCUMENT_FIELDS, row, strict=True))
     values["tags"] = tuple(json.loads(values["tags"]))
     values["metadata"] = json.loads(values["metadata"])
+    if not cells.is_object(values["metadata"]) or not cells.is_names(list(values["tags"])):
+        raise cells.damaged(f"documents {row[0]}: metadata or tags")
     return Document(**values)
 
 
 def _chunk(row: Sequence[Any]) -> Chunk:
+    _CHUNK_SHAPE.check(row)
     chunk_id, doc_id, ordinal, text, heading_path, label, spans, version, digest, indexed = row
+    names, places = json.loads(heading_path), json.loads(spans)
+    if not cells.is_names(names) or not cells.is_spans(places):
+        raise cells.damaged(f"chunks {chunk_id}: heading_path or spans")
     return Chunk(
-        chunk_id, doc_id, ordinal, text, tuple(json.loads(heading_path)), label,
-        tuple(Span.from_dict(span) for span in json.loads(spans)), version, digest, indexed,
+        chunk_id, doc_id, ordinal, text, tuple(names), label,
+        tuple(Span.from_dict(span) for span in places), version, digest, indexed,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apsw
 
 from kb.errors import ModelBroken, ModelMismatch, NotFound
-from kb.store import scoring, sparse, token_codes
+from kb.store import cells, scoring, sparse, token_codes
 from kb.store.functions import scalar
 from kb.types import JsonDict, ToEmbed
 
@@ -51,6 +51,13 @@ class Due(NamedTuple):
     others: str
 
 
+_SHAPE = cells.Shape(
+    "models",
+    ("model_id", "name", "version", "dimension", "ready", "pending", "failed", "sparse", "tokens",
+     "no_sparse", "no_tokens", "role", "source"),
+)  # fmt: skip
+
+
 # --- models ---------------------------------------------------------------------------------------
 
 
@@ -60,6 +67,7 @@ def models(connection: apsw.Connection) -> list[StoredModel]:
     expired = expired_chunks(connection)
     found = []
     for *row, marks in connection.execute(_MODELS):
+        _SHAPE.check(row)
         model = replace(StoredModel(*row), marks=_marks(marks))
         found.append(_without_expired(connection, model, expired) if expired else model)
     return [replace(one, pending=max(0, one.pending)) for one in found]

@@ -10,23 +10,36 @@ from typing import TYPE_CHECKING
 
 import apsw
 
+from kb.store import cells
 from kb.words import nfc
 
 if TYPE_CHECKING:
     from kb.types import FilePlace, FileState, Root
 
 
+_ROOT = cells.Shape("roots", ("root_id", "name", "path", "whole", "detached"))
+_STATE_COLUMNS = (
+    "doc_id", "path", "size_bytes", "mtime_ns", "ctime_ns", "device", "os_path", "content_hash",
+    "indexed_ns", "chunker_version",
+)  # fmt: skip
+_STATE = cells.Shape("documents", (*_STATE_COLUMNS, "detached"))
+
+
 def roots(connection: apsw.Connection) -> list[Root]:
     from kb.types import Root
 
-    rows = connection.execute(
+    sql = (
         "SELECT root_id, name, path, whole, root_id IN (SELECT root_id FROM detached_roots) "
         "FROM roots ORDER BY path"
     )
-    return [
-        Root(root_id, name, os.fsdecode(path), bool(whole), bool(detached))
-        for root_id, name, path, whole, detached in rows
-    ]
+    found = []
+    for row in connection.execute(sql):
+        _ROOT.check(row)
+        root_id, name, path, whole, detached = row
+        if not cells.is_path(path):
+            raise cells.damaged(f"roots {root_id}: path")
+        found.append(Root(root_id, name, os.fsdecode(path), bool(whole), bool(detached)))
+    return found
 
 
 def ensure_root(
@@ -87,13 +100,15 @@ def drop_empty_roots(connection: apsw.Connection, names: Iterable[str] = ()) -> 
 def file_states(connection: apsw.Connection, root_id: int) -> dict[str, FileState]:
     from kb.types import FileState
 
-    rows = connection.execute(
-        "SELECT doc_id, path, size_bytes, mtime_ns, ctime_ns, device, os_path, content_hash, "
-        "indexed_ns, chunker_version, doc_id IN (SELECT doc_id FROM detached_documents) "
-        "FROM documents WHERE root_id = ?",
-        (root_id,),
+    sql = (
+        f"SELECT {', '.join(_STATE_COLUMNS)}, doc_id IN (SELECT doc_id FROM detached_documents) "
+        "FROM documents WHERE root_id = ?"
     )
-    return {row[1]: FileState(*row) for row in rows}
+    states = {}
+    for row in connection.execute(sql, (root_id,)):
+        _STATE.check(row)
+        states[row[1]] = FileState(*row)
+    return states
 
 
 def per_root(connection: apsw.Connection) -> dict[str, int]:

@@ -6,14 +6,16 @@ documents before they rank, so a filtered search is exact: it equals brute force
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable
 from dataclasses import fields
 from datetime import UTC, datetime, time
 from typing import Any, NamedTuple
 
 import apsw
 
-from kb.errors import InvalidRequest, choose, text_of
+from kb.errors import InvalidRequest, choose, shown, text_of
 from kb.types import KINDS, SCOPES, TRUSTS, TYPES, Filters
 from kb.words import nfc
 
@@ -32,24 +34,24 @@ def condition(connection: apsw.Connection, filters: Filters, now: str | None) ->
     parts: list[tuple[str, list[Any]]] = []
     if now is not None:
         parts.append(("(d.expires_at IS NULL OR d.expires_at > ?)", [now]))
-    parts += [("d.doc_id IN (SELECT doc_id FROM document_tags WHERE tag = ?)", [tag])
-              for tag in filters.tags]  # fmt: skip
+    if filters.tags:
+        parts += _every_tag(filters.tags)
     if filters.tags_any:
-        some = f"d.doc_id IN (SELECT doc_id FROM document_tags WHERE tag {_in(filters.tags_any)})"
-        parts.append((some, list(filters.tags_any)))
+        some = f"d.doc_id IN (SELECT doc_id FROM document_tags WHERE tag {_IN})"
+        parts.append((some, [_listed(filters.tags_any)]))
     for column, values, valid in (
         ("type", filters.type, _types(connection, filters)),
         ("kind", filters.kind, KINDS),
         ("scope", (filters.scope,) if filters.scope is not None else (), SCOPES),
     ):
         if values:
-            checked = [choose(column, value, valid) for value in values]
-            parts.append((f"d.{column} {_in(values)}", checked))
+            checked = [choose(column, value, valid) for value in dict.fromkeys(values)]
+            parts.append((f"d.{column} {_IN}", [_listed(checked)]))
     if filters.lang is not None:
         parts.append(("d.lang = ?", [filters.lang]))
     if filters.trust_min is not None:
         least = TRUSTS.index(choose("trust_min", filters.trust_min, TRUSTS))
-        parts.append((f"d.trust {_in(TRUSTS[least:])}", list(TRUSTS[least:])))
+        parts.append((f"d.trust {_IN}", [_listed(TRUSTS[least:])]))
     if filters.path_glob is not None:
         parts.append(_path(filters.path_glob))
     if filters.after is not None:
@@ -68,8 +70,27 @@ def _types(connection: apsw.Connection, filters: Filters) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*TYPES, *(kind for (kind,) in stored))))
 
 
-def _in(values: tuple[Any, ...]) -> str:
-    return f"IN ({', '.join('?' * len(values))})"
+# A list is one parameter, however long: SQLite has limits on parameters and on nested conditions.
+_IN = "IN (SELECT value FROM json_each(?))"
+
+
+def _listed(values: Iterable[str]) -> str:
+    return json.dumps(list(dict.fromkeys(values)))
+
+
+def _every_tag(tags: tuple[str, ...]) -> list[tuple[str, list[Any]]]:
+    """The first tag narrows by index, the others are looked up for what it leaves."""
+    first, *others = dict.fromkeys(tags)
+    parts: list[tuple[str, list[Any]]] = [
+        ("d.doc_id IN (SELECT doc_id FROM document_tags WHERE tag = ?)", [first])
+    ]
+    if others:
+        parts.append((
+            "NOT EXISTS (SELECT 1 FROM json_each(?) WHERE NOT EXISTS "
+            "(SELECT 1 FROM document_tags t WHERE t.doc_id = d.doc_id AND t.tag = value))",
+            [_listed(others)],
+        ))  # fmt: skip
+    return parts
 
 
 def _path(glob: str) -> tuple[str, list[Any]]:
@@ -101,6 +122,8 @@ def _date(name: str, value: str) -> str:
 
 def _checked(filters: Filters) -> Filters:
     """The filters in NFC, as stored text is; what is not a text, or empty, is refused."""
+    if not isinstance(filters, Filters):
+        raise InvalidRequest(f"filters cannot be {shown(filters)}", "give Filters(...)")
     values: dict[str, Any] = {}
     for item in fields(filters):
         value = getattr(filters, item.name)

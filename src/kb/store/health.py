@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from kb.store import documents, files, schema, shape, vector_health
+from kb.store import cells, documents, files, schema, shape, vector_health
 from kb.store.connection import Database
 from kb.store.functions import scalar
+from kb.store.repair import Repair, repair, without_triggers
 from kb.store.vector_health import VectorHealth
 from kb.store.vectors import Vectors
 from kb.words import indexed_parts, indexed_pieces
@@ -30,6 +31,8 @@ _SEQUENCES = (
     ("vector_changes", "change"), ("sparse_segments", "segment"),
 )  # fmt: skip
 
+DELETED = ("chunks", "tags", "roots", "embeddings", "jobs", "detached_roots",
+            "detached_documents", "sparse_segments")  # fmt: skip
 _ORPHANS = {
     "chunks": "FROM chunks WHERE doc_id NOT IN (SELECT doc_id FROM documents)",
     "tags": "FROM document_tags WHERE doc_id NOT IN (SELECT doc_id FROM documents)",
@@ -39,6 +42,11 @@ _ORPHANS = {
     "AND root_id NOT IN (SELECT root_id FROM roots)",
     "embeddings": "FROM embeddings WHERE chunk_id NOT IN (SELECT chunk_id FROM chunks) "
     "OR model_id NOT IN (SELECT model_id FROM models)",
+    "jobs": "FROM jobs WHERE model_id NOT IN (SELECT model_id FROM models)",
+    "detached_roots": "FROM detached_roots WHERE root_id NOT IN (SELECT root_id FROM roots)",
+    "detached_documents": "FROM detached_documents WHERE doc_id NOT IN "
+    "(SELECT doc_id FROM documents)",
+    "sparse_segments": "FROM sparse_segments WHERE model_id NOT IN (SELECT model_id FROM models)",
 }
 
 
@@ -120,6 +128,17 @@ class Health:
         with self._database.writing() as connection:
             shape.complete(connection)
 
+    # --- cells ------------------------------------------------------------------------------------
+
+    def faults(self) -> list[str]:
+        """Cells that hold what kb cannot have written: which they are."""
+        with self._database.reading() as connection:
+            return [str(fault) for fault in cells.faults(connection)]
+
+    def repair(self) -> Repair:
+        with self._database.writing() as connection:
+            return repair(connection)
+
     # --- rows -------------------------------------------------------------------------------------
 
     def orphans(self) -> dict[str, int]:
@@ -128,14 +147,14 @@ class Health:
                       for name, sql in _ORPHANS.items()}  # fmt: skip
             broken = connection.execute("PRAGMA foreign_key_check").fetchall()
         # A reference that none of the above knows would be one that a later schema brings.
-        known = ("chunks", "document_tags", "documents", "embeddings")
+        known = (*_ORPHANS, "document_tags")
         for table in {row[0] for row in broken} - set(known):
             counts[str(table)] = sum(row[0] == table for row in broken)
         return {name: count for name, count in counts.items() if count}
 
     def delete_orphans(self) -> None:
         with self._database.writing() as connection:
-            for name in ("chunks", "tags", "roots", "embeddings"):
+            for name in DELETED:
                 connection.execute(f"DELETE {_ORPHANS[name]}")
             _recount(connection)
 
@@ -172,20 +191,22 @@ class Health:
             wrong = [_derived(heading, text) != (parts, cjk) for heading, text, parts, cjk in rows]
         return len(wrong), sum(wrong)
 
-    def altered(self, limit: int) -> tuple[int, int]:
-        """The same for chunks whose text is not the one their hash was made from."""
+    def altered(self, limit: int) -> tuple[int, list[str]]:
+        """How many chunks were looked at, and the documents of those whose text is not the one
+        their hash was made from."""
         with self._database.reading() as connection:
-            rows = _some(connection, "heading, text, content_hash", limit)
-            wrong = [documents.content_digest(heading, text) != digest
-                     for heading, text, digest in rows]  # fmt: skip
-        return len(wrong), sum(wrong)
+            rows = _some(connection, "heading, text, content_hash, doc_id", limit)
+            wrong = [(documents.content_digest(heading, text) != digest, doc_id)
+                     for heading, text, digest, doc_id in rows]  # fmt: skip
+            found = documents.by_id(connection, {doc_id for is_wrong, doc_id in wrong if is_wrong})
+        return len(wrong), [one.doc_path for one in found.values()]
 
     def refill(self) -> None:
-        """Every chunk's derived columns. The indexes have to be looked at afterwards: the triggers
-        take out of them what the columns said, be it what was put in or not."""
+        """Every chunk's derived columns. The indexes have to be looked at afterwards: they are not
+        told, as the triggers would take out of them what was never put in."""
         last = 0
         while True:
-            with self._database.writing() as connection:
+            with self._database.writing() as connection, without_triggers(connection):
                 rows: list[Any] = connection.execute(
                     "SELECT chunk_id, heading, text, parts, cjk FROM chunks WHERE chunk_id > ? "
                     "ORDER BY chunk_id LIMIT ?",

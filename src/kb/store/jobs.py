@@ -16,8 +16,9 @@ from typing import Any
 
 import apsw
 
+from kb import processes
 from kb.errors import NotFound
-from kb.store import embeddings, processes, scoring, sparse, token_codes
+from kb.store import embeddings, scoring, sparse, token_codes
 from kb.store.embeddings import Due
 from kb.store.functions import scalar
 from kb.types import Embedded, Encoding, Failure, Job, Outcome, ToEmbed

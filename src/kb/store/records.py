@@ -14,10 +14,12 @@ import json
 import ntpath
 import os
 import posixpath
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from kb.errors import BrokenImport, StoreTooNew, StoreUnusable, shown
+from kb.errors import BrokenImport, InvalidRequest, StoreTooNew, StoreUnusable, shown
+from kb.metadata import check_metadata
 from kb.regular_files import OutsideRoot, names_inside
 from kb.types import KINDS, SCOPES, TRUSTS, JsonDict
 
@@ -63,6 +65,12 @@ _BESIDES: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "document": {"tags": (dict,)},
     "chunk": {"embeddings": (list, type(None))},
 }
+_SMALL_BYTES = 1 << 20
+_MOST_VALUES = 1_000_000  # in a line
+_OUTSIDE_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*+"')
+_NO_STRUCTURE = bytes(set(range(256)) - set(b"[]{},"))
+_MOST_ID = 1 << 53
+_MOST_NUMBER = 1 << 63
 _CLOSED = {"kind": (*KINDS, None), "scope": SCOPES, "trust": TRUSTS}
 
 
@@ -86,7 +94,7 @@ def from_row(kind: str, row: tuple[Any, ...]) -> JsonDict:
 def _stored_json(text: str, what: str) -> Any:
     try:
         return json.loads(text)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise StoreUnusable(
             f"the {what} are damaged ({error})", "restore a backup, or kb rm that document"
         ) from error
@@ -101,13 +109,24 @@ def _bytes_as_json(value: Any) -> JsonDict:
 
 def parse(raw: bytes, number: int) -> JsonDict:
     """A line as an object. `number` is the line's, for the error."""
+    if len(raw) > _SMALL_BYTES and _structure(raw) > _MOST_VALUES:
+        raise broken(number, f"more than {_MOST_VALUES:,} values in one line")
     try:
-        value = json.loads(raw)
+        value = json.loads(raw, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise broken(number, f"not JSON ({error})") from error
     if not isinstance(value, dict):
         raise broken(number, "not a JSON object")
     return value
+
+
+def _structure(raw: bytes) -> int:
+    """How many values and brackets a line has, at least: each takes many times its length."""
+    return len(_OUTSIDE_STRINGS.sub(b"", raw).translate(None, _NO_STRUCTURE))
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def header(raw: bytes, store_schema: int) -> JsonDict:
@@ -202,7 +221,7 @@ def _unpacked(value: Any, number: int) -> Any:
 
 def _check_object(value: Any, fields: Mapping[str, tuple[type, ...]], number: int) -> JsonDict:
     if not isinstance(value, dict):
-        raise broken(number, f"not an object: {str(value)[:80]!r}")
+        raise broken(number, f"not an object: {shown(value)}")
     _check(value, fields, number)
     return value
 
@@ -219,7 +238,20 @@ def _check(
         if name not in fields:
             raise too_new(number, f"the field {name!r}")
         if type(each) not in fields[name] or each not in _CLOSED.get(name, (each,)):
-            raise broken(number, f"{name!r} cannot be {str(each)[:80]!r}")
+            raise broken(number, f"{name!r} cannot be {shown(each)}")
+        if type(each) is int and not _fits(name, each):
+            raise broken(number, f"{name!r} cannot be {shown(each)}")
+
+
+def _fits(name: str, value: int) -> bool:
+    """Whether the store can count with it: ids go on from the highest."""
+    if name.endswith("_id") or name in _COUNTED:
+        return (1 if name.endswith("_id") else 0) <= value < _MOST_ID
+    return -_MOST_NUMBER <= value < _MOST_NUMBER
+
+
+_COUNTED = ("access_count", "changes", "chunks", "dimension", "documents", "ordinal", "roots",
+            "size_bytes", "token_dimension")  # fmt: skip
 
 
 def _check_inside(value: Mapping[str, Any], number: int) -> None:
@@ -227,9 +259,14 @@ def _check_inside(value: Mapping[str, Any], number: int) -> None:
     for span in value.get("spans", ()):
         places = [span.get(name) for name in ("start", "end", "page")] if _is_span(span) else [""]
         if not all(place is None or type(place) is int for place in places):
-            raise broken(number, f"not a span: {str(span)[:80]!r}")
+            raise broken(number, f"not a span: {shown(span)}")
     if not all(isinstance(name, str) for name in value.get("heading_path", ())):
         raise broken(number, "a heading that is no text")
+    if "metadata" in value:
+        try:
+            check_metadata(value["metadata"], stored=True)
+        except InvalidRequest as error:
+            raise broken(number, error.message) from error
     for tag, source in value.get("tags", {}).items():
         if source not in ("file", "user"):
             raise broken(number, f"the tag {tag!r} cannot come from {source!r}")

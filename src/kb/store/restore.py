@@ -7,6 +7,7 @@ are merged: see `_Merge`.
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -54,13 +55,15 @@ def load(
     for number, raw in enumerate(lines, start=2):
         kind, record = records.record(raw, number)
         seen[kind] += 1
+        if seen[kind] > header["counts"][records.TABLES[kind]]:
+            raise records.broken(number, f"more records of kind {kind} than the header promised")
         _attempt(number, partial(work.take, kind, record))
         on_line(number - 1, total)
     for kind, table in records.TABLES.items():
         if seen[kind] != header["counts"][table]:
             expected = f"{header['counts'][table]} {table}, not {seen[kind]}"
             raise records.broken(number, f"the end; the header promised {expected}")
-    work.finish(header)
+    _attempt(1, partial(work.finish, header))
     segments.fold_all(connection)
     return work.report()
 
@@ -69,7 +72,7 @@ def _attempt(number: int, step: Callable[[], None]) -> None:
     """What the store refuses is the fault of a line."""
     try:
         step()
-    except (apsw.ConstraintError, OverflowError, UnicodeEncodeError) as error:
+    except (apsw.ConstraintError, OverflowError, UnicodeEncodeError, struct.error) as error:
         raise records.broken(number, str(error)) from error
 
 

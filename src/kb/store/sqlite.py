@@ -152,6 +152,11 @@ class SqliteStore:
                 documents.move(connection, was, draft.doc_path)
             return documents.write(connection, draft, chunks, now, now_ns)
 
+    def write_chunks(self, doc_id: int, draft: DocumentDraft, chunks: Iterable[ChunkDraft]) -> None:
+        """Replace the chunks of a document that is there; nothing else of it changes."""
+        with self._database.writing() as connection:
+            documents.write_chunks(connection, doc_id, draft, chunks, timestamp(self._clock()))
+
     def delete_documents(self, doc_ids: Iterable[int], roots: Iterable[str] = ()) -> int:
         """Remove documents, and forget the roots of these names; all or nothing."""
         with self._database.writing() as connection:

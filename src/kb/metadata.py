@@ -1,0 +1,73 @@
+"""Metadata that a caller brings: a JSON object of bounded depth and size. Pure.
+
+Every door checks by this, so that what one of them stores no other stumbles over.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kb.errors import InvalidRequest, shown, text_of
+from kb.types import JsonDict
+
+DEPTH = 32  # of lists and objects in each other, as in front matter
+BYTES = 1 << 20
+_NUMBERS = 1 << 63
+
+
+def check_metadata(value: object, *, stored: bool = False) -> JsonDict:
+    """`value` as the plain object that JSON makes of it. Raises `InvalidRequest` for what is no
+    object, not JSON, nested deeper than `DEPTH`, longer than `BYTES`, or has numbers that not every
+    reader of JSON can hold. What is `stored` already may be long, and have long numbers."""
+    if not isinstance(value, Mapping):
+        raise InvalidRequest(f"metadata is a {type(value).__name__}", "give an object")
+    plain: JsonDict = _object(value, 1, stored)
+    if not stored and len(json.dumps(plain).encode()) > BYTES:
+        raise InvalidRequest(f"metadata is longer than {BYTES:,} bytes", "put it into the text")
+    return plain
+
+
+def _object(value: Mapping[Any, Any], depth: int, stored: bool) -> JsonDict:
+    _check_depth(depth)
+    return {
+        text_of("a key of metadata", key): _plain(each, depth, stored)
+        for key, each in value.items()
+    }
+
+
+def _plain(value: object, depth: int, stored: bool) -> Any:
+    if isinstance(value, str):
+        return text_of("metadata", value)
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int | float):
+        return value if stored and isinstance(value, int) else _number(value)
+    if isinstance(value, Mapping):
+        return _object(value, depth + 1, stored)
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
+        _check_depth(depth + 1)
+        return [_plain(each, depth + 1, stored) for each in value]
+    raise InvalidRequest(
+        f"metadata cannot hold {shown(value)}", "use texts, numbers, lists and objects"
+    )
+
+
+def _check_depth(depth: int) -> None:
+    if depth > DEPTH:
+        raise InvalidRequest(f"metadata is nested deeper than {DEPTH} levels", "nest it less")
+
+
+def _number(value: float) -> float:
+    """A finite one; whole ones of 64 bits, which every reader of JSON can hold."""
+    if isinstance(value, int):
+        if not -_NUMBERS <= value < _NUMBERS:
+            raise InvalidRequest(
+                f"metadata cannot hold the number {shown(value)}", "give it as a text"
+            )
+        return value
+    if not math.isfinite(value):
+        raise InvalidRequest(f"metadata cannot hold {value}", "leave it out, or use null")
+    return value

@@ -1,0 +1,129 @@
+"""Hostile values in the Python API: by chance, and those that once did harm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kb import Filters, KnowledgeBase
+from kb.errors import InvalidRequest, KbError, PathMissing
+from kb.metadata import BYTES, DEPTH, check_metadata
+from tests.fuzz_api import Fuzzer
+
+HALF = "half\ud83d"  # of a character
+
+
+def test_random_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    fuzzer = Fuzzer(tmp_path, "suite")
+    fuzzer.run(1500)
+    assert fuzzer.problems == {}
+    assert fuzzer.outcomes["answered"] > 300
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda kb: kb.search(HALF),
+        lambda kb: kb.search(f"'{HALF}'"),
+        lambda kb: kb.search("x", filters=Filters(tags=(HALF,))),
+        lambda kb: kb.search("x", filters=Filters(tags_any=(HALF,))),
+        lambda kb: kb.search("x", filters=Filters(path_glob=HALF)),
+        lambda kb: kb.search("x", filters=Filters(lang=HALF)),
+        lambda kb: kb.documents(Filters(tags=(HALF,))),
+        lambda kb: kb.compare(HALF),
+        lambda kb: kb.similar(HALF),
+        lambda kb: kb.highlights(HALF, "x"),
+        lambda kb: kb.highlights("x", HALF),
+        lambda kb: kb.get(HALF),
+        lambda kb: kb.document(HALF),
+        lambda kb: kb.chunks(HALF),
+        lambda kb: kb.embed(document=HALF),
+        lambda kb: kb.remove(HALF),
+        lambda kb: kb.remove(f"{HALF}/"),
+        lambda kb: kb.tag("note:1", add=[HALF]),
+        lambda kb: kb.tag("note:1", remove=[HALF]),
+        lambda kb: kb.add(HALF),
+        lambda kb: kb.add("x", title=HALF),
+        lambda kb: kb.add("x", lang=HALF),
+        lambda kb: kb.add("x", tags=[HALF]),
+        lambda kb: kb.add("x", metadata={HALF: 1}),
+        lambda kb: kb.add("x", metadata={"a": [HALF]}),
+        lambda kb: kb.backup(HALF),
+        lambda kb: kb.export(HALF),
+        lambda kb: kb.import_(HALF),
+    ],
+)
+def test_half_a_character_is_refused(
+    kb: KnowledgeBase, ask: Callable[[KnowledgeBase], object]
+) -> None:
+    kb.add("x")
+    before = kb.index_version()
+    with pytest.raises(InvalidRequest) as error:
+        ask(kb)
+    assert error.value.hint
+    error.value.message.encode()  # which says so in Unicode
+    assert kb.index_version() == before
+
+
+@pytest.mark.parametrize("count", [1_200, 100_000])
+def test_filters_of_many_values(kb: KnowledgeBase, count: int) -> None:
+    kb.add("radio one", tags=["a", "b", "c"])
+    kb.add("radio two", tags=["a", "b"])
+    many = tuple(f"tag{number}" for number in range(count))
+    assert kb.documents(Filters(tags=many)) == []
+    assert len(kb.documents(Filters(tags=("a", "b", "a") * (count // 3)))) == 2
+    assert len(kb.documents(Filters(tags=("a", "b", "c")))) == 1
+    assert len(kb.documents(Filters(tags_any=(*many, "c")))) == 1
+    assert len(kb.documents(Filters(type=("note", "markdown") * count))) == 2
+    assert kb.documents(Filters(kind=("lesson", "summary") * count)) == []
+    assert len(kb.search("radio", filters=Filters(tags=("a",), tags_any=(*many, "c"))).hits) == 1
+
+
+def _nested(depth: int, *, lists: bool = False) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value] if lists else {"a": value}
+    return {"a": value}
+
+
+@pytest.mark.parametrize("lists", [False, True])
+def test_metadata_has_a_depth(kb: KnowledgeBase, *, lists: bool) -> None:
+    deepest = _nested(DEPTH - 1, lists=lists)
+    assert kb.add("x", metadata=deepest).metadata == deepest
+    for depth in (DEPTH, 947, 100_000):
+        with pytest.raises(InvalidRequest, match="nested deeper"):
+            kb.add("x", metadata=_nested(depth, lists=lists))
+    assert len(kb.documents()) == 1
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        5, "x", [1], {1: 2}, {"a": b"x"}, {"a": {1, 2}}, {"a": float("inf")}, {"a": 2**63},
+        {"a": -(2**63) - 1}, {"a": 10**5000}, {"a": "x" * BYTES}, {"a": object()},
+    ],
+)  # fmt: skip
+def test_metadata_that_is_none(metadata: Any) -> None:
+    with pytest.raises(InvalidRequest) as error:
+        check_metadata(metadata)
+    assert error.value.hint
+    assert len(error.value.message) < 300
+
+
+def test_metadata_comes_back_as_json(kb: KnowledgeBase) -> None:
+    given = {"a": (1, 2.5, None, True), "b": {"c": "\u00e9", "n": -(2**63)}}
+    assert kb.add("x", metadata=given).metadata == {"a": [1, 2.5, None, True], "b": given["b"]}
+
+
+def test_files_that_cannot_be_read_or_written(kb: KnowledgeBase, tmp_path: Path) -> None:
+    kb.add("x")
+    with pytest.raises(PathMissing):
+        kb.import_(tmp_path / "none.jsonl")
+    for name in ("", "a\0b", b"x", 5, tmp_path, tmp_path / ("x" * 300)):
+        for call in (kb.backup, kb.export, kb.import_):
+            with pytest.raises(KbError):
+                call(name)  # type: ignore[arg-type]  # that is what is tried
