@@ -11,6 +11,7 @@ import pytest
 from kb import Filters, KnowledgeBase
 from kb.errors import InvalidRequest, KbError, PathMissing
 from kb.metadata import BYTES, DEPTH, check_metadata
+from kb.store.filters import MAX_VALUES
 from tests.fuzz_api import Fuzzer
 
 HALF = "half\ud83d"  # of a character
@@ -70,16 +71,26 @@ def test_half_a_character_is_refused(
 
 
 @pytest.mark.parametrize("count", [1_200, 100_000])
-def test_filters_of_many_values(kb: KnowledgeBase, count: int) -> None:
+@pytest.mark.parametrize("name", ["tags", "tags_any", "type", "kind"])
+def test_filters_of_too_many_values(kb: KnowledgeBase, name: str, count: int) -> None:
+    kb.add("radio")
+    filters = Filters(**{name: tuple(f"tag{number}" for number in range(count))})
+    for ask in (kb.documents, lambda given: kb.search("radio", filters=given)):
+        with pytest.raises(InvalidRequest, match=f"{name} has {count:,} values"):
+            ask(filters)
+
+
+def test_filters_of_many_values(kb: KnowledgeBase) -> None:
     kb.add("radio one", tags=["a", "b", "c"])
     kb.add("radio two", tags=["a", "b"])
+    count = MAX_VALUES - 1
     many = tuple(f"tag{number}" for number in range(count))
     assert kb.documents(Filters(tags=many)) == []
     assert len(kb.documents(Filters(tags=("a", "b", "a") * (count // 3)))) == 2
     assert len(kb.documents(Filters(tags=("a", "b", "c")))) == 1
     assert len(kb.documents(Filters(tags_any=(*many, "c")))) == 1
-    assert len(kb.documents(Filters(type=("note", "markdown") * count))) == 2
-    assert kb.documents(Filters(kind=("lesson", "summary") * count)) == []
+    assert len(kb.documents(Filters(type=("note", "markdown") * (count // 2)))) == 2
+    assert kb.documents(Filters(kind=("lesson", "summary") * (count // 2))) == []
     assert len(kb.search("radio", filters=Filters(tags=("a",), tags_any=(*many, "c"))).hits) == 1
 
 

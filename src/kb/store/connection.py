@@ -125,7 +125,7 @@ class Database:
         connection.set_busy_timeout(_FOLD_MS)
         try:
             busy = scalar(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
-        except (apsw.BusyError, apsw.LockedError):
+        except apsw.Error:  # what was committed stays, whatever keeps it from being folded
             busy = True
         finally:
             connection.set_busy_timeout(self._busy_ms)
