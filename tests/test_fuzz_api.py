@@ -74,7 +74,8 @@ def test_half_a_character_is_refused(
 @pytest.mark.parametrize("name", ["tags", "tags_any", "type", "kind"])
 def test_filters_of_too_many_values(kb: KnowledgeBase, name: str, count: int) -> None:
     kb.add("radio")
-    filters = Filters(**{name: tuple(f"tag{number}" for number in range(count))})
+    many: Any = {name: tuple(f"tag{number}" for number in range(count))}
+    filters = Filters(**many)
     for ask in (kb.documents, lambda given: kb.search("radio", filters=given)):
         with pytest.raises(InvalidRequest, match=f"{name} has {count:,} values"):
             ask(filters)
