@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from kb import KnowledgeBase
 from kb.ingest import front_matter
 from kb.ingest.front_matter import FrontMatter, merged
 from kb.types import Attributes
@@ -231,3 +233,37 @@ def test_merged() -> None:
     assert merged(asked, written) == Attributes(
         title="asked", tags=("a", "b"), kind="lesson", metadata={"x": 1, "y": 2}
     )
+
+
+# --- what is not known is text --------------------------------------------------------------------
+
+
+def test_keys_that_are_not_known_are_text() -> None:
+    front = read("title: x", "tags: [a]", "owner: Zacharias", "# why", "date: 2026-01-01")
+    (block,) = front.blocks()
+    assert block.text == "owner: Zacharias\n# why\ndate: 2026-01-01\n---"
+    assert (block.span.start, block.span.end) == (4, 7)
+
+
+def test_values_that_are_ignored_are_text() -> None:
+    assert read("title: x", "kind: gossip").text == "kind: gossip\n---"
+    assert read("title: one", "kind: note", "title: two").text.startswith("title: one\n")
+    assert read("title: x", "tags: a", "date: 2026-01-01", "ttl: 7d").blocks() == []
+
+
+@pytest.mark.parametrize("name", ["a.md", "a.txt", "a.rst", "a.adoc", "a.org"])
+def test_the_first_passage_has_it(kb: KnowledgeBase, tmp_path: Path, name: str) -> None:
+    (tmp_path / "notes").mkdir()
+    text = "---\ntitle: Chain\nowner: Zacharias\nports: [Lisbon, {Genoa: 7}]\n---\n\nThe body.\n"
+    (tmp_path / "notes" / name).write_text(text)
+    kb.ingest(tmp_path / "notes")
+    for word in ("Zacharias", "Lisbon", "Genoa"):
+        hit, *_ = kb.search(word, mode="lexical")
+        assert hit.citation.uri == f"notes/{name}#L3-L7"
+        passage = kb.get(hit.citation.uri)
+        assert (passage.state, passage.text) == ("exact", text[text.index("owner") :].strip())
+
+
+def test_a_note_is_not_named_after_it(kb: KnowledgeBase) -> None:
+    written = kb.add("---\nowner: Zacharias\n---\n\nOrder more chain\n")
+    assert kb.get(written.doc_path).document.title == "Order more chain"

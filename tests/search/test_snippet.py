@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kb.search.analyse import analyse
-from kb.search.snippet import code_snippet, marks, snippet, without_headings
+from kb.search.snippet import code_snippet, marks, snippet, without_front_matter, without_headings
 from tests.search.test_analyse import by_spaces
 
 
@@ -41,6 +42,20 @@ def test_a_part_of_an_identifier_is_a_match() -> None:
 
 def test_unspaced_script_is_matched_by_its_pieces() -> None:
     assert "数据库" in cut("别的内容。" * 50 + "数据库。" + "别的内容。" * 50, "数据库坏了")
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "shown"),
+    [
+        ("season: 2026\n---\n\n# Winter\nthe shed", "shed", "# Winter\nthe shed"),
+        ("season: 2026\n---\n\nthe shed", "2026", "season: 2026\n---\n\nthe shed"),
+        ("ports:\n  - Genoa\n- Lisbon\nx: y\n...\nthe shed", "shed", "the shed"),
+        ("season: 2026\n---", "shed", "season: 2026\n---"),
+        ("a: b\nplain\n---\nthe shed", "shed", "a: b\nplain\n---\nthe shed"),
+    ],
+)
+def test_front_matter_is_shown_where_it_matches(text: str, query: str, shown: str) -> None:
+    assert without_front_matter(text, analyse(query, by_spaces), by_spaces) == shown
 
 
 def test_headings_that_a_hit_shows_anyway_are_left_out() -> None:

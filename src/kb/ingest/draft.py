@@ -82,11 +82,12 @@ def prepare_note(text: str, said: Attributes, now_ns: int, max_chars: int) -> Pr
     chunks = tuple(chunk(parsed.blocks, max_chars))
     said = front_matter.merged(said, parsed.attributes)
     said = replace(said, lang=said.lang or language_of(body, by_script_only=True))
+    own_words = front_matter.without(body, dates.from_ns(now_ns))
     document = DocumentDraft(
         root_id=None,
         path="",
         doc_path="",
-        title=nfc(said.title or first_words(chunks[0].text if chunks else body)),
+        title=nfc(said.title or first_words(own_words if own_words.strip() else body)),
         type=parsed.type,
         attributes=_dated(said, "", now_ns),
         content_hash=digest(data),

@@ -1,7 +1,8 @@
 """Front matter: what a note says about itself, in YAML between `---` lines at its top.
 
-Pure, and never a failure: a block that cannot be read is text, with a warning. Serves the Markdown
-and the text parser.
+Pure, and never a failure: a block that cannot be read is text, with a warning. So are the lines
+from the first key on that kb has no use for: people look for what they have written there. Serves
+the parsers of text formats.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import yaml
 
 from kb.ingest import dates
-from kb.types import KINDS, SCOPES, TRUSTS, Attributes
+from kb.types import KINDS, SCOPES, TRUSTS, Attributes, Block, Span
 
 LIMIT_CHARS = 64 * 1024
 _DEPTH = 32
@@ -43,11 +44,20 @@ _KNOWN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class FrontMatter:
-    """What was said, how many lines it took at the top of the file, and what was odd about it."""
+    """What was said, how many lines it took at the top of the file, and what was odd about it.
+    `text` are the last of those lines, from the first key that is not known or not valid on."""
 
     attributes: Attributes = field(default_factory=Attributes)
     lines: int = 0
     warnings: tuple[str, ...] = ()
+    text: str = ""
+
+    def blocks(self) -> list[Block]:
+        """`text` as a block, which the chunker joins with what stands below it."""
+        if not self.text:
+            return []
+        first = self.lines - self.text.count("\n")
+        return [Block(self.text, Span("line", first, self.lines), boundary=True)]
 
 
 class _Refused(Exception):
@@ -72,7 +82,16 @@ def read(text: str, now: datetime) -> FrontMatter:
         return FrontMatter()  # a paragraph between two rules
     pairs = root.value if root is not None else []
     reading = _Reading(pairs, now)
-    return FrontMatter(reading.attributes(), block.count("\n") + 2, tuple(reading.warnings))
+    attributes, text = reading.attributes(), ""
+    if reading.unread:
+        written = f"{block}{closing[0]}".split("\n")
+        text = "\n".join(written[min(reading.unread) :])
+    return FrontMatter(attributes, block.count("\n") + 2, tuple(reading.warnings), text)
+
+
+def without(text: str, now: datetime) -> str:
+    """`text` behind its front matter."""
+    return "\n".join(text.split("\n")[read(text, now).lines :])
 
 
 # --- YAML into nodes ------------------------------------------------------------------------------
@@ -143,11 +162,14 @@ def _key(node: yaml.Node) -> str:
 
 
 class _Reading:
-    """One front matter being read: the known keys as nodes, the others as metadata."""
+    """One front matter being read: the known keys as nodes, the others as metadata. `unread` are
+    the lines of the block at which a key stands that is not known, or whose value is ignored."""
 
     def __init__(self, pairs: list[tuple[yaml.Node, yaml.Node]], now: datetime) -> None:
         self.warnings: list[str] = []
+        self.unread: set[int] = set()
         self._now = now
+        self._line_of_key = {id(node): key.start_mark.line for key, node in pairs}
         self._said: dict[str, yaml.Node] = {}
         self._metadata: dict[str, Any] = {}
         for written, key, node in self._unique(pairs):
@@ -155,6 +177,7 @@ class _Reading:
                 self._said[key] = node
             else:
                 self._metadata[written] = _plain(node)
+                self._unread(node)
 
     def attributes(self) -> Attributes:
         date, created, updated = (self._date(key) for key in ("date", "created", "updated"))
@@ -185,6 +208,7 @@ class _Reading:
             key = known if known in _KNOWN else written
             if key in found:
                 self.warnings.append(f"front matter has {written!r} twice, the last one counts")
+                self._unread(found[key][1])
             found[key] = (written, node)
         yield from ((written, key, node) for key, (written, node) in found.items())
 
@@ -237,7 +261,11 @@ class _Reading:
             self._odd("ttl", str(error))
             return None
 
+    def _unread(self, node: yaml.Node) -> None:
+        self.unread.add(self._line_of_key[id(node)])
+
     def _odd(self, key: str, why: str) -> None:
+        self._unread(self._said[key])
         self.warnings.append(f"front matter: {key} is ignored: {why}")
 
 

@@ -11,7 +11,7 @@ from kb.citations import cite
 from kb.errors import StoreUnusable
 from kb.search.analyse import Analysis
 from kb.search.found import Found
-from kb.search.snippet import code_snippet, snippet, without_headings
+from kb.search.snippet import code_snippet, snippet, without_front_matter, without_headings
 from kb.types import Chunk, Document, Hit, Retrieval, Scored, Span
 
 if TYPE_CHECKING:
@@ -169,6 +169,7 @@ def _shown(shelf: Shelf, chunk_id: int, analysis: Analysis, limit: int) -> str:
     kind, text = shelf.document(chunk_id).type, shelf.chunks[chunk_id].text
     if kind == "code":
         return code_snippet(text, analysis, shelf.store.tokenise, limit)
+    text = without_front_matter(text, analysis, shelf.store.tokenise)
     headed = kind not in ("note", "table")
     return snippet(
         without_headings(text) if headed else text, analysis, shelf.store.tokenise, limit

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from kb.ports import Tokenise
 
 _HEADINGS = re.compile(r"\A(?:#{1,6}[ \t].*(?:\n+|\Z))+")
+# Keys of front matter that are text, down to the line that ends it.
+_FRONT = re.compile(
+    r"\A(?:[\w-][\w -]*+:(?:[ \t].*+)?+\n(?:(?!---)[ \t#-].*+\n)*+)++(?:---|\.\.\.)[ \t]*+\n+"
+)
 _LONGEST_READ = 70_000  # characters of a chunk that are looked at: only a huge table is longer
 _MOST_LINES = 6  # of code: ten hits are to fit on a page or two
 _TAB = 4
@@ -64,6 +68,14 @@ def _outdented(lines: list[str]) -> list[str]:
 def without_headings(text: str) -> str:
     """A Markdown chunk without the headings it begins with: a hit shows them by itself."""
     return _HEADINGS.sub("", text) or text
+
+
+def without_front_matter(text: str, analysis: Analysis, tokenise: Tokenise) -> str:
+    """A chunk without the front matter it begins with, unless the query is about that."""
+    front = _FRONT.match(text)
+    if front is None or marks(front[0], analysis, tokenise):
+        return text
+    return text[front.end() :] or text
 
 
 def marks(text: str, analysis: Analysis, tokenise: Tokenise) -> list[Mark]:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import io
+import zipfile
 from contextlib import suppress
 
 import pytest
@@ -122,7 +124,10 @@ c | d
 
 ### Fourth
 
-inside"""
+inside
+
+Contents
+A. Writer"""
 
 parser = DocxParser()
 
@@ -171,6 +176,46 @@ def test_a_text_box_is_read_once() -> None:
     )
 
 
+def test_a_text_box_in_a_table_is_read() -> None:
+    box = f"<w:p><w:r><w:txbxContent>{p('boxed')}</w:txbxContent></w:r></w:p>"
+    table = f"<w:tbl><w:tr>{cell('a')}<w:tc>{p('b')}{box}</w:tc></w:tr></w:tbl>"
+    assert text_of(table, p("after")) == "a |  b\n\nboxed\n\nafter".replace("  ", " ")
+
+
+def test_comments_are_notes() -> None:
+    comments = (
+        f'<w:comments {W}><w:comment w:id="1" w:author="Miriam">{p("Why")}{p("so?")}</w:comment>'
+        f'<w:comment w:id="2">{p("Nowhere")}</w:comment></w:comments>'
+    )
+    body = f'<w:p>{run("Chain wears")}<w:r><w:commentReference w:id="1"/></w:r></w:p>'
+    parsed = parse(docx(body, p("after"), word__comments=comments))
+    assert check_parsed(parsed, b"") == (
+        "Chain wears[^c1]\n\n[^c1]: Miriam: Why so?\n\nafter\n\nNowhere"
+    )
+
+
+def test_other_parts_stand_behind_the_text() -> None:
+    diagram = '<d xmlns:a="x"><a:p><a:r><a:t>Anchor</a:t></a:r></a:p></d>'
+    chart = '<c xmlns:c="x"><c:pt><c:v>Lisbon</c:v></c:pt><c:pt><c:v>77</c:v></c:pt></c>'
+    parsed = parse(
+        docx(
+            p("The text"),
+            word__header1=f"<w:hdr {W}>{p('Tidepool')}</w:hdr>",
+            word__header2=f"<w:hdr {W}>{p('Tidepool')}</w:hdr>",
+            word__footer1=f"<w:ftr {W}>{p('Page')}{p('the text')}</w:ftr>",
+            word__diagrams__data1=diagram,
+            word__charts__chart1=chart,
+        )
+    )
+    assert check_parsed(parsed, b"") == "The text\n\nLisbon\n77\nAnchor\nPage\nTidepool"
+
+
+def test_formulas_and_hidden_text_are_text() -> None:
+    formula = '<m:oMath xmlns:m="x"><m:r><m:t>E=mc</m:t></m:r></m:oMath>'
+    hidden = "<w:r><w:rPr><w:vanish/></w:rPr><w:t>hidden</w:t></w:r>"
+    assert text_of(f"<w:p>{formula}{hidden}</w:p>") == "E=mchidden"
+
+
 def test_a_frame_is_not_a_table() -> None:
     table = f"<w:tbl><w:tr><w:tc>{p('one')}{p('two')}</w:tc></w:tr></w:tbl>"
     assert text_of(table) == "one\n\ntwo"
@@ -208,6 +253,23 @@ def test_a_bomb_is_refused() -> None:
     assert len(data) < 100_000
     with pytest.raises(Unreadable, match="too large when unpacked"):
         parse(data)
+
+
+@pytest.mark.parametrize("size", [10, 10_000])
+def test_a_bomb_that_lies_about_its_size_is_refused(size: int) -> None:
+    data = bytearray(docx(p("x"), word__footnotes=b"<a>" + b" " * 50_000_000 + b"</a>"))
+    at = data.index(b"word/footnotes.xml", data.index(b"PK\1\2"))  # in the index at the end
+    data[at - 46 + 24 : at - 46 + 28] = size.to_bytes(4, "little")
+    with pytest.raises(Unreadable, match=r"word/footnotes\.xml"):
+        parse(bytes(data))
+
+
+def test_other_ways_of_packing_are_refused() -> None:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("word/document.xml", document(p("x")))
+    with pytest.raises(Unreadable, match="packed in a way"):
+        parse(stream.getvalue())
 
 
 def test_entities_are_refused() -> None:

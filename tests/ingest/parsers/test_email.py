@@ -46,7 +46,7 @@ def test_a_typical_mail() -> None:
     assert check_parsed(parsed, b"") == (
         "# Größe der Slots\n\n"
         "From: Jürgen <j@x.test>\nTo: a@x.test, b@x.test\nDate: Sun, 01 Mar 2026 10:30:00 +0100\n\n"
-        "Hello,\n\nthe slots are wider.\n\nAttachments:\n- größe.pdf"
+        "Hello,\n\nthe slots are wider.\n\nAttachments:\n- größe.pdf\n\nHello, HTML"
     )
     assert (parsed.type, parsed.title) == ("email", "Größe der Slots")
     assert parsed.attributes.date == "2026-03-01T09:30:00Z"
@@ -68,12 +68,46 @@ def test_html_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "text" in text_of(HEAD + b"\ntext")
 
 
-def test_a_mail_in_a_mail_is_named() -> None:
+def test_a_mail_in_a_mail_stands_below_it() -> None:
     mail = message()
-    mail.add_attachment(message("inner secret"))
+    mail.add_attachment(message("the inner one"))
     text = text_of(mail.as_bytes())
-    assert text.endswith("Attachments:\n- Größe der Slots")
-    assert "inner secret" not in text
+    outer, inner = text.split("Attachments:\n- Größe der Slots\n\n")
+    assert "the slots are wider." in outer
+    assert inner.startswith("## Größe der Slots\n\nFrom: Jürgen")
+    assert inner.endswith("the inner one")
+
+
+def test_mails_nested_too_deep_are_named() -> None:
+    mail = message("inner")
+    for _ in range(9):
+        around = message("outer")
+        around.add_attachment(mail)
+        mail = around
+    parsed = parse(mail.as_bytes())
+    assert parsed.warnings == ("mails nested more than 8 deep are not read",)
+    assert "inner" not in check_parsed(parsed, b"")
+
+
+def test_texts_that_are_attached_are_read() -> None:
+    mail = message()
+    mail.add_attachment("chain,40 m\n", subtype="csv", filename="parts.csv")
+    mail.add_attachment("<p>in HTML</p>", subtype="html", filename="page.html")
+    mail.add_attachment("BEGIN:VCALENDAR\nSUMMARY:Regatta", subtype="calendar", filename="i.ics")
+    mail.add_attachment(b"\x89PNG", maintype="image", subtype="png", filename="buoy.png")
+    text = text_of(mail.as_bytes())
+    for word in ("parts.csv", "chain,40 m", "in HTML", "SUMMARY:Regatta", "buoy.png"):
+        assert word in text
+
+
+def test_other_versions_add_what_they_say_besides() -> None:
+    mail = message("Open this mail in a browser.")
+    page = "<p hidden>Preview</p><p>Open the <b>regatta</b> page</p><p>this mail</p>"
+    mail.add_alternative(page, subtype="html")
+    mail["Reply-To"] = "Zacharias <z@x.test>"
+    assert body_of(mail.as_bytes()) == (
+        "Open this mail in a browser.\n\nZacharias <z@x.test>\nOpen the regatta page\nPreview"
+    )
 
 
 @pytest.mark.parametrize(
@@ -140,3 +174,11 @@ def test_damage() -> None:
     mail.add_alternative("<p>Hello, <b>HTML</b></p>", subtype="html")
     mail.add_attachment(b"x" * 50, maintype="application", subtype="pdf", filename="größe.pdf")
     check_survives(parser, "a.eml", mail.as_bytes())
+
+
+@pytest.mark.parametrize("field", ["To", "Subject", "Date", "Content-Type", "Message-ID"])
+@pytest.mark.parametrize("unit", ["a@b.c, ", "=?utf-8?q?a?= ", "(", "a ", ";a=b", "a.", "=?a?q?"])
+def test_a_header_without_end_is_read_as_it_is(field: str, unit: str) -> None:
+    """Its parser would need gigabytes."""
+    text = text_of(f"From: x\n{field}: x/y {unit * 50_000}\n\nbody".encode())
+    assert "body" in text or field == "Content-Type"

@@ -58,7 +58,8 @@ def parse(every: dict[str, str | bytes]) -> Parsed:
 def test_a_book_in_the_order_of_reading() -> None:
     parsed = parse(parts())
     assert check_parsed(parsed, b"") == (
-        "# Chapter one\n\nIt began.\n\n# Chapter two\n\nIt “ended”."
+        "# Chapter one\n\nIt began.\n\n# Chapter two\n\nIt “ended”.\n\n"
+        "x\nLater\nTwo by NCX\nA. Writer"
     )
     assert (parsed.type, parsed.title, parsed.lang) == ("epub", "The book", "en")
     assert parsed.attributes.date == "1999-01-01"
@@ -72,10 +73,26 @@ def test_chapter_titles_of_epub_2() -> None:
     assert "# Two by NCX" in check_parsed(parse(every), b"")
 
 
-def test_a_table_of_contents_is_no_text() -> None:
+def test_a_table_of_contents_stands_behind_the_text() -> None:
     links = "".join(f"<li><a href=x>Chapter {n}</a></li>" for n in range(9))
     parsed = parse(parts() | {"OEBPS/text/one.xhtml": f"<h1>Contents</h1><ul>{links}</ul>"})
-    assert "Chapter 3" not in check_parsed(parsed, b"")
+    text = check_parsed(parsed, b"")
+    assert text.index("It “ended”.") < text.index("Chapter 3")
+
+
+def test_parts_without_a_place_in_the_book_are_read() -> None:
+    package = PACKAGE.replace(
+        "</manifest>",
+        "<item id='n' href='text/notes.xhtml' media-type='application/xhtml+xml'/></manifest>",
+    )
+    described = package.replace(
+        "</metadata>", "<dc:description>Of tides</dc:description></metadata>"
+    )
+    notes = "<h1>Notes</h1><p hidden>Zacharias saw it.</p>"
+    parsed = parse(parts() | {"OEBPS/book.opf": described, "OEBPS/text/notes.xhtml": notes})
+    text = check_parsed(parsed, b"")
+    assert text.index("It “ended”.") < text.index("# Notes") < text.index("Zacharias saw it.")
+    assert "Of tides" in text
 
 
 def test_a_missing_chapter_is_a_warning() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import html
 import sys
 from pathlib import Path
 from textwrap import dedent
@@ -78,7 +79,12 @@ TEXT = dedent("""\
       A time to send.
 
     drift
-      Time.""")
+      Time.
+
+    Radio slots | Field notes
+    A. Writer
+    Home All
+    © nobody""")
 
 parser = HtmlParser()
 
@@ -140,10 +146,17 @@ def test_title_without_any() -> None:
 MENU = "<ul>" + "".join(f"<li><a href=x>Item {n}</a>" for n in range(9)) + "</ul>"
 
 
-def test_menus_are_left_out_where_the_text_is_not_marked() -> None:
+def test_lists_of_links_stand_behind_where_the_text_is_not_marked() -> None:
+    items = "\n".join(f"Item {n}" for n in range(9))
     assert text_of(f"<body>{MENU}<div><p>The text with <a>one link</a>.</p></div>") == (
-        "The text with one link."
+        f"The text with one link.\n\n{items}"
     )
+
+
+def test_menus_that_are_marked_are_left_out() -> None:
+    assert text_of(f"<body><nav>{MENU}</nav><p>The text.</p>") == "The text."
+    assert text_of(f"<body><nav>{MENU} and a word</nav><p>The text.</p>") == "The text."
+    assert "a sentence" in text_of(f"<nav>{MENU} and a sentence as long as they are</nav><p>x")
 
 
 def test_lists_of_links_in_the_main_part_are_text() -> None:
@@ -155,17 +168,47 @@ def test_a_page_of_nothing_but_links_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    "noise",
+    "part",
     [
-        "<nav>x</nav>", "<footer>x</footer>", "<aside>x</aside>", "<script>x</script>",
-        "<style>x</style>", "<form><input><label>x</label></form>", "<div role=navigation>x</div>",
+        "<nav>x</nav>", "<footer>x</footer>", "<aside>x</aside>", "<noscript>x</noscript>",
+        "<form><input><label>x</label></form>", "<div role=navigation>x</div>",
         "<div class='sidebar left'>x</div>", "<p hidden>x</p>", "<p style='display: none'>x</p>",
-        "<header><a>x</a></header>", "<template><p>x</p></template>", "<!-- x -->",
-        "<select><option>x</select>", "<svg><text>x</text></svg>",
+        "<header><a>x</a></header>", "<textarea>x</textarea>", "<button>x</button>",
+        "<select><option>x</select>", "<svg><text>x</text></svg>", "<dialog>x</dialog>",
+        "<video>x</video>", "<object>x</object>", "<input value=x>", "<input placeholder=x>",
+        "<img alt=x>", "<abbr title=x></abbr>", "<map><area alt=x></map>",
+        "<iframe srcdoc='&lt;p&gt;x'></iframe>", "<optgroup label=x></optgroup>",
     ],
 )  # fmt: skip
-def test_furniture_is_left_out(noise: str) -> None:
+def test_what_is_around_the_text_stands_behind_it(part: str) -> None:
+    assert text_of(f"<body><p>before</p>{part}<p>after</p>") == "before\n\nafter\n\nx"
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        "<script>x</script>", "<style>x</style>", "<template><p>x</p></template>", "<!-- x -->",
+        "<a class=headerlink>x</a>", "<table><tr><td class=linenos>x</table>",
+        "<i aria-hidden=true>x</i>",
+        "<nav><a>x y</a> <a>y z</a> <a>z</a></nav>", "<input type=hidden value=x>",
+    ],
+)  # fmt: skip
+def test_noise_is_left_out(noise: str) -> None:
     assert text_of(f"<body><p>before</p>{noise}<p>after</p>") == "before\n\nafter"
+
+
+def test_what_is_said_already_is_not_said_again() -> None:
+    page = "<title>Wear | Tides</title><main><h1>Wear</h1><p>Chain wear is slow.</p></main>"
+    assert text_of(f"{page}<footer>slow chain</footer><footer>Tides</footer>") == (
+        "# Wear\n\nChain wear is slow.\n\nWear | Tides"
+    )
+
+
+def test_pages_within_pages_end() -> None:
+    page = "<p>x"
+    for _ in range(9):
+        page = f'<iframe srcdoc="{html.escape(page)}"></iframe>'
+    assert parse(page).blocks == []
 
 
 def test_asides_and_headers_of_an_article_are_text() -> None:
@@ -194,8 +237,9 @@ def test_backquotes_in_a_listing() -> None:
 @pytest.mark.parametrize(
     ("markup", "text"),
     [
-        ("a&shy;b", "ab"), ("<ruby>漢<rt>かん</rt></ruby>", "漢"), ("a<br><br>b", "a\n\nb"),
-        ("<img alt='A red kite'>", "A red kite"), ("<img alt=icon>x", "x"), ("<code></code>x", "x"),
+        ("a&shy;b", "ab"), ("<ruby>漢<rt>かん</rt></ruby>", "漢\n\nかん"), ("a<br><br>b", "a\n\nb"),
+        ("<img alt='A red kite'>", "A red kite"), ("<img alt=icon>x", "x\n\nicon"),
+        ("<code></code>x", "x"),
         ("e\u0301", "é"), ("a\x0cb", "a b"), ("a<wbr>b", "ab"), ("&lt;b&gt;", "<b>"),
         ("<math alttext='x^2'><mi>x</mi></math>", "x^2"), ("<li>a</li><p>b</p>", "- a\n\nb"),
     ],
@@ -309,3 +353,16 @@ def test_through_the_store(tmp_path: Path) -> None:
         hit = kb.search("why wider drift").hits[0]
         assert hit.type == "html"
         assert kb.get(hit.citation.uri).state == "exact"
+
+
+@pytest.mark.parametrize("value", ["", "=1", '=">"', "='<p>'"])
+def test_a_tag_of_very_many_attributes_is_refused(value: str) -> None:
+    tag = " ".join(f"a{number}{value}" for number in range(80_000))
+    with pytest.raises(Unreadable, match="more than 2,000 attributes"):
+        parse(f"<p {tag}>x</p>")
+
+
+def test_what_only_looks_like_attributes_is_not_counted() -> None:
+    words = "a<b c d e " * 3000
+    assert text_of(f"<script>{words}</script><!-- {words} --><p>x</p>") == "x"
+    assert text_of(f"<p title='{words}'>x</p>").startswith("x\n\na<b c d e")

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kb.ingest.chunk import chunk
 from kb.ingest.decode import Unreadable, Unsupported
 from kb.ingest.parsers.notebook import NotebookParser
 from kb.ports import Parsed, Source
@@ -135,10 +136,41 @@ def test_format_3() -> None:
     assert parsed.text == "## Head\n\n```ruby\na\nb\n```\n\n```\n1\n```\n\n```\nE:\n```"
 
 
-def test_long_outputs_are_cut() -> None:
-    text = text_of(code("x", stream("".join(f"{n}\n" for n in range(1000)))))
-    assert "\n19\n…\n```" in text
-    assert len(text_of(code("x", stream("y" * 10_000_000)))) < 2100
+def test_long_outputs_become_several_passages() -> None:
+    text = "".join(f"line {n}\n" for n in range(1000))
+    blocks = list(parse(notebook(code("x", stream(text)))).blocks)
+    assert blocks[-1].text == f"```\n{text}```"
+    assert len(chunk(blocks, 1800)) == 5
+
+
+def test_outputs_without_end_are_named() -> None:
+    parsed = parse(notebook(markdown("x"), code("x", stream("y " * 600_000))))
+    assert parsed.warnings == ("output of cell 2: only the first 1,048,576 characters are read",)
+    assert parse(notebook(code("x " * 600_000))).warnings == ()
+
+
+def shown(**data: str) -> str:
+    forms = {name.replace("__", "/"): text for name, text in data.items()}
+    return text_of(code("x", {"output_type": "display_data", "data": forms}))
+
+
+def test_outputs_in_other_forms() -> None:
+    assert "**Zacharias**" in shown(text__plain="<Markdown object>", text__markdown="**Zacharias**")
+    assert r"\alpha" in shown(text__latex=r"$\alpha$")
+    assert "a | b" in shown(text__html="<table><tr><td>a<td>b</table>")
+    assert shown(text__plain="a  b", text__html="<table><tr><td>a<td>b</table>").endswith(
+        "a  b\n```"
+    )
+    assert "Figure" not in shown(text__plain="<Figure size 1x1>", image__png="xx")
+
+
+def test_the_trace_of_an_error_is_text() -> None:
+    error = {"output_type": "error", "ename": "KeyError", "evalue": "'x'"}
+    trace = ["\x1b[31mKeyError\x1b[0m  Traceback", "----> 1 f()", "\x1b[31mKeyError\x1b[0m: 'x'"]
+    text = text_of(code("f()", error | {"traceback": trace}))
+    assert text.endswith("```\nKeyError  Traceback\n----> 1 f()\nKeyError: 'x'\n```")
+    text = text_of(code("f()", error | {"traceback": trace[:2]}))
+    assert "```\nKeyError: 'x'\nKeyError  Traceback" in text
 
 
 def test_outputs_without_what_terminals_do_with_them() -> None:

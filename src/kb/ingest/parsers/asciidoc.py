@@ -30,7 +30,7 @@ _HEADER_LINES = 60
 
 class AsciidocParser:
     name = "asciidoc"
-    version = "1"
+    version = "2"
 
     def __init__(self, max_chars: int) -> None:
         self._max_chars = max_chars
@@ -51,7 +51,7 @@ class AsciidocParser:
         attributes = front_matter.merged(front.attributes, _header(lines, parts))
         return Parsed(
             type="asciidoc",
-            blocks=list(blocks(lines, parts)),
+            blocks=[*front.blocks(), *blocks(lines, parts)],
             title=attributes.title or first_heading(parts) or names.title_of(source.name),
             lang=attributes.lang,
             attributes=attributes,

@@ -1,4 +1,5 @@
-"""Word documents: the text of `word/document.xml`, by its styles.
+"""Word documents: the text of `word/document.xml`, by its styles; behind it headers, footers, and
+what else is written in other parts.
 
 Read without a library: what is needed of the format is little, and a conversion to HTML and from
 there to text would lose more than it spares.
@@ -6,6 +7,7 @@ there to text would lose more than it spares.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 from xml.etree.ElementTree import Element
@@ -26,12 +28,20 @@ _SKIPPED = frozenset(
     {"Fallback", "del", "delText", "fldData", "instrText", "moveFrom", "pPr", "rPr", "tblPr"}
 )
 _WRITTEN = {"br": "\n", "cr": "\n", "noBreakHyphen": "-", "ptab": " ", "tab": " "}
-_NOTES = {"footnoteReference": "footnote", "endnoteReference": "endnote"}
+_NOTES = {
+    "footnoteReference": "footnote",
+    "endnoteReference": "endnote",
+    "commentReference": "comment",
+}
+_MARKS = {"footnote": "", "endnote": "e", "comment": "c"}
+# Parts beside the document that hold text of their own, and which elements it is in.
+_BESIDE = re.compile(r"(?:header|footer|diagrams/data|charts/chart)\d*\.xml")
+_TOLD = ("title", "subject", "creator", "keywords", "description", "category")
 
 
 class DocxParser:
     name = "docx"
-    version = "1"
+    version = "2"
 
     def accepts(self, source: Source) -> bool:
         return names.suffix_of(source.name) in _SUFFIXES or signature(source.data) == "docx"
@@ -52,6 +62,8 @@ class DocxParser:
         writer.write(document)
         said = _properties(archive)
         title = writer.title or said.get("title") or out.first_heading
+        told = [said[key] for key in _TOLD if key in said]
+        out.rest([*writer.left_out, *_beside(archive, path), *told], title or "")
         return Parsed(
             type="docx",
             blocks=out.blocks,
@@ -66,6 +78,7 @@ class _Writer:
 
     def __init__(self, out: Extract, styles: Styles, notes: dict[tuple[str, str], str]) -> None:
         self.title: str | None = None
+        self.contents: list[str] = []  # what a table of contents says
         self._out = out
         self._styles = styles
         self._notes = notes
@@ -81,11 +94,16 @@ class _Writer:
                 waiting.pop()
             elif local(element) == "p":
                 waiting.append(iter(self._paragraph(element)))
-            elif local(element) == "tbl" and self._table(element):
-                continue
+            elif local(element) == "tbl" and (boxes := self._table(element)) is not None:
+                waiting.append(iter(boxes))
             elif local(element) not in _SKIPPED:
                 waiting.append(iter(element))
         self._end()
+
+    @property
+    def left_out(self) -> list[str]:
+        """Texts without a place: the table of contents, and notes that nothing refers to."""
+        return [*self.contents, *self._notes.values()]
 
     def _paragraph(self, paragraph: Element) -> list[Element]:
         """Write it; the boxes that hang on it are for afterwards."""
@@ -117,7 +135,9 @@ class _Writer:
             self._out.heading(role.level, text)
             if role.kind == "title":
                 self.title = self.title or one_line(text)
-        elif role.kind != "contents":
+        elif role.kind == "contents":
+            self.contents.append(text)
+        else:
             self._out.paragraph(_tidy(text), "> " if role.kind == "quote" else "")
 
     def _gather(self, kind: str, lines: list[str]) -> None:
@@ -160,24 +180,26 @@ class _Writer:
         note = self._notes.get((kind, identity))
         if not note:
             return ""
-        mark = f"[^{identity}]" if kind == "footnote" else f"[^e{identity}]"
+        mark = f"[^{_MARKS[kind]}{identity}]"
         cited.append(f"{mark}: {note}")
         return mark
 
-    def _table(self, table: Element) -> bool:
-        """Write a table, unless it has a single column: that is a frame around text."""
+    def _table(self, table: Element) -> list[Element] | None:
+        """Write a table, unless it has a single column: that is a frame around text. The boxes in
+        it are for afterwards."""
         cited: list[str] = []
+        boxes: list[Element] = []
         rows = [
-            ["".join(self._runs(cell, [], cited)) for cell in _inside(row, "tc")]
+            ["".join(self._runs(cell, boxes, cited)) for cell in _inside(row, "tc")]
             for row in _inside(table, "tr")
         ]
         if max(map(len, rows), default=0) < 2:
-            return False
+            return None
         self._end()
         self._out.table(rows)
         self._cited = cited
         self._end()
-        return True
+        return boxes
 
 
 def _inside(element: Element, name: str) -> Iterator[Element]:
@@ -210,15 +232,51 @@ def _document_path(archive: Archive) -> str:
 
 
 def _notes(archive: Archive, path: str) -> dict[tuple[str, str], str]:
-    """(kind, id) -> text of the notes at the foot of pages and at the end."""
+    """(kind, id) -> text of the notes at the foot of pages and at the end, and of comments."""
     notes: dict[tuple[str, str], str] = {}
-    for kind in ("footnote", "endnote"):
+    for kind in ("footnote", "endnote", "comment"):
         root = archive.xml(resolved(path, f"{kind}s.xml"))
         for note in root if root is not None else ():
             if attribute(note, "type") in (None, "normal"):
-                pieces = (one.text or " " for one in note.iter() if local(one) in ("p", "t"))
-                notes[kind, attribute(note, "id") or ""] = one_line("".join(pieces))
+                text = " ".join(_texts(note))
+                author = attribute(note, "author") if kind == "comment" else None
+                notes[kind, attribute(note, "id") or ""] = f"{author}: {text}" if author else text
     return notes
+
+
+def _beside(archive: Archive, path: str) -> Iterator[str]:
+    """What headers, footers, diagrams and charts say, paragraph by paragraph."""
+    folder = resolved(path, "")
+    for name in archive.names():
+        if (
+            _BESIDE.fullmatch(name.removeprefix(f"{folder}/"))
+            and (root := archive.xml(name)) is not None
+        ):
+            yield from _texts(root)
+
+
+def _texts(root: Element) -> Iterator[str]:
+    """The paragraphs in `root`, without what is left out of the document too."""
+    pieces: list[str] = []
+    waiting = [iter([root])]
+    while waiting:
+        element = next(waiting[-1], None)
+        if element is None:
+            waiting.pop()
+            continue
+        kind = local(element)
+        if kind in ("p", "pt"):  # of a text; of a chart or a diagram
+            if text := one_line("".join(pieces)):
+                yield text
+            pieces = []
+        if kind in ("t", "v"):
+            pieces.append(element.text or "")
+        elif kind in _WRITTEN:
+            pieces.append(_WRITTEN[kind])
+        elif kind not in _SKIPPED:
+            waiting.append(iter(element))
+    if text := one_line("".join(pieces)):
+        yield text
 
 
 def _properties(archive: Archive) -> dict[str, str]:

@@ -1,4 +1,5 @@
-"""Mails as files: who wrote what to whom, and when. What is attached is named, not read."""
+"""Mails as files: who wrote what to whom, and when, with the mails and the texts attached to them.
+Other attachments are named, not read."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, TypeAlias
 
 from kb.ingest import dates, names
-from kb.ingest.decode import Unreadable, Unsupported
+from kb.ingest.decode import Unavailable, Unreadable, Unsupported
 from kb.ingest.parsers import html, html_tree
 from kb.ingest.parsers.extracted import Extract, clean, one_line
 from kb.ingest.parsers.lines import paragraphs
@@ -21,15 +22,40 @@ from kb.types import Attributes
 
 Part: TypeAlias = "Message[Any, Any]"
 
-_SHOWN = ("From", "To", "Cc", "Date")
+_SHOWN = ("From", "To", "Cc", "Bcc", "Date")
+_TOLD = ("Reply-To", "Sender", "Organization", "Keywords", "Comments")
+_PARSED_CHARS = 4_000  # of a header
+_CONTENT_CHARS = 2_000
+_NESTED = 8  # mails within mails
 _FIELD = re.compile(rb"From |[\x21-\x39\x3b-\x7e]+[ \t]*:")
 _BEFORE = b"\xef\xbb\xbf \r\n\t"  # what some programs leave above the first header
 _RICH = frozenset({"multipart/mixed", "multipart/related", "text/html"})
 
 
+class _Policy(policy.EmailPolicy):
+    """Reads headers as people do, unless they are so long that this would take minutes: a parser of
+    addresses needs time by the square of their length."""
+
+    def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
+        return _bounded(*super().header_source_parse(sourcelines))
+
+    def header_fetch_parse(self, name: str, value: str) -> Any:
+        return super().header_fetch_parse(name, value) if len(value) <= _PARSED_CHARS else value
+
+
+class _OldPolicy(policy.Compat32):
+    def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
+        return _bounded(*super().header_source_parse(sourcelines))
+
+
+def _bounded(name: str, value: str) -> tuple[str, str]:
+    """A header; one that is for programs is cut where no program has written more."""
+    return name, value[:_CONTENT_CHARS] if name.lower().startswith("content-") else value
+
+
 class EmailParser:
     name = "email"
-    version = "1"
+    version = "2"
 
     def accepts(self, source: Source) -> bool:
         return names.suffix_of(source.name) == ".eml"
@@ -41,7 +67,7 @@ class EmailParser:
         problem: Exception | None = None
         # The policy that understands headers stumbles over some that are broken; the older one
         # leaves them as they are.
-        for rules in (policy.default, policy.compat32):
+        for rules in (_Policy(), _OldPolicy()):
             try:
                 return _read(email.message_from_bytes(data, policy=rules), source.name)
             except (Unreadable, Unsupported):
@@ -52,29 +78,81 @@ class EmailParser:
 
 
 def _read(message: Part, name: str) -> Parsed:
-    out = Extract()
-    subject = _header(message, "Subject")
-    out.heading(1, subject)
-    fields = {field: value for field in _SHOWN if (value := _header(message, field))}
-    out.lines(f"{field}: {value}" for field, value in fields.items())
-    for part in _leaves(message, choose=True):
-        if not _attached(part):
-            _write(part, out)
-    attached = [found for found in map(_attached, _leaves(message)) if found]
-    if attached:
-        out.lines(["Attachments:", *(f"- {one}" for one in attached)])
+    writer = _Writer(Extract())
+    writer.write(message)
+    subject, fields = _header(message, "Subject"), _fields(message)
     date = _date(fields.get("Date", ""))
     metadata: dict[str, Any] = {field.lower(): value for field, value in fields.items()}
+    attached = [found for found in map(_attached, _leaves(message)) if found]
     metadata |= {"attachments": attached} if attached else {}
     if identity := _header(message, "Message-ID"):
         metadata["message_id"] = identity
+    writer.out.rest(writer.rest)
     return Parsed(
         type="email",
-        blocks=out.blocks,
+        blocks=writer.out.blocks,
         title=subject or names.title_of(name),
         attributes=Attributes(date=date, created_at=date, metadata=metadata),
-        text=out.text,
+        warnings=tuple(writer.warnings),
+        text=writer.out.text,
     )
+
+
+class _Writer:
+    """Writes mails into an extract. `rest` is what has no place in their text."""
+
+    def __init__(self, out: Extract) -> None:
+        self.out = out
+        self.rest: list[str] = []
+        self.warnings: list[str] = []
+
+    def write(self, message: Part, depth: int = 0) -> None:
+        """A mail, and below it what is attached to it."""
+        self.out.heading(min(1 + depth, 6), _header(message, "Subject"))
+        self.out.lines(f"{field}: {value}" for field, value in _fields(message).items())
+        self.rest += [_header(message, field) for field in _TOLD]
+        chosen = list(_leaves(message, choose=True))
+        every = list(_leaves(message))
+        written = set(map(id, chosen))
+        for part in chosen:
+            if not _attached(part):
+                self._write_part(part)
+        if attached := [found for found in map(_attached, every) if found]:
+            self.out.lines(["Attachments:", *(f"- {one}" for one in attached)])
+        for part in every:
+            if _attached(part):
+                self._write_attached(part, depth)
+            elif id(part) not in written:
+                self._compare(part)
+
+    def _write_attached(self, part: Part, depth: int) -> None:
+        payload = part.get_payload()
+        if part.get_content_maintype() == "message" and isinstance(payload, list):
+            if depth == _NESTED:
+                self.warnings.append(f"mails nested more than {_NESTED} deep are not read")
+                return
+            for one in payload:
+                if isinstance(one, Message):
+                    self.write(one, depth + 1)
+        else:
+            self._write_part(part)
+
+    def _write_part(self, part: Part) -> None:
+        if part.get_content_type() == "text/html":
+            self.rest += html.write_all(html_tree.parse(_text(part)), self.out)
+        elif part.get_content_maintype() == "text":
+            lines = clean(_text(part)).split("\n")
+            for start, end in paragraphs(lines, 0, len(lines)):
+                self.out.lines(lines[start:end])
+
+    def _compare(self, part: Part) -> None:
+        """Another version of a text that is written: only what it says besides is added."""
+        aside = _Writer(Extract())
+        try:
+            aside._write_part(part)
+        except Unavailable:  # the mail can be read without it
+            return
+        self.rest += [*aside.out.text.split("\n"), *aside.rest]
 
 
 # --- headers --------------------------------------------------------------------------------------
@@ -88,6 +166,10 @@ def _header(message: Part, name: str) -> str:
     except UnicodeEncodeError:
         return one_line(_decoded(str(raw).encode("utf-8", "surrogateescape"), "utf-8"))
     return one_line(str(message.get(name) or ""))
+
+
+def _fields(message: Part) -> dict[str, str]:
+    return {field: value for field in _SHOWN if (value := _header(message, field))}
 
 
 def _date(text: str) -> str | None:
@@ -134,16 +216,6 @@ def _attached(part: Part) -> str:
     if not name and part.get_content_disposition() == "attachment":
         return part.get_content_type()
     return name
-
-
-def _write(part: Part, out: Extract) -> None:
-    kind = part.get_content_type()
-    if kind == "text/html":
-        html.write_all(html_tree.parse(_text(part)), out)
-    elif kind == "text/plain":
-        lines = clean(_text(part)).split("\n")
-        for start, end in paragraphs(lines, 0, len(lines)):
-            out.lines(lines[start:end])
 
 
 def _text(part: Part) -> str:

@@ -20,13 +20,14 @@ _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
 # Fonts are often made unreadable for other programs; the text is not.
 _FONTS_ONLY = frozenset({"http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC"})
-_PAGES = frozenset({"application/xhtml+xml", "text/html", "text/x-oeb1-document"})
+_PAGES = frozenset({"application/xhtml+xml", "image/svg+xml", "text/html", "text/x-oeb1-document"})
+_NOTES = ("creator", "contributor", "publisher", "description", "subject")
 _YEAR = re.compile(r"\d{4}")
 
 
 class EpubParser:
     name = "epub"
-    version = "1"
+    version = "2"
 
     def accepts(self, source: Source) -> bool:
         return names.suffix_of(source.name) == ".epub" or signature(source.data) == "epub"
@@ -34,9 +35,11 @@ class EpubParser:
     def parse(self, source: Source) -> Parsed:
         book = _Book(Archive(source.data))
         out = Extract()
+        rest: list[str] = []
         for chapter in book.chapters():
-            _write(book, chapter, out)
+            rest += _write(book, chapter, out)
         said = book.said
+        out.rest((*rest, *book.labels, *book.notes), said.get("title", ""))
         date = _date(said.get("date", ""))
         metadata: dict[str, Any] = {
             key: said[key] for key in ("creator", "publisher", "identifier") if key in said
@@ -57,18 +60,18 @@ class EpubParser:
         )
 
 
-def _write(book: _Book, chapter: str, out: Extract) -> None:
+def _write(book: _Book, chapter: str, out: Extract) -> list[str]:
     """A chapter, under its own heading or, where it has none, under the one that the book's table
-    of contents gives it."""
+    of contents gives it. Returns what has no place in it."""
     data = book.archive.read(chapter)
     if data is None:
         book.warnings.append(f"{chapter} is not in the book")
-        return
+        return []
     tree = html_tree.parse(html.decode(data))
     title = book.titles.get(chapter)
     if title and tree.css_first("h1, h2, h3") is None:
         out.heading(1, title)
-    html.write_all(tree, out, menus=False)
+    return html.write_all(tree, out, menus=False)
 
 
 def _date(text: str) -> str | None:
@@ -90,16 +93,24 @@ class _Book:
         self._package = package
         self._items = {item.get("id", ""): item for item in named(package, "item")}
         self.said = _metadata(package)
-        self.titles = dict(self._titles())
+        self.notes = [self.said[key] for key in _NOTES if key in self.said]
+        titles = list(self._titles())
+        self.titles = dict(titles)
+        self.labels = [title for _, title in reversed(titles)]
 
     def chapters(self) -> Iterator[str]:
-        """The names of the parts, in reading order."""
-        for reference in named(self._package, "itemref"):
-            item = self._items.get(reference.get("idref", ""))
+        """The names of the parts, in reading order; last those without a place in it, which other
+        parts lead to, such as notes."""
+        references = [one.get("idref", "") for one in named(self._package, "itemref")]
+        for identity in dict.fromkeys((*references, *self._items)):
+            item = self._items.get(identity)
             if item is None or "nav" in item.get("properties", "").split():
                 continue
-            if item.get("media-type", "").lower() in _PAGES:
-                yield resolved(self._path, item.get("href", ""))
+            path = resolved(self._path, item.get("href", ""))
+            if item.get("media-type", "").lower() in _PAGES and (
+                identity in references or path in self.archive
+            ):
+                yield path
 
     def _titles(self) -> Iterator[tuple[str, str]]:
         """(part, title) by the tables of contents, the one of EPUB 3 after the one of EPUB 2. Both

@@ -20,6 +20,7 @@ _HEADING_CHARS = 500
 # What no text has a use for, and what some programs take for the end of a line.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029\ufeff]")
 _FENCE = re.compile(r"^\s*(`{3,})", re.MULTILINE)
+_WORD = re.compile(r"\w+")
 _LANGUAGE = re.compile(r"[\w+#.-]{1,30}")
 
 
@@ -37,11 +38,14 @@ class Extract:
         return "\n".join(self._lines)
 
     def heading(self, level: int, text: str) -> None:
-        words = one_line(text)[:_HEADING_CHARS].rstrip()
+        words = one_line(text)
         if not words:
             return
-        self.enter(level, words)
-        self._put([f"{'#' * level} {words}"], boundary=True)
+        self.enter(level, words[:_HEADING_CHARS].rstrip())
+        if len(words) <= _HEADING_CHARS:
+            self._put([f"{'#' * level} {words}"], boundary=True)
+        else:  # no heading that anybody wrote
+            self._put(broken_lines(words), boundary=True)
 
     def enter(self, level: int, heading: str) -> None:
         """What follows stands under this heading, which is written already, or is nowhere."""
@@ -60,7 +64,8 @@ class Extract:
         """Lines that stay as they are: the items of a list, verses."""
         self._put(lines)
 
-    def code(self, text: str, language: str = "") -> None:
+    def code(self, text: str, language: str = "", *, whole: bool = True) -> None:
+        """A listing; one that is not kept `whole` may be cut into several passages."""
         lines = clean(text).split("\n")
         first, last = trimmed(lines, 0, len(lines))
         if first == last:
@@ -68,11 +73,23 @@ class Extract:
         longest = max((len(run) for run in _FENCE.findall(text)), default=2)
         fence = "`" * max(3, longest + 1)
         known = language.lower() if _LANGUAGE.fullmatch(language) else ""
-        self._put([fence + known, *lines[first:last], fence], atomic=True)
+        self._put([fence + known, *lines[first:last], fence], atomic=whole)
 
     def table(self, rows: Iterable[Sequence[str]]) -> None:
         cleaned = ([one_line(cell) for cell in row] for row in rows)
         self._put([" | ".join(row).rstrip() for row in cleaned if any(row)], atomic=True)
+
+    def rest(self, texts: Iterable[str], *known: str) -> None:
+        """Texts that have no place in the text stand at its end. Those whose words are all in it,
+        or in the `known` texts, add nothing and are left out."""
+        words = {word for text in (self.text, *known) for word in _words(text)}
+        lines: list[str] = []
+        for text in texts:
+            new = set(_words(text)) - words
+            if new:
+                words |= new
+                lines += broken_lines(one_line(text))
+        self._put(lines)
 
     def add(self, lines: Sequence[str], blocks: Iterable[Block]) -> None:
         """Lines with blocks of their own, whose spans count in `lines`."""
@@ -108,6 +125,10 @@ class Extract:
         if self._lines:
             self._lines.append("")
         return len(self._lines)
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(nfc(text).casefold())
 
 
 def clean(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Web pages: their main text, without menus and other furniture."""
+"""Web pages: their main text, and behind it what else they say."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kb.ingest import dates, names
 from kb.ingest.parsers import html_tree
 from kb.ingest.parsers.extracted import Extract, one_line
+from kb.ingest.parsers.html_rest import rest_of
 from kb.ingest.parsers.html_walk import Walker
 from kb.ingest.parsers.languages import language_of
 from kb.ingest.parsers.signatures import signature
@@ -42,7 +43,7 @@ _SEPARATOR = re.compile(r"\s+(?:[|·»«•–—-]|::)\s+")
 
 class HtmlParser:
     name = "html"
-    version = "1"
+    version = "2"
 
     def accepts(self, source: Source) -> bool:
         """Pages by their suffix, and what begins like one unless its name says that it is code."""
@@ -53,35 +54,48 @@ class HtmlParser:
     def parse(self, source: Source) -> Parsed:
         tree = html_tree.parse(decode(source.data))
         out = Extract()
-        write_main(tree, out)
+        written = write_main(tree, out)
         meta = _meta(tree)
+        title = _title(tree, meta, out.first_heading)
+        out.rest(rest_of(tree, written), title or "")
         return Parsed(
             type="html",
             blocks=out.blocks,
-            title=_title(tree, meta, out.first_heading) or names.title_of(source.name),
+            title=title or names.title_of(source.name),
             lang=_language(tree),
             attributes=_attributes(tree, meta),
             text=out.text,
         )
 
 
-def write_main(tree: LexborHTMLParser, out: Extract) -> None:
-    """The main text of a page; all of its text where nothing else is left."""
+def write_main(tree: LexborHTMLParser, out: Extract) -> set[int]:
+    """The main text of a page; all of its text where nothing else is left. Returns the nodes whose
+    text it is."""
     if tree.root is None or tree.body is None:
-        return
+        return set()
     weights = html_tree.Weights.measured(tree.root)
     root, said = html_tree.main_of(tree, weights)
     if root is not None:
-        Walker(out, html_tree.Noise(weights, menus=not said, inside=int(said))).write(root)
-    if not out.blocks:
-        write_all(tree, out)
+        walker = Walker(out, html_tree.Noise(weights, menus=not said, inside=int(said)))
+        walker.write(root)
+        if out.blocks:
+            return walker.written
+    return _write_all(tree, out, menus=True)
 
 
-def write_all(tree: LexborHTMLParser, out: Extract, *, menus: bool = True) -> None:
-    """All that is on a page, with its `menus` or without; in a book they are tables of contents."""
-    if tree.body is not None:
-        weights = html_tree.Weights.measured(tree.body)
-        Walker(out, html_tree.Noise(weights, menus=not menus, furniture=False)).write(tree.body)
+def write_all(tree: LexborHTMLParser, out: Extract, *, menus: bool = True) -> list[str]:
+    """All the text of a page, with its `menus` or without: in a book they are tables of contents.
+    Returns what has no place in it, for `Extract.rest`."""
+    return rest_of(tree, _write_all(tree, out, menus=menus))
+
+
+def _write_all(tree: LexborHTMLParser, out: Extract, *, menus: bool) -> set[int]:
+    if tree.body is None:
+        return set()
+    weights = html_tree.Weights.measured(tree.body)
+    walker = Walker(out, html_tree.Noise(weights, menus=not menus, furniture=False))
+    walker.write(tree.body)
+    return walker.written
 
 
 # --- bytes into text ------------------------------------------------------------------------------

@@ -29,17 +29,25 @@ _NEVER = frozenset(
 _ROLES = frozenset(
     {"alert", "banner", "complementary", "contentinfo", "dialog", "menu", "navigation", "search"}
 )
-# What the makers of pages, wikis and manuals call the parts that are not the text.
-_CLASSES = frozenset(
+# What the makers of pages, wikis and manuals call the parts that are not the text, and what their
+# programs add to the text.
+_AROUND = frozenset(
     """
-    breadcrumb breadcrumbs catlinks cookie-banner cookie-consent edit-link footer headerlink
-    heading-anchor hidden linenodiv linenos menu mw-editsection mw-jump-link nav navbar navbox
-    navfooter navheader navigation noprint pagination printfooter prev-next related
+    breadcrumb breadcrumbs catlinks cookie-banner cookie-consent footer hidden menu nav navbar
+    navbox navfooter navheader navigation noprint pagination printfooter prev-next related
     share-buttons sidebar site-footer site-header skip-link skip-to-content skiplink social
-    social-share sphinxsidebar sr-only toc toc-tree toctree-wrapper-hidden viewcode-link vector-toc
+    social-share sphinxsidebar sr-only toc toc-tree toctree-wrapper-hidden vector-toc
     visually-hidden
     """.split()
 )
+_TOOLS = frozenset(
+    """
+    edit-link headerlink heading-anchor linenodiv linenos mw-editsection mw-jump-link viewcode-link
+    """.split()
+)
+_CLASSES = _AROUND | _TOOLS
+_AROUND_TAGS = frozenset({"aside", "footer", "header", "menu", "nav"})
+_BREAKS = re.compile("[\u00ad\u200b\u2060\ufeff]")  # where a word may be broken
 _INVISIBLE = re.compile(r"display\s*:\s*none", re.IGNORECASE)
 _CONTAINERS = frozenset({"div", "dl", "ol", "section", "table", "td", "ul"})
 _LINKS = 3  # as many make a menu
@@ -62,6 +70,12 @@ _FLAT = frozenset(
     tfoot th thead tr track wbr
     """.split()
 )
+# The time that a tag takes grows by the square of its attributes.
+_ATTRIBUTES = 2_000
+_ATTRIBUTE = r"""[\s/]++[^\s/>=]++(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>"'][^\s>]*+))?+"""
+_ONE_ATTRIBUTE = re.compile(_ATTRIBUTE)
+_WHOLE_TAG = re.compile(rf"<(?:!--|([a-z][^\s/>]*+)(?:{_ATTRIBUTE})*+)", re.I)
+_RAW = frozenset({"script", "style", "textarea", "title", "xmp"})  # what is in them is no markup
 _OUT_OF_DRAWINGS = frozenset("b blockquote body div h1 h2 h3 i ol pre span table ul".split())
 
 
@@ -72,7 +86,31 @@ def parse(text: str) -> LexborHTMLParser:
         raise Unavailable("needs: pip install 'kb-search[html]'") from None
     if text.count("<") > _DEPTH and _is_deep(text):
         raise Unreadable(f"its HTML is nested more than {_DEPTH:,} levels deep")
+    if len(text) > 2 * _ATTRIBUTES and _is_crowded(text):
+        raise Unreadable(f"it has a tag with more than {_ATTRIBUTES:,} attributes")
     return LexborHTMLParser(nfc(text))
+
+
+def _is_crowded(text: str) -> bool:
+    """Whether a tag has more attributes than anybody writes."""
+    at = 0
+    while found := _WHOLE_TAG.search(text, at):
+        at = found.end()
+        name = (found[1] or "").lower()
+        if at - found.start() > 2 * _ATTRIBUTES and found[1]:
+            attributes = _ONE_ATTRIBUTE.finditer(text, found.end(1), at)
+            if sum(1 for _ in attributes) > _ATTRIBUTES:
+                return True
+        end = "-->" if not found[1] else f"</{name}" if name in _RAW else ""
+        if end:
+            at = _end_of(text, end, at)
+    return False
+
+
+def _end_of(text: str, end: str, at: int) -> int:
+    """Where `end` is, in any case of letters; the end of the text where it is not."""
+    found = re.compile(re.escape(end), re.I).search(text, at)
+    return found.start() if found else len(text)
 
 
 def _is_deep(text: str) -> bool:
@@ -93,6 +131,31 @@ def _is_deep(text: str) -> bool:
             if depth > _DEPTH:
                 return True
     return False
+
+
+def without_breaks(text: str) -> str:
+    """`text` without the signs that say where a word may be broken."""
+    return _BREAKS.sub("", text)
+
+
+def is_tool(attributes: Mapping[str, str | None]) -> bool:
+    """Whether an element is decoration, or was added to the text by a program."""
+    if attributes.get("aria-hidden") == "true":
+        return True
+    return "class" in attributes and not _TOOLS.isdisjoint(_names(attributes))
+
+
+def is_around(tag: str, attributes: Mapping[str, str | None]) -> bool:
+    """Whether a page says of an element that it is around its text."""
+    return (
+        tag in _AROUND_TAGS
+        or attributes.get("role") in _ROLES
+        or (bool(attributes) and not _AROUND.isdisjoint(_names(attributes)))
+    )
+
+
+def _names(attributes: Mapping[str, str | None]) -> list[str]:
+    return f"{attributes.get('class') or ''} {attributes.get('id') or ''}".lower().split()
 
 
 def walk(
@@ -220,8 +283,7 @@ class Noise:
     ) -> bool:
         if attributes.get("role") in _ROLES:
             return True
-        names = f"{attributes.get('class') or ''} {attributes.get('id') or ''}".lower().split()
-        if not _CLASSES.isdisjoint(names) and tag not in ("body", "main", "article"):
+        if not _CLASSES.isdisjoint(_names(attributes)) and tag not in ("body", "main", "article"):
             return True
         if tag == "form":  # some frameworks put the whole page into one
             return node.css_first("h1, h2, article, main, p") is None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kb.ingest.parsers.extracted import Extract, broken_lines
 from kb.ingest.parsers.html_table import rows_of
-from kb.ingest.parsers.html_tree import HEADINGS, Noise, walk
+from kb.ingest.parsers.html_tree import HEADINGS, Noise, walk, without_breaks
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
@@ -25,7 +25,6 @@ _LISTS = frozenset({"dl", "ol", "ul"})
 _CODE = frozenset({"code", "kbd", "samp", "tt"})
 _BREAK = "\v"  # a forced end of a line, which no page has in its text
 _PARAGRAPHS = re.compile(rf"{_BREAK}\s*{_BREAK}")
-_INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")  # where a word may be broken
 _LANGUAGE = re.compile(r"(?:language|lang|highlight-source|highlight|brush:?)[-\s]([\w+#]+)")
 _NO_LANGUAGE = frozenset({"default", "none", "notranslate", "plaintext", "text"})
 _PILCROWS = re.compile(r"\s*[¶#§🔗]+$")
@@ -51,6 +50,7 @@ class Walker:
         self._items: list[str] = []  # lines of the list that is not written yet
         self._quotes = 0
         self._heading = 0
+        self.written: set[int] = set()  # the text nodes
         self._code: list[bool] = []  # of the elements of code around: whether it is marked
 
     def write(self, root: LexborNode) -> None:
@@ -63,6 +63,7 @@ class Walker:
     def _enter(self, node: LexborNode) -> bool:
         if node.is_text_node:
             self._inline.append((node.text_content or "").replace(_BREAK, " "))
+            self.written.add(node.mem_id)
             return False
         if not node.is_element_node or self._noise.is_noise(node):
             return False
@@ -151,7 +152,7 @@ class Walker:
         """Write the text that was gathered: it belongs together."""
         if not self._inline:
             return
-        text = _INVISIBLE.sub("", "".join(self._inline))
+        text = without_breaks("".join(self._inline))
         self._inline = []
         for paragraph in _PARAGRAPHS.split(text):
             lines = [" ".join(line.split()) for line in paragraph.split(_BREAK)]

@@ -37,7 +37,7 @@ _HEADING_CHARS = 500  # a longer heading is not one; reading its markup could ta
 
 class MarkdownParser:
     name = "markdown"
-    version = "1"
+    version = "2"
 
     def __init__(self, max_chars: int) -> None:
         self._max_chars = max_chars
@@ -56,7 +56,7 @@ class MarkdownParser:
         heading = next((part.heading for part in parts if part.level == 1), None)
         return Parsed(
             type="markdown",
-            blocks=list(sections.blocks(lines, parts)),
+            blocks=[*front.blocks(), *sections.blocks(lines, parts)],
             title=front.attributes.title or heading or names.title_of(source.name),
             lang=front.attributes.lang,
             attributes=front.attributes,

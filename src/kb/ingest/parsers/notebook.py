@@ -1,23 +1,25 @@
 """Jupyter notebooks: their Markdown as it is written, their code fenced, and the text that came
-out of it, shortened."""
+out of it."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from kb.ingest import names
-from kb.ingest.decode import Unreadable, decode
+from kb.ingest.decode import Unavailable, Unreadable, decode
+from kb.ingest.parsers import html, html_tree
 from kb.ingest.parsers.extracted import Extract, clean, one_line
 from kb.ingest.parsers.markdown import MarkdownParser
 from kb.ports import Parsed, Source
 from kb.types import Block, Span
 
-_OUTPUT_LINES = 20
-_OUTPUT_CHARS = 2000
-_SOURCE_CHARS = 1024 * 1024  # a longer cell holds data, not text
+_OUTPUT_CHARS = 2000  # a longer output is cut where it must be, as text is
+_LONGEST_OUTPUT_CHARS = 1024 * 1024
+_SOURCE_CHARS = 1024 * 1024  # a longer cell holds data: its markup is not read
+_NAMED = 10  # cells, in a warning
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\^_])|.(?=\x08)\x08")
 _PLACEHOLDER = re.compile(r"[\[(]*<[^\n<>]*>[\])]*")
 _ATX = re.compile(r" {0,3}(#{1,6})(?:\s|$)")
@@ -27,7 +29,7 @@ _EMBEDDED = re.compile(r"!\[([^\]\n]{0,500})\]\(data:[^)\s]*\)")
 
 class NotebookParser:
     name = "notebook"
-    version = "1"
+    version = "2"
 
     def __init__(self, max_chars: int) -> None:
         self._markdown = MarkdownParser(max_chars)
@@ -39,8 +41,11 @@ class NotebookParser:
         notebook = _loaded(source.data)
         language = _language(notebook)
         out = Extract()
-        for cell in _cells(notebook):
+        cut: list[int] = []
+        for number, cell in enumerate(_cells(notebook), 1):
             self._write(cell, language, out)
+            if not _write_outputs(cell, out):
+                cut.append(number)
         metadata = _dict(notebook.get("metadata"))
         title = metadata.get("title") or metadata.get("name")
         return Parsed(
@@ -49,21 +54,22 @@ class NotebookParser:
             title=one_line(title if isinstance(title, str) else "")
             or out.first_heading
             or names.title_of(source.name),
+            warnings=_warnings(cut),
             text=out.text,
         )
 
     def _write(self, cell: dict[str, Any], language: str, out: Extract) -> None:
         kind = cell.get("cell_type")
-        text = _text(cell["source"] if "source" in cell else cell.get("input"))[:_SOURCE_CHARS]
-        if kind == "markdown":
+        text = _text(cell["source"] if "source" in cell else cell.get("input"))
+        if len(text) > _SOURCE_CHARS:
+            out.code(text, whole=False)
+        elif kind == "markdown":
             self._write_markdown(text, out)
         elif kind == "heading":  # of format 3
             level = cell.get("level")
             out.heading(min(max(level, 1), 6) if isinstance(level, int) else 1, text)
         elif kind == "code":
             out.code(text, _text(cell.get("language")) or language)
-            for output in _list(cell.get("outputs")):
-                out.code(_shown(_dict(output)))
         else:
             out.lines(text.split("\n"))
 
@@ -137,22 +143,59 @@ def _language(notebook: dict[str, Any]) -> str:
     return _text(info.get("name")) or _text(kernel.get("language")) or "python"
 
 
-def _shown(output: dict[str, Any]) -> str:
-    """The text of an output: its first lines. Pictures, and what only a browser shows, are not."""
-    kind = output.get("output_type")
-    if kind in ("error", "pyerr"):
-        return f"{_text(output.get('ename'))}: {_text(output.get('evalue'))}"[:_OUTPUT_CHARS]
+def _write_outputs(cell: dict[str, Any], out: Extract) -> bool:
+    """Whether they are written to their ends."""
+    complete = True
+    for output in _list(cell.get("outputs")):
+        text = _output_text(_dict(output))
+        complete = complete and len(text) <= _LONGEST_OUTPUT_CHARS
+        shown = _shown(text[:_LONGEST_OUTPUT_CHARS])
+        out.code(shown, whole=len(shown) <= _OUTPUT_CHARS)
+    return complete
+
+
+def _output_text(output: dict[str, Any]) -> str:
+    """The text of an output, in the first form that is text: plain, unless that only stands in the
+    place of another."""
+    if output.get("output_type") in ("error", "pyerr"):
+        error = f"{_text(output.get('ename'))}: {_text(output.get('evalue'))}"
+        trace = "\n".join(line for line in _list(output.get("traceback")) if isinstance(line, str))
+        return trace if error in _ESCAPES.sub("", trace) else f"{error}\n{trace}"
+    if text := _text(output.get("text")):
+        return text
     data = _dict(output.get("data"))
-    text = _text(output.get("text")) or _text(data.get("text/plain"))
-    if kind in ("display_data", "execute_result", "pyout") and _is_placeholder(text):
+    if not _is_placeholder(plain := _text(data.get("text/plain"))):
+        return plain
+    for form in ("text/markdown", "text/latex"):
+        if text := _text(data.get(form)):
+            return text
+    return _page_text(_text(data.get("text/html")))
+
+
+def _page_text(page: str) -> str:
+    out = Extract()
+    try:
+        out.rest(html.write_all(html_tree.parse(page), out) if page else ())
+    except Unavailable:  # the notebook can be read without it
         return ""
-    lines = _ESCAPES.sub("", text[: 4 * _OUTPUT_CHARS])[:_OUTPUT_CHARS].strip("\n").split("\n")
-    # A progress bar writes over its own line: only what it says last was to stay.
-    lines = [line.rstrip("\r").rpartition("\r")[2] for line in lines]
-    more = len(lines) > _OUTPUT_LINES or len(text) > _OUTPUT_CHARS
-    return "\n".join(lines[:_OUTPUT_LINES] + ["…"] * more)
+    return out.text
+
+
+def _shown(text: str) -> str:
+    """Without what terminals make colors of. A progress bar writes over its own line: only what it
+    says last was to stay."""
+    lines = _ESCAPES.sub("", text).strip("\n").split("\n")
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
+
+
+def _warnings(cut: Sequence[int]) -> tuple[str, ...]:
+    if not cut:
+        return ()
+    cells = ", ".join(map(str, cut[:_NAMED])) + (" and more" if len(cut) > _NAMED else "")
+    limit = f"{_LONGEST_OUTPUT_CHARS:,}"
+    return (f"output of cell {cells}: only the first {limit} characters are read",)
 
 
 def _is_placeholder(text: str) -> bool:
     """`<Figure size 640x480 with 1 Axes>`, `[<Line2D at 0x7f21298cc828>]`: says nothing."""
-    return bool(_PLACEHOLDER.fullmatch(text.strip()))
+    return not text or bool(_PLACEHOLDER.fullmatch(text.strip()))

@@ -31,7 +31,7 @@ _TODO = frozenset(
 
 class OrgParser:
     name = "org"
-    version = "1"
+    version = "2"
 
     def accepts(self, source: Source) -> bool:
         return names.suffix_of(source.name) == ".org"
@@ -47,7 +47,7 @@ class OrgParser:
         heading = next((part.heading for part in parts if part.level == 1 and part.heading), None)
         return Parsed(
             type="org",
-            blocks=list(blocks(lines, parts)),
+            blocks=[*front.blocks(), *blocks(lines, parts)],
             title=attributes.title or heading or names.title_of(source.name),
             lang=attributes.lang,
             attributes=attributes,

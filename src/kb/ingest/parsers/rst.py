@@ -42,7 +42,7 @@ _MARKS = re.compile(r"``|\*\*|(?<![\w\\])[*`|](?=\S)|(?<=\S)(?<!\\)[*`|](?!\w)_{
 
 class RstParser:
     name = "rst"
-    version = "2"
+    version = "3"
 
     def accepts(self, source: Source) -> bool:
         return names.suffix_of(source.name) in _SUFFIXES
@@ -56,7 +56,7 @@ class RstParser:
         attributes = front_matter.merged(front.attributes, _fields(lines, parts))
         return Parsed(
             type="rst",
-            blocks=list(blocks(lines, parts)),
+            blocks=[*front.blocks(), *blocks(lines, parts)],
             title=attributes.title or first_heading(parts) or names.title_of(source.name),
             lang=attributes.lang,
             attributes=attributes,

@@ -20,7 +20,7 @@ _SUFFIXES = frozenset({".log", ".srt", ".tex", ".text", ".txt", ".vtt"})
 
 class TextParser:
     name = "text"
-    version = "1"
+    version = "2"
 
     def accepts(self, source: Source) -> bool:
         """Known suffixes, and names without one (README, TODO) where the bytes are text."""
@@ -31,9 +31,10 @@ class TextParser:
         stretches = windows(source.data, WINDOW_BYTES, source.tell)
         before, first = next(stretches)
         front = front_matter.read(first, dates.from_ns(source.mtime_ns))
+        body = blocks_of(chain([(before, first)], stretches), skip_lines=front.lines)
         return Parsed(
             type="note",
-            blocks=blocks_of(chain([(before, first)], stretches), skip_lines=front.lines),
+            blocks=chain(front.blocks(), body),
             title=front.attributes.title or names.title_of(source.name),
             lang=front.attributes.lang,
             attributes=front.attributes,

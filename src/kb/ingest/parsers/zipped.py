@@ -18,6 +18,7 @@ TOTAL_BYTES = 256 * 1024 * 1024
 # Text is packed to a tenth, seldom to a fiftieth. A bomb goes to a thousandth.
 _RATIO = 200
 _HARMLESS_BYTES = 1024 * 1024
+_STEP_BYTES = 64 * 1024
 _BROKEN = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, ValueError,
     NotImplementedError, RuntimeError, OverflowError,
@@ -38,6 +39,9 @@ class Archive:
     def __contains__(self, name: str) -> bool:
         return name in self._parts
 
+    def names(self) -> list[str]:
+        return sorted(self._parts)
+
     def read(self, name: str) -> bytes | None:
         """The part, or None when there is none of this name."""
         part = self._parts.get(name)
@@ -45,14 +49,31 @@ class Archive:
             return None
         if part.flag_bits & 1:
             raise Unsupported("encrypted: needs a password")
-        self._left_bytes -= part.file_size
-        packed_too_well = part.file_size > max(_HARMLESS_BYTES, _RATIO * part.compress_size)
-        if packed_too_well or part.file_size > PART_BYTES or self._left_bytes < 0:
-            raise Unreadable(f"{name} is too large when unpacked: {part.file_size:,} bytes")
+        if part.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise Unreadable(f"{name} is packed in a way that office files and books do not use")
+        limit = min(PART_BYTES, self._left_bytes, max(_HARMLESS_BYTES, _RATIO * part.compress_size))
         try:
-            return self._zip.read(part)
+            data = self._unpacked(part, limit)
         except _BROKEN as error:
             raise Unreadable(f"{name} cannot be unpacked: {error}") from error
+        self._left_bytes -= len(data)
+        return data
+
+    def _unpacked(self, part: zipfile.ZipInfo, limit: int) -> bytes:
+        """The part, unless it is longer than `limit`, whatever its index says: step by step, since
+        the size that is said there is not what a decompressor gives."""
+        steps: list[bytes] = []
+        size = 0
+        with self._zip.open(part) as stream:
+            while step := stream.read(_STEP_BYTES):
+                size += len(step)
+                if size > limit or part.file_size > limit:
+                    longest = max(size, part.file_size)
+                    raise Unreadable(
+                        f"{part.filename} is too large when unpacked: {longest:,} bytes"
+                    )
+                steps.append(step)
+        return b"".join(steps)
 
     def xml(self, name: str) -> ElementTree.Element | None:
         """The part as XML. One that defines entities is refused: none of ours has a use for them,
