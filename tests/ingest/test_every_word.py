@@ -1,0 +1,269 @@
+"""No text is dropped: every word of a file is in a passage, in the title, or in a known attribute.
+
+PDFs are in `parsers/test_pdf_words.py`.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from email.message import EmailMessage
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from selectolax.lexbor import LexborHTMLParser
+
+from kb.ingest.chunk import chunk
+from kb.ingest.decode import Unsupported, decode
+from kb.ingest.parse import Parsers
+from kb.ports import Source
+from tests.ingest.documents import CODE_LINES, MARKDOWN_LINES, documents
+from tests.ingest.parsers.archives import zipped
+from tests.ingest.parsers.test_docx import W, cell, docx, item, p, run
+from tests.ingest.parsers.test_epub import PACKAGE, parts
+from tests.ingest.parsers.test_notebook import code, markdown, notebook, stream
+
+_WORD = re.compile(r"\w+")
+PARSERS = Parsers(1800, plug_ins=())
+
+
+def words_of(text: str) -> set[str]:
+    return set(_WORD.findall(text))
+
+
+def words_found(name: str, data: bytes, max_chars: int = 1800) -> set[str]:
+    source = Source(name, data)
+    parser = PARSERS.detect(source)
+    assert parser is not None
+    parsed = parser.parse(source)
+    texts = [draft.text for draft in chunk(parsed.blocks, max_chars)]
+    said = parsed.attributes
+    known = [parsed.title, said.title, said.lang, said.kind, said.date, *said.tags]
+    return words_of("\n".join([*texts, *(text or "" for text in known)]))
+
+
+# --- formats that are read by lines ---------------------------------------------------------------
+
+FRONT_LINES = (
+    "---", "---", "title: Winter", "tags: [boat, shed]", "kind: gossip", "owner: Zacharias",
+    "ports:", "  - Genoa", "  - {Lisbon: 7}", "date: soon", "x: |", "  several", "  lines",
+    "a: &b c", "...", "ttl: 99x", "title: again",
+)  # fmt: skip
+OTHER_LINES = (
+    ".. note:: directive", "   :option: value", "   content", ".. comment", ".. [1] footnote",
+    ".. |sub| replace:: text", "====", "Title", "----", "::", "   literal", ":Date: 2026-01-01",
+    "+---+---+", "| a | b |", "=== ===", "* Headline :tag:", "** TODO [#A] deeper [1/2]",
+    ":PROPERTIES:",
+    ":ID: 4711", ":END:", "#+TITLE: org title", "#+begin_src python", "x = 1", "#+end_src",
+    "# comment", "CLOCK: [2026-01-01]", "= Document", ":attribute: of asciidoc", "// comment",
+    "////", "[NOTE]", "====", "include::other[]", "|===", "|cell |cell2", "|===", "a,b,c",
+    '"quoted, cell",2', '"open', "cell", 'end",x', ";;", "ragged",
+    '{"key": "value", "deep": [1, {"x": "y"}]}',
+    "10:00:01 ERROR in log", "\\section{Tex}", "00:00:01,000 --> 00:00:02,000",
+)  # fmt: skip
+EXTENSIONS = (
+    ".md", ".txt", ".log", ".tex", ".srt", ".rst", ".adoc", ".org", ".csv", ".tsv", ".jsonl", ".py",
+    ".js", ".c", ".json", ".yaml", ".toml", ".sh", ".sql", ".xml",
+)  # fmt: skip
+LINES = (*FRONT_LINES, *OTHER_LINES, *MARKDOWN_LINES, *CODE_LINES)
+
+
+@pytest.mark.parametrize("suffix", EXTENSIONS)
+@settings(max_examples=40)
+@given(text=documents(LINES), max_chars=st.sampled_from([40, 1800]))
+def test_files_that_are_read_by_lines(suffix: str, text: str, max_chars: int) -> None:
+    try:
+        found = words_found(f"a{suffix}", text.encode(), max_chars)
+    except Unsupported:
+        return
+    # The keys of front matter that are known to kb, and the values it can make sense of.
+    known = {"title", "tags", "kind", "date", "ttl"}
+    assert words_of(decode(text.encode())) - known <= found
+
+
+def test_lines_that_are_too_long_for_a_passage() -> None:
+    words = [f"w{number}" for number in range(30_000)]
+    for name in ("a.md", "a.txt", "a.py", "a.csv", "a.rst"):
+        assert set(words) <= words_found(name, " ".join(words).encode())
+
+
+# --- formats that hold their text in markup -------------------------------------------------------
+
+
+class Vocabulary:
+    """Gives out words that stand nowhere else."""
+
+    def __init__(self) -> None:
+        self._numbers = count()
+        self.words: set[str] = set()
+
+    def __call__(self) -> str:
+        word = f"w{next(self._numbers)}x"
+        self.words.add(word)
+        return word
+
+
+TAGS = (
+    "p", "div", "span", "b", "h1", "h2", "ul", "ol", "li", "dl", "dt", "dd", "table", "tr", "td",
+    "th", "caption", "pre", "code", "blockquote", "section", "article", "main", "aside", "header",
+    "footer", "nav", "form", "label", "button", "select", "option", "textarea", "details",
+    "summary", "figure", "figcaption", "noscript", "object", "video", "audio", "dialog", "svg",
+    "text", "ruby", "rt", "rp", "a", "abbr", "address", "fieldset", "legend", "menu", "iframe",
+    "custom-tag", "center", "font", "marquee", "map", "canvas", "del", "ins", "math", "mi",
+)  # fmt: skip
+ATTRIBUTES = (
+    "", " hidden", " style='display:none'", " class='sidebar'", " class='hidden toc'", " id=footer",
+    " role=navigation", " role=alert", " class=sr-only", " title='{}'", " alt='{}'",
+)  # fmt: skip
+TREES: st.SearchStrategy[Any] = st.recursive(
+    st.none(),
+    lambda inner: st.tuples(
+        st.sampled_from(TAGS), st.sampled_from(ATTRIBUTES), st.lists(inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+def markup(tree: Any, word: Vocabulary) -> str:
+    if tree is None:
+        return f" {word()} "
+    tag, attributes, inner = tree
+    if tag == "iframe":
+        return f"<iframe srcdoc='{html.escape(f'<p>{word()}')}'></iframe>"
+    if tag == "textarea":
+        return f"<textarea>{word()}</textarea>"
+    said = attributes.format(word()) if "{}" in attributes else attributes
+    return f"<{tag}{said}> {word()} {''.join(markup(one, word) for one in inner)}</{tag}>"
+
+
+@settings(max_examples=200)
+@given(st.lists(TREES, max_size=6))
+def test_web_pages(trees: list[Any]) -> None:
+    word = Vocabulary()
+    body = "".join(markup(tree, word) for tree in trees)
+    head = f"<title>{word()} | {word()}</title><meta name=description content='{word()}'>"
+    page = f"<html><head>{head}</head><body><p>{word()}</p>{body}</body></html>"
+    assert word.words & shown(page) <= words_found("a.html", page.encode())
+
+
+def shown(page: str) -> set[str]:
+    """The words that are left when a page is parsed: a cell outside of a table is no element, and
+    has no attributes."""
+    tree = LexborHTMLParser(page)
+    return words_of(tree.html or "")
+
+
+@settings(max_examples=50)
+@given(st.lists(TREES, max_size=4))
+def test_books(trees: list[Any]) -> None:
+    word = Vocabulary()
+    chapter = "".join(markup(tree, word) for tree in trees)
+    package = PACKAGE.replace(
+        "</manifest>",
+        "<item id='n' href='n.xhtml' media-type='application/xhtml+xml'/></manifest>",
+    )
+    about = f"<dc:description>{word()}</dc:description><dc:subject>{word()}</dc:subject></metadata>"
+    one = f"<html><body>{chapter}</body></html>"
+    files = parts() | {
+        "OEBPS/book.opf": package.replace("</metadata>", about),
+        "OEBPS/text/one.xhtml": one,
+        "OEBPS/n.xhtml": f"<html><body><aside>{word()}</aside></body></html>",
+    }
+    other = word.words - words_of(one)
+    assert other | (word.words & shown(one)) <= words_found("a.epub", zipped(files))
+
+
+def test_word_documents() -> None:
+    word = Vocabulary()
+
+    def box() -> str:
+        return f"<w:r><w:pict><w:txbxContent>{p(word())}</w:txbxContent></w:pict></w:r>"
+
+    def reference(kind: str) -> str:
+        return f'<w:r><w:{kind}Reference w:id="2"/></w:r>'
+
+    def notes(kind: str) -> str:
+        inside = "".join(
+            f'<w:{kind} w:id="{number}">{p(word())}</w:{kind}>' for number in (2, 3)
+        )  # nothing refers to the second one
+        return f"<w:{kind}s {W}>{inside}</w:{kind}s>"
+
+    body = [
+        *(p(word(), style) for style in ("Titel", "berschrift1", "H2", "TOC1", "Code", "Q", "")),
+        item(word(), 0),
+        f"<w:p>{run(word())}{box()}{reference('footnote')}{reference('endnote')}</w:p>",
+        f"<w:p>{run(word())}{reference('comment')}</w:p>",
+        f"<w:tbl><w:tr>{cell(word())}<w:tc><w:p>{box()}</w:p></w:tc></w:tr></w:tbl>",
+        f"<w:tbl><w:tr>{cell(word())}</w:tr></w:tbl>",
+        f"<w:p><w:ins>{run(word())}</w:ins>{run(' ')}<w:moveTo>{run(word())}</w:moveTo></w:p>",
+        f"<w:p><w:hyperlink>{run(word())}</w:hyperlink><w:r><w:tab/></w:r><w:fldSimple>{run(word())}</w:fldSimple></w:p>",
+        f"<w:sdt><w:sdtContent>{p(word())}</w:sdtContent></w:sdt>",
+        f'<w:p><m:oMath xmlns:m="x"><m:r><m:t>{word()}</m:t></m:r></m:oMath></w:p>',
+        f"<w:p><w:r><w:rPr><w:vanish/></w:rPr><w:t>{word()}</w:t></w:r></w:p>",
+        p(" ".join(word() for _ in range(200)), "berschrift1"),
+    ]
+    core = "".join(
+        f"<{name}>{word()}</{name}>"
+        for name in ("title", "subject", "creator", "keywords", "description", "category")
+    )
+    data = docx(
+        *body,
+        word__footnotes=notes("footnote"),
+        word__endnotes=notes("endnote"),
+        word__comments=notes("comment"),
+        word__header1=f"<w:hdr {W}>{p(word())}</w:hdr>",
+        word__footer12=f"<w:ftr {W}>{p(word())}<w:p>{box()}</w:p></w:ftr>",
+        word__diagrams__data1=f'<d xmlns:a="x"><a:p><a:t>{word()}</a:t></a:p></d>',
+        word__charts__chart1=f'<c xmlns:c="x"><c:pt><c:v>{word()}</c:v></c:pt></c>',
+        docProps__core=f"<core>{core}</core>",
+    )
+    assert word.words <= words_found("a.docx", data)
+
+
+def test_notebooks() -> None:
+    word = Vocabulary()
+
+    def data(**forms: str) -> dict[str, Any]:
+        said = {name.replace("__", "/"): text for name, text in forms.items()}
+        return {"output_type": "display_data", "data": said}
+
+    file = notebook(
+        markdown(f"# {word()}\n", f"{word()} <!-- {word()} -->\n", f"[x]: http://{word()}"),
+        code(
+            word(),
+            stream("".join(f"{word()}\n" for _ in range(3000))),
+            data(text__plain=word()),
+            data(text__plain="<Markdown object>", text__markdown=word()),
+            data(text__plain="<HTML object>", text__html=f"<p>{word()}</p>"),
+            data(text__latex=word()),
+            {"output_type": "error", "ename": word(), "evalue": word(), "traceback": [word()]},
+        ),
+        {"cell_type": "raw", "source": word()},
+        {"cell_type": "heading", "level": 2, "source": word()},
+        markdown(" ".join(word() for _ in range(200_000))),
+    )
+    assert word.words <= words_found("a.ipynb", file)
+
+
+def test_mails() -> None:
+    word = Vocabulary()
+
+    def mail() -> EmailMessage:
+        message = EmailMessage()
+        for field in ("Subject", "Reply-To", "Keywords", "Comments", "Organization"):
+            message[field] = word()
+        for field in ("From", "To", "Cc", "Bcc"):
+            message[field] = f"{word()} <{word()}@x.test>"
+        message.set_content(f"{word()}\n\n> {word()}\n-- \n{word()}")
+        message.add_alternative(f"<p>{word()}</p><p hidden>{word()}", subtype="html")
+        message.add_attachment(word(), subtype="markdown", filename=f"{word()}.md")
+        message.add_attachment(word(), disposition="inline", filename=f"{word()}.txt")
+        message.add_attachment(b"x", maintype="image", subtype="png", filename=f"{word()}.png")
+        return message
+
+    outer = mail()
+    outer.add_attachment(mail())
+    assert word.words <= words_found("a.eml", outer.as_bytes())
