@@ -90,3 +90,17 @@ def test_where_the_store_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert store_path(tmp_path / "given.db", start=deep) == tmp_path / "given.db"
     assert store_path(tmp_path / "folder", start=deep) == tmp_path / "folder" / "kb.sqlite"
     assert store_path(tmp_path / "project") == tmp_path / "project" / ".kb" / "kb.sqlite"
+
+
+def test_default_k_is_another_name_of_default_top(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config.toml").write_text("[search]\ndefault_k = 3\n")
+    config = load(tmp_path / "kb.sqlite")
+    assert (config.search.default_top, config.ignored) == (3, ())
+    assert config.origins["search.default_top"].endswith("config.toml")
+    monkeypatch.setenv("KB_SEARCH_DEFAULT_K", "4")
+    assert load(tmp_path / "kb.sqlite").search.default_top == 4
+    assert load(overrides={"search.default_k": 5}).search.default_top == 5
+    (tmp_path / "config.toml").write_text("[search]\ndefault_k = 1_000_000_000\n")
+    assert load(tmp_path / "kb.sqlite").ignored

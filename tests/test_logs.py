@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "kb"
-SETTING = {"logs.py", "cli/session.py", "cli/serve.py"}  # those who say where logs go
+SETTING = {"logs.py", "cli/log_handlers.py"}  # those who say where logs go
 
 WARN = "from kb.logs import logger; logger('kb.search').warning('degraded')"
 

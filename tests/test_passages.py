@@ -48,7 +48,6 @@ def test_lines_behind_the_end_are_not_cited(kb: KnowledgeBase, root: Path) -> No
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
-        ("code.py", "lib/code.py"),
         ("lib/coed.py#L1", "lib/code.py"),
         ("lib/code.pyi", "lib/code.py"),
     ],
@@ -299,3 +298,20 @@ def test_a_file_that_has_become_a_key_is_not_read(kb: KnowledgeBase, root: Path)
     assert "AAAA" not in passage.text
     assert passage.reason is not None
     assert "holds a private key" in passage.reason
+
+
+# --- by the name of the file ----------------------------------------------------------------------
+
+
+def test_a_file_name_that_only_one_document_has(kb: KnowledgeBase, library: Library) -> None:
+    kb.ingest(library({"a/keys.md": NOTE, "a/x.md": NOTE, "b/x.md": NOTE + "x\n"}))
+    assert kb.get("keys.md").document.doc_path == "lib/a/keys.md"
+    assert kb.get("keys.md#L7").text == "Second paragraph,"
+    assert kb.get("a/keys.md").document.doc_path == "lib/a/keys.md"
+    with pytest.raises(NotFound) as error:
+        kb.get("x.md")
+    assert error.value.hint.startswith("several are called that: lib/a/x.md, lib/b/x.md; ")
+    with pytest.raises(NotFound):
+        kb.get("eys.md")
+    with pytest.raises(NotFound):  # not to change one
+        kb.remove("keys.md")

@@ -57,7 +57,15 @@ class SearchConfig:
         zero=True,
     )
     slow_ms: int = _key(
-        500, "a search that takes longer is logged as a warning, with its query", harmless=True
+        500,
+        "a search that takes longer is logged as a warning, with its query; set, it is said on "
+        "stderr without -v or search.log, too",
+        harmless=True,
+    )
+    log: str = _key(
+        "",
+        "where the time of every search is logged, and slow ones as a warning: stderr, or a file, "
+        "to which is added; without it, with -v alone",
     )
     retriever_timeout_ms: int = _key(
         2000,
@@ -242,6 +250,8 @@ class Config:
         return {key: getattr(getattr(self, section), name) for key, section, name, _ in keys()}
 
 
+# Names that seeds have for a setting.
+ALIASES = {"search.default_k": "search.default_top"}
 SECTIONS = ("search", "chunk", "ingest", "store", "models", "serve")
 
 
@@ -330,7 +340,8 @@ def load(store: Path | None = None, *, overrides: Mapping[str, Any] | None = Non
     if store is not None and (folder_file := settings_file(store)).absolute() != user_file():
         merge = _merge_own if store.parent == data_folder() else _merge_folder
         config = merge(config, folder_file)
-    for key, section, name, _ in keys():
+    for key in (*ALIASES, *(key for key, *_ in keys())):
+        section, _, name = key.partition(".")
         variable = "KB_" + key.replace(".", "_").upper()
         if variable in os.environ:
             config = _set(config, section, name, os.environ[variable], f"${variable}")
@@ -466,10 +477,12 @@ def _merge(config: Config, path: Path, data: Mapping[str, Any]) -> Config:
 
 
 def _field(section: str, name: str) -> Field[Any] | None:
+    section, _, name = ALIASES.get(f"{section}.{name}", f"{section}.{name}").partition(".")
     return next((item for item in fields(getattr(Config(), section)) if item.name == name), None)
 
 
 def _set(config: Config, section: str, name: str, value: Any, origin: str) -> Config:
+    section, _, name = ALIASES.get(f"{section}.{name}", f"{section}.{name}").partition(".")
     part = getattr(config, section, None) if section in SECTIONS else None
     known = {} if part is None else {item.name: item for item in fields(part)}
     if part is None or name not in known:

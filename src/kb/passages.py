@@ -24,6 +24,7 @@ from kb.words import nfc
 
 _LONGEST_NAME = 10_000  # characters of a path or a citation
 _COMPARED = 200  # paths of each kind that a mistyped one is compared with
+_LISTED = 10  # paths of one file name
 _LONGEST_ADVISED = 500  # characters of a path that was mistyped
 _LONGEST_NUMBER = 30  # digits of the number of a chunk
 
@@ -52,7 +53,11 @@ def _advice(store: SqliteStore, name: str) -> str:
         return known
     if store.has_folder(name + "/"):
         return f"{name}/ is a folder; kb list --path '{name}/**' shows what is in it"
-    near = store.paths_ending("/" + name, 3) or _nearest(store, name)
+    same = store.paths_ending("/" + name, _LISTED + 1)
+    if len(same) > 1:
+        more = ", and others" if len(same) > _LISTED else ""
+        return f"several are called that: {', '.join(same[:_LISTED])}{more}; {known}"
+    near = same or _nearest(store, name)
     return f"did you mean {' or '.join(near)}? {known}" if near else known
 
 
@@ -132,7 +137,16 @@ def _target(store: SqliteStore, uri: str) -> tuple[Document, Target]:
     if (document := _named(store, uri)) is not None:
         return document, Target(uri)
     target = parse_uri(uri)
-    return find_document(store, target.path), target
+    document = _named(store, target.path) or _by_file_name(store, target.path)
+    return document or find_document(store, target.path), target
+
+
+def _by_file_name(store: SqliteStore, name: str) -> Document | None:
+    """The only document whose path ends so. Good enough to read one, not to change it."""
+    if not name or len(name) > _LONGEST_ADVISED:
+        return None
+    same = store.paths_ending("/" + nfc(name), 2)
+    return store.document_by_path(same[0]) if len(same) == 1 else None
 
 
 def _stored_paths(store: SqliteStore, name: str) -> list[str]:

@@ -27,7 +27,7 @@ from tests.cli.conftest import COMMAND, Run
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sockets of this kind are for POSIX")
 
-_TIMES = re.compile(r"\d+\.\d+ ms|\"[a-z_]+\": \d+\.\d+(?=[,}\n])")
+_TIMES = re.compile(r" *\d+\.\d+ ms|\"[a-z_]+\": \d+\.\d+(?=[,}\n])")
 
 
 @pytest.fixture
@@ -252,6 +252,14 @@ def test_ignored_settings_are_named_through_the_socket_too(
     with KnowledgeBase(store) as kb, answering(kb):
         assert asked("retry") == 0
     assert "ignored serve.port of" in capsys.readouterr().err
+
+
+def test_logs_are_those_of_the_command_itself(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config.user_file().parent.mkdir(parents=True)
+    config.user_file().write_text("[search]\nslow_ms = 500\n")
+    assert asked("retry") is None
+    config.user_file().write_text("[search]\nlog = 'stderr'\n")
+    assert asked("retry") is None
 
 
 def test_another_store(desk: Path, tmp_path: Path) -> None:

@@ -51,3 +51,24 @@ def test_a_file_that_cannot_be_written(
 
 def test_an_option_named_like_json_is_not_asked_for(here: Path, run: Run) -> None:
     assert run("get", "--", "--json").err.startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    ("args", "meant"),
+    [
+        ("search git push --force", "kb search -- git push --force"),
+        ("search git -zap", "kb search -- git -zap"),
+        ("search -n 2 git push --force x", "kb search -n 2 git push -- --force x"),
+        ("add never --force", "kb add -- never --force"),
+        ("compare git --force=1", "kb compare -- git --force=1"),
+    ],
+)
+def test_words_that_look_like_options(here: Path, run: Run, args: str, meant: str) -> None:
+    told = run(*args.split())
+    assert told.status == 2
+    assert f"hint: to take it as words: {meant}; see: kb " in told.err
+    assert run(*meant.split()[1:]).status == 0
+
+
+def test_other_commands_take_no_words(here: Path, run: Run) -> None:
+    assert "as words" not in run("get", "a.md", "--force").err

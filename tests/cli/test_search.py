@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -174,3 +175,35 @@ def test_what_a_threshold_cuts_is_said(here: Path, run: Run) -> None:
     nothing = run("search", "nosuchword", "--fts-only", "--threshold", "0.5").err
     assert "nothing found" in nothing
     assert "cut" not in nothing
+
+
+# --- logs -----------------------------------------------------------------------------------------
+
+
+def test_a_slow_search_is_said_without_v(
+    here: Path, process: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lexical = ("search", "radio", "--mode", "lexical")
+    assert process(*lexical).err == ""
+    monkeypatch.setenv("KB_SEARCH_SLOW_MS", "1")
+    monkeypatch.setenv("KB_STORE_BUSY_TIMEOUT_S", "1")
+    long = process("search", "--mode", "lexical", " ".join(f"radio{n}" for n in range(3000))).err
+    assert "WARNING kb.search: slow search, " in long
+    assert "INFO" not in long
+
+
+def test_the_time_of_every_search_is_logged_where_the_settings_say(
+    here: Path, process: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lexical = ("search", "radio", "--mode", "lexical")
+    monkeypatch.setenv("KB_SEARCH_LOG", "stderr")
+    assert process(*lexical).err.startswith("INFO kb.search: search took ")
+    monkeypatch.setenv("KB_SEARCH_LOG", "log.txt")
+    assert [process(*lexical).err, process(*lexical).err] == ["", ""]
+    lines = Path("log.txt").read_text(encoding="utf-8").splitlines()
+    assert sum("INFO kb.search: search took " in line for line in lines) == 2
+    if os.name == "posix":
+        assert Path("log.txt").stat().st_mode & 0o777 == 0o600
+    monkeypatch.setenv("KB_SEARCH_LOG", "nowhere/log.txt")
+    refused = process(*lexical)
+    assert (refused.status, "cannot write the log" in refused.err) == (2, True)

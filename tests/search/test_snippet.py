@@ -139,3 +139,19 @@ def test_code_is_never_longer_than_the_limit(text: str, query: str, limit: int) 
 @given(st.lists(st.sampled_from(["", "  pass", "\tgit", "other = 1", "def f():"]), max_size=40))
 def test_a_line_with_a_match_is_shown_if_there_is_one(lines: list[str]) -> None:
     assert ("git" in cut_code("\n".join(lines), "git")) == ("\tgit" in lines)
+
+
+@given(st.text(alphabet="ab 钥匙.\n", min_size=1, max_size=80), st.integers(1, 12))
+def test_no_limit_is_too_small(text: str, limit: int) -> None:
+    for query in ("ab", "钥匙", "zzz"):
+        analysis = analyse(query, by_spaces)
+        for cutting in (snippet, code_snippet):
+            shown = cutting(text, analysis, by_spaces, limit)
+            assert len(shown) <= limit
+            assert bool(shown.strip()) == bool(text.strip())
+
+
+def test_a_snippet_of_one_character() -> None:
+    assert [cut(f"the needle {FILLER}", "needle", limit) for limit in (1, 2, 3, 8)] == [
+        "n", "ne", "…n…", "…needle…",
+    ]  # fmt: skip

@@ -7,6 +7,7 @@
     options    those options, the filters, and help under headings
     page       text on stdout and stderr: colour, width, JSON
     hits       hits as a person reads them
+    log_handlers   where logs go
     progress   how far a long command is
     search, ingest, notes, documents, reading, care, embed, models, setup, evaluation, serve, watch,
     mcp

@@ -25,6 +25,7 @@ from typing import Any
 from kb import __version__
 from kb.app import KnowledgeBase
 from kb.cli import instant, page
+from kb.cli.log_handlers import wants_stderr
 from kb.cli.session import Session
 from kb.config import Config, ServeConfig, load
 from kb.deadline import Deadline
@@ -233,6 +234,8 @@ class _Desk:
             now = load(self._kb.path)
         except KbError:  # the command will say what is wrong with them
             return "settings"
+        if wants_stderr(now):  # its own stderr, and not that of this process
+            return "log"
         return None if _searching(now) == _searching(self._kb.config) else "settings"
 
 

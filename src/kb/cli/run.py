@@ -17,6 +17,7 @@ from kb.errors import KbError
 
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
 USAGE = 2
+_WORDS = ("query", "text")  # arguments that are any words
 COMPLETE = "_KB_COMPLETE"  # set by the scripts of `kb completion`
 
 
@@ -35,7 +36,7 @@ def run(args: Sequence[str], session: Session | None = None) -> int:
     except KbError as error:
         return _fail(error.code, error.message, error.hint, args, error.exit_status)
     except click.ClickException as error:
-        return _fail("usage", _message(error), _help_hint(error), args, USAGE)
+        return _fail("usage", _message(error), _hint(error, args), args, USAGE)
     except OSError as error:
         if error.filename is not None:
             message = f"{os.fsdecode(error.filename)}: {error.strerror}"
@@ -81,9 +82,27 @@ def _message(error: click.ClickException) -> str:
     return f"{error.message} Did you mean {near!r}?"
 
 
-def _help_hint(error: click.ClickException) -> str:
+def _hint(error: click.ClickException, args: Sequence[str]) -> str:
     context = error.ctx if isinstance(error, click.UsageError) else None
-    return f"see: {context.command_path if context else 'kb'} --help"
+    see = f"see: {context.command_path if context else 'kb'} --help"
+    if context is None or not isinstance(error, click.NoSuchOption | click.BadOptionUsage):
+        return see
+    words = next((one for one in context.command.params if one.name in _WORDS), None)
+    if words is None or words.nargs != -1:
+        return see
+    return f"to take it as words: {_as_words(error.option_name, args)}; {see}"
+
+
+def _as_words(option: str, args: Sequence[str]) -> str:
+    """The command with the option as a word of the text: behind `--`, which stands as far to the
+    front as other options let it."""
+    from shlex import join
+
+    given = list(args)
+    at = next((at for at, arg in enumerate(given) if arg.startswith(option)), len(given))
+    if not any(arg.startswith("-") for arg in given[:at]):
+        at = 1  # behind the command's name
+    return join(["kb", *given[:at], "--", *given[at:]])
 
 
 def _bug(error: Exception, session: Session, args: Sequence[str]) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kb.cli import page
+from kb.cli import log_handlers, page
 from kb.cli.options import Command, common_options, option
 from kb.cli.session import Session, pass_session
 from kb.errors import MissingExtra
@@ -72,8 +72,7 @@ def serve_command(
     session.interrupted = "stopped"
     with Shutdown() as shutdown, session.open(overrides) as kb, ExitStack() as stack:
         is_new = not kb.path.exists()
-        if not session.verbose:
-            _log_warnings()
+        log_handlers.start(kb.config, verbose=session.verbose, serving=True)
         limits = kb.config.serve
 
         def ready(port: int) -> None:
@@ -84,19 +83,6 @@ def serve_command(
 
         serve(kb, token=read_token(limits.token_file), ready=ready, shutdown=shutdown)
         shutdown.finish()
-
-
-def _log_warnings() -> None:
-    """A server is watched by its log, and not by who asks it. What was degraded in a search is left
-    out: the answer itself says so, and /metrics counts it."""
-    import logging
-
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    handler.addFilter(lambda record: not str(record.msg).startswith("search degraded"))
-    log = logging.getLogger("kb")
-    log.handlers = [handler]
-    log.setLevel(logging.WARNING)
 
 
 def _say(host: str, port: int) -> None:

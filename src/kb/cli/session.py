@@ -31,9 +31,9 @@ class Session:
         from kb.app import KnowledgeBase
         from kb.config import load, store_path
 
-        self._start_logging()
         file = store_path(self.store)
         config = load(file, overrides=overrides)
+        self._start_logging(config)
         self.warn_of_ignored(config)
         return KnowledgeBase(file, config=config)
 
@@ -52,18 +52,12 @@ class Session:
         if is_new and not self.json and kb.path.exists():
             page.note(f"new store: {page.visible(str(kb.path))}")
 
-    def _start_logging(self) -> None:
-        """Logs go to stderr with -v. Without it there are none, since what a user has to know (a
-        degraded answer, a file that failed) is said by the commands themselves."""
-        if not (self.verbose or is_heard()):
-            return
-        import logging
+    def _start_logging(self, config: Config) -> None:
+        """Logs go where -v and the settings say. `logging` is not loaded where nobody wants any."""
+        if self.verbose or config.search.log or "search.slow_ms" in config.origins or is_heard():
+            from kb.cli import log_handlers
 
-        handler = logging.StreamHandler() if self.verbose else logging.NullHandler()
-        handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
-        log = logging.getLogger("kb")
-        log.handlers = [handler]
-        log.setLevel(logging.DEBUG if self.verbose > 1 else logging.INFO)
+            log_handlers.start(config, verbose=self.verbose)
 
 
 pass_session = click.make_pass_decorator(Session, ensure=True)

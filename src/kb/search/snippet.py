@@ -139,8 +139,11 @@ def _densest(found: list[Mark], width: int) -> tuple[int, int]:
 
 
 def _cut(text: str, start: int, end: int, limit: int) -> str:
-    """The window widened to the limit, a third of the room before it, at word boundaries."""
+    """The window widened to the limit, a third of the room before it, at word boundaries. Where
+    there is no room for more than the signs of a cut, they are left out."""
     room = limit - 2 * len(ELLIPSIS)
+    if room < 1:
+        return text[start : start + limit].strip()
     begin = max(0, min(start - max(0, room - (end - start)) // 3, len(text) - room))
     if begin > 0 and (space := text.find(" ", begin, start)) >= 0:
         begin = space + 1
