@@ -15,12 +15,12 @@ deadline that is made inside another one ends with it, or earlier.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from math import inf
+from threading import get_ident
 
 from kb.errors import Cancelled, DeadlineExceeded
 
@@ -33,7 +33,7 @@ class Deadline:
     """A moment in time, and a flag that any thread may raise. `timeout_s` counts from now; without
     it, only `cancel` ends the work. `setting` is what a user raises for more time. `outer` is the
     deadline that this one ends with; without it, the thread's own. Several threads may be inside
-    the same deadline. `clock` gives seconds; without it, the outer deadline's does."""
+    the same deadline, each once. `clock` gives seconds; without it, the outer deadline's does."""
 
     def __init__(
         self,
@@ -43,43 +43,41 @@ class Deadline:
         outer: Deadline | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        self.timeout_s = inf if timeout_s is None else timeout_s
-        self.setting = setting
         self._outer = outer or _current.get()
         inherited = time.monotonic if self._outer is None else self._outer._clock
         self._clock: Callable[[], float] = clock or inherited
-        self._end = inf if timeout_s is None else self._clock() + timeout_s
+        self.timeout_s = inf if timeout_s is None else timeout_s
+        self.setting = setting
+        self._end = self._clock() + self.timeout_s
+        if self._outer is not None and self._outer._end <= self._end:
+            self.timeout_s, self.setting = self._outer.timeout_s, self._outer.setting
+            self._end = self._outer._end
         self._error: Cancelled | None = None
-        self._tokens = threading.local()
+        self._before: dict[int, Deadline | None] = {}  # what each thread had
 
     def __enter__(self) -> Deadline:
-        self._tokens.outer = (_current.set(self), getattr(self._tokens, "outer", None))
+        self._before[get_ident()] = _current.get()
+        _current.set(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        token: Token[Deadline | None]
-        token, self._tokens.outer = self._tokens.outer
-        _current.reset(token)
+        _current.set(self._before.pop(get_ident()))
 
     def cancel(self, error: Cancelled | None = None) -> None:
         """Stop the work at its next step, from any thread; `error` is what is raised there."""
         self._error = error or Cancelled("the work was cancelled")
 
-    @property
-    def cancelled(self) -> bool:
-        return self._error is not None or (self._outer is not None and self._outer.cancelled)
-
     def remaining_s(self) -> float:
         """The time that is left; infinite if there is no limit, never below zero."""
-        left = max(0.0, self._end - self._clock()) if self._end < inf else inf
-        return left if self._outer is None else min(left, self._outer.remaining_s())
+        return max(0.0, self._end - self._clock()) if self._end < inf else inf
 
     def check(self) -> None:
         """Raise `Cancelled` or `DeadlineExceeded` if the work is to stop."""
-        if self._outer is not None:
-            self._outer.check()
-        if self._error is not None:
-            raise type(self._error)(self._error.message, self._error.hint)
+        each: Deadline | None = self
+        while each is not None:
+            if each._error is not None:
+                raise type(each._error)(each._error.message, each._error.hint)
+            each = each._outer
         if self._end < inf and self._clock() >= self._end:
             more = f", or raise {self.setting}" if self.setting else ""
             raise DeadlineExceeded(
