@@ -9,7 +9,7 @@ from kb import KnowledgeBase
 
 # Each prefix is every word of every passage, and is read twice: to match, and to rank.
 EXPRESSION = f"'{' OR '.join(['a*'] * 250)}'"
-_PARAGRAPHS, _WORDS = 1_500, 280
+_PARAGRAPHS, _WORDS = 1_000, 280
 
 
 def make(path: Path) -> None:

@@ -160,6 +160,26 @@ def test_a_second_signal_ends_it_at_once(store: Path, second: signal.Signals) ->
 
 @posix
 @pytest.mark.slow
+def test_sigterm_ends_an_ingest_between_two_files(store: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for number in range(2000):
+        (folder / f"{number}.md").write_text(f"# {number}\n\n" + "Some words.\n\n" * 40)
+    command = ("serve", "--port", "0", "--ingest-from", str(folder))
+    with process(store, *command, KB_SERVE_DRAIN_S="0.2") as (server, url):
+        asked = {"paths": [str(folder)]}
+        with ThreadPoolExecutor(1) as client, KnowledgeBase(store, encoder="none") as kb:
+            answer = client.submit(httpx.post, f"{url}/ingest", json=asked, timeout=PATIENCE_S)
+            while len(kb.documents(limit=4)) < 4:
+                threading.Event().wait(0.01)
+            server.send_signal(signal.SIGTERM)
+            assert server.wait(WATCHDOG_S) == 0
+            assert answer.result().json()["code"] == "cancelled"
+            assert len(kb.documents()) < 2000
+
+
+@posix
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [("serve", "--port", "0"), ("mcp", "--http", "127.0.0.1:0")])
 def test_work_that_cannot_be_stopped_is_abandoned(store: Path, command: tuple[str, ...]) -> None:
     """An endpoint that takes texts to embed and never answers."""

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from kb.watch.watcher import BLIND_RESCAN_S, Watcher
 from tests.models.weightless import Weightless
 from tests.watch.conftest import Heard, Process, contents, fresh, watched
 
+MANY = 2_000  # files, which take seconds
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 
 
@@ -259,6 +261,23 @@ def test_the_command_ends_cleanly(
     process.read("lib/a.md")
     assert process.end(how) == (status, said)
     assert not socket.exists()
+
+
+@posix
+@pytest.mark.slow
+def test_sigterm_ends_it_between_two_files(store: Path, root: Path) -> None:
+    """Also while it reads for the first time; the next start reads the others."""
+    for number in range(MANY):
+        (root / f"{number}.md").write_text(f"# {number}\n\n" + "A paragraph of words.\n\n" * 40)
+    with KnowledgeBase(store, encoder="none") as kb:
+        kb.create()
+        process = Process(store, root)
+        while not kb.documents(limit=1):
+            threading.Event().wait(0.01)
+        status, _ = process.end(signal.SIGTERM)
+        assert status == 0
+        assert "ready" not in [event["event"] for event in process.kind("stopped")]
+        assert 0 < len(kb.documents()) < MANY
 
 
 @posix
