@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-from kb import KnowledgeBase, wire
+from kb import Deadline, KnowledgeBase, wire
+from kb.config import Config, SearchConfig
 from kb.errors import InvalidCitation, NotFound
 from kb.ingest.secret_files import BY_NAME
 from tests.replaced import REPLACEMENTS
@@ -43,6 +46,21 @@ def test_lines_behind_the_end_are_not_cited(kb: KnowledgeBase, root: Path) -> No
     passage = kb.get("lib/a.md#L7-L40")
     assert passage.state == "exact"
     assert passage.citation.uri == "lib/a.md#L7-L8"
+
+
+def test_a_large_document_that_has_moved(kb: KnowledgeBase, library: Library) -> None:
+    """Every passage of it is looked for by its first line, and not line by line."""
+    text = "".join(f"Line {number} of a long log.\n" for number in range(20_000))
+    root = library({"log.txt": text})
+    kb.ingest(root)
+    (root / "log.txt").write_text("A new line.\n" + text)
+    looks = count()
+    unlimited = replace(Config(), search=SearchConfig(timeout_s=0.0))
+    slow = Deadline(1e9, clock=lambda: float(next(looks)))
+    with KnowledgeBase(kb.path, config=unlimited, encoder="none") as other, slow:
+        passage = other.get("lib/log.txt#L1-L20000", count=False)
+    assert (passage.state, passage.citation.uri) == ("moved", "lib/log.txt#L2-L20001")
+    assert next(looks) < 20_000
 
 
 @pytest.mark.parametrize(

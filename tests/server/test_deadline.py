@@ -95,6 +95,25 @@ def test_more_highlights_than_a_page_has(serve_it: Open) -> None:
     assert (refused.status_code, refused.json()["hint"]) == (422, "send at most 2,000")
 
 
+def test_evaluations_are_in_no_others_way(serve_it: Open) -> None:
+    """Each runs for minutes while its client waits."""
+    running = serve_it(searches_at_once=1)
+    judged = {"queries": {"q": hostile.EXPRESSION}, "qrels": {"q": {"lib/harbour.txt": 1}}}
+    with ThreadPoolExecutor(2) as others:
+        wait = httpx.Timeout(PATIENCE_S, read=2.0)
+        asked = [
+            others.submit(httpx.post, f"{running.url}/search/evaluate", json=judged, timeout=wait)
+            for _ in range(2)
+        ]
+        while running.app.state.desk.evaluations.taken < 2:
+            threading.Event().wait(0.01)
+        assert running.search("harbour keys")["returned"] > 0
+        assert all(isinstance(each.exception(), httpx.ReadTimeout) for each in asked)
+    for name in ("methods", "measures"):
+        refused = running.client.post("/search/evaluate", json=judged | {name: ["x"] * 21})
+        assert (refused.status_code, refused.json()["hint"]) == (422, "send at most 20")
+
+
 # --- the end --------------------------------------------------------------------------------------
 
 

@@ -80,6 +80,7 @@ def without_front_matter(text: str, analysis: Analysis, tokenise: Tokenise) -> s
 
 def marks(text: str, analysis: Analysis, tokenise: Tokenise) -> list[Mark]:
     """Where the query's terms stand in `text`, in order."""
+    deadline.check()
     found = [*_words(text, analysis, tokenise), *_fragments(text, analysis.fragments)]
     return sorted(found) or sorted(_inside_words(text, analysis.long_words()))
 
@@ -113,7 +114,6 @@ def _inside_words(text: str, terms: Iterable[str]) -> Iterable[Mark]:
 
 def _fragments(text: str, fragments: Iterable[str]) -> Iterable[Mark]:
     for fragment in fragments:
-        deadline.check()
         at = text.find(fragment)
         while at >= 0:
             yield at, at + len(fragment), fragment

@@ -27,6 +27,7 @@ from kb.types import JsonDict
 T = TypeVar("T")
 
 _READERS = 4
+_WAITING_EVALUATIONS = 4
 _UPLOADS = 8
 
 
@@ -45,6 +46,7 @@ class Desk:
     reads: Lane
     searches: Lane
     writes: Lane
+    evaluations: Lane
     uploads: Slots
     passages: asyncio.Semaphore
     folders: tuple[Path, ...] = field(default=())
@@ -63,20 +65,24 @@ class Desk:
             searches=Lane("searches", limits.searches_at_once, limits.max_waiting),
             # One at a time, since the store has one writer.
             writes=Lane("writes", 1, limits.max_waiting, whole=True),
+            evaluations=Lane("evaluations", 1, _WAITING_EVALUATIONS),
             uploads=Slots(_UPLOADS),
             passages=asyncio.Semaphore(_READERS),
             folders=folders,
         )
 
+    def _lanes(self) -> tuple[Lane, ...]:
+        return self.searches, self.evaluations, self.writes, self.reads
+
     def cancel(self) -> None:
         """Have everything stop at its next step, and be answered."""
-        for lane in (self.searches, self.writes, self.reads):
+        for lane in self._lanes():
             lane.cancel()
 
     def close(self) -> None:
         self.events.close()
         self.cancel()
-        for lane in (self.searches, self.writes, self.reads):
+        for lane in self._lanes():
             lane.close()
         self.warming.stop()
         self.worker.stop()
@@ -89,8 +95,9 @@ class Desk:
         return await self.searches.run(request, lambda _: work(), self.limits.request_timeout_s)
 
     async def evaluate(self, request: Request, work: Callable[[Deadline], T]) -> T:
-        """Many searches, which take as long as they take, and each no longer than it may."""
-        return await self.searches.run(request, work)
+        """Many searches, which take as long as they take, and each no longer than it may. They are
+        in no other's way."""
+        return await self.evaluations.run(request, work)
 
     async def write(self, request: Request, work: Callable[[Deadline], T]) -> T:
         return await self.writes.run(request, work)

@@ -56,6 +56,7 @@ _EVALUATED = {
     "methods": ["default", "lexical"],
 }
 _MOST_QUERIES = 500
+_MOST_METHODS = 20
 
 Text = Annotated[str, Query(description="Any text.", examples=["retry storm"])]
 Top = Annotated[int | None, Query(ge=1, description="How many hits.")]
@@ -155,6 +156,9 @@ def _judged(data: JsonDict, desk: Desk) -> JsonDict:
     judged = fields_of(data, shapes, needed=("queries", "qrels"))
     if len(judged["queries"]) > _MOST_QUERIES:
         raise InvalidRequest("there are too many queries", f"send at most {_MOST_QUERIES}")
+    for name in ("methods", "measures"):
+        if len(judged.get(name, ())) > _MOST_METHODS:
+            raise InvalidRequest(f"there are too many {name}", f"send at most {_MOST_METHODS}")
     for text in judged["queries"].values():
         if not isinstance(text, str):
             raise InvalidRequest(f"a query cannot be {shown(text)}", "it is a text")

@@ -278,7 +278,7 @@ def has_folder(connection: apsw.Connection, folder: str) -> bool:
 
 
 def paths_ending(connection: apsw.Connection, end: str, limit: int) -> list[str]:
-    """The first paths that end so. Reads the index of paths: 0.2 s for a million of them."""
+    """The first paths that end so. Reads the whole index of paths: half a second for a million."""
     sql = "SELECT doc_path FROM documents WHERE substr(doc_path, ?) = ? ORDER BY 1 LIMIT ?"
     found = [path for (path,) in connection.execute(sql, (-len(end), end, limit))]
     cells.check_texts(found, "documents: doc_path")
