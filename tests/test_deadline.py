@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,16 @@ def test_threads_are_cancelled_together() -> None:
         thread.join(PATIENCE_S)
     assert raised == ["cancelled"] * 3
     deadline.check()  # this thread has none
+
+
+def test_what_fails_stops_its_other_threads() -> None:
+    whole = Deadline()
+    with suppress(KeyboardInterrupt), whole:
+        part = deadline.share()
+        raise KeyboardInterrupt
+    for limit in (whole, part):
+        with pytest.raises(Cancelled):
+            limit.check()
 
 
 # --- searches that take minutes -------------------------------------------------------------------

@@ -60,8 +60,10 @@ class Deadline:
         _current.set(self)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         _current.set(self._before.pop(get_ident()))
+        if kind is not None:  # other threads need not go on with their parts
+            self.cancel()
 
     def cancel(self, error: Cancelled | None = None) -> None:
         """Stop the work at its next step, from any thread; `error` is what is raised there."""
