@@ -100,6 +100,16 @@ class IngestConfig:
         "files and folders, with commas, that are read although they look like keys or "
         "credentials, such as ~/notes/example.key",
     )
+    parse_timeout_s: float = _key(
+        60.0,
+        "how long a small file may take to be parsed; half as long is added for each megabyte; "
+        "one that takes longer is reported as failed",
+    )
+    parse_memory_bytes: int = _key(
+        1024 * 1024 * 1024,
+        "how much memory a small file may take to be parsed; eight times a file's size is added; "
+        "one that needs more is reported as failed",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@
       NotFound                no such document, chunk, root or tag
       ConfigError             a config file or KB_* variable that cannot be used
       PathMissing             a path to ingest that does not exist
+      ParserUnavailable       the process that parses files cannot be started
       WatchFailed             folders that the system does not let us watch
       StoreError
         StoreMissing          there is no store yet
@@ -98,6 +99,11 @@ class ConfigError(KbError):
 class PathMissing(KbError):
     code = "path_missing"
     http_status = 404
+
+
+class ParserUnavailable(KbError):
+    code = "parser_unavailable"
+    http_status = 503
 
 
 class WatchFailed(KbError):

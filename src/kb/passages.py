@@ -15,6 +15,8 @@ from kb.ingest.decode import Unreadable, Unsupported, decode
 from kb.ingest.draft import digest
 from kb.ingest.names import portable_path
 from kb.ingest.parse import Parsers
+from kb.ingest.parser_limits import Limits
+from kb.ingest.parser_pool import extract_text
 from kb.ingest.secret_files import HEAD_BYTES, included_paths, secret_reason
 from kb.ports import Source
 from kb.regular_files import Links, ReadRefused, open_file
@@ -200,10 +202,14 @@ def _read(
 
 def _extracted(path: str, data: bytes) -> str:
     source = Source(os.path.basename(path), data)
-    parser = Parsers(Config().chunk.max_chars).detect(source)
+    config = Config()
+    parsers = Parsers(config.chunk.max_chars)
+    parser = parsers.detect(source)
     if parser is None:
         raise Unsupported("unsupported format")
-    text = parser.parse(source).text
+    text = extract_text(
+        parsers.place(parser), source, config.chunk.max_chars, Limits.of(config.ingest)
+    )
     return decode(data) if text is None else text
 
 

@@ -6,13 +6,14 @@ Between the stages and the indexer. No I/O.
 from __future__ import annotations
 
 import hashlib
-import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from kb.ingest import dates, front_matter, names
-from kb.ingest.chunk import CHUNKER, chunk, stream
+from kb.ingest.chunk import CHUNKER, chunk
+from kb.ingest.chunked import ChunkedDocument
 from kb.ingest.decode import Unsupported, normalised
 from kb.ingest.found import Found
 from kb.ingest.language import language_of
@@ -45,32 +46,31 @@ def chunker_version(parser: Parser, max_chars: int) -> str:
     return f"{parser.name}-{parser.version}.{CHUNKER}.{max_chars}"
 
 
-def prepare(found: Found, source: Source, parser: Parser, max_chars: int) -> Prepared:
-    """The document of the file `found`, with its chunks; still without a root."""
-    name, data = source.name, source.data
-    parsed = parser.parse(source)
-    chunks = map(_composed, stream(parsed.blocks, max_chars))
+def prepare(found: Found, document: ChunkedDocument, content_hash: str, version: str) -> Prepared:
+    """The document of the file `found`, whose bytes have this hash and were read by a parser of
+    this `chunker_version`; still without a root."""
+    name = os.path.basename(found.path)
+    chunks = iter(document.chunks)
     if not (first := list(islice(chunks, 4))):
         raise Unsupported("no text")
-    lang = parsed.attributes.lang or parsed.lang or _language(first)
-    said = replace(parsed.attributes, lang=lang)
-    json.dumps(dict(said.metadata))  # what a plug-in brings must be storable; else the file fails
-    document = DocumentDraft(
+    lang = document.attributes.lang or document.lang or _language(first)
+    said = replace(document.attributes, lang=lang)
+    draft = DocumentDraft(
         root_id=None,
         path=found.path,
         doc_path="",
-        title=nfc(said.title or parsed.title or names.title_of(name)),
-        type=parsed.type,
+        title=nfc(said.title or document.title or names.title_of(name)),
+        type=document.type,
         attributes=_dated(said, name, found.mtime_ns),
-        content_hash=digest(data),
-        chunker_version=chunker_version(parser, max_chars),
+        content_hash=content_hash,
+        chunker_version=version,
         size_bytes=found.size,
         mtime_ns=found.mtime_ns,
         ctime_ns=found.ctime_ns,
         device=found.device,
         os_path=found.os_path,
     )
-    return Prepared(document, chain(first, chunks), parsed.warnings)
+    return Prepared(draft, chain(first, chunks), document.warnings)
 
 
 def prepare_note(text: str, said: Attributes, now_ns: int, max_chars: int) -> Prepared:
@@ -113,11 +113,3 @@ def _dated(said: Attributes, name: str, mtime_ns: int) -> Attributes:
         created_at=said.created_at or (dates.moment(day) if day else changed),
         updated_at=said.updated_at or changed,
     )
-
-
-def _composed(draft: ChunkDraft) -> ChunkDraft:
-    """In NFC, also where a plug-in did not see to it."""
-    text, path = nfc(draft.text), tuple(map(nfc, draft.heading_path))
-    if text == draft.text and path == draft.heading_path:
-        return draft
-    return replace(draft, text=text, heading_path=path)

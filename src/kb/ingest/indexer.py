@@ -9,17 +9,18 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from kb.config import Config
 from kb.errors import InvalidRequest, KbError
-from kb.ingest import dates, draft, names
+from kb.ingest import dates, draft, names, parser_pool
 from kb.ingest.decode import Unavailable, Unsupported
 from kb.ingest.found import Found, within
 from kb.ingest.load import load
 from kb.ingest.moved import Lost, Moved
 from kb.ingest.parse import Parsers
+from kb.ingest.parser_limits import Limits
 from kb.ingest.plan import Visit, make_plan
 from kb.ingest.progress import Meter, OnEvent, Progress
 from kb.ingest.report import Tally, reason_of
@@ -62,6 +63,10 @@ class Indexer:
         a link is skipped.
         """
         started = time.perf_counter()
+        paths = [os.fspath(path) for path in paths]
+        known = {root.path for root in self._store.roots()}
+        if any(os.path.abspath(path) not in known for path in paths):
+            parser_pool.prepare()  # there will be something to parse: it starts meanwhile
         parsers = Parsers(self._config.chunk.max_chars)
         meter = Meter(on_event)
         run = _Run(self._store, self._config, self._clock, parsers, dry_run, force, uploaded, meter)
@@ -76,6 +81,27 @@ class Indexer:
             text, attributes or Attributes(), int(self._clock() * 1e9), self._config.chunk.max_chars
         )
         return self._store.write_document(prepared.document, prepared.chunks)
+
+
+@dataclass(slots=True)
+class _File:
+    """A file on its way into the store. There is no `parsing` of one that is the same as before;
+    `touched` if its bytes had to be read to know."""
+
+    site: Site
+    found: Found
+    state: FileState | None
+    doc_path: str
+    is_read: bool = False
+    touched: bool = False
+    content_hash: str = ""
+    version: str = ""
+    parsing: parser_pool.Parsing | None = None
+    error: Exception | None = None
+
+    def close(self) -> None:
+        if self.parsing is not None:
+            self.parsing.close()
 
 
 @dataclass(slots=True)
@@ -94,6 +120,8 @@ class _Run:
     versions: frozenset[str] = frozenset()
     lost: Lost = field(default_factory=Lost)
     included: tuple[str, ...] = ()  # although they look like secrets
+    files: Iterator[tuple[Site, Found]] = field(default_factory=lambda: iter(()))
+    ahead: _File | None = None
 
     def go(self, paths: Iterable[str | os.PathLike[str]], resolve_links: bool) -> None:
         self.included = included_paths(self.config.ingest.include_secrets)
@@ -102,11 +130,15 @@ class _Run:
         sites = self._survey(paths, resolve_links)
         total, done = sum(len(site.walked.files) for site in sites), 0
         self.lost = Lost.of(sites)
-        for site in sites:
-            for found in site.walked.files:
-                self.meter.at("read", done, total, site.doc_path(found.path))
-                self._take(site, found)
+        self.files = ((site, found) for site in sites for found in site.walked.files)
+        try:
+            while (file := self._next_file()) is not None:
+                self.meter.at("read", done, total, file.doc_path)
+                self._take(file)
                 done += 1
+        finally:
+            if self.ahead is not None:
+                self.ahead.close()
         # Last, since a file that is gone here may have come to another place.
         for site in sites:
             self._remove(site)
@@ -157,17 +189,56 @@ class _Run:
 
     # --- one file ---------------------------------------------------------------------------------
 
-    def _take(self, site: Site, found: Found) -> None:
-        state = site.states.get(found.path)
-        if state is not None and not self.force and self._is_unchanged(state, found):
-            site.kept.add(found.path)
-            self.tally.unchanged += 1
+    def _next_file(self) -> _File | None:
+        """The file that was read ahead, else the next one."""
+        file, self.ahead = self.ahead, None
+        if file is None and (following := next(self.files, None)) is not None:
+            site, found = following
+            file = _File(site, found, site.states.get(found.path), site.doc_path(found.path))
+        return file
+
+    def _look_ahead(self) -> None:
+        """Have the next file parsed while this one is written. What goes wrong with it is raised
+        in its turn."""
+        if (file := self._next_file()) is not None:
+            self.ahead = file
+            try:
+                self._read(file)
+            except Exception as error:  # noqa: BLE001 (which `_bring` raises)
+                file.error = error
+
+    def _read(self, file: _File) -> None:
+        """Read the file and have it parsed, unless it is the same as before."""
+        file.is_read = True
+        state = file.state
+        if state is not None and not self.force and self._is_unchanged(state, file.found):
             return
-        doc_path = site.doc_path(found.path)
+        ingest, max_chars = self.config.ingest, self.config.chunk.max_chars
+        file.found, parser, data = load(
+            file.site.visit.path,
+            file.found,
+            self.parsers,
+            ingest.max_file_bytes,
+            follow_links=ingest.follow_links,
+            include_secrets=self.included,
+        )
+        file.content_hash = draft.digest(data)
+        file.version = draft.chunker_version(parser, max_chars)
+        now = (file.content_hash, file.version)
+        if state and not self.force and now == (state.content_hash, state.chunker_version):
+            file.touched = True
+            return
+        name = os.path.basename(file.found.path)
+        source = Source(name, data, file.found.mtime_ns, self.meter.within)
+        place, limits = self.parsers.place(parser), Limits.of(ingest)
+        file.parsing = parser_pool.start(place, source, max_chars, limits, self.meter.wait)
+
+    def _take(self, file: _File) -> None:
+        doc_path = file.doc_path
         try:
-            self._bring(site, found, state, doc_path)
+            self._bring(file)
         except KbError:
-            raise  # of the store: no other file would fare better
+            raise  # of the store, or of all parsers: no other file would fare better
         except Unsupported as unsupported:
             self.tally.skipped.append(FileNote(doc_path, unsupported.reason))
             if not isinstance(unsupported, Unavailable) and not self.uploaded:
@@ -181,22 +252,34 @@ class _Run:
         # file, a bug included, must not cost the others. What was known of it stays.
         except Exception as error:  # noqa: BLE001
             self.tally.failed.append(FileNote(doc_path, reason_of(error)))
-        site.kept.add(found.path)
+        file.site.kept.add(file.found.path)
 
-    def _bring(self, site: Site, found: Found, state: FileState | None, doc_path: str) -> None:
-        """Read the file and bring the store up to date with it. A long one is parsed while it is
-        written, so that what is wrong in it may only be found out then."""
-        prepared = self._read(site, found, state)
-        if prepared is None:
-            assert state is not None, "only a known file is the same as before"
-            self._touch(state, found)
-        elif state is None and self._is_over(prepared):
-            expired = prepared.document.attributes.expires_at
-            self.tally.skipped.append(FileNote(doc_path, f"expired {expired}"))
-        elif state is None and (moved := self.lost.take(prepared.document)) is not None:
-            self._write(site, doc_path, prepared, moved=moved)
-        else:
-            self._write(site, doc_path, prepared, is_new=state is None)
+    def _bring(self, file: _File) -> None:
+        """Bring the store up to date with the file. A long one is parsed while it is written, so
+        that what is wrong in it may only be found out then."""
+        if file.error is not None:
+            raise file.error
+        if not file.is_read:
+            self._read(file)
+        state = file.state
+        if file.parsing is None:
+            assert state is not None, "only a known file can be the same as before"
+            self.tally.unchanged += 1
+            if file.touched:
+                self._touch(state, file.found)
+            return
+        with file.parsing as parsing:
+            document = parsing.document()
+            prepared = draft.prepare(file.found, document, file.content_hash, file.version)
+            if parsing.is_complete:
+                self._look_ahead()
+            if state is None and self._is_over(prepared):
+                expired = prepared.document.attributes.expires_at
+                self.tally.skipped.append(FileNote(file.doc_path, f"expired {expired}"))
+            elif state is None and (moved := self.lost.take(prepared.document)) is not None:
+                self._write(file.site, file.doc_path, prepared, moved=moved)
+            else:
+                self._write(file.site, file.doc_path, prepared, is_new=state is None)
 
     def _is_unchanged(self, state: FileState, found: Found) -> bool:
         return (
@@ -212,30 +295,10 @@ class _Run:
         now = dates.iso(dates.from_ns(int(self.clock() * 1e9)))
         return expires_at is not None and expires_at <= now
 
-    def _read(self, site: Site, found: Found, state: FileState | None) -> draft.Prepared | None:
-        """The document that the file is now; None: the same bytes as before."""
-        ingest = self.config.ingest
-        found, parser, data = load(
-            site.visit.path,
-            found,
-            self.parsers,
-            ingest.max_file_bytes,
-            follow_links=ingest.follow_links,
-            include_secrets=self.included,
-        )
-        max_chars = self.config.chunk.max_chars
-        now = (draft.digest(data), draft.chunker_version(parser, max_chars))
-        if state and not self.force and now == (state.content_hash, state.chunker_version):
-            return None
-        name = os.path.basename(found.path)
-        source = Source(name, data, found.mtime_ns, self.meter.within)
-        return draft.prepare(found, source, parser, max_chars)
-
     # --- into the store ---------------------------------------------------------------------------
 
     def _touch(self, state: FileState, found: Found) -> None:
         """The same bytes as before. Their new times are noted if that will spare the next hash."""
-        self.tally.unchanged += 1
         now = replace(
             state,
             size_bytes=found.size,

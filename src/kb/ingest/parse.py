@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import EntryPoint, entry_points
 
 from kb.ingest.decode import Unreadable, Unsupported, decode
+from kb.ingest.parsers import registry
 from kb.ingest.parsers.signatures import READERS, signature
 from kb.ports import Parser, Source
 from kb.types import FileNote
@@ -23,35 +24,7 @@ _NEEDED = ("name", "version", "accepts", "parse")
 
 
 def built_in(max_chars: int) -> list[Parser]:
-    from kb.ingest.parsers.asciidoc import AsciidocParser
-    from kb.ingest.parsers.code import CodeParser
-    from kb.ingest.parsers.docx import DocxParser
-    from kb.ingest.parsers.email import EmailParser
-    from kb.ingest.parsers.epub import EpubParser
-    from kb.ingest.parsers.html import HtmlParser
-    from kb.ingest.parsers.markdown import MarkdownParser
-    from kb.ingest.parsers.notebook import NotebookParser
-    from kb.ingest.parsers.org import OrgParser
-    from kb.ingest.parsers.pdf import PdfParser
-    from kb.ingest.parsers.rst import RstParser
-    from kb.ingest.parsers.table import TableParser
-    from kb.ingest.parsers.text import TextParser
-
-    return [
-        PdfParser(),
-        HtmlParser(),
-        DocxParser(),
-        EpubParser(),
-        NotebookParser(max_chars),
-        RstParser(),
-        AsciidocParser(max_chars),
-        OrgParser(),
-        TableParser(),
-        EmailParser(),
-        MarkdownParser(max_chars),
-        CodeParser(max_chars),
-        TextParser(),  # last: it takes every name without a suffix
-    ]
+    return list(registry.built_in(max_chars).values())
 
 
 class Parsers:
@@ -60,12 +33,21 @@ class Parsers:
     def __init__(self, max_chars: int, plug_ins: Iterable[EntryPoint] | None = None) -> None:
         """`plug_ins` are those that are installed, unless given."""
         self.problems: list[FileNote] = []
-        self._built_in = built_in(max_chars)
-        found = entry_points(group=GROUP) if plug_ins is None else plug_ins
-        self._plug_ins = [parser for point in found if (parser := self._load(point)) is not None]
+        made = registry.built_in(max_chars)
+        self._built_in = list(made.values())
+        self._plug_ins: list[Parser] = []
+        self._places = {id(parser): place for place, parser in made.items()}
+        for point in entry_points(group=GROUP) if plug_ins is None else plug_ins:
+            if (parser := self._load(point)) is not None:
+                self._plug_ins.append(parser)
+                self._places[id(parser)] = point.value
 
     def __iter__(self) -> Iterator[Parser]:
         return iter((*self._plug_ins, *self._built_in))
+
+    def place(self, parser: Parser) -> str:
+        """What `registry.parser_at` makes the same parser from in another process."""
+        return self._places[id(parser)]
 
     def detect(self, source: Source) -> Parser | None:
         """The parser for `source`, whose first `HEAD_BYTES` are enough; None: unsupported."""

@@ -55,6 +55,10 @@ class Meter:
         if parts != self._now.parts or part * _STEPS // parts != before:
             self._tell(replace(self._now, part=part, parts=parts))
 
+    def wait(self) -> None:
+        """Tell the same once more while a file is being parsed: the listener may end the run."""
+        self._tell(self._now)
+
     def counted(self, chunks: Iterable[ChunkDraft]) -> Iterator[ChunkDraft]:
         """`chunks` as they are, counted while they are written."""
         for number, chunk in enumerate(chunks, start=1):
