@@ -48,6 +48,14 @@ def test_unspaced_script_is_blanked() -> None:
     assert blank_unspaced("用kb搜索").split() == ["kb"]
 
 
+@pytest.mark.parametrize("marks", ["\u0301\u0327", "\u0f74\u0f72", "\u0f73", "\ufe20\u302a"])
+def test_a_stack_of_marks_is_cut(marks: str) -> None:
+    """To compose it takes time by its square, whichever marks they are."""
+    assert len(nfc("a" + marks * 1000 + "b")) <= 62
+    assert nfc("a" + marks * 10) == unicodedata.normalize("NFC", "a" + marks * 10)
+    assert nfc("—" * 1000) == "—" * 1000
+
+
 @given(st.text())
 def test_any_text_has_an_nfc_form_that_utf8_can_write(text: str) -> None:
     normal = nfc(text)

@@ -107,7 +107,7 @@ class IngestConfig:
     )
     parse_memory_bytes: int = _key(
         1024 * 1024 * 1024,
-        "how much memory a small file may take to be parsed; eight times a file's size is added; "
+        "how much memory a small file may take to be parsed; sixteen times its size is added; "
         "one that needs more is reported as failed",
     )
 

@@ -190,7 +190,9 @@ def _read(
         return None, f"its folder is detached; to read its file: kb attach {name} FOLDER"
     try:
         data = file_data(place, ingest)
-        text = decode(data) if document.type in LINE_TYPES else _extracted(place.inside, data)
+        text = (
+            decode(data) if document.type in LINE_TYPES else _extracted(place.inside, data, ingest)
+        )
     except (FileNotFoundError, NotADirectoryError):
         return None, "its file is gone"
     except OSError as error:
@@ -200,16 +202,14 @@ def _read(
     return _Now(text.removesuffix("\n"), unchanged=digest(data) == document.content_hash), None
 
 
-def _extracted(path: str, data: bytes) -> str:
+def _extracted(path: str, data: bytes, ingest: IngestConfig) -> str:
     source = Source(os.path.basename(path), data)
-    config = Config()
-    parsers = Parsers(config.chunk.max_chars)
+    max_chars = Config().chunk.max_chars
+    parsers = Parsers(max_chars)
     parser = parsers.detect(source)
     if parser is None:
         raise Unsupported("unsupported format")
-    text = extract_text(
-        parsers.place(parser), source, config.chunk.max_chars, Limits.of(config.ingest)
-    )
+    text = extract_text(parsers.place(parser), source, max_chars, Limits.of(ingest))
     return decode(data) if text is None else text
 
 

@@ -30,11 +30,8 @@ _UNSPACED = (
 _LONGEST_NAME = 256  # a longer word is data, not a name
 # Texts, which `re` compiles when they are first used, and keeps: a search in ASCII needs none.
 _RUN = f"[{_UNSPACED}]+"
-# No script stacks more marks on a letter; composing a long stack takes time by its square.
-_MARKS = (
-    "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u064b-\u065f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff"
-)
-_MANY_MARKS = f"[{_MARKS}]{{31,}}"
+_MANY_SIGNS = r"[^\w\s\x00-\x7f]{31,}"  # what may be a long stack of marks
+_MOST_MARKS = 30  # no script stacks more on a letter; to compose a stack takes time by its square
 _HALF_WIDTH = "[\uff66-\uff9f]"
 _GLUED = rf"(?<=[{_UNSPACED}])[^\W_{_UNSPACED}]+|[^\W_{_UNSPACED}]+(?=[{_UNSPACED}])"
 _SMALL = r"[^\W_0-9A-Z]"  # any letter but a capital of ASCII: `café` and `Élan` are one part
@@ -58,7 +55,18 @@ def nfc(text: str) -> str:
     if text.isascii():
         return text
     text = text.encode("utf-8", "replace").decode("utf-8")
-    return unicodedata.normalize("NFC", re.sub(_MANY_MARKS, lambda found: found[0][:30], text))
+    return unicodedata.normalize("NFC", re.sub(_MANY_SIGNS, _few_marks, text))
+
+
+def _few_marks(signs: re.Match[str]) -> str:
+    kept: list[str] = []
+    marks = 0
+    for sign in signs[0]:
+        is_mark = unicodedata.combining(unicodedata.normalize("NFD", sign)[0])
+        marks = marks + 1 if is_mark else 0
+        if marks <= _MOST_MARKS:
+            kept.append(sign)
+    return "".join(kept)
 
 
 def unspaced_runs(text: str) -> list[str]:

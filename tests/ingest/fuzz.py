@@ -3,6 +3,8 @@
     python -m tests.ingest.fuzz --parser pdf --seed 1234                read one again
     python -m tests.ingest.fuzz --parser pdf --seed 1234 --save x.pdf   and keep it
     python -m tests.ingest.fuzz --parser pdf --from 0 --to 500          many, as the test does
+    python -m tests.ingest.fuzz --through-workers --count 100000        of all formats, by turns,
+                                                        in parser processes and under their limits
 
 A run says what it does in lines of JSON: which input comes next, what went wrong with it, and at
 the end how many were read. So whoever started it knows which input it did not survive.
@@ -30,8 +32,11 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from kb import KnowledgeBase
+from kb.config import IngestConfig
+from kb.ingest import parser_pool
 from kb.ingest.chunk import chunk
 from kb.ingest.parse import HEAD_BYTES, Parsers, Unreadable, Unsupported
+from kb.ingest.parser_limits import Limits
 from kb.ports import Source
 from tests.ingest.documents import CODE_LINES, MARKDOWN_LINES
 from tests.ingest.parsers import (
@@ -474,14 +479,81 @@ def run(parser: str, start: int, stop: int) -> None:
     say(done=counted, slowest_ms=round(slowest[0] * 1000), slowest_seed=slowest[1])
 
 
+# --- through parser processes ---------------------------------------------------------------------
+
+
+def outcome_of(place: str, made: Case, limits: Limits) -> str:
+    """What a parser process makes of an input: one word, or why it is unreadable."""
+    try:
+        with parser_pool.start(place, Source(made.name, made.data), MAX_CHARS, limits) as parsing:
+            chunks = sum(1 for _ in parsing.document().chunks)
+        return "read" if chunks else "unsupported"
+    except Unsupported:
+        return "unsupported"
+    except Unreadable as unreadable:
+        return unreadable.reason
+
+
+def kind_of(outcome: str) -> str:
+    for kind, words in (("crash", "crashed"), ("memory", "of memory"), ("time", "to be parsed"),
+                        ("output", "gives more"), ("senseless", "makes no sense")):  # fmt: skip
+        if words in outcome:
+            return kind
+    return outcome if outcome in ("read", "unsupported") else "unreadable"
+
+
+def run_through_workers(names: Sequence[str], start: int, count: int) -> bool:
+    """Inputs of these parsers by turns, in as many parser processes as there are processors. Says
+    which of them broke a limit or crashed a parser, and at the end how many were what. Whether all
+    of them got an answer that is one."""
+    from concurrent.futures import ThreadPoolExecutor
+    from os import cpu_count
+
+    limits = Limits.of(IngestConfig())
+    parsers = Parsers(MAX_CHARS, plug_ins=())
+    counted: Counter[str] = Counter()
+    slowest: list[tuple[float, str]] = []
+    began = time.perf_counter()
+
+    def one(number: int) -> None:
+        name, seed = names[number % len(names)], start + number // len(names)
+        made = case(name, seed)
+        parser = parsers.detect(Source(made.name, made.data[:HEAD_BYTES]))
+        if parser is None or not made.data.strip():
+            counted["unsupported"] += 1
+            return
+        started = time.perf_counter()
+        outcome = outcome_of(parsers.place(parser), made, limits)
+        slowest.append((round(time.perf_counter() - started, 2), f"{name} {seed}"))
+        counted[kind := kind_of(outcome)] += 1
+        if kind not in ("read", "unreadable", "unsupported"):
+            say(kind=kind, parser=name, seed=seed, mutation=made.mutation, why=outcome)
+
+    with ThreadPoolExecutor(min(4, cpu_count() or 1)) as threads:
+        for done, _ in enumerate(threads.map(one, range(count)), 1):
+            slowest[:] = sorted(slowest)[-5:] if done % 100 == 0 else slowest
+            if done % 1000 == 0:
+                say(done=done, per_s=round(done / (time.perf_counter() - began), 1))
+    parser_pool.close()
+    say(done=counted, slowest_s=sorted(slowest)[-5:], s=round(time.perf_counter() - began))
+    return sum(counted.values()) == count and not counted["senseless"]
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(prog="python -m tests.ingest.fuzz")
-    arguments.add_argument("--parser", required=True, choices=sorted(SEEDS))
+    arguments.add_argument("--parser", choices=sorted(SEEDS))
+    arguments.add_argument("--through-workers", action="store_true")
+    arguments.add_argument("--count", type=int, default=1000)
     arguments.add_argument("--seed", type=int)
     arguments.add_argument("--save", type=Path)
     arguments.add_argument("--from", type=int, default=0, dest="start")
     arguments.add_argument("--to", type=int, default=100, dest="stop")
     said = arguments.parse_args()
+    if said.through_workers:
+        names = [said.parser] if said.parser else sorted(SEEDS)
+        sys.exit(not run_through_workers(names, said.start, said.count))
+    if said.parser is None:
+        arguments.error("--parser is needed, or --through-workers")
     if said.seed is None:
         run(said.parser, said.start, said.stop)
         return

@@ -66,6 +66,19 @@ def test_a_table_that_says_a_quote_parts_its_cells() -> None:
     assert "".join(block.text for block in parsed.blocks) == 'sep="a"b1"2'
 
 
+def test_damaged_files_through_parser_processes() -> None:
+    """A few of each format; a campaign of 100,000 is run by hand."""
+    command = [sys.executable, "-m", "tests.ingest.fuzz", "--through-workers"]
+    ended = subprocess.run(
+        [*command, "--count", str(4 * len(SEEDS))],
+        cwd=REPOSITORY, capture_output=True, timeout=WATCHDOG_S + GRACE_S,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr.decode()
+    done = json.loads(ended.stdout.splitlines()[-1])["done"]
+    assert sum(done.values()) == 4 * len(SEEDS)
+    assert set(done) <= {"read", "unreadable", "unsupported"}
+
+
 # --- looking for more -----------------------------------------------------------------------------
 
 

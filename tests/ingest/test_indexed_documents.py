@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 from kb.errors import InvalidRequest
 from kb.types import Attributes, IngestReport
 from tests.ingest.conftest import Library
+from tests.ingest.plug_ins import plug_in
 from tests.store.builders import check_integrity
 
 # --- attributes -----------------------------------------------------------------------------------
@@ -92,7 +91,7 @@ def test_a_long_file_is_read_in_stretches(
     """The same chunks, whether a text is read at once or piece by piece."""
     paragraphs = [f"Paragraph {number}. " + "Some words. " * (number % 40) for number in range(300)]
     library.put("a.txt", "---\ntitle: Long\n---\n\n" + "\n\n".join(paragraphs) + "\n")
-    monkeypatch.setattr("kb.ingest.parsers.text.WINDOW_BYTES", 5_000)
+    plug_in(monkeypatch, "ShortWindows")
     library.ingest("")
     (document,) = library.documents().values()
     assert document.title == "Long"
@@ -107,7 +106,7 @@ def test_a_long_file_is_read_in_stretches(
 def test_a_bad_byte_in_a_long_file_leaves_what_was_known(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kb.ingest.parsers.text.WINDOW_BYTES", 1_000)
+    plug_in(monkeypatch, "ShortWindows")
     library.put("a.txt", "good words\n\n" * 500)
     library.ingest("")
     library.put("a.txt", b"good words\n\n" * 500 + b"\xff", hours_ago=1)
@@ -121,10 +120,9 @@ def test_a_bad_byte_in_a_long_file_leaves_what_was_known(
 def test_a_file_that_needs_a_missing_library_keeps_what_was_known(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("selectolax")
     library.put("a.html", "<html><body><p>some words here</p></body></html>")
     library.ingest("")
-    monkeypatch.setitem(sys.modules, "selectolax.lexbor", None)
+    plug_in(monkeypatch, "WithoutItsLibrary")
     report = library.ingest("", force=True)
     assert [note.reason for note in report.skipped] == ["needs: pip install 'kb-search[html]'"]
     assert report.removed == ()

@@ -14,6 +14,7 @@ from kb.ingest.progress import EVERY_CHUNKS, Meter, Progress
 from kb.types import ChunkDraft
 from tests.ingest.conftest import Library
 from tests.ingest.parsers.pdfs import made, text_page
+from tests.ingest.plug_ins import plug_in
 from tests.store.builders import check_integrity
 
 
@@ -81,7 +82,7 @@ def test_whatever_a_parser_tells_is_few_and_makes_sense(total: int, steps: list[
 
 
 def test_inside_a_long_text(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text, "WINDOW_BYTES", 100_000)
+    plug_in(monkeypatch, "ShortWindows")
     content = long_text(6000)
     library.put("long.txt", content)
     events = events_of(library, "long.txt")

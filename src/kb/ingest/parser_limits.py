@@ -11,16 +11,18 @@ The time by the clock and the length of the answer are watched by the process th
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from dataclasses import dataclass, replace
 
 from kb.config import IngestConfig
 
-OUT_OF_MEMORY = 86  # the exit status of a process that ended itself
+OUT_OF_MEMORY = 86  # the exit status of a process that has ended itself
+OUT_OF_TIME = -getattr(signal, "SIGPROF", 1000)  # of one that the system has ended
 
 _MB = 1024 * 1024
 _OUTPUT_BYTES = 256 * _MB
-_SPARE_CPU_S = 10.0
+_SPARE_CPU_S = 5.0
 _LOOK_S = 0.05
 
 
@@ -42,7 +44,7 @@ class Limits:
         for its text in several shapes."""
         return replace(
             self,
-            memory_bytes=self.memory_bytes + 8 * size_bytes,
+            memory_bytes=self.memory_bytes + 16 * size_bytes,
             timeout_s=self.timeout_s * (1 + size_bytes / (2 * _MB)),
             output_bytes=self.output_bytes + 4 * size_bytes,
         )
@@ -57,8 +59,6 @@ class Limits:
 def limit_cpu(seconds: float) -> None:
     """Have the system end this process after so much more processor time; 0: never."""
     if sys.platform != "win32":
-        import signal
-
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
 

@@ -22,7 +22,7 @@ from kb.errors import ParserUnavailable
 from kb.ingest import parser_wire as wire
 from kb.ingest.chunked import ChunkedDocument
 from kb.ingest.decode import Unavailable, Unreadable, Unsupported
-from kb.ingest.parser_limits import OUT_OF_MEMORY, Limits
+from kb.ingest.parser_limits import OUT_OF_MEMORY, OUT_OF_TIME, Limits
 from kb.ingest.parser_process import OnWait, ParserProcess, ending
 from kb.logs import logger
 from kb.ports import Source
@@ -187,10 +187,7 @@ class Parsing:
 
         def tick() -> None:
             if self._waited_s + time.monotonic() - started > self._limits.timeout_s:
-                raise Unreadable(
-                    f"takes longer than {self._limits.timeout_s:,.0f} s to parse "
-                    "(see the setting ingest.parse_timeout_s)"
-                )
+                raise self._error("time", "")
             self._on_wait()
 
         body = process.receive(tick)
@@ -208,6 +205,11 @@ class Parsing:
             return Unsupported(reason)
         if kind == "unavailable":
             return Unavailable(reason)
+        if kind == "time":
+            return Unreadable(
+                f"takes longer than {self._limits.timeout_s:,.0f} s to be parsed "
+                "(see the setting ingest.parse_timeout_s)"
+            )
         if kind == "memory":
             return Unreadable(
                 f"needs more than {_size(self._limits.memory_bytes)} of memory to be parsed "
@@ -218,8 +220,8 @@ class Parsing:
     def _ended(self, status: int) -> Unreadable | Unsupported:
         """What a process that is gone leaves unsaid. Many libraries crash where they get no
         memory."""
-        if status == OUT_OF_MEMORY:
-            return self._error("memory", "")
+        if status in (OUT_OF_MEMORY, OUT_OF_TIME):
+            return self._error("memory" if status == OUT_OF_MEMORY else "time", "")
         return Unreadable(
             f"its parser crashed ({ending(status)}), perhaps since it needed more than "
             f"{_size(self._limits.memory_bytes)} of memory"
@@ -246,7 +248,7 @@ class _Pool:
         self._changed = threading.Condition()
         self._idle: list[ParserProcess] = []  # the one that was used last at the end
         self._busy: set[ParserProcess] = set()
-        self._reaper: threading.Thread | None = None
+        self._closed: threading.Event | None = None  # ends the thread that ends idle processes
 
     def take(self, memory_bytes: int, on_wait: OnWait) -> ParserProcess:
         """A process for one file, which is to be given back."""
@@ -286,25 +288,29 @@ class _Pool:
     def _keep(self, process: ParserProcess) -> None:
         process.idle_since = time.monotonic()
         self._idle.append(process)
-        if self._reaper is None:
-            self._reaper = threading.Thread(target=self._reap, name="kb-parsers", daemon=True)
-            self._reaper.start()
+        if self._closed is None:
+            self._closed = threading.Event()
+            threading.Thread(
+                target=self._reap, args=(self._closed,), name="kb-parsers", daemon=True
+            ).start()
 
-    def _reap(self) -> None:
+    def _reap(self, closed: threading.Event) -> None:
         """End processes that have had nothing to do for a while. Ends with the last of them."""
-        while True:
-            time.sleep(_IDLE_S / 4)
+        while not closed.wait(_IDLE_S / 4):
             with self._changed:
                 while self._idle and time.monotonic() - self._idle[0].idle_since > _IDLE_S:
                     self._idle.pop(0).kill()
-                if not self._idle and not self._busy:
-                    self._reaper = None
+                if not self._idle and not self._busy and self._closed is closed:
+                    self._closed = None
                     return
 
     def close(self) -> None:
         with self._changed:
             idle, busy = self._idle, self._busy
             self._idle, self._busy = [], set()
+            if self._closed is not None:
+                self._closed.set()
+                self._closed = None
         for process in idle:
             process.kill()
         for process in busy:

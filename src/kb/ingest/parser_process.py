@@ -35,7 +35,7 @@ class ParserProcess:
     def __init__(self) -> None:
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _PROGRAM, *map(os.path.abspath, sys.path)],
+                [sys.executable or "", "-P", "-c", _PROGRAM, *map(os.path.abspath, sys.path)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 bufsize=0,

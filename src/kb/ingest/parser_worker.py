@@ -89,7 +89,13 @@ def _serve(
     # Parsers read files of any origin, and some are other people's: whatever they raise is the
     # failure of this file alone.
     except Exception as error:  # noqa: BLE001
-        answer.fail("unreadable", reason_of(error))
+        answer.fail("memory" if _lacked_memory(error) else "unreadable", reason_of(error))
+
+
+def _lacked_memory(error: BaseException) -> bool:
+    """Whether a parser has made another error of a `MemoryError`."""
+    cause = error.__cause__ or error.__context__
+    return isinstance(error, MemoryError) or (cause is not None and _lacked_memory(cause))
 
 
 class _Answer:

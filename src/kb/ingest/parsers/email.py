@@ -70,7 +70,7 @@ class EmailParser:
         for rules in (_Policy(), _OldPolicy()):
             try:
                 return _read(email.message_from_bytes(data, policy=rules), source.name)
-            except (Unreadable, Unsupported):
+            except (Unreadable, Unsupported, MemoryError):
                 raise
             except Exception as error:  # noqa: BLE001
                 problem = error
