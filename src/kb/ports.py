@@ -8,33 +8,35 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from kb.types import (
-    Attributes,
-    Block,
-    Chunk,
-    ChunkDraft,
-    Document,
-    DocumentDraft,
-    Embedded,
-    Encoding,
-    ExamMark,
-    FileState,
-    Filters,
-    Job,
-    LexicalQuery,
-    Matched,
-    ModelSpec,
-    Nearest,
-    Outcome,
-    Root,
-    StoredModel,
-    ToEmbed,
-    TokenVectors,
-    Vector,
-    Written,
-)
+from kb.types import Attributes
+
+if TYPE_CHECKING:  # a parser process loads this module at its start
+    from kb.types import (
+        Block,
+        Chunk,
+        ChunkDraft,
+        Document,
+        DocumentDraft,
+        Embedded,
+        Encoding,
+        ExamMark,
+        FileState,
+        Filters,
+        Job,
+        LexicalQuery,
+        Matched,
+        ModelSpec,
+        Nearest,
+        Outcome,
+        Root,
+        StoredModel,
+        ToEmbed,
+        TokenVectors,
+        Vector,
+        Written,
+    )
 
 
 def _silent(_done: int, _total: int) -> None:

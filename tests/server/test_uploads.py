@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 
 from kb import KnowledgeBase
 from kb.server import uploads
+from tests.ingest.bombs import encoded_words
 from tests.schemas import validate, validator
 from tests.server.conftest import HEADERS, PATIENCE_S, Running, Serve, put
 
@@ -81,6 +83,17 @@ def test_what_cannot_be_taken_is_not_kept(filled: Running, name: str, data: byte
     validator("error.v1").validate(answer.json())
     assert answer.status_code == 422
     assert files(filled) == []
+
+
+def test_a_bomb_is_refused_and_the_server_goes_on(filled: Running) -> None:
+    """It is parsed in a process of its own: see test_parser_pool.py."""
+    kb = filled.kb
+    kb.config = replace(kb.config, ingest=replace(kb.config.ingest, parse_memory_bytes=200 << 20))
+    answer = put(filled, "a.eml", encoded_words())
+    assert answer.status_code == 422, answer.text
+    assert "of memory" in answer.text
+    assert files(filled) == []
+    assert put(filled, "a.md", GOOD).status_code == 201
 
 
 def test_an_upload_has_a_limit(serve: Serve) -> None:

@@ -14,8 +14,10 @@ import os
 import signal
 import sys
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from kb.config import IngestConfig
+if TYPE_CHECKING:
+    from kb.config import IngestConfig
 
 OUT_OF_MEMORY = 86  # the exit status of a process that has ended itself
 OUT_OF_TIME = -getattr(signal, "SIGPROF", 1000)  # of one that the system has ended

@@ -18,7 +18,6 @@ from kb.ingest.chunked import ChunkedDocument, chunked
 from kb.ingest.decode import Unavailable, Unsupported
 from kb.ingest.parser_limits import OUT_OF_MEMORY, limit_cpu, limit_memory
 from kb.ingest.parsers.registry import parser_at
-from kb.ingest.report import reason_of
 from kb.ports import Parser, Source
 
 _REASON_CHARS = 2000
@@ -89,6 +88,8 @@ def _serve(
     # Parsers read files of any origin, and some are other people's: whatever they raise is the
     # failure of this file alone.
     except Exception as error:  # noqa: BLE001
+        from kb.ingest.report import reason_of
+
         answer.fail("memory" if _lacked_memory(error) else "unreadable", reason_of(error))
 
 
