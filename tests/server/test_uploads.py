@@ -20,7 +20,7 @@ import pytest
 
 from kb import KnowledgeBase
 from kb.server import uploads
-from tests.ingest.bombs import encoded_words
+from tests.ingest import bombs
 from tests.schemas import validate, validator
 from tests.server.conftest import HEADERS, PATIENCE_S, Running, Serve, put
 
@@ -89,7 +89,7 @@ def test_a_bomb_is_refused_and_the_server_goes_on(filled: Running) -> None:
     """It is parsed in a process of its own: see test_parser_pool.py."""
     kb = filled.kb
     kb.config = replace(kb.config, ingest=replace(kb.config.ingest, parse_memory_bytes=200 << 20))
-    answer = put(filled, "a.eml", encoded_words())
+    answer = put(filled, "a.pdf", bombs.pdf())
     assert answer.status_code == 422, answer.text
     assert "of memory" in answer.text
     assert files(filled) == []

@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 
+from kb import deadline
 from kb.errors import ParserUnavailable
 from kb.ingest import parser_wire as wire
 from kb.ingest.chunked import ChunkedDocument
@@ -49,8 +50,9 @@ def start(
     """Send `source` to a process, which begins to parse it with the parser of this place (see
     `parsers.registry`). With `want="text"`, only its text will be asked for.
 
-    `on_wait` is called a few times a second while the caller has to wait, now and later; what it
-    raises ends the parsing. Raises `ParserUnavailable` if no process can be started.
+    `on_wait` is called a few times a second while the caller has to wait, now and later. What it
+    raises ends the parsing, and so does the deadline of the thread. Raises `ParserUnavailable` if
+    no process can be started.
     """
     size = len(source.data)
     limits = limits.for_file(size)
@@ -188,6 +190,7 @@ class Parsing:
         def tick() -> None:
             if self._waited_s + time.monotonic() - started > self._limits.timeout_s:
                 raise self._error("time", "")
+            deadline.check()
             self._on_wait()
 
         body = process.receive(tick)
@@ -258,6 +261,7 @@ class _Pool:
                     self._busy.add(process)
                     return process
                 self._changed.wait(_WAIT_S)
+            deadline.check()
             on_wait()
 
     def _free(self, memory_bytes: int) -> ParserProcess | None:
