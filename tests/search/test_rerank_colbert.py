@@ -5,15 +5,21 @@ from __future__ import annotations
 import random
 import sys
 from array import array
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.search.rerank_colbert import maxsim
+from kb.errors import ModelBroken
+from kb.search.encoded import QueryEncodings
+from kb.search.rerank_colbert import Colbert, maxsim
 from kb.store import SqliteStore, token_codes
-from kb.types import Encoding, ModelSpec, TokenVectors
+from kb.types import Encoding, ExamMark, ModelSpec, StoredModel, TokenVectors
+from tests.models.weightless import Weightless
 from tests.store.builders import put
 
 
@@ -123,3 +129,108 @@ def test_from_a_store(tmp_path: Path) -> None:
             assert max(found, key=lambda one: found[one]) == chunk
     finally:
         store.close()
+
+
+# --- as a reranker --------------------------------------------------------------------------------
+
+
+class Tokens:
+    """What a reranker asks a store for."""
+
+    def __init__(self, tokens: dict[int, TokenVectors]) -> None:
+        self.tokens = tokens
+        self.asked: list[tuple[int, list[int]]] = []
+
+    def tokens_of(self, model_id: int, chunk_ids: Sequence[int]) -> dict[int, TokenVectors]:
+        self.asked.append((model_id, list(chunk_ids)))
+        return {chunk: self.tokens[chunk] for chunk in chunk_ids if chunk in self.tokens}
+
+
+STORED = StoredModel(7, "weightless", "1", 64, ready=3, pending=0, failed=0)
+
+
+def reranker(tokens: dict[int, TokenVectors], encoder: Weightless, **said: Any) -> Colbert:
+    return Colbert(cast(Any, Tokens(tokens)), QueryEncodings(lambda: encoder), STORED, **said)
+
+
+def tokens_of(*words: str) -> TokenVectors:
+    made = Weightless().encode([" ".join(words)], want={"tokens"})[0].tokens
+    assert made is not None
+    return made
+
+
+NO_SHELF = cast(Any, None)
+STORED_TOKENS = {
+    1: tokens_of("harbour", "keys"), 2: tokens_of("boat"), 3: TokenVectors(16, array("f")),
+}  # fmt: skip
+
+
+def test_passages_are_compared_by_what_the_store_has_of_them() -> None:
+    """Without a token there is nothing to compare; without vectors they are left out."""
+    store = Tokens(STORED_TOKENS)
+    colbert = Colbert(cast(Any, store), QueryEncodings(Weightless), STORED)
+    found = colbert.scores("harbour keys", [1, 2, 3, 4], NO_SHELF)
+    expected = maxsim(
+        tokens_of("harbour", "keys"), {chunk: STORED_TOKENS[chunk] for chunk in (1, 2)}
+    )
+    assert found == {**expected, 3: None}
+    assert expected[1] == pytest.approx(1.0)
+    assert store.asked == [(7, [1, 2, 3, 4])]
+
+
+def test_passages_that_will_never_have_any_are_not_left_out() -> None:
+    colbert = reranker(STORED_TOKENS, Weightless(), kept=False)
+    assert set(colbert.scores("harbour keys", [1, 2, 3, 4], NO_SHELF)) == {1, 2, 3, 4}
+    assert colbert.scores("harbour keys", [3, 4], NO_SHELF) == {3: None, 4: None}
+
+
+def test_it_is_what_the_store_has_a_model_of() -> None:
+    colbert = reranker({}, Weightless(), scripts=("Latin",))
+    assert (colbert.name, colbert.model, colbert.scripts) == ("colbert", "weightless", ("Latin",))
+    assert reranker({}, Weightless()).scripts == ()
+
+
+def test_the_query_is_encoded_before_anything_is_read() -> None:
+    encoder = Weightless()
+    colbert = reranker(STORED_TOKENS, encoder)
+    colbert.load()
+    assert len(encoder.calls) == 1
+    colbert.prepare("harbour keys")
+    assert encoder.calls[1:] == [("harbour keys",)]
+    colbert.scores("harbour keys", [1], NO_SHELF)
+    assert len(encoder.calls) == 2  # it was encoded once
+
+
+@pytest.mark.parametrize("tokens", [None, TokenVectors(16, array("f"))])
+def test_a_query_without_token_vectors(tokens: TokenVectors | None) -> None:
+    class Without(Weightless):
+        def encode(self, texts: Sequence[str], **asked: Any) -> list[Encoding]:
+            return [replace(one, tokens=tokens) for one in super().encode(texts, **asked)]
+
+    with pytest.raises(ModelBroken) as error:
+        reranker(STORED_TOKENS, Without()).prepare("harbour")
+    if tokens is not None:
+        assert error.value.message == "weightless gave no token vectors of the query"
+        assert error.value.hint == "see: kb models"
+
+
+def test_vectors_of_another_width_are_refused() -> None:
+    stored = {1: TokenVectors(8, array("f", [1.0, *[0.0] * 7]))}
+    with pytest.raises(ModelBroken) as error:
+        reranker(stored, Weightless()).scores("harbour", [1], NO_SHELF)
+    assert error.value.message == "token vectors of 8 dimensions, and a query of 16"
+    assert error.value.hint == "make them anew with: kb embed --anew"
+
+
+def test_a_model_that_failed_the_exam_by_its_dense_vectors_is_unfit() -> None:
+    failed = replace(STORED, marks=(ExamMark("dense", "Latin", 1, 10),))
+    encodings = QueryEncodings(Weightless)
+    told = Colbert(cast(Any, Tokens({})), encodings, failed).unfit("harbour keys")
+    assert told.startswith("weightless failed kb's exam")
+    assert reranker({}, Weightless()).unfit("harbour keys") == ""
+    sparse = replace(STORED, marks=(ExamMark("sparse", "Latin", 1, 10),))
+    assert Colbert(cast(Any, Tokens({})), encodings, sparse).unfit("harbour keys") == ""
+
+
+def test_nothing_to_compare() -> None:
+    assert maxsim(tokens_of("harbour"), {}) == {}
