@@ -19,11 +19,11 @@ def unnoticed(
     and whether it was noticed."""
     survivors = []
     tests = tuple(dict.fromkeys(change.node for change in changes))
-    timeout_s = baseline(Target(changes[0].module, tests))
+    limit_s = baseline(Target(changes[0].module, tests))
     for change in changes:
         target = Target(change.module, (change.node,))
         source = target.path.read_text(encoding="utf-8").replace(change.old, change.new)
-        noticed = run_child(target, source, timeout_s) != SURVIVED
+        noticed = run_child(target, source, limit_s) != SURVIVED
         on_result(change, noticed)
         if not noticed:
             survivors.append(change)

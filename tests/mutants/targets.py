@@ -23,13 +23,23 @@ TARGETS = (
     Target("search/agreement", ("tests/search/test_agreement.py",)),
     Target("search/boosts", ("tests/search/test_boosts.py",)),
     Target("search/rerank_blend", ("tests/search/test_rerank_blend.py",)),
-    Target("search/rerank", ("tests/search/test_rerank_stage.py",)),
+    Target(
+        "search/rerank",
+        ("tests/search/test_rerank_stage.py",),
+        {
+            (
+                "pace_ms = max(1e-6, (before_ms - after_ms) / (end - start))",
+                f"pace_ms = max({other}, (before_ms - after_ms) / (end - start))",
+            ): "any small number keeps from dividing by zero"
+            for other in ("1.1e-06", "9e-07")
+        },
+    ),
     Target("search/rerank_colbert", ("tests/search/test_rerank_colbert.py",)),
     Target("search/rerank_cross", ("tests/search/test_rerank_stage.py",)),
     Target("search/reranked", ("tests/search/test_rerank_stage.py",)),
     Target("search/rerankers", ("tests/search/test_rerankers.py",)),
     Target("store/filters", ("tests/store/test_filters.py",)),
-    Target("globs", ("tests/test_globs.py",)),
+    Target("globs", ("tests/test_globs.py",), without="test_no_pattern_takes_long"),
     Target("evaluation/metrics", ("tests/evaluation/test_metrics.py",)),
     Target("citations", ("tests/test_citations.py",)),
 )

@@ -126,6 +126,14 @@ def test_nothing_known_leaves_the_fused_order() -> None:
     assert found == Reranked(tuple(FUSED), degraded=(Degraded("rerank", "pending", 3),))
 
 
+def test_what_is_not_read_is_never_above_what_was() -> None:
+    """Though the fourth is fused as high as the third, whom the reader has raised."""
+    ranked = [*FUSED[:3], Scored(13, 0.7, 4)]
+    found, _ = run(Reader({10: 1.0, 11: 3.0, 12: 2.9}), ranked=ranked)
+    assert order(found) == [11, 12, 10, 13]
+    assert found.ranked[3].score == found.ranked[2].score
+
+
 # --- what is not read -----------------------------------------------------------------------------
 
 
@@ -187,6 +195,7 @@ def test_a_failure_is_logged_and_leaves_the_fused_order(caplog: pytest.LogCaptur
         tuple(FUSED), degraded=(Degraded("rerank", "failed", "out of memory"),)
     )
     (record,) = caplog.records
+    assert record.name == "kb.search"
     assert record.getMessage() == "reader failed"
     assert record.exc_info is not None
     assert record.exc_info[0] is ModelBroken
@@ -237,6 +246,12 @@ def test_a_slice_is_planned_with_nine_tenths_of_what_is_left() -> None:
     assert found.degraded == (Degraded("rerank", "timeout", "9 of 100 candidates within 100 ms"),)
     assert order(found)[:9] == [9, 8, 7, 6, 5, 4, 3, 2, 1]
     assert order(found)[9:] == list(range(10, 101))
+
+
+def test_a_tenth_of_what_is_left_is_kept_back() -> None:
+    """After the first of 10 ms, 105 are left: enough for ten, planned with nine."""
+    reader, _ = read_within(115, pace_ms=10.0)
+    assert [len(each) for each in reader.slices] == [1, 9, 1]
 
 
 def test_a_first_passage_that_takes_too_long_is_told_with_its_time() -> None:
