@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.search.adaptive import MARKS, adapted, question_word, technical_marks, word_count
+from kb.search.adaptive import (
+    MARKS,
+    Adapted,
+    adapted,
+    question_word,
+    technical_marks,
+    word_count,
+)
 
 THREE = {"lexical": 1.0, "dense": 1.0, "sparse": 1.0}
 
@@ -51,6 +58,29 @@ def test_rules_are_told() -> None:
     assert told.rules == ("technical (snake_case): sparse +0.5", "a question (how): dense +0.3")
     assert set(told.facts()) == {"weights", "rules"}
     assert set(adapted("four words and nothing more", THREE).facts()) == {"weights"}
+
+
+def test_several_rules_are_told_in_one_line() -> None:
+    found = adapted("why get_boat()", {"lexical": 1.0, "dense": 1.0, "sparse": 1.0})
+    assert found.facts()["rules"] == "; ".join(found.rules)
+    assert len(found.rules) == 3
+    assert found.facts()["weights"] == found.weights
+    assert Adapted({"dense": 1.0}).facts() == {"weights": {"dense": 1.0}}
+
+
+def test_small_weights_keep_their_shares() -> None:
+    found = adapted("a query of four words", {"lexical": 0.1, "dense": 0.3})
+    assert found.weights == pytest.approx({"lexical": 0.25, "dense": 0.75})
+
+
+@pytest.mark.parametrize("char", "+<=>|~⁺⁻＋＜＝＞｜～￢￩￬")
+def test_everyday_symbols_are_no_technical_marks(char: str) -> None:
+    assert "symbol" not in technical_marks(f"é {char} b")
+
+
+@pytest.mark.parametrize("char", "∑≤±×÷→")
+def test_mathematical_symbols_are(char: str) -> None:
+    assert "symbol" in technical_marks(f"a {char} b")
 
 
 def test_only_those_that_answered_share() -> None:

@@ -147,12 +147,13 @@ def technical_marks(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+# Those that keyboards have, the charge of an ion, and the wide ones of Chinese text.
+_EVERYDAY_SYMBOLS = "+<=>|~⁺⁻＋＜＝＞｜～￢￩￪￫￬"
+
+
 def _is_symbol(char: str) -> bool:
-    """A mathematical one that no keyboard has: ∑ and ≤; not the wide ＋ of Chinese text, and not
-    the charge of an ion."""
-    if char.isascii() or char in "⁺⁻" or "\uff00" <= char <= "\uffef":
-        return False
-    return category(char) == "Sm"
+    """A mathematical one that no keyboard has: ∑ and ≤."""
+    return category(char) == "Sm" and char not in _EVERYDAY_SYMBOLS
 
 
 @lru_cache(maxsize=32)
