@@ -274,17 +274,21 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
 
 
+def is_unicode(text: str) -> bool:
+    """Whether `text` can be written in UTF-8: half a character (a lone surrogate) cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def text_of(name: str, value: object) -> str:
     """`value` if it is a text. One with a lone surrogate is none: it cannot be stored."""
     if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            raise InvalidRequest(
-                f"{name} is not Unicode text: it has a lone surrogate at character {error.start}",
-                "use UTF-8",
-            ) from None
-        return value
+        if is_unicode(value):
+            return value
+        raise InvalidRequest(f"{name} is not Unicode text: it has a lone surrogate", "use UTF-8")
     raise InvalidRequest(f"{name} is a {type(value).__name__}", f"{name} must be a text")
 
 

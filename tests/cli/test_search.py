@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kb import KnowledgeBase
-from kb.errors import NotFound
+from kb.errors import InvalidRequest
 from tests.cli.conftest import Result, Run
 from tests.cli.test_contract import Valid
 
@@ -160,7 +160,7 @@ def test_what_is_marked_stands_in_order(here: Path, query: str) -> None:
 
 
 def test_text_that_is_not_unicode_names_no_document(here: Path) -> None:
-    with KnowledgeBase() as kb, pytest.raises(NotFound):
+    with KnowledgeBase() as kb, pytest.raises(InvalidRequest):
         kb.get("a\udcff")
 
 

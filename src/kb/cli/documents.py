@@ -169,7 +169,7 @@ def tag_command(
     elif tagged.tags:
         page.say("\n".join(page.visible(tag) for tag in tagged.tags))
     else:
-        page.note(f"{tagged.doc_path} has no tags")
+        page.note(f"{page.visible(tagged.doc_path)} has no tags")
 
 
 def _say_all_tags(session: Session) -> None:

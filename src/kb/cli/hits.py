@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
-from kb.cli.page import Page, columns, visible
+from kb.cli.page import Page, columns, visible, visible_text
 from kb.types import Hit, Retrieval
 
 _INDENT = "    "
@@ -37,7 +37,7 @@ def hit_text(
     """Rank, URI and score; title and headings; the snippet. To explain: how it was found, and the
     `factors` of its score."""
     title, headings = visible(hit.title), _headings(hit)
-    snippet = "\n".join(map(visible, hit.snippet.split("\n")))
+    snippet = visible_text(hit.snippet)
     lines = [
         _first_line(hit, page),
         *_lines(title + headings, _TITLE * len(title) + _DIM * len(headings), marker, page),

@@ -6,6 +6,7 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
+from kb.cli.page import visible
 from kb.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -15,6 +16,13 @@ STDERR = "stderr"
 _SEARCHES = "kb.search"
 _PLAIN = "%(levelname)s %(name)s: %(message)s"
 _DATED = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class _OneLine(logging.Formatter):
+    """Shows names and texts of others without obeying them."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # of the library
+        return visible(super().formatMessage(record))
 
 
 def wants_stderr(config: Config) -> bool:
@@ -49,7 +57,7 @@ def _to_stderr(config: Config, *, verbose: bool, serving: bool) -> logging.Handl
         return serving and record.levelno >= logging.WARNING
 
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter(_DATED if serving and not verbose else _PLAIN))
+    handler.setFormatter(_OneLine(_DATED if serving and not verbose else _PLAIN))
     handler.addFilter(is_shown)
     return handler
 
@@ -64,7 +72,7 @@ def _to_file(name: str) -> logging.Handler:
         raise ConfigError(
             f"cannot write the log {path}: {error.strerror}", "name another file in search.log"
         ) from error
-    handler.setFormatter(logging.Formatter(_DATED))
+    handler.setFormatter(_OneLine(_DATED))
     handler.addFilter(lambda record: record.name == _SEARCHES)
     return handler
 

@@ -16,7 +16,11 @@ from typing import IO, Any, NamedTuple
 
 import click
 
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# What a terminal obeys, and what turns the direction of the text around.
+_CONTROLS = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
+)
+_KEPT = "\t\n"  # in text of several lines
 _NARROW = 40  # columns; below, lines are not broken by us
 _WIDE = 120  # and longer lines are hard to read
 
@@ -85,7 +89,8 @@ def error(message: str, hint: str) -> None:
     page = Page.of(err())
     note(f"{page.style('error:', fg='red', bold=True)} {visible(message)}")
     if hint:
-        note(f"{page.style('hint:', fg='cyan')} {visible(hint)}")
+        lines = "\n  ".join(map(visible, hint.split("\n")))  # none begins where ours do
+        note(f"{page.style('hint:', fg='cyan')} {lines}")
 
 
 def warn(message: str) -> None:
@@ -145,8 +150,18 @@ def has_colour(stream: IO[str] | None) -> bool:
 
 
 def visible(text: str) -> str:
-    """`text` with control characters shown as escapes, so that none is obeyed."""
-    return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
+    """`text` in one line, with control characters shown as escapes, so that none is obeyed: a name
+    with a line break begins no line of its own."""
+    return _CONTROLS.sub(lambda found: _escaped(found[0]), text)
+
+
+def visible_text(text: str) -> str:
+    """The same of a text that may have several lines, and tabs."""
+    return _CONTROLS.sub(lambda one: one[0] if one[0] in _KEPT else _escaped(one[0]), text)
+
+
+def _escaped(char: str) -> str:
+    return ascii(char)[1:-1]
 
 
 def columns(text: str) -> int:

@@ -53,7 +53,7 @@ def get_command(session: Session, *, uri: str) -> None:
     said = f" ({page.visible(advice)})" if advice else ""
     page.note(f"{state} {page.visible(passage.citation.uri)}{said}")
     shown = passage.text.removesuffix("\n")
-    page.say(page.visible(shown) if page.is_terminal(sys.stdout) else shown)
+    page.say(page.visible_text(shown) if page.is_terminal(sys.stdout) else shown)
 
 
 @click.command("status", cls=Command)

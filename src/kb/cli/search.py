@@ -247,7 +247,9 @@ def _say(response: Response, kb: KnowledgeBase, *, filtered: bool) -> None:
     if not response.hits:
         page.note(_nothing_found(response.query, filtered=filtered))
         if not kb.documents(limit=1):
-            page.note(f"the store {kb.path} is empty; fill it with: kb ingest FOLDER")
+            page.note(
+                f"the store {page.visible(str(kb.path))} is empty; fill it with: kb ingest FOLDER"
+            )
     _note_degraded(response, kb)
 
 

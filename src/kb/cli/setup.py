@@ -47,7 +47,7 @@ def init_command(session: Session, *, folder: Path) -> None:
         if session.json:
             page.say_json(kb.status())
             return
-    page.say(str(store))
+    page.say(page.visible(str(store)))
     page.note("this store was there already" if known else "now: kb ingest FOLDER")
     if named := os.environ.get("KB_STORE"):
         page.warn(f"KB_STORE is set, so that commands use {named} instead")
@@ -152,7 +152,7 @@ def path_command(session: Session) -> None:
     if session.json:
         page.say_json(paths)
     else:
-        page.say("\n".join(paths))
+        page.say("\n".join(map(page.visible, paths)))
 
 
 @config_command.command("trust", cls=Command)

@@ -13,7 +13,7 @@ from typing import Any
 
 from kb.atomic import placed
 from kb.config import Config
-from kb.errors import ConfigError, InvalidRequest
+from kb.errors import ConfigError, DiskFull, InvalidRequest
 from kb.search.profiles import BUILT_IN, resolve
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -60,6 +60,9 @@ def write_profile(path: Path, name: str, table: Mapping[str, Any]) -> None:
             part.write_text(after, encoding="utf-8")
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"cannot change {path}: {error}", f"add by hand:\n{text}") from error
+    except (DiskFull, InvalidRequest) as error:
+        what = f"cannot change {path}: {error.message}"
+        raise ConfigError(what, f"add by hand:\n{text}") from error
     resolve(name, {name: table})  # raises if a search could not use it
 
 

@@ -18,7 +18,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from kb.errors import BrokenImport, InvalidRequest, StoreTooNew, StoreUnusable, shown
+from kb.errors import (
+    BrokenImport,
+    InvalidRequest,
+    StoreTooNew,
+    StoreUnusable,
+    is_unicode,
+    shown,
+)
 from kb.metadata import check_metadata
 from kb.regular_files import OutsideRoot, names_inside
 from kb.types import KINDS, SCOPES, TRUSTS, JsonDict
@@ -241,6 +248,8 @@ def _check(
             raise broken(number, f"{name!r} cannot be {shown(each)}")
         if type(each) is int and not _fits(name, each):
             raise broken(number, f"{name!r} cannot be {shown(each)}")
+        if type(each) is str and not is_unicode(each):
+            raise broken(number, f"{name!r} is not Unicode text")
 
 
 def _fits(name: str, value: int) -> bool:

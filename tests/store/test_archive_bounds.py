@@ -1,0 +1,226 @@
+"""Exports that mean harm: refused in words, with the number of the line, in bounded memory."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kb import KnowledgeBase
+from kb.errors import BrokenImport, KbError
+from tests.conftest import Clock
+from tests.models.weightless import Weightless, unexamined
+from tests.store.library import opened
+
+Lines = list[dict[str, Any]]
+
+
+@pytest.fixture
+def lines(tmp_path: Path, clock: Clock) -> Lines:
+    """A small export with everything in it."""
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / "a.md").write_text("---\ntags: [sea]\n---\n# Radio\n\nA buoy.\n")
+    path = tmp_path / "source.sqlite"
+    with KnowledgeBase(path, encoder=Weightless(), config=unexamined(), clock=clock) as kb:
+        kb.ingest(folder)
+        kb.add("a note", tags=["mine"], metadata={"n": [1, {"a": None}]})
+        kb.embed()
+        stream = io.BytesIO()
+        kb.export(stream, vectors=True)
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def imported(lines: Lines, path: Path, clock: Clock, *, merge: bool = False) -> KnowledgeBase:
+    kb = opened(path, clock)
+    data = "\n".join(json.dumps(line) for line in lines)
+    kb.import_(io.BytesIO(data.encode()), merge=merge)
+    return kb
+
+
+def _at(lines: Lines, record: str) -> int:
+    return next(at for at, line in enumerate(lines) if line.get("record") == record)
+
+
+@pytest.mark.parametrize(
+    ("record", "field", "value"),
+    [
+        (None, "changes", 2**63),
+        (None, "changes", -1),
+        (None, "changes", 10**400),
+        (None, "created_at", "\ud800"),
+        (None, "counts", {"roots": 2**70, "documents": 1, "chunks": 1}),
+        (None, "sequences", {"roots": 1, "documents": 2**63 - 1, "chunks": 1}),
+        (None, "models", [{"model_id": 2**64}]),
+        ("root", "root_id", 2**63),
+        ("root", "whole", 2**63),
+        ("document", "doc_id", 2**63 - 1),
+        ("document", "doc_id", -5),
+        ("document", "doc_id", 10**4000),
+        ("document", "size_bytes", 2**64),
+        ("document", "size_bytes", -1),
+        ("document", "mtime_ns", 1e300),
+        ("document", "access_count", 2**62),
+        ("document", "title", "\udcff"),
+        ("document", "metadata", {"a": float("nan")}),
+        ("document", "metadata", {"a": float("inf")}),
+        ("document", "metadata", {"a": "\ud800"}),
+        ("document", "tags", {"a": "nobody"}),
+        ("document", "tags", {"\ud800": "user"}),
+        ("chunk", "chunk_id", 2**63),
+        ("chunk", "ordinal", -1),
+        ("chunk", "ordinal", 2**80),
+        ("chunk", "text", "a\ud800b"),
+        ("chunk", "spans", [{"kind": "line", "start": 1.5}]),
+        ("chunk", "embeddings", [{"model_id": 1, "sparse": {"a": 10**400}}]),
+        ("chunk", "embeddings", [5]),
+        ("chunk", "embeddings", "x"),
+    ],
+)
+def test_values_that_no_column_holds(
+    lines: Lines, tmp_path: Path, clock: Clock, record: str | None, field: str, value: Any
+) -> None:
+    number = 0 if record is None else _at(lines, record)
+    lines[number][field] = value
+    target = tmp_path / "new.sqlite"
+    with pytest.raises(BrokenImport, match=f"^line {number + 1}: ") as error:
+        imported(lines, target, clock)
+    assert len(error.value.message) < 500
+    assert not target.exists()
+    with opened(target, clock) as kb:
+        kb.add("of our own")
+        before = kb.index_version()
+        with pytest.raises(BrokenImport, match=f"^line {number + 1}: "):
+            imported(lines, target, clock, merge=True)
+        assert kb.index_version() == before
+
+
+@pytest.mark.parametrize("depth", [33, 947, 100_000])
+def test_metadata_that_is_nested_deeply(
+    lines: Lines, tmp_path: Path, clock: Clock, depth: int
+) -> None:
+    at = _at(lines, "document")
+    lines[at]["metadata"] = "HERE"
+    nested = '{"a":' * depth + "1" + "}" * depth
+    data = "\n".join(json.dumps(line) for line in lines).replace('"HERE"', nested)
+    with (
+        opened(tmp_path / "new.sqlite", clock) as kb,
+        pytest.raises(BrokenImport, match=f"^line {at + 1}: "),
+    ):
+        kb.import_(io.BytesIO(data.encode()))
+
+
+def test_numbers_of_metadata_come_back_however_long(
+    lines: Lines, tmp_path: Path, clock: Clock
+) -> None:
+    lines[_at(lines, "document")]["metadata"] = {"n": 10**30}
+    with imported(lines, tmp_path / "new.sqlite", clock) as kb:
+        assert {"n": 10**30} in [one.metadata for one in kb.documents()]
+
+
+def test_more_records_than_promised(lines: Lines, tmp_path: Path, clock: Clock) -> None:
+    lines += [lines[-1]] * 5
+    with pytest.raises(BrokenImport, match=rf"^line {len(lines) - 4}: more records"):
+        imported(lines, tmp_path / "new.sqlite", clock)
+
+
+def test_random_changes(lines: Lines, tmp_path: Path, clock: Clock) -> None:
+    """Whatever a line says, the answer is a store or an error of kb's own."""
+    odd: list[Any] = [
+        None, True, -1, 0, 2**63, 10**30, 1.5, "", "x", "\0", "\ud800", [], {}, [None], {"a": 1},
+        {"base64": "eA=="}, {"base64": 5}, {"base64": "\u00e9"}, [[]], "9" * 5000, {"kind": "line"},
+    ]  # fmt: skip
+    refused = 0
+    for number in range(100):
+        chance = random.Random(number)
+        changed = json.loads(json.dumps(lines))
+        for _ in range(chance.choice((1, 1, 3))):
+            line = chance.choice(changed)
+            line[chance.choice([*line, "other"])] = chance.choice(odd)
+        target = tmp_path / f"{number}.sqlite"
+        try:
+            with imported(changed, target, clock) as kb:
+                kb.search("buoy note")
+                assert kb.doctor().findings
+        except KbError:
+            refused += 1
+    assert 30 < refused <= 100
+
+
+# --- sizes ----------------------------------------------------------------------------------------
+
+
+def _packed(*parts: tuple[bytes, int]) -> io.BytesIO:
+    """So many times each of these, compressed."""
+    stream = io.BytesIO()
+    with gzip.GzipFile(fileobj=stream, mode="wb", compresslevel=9) as file:
+        for part, count in parts:
+            block = part * max(1, (1 << 20) // len(part))
+            for _ in range(count * len(part) // len(block)):
+                file.write(block)
+            file.write(part * (count * len(part) % len(block) // len(part)))
+    stream.seek(0)
+    return stream
+
+
+def test_an_archive_of_nothing_that_unpacks_to_much(
+    lines: Lines, tmp_path: Path, clock: Clock
+) -> None:
+    """A line after another, each of them well: 100 MB out of 100 kB."""
+    others = [line for line in lines if line.get("record") != "chunk"]
+    others[0]["counts"]["chunks"] = 10_000
+    chunk = lines[-1] | {"text": "x" * 500_000, "embeddings": []}
+    chunks = [chunk | {"chunk_id": number, "ordinal": number} for number in range(1, 200)]
+    data = b"".join(json.dumps(line).encode() + b"\n" for line in others + chunks)
+    stream = io.BytesIO(gzip.compress(data))
+    assert len(stream.getvalue()) < len(data) // 200
+    with (
+        opened(tmp_path / "new.sqlite", clock) as kb,
+        pytest.raises(BrokenImport, match="200 times"),
+    ):
+        kb.import_(stream)
+    assert not (tmp_path / "new.sqlite").exists()
+
+
+@pytest.mark.parametrize("line", [b"x", b"[", b"[{},", b'{"a":1,"b":['])
+def test_a_line_without_an_end(lines: Lines, tmp_path: Path, clock: Clock, line: bytes) -> None:
+    header = json.dumps(lines[0]).encode() + b"\n"
+    stream = _packed((header, 1), (line, (100 << 20) // len(line)))
+    assert len(stream.getvalue()) < 2 << 20
+    with opened(tmp_path / "new.sqlite", clock) as kb, pytest.raises(BrokenImport):
+        kb.import_(stream)
+
+
+MEASURED = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+from kb import KnowledgeBase
+from kb.errors import KbError
+with KnowledgeBase(sys.argv[1]) as kb:
+    try:
+        kb.import_(sys.argv[2])
+    except KbError as error:
+        print(error.code, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits and sizes of Linux")
+def test_memory_is_bounded(lines: Lines, tmp_path: Path) -> None:
+    """60 MB of objects in one line would take over a gigabyte as Python's."""
+    header = json.dumps(lines[0]).encode() + b"\n"
+    bomb = tmp_path / "bomb.gz"
+    bomb.write_bytes(_packed((header, 1), (b'{"a":[', 1), (b"{},", 20 << 20)).getvalue())
+    told = subprocess.run(
+        [sys.executable, "-c", MEASURED, tmp_path / "new.sqlite", bomb],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    code, peak_kb = told.stdout.split()
+    assert code == "broken_import", told.stderr
+    assert int(peak_kb) < 512 << 10
