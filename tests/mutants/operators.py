@@ -1,7 +1,7 @@
 """Mutation operators: every small change that can be made to a module, one at a time.
 
 A mutant is the module's source with the text of one node replaced, so that its diff is a line that
-a reader understands. Left alone are annotations, decorators, docstrings, f-strings, the messages of
+a reader understands. Left alone are types, decorators, docstrings, f-strings, the messages of
 errors and logs, `assert`, and `strict=` of `zip`, which guards against mistakes that tests exclude.
 """
 
@@ -22,6 +22,7 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 }  # fmt: skip
 _FUNCTIONS = {"min": "max", "max": "min", "any": "all", "all": "any"}  # in any order
 _ALREADY_NEGATED = (ast.Eq, ast.NotEq, ast.In, ast.NotIn, ast.Is, ast.IsNot)
+_TYPES = ("Callable", "Mapping", "Sequence", "dict", "list", "tuple")  # begin an alias
 _REMOVABLE = (ast.Assign, ast.AugAssign, ast.Raise, ast.Continue, ast.Break)
 
 
@@ -108,6 +109,8 @@ def _in_body(body: Sequence[ast.stmt], *, inside_function: bool) -> Iterator[Cha
 def _is_left_alone(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.If):
         return isinstance(statement.test, ast.Name) and statement.test.id == "TYPE_CHECKING"
+    if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Subscript):
+        return isinstance(statement.value.value, ast.Name) and statement.value.value.id in _TYPES
     is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
     return is_text or isinstance(statement, ast.Assert | ast.Import | ast.ImportFrom)
 

@@ -17,6 +17,7 @@ from kb.search.rerank import Rerank
 from kb.search.rerank_colbert import Colbert
 from kb.search.rerank_cross import CrossEncoder
 from kb.search.rerankers import Rerankers
+from kb.search.standing import standing
 from kb.store import SqliteStore
 from kb.types import ModelSpec
 from tests.models.judges import WordJudge
@@ -57,14 +58,12 @@ def stage(
     judge: Judge | None = None,
     *,
     source: Any = None,
-    keeps_tokens: bool = True,
     **asked: Any,
 ) -> Rerank | None:
     encoders = source or (lambda: encoder)
-    rerankers = Rerankers(
-        store, QueryEncodings(encoders), encoders, source or (lambda: judge),
-        keeps_tokens=keeps_tokens,
-    )  # fmt: skip
+    kept = {"keeps_tokens": asked.pop("keeps_tokens")} if "keeps_tokens" in asked else {}
+    judges = source or (lambda: judge)
+    rerankers = Rerankers(store, QueryEncodings(encoders), encoders, judges, **kept)
     said: dict[str, Any] = {"asked": False, "named": False, "budget_ms": None} | asked
     return rerankers.stage(profile, **said)
 
@@ -168,6 +167,18 @@ def test_vectors_that_are_not_there_yet(tmp_path: Path) -> None:
     put(waiting, "a.md", "harbour", "keys")
     found = stage(waiting, COLBERT, Weightless())
     assert why(found) == ("pending", 2)
+    waiting.close()
+
+
+def test_the_first_reason_is_told(tmp_path: Path) -> None:
+    """Of vectors that failed and others that are pending."""
+    waiting = SqliteStore(tmp_path / "waiting.sqlite")
+    put(waiting, "a.md", "harbour", "keys")
+    model_id = waiting.use_model(Weightless().spec).model_id
+    waiting.fail_embeddings(model_id, [1], "cannot be encoded")
+    stands = standing(waiting, Weightless)
+    assert [part.reason for part in stands.degraded] == ["pending", "failed"]
+    assert why(stage(waiting, COLBERT, Weightless())) == ("pending", 1)
     waiting.close()
 
 
