@@ -19,6 +19,7 @@ from kb.search.rerank_cross import CrossEncoder
 from kb.search.rerankers import Rerankers
 from kb.search.standing import standing
 from kb.store import SqliteStore
+from kb.store.embeddings import ATTEMPTS
 from kb.types import ModelSpec
 from tests.models.judges import WordJudge
 from tests.models.weightless import Weightless
@@ -175,7 +176,8 @@ def test_the_first_reason_is_told(tmp_path: Path) -> None:
     waiting = SqliteStore(tmp_path / "waiting.sqlite")
     put(waiting, "a.md", "harbour", "keys")
     model_id = waiting.use_model(Weightless().spec).model_id
-    waiting.fail_embeddings(model_id, [1], "cannot be encoded")
+    for _ in range(ATTEMPTS):
+        waiting.fail_embeddings(model_id, [1], "cannot be encoded")
     stands = standing(waiting, Weightless)
     assert [part.reason for part in stands.degraded] == ["pending", "failed"]
     assert why(stage(waiting, COLBERT, Weightless())) == ("pending", 1)
