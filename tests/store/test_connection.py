@@ -266,6 +266,20 @@ def test_one_reading_block_sees_one_state(store: SqliteStore) -> None:
     assert len(store.documents(Filters(), None)) == 2
 
 
+@pytest.mark.parametrize("block", ["reading", "writing"])
+def test_a_cursor_that_was_left_halfway_holds_no_old_state(store: SqliteStore, block: str) -> None:
+    """An exception keeps the frames, and so the cursors, of where it was raised."""
+    put(store, "a", "text", "more text", "and more")
+    cursors = []
+    with pytest.raises(ZeroDivisionError), getattr(store._database, block)() as connection:
+        cursors.append(connection.execute("SELECT text FROM chunks"))
+        next(cursors[0])
+        _ = 1 / 0
+    put(store, "b", "text")
+    assert len(store.documents(Filters(), None)) == 2
+    check_integrity(store)
+
+
 def test_eight_threads_write_at_once(store: SqliteStore) -> None:
     def write(thread: int) -> None:
         for number in range(20):

@@ -82,6 +82,8 @@ class Database:
                 self._local.reading -= 1
                 if self._local.reading == 0:
                     connection.execute("ROLLBACK")
+                    if self._is_held(connection):
+                        self._local.reader = None
 
     @contextmanager
     def writing(self) -> Iterator[apsw.Connection]:
@@ -98,8 +100,19 @@ class Database:
                 # SQLite may have rolled back by itself (disk full): then there is nothing to do.
                 if not connection.getautocommit():
                     connection.execute("ROLLBACK")
+                if self._is_held(connection):
+                    self._local.writer = None
                 raise
             self._fold_log(connection)
+
+    def _is_held(self, connection: apsw.Connection) -> bool:
+        """Whether a cursor that was left halfway, kept alive by an exception perhaps, still holds
+        the state that it has read. The next transaction would see that old state, and no log could
+        be folded, so the connection is closed."""
+        if connection.txn_state("main") == apsw.SQLITE_TXN_NONE:
+            return False
+        connection.close(True)
+        return True
 
     def fold_log(self) -> None:
         """Fold the write-ahead log into the file if it has grown large, whoever has written it."""
