@@ -100,7 +100,7 @@ def test_what_nobody_knows_is_removed_after_a_day(tmp_path: Path) -> None:
 
 
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
-    for target in (tmp_path / ("x" * 300), tmp_path / "file" / "x"):
+    for target in (tmp_path / ("x" * 300), tmp_path / "file" / "x", Path(), Path("/")):
         (tmp_path / "file").touch()
         with pytest.raises(InvalidRequest), atomic.placed(target) as part:
             part.write_text("x")

@@ -192,7 +192,7 @@ def test_a_judge_of_another_package() -> None:
 @pytest.mark.usefixtures("judges")
 def test_an_encoder_is_no_judge_and_a_judge_no_encoder(tiny_folder: Path) -> None:
     for ask, names in (
-        (models.encoder, ("kb-judge", "words", "nosuch")),
+        (models.encoder, ("kb-judge", "words", "nosuch", "x" * 300)),
         (models.judge, ("kb-mini", str(tiny_folder), "nosuch")),
     ):
         for name in names:

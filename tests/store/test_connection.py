@@ -270,14 +270,19 @@ def test_one_reading_block_sees_one_state(store: SqliteStore) -> None:
 def test_a_cursor_that_was_left_halfway_holds_no_old_state(store: SqliteStore, block: str) -> None:
     """An exception keeps the frames, and so the cursors, of where it was raised."""
     put(store, "a", "text", "more text", "and more")
-    cursors = []
-    with pytest.raises(ZeroDivisionError), getattr(store._database, block)() as connection:
-        cursors.append(connection.execute("SELECT text FROM chunks"))
-        next(cursors[0])
-        _ = 1 / 0
+
+    def fail() -> None:
+        with getattr(store._database, block)() as connection:
+            cursor = connection.execute("SELECT text FROM chunks")
+            next(cursor)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as raised:
+        fail()
     put(store, "b", "text")
     assert len(store.documents(Filters(), None)) == 2
     check_integrity(store)
+    assert raised.value.__traceback__ is not None  # still here, with its cursor
 
 
 def test_eight_threads_write_at_once(store: SqliteStore) -> None:

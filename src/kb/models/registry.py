@@ -252,7 +252,7 @@ def _folder(name: str) -> Path | None:
     if _is_path(name):
         return Path(name).expanduser().absolute()
     for folder in (_HERE / name.replace("-", "_"), *filter(None, [shelf.place(name)])):
-        if (folder / manifests.NAME).is_file():
+        if os.path.isfile(folder / manifests.NAME):  # not Path's, which fails with a long name
             return folder
     return None
 
