@@ -408,6 +408,19 @@ def test_no_process_outlives_its_parent(then: str, ended: str) -> None:
     eventually(lambda: not is_alive(pid))
 
 
+def test_a_process_whose_parent_is_gone_says_nothing() -> None:
+    """Its first answer finds nobody: a killed `kb ingest` must not end in a traceback."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    program = "from kb.ingest.parser_worker import main; main()"
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        stdin=subprocess.DEVNULL, stdout=writer, stderr=subprocess.PIPE, timeout=WATCHDOG_S,
+    )  # fmt: skip
+    os.close(writer)
+    assert ended.stderr == b""
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_fork_has_processes_of_its_own() -> None:
     then = """

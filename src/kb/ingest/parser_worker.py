@@ -60,8 +60,11 @@ def _pipes() -> tuple[BinaryIO, BinaryIO]:
 
 def _send(answers: BinaryIO, message: wire.Message) -> None:
     data = memoryview(wire.encode(message))
-    while data:
-        data = data[answers.write(data) :]
+    try:
+        while data:
+            data = data[answers.write(data) :]
+    except BrokenPipeError:
+        os._exit(0)  # the parent has ended, and nobody waits for the rest
 
 
 def _serve(
