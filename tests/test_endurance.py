@@ -199,3 +199,27 @@ def test_a_full_disk(tmp_path: Path, disk: str) -> None:
             after = contents(kb)
             assert len(after) == 400
             assert {path: after[path] for path in kept} == kept
+
+
+# --- killed in the midst of anything --------------------------------------------------------------
+
+KILLED = """
+import sys
+from pathlib import Path
+from tests import kills
+kills._load()
+campaign = kills.Campaign(Path(sys.argv[1]), "suite")
+campaign.run(int(sys.argv[2]))
+print(campaign.kills.total())
+print(*campaign.problems, sep="\\n", file=sys.stderr)
+"""
+
+
+def test_any_operation_killed(tmp_path: Path) -> None:
+    """In a process of its own, which has no threads to fork. `python -m tests.kills` does more."""
+    told = subprocess.run(
+        [sys.executable, "-c", KILLED, tmp_path / "kills", "45"],
+        cwd=REPOSITORY, capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+    assert told.stderr.strip() == ""
+    assert int(told.stdout) >= 30

@@ -542,8 +542,8 @@ class KnowledgeBase:
     # --- care -------------------------------------------------------------------------------------
 
     def doctor(self, *, fix: bool = False) -> Diagnosis:
-        """Is the store what it should be? With `fix`, what is derived is made anew; documents and
-        their text are never touched."""
+        """Check the store. With `fix`, what is derived is made anew, and values that cannot be read
+        are replaced; what can be read is never touched."""
         from kb.doctor import examine
 
         ingest = self.config.ingest

@@ -23,15 +23,15 @@ _COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
 
 
 @click.command("doctor", cls=Command)
-@option("--fix", is_flag=True, help="Make anew what is derived: indexes, counters, columns.")
+@option("--fix", is_flag=True, help="Make anew what is derived, and values that cannot be read.")
 @common_options()
 @pass_session
 def doctor_command(session: Session, *, fix: bool) -> int:
-    """Look whether the store is what it should be.
+    """Check the store's integrity.
 
-    Examines the file, its indexes, its counters, and whether folders, files and citations are
-    still there. --fix never touches documents or their text. The exit status is 3 if something is
-    wrong; warnings are allowed.
+    Examines the file, its rows, indexes and counters, and whether folders, files and citations are
+    still there. --fix never touches documents and text that can be read; what is lost is named.
+    The exit status is 3 if something is wrong; warnings are allowed.
 
     \b
     Examples:

@@ -377,7 +377,8 @@ def _translated(error: apsw.Error, path: Path) -> KbError:
         return StoreUnusable(f"{path} is not an SQLite file", "choose another file with --store")
     if isinstance(error, apsw.CorruptError):
         return StoreUnusable(
-            f"{path} is damaged ({text})", "restore a copy, or remove it and ingest again"
+            f"{path} is damaged ({text})",
+            "kb doctor --fix mends indexes; else restore a copy, or remove it and ingest again",
         )
     if isinstance(error, apsw.CantOpenError):
         return StoreUnusable(f"cannot open {path} ({text})", "check the folder and its permissions")

@@ -1,8 +1,8 @@
 """What can be wrong with a store's file, and how what is derived is made anew.
 
 Questions and repairs for `kb.doctor`, which judges the answers. No repair touches a document or a
-chunk's text; a chunk without a document, which nothing can find, is removed. What concerns vectors
-stands in `vector_health`.
+chunk's text that can be read; a chunk without a document, which nothing can find, is removed. What
+cannot be read is for `repair`, and vectors are for `vector_health`.
 """
 
 from __future__ import annotations
