@@ -21,6 +21,7 @@ _HEADING_CHARS = 500
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029\ufeff]")
 _FENCE = re.compile(r"^\s*(`{3,})", re.MULTILINE)
 _WORD = re.compile(r"\w+")
+_FEW_WORDS = 20  # are looked for one by one, which is faster than to read all of a text's words
 _LANGUAGE = re.compile(r"[\w+#.-]{1,30}")
 
 
@@ -82,12 +83,12 @@ class Extract:
     def rest(self, texts: Iterable[str], *known: str) -> None:
         """Texts that have no place in the text stand at its end. Those whose words are all in it,
         or in the `known` texts, add nothing and are left out."""
-        words = {word for text in (self.text, *known) for word in _words(text)}
+        waiting = [(text, words) for text in texts if (words := set(_words(text)))]
+        present = _present(set().union(*(words for _, words in waiting)), self.text, *known)
         lines: list[str] = []
-        for text in texts:
-            new = set(_words(text)) - words
-            if new:
-                words |= new
+        for text, words in waiting:
+            if words - present:
+                present |= words
                 lines += broken_lines(one_line(text))
         self._put(lines)
 
@@ -129,6 +130,14 @@ class Extract:
 
 def _words(text: str) -> list[str]:
     return _WORD.findall(nfc(text).casefold())
+
+
+def _present(words: set[str], *texts: str) -> set[str]:
+    """Those of `words` that are in one of the texts."""
+    whole = nfc("\n".join(texts)).casefold()
+    if len(words) > _FEW_WORDS:
+        return words.intersection(_WORD.findall(whole))
+    return {word for word in words if re.search(rf"\b{re.escape(word)}\b", whole)}
 
 
 def clean(text: str) -> str:

@@ -25,7 +25,7 @@ _INLINE = frozenset(
     ruby s samp small span strike strong sub sup time tt u var wbr
     """.split()
 )
-_SPOKEN = ("alt", "title", "placeholder", "label", "summary", "alttext")
+_SPOKEN = ("alt", "title", "placeholder", "label", "summary")
 _TOLD = ("description", "og:description", "keywords", "author", "dc.creator", "citation_author")
 _TYPED = frozenset({"button", "email", "number", "reset", "search", "submit", "tel", "text", "url"})
 _FRAMES = 3  # pages within pages
@@ -47,6 +47,7 @@ class _Collector:
         self._frames = frames
         self._inline: list[str] = []
         self._parts = [_Part()]
+        self._around: list[bool] = []  # of the elements that are open
         self._links = 0
 
     def lines(self, root: LexborNode) -> list[str]:
@@ -63,7 +64,10 @@ class _Collector:
         if not node.is_element_node or tag in _SILENT:
             return False
         attributes = node.attributes
-        if html_tree.is_tool(attributes):
+        if attributes and html_tree.is_tool(attributes):
+            return False
+        if tag == "math" and (formula := attributes.get("alttext")):
+            self._say(formula)
             return False
         if tag not in _INLINE:
             self._flush()
@@ -71,21 +75,22 @@ class _Collector:
             self._say(attributes.get(name))
         if tag == "input" and (attributes.get("type") or "text").lower() in _TYPED:
             self._say(attributes.get("value"))
-        if html_tree.is_around(tag, attributes):
+        self._around.append(html_tree.is_around(tag, attributes))
+        if self._around[-1]:
             self._parts.append(_Part())
         if tag == "iframe" and self._frames and (page := attributes.get("srcdoc")):
             tree = html_tree.parse(page)
             self._parts[-1].lines += rest_of(tree, set(), self._frames - 1)
         self._links += tag == "a"
         self._parts[-1].weight.links += tag == "a"
-        return not (tag == "math" and attributes.get("alttext"))
+        return True
 
     def _leave(self, node: LexborNode) -> None:
         tag = node.tag or ""
         if tag not in _INLINE:
             self._flush()
         self._links -= tag == "a"
-        if html_tree.is_around(tag, node.attributes):
+        if self._around.pop():
             self._flush()
             part = self._parts.pop()
             if not part.weight.is_menu():

@@ -74,8 +74,12 @@ _FLAT = frozenset(
 _ATTRIBUTES = 2_000
 _ATTRIBUTE = r"""[\s/]++[^\s/>=]++(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>"'][^\s>]*+))?+"""
 _ONE_ATTRIBUTE = re.compile(_ATTRIBUTE)
-_WHOLE_TAG = re.compile(rf"<(?:!--|([a-z][^\s/>]*+)(?:{_ATTRIBUTE})*+)", re.I)
-_RAW = frozenset({"script", "style", "textarea", "title", "xmp"})  # what is in them is no markup
+# A comment, an element whose text is no markup, or a tag with attributes.
+_SUSPECT = re.compile(
+    rf"<(?:!--|(script|style|textarea|title|xmp)(?![^\s/>])((?:{_ATTRIBUTE})*+)"
+    rf"|/?+[a-z][^\s/>]*+((?:{_ATTRIBUTE})++))",
+    re.I,
+)
 _OUT_OF_DRAWINGS = frozenset("b blockquote body div h1 h2 h3 i ol pre span table ul".split())
 
 
@@ -94,16 +98,14 @@ def parse(text: str) -> LexborHTMLParser:
 def _is_crowded(text: str) -> bool:
     """Whether a tag has more attributes than anybody writes."""
     at = 0
-    while found := _WHOLE_TAG.search(text, at):
+    while found := _SUSPECT.search(text, at):
         at = found.end()
-        name = (found[1] or "").lower()
-        if at - found.start() > 2 * _ATTRIBUTES and found[1]:
-            attributes = _ONE_ATTRIBUTE.finditer(text, found.end(1), at)
-            if sum(1 for _ in attributes) > _ATTRIBUTES:
+        attributes = found[2] or found[3] or ""
+        if len(attributes) > 2 * _ATTRIBUTES:
+            if sum(1 for _ in _ONE_ATTRIBUTE.finditer(attributes)) > _ATTRIBUTES:
                 return True
-        end = "-->" if not found[1] else f"</{name}" if name in _RAW else ""
-        if end:
-            at = _end_of(text, end, at)
+        if not found[3]:
+            at = _end_of(text, f"</{found[1]}" if found[1] else "-->", at)
     return False
 
 
