@@ -19,7 +19,7 @@ _LINE_CHARS = 800
 _HEADING_CHARS = 500
 # What no text has a use for, and what some programs take for the end of a line.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029\ufeff]")
-_FENCE = re.compile(r"^\s*(`{3,})", re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]*+(`{3,})", re.MULTILINE)
 _WORD = re.compile(r"\w+")
 _FEW_WORDS = 20  # are looked for one by one, which is faster than to read all of a text's words
 _LANGUAGE = re.compile(r"[\w+#.-]{1,30}")

@@ -152,6 +152,7 @@ def _title(tree: LexborHTMLParser, meta: dict[str, str], heading: str | None) ->
     node = tree.css_first("head title") or tree.css_first("title")
     title = one_line(node.text()[:_TITLE_CHARS]) if node is not None else ""
     title = title or meta.get("og:title") or meta.get("citation_title") or heading or ""
+    title = title[:_TITLE_CHARS]
     steps = _SEPARATOR.split(title)
     if len(steps) > 1:
         if heading and heading in _without_one_end(title):

@@ -101,9 +101,9 @@ def _is_crowded(text: str) -> bool:
     while found := _SUSPECT.search(text, at):
         at = found.end()
         attributes = found[2] or found[3] or ""
-        if len(attributes) > 2 * _ATTRIBUTES:
-            if sum(1 for _ in _ONE_ATTRIBUTE.finditer(attributes)) > _ATTRIBUTES:
-                return True
+        is_long = len(attributes) > 2 * _ATTRIBUTES  # each takes two characters at least
+        if is_long and sum(1 for _ in _ONE_ATTRIBUTE.finditer(attributes)) > _ATTRIBUTES:
+            return True
         if not found[3]:
             at = _end_of(text, f"</{found[1]}" if found[1] else "-->", at)
     return False

@@ -27,7 +27,7 @@ _BREAK = "\v"  # a forced end of a line, which no page has in its text
 _PARAGRAPHS = re.compile(rf"{_BREAK}\s*{_BREAK}")
 _LANGUAGE = re.compile(r"(?:language|lang|highlight-source|highlight|brush:?)[-\s]([\w+#]+)")
 _NO_LANGUAGE = frozenset({"default", "none", "notranslate", "plaintext", "text"})
-_PILCROWS = re.compile(r"\s*[¶#§🔗]+$")
+_PILCROWS = "¶#§🔗"
 _NO_LIST = ""  # around an item that stands in none
 _DEEPEST = 8  # how far lists are indented
 
@@ -162,7 +162,8 @@ class Walker:
     def _write(self, lines: list[str]) -> None:
         if self._heading:
             self._end_list()
-            self._out.heading(self._heading, _PILCROWS.sub("", " ".join(lines)))
+            text = " ".join(lines)
+            self._out.heading(self._heading, text.rstrip(_PILCROWS).rstrip())
         elif self._lists:
             self._write_item(lines)
         else:

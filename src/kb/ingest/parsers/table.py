@@ -20,7 +20,7 @@ _DELIMITERS = ",;\t|"
 _SAMPLE_ROWS = 20
 _CELL_LINES = 200  # a cell with more lines is a quotation mark that nobody closed
 _LABEL_CHARS = 300
-_NUMBER = re.compile(r"[-+]?[\d.,]*\d[\d.,]*(?:[eE][-+]?\d+)?%?|\d{4}-\d{2}-\d{2}.*")
+_NUMBER = re.compile(r"[-+]?[.,]*\d[\d.,]*+(?:[eE][-+]?\d+)?%?|\d{4}-\d{2}-\d{2}.*")
 _SEP_LINE = re.compile(r"sep=(.)", re.IGNORECASE)  # how some spreadsheets say it
 
 
