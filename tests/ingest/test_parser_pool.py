@@ -266,6 +266,21 @@ def test_who_waits_for_a_file_can_leave(library: Library, monkeypatch: pytest.Mo
     assert library.documents() == {}
 
 
+def test_a_run_that_is_ended_between_files_leaves_no_process_at_work(library: Library) -> None:
+    """The second file is being parsed while the first one is written."""
+    library.put("a.md")
+    library.put("b.md")
+
+    def leave(now: Progress) -> None:
+        if now.path.endswith("b.md"):
+            raise ClientGone("the client has gone")
+
+    with pytest.raises(ClientGone):
+        library.indexer.ingest([library.folder], on_event=leave)
+    assert list(library.documents()) == ["library/a.md"]
+    assert not parser_pool._POOL._busy
+
+
 def test_a_deadline_ends_the_parsing() -> None:
     _, pid = parsed("behave")
     with Deadline(0.5), pytest.raises(DeadlineExceeded):

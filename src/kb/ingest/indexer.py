@@ -10,6 +10,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from kb.config import Config
@@ -133,8 +134,9 @@ class _Run:
         self.files = ((site, found) for site in sites for found in site.walked.files)
         try:
             while (file := self._next_file()) is not None:
-                self.meter.at("read", done, total, file.doc_path)
-                self._take(file)
+                with closing(file):
+                    self.meter.at("read", done, total, file.doc_path)
+                    self._take(file)
                 done += 1
         finally:
             if self.ahead is not None:

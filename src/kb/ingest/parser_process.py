@@ -71,7 +71,9 @@ class ParserProcess:
         if not self._ready:
             self._start(on_wait)
         with suppress(OSError):  # it has ended: whoever waits for the answer learns how
-            for part in (wire.encode(request), data):
+            head = wire.encode(request)
+            # What is short is sent at once, so that the process wakes up once.
+            for part in (head + data,) if len(data) < _READ_BYTES else (head, data):
                 left = memoryview(part)
                 while left:
                     left = left[self._in.write(left) :]

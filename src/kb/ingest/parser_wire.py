@@ -30,6 +30,7 @@ FRAME_BYTES = 64 * 1024 * 1024  # no message is longer
 BATCH_CHARS = 128 * 1024  # of chunks in one message
 PIECE_CHARS = 1024 * 1024  # of a text in one message
 SIZE = struct.Struct("<I")
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 _TEXTS = ("title", "kind", "scope", "trust", "lang", "date", "created_at", "updated_at",
           "expires_at")  # fmt: skip
@@ -41,8 +42,7 @@ class Malformed(Exception):
 
 def encode(message: Message) -> bytes:
     """`message` with its length in front. Lone surrogates, which a plug-in may give, pass."""
-    data = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
-    body = data.encode("utf-8", "surrogatepass")
+    body = _JSON.encode(message).encode("utf-8", "surrogatepass")
     return SIZE.pack(len(body)) + body
 
 
