@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "kb"
-SETTING = {"logs.py", "cli/log_handlers.py"}  # those who say where logs go
+# Those who say where logs go; a parser process sends its own to its parent.
+SETTING = {"logs.py", "cli/log_handlers.py", "ingest/parser_worker.py"}
 
 WARN = "from kb.logs import logger; logger('kb.search').warning('degraded')"
 

@@ -27,7 +27,6 @@ _BESIDE = ("-wal", "-shm", "-journal")  # what SQLite keeps next to a file
 @contextmanager
 def placed(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """A path to write to. It becomes `target` when the block ends well; else nothing is left."""
-    target = target.absolute()
     if not target.name:
         raise InvalidRequest(f"{target} is a folder", "name a file")
     part = target.with_name(f".{target.name}.{_process()}-{secrets.token_hex(4)}.part")

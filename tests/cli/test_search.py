@@ -20,7 +20,7 @@ def paths(found: Result) -> list[str]:
 def test_a_hit_as_it_is_read(here: Path, run: Run) -> None:
     found = run("search", "gw-skerry", "breaker", "-n", "1")
     first, title, snippet = found.lines
-    assert first.startswith("1.  library/lessons/retry-storm.md#L11-L18  0.")
+    assert first.startswith("1.  library/lessons/retry-storm.md#L8-L18  0.")
     assert title == "    The retry storm after gw-skerry returned › What happened"
     assert "breaker of its solar charger" in snippet
     assert run("get", first.split()[1]).status == 0

@@ -475,7 +475,7 @@ def test_a_planted_fault_is_found_and_mended(filled: SqliteStore, fault: str) ->
     found = unwell(filled)
     assert "postings" in found
     assert found["postings"].to_do
-    assert unwell(filled, fix=True)["postings"].fixed
+    assert all(each.fixed for part, each in unwell(filled, fix=True).items() if part != "pending")
     assert not unwell(filled).keys() - {"pending"}
     check_integrity(filled)
     check(filled, truth_of(filled))
@@ -518,7 +518,7 @@ def test_export_and_import(kb: KnowledgeBase, tmp_path: Path, clock: Clock) -> N
         assert not unwell(other._store).keys() - {"pending"}
     with KnowledgeBase(tmp_path / "c.sqlite", clock=clock) as broken:
         for bad in (b"-1.5", b"NaN", b"1e99"):
-            with pytest.raises(BrokenImport, match="weights"):
+            with pytest.raises(BrokenImport, match=r"weights|NaN"):
                 broken.import_(io.BytesIO(data.replace(b'":0.25', b'":' + bad, 1)))
 
 

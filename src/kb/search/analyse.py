@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kb.ports import Tokenise
 
 MAX_TERMS = 256  # distinct ones; what is above is named in `degraded`
-MAX_CHARS = 100_000  # of a query; of an expression, which FTS5 reads in its own time, fewer
+MAX_CHARS = 1_000_000  # of a query; of an expression, which FTS5 reads in its own time, fewer
 MAX_EXPRESSION_CHARS = 8_000
 _OPERATORS = frozenset(("AND", "OR", "NOT", "NEAR"))
 

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from kb.config import Config
 from kb.deadline import Deadline
-from kb.errors import InvalidRequest, KbError, QuerySyntax, choose, text_of, whole_number
+from kb.errors import (
+    InvalidRequest,
+    KbError,
+    QuerySyntax,
+    choose,
+    is_unicode,
+    text_of,
+    whole_number,
+)
 from kb.search.analyse import analyse
 from kb.search.encoded import QueryEncodings
 from kb.search.found import Retriever
@@ -95,7 +103,7 @@ class Searcher:
         `vector` is a ready-made one of the query, at length 1; `exclude` are chunks not to find.
         Raises `DeadlineExceeded` where `search.timeout_s` is over before there is an answer."""
         choose("malformed", malformed, ("raise", "empty"))
-        text_of("a query", text)
+        text = _query_text(text)
         _check(filters, threshold)
         asked = resolve(profile or self._config.search.profile, self._config.profiles, settings)
         with self.deadline(), self._store.reading():
@@ -289,6 +297,13 @@ class Searcher:
 
                 self._crew = Crew()
             return SideBySide(self._crew, self._timeout_s if self._encodings.warm else None)
+
+
+def _query_text(value: object) -> str:
+    """A query as text. No query is an error: half a character (a surrogate) matches nothing."""
+    if isinstance(value, str) and not is_unicode(value):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text_of("a query", value)
 
 
 def _check(filters: object, threshold: object) -> None:
