@@ -34,7 +34,7 @@ from kb.models.onnx_judge import OnnxJudge
 from kb.types import Response
 
 COUNT = 10_000
-_ASKED, _WARM_UP, _COMPARED, _MODEL_RUNS, _PROCESSES = 100, 10, 20, 10, 15
+_ASKED, _WARM_UP, _COMPARED, _MODEL_RUNS, _PROCESSES = 60, 10, 10, 5, 9
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 import re
 import subprocess
 import sys
@@ -72,6 +73,17 @@ def by_definition(pattern: str, path: str) -> bool:
 PARTS = ["*", "*", "**", "**/", "/", "?", "a", "b", "[ab]", "[!a]", "/*", "*a", "a*"]
 patterns = st.lists(st.sampled_from(PARTS), max_size=8).map("".join)
 paths = st.text(alphabet="ab/", max_size=10)
+
+
+def test_some_patterns_by_definition() -> None:
+    """Drawn by a seed: quick, and enough for `make mutants`."""
+    chance = random.Random(3)
+    for _ in range(600):
+        pattern = "".join(chance.choices(PARTS, k=chance.randint(0, 6)))
+        path = "".join(chance.choices("ab//", k=chance.randint(0, 7)))
+        expected = by_definition(pattern, path)
+        assert globs.matches(pattern, path) == expected, (pattern, path)
+        assert globs._follow(globs._States(globs._compiled(pattern)), path) == expected
 
 
 @settings(max_examples=1000)
