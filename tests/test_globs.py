@@ -50,6 +50,53 @@ def test_globs(pattern: str, path: str, matches: bool) -> None:
     assert by_definition(pattern, path) == matches
 
 
+ALPHABET = "abcdeXYZ-]!^+,[./"
+
+
+@pytest.mark.parametrize(
+    ("characters", "members"),
+    [
+        ("[abX]", "abX"),
+        ("[a-c]", "abc"),
+        ("[!a-c]", "deXYZ-]!^+,[."),
+        ("[^a-c]", "deXYZ-]!^+,[."),
+        ("[a-a]", "a"),
+        ("[ab-dX-Z]", "abcdXYZ"),
+        ("[a-c-e]", "abc-e"),
+        ("[-a]", "a-"),
+        ("[a-]", "a-"),
+        ("[+--]", "-+,"),
+        ("[c-a]", ""),
+        ("[c-ae]", "e"),
+        ("[!c-a]", "abcdeXYZ-]!^+,[."),
+        ("[]a]", "a]"),
+        ("[!]a]", "bcdeXYZ-!^+,[."),
+        ("[X]", "X"),
+        ("[X!]", "X!"),
+        ("[!X]", "abcdeYZ-]!^+,[."),
+        ("[.-/]", "."),  # never a slash
+        ("[!!]", "abcdeXYZ-]^+,[."),
+    ],
+)
+def test_sets(characters: str, members: str) -> None:
+    for before, after in (("", ""), ("x", "y"), ("*/", "*")):
+        found = [
+            character
+            for character in ALPHABET
+            if globs.matches(
+                f"{before}{characters}{after}",
+                f"{before}{character}{after}".replace("*", "z"),
+            )
+        ]
+        assert set(found) == set(members)
+
+
+@pytest.mark.parametrize("pattern", ["[", "[]", "[!", "[!]", "[^]", "a[b"])
+def test_a_set_without_an_end_is_what_it_is(pattern: str) -> None:
+    assert globs.matches(pattern, pattern)
+    assert not globs.matches(pattern, "b")
+
+
 def by_definition(pattern: str, path: str) -> bool:
     """Every way to read the path is tried, as the module's first sentence has it."""
     if pattern.endswith("/"):
@@ -122,6 +169,14 @@ def test_no_pattern_takes_long(pattern: str, path: str) -> None:
     """In another process, which can be ended: the pattern matches nothing after trying it all."""
     script = "import sys; from kb import globs; sys.exit(globs.matches(*sys.argv[1:]))"
     subprocess.run([sys.executable, "-c", script, pattern, path], check=True, timeout=60)
+
+
+def test_a_star_is_left_for_good_at_the_next_one_of_its_segment() -> None:
+    regex = globs._regex(globs._compiled("*a*b/*c/**/*d*e"))
+    assert regex is not None
+    assert regex.pattern == ("(?>[^/]*?a)[^/]*b/[^/]*c/(?:(?s:.*)/)?(?>[^/]*?d)[^/]*e")
+    assert globs.is_simple(globs._compiled("a**b")) is False
+    assert globs.is_simple(globs._compiled("**/a/**/b")) is False
 
 
 def test_usual_patterns_are_regular_expressions() -> None:

@@ -176,7 +176,7 @@ def _token(pattern: str, at: int) -> _Token:
     if pattern[at] == "[":
         negated = pattern[at + 1 : at + 2] in ("!", "^")
         close = pattern.find("]", at + 2 + negated)
-        if close > 0:
+        if close != -1:
             return _Token(_set(pattern[at + 1 : close]), close + 1)
     return _Token(re.escape(pattern[at]), at + 1)
 

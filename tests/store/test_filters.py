@@ -181,6 +181,13 @@ def test_a_list_is_given_as_one(store: SqliteStore, name: str) -> None:
         left(store, **{name: (3,)})
 
 
+def test_filters_are_filters(store: SqliteStore) -> None:
+    with pytest.raises(InvalidRequest) as error:
+        store.documents({"lang": "en"}, NOW)  # type: ignore[arg-type]  # as a caller may
+    assert error.value.message.startswith("filters cannot be ")
+    assert error.value.hint == "give Filters(...)"
+
+
 @pytest.mark.parametrize("name", ["scope", "lang", "path_glob", "trust_min", "after", "before"])
 def test_one_value_is_a_text(store: SqliteStore, name: str) -> None:
     with pytest.raises(InvalidRequest, match=name):
