@@ -367,3 +367,9 @@ def test_what_only_looks_like_attributes_is_not_counted() -> None:
     words = "a<b c d e " * 3000
     assert text_of(f"<script>{words}</script><!-- {words} --><p>x</p>") == "x"
     assert text_of(f"<p title='{words}'>x</p>").startswith("x\n\na<b c d e")
+
+
+def test_bytes_that_are_no_characters_are_counted() -> None:
+    page = b"<meta charset=euc-kr><p>a \xff\xff b</p>"
+    assert parse(page).warnings == ("2 characters cannot be decoded: they are read as \ufffd",)
+    assert parse("<p>é").warnings == ()

@@ -93,7 +93,7 @@ def _read(message: Part, name: str) -> Parsed:
         blocks=writer.out.blocks,
         title=subject or names.title_of(name),
         attributes=Attributes(date=date, created_at=date, metadata=metadata),
-        warnings=tuple(writer.warnings),
+        warnings=(*writer.warnings, *writer.out.warnings),
         text=writer.out.text,
     )
 

@@ -55,7 +55,7 @@ class EpubParser:
             attributes=Attributes(
                 date=date, created_at=dates.moment(date) if date else None, metadata=metadata
             ),
-            warnings=tuple(book.warnings),
+            warnings=(*book.warnings, *out.warnings),
             text=out.text,
         )
 

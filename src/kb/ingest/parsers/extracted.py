@@ -38,6 +38,12 @@ class Extract:
     def text(self) -> str:
         return "\n".join(self._lines)
 
+    @property
+    def warnings(self) -> list[str]:
+        """What is wrong with the text itself: bytes that are no characters in its encoding."""
+        count = self.text.count("\ufffd")
+        return [f"{count:,} characters cannot be decoded: they are read as \ufffd"] * bool(count)
+
     def heading(self, level: int, text: str) -> None:
         words = one_line(text)
         if not words:

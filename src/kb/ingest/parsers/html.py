@@ -64,6 +64,7 @@ class HtmlParser:
             title=title or names.title_of(source.name),
             lang=_language(tree),
             attributes=_attributes(tree, meta),
+            warnings=tuple(out.warnings),
             text=out.text,
         )
 
