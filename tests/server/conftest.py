@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,13 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
+from starlette.requests import Request
 
 from kb import KnowledgeBase
 from kb.config import Config, ServeConfig
 from kb.server.api import create_app
 from kb.server.guard import Rules
+from kb.server.lanes import Lane
 from kb.server.serving import Server
 from tests.models.weightless import unexamined
 
@@ -118,3 +122,34 @@ def filled(serve: Serve, library: Callable[..., Path]) -> Running:
     running = serve()
     running.kb.ingest(library(FILES))
     return running
+
+
+@contextmanager
+def taken(lane: Lane, count: int) -> Iterator[None]:
+    """While this lasts, `count` pieces of work run or wait in the lane."""
+    go = threading.Event()
+
+    async def never() -> dict[str, Any]:
+        await asyncio.Event().wait()
+        return {}
+
+    async def work() -> None:
+        request = Request({"type": "http", "method": "GET", "headers": []}, never)
+        await asyncio.gather(*(lane.run(request, lambda _: go.wait()) for _ in range(count)))
+
+    thread = threading.Thread(target=lambda: asyncio.run(work()))
+    thread.start()
+    try:
+        until(lambda: lane.taken == count)
+        yield
+    finally:
+        go.set()
+        thread.join(PATIENCE_S)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait until it holds; if it never does, the test fails."""
+    end = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.005)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from kb.server.uploads import name_of
 from tests.replaced import REPLACEMENTS
 from tests.schemas import validate, validator
-from tests.server.conftest import Running
+from tests.server.conftest import PATIENCE_S, Running, Serve, taken, until
 from tests.test_regular_files import posix
 
 JSON = {"Content-Type": "application/json"}
@@ -198,3 +199,23 @@ def test_errors_are_readable_whatever_was_asked(filled: Running) -> None:
     answer = filled.client.get("/documents/%ED%A0%80%FF")
     validator("error.v1").validate(answer.json())
     assert answer.status_code == 404
+
+
+# --- many at once ---------------------------------------------------------------------------------
+
+
+def test_passages_that_find_no_room_are_refused(serve: Serve) -> None:
+    running = serve(max_waiting=1)
+    with taken(running.app.state.desk.passages, 5):
+        answer = running.client.get("/passages", params={"uri": "note:1"})
+        assert (answer.status_code, answer.json()["code"]) == (429, "too_busy")
+        assert running.client.get("/status").status_code == 200  # others have their own room
+
+
+def test_a_passage_is_not_waited_for_when_its_client_goes(filled: Running) -> None:
+    lane = filled.app.state.desk.passages
+    with taken(lane, 4):
+        with socket.create_connection(("127.0.0.1", filled.port), timeout=PATIENCE_S) as client:
+            client.sendall(b"GET /passages?uri=note:1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            until(lambda: lane.taken == 5)
+        until(lambda: lane.taken == 4)

@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 from kb import KnowledgeBase
+from kb.deadline import Deadline
+from kb.errors import ClientGone
+from kb.server import ingest
 from tests.models.weightless import Weightless
 from tests.schemas import validate, validator
 from tests.server.conftest import FILES, Running, Serve, put
@@ -49,6 +52,28 @@ def test_other_folders_are_refused_whether_they_exist_or_not(
         assert (answer.status_code, answer.json()["code"]) == (403, "path_refused")
         texts.add(answer.json()["message"].replace(name, ""))
     assert len(texts) == 1
+
+
+def test_paths_have_a_bound(filled: Running) -> None:
+    answer = filled.client.post("/ingest", json={"paths": ["."] * 200_000})
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+    assert "more than 1,000" in answer.json()["message"]
+
+
+def test_a_path_that_is_sent_twice_is_read_once(filled: Running, tmp_path: Path) -> None:
+    folder = tmp_path / "lib"
+    paths = [str(folder), str(folder / "notes" / ".."), str(folder)]
+    answer = filled.client.post("/ingest", json={"paths": paths})
+    assert (answer.status_code, answer.json()["unchanged"]) == (200, 3)
+
+
+def test_paths_are_not_looked_at_for_a_client_that_has_gone(
+    filled: Running, tmp_path: Path
+) -> None:
+    deadline = Deadline()
+    deadline.cancel(ClientGone("the client has gone"))
+    with pytest.raises(ClientGone):
+        ingest._allowed([str(tmp_path / "lib")], filled.app.state.desk, deadline)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need leave there")

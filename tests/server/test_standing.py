@@ -6,7 +6,7 @@ import re
 
 from kb.server.figures import Figures
 from tests.schemas import validate
-from tests.server.conftest import Running, Serve
+from tests.server.conftest import Running, Serve, taken
 
 LABEL = r'[a-z_]+="[^"\n]*"'
 LINE = re.compile(
@@ -31,6 +31,13 @@ def test_an_unusable_store_is_not_healthy(serve: Serve) -> None:
     running.kb.path.write_bytes(b"no database" * 1000)
     answer = running.client.get("/health")
     assert (answer.status_code, answer.json()["code"]) == (503, "store_unusable")
+
+
+def test_health_waits_for_no_reads(serve: Serve) -> None:
+    running = serve(max_waiting=1)
+    with taken(running.app.state.desk.reads, 5):
+        assert running.client.get("/status").status_code == 429
+        assert running.client.get("/health").status_code == 200
 
 
 def test_metrics_are_text_that_prometheus_reads(filled: Running) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,8 +33,8 @@ _UPLOADS = 8
 @dataclass(frozen=True, slots=True)
 class Desk:
     """`folders` are those that clients may have ingested, besides what was ingested before.
-    `passages` bounds how many documents, which may be large, are on their way from the store into
-    an answer."""
+    `passages` is for documents, which may be large, and `health` for what is not to wait behind
+    anything else."""
 
     kb: KnowledgeBase
     limits: ServeConfig
@@ -44,11 +43,12 @@ class Desk:
     worker: Worker
     warming: Warming
     reads: Lane
+    passages: Lane
+    health: Lane
     searches: Lane
     writes: Lane
     evaluations: Lane
     uploads: Slots
-    passages: asyncio.Semaphore
     folders: tuple[Path, ...] = field(default=())
 
     @classmethod
@@ -62,17 +62,18 @@ class Desk:
             kb.worker(lambda now: events.tell("embedding", progress(now))),
             Warming(kb, events),
             reads=Lane("reads", _READERS, limits.max_waiting),
+            passages=Lane("passages", _READERS, limits.max_waiting),
+            health=Lane("health", 1, limits.max_waiting),
             searches=Lane("searches", limits.searches_at_once, limits.max_waiting),
             # One at a time, since the store has one writer.
             writes=Lane("writes", 1, limits.max_waiting, whole=True),
             evaluations=Lane("evaluations", 1, _WAITING_EVALUATIONS),
             uploads=Slots(_UPLOADS),
-            passages=asyncio.Semaphore(_READERS),
             folders=folders,
         )
 
     def _lanes(self) -> tuple[Lane, ...]:
-        return self.searches, self.evaluations, self.writes, self.reads
+        return self.searches, self.evaluations, self.writes, self.passages, self.reads, self.health
 
     def cancel(self) -> None:
         """Have everything stop at its next step, and be answered."""
@@ -90,6 +91,14 @@ class Desk:
     async def read(self, request: Request, work: Callable[[], T]) -> T:
         """Something short that writes nothing, or a counter."""
         return await self.reads.run(request, lambda _: work(), self.limits.request_timeout_s)
+
+    async def open_passage(self, request: Request, work: Callable[[], Response]) -> Response:
+        """A passage or a document as an answer, which is made in the thread too: so no more of them
+        are in memory than the lane has threads."""
+        return await self.passages.run(request, lambda _: work(), self.limits.request_timeout_s)
+
+    async def check_health(self, request: Request, work: Callable[[], T]) -> T:
+        return await self.health.run(request, lambda _: work(), self.limits.request_timeout_s)
 
     async def search(self, request: Request, work: Callable[[], T]) -> T:
         return await self.searches.run(request, lambda _: work(), self.limits.request_timeout_s)

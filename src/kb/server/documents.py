@@ -130,9 +130,9 @@ def router() -> APIRouter:
         uri: Uri,
         quiet: Annotated[bool, Query(description="Does not count as an access.")] = False,
     ) -> Response:
-        async with desk.passages:
-            opened = await desk.read(request, lambda: desk.kb.get(uri, count=not quiet))
-            return told(wire.passage(opened))
+        return await desk.open_passage(
+            request, lambda: told(wire.passage(desk.kb.get(uri, count=not quiet)))
+        )
 
     @routes.get(
         "/chunks",

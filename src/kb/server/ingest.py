@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request, Response
@@ -23,11 +24,12 @@ from kb.types import IngestReport, JsonDict
 if TYPE_CHECKING:
     from kb.ingest.progress import Progress
 
+_MOST_PATHS = 1_000
 _PATHS = {
     "type": "object",
     "description": "Without paths, everything that was ingested before is looked at again.",
     "properties": {
-        "paths": {"type": "array", "items": {"type": "string"}},
+        "paths": {"type": "array", "items": {"type": "string"}, "maxItems": _MOST_PATHS},
         "force": {"type": "boolean"},
         "dry_run": {"type": "boolean"},
     },
@@ -57,6 +59,7 @@ def router() -> APIRouter:
     )
     async def ingest(request: Request, desk: AtDesk) -> Response:
         asked = fields_of(await desk.body(request), {"paths": list, "force": bool, "dry_run": bool})
+        _check_paths(asked.get("paths", []))
         report = await desk.write(request, lambda deadline: _ingested(desk, asked, deadline))
         desk.worker.wake()
         return told(wire.ingest_report(report))
@@ -123,7 +126,7 @@ async def _receive(request: Request, upload: uploads.Upload, desk: Desk) -> None
 
 
 def _ingested(desk: Desk, asked: JsonDict, deadline: Deadline) -> IngestReport:
-    paths = [_allowed(path, desk) for path in asked.get("paths", ())]
+    paths = _allowed(asked.get("paths", ()), desk, deadline)
 
     def tell(now: Progress) -> None:
         deadline.check()
@@ -142,16 +145,30 @@ def _ingested(desk: Desk, asked: JsonDict, deadline: Deadline) -> IngestReport:
         desk.events.tell("ingest", {"stage": "done", "done": 0, "total": 0, "path": ""})
 
 
-def _allowed(given: str, desk: Desk) -> str:
-    """The path without links, if clients may name it. What lies elsewhere is not even looked at."""
-    if not given.strip() or "\0" in given:
-        raise InvalidRequest(f"a path cannot be {shown(given)}", "name a file or a folder")
-    path = os.path.realpath(os.path.expanduser(given))
-    roots = [root.path for root in desk.kb.roots() if not root.detached]  # without links, too
-    folders = [os.path.realpath(folder) for folder in desk.folders]
-    if not any(contains(folder, path) for folder in (*roots, *folders)):
-        raise PathRefused(
-            f"{given} lies in no folder that may be ingested from here",
-            "start the server with --ingest-from FOLDER, or use: kb ingest",
+def _check_paths(paths: list[str]) -> None:
+    if len(paths) > _MOST_PATHS:
+        raise InvalidRequest(
+            f"there are {len(paths):,} paths, more than {_MOST_PATHS:,}",
+            "name the folder that they lie in, or send several requests",
         )
-    return path
+    for path in paths:
+        if not path.strip() or "\0" in path:
+            raise InvalidRequest(f"a path cannot be {shown(path)}", "name a file or a folder")
+
+
+def _allowed(paths: Iterable[str], desk: Desk, deadline: Deadline) -> list[str]:
+    """The paths without links, each once, if clients may name them all. What lies elsewhere is not
+    even looked at."""
+    roots = [root.path for root in desk.kb.roots() if not root.detached]  # without links, too
+    folders = [*roots, *(os.path.realpath(folder) for folder in desk.folders)]
+    allowed: dict[str, None] = {}
+    for given in dict.fromkeys(paths):
+        deadline.check()
+        path = os.path.realpath(os.path.expanduser(given))
+        if not any(contains(folder, path) for folder in folders):
+            raise PathRefused(
+                f"{given} lies in no folder that may be ingested from here",
+                "start the server with --ingest-from FOLDER, or use: kb ingest",
+            )
+        allowed[path] = None
+    return list(allowed)

@@ -39,7 +39,7 @@ def router() -> APIRouter:
         openapi_extra=says(_HEALTH, example={"status": "ok"}),
     )
     async def health(request: Request, desk: AtDesk) -> Response:
-        await desk.read(request, lambda: desk.kb.search("health", mode="lexical", top=1))
+        await desk.check_health(request, lambda: desk.kb.search("health", mode="lexical", top=1))
         return told({"status": "ok"})
 
     @routes.get(
@@ -69,6 +69,7 @@ def _gauges(kb: KnowledgeBase) -> dict[str, float]:
 
 def _lanes(desk: Desk) -> dict[str, float]:
     return {
+        "kb_passages_taken": desk.passages.taken,
         "kb_reads_taken": desk.reads.taken,
         "kb_searches_taken": desk.searches.taken,
         "kb_writes_taken": desk.writes.taken,
