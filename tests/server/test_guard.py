@@ -27,7 +27,9 @@ def test_names_of_this_machine_are_taken(host: str) -> None:
     "host",
     ["", "evil.example", "evil.example:8765", "localhost.evil.example", "127.0.0.1.evil.example",
      "192.168.0.7", "localhost@evil.example", "localhost:x", "localhost/x", "a b", "[::1", "[::2]",
-     "localhost,evil.example"],
+     "localhost,evil.example", "[::1]evil.example", "[::1]evil.example:8765", "[::1%evil.example]",
+     "[::1%1]", "[127.0.0.1]", "[localhost]", "::1", "localhost:99999", "localhost:8765:1",
+     "127.0.0.1%0", "localhost\n"],
 )  # fmt: skip
 def test_other_names_are_refused_as_rebound(host: str) -> None:
     with pytest.raises(Foreign):
@@ -55,15 +57,17 @@ def test_any_host_is_answered_or_refused(host: str) -> None:
 @pytest.mark.parametrize(
     "origin",
     ["http://evil.example", "http://127.0.0.1:9999", "null", "https://127.0.0.1:8765.evil.example",
-     "http://localhost:8765", ""],
+     "http://localhost:8765", "", "chrome-extension://127.0.0.1:8765", "ftp://127.0.0.1:8765",
+     "//127.0.0.1:8765", "127.0.0.1:8765", "http://127.0.0.1:8765/", "http://a@127.0.0.1:8765"],
 )  # fmt: skip
 def test_another_origin_is_refused(origin: str) -> None:
     with pytest.raises(Foreign):
         Rules().check("GET", "/status", HERE | {"origin": origin})
 
 
-def test_the_own_origin_is_taken() -> None:
-    Rules().check("GET", "/status", HERE | {"origin": "http://127.0.0.1:8765"})
+@pytest.mark.parametrize("scheme", ["http", "https"])  # the second is a proxy's
+def test_the_own_origin_is_taken(scheme: str) -> None:
+    Rules().check("GET", "/status", HERE | {"origin": f"{scheme}://127.0.0.1:8765"})
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
@@ -131,6 +135,23 @@ def test_a_host_that_is_sent_twice_is_refused(filled: Running) -> None:
     with socket.create_connection(("127.0.0.1", filled.port), timeout=30) as raw:
         raw.sendall(b"GET /status HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n")
         assert raw.recv(100).split()[1] in (b"400", b"403")
+
+
+@pytest.mark.parametrize(
+    ("method", "address"),
+    [
+        ("GET", "/documents/lib/%ff.md"),
+        ("DELETE", "/documents/lib/%ff.md"),
+        ("GET", "/passages?uri=lib/%ff.md"),
+        ("GET", "/documents?tags=%ed%a0%80"),
+    ],
+)
+def test_an_address_that_is_not_utf_8_is_refused(
+    filled: Running, method: str, address: str
+) -> None:
+    answer = filled.client.request(method, address, headers={"X-KB-Request": "1"})
+    validator("error.v1").validate(answer.json())
+    assert (answer.status_code, answer.json()["code"]) == (400, "malformed_request")
 
 
 def test_every_answer_carries_the_headers(filled: Running) -> None:

@@ -59,6 +59,13 @@ def test_a_file_is_kept_found_and_replaced(filled: Running) -> None:
     assert len([each for each in filled.kb.documents() if each.path == "barnacles.md"]) == 1
 
 
+def test_names_that_are_not_utf_8_do_not_become_one(filled: Running) -> None:
+    for name in ("%ff.md", "%fe.md", "a%ed%a0%80.md"):
+        assert put(filled, name, GOOD).status_code == 400
+    assert put(filled, "%C3%BC.md", GOOD).status_code == 201
+    assert files(filled) == ["ü.md"]
+
+
 def test_a_removed_upload_does_not_come_back(filled: Running) -> None:
     put(filled, "a.md", b"# A\n\nText.\n")
     assert filled.client.delete("/documents/uploads/a.md", headers=HEADERS).status_code == 200

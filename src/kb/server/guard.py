@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import unquote_to_bytes
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -36,6 +37,12 @@ _NOT_SECRET = ("/", "/health")
 _ASSETS = "/assets/"
 MOST_HEADER_BYTES = 32 * 1024
 _MOST_HEADERS = 100
+_HOST = re.compile(
+    r"(\[(?P<address>[0-9a-f.]*:[0-9a-f:.]*)\]|(?P<name>[a-z0-9._-]+))(:(?P<port>[0-9]{0,5}))?",
+    re.ASCII | re.IGNORECASE,
+)
+_MOST_PORT = 65_535
+_SCHEMES = ("http", "https")  # the second where a proxy speaks it
 _OWN_SITE = ("same-origin", "none")
 
 SECURITY_HEADERS = {
@@ -86,7 +93,8 @@ class Rules:
 
     def _check_site(self, method: str, path: str, headers: Mapping[str, str], host: str) -> None:
         origin = headers.get("origin")
-        if origin is not None and _place_of(origin) != host.lower():
+        own = [f"{scheme}://{host.lower()}" for scheme in _SCHEMES]
+        if origin is not None and origin.lower() not in own:
             raise Foreign(f"pages of {origin!r} may not ask this server", "open its own page")
         opened = method == "GET" and path == "/" and headers.get("sec-fetch-mode") == "navigate"
         if headers.get("sec-fetch-site", "none") not in _OWN_SITE and not opened:
@@ -106,22 +114,10 @@ class Rules:
 
 def _name_of(host: str) -> str | None:
     """The name in a Host header, without its port; None where it makes no sense."""
-    try:
-        parts = urlsplit(f"//{host}")
-        _ = parts.port  # raises for one that is no number
-    except ValueError:
+    match = _HOST.fullmatch(host)
+    if match is None or int(match["port"] or 0) > _MOST_PORT:
         return None
-    if parts.netloc != host or "@" in host or not parts.hostname:
-        return None
-    return parts.hostname.rstrip(".")
-
-
-def _place_of(origin: str) -> str | None:
-    """Host and port of an Origin header; None where it makes no sense."""
-    try:
-        return urlsplit(origin).netloc.lower()
-    except ValueError:
-        return None
+    return (match["address"] or match["name"].rstrip(".")).lower()
 
 
 def _check_intent(method: str, headers: Mapping[str, str]) -> None:
@@ -175,6 +171,7 @@ class Guard:
         try:
             headers = _headers(scope)
             self._rules.check(scope["method"], scope["path"], headers)
+            _check_address(scope)
             await self._app(scope, incoming, answer)
         # What a layer of the framework makes of a failure of ours is still that failure. Of any
         # other error the client hears no more than that there was one. The error itself is not
@@ -212,6 +209,18 @@ def _with_ours(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     if b"cache-control" not in given:  # what was found is nobody else's business
         ours[b"cache-control"] = b"no-store"
     return [*headers, *((name, value) for name, value in ours.items() if name not in given)]
+
+
+def _check_address(scope: Scope) -> None:
+    """Raises where path or query are not UTF-8. They would be read with replacement characters, so
+    that two names become one."""
+    for part in (scope.get("raw_path") or b"", scope.get("query_string", b"")):
+        try:
+            unquote_to_bytes(part).decode()
+        except UnicodeDecodeError:
+            raise MalformedRequest(
+                "the address is not UTF-8", "encode it as UTF-8, then with percent signs"
+            ) from None
 
 
 def _headers(scope: Scope) -> dict[str, str]:
