@@ -226,7 +226,12 @@ def watch(state: State, say: Say) -> None:
 
     def change() -> None:
         for number in range(50):
-            (state.files / f"{number % FILES}.md").write_text(text(f"{number % FILES}.md", number))
+            file = state.files / f"{number % FILES}.md"
+            part = Path(
+                f"{state.folder}.part"
+            )  # a file that a kill leaves cut off is not kb's doing
+            part.write_text(text(file.name, number), encoding="utf-8")
+            part.replace(file)
             time.sleep(0.01)
 
     with opened(state.store) as kb:
