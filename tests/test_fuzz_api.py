@@ -126,6 +126,13 @@ def test_metadata_that_is_none(metadata: Any) -> None:
     assert len(error.value.message) < 300
 
 
+def test_metadata_has_a_length(kb: KnowledgeBase) -> None:
+    longest = {"a": "é" * ((BYTES - len('{"a": ""}')) // 2)}
+    assert kb.add("x", metadata=longest).metadata == longest
+    with pytest.raises(InvalidRequest, match="longer than 65,536 bytes"):
+        kb.add("x", metadata={"a": longest["a"] + "éé"})
+
+
 def test_metadata_comes_back_as_json(kb: KnowledgeBase) -> None:
     given = {"a": (1, 2.5, None, True), "b": {"c": "\u00e9", "n": -(2**63)}}
     assert kb.add("x", metadata=given).metadata == {"a": [1, 2.5, None, True], "b": given["b"]}

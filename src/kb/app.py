@@ -32,6 +32,7 @@ from kb.errors import (
     text_of,
     whole_number,
 )
+from kb.metadata import PAGE_BYTES
 from kb.search.searcher import Searcher
 from kb.store import SqliteStore
 from kb.types import Document, Filters, Hit, Response
@@ -512,6 +513,19 @@ class KnowledgeBase:
         whole_number("offset", offset)
         given = Filters() if filters is None else filters
         return self._store.documents(given, now, limit=count, offset=offset)
+
+    def documents_page(
+        self, filters: Filters | None = None, *, limit: int, offset: int = 0
+    ) -> tuple[list[Document], int | None]:
+        """At most `limit` of the `documents`, fewer where their metadata is long, and the offset
+        of the next page; None on the last one."""
+        return self._store.documents_page(
+            Filters() if filters is None else filters,
+            self._now(),
+            limit=whole_number("limit", limit),
+            offset=whole_number("offset", offset),
+            most_bytes=PAGE_BYTES,
+        )
 
     def chunks(self, name: str) -> list[Chunk]:
         """The passages of a document, in order."""

@@ -14,20 +14,29 @@ from kb.errors import InvalidRequest, shown, text_of
 from kb.types import JsonDict
 
 DEPTH = 32  # of lists and objects in each other, as in front matter
-BYTES = 1 << 20
+BYTES = 64 << 10
+STORED_BYTES = 1 << 20  # what older stores may hold, and their exports
+PAGE_BYTES = 1 << 20  # of tags and metadata in one page of a list: parsed, they take many times it
 _NUMBERS = 1 << 63
 
 
 def check_metadata(value: object, *, stored: bool = False) -> JsonDict:
     """`value` as the plain object that JSON makes of it. Raises `InvalidRequest` for what is no
     object, not JSON, nested deeper than `DEPTH`, longer than `BYTES`, or has numbers that not every
-    reader of JSON can hold. What is `stored` already may be long, and have long numbers."""
+    reader of JSON can hold. What is `stored` already may be as long as `STORED_BYTES`, and have
+    long numbers."""
     if not isinstance(value, Mapping):
         raise InvalidRequest(f"metadata is a {type(value).__name__}", "give an object")
     plain: JsonDict = _object(value, 1, stored)
-    if not stored and len(json.dumps(plain).encode()) > BYTES:
-        raise InvalidRequest(f"metadata is longer than {BYTES:,} bytes", "put it into the text")
+    most = STORED_BYTES if stored else BYTES
+    if size_of(plain) > most:
+        raise InvalidRequest(f"metadata is longer than {most:,} bytes", "put it into the text")
     return plain
+
+
+def size_of(plain: JsonDict) -> int:
+    """Its bytes as JSON, as the store writes it."""
+    return len(json.dumps(plain, ensure_ascii=False).encode())
 
 
 def _object(value: Mapping[Any, Any], depth: int, stored: bool) -> JsonDict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from contextlib import closing
@@ -9,8 +10,10 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
+from kb.metadata import PAGE_BYTES
 from kb.server.uploads import name_of
 from tests.replaced import REPLACEMENTS
 from tests.schemas import validate, validator
@@ -43,6 +46,46 @@ def test_a_page_has_a_limit(serve: Any) -> None:
     for number in range(3):
         running.kb.add(f"note {number}")
     assert len(running.client.get("/documents?limit=1000").json()["documents"]) == 2
+
+
+def _as_older_stores_have_it(running: Running, metadata: str) -> None:
+    """Metadata of every document, longer than can be added now."""
+    with closing(apsw.Connection(str(running.kb.path))) as connection:
+        connection.execute("UPDATE documents SET metadata = ?", (metadata,))
+
+
+def test_a_page_ends_where_metadata_is_long(serve: Any) -> None:
+    running = serve()
+    paths = [running.kb.add(f"note {number}").doc_path for number in range(5)]
+    _as_older_stores_have_it(running, json.dumps({"a": "x" * (PAGE_BYTES // 2 - 100)}))
+    pages: list[list[str]] = []
+    offset: int | None = 0
+    while offset is not None:
+        answer = running.client.get("/documents", params={"limit": 200, "offset": offset}).json()
+        validate(answer)
+        pages.append([each["doc_path"] for each in answer["documents"]])
+        offset = answer["next_offset"]
+    assert [len(page) for page in pages] == [2, 2, 1]
+    assert [path for page in pages for path in page] == paths
+    assert [each.doc_path for each in running.kb.documents()] == paths
+
+
+def test_a_page_has_at_least_one_document(serve: Any) -> None:
+    running = serve()
+    running.kb.add("note 1")
+    running.kb.add("note 2")
+    _as_older_stores_have_it(running, json.dumps({"a": "x" * (2 * PAGE_BYTES)}))
+    first = running.client.get("/documents").json()
+    assert (len(first["documents"]), first["next_offset"]) == (1, 1)
+    last = running.client.get("/documents?offset=1").json()
+    assert (len(last["documents"]), last["next_offset"]) == (1, None)
+
+
+def test_a_search_reads_no_metadata(serve: Any) -> None:
+    running = serve()
+    running.kb.add("a buoy")
+    _as_older_stores_have_it(running, "no JSON at all")
+    assert len(running.search("buoy")["hits"]) == 1
 
 
 def test_a_note_is_added_read_and_removed(filled: Running) -> None:

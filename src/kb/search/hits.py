@@ -38,7 +38,8 @@ class Shelf:
     def fetch_documents(self, chunk_ids: Iterable[int]) -> None:
         wanted = {self._owner(chunk_id) for chunk_id in chunk_ids} - self.documents.keys()
         if wanted:
-            self.documents.update(self.store.documents_by_id(wanted))
+            # A search has hundreds of candidates, and no use for their metadata.
+            self.documents.update(self.store.documents_by_id(wanted, metadata=False))
 
     def fetch_chunks(self, chunk_ids: Iterable[int]) -> None:
         self.chunks.update(self.store.chunks_by_id(chunk_ids))

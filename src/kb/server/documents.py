@@ -83,10 +83,10 @@ def router() -> APIRouter:
         request: Request, desk: AtDesk, filters: Filtered, limit: Limit = 50, offset: Offset = 0
     ) -> Response:
         size = min(limit, desk.limits.max_page)
-        found = await desk.read(
-            request, lambda: desk.kb.documents(filters, limit=size + 1, offset=offset)
+        found, next_offset = await desk.read(
+            request, lambda: desk.kb.documents_page(filters, limit=size, offset=offset)
         )
-        return told(wire.documents(found[:size], offset + size if len(found) > size else None))
+        return told(wire.documents(found, next_offset))
 
     @routes.post(
         "/documents",

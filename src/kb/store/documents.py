@@ -30,6 +30,11 @@ SELECT d.doc_id, d.root_id, d.path, d.doc_path, d.title, d.type, d.kind, d.scope
   d.size_bytes, d.metadata, (SELECT count(*) FROM chunks c WHERE c.doc_id = d.doc_id)
 FROM documents d
 """
+_JSON_BYTES = """
+SELECT coalesce(octet_length(metadata), 0)
+  + (SELECT coalesce(sum(octet_length(tag)), 0) FROM document_tags WHERE doc_id = ?)
+FROM documents WHERE doc_id = ?
+"""
 _CHUNK_COLUMNS = (
     "chunk_id", "doc_id", "ordinal", "text", "heading_path", "section_label", "spans",
     "chunker_version", "content_hash", "indexed_at",
@@ -234,9 +239,12 @@ def tag(
 # --- reading --------------------------------------------------------------------------------------
 
 
-def by_id(connection: apsw.Connection, doc_ids: Iterable[int]) -> dict[int, Document]:
+def by_id(
+    connection: apsw.Connection, doc_ids: Iterable[int], *, metadata: bool = True
+) -> dict[int, Document]:
+    select = _DOCUMENT if metadata else _DOCUMENT.replace("d.metadata", "'{}'")
     rows = connection.execute(
-        _DOCUMENT + "WHERE d.doc_id IN (SELECT value FROM json_each(?))",
+        select + "WHERE d.doc_id IN (SELECT value FROM json_each(?))",
         (json.dumps(list(doc_ids)),),
     )
     return {row[0]: _document(row) for row in rows}
@@ -255,6 +263,33 @@ def listed(
         _DOCUMENT + f"WHERE {sql} ORDER BY d.doc_path LIMIT ? OFFSET ?", (*params, limit, offset)
     )
     return [_document(row) for row in rows]
+
+
+def page(
+    connection: apsw.Connection,
+    filters: Filters,
+    now: str | None,
+    *,
+    limit: int,
+    offset: int,
+    most_bytes: int,
+) -> tuple[list[Document], int | None]:
+    """What `listed` finds, up to `most_bytes` of tags and metadata but at least one document; and
+    where the next page begins. Rows are read one by one, so that none is parsed for nothing."""
+    sql, params = where.condition(connection, filters, now)
+    rows = connection.execute(
+        f"SELECT d.doc_id FROM documents d WHERE {sql} ORDER BY d.doc_path LIMIT ? OFFSET ?",
+        (*params, limit + 1, offset),
+    )
+    doc_ids: list[Any] = [doc_id for (doc_id,) in rows]
+    found: list[Document] = []
+    size_bytes = 0
+    for doc_id in doc_ids[:limit]:
+        size_bytes += int(scalar(connection, _JSON_BYTES, (doc_id, doc_id)))
+        if found and size_bytes > most_bytes:
+            break
+        found.extend(by_id(connection, [doc_id]).values())
+    return found, offset + len(found) if len(found) < len(doc_ids) else None
 
 
 def below(connection: apsw.Connection, folder: str) -> list[Document]:

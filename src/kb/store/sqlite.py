@@ -172,9 +172,11 @@ class SqliteStore:
         with self._database.writing() as connection:
             documents.tag(connection, doc_id, add, remove)
 
-    def documents_by_id(self, doc_ids: Iterable[int]) -> dict[int, Document]:
+    def documents_by_id(
+        self, doc_ids: Iterable[int], *, metadata: bool = True
+    ) -> dict[int, Document]:
         with self._database.reading() as connection:
-            return documents.by_id(connection, doc_ids)
+            return documents.by_id(connection, doc_ids, metadata=metadata)
 
     def document_by_path(self, doc_path: str) -> Document | None:
         with self._database.reading() as connection:
@@ -186,6 +188,15 @@ class SqliteStore:
         """By path; with `now`, without the expired ones."""
         with self._database.reading() as connection:
             return documents.listed(connection, filters, now, limit, offset)
+
+    def documents_page(
+        self, filters: Filters, now: str | None, *, limit: int, offset: int, most_bytes: int
+    ) -> tuple[list[Document], int | None]:
+        """Some of `documents`, and where the next page begins: see `store.documents.page`."""
+        with self._database.reading() as connection:
+            return documents.page(
+                connection, filters, now, limit=limit, offset=offset, most_bytes=most_bytes
+            )
 
     def documents_below(self, folder: str) -> list[Document]:
         with self._database.reading() as connection:
