@@ -68,7 +68,8 @@ def test_too_long_is_an_answer(store: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["stdin", "SIGTERM"])
-def test_it_ends_while_it_searches(store: Path, end: str) -> None:
+def test_it_tells_its_status_and_ends_while_it_searches(store: Path, end: str) -> None:
+    """With as many searches as there are threads for them."""
     if os.name == "nt" and end == "SIGTERM":
         pytest.skip("POSIX signals")
     server = subprocess.Popen(
@@ -80,19 +81,22 @@ def test_it_ends_while_it_searches(store: Path, end: str) -> None:
     started = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {},
         "clientInfo": {"name": "test", "version": "1"}}}  # fmt: skip
-    search = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
-        "name": "search", "arguments": {"query": hostile.EXPRESSION}}}  # fmt: skip
+    searches = [{"jsonrpc": "2.0", "id": 10 + n, "method": "tools/call", "params": {
+        "name": "search", "arguments": {"query": hostile.EXPRESSION}}}
+        for n in range(4)]  # fmt: skip
     status = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
         "name": "status", "arguments": {}}}  # fmt: skip
     with server:
         watchdog = threading.Timer(WATCHDOG_S, server.kill)
         watchdog.start()
         initialized = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        for message in (started, initialized, search, status):
+        for message in (started, initialized, *searches, status):
             server.stdin.write(json.dumps(message).encode() + b"\n")
         server.stdin.flush()
         assert json.loads(server.stdout.readline())["id"] == 0
-        assert json.loads(server.stdout.readline())["id"] == 2  # the search has begun before
+        assert (
+            json.loads(server.stdout.readline())["id"] == 2
+        )  # searches keep no other tool waiting
         if end == "stdin":
             server.stdin.close()
         else:

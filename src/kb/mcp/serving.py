@@ -48,8 +48,9 @@ def make_server(
     stopping = until or Deadline()
     tools = {tool.name: tool for tool in TOOLS}
     listed = types.ListToolsResult(tools=[_told(tool) for tool in TOOLS])
-    # Threads of its own, since each keeps a connection to the store.
-    threads = ThreadPoolExecutor(_CALLS_AT_ONCE, thread_name_prefix="kb-mcp")
+    # Threads of their own, since each keeps a connection to the store; and for each tool, so that
+    # slow searches do not keep the others waiting.
+    threads = {name: ThreadPoolExecutor(_CALLS_AT_ONCE, f"kb-mcp-{name}") for name in tools}
     worker = kb.worker()
 
     @asynccontextmanager
@@ -60,7 +61,8 @@ def make_server(
         finally:
             on_end()
             stopping.cancel(Cancelled("the server stops", "ask again when it is back"))
-            threads.shutdown(cancel_futures=True)
+            for each in threads.values():
+                each.shutdown(cancel_futures=True)
             worker.stop()
 
     async def list_tools(_context: Any, _params: Any) -> types.ListToolsResult:
@@ -68,15 +70,19 @@ def make_server(
 
     async def call_tool(_context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         tool, arguments = tools.get(params.name), params.arguments or {}
-        timeout_s = kb.config.serve.request_timeout_s if tool is None or tool.reads else None
+        if tool is None:
+            known = ", ".join(tools)
+            error = NotFound(f"there is no tool {shown(params.name)}", f"tools: {known}")
+            return _said(answers.failed(error), is_error=True)
+        timeout_s = kb.config.serve.request_timeout_s if tool.reads else None
         deadline = Deadline(timeout_s, setting="serve.request_timeout_s", outer=stopping)
 
         def call() -> types.CallToolResult:
             with deadline if timeout_s is not None else nullcontext():  # a write is not broken off
-                return _call(kb, worker, tool, params.name, arguments)
+                return _call(kb, worker, tool, arguments)
 
         try:
-            return await asyncio.get_running_loop().run_in_executor(threads, call)
+            return await asyncio.get_running_loop().run_in_executor(threads[tool.name], call)
         finally:  # also where the agent has cancelled it, or has gone
             deadline.cancel(ClientGone("the client has gone"))
 
@@ -108,18 +114,15 @@ def _told(tool: Tool) -> types.Tool:
 
 
 def _call(
-    kb: KnowledgeBase, worker: Worker, tool: Tool | None, name: str, arguments: Mapping[str, Any]
+    kb: KnowledgeBase, worker: Worker, tool: Tool, arguments: Mapping[str, Any]
 ) -> types.CallToolResult:
     """In one of the threads. What goes wrong is an answer too: the agent can do better next."""
     try:
-        if tool is None:
-            known = ", ".join(each.name for each in TOOLS)
-            raise NotFound(f"there is no tool {shown(name)}", f"tools: {known}")
         told = _said(tool.call(kb, arguments))
     except KbError as error:
         return _said(answers.failed(error), is_error=True)
     except Exception:  # noqa: BLE001  # the last line of defence: the client hears no more than that
-        _log.exception("internal error in the tool %s", name)
+        _log.exception("internal error in the tool %s", tool.name)
         return _said(_BUG, is_error=True)
     if not tool.reads:
         worker.wake()
