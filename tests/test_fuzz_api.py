@@ -10,7 +10,7 @@ import pytest
 
 from kb import Filters, KnowledgeBase
 from kb.errors import InvalidRequest, KbError, PathMissing
-from kb.metadata import BYTES, DEPTH, check_metadata
+from kb.metadata import BYTES, DEPTH, LANG_CHARS, MOST_TAGS, TAG_CHARS, check_metadata
 from kb.store.filters import MAX_VALUES
 from tests.fuzz_api import Fuzzer
 
@@ -124,6 +124,35 @@ def test_metadata_that_is_none(metadata: Any) -> None:
         check_metadata(metadata)
     assert error.value.hint
     assert len(error.value.message) < 300
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"tags": [f"t{n}" for n in range(MOST_TAGS + 1)]}, "1,001 tags are more than the 1,000"),
+        ({"tags": ["x" * (TAG_CHARS + 1)]}, "longer than 200 characters"),
+        ({"tags": "x" * 900_000}, "longer than 200 characters"),
+        ({"lang": "x" * (LANG_CHARS + 1)}, "lang is longer than 35 characters"),
+    ],
+)
+def test_tags_and_languages_are_bounded(kb: KnowledgeBase, given: dict[str, Any], why: str) -> None:
+    with pytest.raises(InvalidRequest, match=why) as error:
+        kb.add("x", **given)
+    assert error.value.hint
+    assert len(error.value.message) < 300
+    assert not kb.path.exists()
+
+
+def test_as_many_and_as_long_as_they_may_be(kb: KnowledgeBase) -> None:
+    tags = tuple(f"{n:04}".ljust(TAG_CHARS, "x") for n in range(MOST_TAGS))
+    note = kb.add("x", tags=tags, lang="x" * LANG_CHARS)
+    assert (note.tags, note.lang) == (tags, "x" * LANG_CHARS)
+    with pytest.raises(InvalidRequest, match="1,001 tags"):
+        kb.tag(note.doc_path, add=["one more"])
+    with pytest.raises(InvalidRequest, match="longer than 200"):
+        kb.tag(note.doc_path, add=["x" * (TAG_CHARS + 1)])
+    exchanged = kb.tag(note.doc_path, add=["one more"], remove=[tags[0]])
+    assert set(exchanged.tags) == {*tags[1:], "one more"}
 
 
 def test_metadata_has_a_length(kb: KnowledgeBase) -> None:

@@ -298,10 +298,10 @@ class KnowledgeBase:
     def tag(self, name: str, *, add: Iterable[str] = (), remove: Iterable[str] = ()) -> Document:
         """Give tags to a document, or take them away. Tags from a file's front matter stay as
         long as they stand there."""
-        from kb.notes import clean_tags
+        from kb.notes import check_tag_count, clean_tags, new_tags
 
         document = self.document(name)
-        added, removed = clean_tags(add), clean_tags(remove)
+        added, removed = new_tags(add), clean_tags(remove)
         sources = self._store.tag_sources(document.doc_id)
         for tag in removed:
             if tag not in sources:
@@ -311,6 +311,8 @@ class KnowledgeBase:
                     f"the tag {tag!r} stands in the front matter of {document.doc_path}",
                     "take it out there, and ingest the file again",
                 )
+        if added:
+            check_tag_count(len((sources.keys() | added) - set(removed)))
         if added or removed:
             self._store.tag(document.doc_id, added, removed)
         return self.document(name)

@@ -1,4 +1,5 @@
-"""Metadata that a caller brings: a JSON object of bounded depth and size. Pure.
+"""Metadata that a caller brings: a JSON object of bounded depth and size. And how much a document's
+tags and language may be. Pure.
 
 Every door checks by this, so that what one of them stores no other stumbles over.
 """
@@ -17,6 +18,11 @@ DEPTH = 32  # of lists and objects in each other, as in front matter
 BYTES = 64 << 10
 STORED_BYTES = 1 << 20  # what older stores may hold, and their exports
 PAGE_BYTES = 1 << 20  # of tags and metadata in one page of a list: parsed, they take many times it
+TAG_CHARS = 200
+MOST_TAGS = 1_000  # of one document, and of one call
+LANG_CHARS = 35  # the longest language tag that BCP 47 asks to make room for
+STORED_CHARS = 64 << 10  # of a tag or a language in older stores: a whole front matter
+STORED_TAGS = 32 << 10
 _NUMBERS = 1 << 63
 
 

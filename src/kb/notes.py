@@ -9,7 +9,7 @@ from typing import Any
 
 from kb.errors import InvalidRequest, choose, shown, text_of
 from kb.ingest.dates import expiry
-from kb.metadata import check_metadata
+from kb.metadata import LANG_CHARS, MOST_TAGS, TAG_CHARS, check_metadata
 from kb.types import KINDS, SCOPES, TRUSTS, Attributes
 from kb.words import nfc
 
@@ -38,6 +38,10 @@ def attributes(
                                ("trust", trust, TRUSTS)):  # fmt: skip
         if value is not None:
             choose(name, value, valid)
+    if lang is not None and len(lang) > LANG_CHARS:
+        raise InvalidRequest(
+            f"lang is longer than {LANG_CHARS} characters", "give a language such as en or pt-BR"
+        )
     for name, value, most in (("a note", text, _MOST_CHARS), ("title", title, _MOST_TITLE_CHARS)):
         if (value is not None or name == "a note") and len(text_of(name, value)) > most:
             raise InvalidRequest(
@@ -47,7 +51,7 @@ def attributes(
         raise InvalidRequest("the note is empty", "give it a text")
     return Attributes(
         title=title,
-        tags=clean_tags(tags),
+        tags=new_tags(tags),
         kind=kind,
         scope=scope,
         trust=trust,
@@ -55,6 +59,26 @@ def attributes(
         expires_at=None if ttl is None else _expiry(ttl, now_s),
         metadata=check_metadata({} if metadata is None else metadata),
     )
+
+
+def new_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """`clean_tags`, for a document to have: not too long, and not too many."""
+    clean = clean_tags(tags)
+    if long := [tag for tag in clean if len(tag) > TAG_CHARS]:
+        raise InvalidRequest(
+            f"the tag {shown(long[0])} is longer than {TAG_CHARS} characters",
+            "give a shorter one, or put it into the text",
+        )
+    check_tag_count(len(clean))
+    return clean
+
+
+def check_tag_count(count: int) -> None:
+    """`InvalidRequest` if a document cannot have so many tags."""
+    if count > MOST_TAGS:
+        raise InvalidRequest(
+            f"{count:,} tags are more than the {MOST_TAGS:,} of a document", "give fewer tags"
+        )
 
 
 def clean_tags(tags: Iterable[str]) -> tuple[str, ...]:

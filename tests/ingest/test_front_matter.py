@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kb import KnowledgeBase
 from kb.ingest import front_matter
 from kb.ingest.front_matter import FrontMatter, merged
+from kb.metadata import LANG_CHARS, MOST_TAGS, TAG_CHARS
 from kb.types import Attributes
 from kb.words import nfc
 
@@ -267,3 +268,31 @@ def test_the_first_passage_has_it(kb: KnowledgeBase, tmp_path: Path, name: str) 
 def test_a_note_is_not_named_after_it(kb: KnowledgeBase) -> None:
     written = kb.add("---\nowner: Zacharias\n---\n\nOrder more chain\n")
     assert kb.get(written.doc_path).document.title == "Order more chain"
+
+
+def test_tags_and_a_language_beyond_the_bounds_stay_text() -> None:
+    tags = [f"t{n:04}" for n in range(MOST_TAGS + 1)]
+    long = "longest" * TAG_CHARS
+    front = read(f"tags: [{long}, {', '.join(tags)}]", f"lang: {'zyx' * LANG_CHARS}")
+    assert front.attributes.tags == tuple(tags[:MOST_TAGS])
+    assert front.attributes.lang is None
+    assert len(front.warnings) == 3
+    assert "longer than 200 characters" in front.warnings[0]
+    assert "after the first 1,000 are ignored: 't1000'" in front.warnings[1]
+    assert "longer than 35 characters" in front.warnings[2]
+    assert all(len(warning) < 300 for warning in front.warnings)
+    assert long in front.text
+    assert tags[-1] in front.text
+
+
+def test_metadata_beyond_the_bound_stays_text(tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    text = f"---\nshort: 1\nlong: {'漢' * 30_000} needle\nlast: 2\n---\nbody\n"
+    (folder / "a.md").write_text(text, encoding="utf-8")
+    with KnowledgeBase(tmp_path / "kb.sqlite") as kb:
+        report = kb.ingest(folder)
+        assert "metadata beyond 65,536 bytes is ignored: 'long'" in str(report)
+        (document,) = kb.documents()
+        assert document.metadata == {"short": 1, "last": 2}
+        assert len(kb.search("needle").hits) == 1

@@ -128,6 +128,35 @@ def test_metadata_of_older_stores_comes_back(lines: Lines, tmp_path: Path, clock
         imported(lines, tmp_path / "other.sqlite", clock)
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "why"),
+    [
+        ("lang", "x" * 3_000_000, "'lang' is longer than 65,536 characters"),
+        ("tags", {"x" * 900_000: "user"}, "is longer than 65,536 characters"),
+        ("tags", {f"t{n}": "user" for n in range(90_000)}, "more than 32,768 tags"),
+    ],
+)
+def test_tags_and_a_language_that_no_store_has(
+    lines: Lines, tmp_path: Path, clock: Clock, *, field: str, value: Any, why: str
+) -> None:
+    lines[_at(lines, "document")][field] = value
+    with pytest.raises(BrokenImport, match=why) as error:
+        imported(lines, tmp_path / "new.sqlite", clock)
+    assert len(error.value.message) < 300
+
+
+def test_tags_of_older_stores_come_back_and_can_be_taken_away(
+    lines: Lines, tmp_path: Path, clock: Clock
+) -> None:
+    record = next(one for one in lines if str(one.get("doc_path", "")).startswith("note:"))
+    old = {f"t{n:04}": "user" for n in range(1_200)} | {"x" * 900: "user"}
+    record["tags"] = old
+    with imported(lines, tmp_path / "new.sqlite", clock) as kb:
+        assert set(kb.document(record["doc_path"]).tags) == set(old)
+        left = kb.tag(record["doc_path"], remove=["x" * 900, "t0000"]).tags
+        assert set(left) == old.keys() - {"x" * 900, "t0000"}
+
+
 def test_numbers_of_metadata_come_back_however_long(
     lines: Lines, tmp_path: Path, clock: Clock
 ) -> None:

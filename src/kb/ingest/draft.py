@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from kb.ingest import dates, front_matter, names
+from kb.ingest.attribute_bounds import bound_attributes
 from kb.ingest.chunk import CHUNKER, chunk
 from kb.ingest.chunked import ChunkedDocument
 from kb.ingest.decode import Unsupported, normalised
@@ -53,8 +54,10 @@ def prepare(found: Found, document: ChunkedDocument, content_hash: str, version:
     chunks = iter(document.chunks)
     if not (first := list(islice(chunks, 4))):
         raise Unsupported("no text")
-    lang = document.attributes.lang or document.lang or _language(first)
-    said = replace(document.attributes, lang=lang)
+    said, too_much = bound_attributes(
+        replace(document.attributes, lang=document.attributes.lang or document.lang)
+    )
+    said = replace(said, lang=said.lang or _language(first))
     draft = DocumentDraft(
         root_id=None,
         path=found.path,
@@ -70,7 +73,7 @@ def prepare(found: Found, document: ChunkedDocument, content_hash: str, version:
         device=found.device,
         os_path=found.os_path,
     )
-    return Prepared(draft, chain(first, chunks), document.warnings)
+    return Prepared(draft, chain(first, chunks), (*document.warnings, *too_much))
 
 
 def prepare_note(text: str, said: Attributes, now_ns: int, max_chars: int) -> Prepared:
@@ -80,7 +83,7 @@ def prepare_note(text: str, said: Attributes, now_ns: int, max_chars: int) -> Pr
     parser = TextParser()
     parsed = parser.parse(Source("", data, now_ns))
     chunks = tuple(chunk(parsed.blocks, max_chars))
-    said = front_matter.merged(said, parsed.attributes)
+    said, too_much = bound_attributes(front_matter.merged(said, parsed.attributes))
     said = replace(said, lang=said.lang or language_of(body, by_script_only=True))
     own_words = front_matter.without(body, dates.from_ns(now_ns))
     document = DocumentDraft(
@@ -96,7 +99,7 @@ def prepare_note(text: str, said: Attributes, now_ns: int, max_chars: int) -> Pr
         mtime_ns=now_ns,
         body=body,
     )
-    return Prepared(document, chunks, parsed.warnings)
+    return Prepared(document, chunks, (*parsed.warnings, *too_much))
 
 
 def _language(first: Iterable[ChunkDraft]) -> str | None:

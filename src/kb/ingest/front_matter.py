@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from kb.ingest import dates
+from kb.ingest.attribute_bounds import bound_lang, bound_tags
 from kb.types import KINDS, SCOPES, TRUSTS, Attributes, Block, Span
 
 LIMIT_CHARS = 64 * 1024
@@ -188,7 +189,7 @@ class _Reading:
             kind=self._choice("kind", KINDS),
             scope=self._choice("scope", SCOPES),
             trust=self._choice("trust", TRUSTS),
-            lang=self._text("lang"),
+            lang=self._lang(),
             date=date or created,
             created_at=dates.moment(born) if born else None,
             updated_at=dates.moment(updated) if updated else None,
@@ -232,7 +233,14 @@ class _Reading:
             if len(words) < len(node.value):
                 self._odd("tags", "each must be a text")
         tags = (" ".join(word.split()).lstrip("#").strip() for word in words)
-        return tuple(dict.fromkeys(tag for tag in tags if tag))
+        fitting, warnings = bound_tags(dict.fromkeys(tag for tag in tags if tag))
+        self._beyond("tags", warnings)
+        return fitting
+
+    def _lang(self) -> str | None:
+        lang, warnings = bound_lang(self._text("lang"))
+        self._beyond("lang", warnings)
+        return lang
 
     def _choice(self, key: str, valid: tuple[str, ...]) -> str | None:
         text = self._text(key)
@@ -263,6 +271,11 @@ class _Reading:
 
     def _unread(self, node: yaml.Node) -> None:
         self.unread.add(self._line_of_key[id(node)])
+
+    def _beyond(self, key: str, warnings: tuple[str, ...]) -> None:
+        if warnings:
+            self._unread(self._said[key])
+        self.warnings.extend(f"front matter: {warning}" for warning in warnings)
 
     def _odd(self, key: str, why: str) -> None:
         self._unread(self._said[key])

@@ -26,7 +26,7 @@ from kb.errors import (
     is_unicode,
     shown,
 )
-from kb.metadata import check_metadata
+from kb.metadata import STORED_CHARS, STORED_TAGS, check_metadata
 from kb.regular_files import OutsideRoot, names_inside
 from kb.types import KINDS, SCOPES, TRUSTS, JsonDict
 
@@ -276,7 +276,13 @@ def _check_inside(value: Mapping[str, Any], number: int) -> None:
             check_metadata(value["metadata"], stored=True)
         except InvalidRequest as error:
             raise broken(number, error.message) from error
+    if len(value.get("lang") or "") > STORED_CHARS:
+        raise broken(number, f"'lang' is longer than {STORED_CHARS:,} characters")
+    if len(value.get("tags", {})) > STORED_TAGS:
+        raise broken(number, f"a document with more than {STORED_TAGS:,} tags")
     for tag, source in value.get("tags", {}).items():
+        if len(tag) > STORED_CHARS:
+            raise broken(number, f"the tag {shown(tag)} is longer than {STORED_CHARS:,} characters")
         if source not in ("file", "user"):
             raise broken(number, f"the tag {tag!r} cannot come from {source!r}")
 
