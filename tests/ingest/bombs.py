@@ -86,6 +86,20 @@ def attributes() -> bytes:
     return b"<p " + b" ".join(b"a%d=1" % number for number in range(80_000)) + b">text</p>"
 
 
+def unclosed_tags() -> bytes:
+    return b"<td" * 60_000
+
+
+def comments() -> bytes:
+    """Not Python at all: its grammar runs out of stack."""
+    return b"/*\n" * 33_000
+
+
+def continuations() -> bytes:
+    """A statement of many lines, which takes the grammar time by its square."""
+    return b"\\\n" * 50_000
+
+
 BOMBS: dict[str, Callable[[], bytes]] = {
     "size.docx": docx,
     "size.epub": epub,
@@ -94,4 +108,7 @@ BOMBS: dict[str, Callable[[], bytes]] = {
     "parameters.eml": parameters,
     "recipients.eml": recipients,
     "attributes.html": attributes,
+    "tags.html": unclosed_tags,
+    "comments.py": comments,
+    "continuations.py": continuations,
 }
