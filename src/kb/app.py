@@ -32,7 +32,6 @@ from kb.errors import (
     text_of,
     whole_number,
 )
-from kb.metadata import PAGE_BYTES
 from kb.search.searcher import Searcher
 from kb.store import SqliteStore
 from kb.types import Document, Filters, Hit, Response
@@ -521,6 +520,8 @@ class KnowledgeBase:
     ) -> tuple[list[Document], int | None]:
         """At most `limit` of the `documents`, fewer where their metadata is long, and the offset
         of the next page; None on the last one."""
+        from kb.metadata import PAGE_BYTES
+
         return self._store.documents_page(
             Filters() if filters is None else filters,
             self._now(),
