@@ -28,14 +28,11 @@ def test_random_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda kb: kb.search(HALF),
-        lambda kb: kb.search(f"'{HALF}'"),
         lambda kb: kb.search("x", filters=Filters(tags=(HALF,))),
         lambda kb: kb.search("x", filters=Filters(tags_any=(HALF,))),
         lambda kb: kb.search("x", filters=Filters(path_glob=HALF)),
         lambda kb: kb.search("x", filters=Filters(lang=HALF)),
         lambda kb: kb.documents(Filters(tags=(HALF,))),
-        lambda kb: kb.compare(HALF),
         lambda kb: kb.similar(HALF),
         lambda kb: kb.highlights(HALF, "x"),
         lambda kb: kb.highlights("x", HALF),
@@ -68,6 +65,13 @@ def test_half_a_character_is_refused(
     assert error.value.hint
     error.value.message.encode()  # which says so in Unicode
     assert kb.index_version() == before
+
+
+def test_a_query_with_half_a_character_is_answered(kb: KnowledgeBase) -> None:
+    kb.add("half a moon")
+    for query in (HALF, f"{HALF} moon", f"'moon OR {HALF}'"):
+        assert kb.search(query, malformed="empty").query
+    assert kb.compare(f"moon {HALF}").query
 
 
 @pytest.mark.parametrize("count", [1_200, 100_000])
