@@ -36,7 +36,7 @@ class Shelf:
             self.owners.update(self.store.owners(missing))
 
     def fetch_documents(self, chunk_ids: Iterable[int]) -> None:
-        wanted = {self._owner(chunk_id) for chunk_id in chunk_ids} - self.documents.keys()
+        wanted = {self.owner(chunk_id) for chunk_id in chunk_ids} - self.documents.keys()
         if wanted:
             # A search has hundreds of candidates, and no use for their metadata.
             self.documents.update(self.store.documents_by_id(wanted, metadata=False))
@@ -47,11 +47,12 @@ class Shelf:
         self.fetch_documents(self.chunks)
 
     def document(self, chunk_id: int) -> Document:
-        if (document := self.documents.get(self._owner(chunk_id))) is None:
+        if (document := self.documents.get(self.owner(chunk_id))) is None:
             raise _without_document(chunk_id)
         return document
 
-    def _owner(self, chunk_id: int) -> int:
+    def owner(self, chunk_id: int) -> int:
+        """The document of a chunk. An index may hold a chunk that is gone."""
         if (doc_id := self.owners.get(chunk_id)) is None:
             raise _without_document(chunk_id)
         return doc_id

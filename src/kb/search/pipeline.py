@@ -354,7 +354,7 @@ def _best_of_each(ranked: Sequence[Scored], shelf: Shelf) -> list[Scored]:
     """The first chunk of every document."""
     best: dict[int, Scored] = {}
     for one in ranked:
-        best.setdefault(shelf.owners[one.chunk_id], one)
+        best.setdefault(shelf.owner(one.chunk_id), one)
     return list(best.values())
 
 
