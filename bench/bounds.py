@@ -111,6 +111,15 @@ def report(measured: Iterable[Measured]) -> str:
     return table(title, header, (each.row() for each in measured))
 
 
+def print_report(measured: Sequence[Measured]) -> bool:
+    """Print every bound, and those that are broken once more; whether all were kept."""
+    print(report(measured), flush=True)
+    faults = [fault for each in measured for fault in each.faults()]
+    for fault in faults:
+        print(f"broken: {fault}")
+    return not faults
+
+
 # --- measuring ------------------------------------------------------------------------------------
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from bench import bounds
-from bench.bounds import Bound, Measured, Yardstick, report
+from bench.bounds import Bound, Measured, Yardstick, print_report, report
 
 SCAN = Yardstick("a scan", 10.0)
 SEARCH = Bound("R0.0", "a search", 150, SCAN)
@@ -37,6 +37,15 @@ def test_a_broken_bound_is_named_in_the_report() -> None:
     lines = report([kept, broken]).splitlines()
     assert lines[-2] == "| R0.0 | a search | 30.0 | 150 | a scan, 10.00 | 3.0 | 15.0 | kept |"
     assert lines[-1] == "| R0.0 | a search | 300.0 | 150 | a scan, 10.00 | 30.0 | 15.0 | broken |"
+
+
+def test_it_fails_where_one_is_broken(capsys: pytest.CaptureFixture[str]) -> None:
+    kept, broken = (Measured(SEARCH, taken_ms, 20) for taken_ms in (30, 400))
+    assert print_report([kept])
+    assert "broken" not in capsys.readouterr().out
+    assert not print_report([kept, broken])
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "broken: R0.0, a search: 20.0 times a scan, at most 15.0"
 
 
 def test_the_figures_are_those_of_the_contract() -> None:
