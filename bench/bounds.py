@@ -9,9 +9,9 @@ figures for a machine with two cores. On such a machine, the reference, each yar
     at most limit_ms / reference_ms times the yardstick
 
 everywhere. Where the yardstick is no slower than on the reference, the figure itself must hold too.
-The reference is two cores of an AMD EPYC in a shared cloud machine, Python 3.11; `reference_ms` was
-the fastest of repeated runs there, rounded up. `python -c pass` is the exception: the contract itself gives
-its ratio, 12, so that its reference is a twelfth of 150 ms.
+The reference is two cores of an AMD EPYC in a shared cloud machine, Python 3.11; `reference_ms` is
+the fastest of repeated runs there, rounded up. `python -c pass` is the exception: the contract
+itself gives its ratio, 12, so that its reference is a twelfth of 150 ms.
 """
 
 from __future__ import annotations
