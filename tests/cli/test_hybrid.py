@@ -71,7 +71,7 @@ def test_ingest_goes_on_to_embed(encoder: Stoppable, run: Run, valid: Valid) -> 
     assert status["vectors"]["state"] == "ready"
     assert "ready: weightless 1, 3 ready" in run("status").out
     encoder.calls.clear()
-    assert run("ingest").lines == [run("ingest").lines[0]]  # nothing new, nothing more to say
+    assert len(run("ingest").lines) == 1  # nothing new, nothing more to say
     assert encoder.calls == []
 
 
