@@ -289,6 +289,20 @@ def test_deeper_than_any_page_is_refused() -> None:
         parse("<div>" * 100_000 + "deep")
 
 
+@pytest.mark.parametrize("name", ["a", "a<a", "a<1", "/a", "script", "textarea"])
+def test_a_tag_with_more_attributes_than_anybody_writes_is_refused(name: str) -> None:
+    attributes = " ".join(f"a{number}='>'" for number in range(2_001))
+    with pytest.raises(Unreadable, match="more than 2,000 attributes"):
+        parse(f"<p>text</p><{name} {attributes}>")
+    assert "text" in text_of(f"<p>text</p><{name} {attributes[:9_000]}>")
+
+
+@pytest.mark.parametrize("unit", ["<meta", "<a b='", '<a b="', "<!-- ", "</a"])
+def test_tags_that_never_end_take_linear_time(unit: str) -> None:
+    """By the square of its length, such a page would take half an hour."""
+    assert "text" in text_of("<p>text</p>" + unit * (2_000_000 // len(unit)))
+
+
 @pytest.mark.parametrize("page", ["", " ", "<", "<html>", "<frameset><frame src=x></frameset>"])
 def test_nothing_in_it(page: str) -> None:
     assert text_of(page) in ("", "<")

@@ -72,12 +72,14 @@ _FLAT = frozenset(
 )
 # The time that a tag takes grows by the square of its attributes.
 _ATTRIBUTES = 2_000
-_ATTRIBUTE = r"""[\s/]++[^\s/>=]++(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>"'][^\s>]*+))?+"""
+_VALUE = r"""(?:"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z)|[^\s>"'][^\s>]*+)"""
+_ATTRIBUTE = rf"[\s/]++[^\s/>=]++(?:\s*+=\s*+{_VALUE})?+"
 _ONE_ATTRIBUTE = re.compile(_ATTRIBUTE)
-# A comment, an element whose text is no markup, or a tag with attributes.
+# A comment, an element whose text is not markup, or a tag with attributes. A name that holds `<` is
+# matched without attributes too: otherwise each `<` in it would be read to the end of the name.
 _SUSPECT = re.compile(
     rf"<(?:!--|(script|style|textarea|title|xmp)(?![^\s/>])((?:{_ATTRIBUTE})*+)"
-    rf"|/?+[a-z][^\s/>]*+((?:{_ATTRIBUTE})++))",
+    rf"|/?+[a-z][^\s/><]*+(?:<[^\s/>]*+((?:{_ATTRIBUTE})*+)|((?:{_ATTRIBUTE})++)))",
     re.I,
 )
 _OUT_OF_DRAWINGS = frozenset("b blockquote body div h1 h2 h3 i ol pre span table ul".split())
@@ -100,11 +102,11 @@ def _is_crowded(text: str) -> bool:
     at = 0
     while found := _SUSPECT.search(text, at):
         at = found.end()
-        attributes = found[2] or found[3] or ""
+        attributes = found[2] or found[3] or found[4] or ""
         is_long = len(attributes) > 2 * _ATTRIBUTES  # each takes two characters at least
         if is_long and sum(1 for _ in _ONE_ATTRIBUTE.finditer(attributes)) > _ATTRIBUTES:
             return True
-        if not found[3]:
+        if found[3] is None and found[4] is None:
             at = _end_of(text, f"</{found[1]}" if found[1] else "-->", at)
     return False
 
