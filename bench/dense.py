@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from bench.timing import _NO_BYTECODE, seconds, table
-from kb.store import SqliteStore, vec0
-from kb.store.functions import scalar
+from kb.store import SqliteStore
+from kb.store.sqlite import vec0
+from kb.store.sqlite.functions import scalar
 from kb.types import Attributes, ChunkDraft, DocumentDraft, Encoding, Filters, ModelSpec, Span
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from bench.timing import seconds, table
 from kb import KnowledgeBase, models
 from kb.config import load
 from kb.errors import ModelMissing
-from kb.models.onnx import OnnxEncoder
+from kb.models.onnx_encoder import OnnxEncoder
 from kb.models.onnx_model import cores
 
 LIBRARY = Path("examples/library")

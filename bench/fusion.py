@@ -30,15 +30,15 @@ from bench.timing import table
 from kb import models
 from kb.config import Config
 from kb.evaluation.beir import splits
-from kb.evaluation.candidates import Retrieved, retrieve_all
+from kb.evaluation.candidate_lists import Retrieved, retrieve_all
+from kb.evaluation.corpus_store import Ground, searched
+from kb.evaluation.experiment import judged_data
 from kb.evaluation.grid import simplex
-from kb.evaluation.judged import Judged
 from kb.evaluation.metrics import parse_measure
-from kb.evaluation.searched import Ground, searched
-from kb.evaluation.trial import judged_data
+from kb.evaluation.qrels import Judged
 from kb.ports import Encoder
-from kb.search.found import Found
 from kb.search.profiles import Profile, resolve
+from kb.search.retrievers.base import Found
 
 NAMES = ("lexical", "dense", "sparse")
 MAY_LOSE = 0.005

@@ -24,9 +24,9 @@ from bench.timing import table
 from kb import models
 from kb.config import Config
 from kb.errors import ModelError
+from kb.evaluation.experiment import run_trial
 from kb.evaluation.metrics import parse_measure
 from kb.evaluation.runs import EvalReport
-from kb.evaluation.trial import run_trial
 from kb.ports import Encoder, Judge
 
 # What lexical search alone must reach: nDCG@10, gain 2^rel - 1, `match any`.

@@ -19,8 +19,9 @@ from bench.corpus import Prose, passages
 from bench.timing import seconds, table
 from kb import KnowledgeBase, models
 from kb.config import Config, ModelsConfig
+from kb.index import token_codes
 from kb.models.onnx_judge import OnnxJudge
-from kb.store import SqliteStore, token_codes
+from kb.store import SqliteStore
 from kb.types import Attributes, ChunkDraft, DocumentDraft, Encoding, ModelSpec, Span, TokenVectors
 
 BUILD = Path("build/bench")

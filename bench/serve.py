@@ -66,7 +66,7 @@ def _vector(text: str) -> array[float]:
 def serve_kb(store: Path) -> None:
     from kb import KnowledgeBase
     from kb.config import Config, ServeConfig
-    from kb.server.serving import serve
+    from kb.server.lifecycle import serve
 
     config = Config(serve=ServeConfig(port=0))
     with KnowledgeBase(store, config=config, encoder=RandomEncoder()) as kb:

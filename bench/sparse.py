@@ -15,7 +15,7 @@ import apsw
 from bench.dense import PER_DOCUMENT, TAGGED, _write_document, tagged_rows
 from bench.timing import seconds, table
 from kb.store import SqliteStore
-from kb.store.functions import scalar
+from kb.store.sqlite.functions import scalar
 from kb.types import Encoding, Filters, ModelSpec, Vector
 
 if TYPE_CHECKING:

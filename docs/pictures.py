@@ -133,8 +133,8 @@ def ranked(response: Any) -> dict[str, Any]:
 
 def standard(name: str, scores: Mapping[int, Mapping[str, float]], found: int) -> dict[int, float]:
     """How many standard deviations each candidate lies above the mean, as `convex` has it."""
-    from kb.search.fusion import Listed, _column, _normalised
     from kb.search.pipeline import _absent
+    from kb.search.ranking.fusion import Listed, _column, _normalised
     from kb.types import Scored
 
     own = sorted(((each[name], chunk) for chunk, each in scores.items() if name in each),

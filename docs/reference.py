@@ -25,8 +25,8 @@ import click
 import kb
 from kb import config, errors, types, wire
 from kb.cli.root import cli
+from kb.search.profile_settings import ABOUT
 from kb.search.profiles import BUILT_IN
-from kb.search.settings import ABOUT
 
 FOLDER = Path(__file__).resolve().parent / "reference"
 WIDTH = 100

@@ -198,7 +198,7 @@ def serve(state: State, say: Say) -> None:
     """Uploads over HTTP; the requests come from a thread of the same process."""
     import http.client
 
-    from kb.server.serving import serve as run
+    from kb.server.lifecycle import serve as run
 
     def upload(port: int) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
@@ -543,10 +543,10 @@ def _load() -> None:
     """Everything that the children need, so that none has to load it."""
     import http.client  # noqa: F401
 
-    import kb.archive
-    import kb.doctor
     import kb.ingest.indexer
-    import kb.server.serving
+    import kb.library.archive
+    import kb.library.doctor
+    import kb.server.lifecycle
     import kb.watch.watcher  # noqa: F401
 
 

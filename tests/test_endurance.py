@@ -155,7 +155,7 @@ sys.exit(run(sys.argv[1:]))
     "pretended": """
 import sys
 from kb.cli.run import run
-from kb.store.connection import Database
+from kb.store.sqlite.connection import Database
 connect = Database._connect
 def limited(*args):
     connection = connect(*args)

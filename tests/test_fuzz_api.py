@@ -11,7 +11,7 @@ import pytest
 from kb import Filters, KnowledgeBase
 from kb.errors import InvalidRequest, KbError, PathMissing
 from kb.metadata import BYTES, DEPTH, LANG_CHARS, MOST_TAGS, TAG_CHARS, check_metadata
-from kb.store.filters import MAX_VALUES
+from kb.store.sqlite.filters import MAX_VALUES
 from tests.fuzz_api import Fuzzer
 
 HALF = "half\ud83d"  # of a character

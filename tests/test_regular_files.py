@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kb.errors import ModelBroken
-from kb.models import derived, graph_file, hashes
+from kb.models import checksums, inferred_manifest, onnx_file
 from kb.regular_files import (
     FileChanged,
     FileIdentity,
@@ -28,7 +28,7 @@ from kb.regular_files import (
     open_folder,
     read_file,
 )
-from kb.store import sidecar
+from kb.store.sqlite import matrix_file
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX files")
 LIMIT = 1_000
@@ -335,9 +335,9 @@ def test_no_other_reader_waits_for_a_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "kb.sqlite-vectors")
     os.mkfifo(tmp_path / "config.json")
     with watchdog():
-        assert sidecar.read(tmp_path / "kb.sqlite", sidecar.Owner("id", 1, 8)) is None
-        for read in (hashes.sha256_of, graph_file.read):
+        assert matrix_file.read(tmp_path / "kb.sqlite", matrix_file.Owner("id", 1, 8)) is None
+        for read in (checksums.sha256_of, onnx_file.read):
             with pytest.raises(ReadRefused):
                 read(tmp_path / "config.json")
         with pytest.raises(ModelBroken, match="not a regular file"):
-            derived._config(tmp_path)
+            inferred_manifest._config(tmp_path)

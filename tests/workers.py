@@ -18,7 +18,7 @@ from pathlib import Path
 import apsw
 
 from kb import KnowledgeBase
-from kb.ingest.embed import EmbedProgress
+from kb.embedding.embedder import EmbedProgress
 from kb.types import Encoding
 from tests.models.weightless import Weightless
 

@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
+from kb.index import token_codes
 from kb.models import manifest
-from kb.models.onnx import OnnxEncoder
+from kb.models.onnx_encoder import OnnxEncoder
 from kb.models.onnx_judge import OnnxJudge
-from kb.store import token_codes
 from training import data
 from training.heldout import ndcg, rrf
 from training.measure import SETS, collection, table

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from kb.models import manifest
-from kb.models.onnx import OnnxEncoder
+from kb.models.onnx_encoder import OnnxEncoder
 from training import data
 from training.scores import Collection, Runs, rankings, runs_of
 

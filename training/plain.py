@@ -11,15 +11,15 @@ from typing import Any
 import torch
 
 from kb.models import manifest as manifests
-from kb.models.onnx import OnnxEncoder
+from kb.models.onnx_encoder import OnnxEncoder
 from kb.models.onnx_model import Loaded
-from kb.models.tokens import Tokeniser
+from kb.models.tokenizer import Tokeniser
 from training.export import OUTPUTS, Balanced, trained
 from training.prepare import DEVICE
 
 
 class _Network:
-    """What a `kb.models.session.Session` is: named outputs for one text."""
+    """What a `kb.models.onnx_session.Session` is: named outputs for one text."""
 
     provider = "torch"
 

@@ -1,6 +1,6 @@
 """Terms in training: what a text's tokens count as in a sparse vector, as numbers.
 
-The rule itself is kb's own (`kb.models.tokens.word_terms`), so that what is learned is what is
+The rule itself is kb's own (`kb.models.tokenizer.word_terms`), so that what is learned is what is
 used. There are more words than any list holds; each gets a bucket by its hash, and among 262,144
 of them two words of one batch hardly ever meet.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
-from kb.models.tokens import word_terms
+from kb.models.tokenizer import word_terms
 
 BUCKETS = 1 << 18
 EACH = 2  # terms that one token can count for: its word, and itself as a piece of it

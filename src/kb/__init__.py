@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 TYPE_CHECKING = (
-    False  # known by its name: to load `typing` takes longer than all of `kb.cli.instant`
+    False  # known by its name: to load `typing` takes longer than all of `kb.cli.socket_client`
 )
 if TYPE_CHECKING:
     from typing import Any
 
-    from kb.app import KnowledgeBase
     from kb.deadline import Deadline
     from kb.errors import KbError
-    from kb.search.analyse import sanitize
-    from kb.search.boosts import TYPE_WEIGHTS
-    from kb.search.encoded import normalize
+    from kb.library.knowledge_base import KnowledgeBase
+    from kb.search.query.analysis import sanitize
+    from kb.search.query.query_encoder import normalize
+    from kb.search.ranking.boosts import TYPE_WEIGHTS
     from kb.types import (
         Chunk,
         Citation,
@@ -53,15 +53,15 @@ _HOMES = {
     "ImportReport": "kb.types",
     "IngestReport": "kb.types",
     "KbError": "kb.errors",
-    "KnowledgeBase": "kb.app",
+    "KnowledgeBase": "kb.library.knowledge_base",
     "Overlap": "kb.types",
     "Passage": "kb.types",
     "Response": "kb.types",
     "Retrieval": "kb.types",
     "Span": "kb.types",
-    "TYPE_WEIGHTS": "kb.search.boosts",
-    "normalize": "kb.search.encoded",
-    "sanitize": "kb.search.analyse",
+    "TYPE_WEIGHTS": "kb.search.ranking.boosts",
+    "normalize": "kb.search.query.query_encoder",
+    "sanitize": "kb.search.query.analysis",
 }
 __all__ = [
     "TYPE_WEIGHTS",

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kb.cli.page import Page, columns
-from kb.cli.side_by_side import comparison_text, marks_of, told_text
+from kb.cli.compare_view import comparison_text, marks_of, told_text
+from kb.cli.output import Page, columns
 from kb.types import (
     COMPARED,
     Citation,

@@ -151,7 +151,7 @@ def test_gc(here: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run("add", "for now", "--ttl", "1h")
     assert run("gc").err == "0 documents expired and removed\n"
     later = time.time() + 7200
-    monkeypatch.setattr("kb.app.KnowledgeBase._now", lambda _: time.strftime(
+    monkeypatch.setattr("kb.library.knowledge_base.KnowledgeBase._now", lambda _: time.strftime(
         "%Y-%m-%dT%H:%M:%SZ", time.gmtime(later)))  # fmt: skip
     planned = run("gc", "--dry-run")
     assert (planned.out, planned.err) == ("note:27\n", "1 document expired\n")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kb import KnowledgeBase
-from kb.cli.page import visible, visible_text
+from kb.cli.output import visible, visible_text
 from tests.cli.conftest import Run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="names that Windows does not have")

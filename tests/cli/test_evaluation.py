@@ -17,7 +17,7 @@ from kb.evaluation.profile_file import write_profile
 from kb.types import Encoding
 from tests.cli.conftest import EXAMPLES, Run
 from tests.cli.test_contract import Valid
-from tests.evaluation.judged_folder import write_folder
+from tests.evaluation.qrels_folder import write_folder
 from tests.evaluation.test_tuning import MISLED_AND_RERANKED, Contrary
 
 JUDGMENTS = EXAMPLES / "judgments"

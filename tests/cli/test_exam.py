@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kb.cli.models import _is_unfit, _marks
-from kb.degraded import degraded_text
+from kb.degradation import degraded_text
 from kb.types import ExamMark, ModelInfo
 
 

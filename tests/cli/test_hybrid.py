@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from kb import KnowledgeBase
-from kb.cli import instant
-from kb.cli.answering import answering
+from kb.cli import socket_client
+from kb.cli.socket_server import answering
+from kb.embedding.embedder import EmbedProgress
 from kb.errors import ModelMissing
-from kb.ingest.embed import EmbedProgress
 from kb.types import Encoding
 from tests.cli.conftest import Run
 from tests.cli.test_contract import Valid
@@ -264,6 +264,6 @@ def test_through_a_process_that_runs_already(
     alone = run("search", "--jsonl", "harbour", "keys")
     with KnowledgeBase(tmp_path / ".kb") as kb, answering(kb):
         capsys.readouterr()
-        assert instant.ask(["search", "--jsonl", "harbour", "keys"]) == 0
+        assert socket_client.ask(["search", "--jsonl", "harbour", "keys"]) == 0
     assert capsys.readouterr() == (alone.out, alone.err)
     assert '"sources": ["fts", "vec"' in alone.out

@@ -59,7 +59,11 @@ def test_a_lexical_search_makes_few_classes(here: Path, output: tuple[str, ...])
     search = ("search", "--mode", "lexical", "retry", "storm", *output)
     modules = loaded(*search)
     assert {name for name in modules if name.startswith("kb.types")} == VALUES
-    assert not modules & {"kb.ports", "kb.search.by_model", "kb.search.rerank"}
+    assert not modules & {
+        "kb.ports",
+        "kb.search.retrievers.model_retriever",
+        "kb.search.rerank.stage",
+    }
     done = subprocess.run(
         [sys.executable, "-c", COUNT, *search],
         capture_output=True, text=True, check=True, timeout=60,

@@ -100,7 +100,7 @@ def test_a_change_of_the_model(
     new = tiny.lay(tmp_path / "new", name="other", version="7")
     monkeypatch.setenv("KB_MODELS_ENCODER", str(old))
     run("embed")
-    monkeypatch.setattr("kb.ingest.reindex.GRACE_S", 0.0)
+    monkeypatch.setattr("kb.embedding.reindex.GRACE_S", 0.0)
     told = run("reindex", "--model", os.path.relpath(new), "--keep-old")
     assert told.status == 0
     assert told.lines[-1] == "the vectors of other 7 answer now"
@@ -136,7 +136,7 @@ def test_a_change_that_a_model_is_not_fit_for(
     }  # fmt: skip
     monkeypatch.setattr("kb.models.encoder", lambda _, name=None: encoders[name])
     monkeypatch.setattr("kb.models.lasting", lambda name: name)
-    monkeypatch.setattr("kb.ingest.reindex.GRACE_S", 0.0)
+    monkeypatch.setattr("kb.embedding.reindex.GRACE_S", 0.0)
     run("embed")
     told = run("reindex", "--model", "bad")
     assert (told.status, told.lines[-1]) == (1, "the old vectors answer on")

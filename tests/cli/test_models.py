@@ -11,7 +11,7 @@ import pytest
 
 from kb.config import Config
 from kb.models import manifest
-from kb.models.onnx import OnnxEncoder
+from kb.models.onnx_encoder import OnnxEncoder
 from tests.cli.conftest import Run
 from tests.cli.test_contract import ESCAPE, Valid
 from tests.models import tiny

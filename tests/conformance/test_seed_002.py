@@ -20,12 +20,12 @@ import pytest
 
 from kb import Filters, KnowledgeBase, models, wire
 from kb.config import Config, SearchConfig
+from kb.evaluation.experiment import run_trial
 from kb.evaluation.metrics import Measure, ndcg, per_query, precision, recall
-from kb.evaluation.trial import run_trial
-from kb.search.trace import Trace
+from kb.search.results.trace import Trace
 from kb.types import Encoding, Hit, Response, TokenVectors
 from tests.conftest import Clock
-from tests.evaluation.judged_folder import write_folder
+from tests.evaluation.qrels_folder import write_folder
 from tests.models.judges import WordJudge
 from tests.models.weightless import Weightless, unexamined
 from tests.schemas import validate
@@ -735,7 +735,7 @@ def test_r9_2_in_units_of_8_or_32(known: Any, unit: int, device: str) -> None:
 
 
 def test_r9_2_the_units_of_the_bundled_runtime() -> None:
-    from kb.models.onnx import CPU_UNIT, GPU_UNIT
+    from kb.models.onnx_encoder import CPU_UNIT, GPU_UNIT
 
     assert (CPU_UNIT, GPU_UNIT) == (8, 32)
 

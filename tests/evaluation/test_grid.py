@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kb.evaluation.grid import COARSE_K, Setting, coarse, fit, neighbours, simplex
-from kb.search.fusion import NORMALISATIONS
 from kb.search.profiles import resolve
+from kb.search.ranking.fusion import NORMALISATIONS
 
 TWO, THREE = ("lexical", "dense"), ("lexical", "dense", "sparse")
 

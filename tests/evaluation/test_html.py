@@ -7,8 +7,8 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 from kb.evaluation.html import HARDEST, to_html
-from kb.evaluation.judged import Judged
 from kb.evaluation.metrics import Measure
+from kb.evaluation.qrels import Judged
 from kb.evaluation.runs import EvalReport, evaluate
 from tests.evaluation.test_report import NOTES, REPORT, without_baseline
 

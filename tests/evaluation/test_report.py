@@ -11,8 +11,8 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
 from kb.evaluation.bootstrap import Interval
-from kb.evaluation.judged import Caveats
 from kb.evaluation.metrics import Measure
+from kb.evaluation.qrels import Caveats
 from kb.evaluation.report import doubts, to_dict, to_markdown, to_table
 from kb.evaluation.runs import Comparison, EvalReport, Latency, MethodResult, Score
 

@@ -10,8 +10,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
 from kb.evaluation.html import to_html
-from kb.evaluation.judged import Judged
 from kb.evaluation.metrics import parse_measure
+from kb.evaluation.qrels import Judged
 from kb.evaluation.runs import Ranker, evaluate
 from tests.browser import CHROMIUM
 

@@ -10,8 +10,8 @@ from random import Random
 import pytest
 
 from kb.errors import EvalDataError, InvalidRequest
-from kb.evaluation.judged import Caveats, Judged
 from kb.evaluation.metrics import Measure, parse_measure
+from kb.evaluation.qrels import Caveats, Judged
 from kb.evaluation.runs import Ranker, evaluate
 
 MEASURES = [parse_measure(text) for text in ("nDCG@10", "Recall@20", "MRR")]

@@ -13,16 +13,16 @@ import pytest
 
 from kb.errors import EvalDataError, InvalidRequest
 from kb.evaluation.beir import load
-from kb.evaluation.candidates import retrieve_all
-from kb.evaluation.judged import Judged
+from kb.evaluation.candidate_lists import retrieve_all
+from kb.evaluation.corpus_store import Ground, searched
+from kb.evaluation.experiment import run_trial
 from kb.evaluation.metrics import parse_measure
-from kb.evaluation.searched import Ground, searched
-from kb.evaluation.trial import run_trial
+from kb.evaluation.qrels import Judged
 from kb.evaluation.tuning import CURRENT, TUNED, Scoreboard, by_fold, folds_of, tune
 from kb.evaluation.tuning_report import tuning_to_dict, tuning_to_text, verdict
 from kb.search.profiles import resolve
 from kb.types import Encoding
-from tests.evaluation.judged_folder import write_folder
+from tests.evaluation.qrels_folder import write_folder
 from tests.models.weightless import Weightless, unexamined
 from tests.schemas import validate
 

@@ -89,7 +89,7 @@ def library(tmp_path: Path, clock: Clock) -> Iterator[Library]:
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files that ingest opens, as it opens them."""
-    from kb.ingest import load
+    from kb.ingest import file_reader
 
     names: list[str] = []
 
@@ -97,5 +97,5 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(os.path.basename(path))
         return open_file(path, **options)
 
-    monkeypatch.setattr(load, "open_file", spying)
+    monkeypatch.setattr(file_reader, "open_file", spying)
     return names

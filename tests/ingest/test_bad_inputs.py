@@ -12,8 +12,8 @@ import pytest
 
 from kb.ingest import parse
 from kb.ingest.decode import Unsupported
-from kb.ingest.found import find
-from kb.ingest.load import load
+from kb.ingest.file_entry import find
+from kb.ingest.file_reader import load
 from kb.ports import Parsed, Source
 from kb.regular_files import open_file
 from kb.types import FileNote, IngestReport
@@ -146,14 +146,14 @@ def test_crlf(run: Library) -> None:
 
 def test_unreadable_file(run: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     run.put("bad.md")
-    from kb.ingest import load
+    from kb.ingest import file_reader
 
     def forbidden(path: str, **options: Any) -> object:
         if path == "bad.md":
             raise PermissionError(13, "Permission denied", path)
         return open_file(path, **options)
 
-    monkeypatch.setattr(load, "open_file", forbidden)
+    monkeypatch.setattr(file_reader, "open_file", forbidden)
     assert failed(run) == FileNote("library/bad.md", "Permission denied")
 
 

@@ -18,12 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kb import KnowledgeBase
+from kb.embedding.embedder import Embedder, EmbedProgress
 from kb.errors import InvalidRequest, ModelBroken, ModelError, ModelMismatch
-from kb.ingest.embed import Embedder, EmbedProgress
+from kb.index import token_codes
 from kb.models import manifest
-from kb.models.onnx import OnnxEncoder
+from kb.models.onnx_encoder import OnnxEncoder
 from kb.ports import Encoder
-from kb.store import SqliteStore, token_codes
+from kb.store import SqliteStore
 from kb.types import Embedded, Encoding, Outcome, TokenVectors
 from tests.conftest import Clock
 from tests.models import tiny
@@ -93,7 +94,7 @@ def test_it_commits_every_hundred_in_units_of_eight(store: Watched) -> None:
 
 def test_a_slow_model_commits_more_often(store: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that `kb jobs` shows it go on, and a kill costs seconds."""
-    monkeypatch.setattr("kb.ingest.embed.COMMIT_S", -1.0)
+    monkeypatch.setattr("kb.embedding.embedder.COMMIT_S", -1.0)
     fill(store, 24)
     seen: list[int] = []
 
@@ -404,7 +405,7 @@ def test_interrupted_it_keeps_what_it_has_and_goes_on(store: Watched) -> None:
 KILLED = """
 import sys
 from pathlib import Path
-from kb.ingest.embed import Embedder
+from kb.embedding.embedder import Embedder
 from kb.store import SqliteStore
 from tests.models.weightless import Weightless
 

@@ -13,8 +13,8 @@ from kb import KnowledgeBase
 from kb.ingest import front_matter
 from kb.ingest.front_matter import FrontMatter, merged
 from kb.metadata import LANG_CHARS, MOST_TAGS, TAG_CHARS
+from kb.text.normalize import nfc
 from kb.types import Attributes
-from kb.words import nfc
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

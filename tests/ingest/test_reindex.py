@@ -269,7 +269,7 @@ def test_a_worker_that_makes_the_last_ones_lets_them_answer(
     # A search may have begun with the old ones.
     assert roles(kb) == {"weightless": ("gone", 30), "second": ("search", 30)}
     assert answers_by(kb) == "second"
-    monkeypatch.setattr("kb.ingest.reindex.GRACE_S", 0.0)
+    monkeypatch.setattr("kb.embedding.reindex.GRACE_S", 0.0)
     step(stop=lambda: False)
     assert roles(kb) == {"second": ("search", 30)}
 

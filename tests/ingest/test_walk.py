@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kb.ingest import ignore
-from kb.ingest.found import find, within
+from kb.ingest.file_entry import find, within
 from kb.ingest.secret_files import BY_NAME
 from kb.ingest.walk import Walked, walk
 from kb.regular_files import open_folder

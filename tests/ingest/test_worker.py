@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kb import KnowledgeBase
+from kb.embedding.worker import LONGEST_WAIT_S, Worker, WorkerState
 from kb.errors import ModelError
-from kb.ingest.worker import LONGEST_WAIT_S, Worker, WorkerState
 from kb.types import EmbedReport
 from tests.models.weightless import Weightless
 

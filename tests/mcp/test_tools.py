@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from kb import KnowledgeBase
 from kb.errors import InvalidRequest, KbError
-from kb.mcp import answers
+from kb.mcp import formatting
 from kb.mcp.tools import TOOLS, Tool
 from tests.mcp.conftest import FILES, citations
 
@@ -85,7 +85,7 @@ def test_what_is_refused(
         call(filled, tool, **arguments)
     assert message in caught.value.message
     assert caught.value.hint
-    told = answers.failed(caught.value)
+    told = formatting.failed(caught.value)
     assert told.startswith("code: invalid_request\nmessage: ")
     assert "\nhint: " in told
 
@@ -160,7 +160,7 @@ def test_a_text_goes_on_where_it_was_cut(kb: KnowledgeBase, library: Callable[..
     assert len(parts) > 3
 
 
-@given(max_chars=st.integers(answers.LEAST_CHARS, 2000), title=st.text(max_size=3000))
+@given(max_chars=st.integers(formatting.LEAST_CHARS, 2000), title=st.text(max_size=3000))
 def test_an_answer_is_never_longer(
     tmp_path_factory: pytest.TempPathFactory, max_chars: int, title: str
 ) -> None:
@@ -202,4 +202,4 @@ def test_one_cause_is_told_once(filled: KnowledgeBase) -> None:
 def test_errors_of_the_library_keep_their_code(filled: KnowledgeBase) -> None:
     with pytest.raises(KbError) as caught:
         call(filled, "search", query="'NEAR('")
-    assert answers.failed(caught.value).startswith("code: query_syntax\n")
+    assert formatting.failed(caught.value).startswith("code: query_syntax\n")

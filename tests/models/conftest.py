@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kb.models import manifest
-from kb.models.onnx import OnnxEncoder
+from kb.models.onnx_encoder import OnnxEncoder
 from tests.models import tiny
 
 

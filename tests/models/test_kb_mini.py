@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from kb.config import Config
 from kb.errors import ModelBroken
-from kb.models import encoder, manifest, session, verify
-from kb.models.onnx import OnnxEncoder
+from kb.models import encoder, manifest, onnx_session, verify
+from kb.models.onnx_encoder import OnnxEncoder
 from kb.types import Encoding
 
 ALL = frozenset({"dense", "sparse", "tokens"})
@@ -141,10 +141,10 @@ def test_a_graph_with_changed_bytes_gives_no_vector(tmp_path: Path, mini: OnnxEn
 
 def test_processors_that_overflow_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "arm64")
-    assert not session._overflows()
+    assert not onnx_session._overflows()
     monkeypatch.setattr(platform, "machine", lambda: "AMD64")
     monkeypatch.setattr("builtins.open", _no_file)
-    assert session._overflows()
+    assert onnx_session._overflows()
 
 
 def _no_file(*_: object, **__: object) -> None:

@@ -24,7 +24,7 @@ from kb.errors import (
     ModelMissing,
     Offline,
 )
-from kb.models import shelf
+from kb.models import model_directory
 from kb.models.manifest import Manifest
 from kb.models.pull import pull
 from tests.models import make_tiny_m3, tiny
@@ -109,7 +109,7 @@ def usable(name: str = "tiny") -> None:
 
 def left() -> list[str]:
     """What lies on the shelf, what is unfinished included."""
-    return sorted(path.name for path in shelf.folder().iterdir())
+    return sorted(path.name for path in model_directory.folder().iterdir())
 
 
 # --- as it should be ------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def test_what_is_there_is_not_fetched_again(fetch: Callable[..., Manifest], serv
 def test_to_another_folder(fetch: Callable[..., Manifest], tmp_path: Path) -> None:
     placed = fetch(to=tmp_path / "mine")
     assert models.verify(CONFIG, str(placed.folder)).origin == "folder"
-    assert not shelf.folder().exists()
+    assert not model_directory.folder().exists()
 
 
 def test_from_a_mirror_by_name(
@@ -200,7 +200,7 @@ def test_from_an_export_without_a_manifest(tmp_path: Path) -> None:
     """What its files are is written down, so that a change to them is noticed."""
     pull(CONFIG, str(make_tiny_m3.lay(tmp_path / "tiny-m3")))
     usable("tiny-m3")
-    (shelf.folder() / "tiny-m3" / "model.onnx_data").write_bytes(b"other")
+    (model_directory.folder() / "tiny-m3" / "model.onnx_data").write_bytes(b"other")
     with pytest.raises(ModelBroken):
         usable("tiny-m3")
 
@@ -229,7 +229,7 @@ def test_a_later_run_goes_on(fetch: Callable[..., Manifest], hub: Hub, server: S
 
     with pytest.raises(KeyboardInterrupt):
         fetch(on_progress=interrupt)
-    assert shelf.names() == []
+    assert model_directory.names() == []
     fetch()
     usable()
     assert "bytes=2000-" in [each.headers.get("Range") for each in server.asked]
@@ -253,7 +253,7 @@ def test_a_server_that_always_hangs_up(
         fetch()
     assert "goes on" in caught.value.hint
     assert waits == [0.5, 0.5, 1.0, 2.0, 4.0]
-    assert shelf.names() == []
+    assert model_directory.names() == []
     hub.faults.clear()
     fetch()
     usable()
@@ -266,7 +266,7 @@ def test_ranges_that_are_wrong(fetch: Callable[..., Manifest], hub: Hub) -> None
     hub.faults["model.onnx"] = [cut(1000), *[shifted] * 9]
     with pytest.raises(EndpointError, match="another range"):
         fetch()
-    assert shelf.names() == []
+    assert model_directory.names() == []
 
 
 def test_more_is_here_than_there(fetch: Callable[..., Manifest], hub: Hub) -> None:
@@ -286,7 +286,7 @@ def test_a_wrong_hash(fetch: Callable[..., Manifest], hub: Hub) -> None:
     hub.faults["model.onnx"] = [changed]
     with pytest.raises(ModelBroken, match="its SHA-256 is"):
         fetch()
-    assert shelf.names() == []
+    assert model_directory.names() == []
     fetch()  # nothing of the wrong file was kept
     usable()
 
@@ -295,14 +295,14 @@ def test_a_file_that_is_too_long(fetch: Callable[..., Manifest], hub: Hub) -> No
     hub.faults["tokenizer.json"] = [lambda given: replace(given, body=given.body + b"x" * 10**6)]
     with pytest.raises(ModelBroken, match="bytes and should have"):
         fetch()
-    assert shelf.names() == []
+    assert model_directory.names() == []
 
 
 def test_the_hash_of_the_manifest(fetch: Callable[..., Manifest], hub: Hub) -> None:
     found = sha256((hub.root / "tiny" / "model.json").read_bytes()).hexdigest()
     with pytest.raises(ModelBroken, match=f"its SHA-256 is {found} and should be 00ff"):
         fetch(sha256="00ff")
-    assert not shelf.folder().exists()
+    assert not model_directory.folder().exists()
     fetch(sha256=found.upper())
     usable()
 
@@ -383,7 +383,7 @@ def test_manifests_that_mean_harm(
     tiny.write_manifest(folder, told | {"files": files} | change)
     with pytest.raises(KbError):
         fetch()
-    assert not shelf.folder().exists()
+    assert not model_directory.folder().exists()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes and devices of POSIX")
@@ -401,7 +401,7 @@ def test_files_that_never_end(tmp_path: Path, kind: str) -> None:
             file.truncate(1 << 40)
     with pytest.raises(ModelBroken):
         pull(CONFIG, str(folder))
-    assert shelf.names() == []
+    assert model_directory.names() == []
 
 
 def test_files_of_another_model(fetch: Callable[..., Manifest], hub: Hub) -> None:
@@ -420,7 +420,7 @@ def test_another_model_of_that_name_stays(fetch: Callable[..., Manifest], hub: H
     with pytest.raises(InvalidRequest, match="there is another model"):
         fetch()
     usable()
-    shelf.remove("tiny")
+    model_directory.remove("tiny")
     assert fetch().spec.version == "2"
 
 
@@ -469,12 +469,12 @@ def test_offline(
 
 def test_remove(fetch: Callable[..., Manifest], tmp_path: Path) -> None:
     fetch()
-    shelf.remove("tiny")
-    assert shelf.names() == []
-    assert list(shelf.folder().iterdir()) == []
+    model_directory.remove("tiny")
+    assert model_directory.names() == []
+    assert list(model_directory.folder().iterdir()) == []
     for name in ("tiny", "kb-mini", "../models", "", "."):
         with pytest.raises(ModelMissing, match="was pulled"):
-            shelf.remove(name)
+            model_directory.remove(name)
 
 
 def test_the_manifest_is_json_that_reads_the_same(tmp_path: Path) -> None:

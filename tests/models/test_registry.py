@@ -11,7 +11,7 @@ import pytest
 from kb import models
 from kb.config import Config, ModelsConfig
 from kb.errors import ModelBroken, ModelError, ModelMissing
-from kb.models.onnx import OnnxEncoder
+from kb.models.onnx_encoder import OnnxEncoder
 from tests.models.weightless import Weightless
 
 

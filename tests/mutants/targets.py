@@ -10,8 +10,8 @@ from tests.mutants.runner import Target
 
 TARGETS = (
     Target(
-        "search/fusion",
-        ("tests/search/test_fusion.py",),
+        "search/ranking/fusion",
+        ("tests/search/ranking/test_fusion.py",),
         {
             (
                 "least = min(scores.values(), default=0.0)",
@@ -19,13 +19,13 @@ TARGETS = (
             ): "a list without scores gives every candidate the same, whatever that is",
         },
     ),
-    Target("search/adaptive", ("tests/search/test_adaptive.py",)),
-    Target("search/agreement", ("tests/search/test_agreement.py",)),
-    Target("search/boosts", ("tests/search/test_boosts.py",)),
-    Target("search/rerank_blend", ("tests/search/test_rerank_blend.py",)),
+    Target("search/ranking/adaptive", ("tests/search/ranking/test_adaptive.py",)),
+    Target("search/ranking/agreement", ("tests/search/ranking/test_agreement.py",)),
+    Target("search/ranking/boosts", ("tests/search/ranking/test_boosts.py",)),
+    Target("search/rerank/blend", ("tests/search/rerank/test_blend.py",)),
     Target(
-        "search/rerank",
-        ("tests/search/test_rerank_stage.py",),
+        "search/rerank/stage",
+        ("tests/search/rerank/test_stage.py",),
         {
             (
                 "pace_ms = max(1e-6, (before_ms - after_ms) / (end - start))",
@@ -34,12 +34,12 @@ TARGETS = (
             for other in ("1.1e-06", "9e-07")
         },
     ),
-    Target("search/rerank_colbert", ("tests/search/test_rerank_colbert.py",)),
-    Target("search/rerank_cross", ("tests/search/test_rerank_stage.py",)),
-    Target("search/reranked", ("tests/search/test_rerank_stage.py",)),
+    Target("search/rerank/late_interaction", ("tests/search/rerank/test_late_interaction.py",)),
+    Target("search/rerank/cross_encoder", ("tests/search/rerank/test_stage.py",)),
+    Target("search/rerank/result", ("tests/search/rerank/test_stage.py",)),
     Target(
-        "search/rerankers",
-        ("tests/search/test_rerankers.py",),
+        "search/rerank/selection",
+        ("tests/search/rerank/test_selection.py",),
         {
             (
                 '_OFF, _LACKING = "off", "lacking"',
@@ -48,8 +48,8 @@ TARGETS = (
             for other in ("\"off\", 'lackingX'", "'offX', \"lacking\"")
         },
     ),
-    Target("store/filters", ("tests/store/test_filters.py",)),
-    Target("globs", ("tests/test_globs.py",), without="takes_long or all_ways_to_match"),
+    Target("store/sqlite/filters", ("tests/store/test_filters.py",)),
+    Target("text/globs", ("tests/text/test_globs.py",), without="takes_long or all_ways_to_match"),
     Target("evaluation/metrics", ("tests/evaluation/test_metrics.py",)),
-    Target("citations", ("tests/test_citations.py",)),
+    Target("text/citations", ("tests/text/test_citations.py",)),
 )

@@ -119,7 +119,7 @@ def test_changes_to_the_seeds_rules_can_be_made(change: Change) -> None:
 
 
 def test_a_table() -> None:
-    result = Result(Target("search/fusion", ()), killed=18, timed_out=1, equivalent=2)
+    result = Result(Target("search/ranking/fusion", ()), killed=18, timed_out=1, equivalent=2)
     result.survivors.append(mutants(SOURCE)[0])
     assert result.share == 0.95
     assert table([result]).splitlines()[2:] == [
@@ -139,12 +139,12 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
     tests = tmp_path / "test_half_life.py"
     tests.write_text(
         "from datetime import date\n"
-        "from kb.search.boosts import decay\n"
+        "from kb.search.ranking.boosts import decay\n"
         "def test_half_life():\n"
         "    assert decay('2026-01-01.md', date(2026, 1, 31)) == 0.5\n",
         encoding="utf-8",
     )
-    return Target("search/boosts", (str(tests),))
+    return Target("search/ranking/boosts", (str(tests),))
 
 
 @needs_fork
@@ -170,7 +170,7 @@ def test_tests_that_fail_anyhow_tell_nothing(target: Target) -> None:
 
 @needs_fork
 @pytest.mark.slow
-@pytest.mark.parametrize("module", ["search/fusion", "evaluation/metrics"])
+@pytest.mark.parametrize("module", ["search/ranking/fusion", "evaluation/metrics"])
 def test_a_sample_of_mutants_is_noticed(module: str) -> None:
     """All of them are run by `make mutants`."""
     (target,) = (each for each in TARGETS if each.module == module)

@@ -9,8 +9,8 @@ import pytest
 
 from kb import KnowledgeBase
 from kb.errors import ConfigError, InvalidRequest
+from kb.search.profile_settings import ABOUT, KEYS, TABLES
 from kb.search.profiles import BUILT_IN, Profile, resolve
-from kb.search.settings import ABOUT, KEYS, TABLES
 
 
 def test_an_unknown_profile_lists_the_known_ones(kb: KnowledgeBase) -> None:

@@ -20,8 +20,8 @@ from kb import KnowledgeBase
 from kb.config import Config, ServeConfig
 from kb.server.api import create_app
 from kb.server.guard import Rules
-from kb.server.lanes import Lane
-from kb.server.serving import Server
+from kb.server.lifecycle import Server
+from kb.server.worker_pool import Lane
 from tests.models.weightless import unexamined
 
 PATIENCE_S = 30.0  # until a test gives up; nothing waits that long when all is well

@@ -30,10 +30,10 @@ from urllib.parse import quote, quote_from_bytes, unquote, urlencode
 
 from kb import KnowledgeBase
 from kb.config import Config, ServeConfig
-from kb.mcp.serving import create_app as create_mcp
+from kb.mcp.server import create_app as create_mcp
 from kb.server.api import create_app
 from kb.server.guard import Rules
-from kb.server.serving import Server
+from kb.server.lifecycle import Server
 from tests.server.fuzz_values import HEADERS, METHODS, PATHS, VALUES, hostile_text
 
 _HANG_S = 20.0

@@ -66,7 +66,7 @@ def build(path: Path) -> None:
         kb.add("a buoy that goes", ttl="1h")
         kb.embed()
         with kb._store._database.writing() as connection:
-            from kb.store import segments
+            from kb.store.sqlite import segments
 
             segments.fold(connection, 1, least=1)
         kb.add("one more radio")

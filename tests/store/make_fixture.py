@@ -20,7 +20,7 @@ from typing import Any
 import apsw
 
 from kb import KnowledgeBase
-from kb.store import schema, segments
+from kb.store.sqlite import schema, segments
 from kb.types import (
     Attributes,
     ChunkDraft,

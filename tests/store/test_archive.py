@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from kb import KnowledgeBase, archive, wire
+from kb import KnowledgeBase, wire
 from kb.errors import (
     BrokenImport,
     DiskFull,
@@ -25,9 +25,10 @@ from kb.errors import (
     StoreTooNew,
     StoreUnusable,
 )
-from kb.store import records
-from kb.store.connection import Database
-from kb.store.shape import INDEXES
+from kb.library import archive
+from kb.store.sqlite import export_format
+from kb.store.sqlite.connection import Database
+from kb.store.sqlite.schema_check import INDEXES
 from kb.types import Attributes, ChunkDraft, DocumentDraft, Span
 from tests import schemas
 from tests.conftest import Clock
@@ -48,10 +49,10 @@ def test_every_column_is_exported(kb: KnowledgeBase) -> None:
     derived = {"chunks": {"parts", "cjk"}}
     kb.create()
     with kb._store._database.reading() as connection:
-        for kind, table in records.TABLES.items():
+        for kind, table in export_format.TABLES.items():
             columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
             kept = [name for name in columns if name not in derived.get(table, ())]
-            assert list(records.RECORDS[kind]) == kept
+            assert list(export_format.RECORDS[kind]) == kept
         tables = connection.execute(
             "SELECT name FROM sqlite_schema WHERE sql LIKE 'CREATE TABLE %'"
         )
@@ -63,10 +64,10 @@ def test_every_column_is_exported(kb: KnowledgeBase) -> None:
         found = {row[1] for row in connection.execute("PRAGMA table_info(models)")}
         ours = {"ready", "failed", "sparse", "tokens"}  # counted anew
         ours |= {"keep_old"}  # of a change that is under way here
-        assert found - set(records.MODEL) == ours
+        assert found - set(export_format.MODEL) == ours
         found = {row[1] for row in connection.execute("PRAGMA table_info(embeddings)")}
         ours = {"embedding_id", "chunk_id", "state", "attempts", "error"}  # of those that are ready
-        assert found - set(records.EMBEDDING) == ours
+        assert found - set(export_format.EMBEDDING) == ours
 
 
 @pytest.mark.parametrize("name", ["e.jsonl", "e.jsonl.gz"])

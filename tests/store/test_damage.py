@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kb.errors import StoreUnusable
-from kb.store import cells
+from kb.store.sqlite import column_checks
 from tests.store import damage
 
 
@@ -38,7 +38,7 @@ def test_every_column_is_known(path: Path) -> None:
     keys = {"only", "root_id", "doc_id", "chunk_id", "model_id", "embedding_id", "change",
             "segment", "term_id", "posting", "job_id"}  # fmt: skip
     for table, column in damage.columns(path):
-        assert column in cells.CELLS[table] or column in keys, f"{table}.{column}"
+        assert column in column_checks.CELLS[table] or column in keys, f"{table}.{column}"
 
 
 @pytest.mark.parametrize(

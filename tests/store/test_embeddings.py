@@ -11,7 +11,8 @@ import pytest
 
 from kb import KnowledgeBase
 from kb.errors import BrokenImport, ModelBroken, ModelMismatch, NotFound
-from kb.store import SqliteStore, token_codes
+from kb.index import token_codes
+from kb.store import SqliteStore
 from kb.types import Attributes, ChunkDraft, DocumentDraft, Encoding, ModelSpec, Span, TokenVectors
 from tests import schemas
 from tests.conftest import Clock

@@ -1,5 +1,5 @@
 """Filters as SQL, by the documents that they leave. `make mutants` runs these against changes of
-`kb.store.filters`."""
+`kb.store.sqlite.filters`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from kb.errors import InvalidRequest
 from kb.store import SqliteStore
-from kb.store.filters import MAX_VALUE_CHARS, MAX_VALUES, condition
+from kb.store.sqlite.filters import MAX_VALUE_CHARS, MAX_VALUES, condition
 from kb.types import Filters, LexicalQuery
 from tests.conftest import Clock
 from tests.store.builders import put

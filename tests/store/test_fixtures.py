@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kb import KnowledgeBase
-from kb.store import schema
+from kb.store.sqlite import schema
 from tests.store.builders import check_integrity
 from tests.store.make_fixture import FIXTURES, NOW, found
 

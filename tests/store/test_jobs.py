@@ -16,7 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kb import processes
-from kb.store import SqliteStore, jobs, token_codes
+from kb.index import token_codes
+from kb.store import SqliteStore
+from kb.store.sqlite import jobs
 from kb.types import Embedded, Encoding, ModelSpec, Outcome, TokenVectors
 from tests.conftest import Clock
 from tests.store.builders import put

@@ -12,7 +12,8 @@ import pytest
 
 from kb import KnowledgeBase
 from kb.errors import StoreBusy
-from kb.store import SqliteStore, connection
+from kb.store import SqliteStore
+from kb.store.sqlite import connection
 from kb.types import Filters
 from tests.store.builders import check_integrity, put
 

@@ -19,9 +19,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kb import KnowledgeBase
-from kb.doctor import examine
 from kb.errors import BrokenImport, InvalidRequest, ModelBroken, NotFound, StoreUnusable
-from kb.store import SqliteStore, segments, sparse
+from kb.index import sparse_weights
+from kb.library.doctor import examine
+from kb.store import SqliteStore
+from kb.store.sqlite import segments
 from kb.types import Encoding, Filters, Finding, ModelSpec, Scored
 from tests.conftest import Clock
 from tests.store.builders import check_integrity, put
@@ -525,5 +527,5 @@ def test_export_and_import(kb: KnowledgeBase, tmp_path: Path, clock: Clock) -> N
 def test_text_that_is_no_vector() -> None:
     for text in ("[]", "7", '{"a": "b"}', '{"a": true}', '{"a": NaN}', '{"a": -1}', "{", ""):
         with pytest.raises(ValueError, match=r".*"):
-            sparse.from_text(text)
-    assert sparse.from_text('{"a": 1, "b": 0}') == {"a": 1.0}
+            sparse_weights.from_text(text)
+    assert sparse_weights.from_text('{"a": 1, "b": 0}') == {"a": 1.0}

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from kb.errors import InvalidRequest, ModelMismatch
-from kb.store import SqliteStore, matrix, sidecar, vec0, vectors
+from kb.store import SqliteStore
+from kb.store.sqlite import matrix, matrix_file, vec0, vectors
 from kb.types import Encoding, Filters, ModelSpec, Scored
 from tests.store.builders import put
 
@@ -587,4 +588,4 @@ def test_the_matrix_is_shared(small: SqliteStore) -> None:
         thread.join()
     assert len({id(one) for one in seen}) == 1
     assert not seen[0].rows.flags.owndata  # mapped
-    assert sidecar.path_of(small.path) == file_of(small)
+    assert matrix_file.path_of(small.path) == file_of(small)

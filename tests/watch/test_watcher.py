@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from kb import KnowledgeBase
-from kb.cli import instant
+from kb.cli import socket_client
 from kb.errors import InvalidRequest, PathMissing, WatchFailed
 from kb.watch.changes import folders_of
-from kb.watch.places import look_at
+from kb.watch.targets import look_at
 from kb.watch.watcher import BLIND_RESCAN_S, Watcher
 from tests.models.weightless import Weightless
 from tests.watch.conftest import Heard, Process, contents, fresh, watched
@@ -255,7 +255,7 @@ def test_the_command_ends_cleanly(
     store: Path, root: Path, how: int, status: int, said: str
 ) -> None:
     process = begin(store, root)
-    socket = Path(f"{store}{instant.SUFFIX}")
+    socket = Path(f"{store}{socket_client.SUFFIX}")
     assert socket.is_socket()  # where kb search is answered
     (root / "a.md").write_text("# A\n\nfirst\n")
     process.read("lib/a.md")

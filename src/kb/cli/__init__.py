@@ -29,7 +29,7 @@ def main() -> None:
     gc.set_threshold(50_000)
     status = None
     if sys.argv[1:2] == ["search"]:
-        from kb.cli.instant import ask
+        from kb.cli.socket_client import ask
 
         status = ask(sys.argv[1:])
     if status is None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kb.cli import page
+from kb.cli import output
+from kb.cli.invocation import Session, pass_session
 from kb.cli.options import (
     Command,
     common_options,
@@ -16,7 +17,6 @@ from kb.cli.options import (
     readable,
     text_or_stdin,
 )
-from kb.cli.session import Session, pass_session
 from kb.types import Filters
 
 if TYPE_CHECKING:
@@ -49,18 +49,18 @@ def compare_command(
     if session.json:
         from kb import wire
 
-        page.say_json(wire.comparison(found))
+        output.say_json(wire.comparison(found))
     else:
         _say(found)
 
 
 def _say(found: Comparison) -> None:
-    from kb.cli.side_by_side import comparison_text, told_text
+    from kb.cli.compare_view import comparison_text, told_text
 
-    sheet = page.Page.of(sys.stdout)
-    page.say(comparison_text(found, sheet, _whole_width() if sheet.width is not None else None))
+    sheet = output.Page.of(sys.stdout)
+    output.say(comparison_text(found, sheet, _whole_width() if sheet.width is not None else None))
     for line in told_text(found):
-        page.warn(line)
+        output.warn(line)
 
 
 def _whole_width() -> int:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kb.cli import page
+from kb.cli import output
+from kb.cli.invocation import Session, pass_session
 from kb.cli.options import (
     Command,
     common_options,
@@ -17,7 +18,6 @@ from kb.cli.options import (
     option,
     split_commas,
 )
-from kb.cli.session import Session, pass_session
 from kb.types import Filters
 
 if TYPE_CHECKING:
@@ -50,18 +50,20 @@ def list_command(
 
         shapes = [wire.document(document) for document in documents]
         if not jsonl:
-            page.say_json(shapes)
+            output.say_json(shapes)
             return
         for shape in shapes:
-            page.say_json_line(shape)
+            output.say_json_line(shape)
     elif not documents:
-        page.note("no documents" + (" with these filters" if filters else ""))
+        output.note("no documents" + (" with these filters" if filters else ""))
     elif long:
-        page.say("\n".join(_long_lines(documents)))
+        output.say("\n".join(_long_lines(documents)))
     else:
-        page.say("\n".join(page.visible(document.doc_path) for document in documents))
+        output.say("\n".join(output.visible(document.doc_path) for document in documents))
     for name in detached:
-        page.note(f"{page.visible(name)}/ is detached; to read its files: kb attach NAME FOLDER")
+        output.note(
+            f"{output.visible(name)}/ is detached; to read its files: kb attach NAME FOLDER"
+        )
 
 
 _INDENT = 12  # the width of a date and its gap
@@ -70,19 +72,19 @@ _INDENT = 12  # the width of a date and its gap
 def _long_lines(documents: Sequence[Document]) -> list[str]:
     """Date, type, kind and path in columns; then title and tags, on a terminal on a line of their
     own where they do not fit."""
-    sheet = page.Page.of(sys.stdout)
+    sheet = output.Page.of(sys.stdout)
     types = max(len(document.type) for document in documents)
     kinds = max(len(document.kind or "-") for document in documents)
     lines = []
     for document in documents:
         kind = (document.kind or "-").ljust(kinds)
         start = f"{document.date[:10]}  {document.type.ljust(types)}  {kind}  "
-        path = page.visible(document.doc_path)
-        rest = page.visible("  ".join((document.title, *(f"#{tag}" for tag in document.tags))))
+        path = output.visible(document.doc_path)
+        rest = output.visible("  ".join((document.title, *(f"#{tag}" for tag in document.tags))))
         gap = "  "
-        if sheet.width is not None and page.columns(start + path + gap + rest) > sheet.width:
+        if sheet.width is not None and output.columns(start + path + gap + rest) > sheet.width:
             gap = "\n" + " " * _INDENT
-            rest = page.cut(rest, sheet.width - _INDENT)
+            rest = output.cut(rest, sheet.width - _INDENT)
         lines.append(start + sheet.style(path, fg="cyan") + gap + sheet.style(rest, dim=True))
     return lines
 
@@ -129,11 +131,11 @@ def gc_command(session: Session, *, dry_run: bool) -> None:
 
 def _say_paths(paths: Sequence[str], session: Session, what: str) -> None:
     if session.json:
-        page.say_json(paths)
+        output.say_json(paths)
         return
     if paths:
-        page.say("\n".join(page.visible(path) for path in paths))
-    page.note(f"{len(paths)} document{'' if len(paths) == 1 else 's'} {what}")
+        output.say("\n".join(output.visible(path) for path in paths))
+    output.note(f"{len(paths)} document{'' if len(paths) == 1 else 's'} {what}")
 
 
 @click.command("tag", cls=Command)
@@ -165,21 +167,23 @@ def tag_command(
     if session.json:
         from kb import wire
 
-        page.say_json(wire.document(tagged))
+        output.say_json(wire.document(tagged))
     elif tagged.tags:
-        page.say("\n".join(page.visible(tag) for tag in tagged.tags))
+        output.say("\n".join(output.visible(tag) for tag in tagged.tags))
     else:
-        page.note(f"{page.visible(tagged.doc_path)} has no tags")
+        output.note(f"{output.visible(tagged.doc_path)} has no tags")
 
 
 def _say_all_tags(session: Session) -> None:
     with session.open() as kb:
         tags = kb.tags()
     if session.json:
-        page.say_json(tags)
+        output.say_json(tags)
     elif tags:
         most_first = sorted(tags.items(), key=lambda item: (-item[1], item[0]))
         width = len(str(most_first[0][1]))
-        page.say("\n".join(f"{count:{width}}  {page.visible(tag)}" for tag, count in most_first))
+        output.say(
+            "\n".join(f"{count:{width}}  {output.visible(tag)}" for tag, count in most_first)
+        )
     else:
-        page.note("no tags")
+        output.note("no tags")

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kb.cli import page, progress
+from kb.cli import output, progress
+from kb.cli.invocation import Session, pass_session
 from kb.cli.options import Command, common_options, option
-from kb.cli.session import Session, pass_session
 from kb.errors import ModelError
 
 if TYPE_CHECKING:
-    from kb.app import KnowledgeBase
-    from kb.ingest.embed import EmbedProgress
+    from kb.embedding.embedder import EmbedProgress
+    from kb.library.knowledge_base import KnowledgeBase
     from kb.types import EmbedReport
 
 
@@ -54,7 +54,7 @@ def embed_command(session: Session, *, limit: int | None, retry: bool, anew: boo
     if session.json:
         from kb import wire
 
-        page.say_json(wire.embed_report(report))
+        output.say_json(wire.embed_report(report))
     else:
         say_embedded(report)
     return 1 if report.failed else 0
@@ -77,7 +77,7 @@ def embed_new(kb: KnowledgeBase, session: Session, document: str | None = None) 
                 on_progress=lambda now: show("embed", now.done, now.total, pace(now)),
             )
     except ModelError as error:
-        page.warn(f"not embedded, so found by words only: {error.message} ({error.hint})")
+        output.warn(f"not embedded, so found by words only: {error.message} ({error.hint})")
         return
     if not session.json and document is None:
         say_embedded(report)
@@ -98,24 +98,28 @@ def in_words(seconds: float) -> str:
 def say_embedded(report: EmbedReport, *, is_reindex: bool = False) -> None:
     """What was done is data; what is worth knowing about it is said on stderr. What holds up a
     reindex is said by that."""
-    name = page.visible(f"{report.model} {report.version}")
+    name = output.visible(f"{report.model} {report.version}")
     if not report.embedded and not report.filled and not report.failed:
-        page.say(_nothing(report, name))
+        output.say(_nothing(report, name))
     else:
         filled = f", {report.filled} completed" if report.filled else ""
-        page.say(f"{report.embedded} embedded{filled} by {name} in {report.seconds:.1f} s")
+        output.say(f"{report.embedded} embedded{filled} by {name} in {report.seconds:.1f} s")
         if report.truncated:
             are = "1 is" if report.truncated == 1 else f"{report.truncated} are"
-            page.note(f"{are} longer than the model can see: what is cut off is not in its vector")
+            output.note(
+                f"{are} longer than the model can see: what is cut off is not in its vector"
+            )
         if report.left > report.elsewhere and not is_reindex:
-            page.note(f"{report.left - report.elsewhere} left: kb embed")
+            output.note(f"{report.left - report.elsewhere} left: kb embed")
     if report.unfit:
-        page.note(f"{page.visible(report.unfit)}: words answer there, and not its vectors")
-        page.note("a model made for other texts is believed after models.exam = false and kb embed")
+        output.note(f"{output.visible(report.unfit)}: words answer there, and not its vectors")
+        output.note(
+            "a model made for other texts is believed after models.exam = false and kb embed"
+        )
     if report.held is not None:
         return
     if report.elsewhere:
-        page.note(_elsewhere(report.elsewhere))
+        output.note(_elsewhere(report.elsewhere))
     _say_failed(report)
 
 
@@ -135,13 +139,13 @@ def _nothing(report: EmbedReport, name: str) -> str:
 
 
 def _say_failed(report: EmbedReport) -> None:
-    why = page.visible(report.last_error or "")
+    why = output.visible(report.last_error or "")
     if report.lacking and report.last_error:
         lack = "1 passage lacks" if report.lacking == 1 else f"{report.lacking} passages lack"
-        page.warn(f"{lack} term weights or token vectors: {why} (kb jobs)")
+        output.warn(f"{lack} term weights or token vectors: {why} (kb jobs)")
     if report.failed:
-        page.warn(f"{report.failed} could not be embedded: {why}")
+        output.warn(f"{report.failed} could not be embedded: {why}")
     if report.given_up:
         count = "1 passage is" if report.given_up == 1 else f"{report.given_up} passages are"
         said = "" if report.failed else f": {why}"
-        page.warn(f"{count} given up after several failures{said} (kb embed --retry tries again)")
+        output.warn(f"{count} given up after several failures{said} (kb embed --retry tries again)")

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kb.cli import page, progress
+from kb.cli import output, progress
+from kb.cli.invocation import Session, pass_session
 from kb.cli.options import Command, common_options, option, split_commas
-from kb.cli.session import Session, pass_session
 from kb.errors import InvalidRequest, KbError, ModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kb.app import KnowledgeBase
+    from kb.evaluation.corpus_store import Ground
     from kb.evaluation.runs import EvalReport
-    from kb.evaluation.searched import Ground
     from kb.evaluation.tuning import Tuning
+    from kb.library.knowledge_base import KnowledgeBase
     from kb.ports import Encoder
 
 _A_FILE = click.Path(path_type=Path)
@@ -137,7 +137,7 @@ def run_command(
       kb eval run --data scifact --measures nDCG@10 --save scifact.json
     """
     from kb.config import cache_folder
-    from kb.evaluation.trial import check_methods, parts_needed, run_trial
+    from kb.evaluation.experiment import check_methods, parts_needed, run_trial
 
     _check_writable(html, save)
     named = split_commas([methods])
@@ -213,9 +213,9 @@ def tune_command(
       kb eval tune --judgments mine.csv --write mine
     """
     from kb.config import cache_folder
+    from kb.evaluation.corpus_store import Ground
+    from kb.evaluation.experiment import parts_needed
     from kb.evaluation.profile_file import check_name
-    from kb.evaluation.searched import Ground
-    from kb.evaluation.trial import parts_needed
     from kb.evaluation.tuning import tune
     from kb.evaluation.tuning_report import tuning_to_dict, tuning_to_text
 
@@ -244,11 +244,11 @@ def tune_command(
         except KbError as error:  # told behind the figures, which took minutes
             problem = error
     if session.json:
-        page.say_json(tuning_to_dict(tuning, written))
+        output.say_json(tuning_to_dict(tuning, written))
     else:
-        page.say("\n".join(map(page.visible, tuning_to_text(tuning).split("\n"))))
+        output.say("\n".join(map(output.visible, tuning_to_text(tuning).split("\n"))))
         if written is not None:
-            page.say(f"written: profile {write} in {page.visible(written)}")
+            output.say(f"written: profile {write} in {output.visible(written)}")
     if problem is not None:
         raise problem
 
@@ -285,10 +285,10 @@ def _say(session: Session, report: EvalReport, *, per_query: bool, markdown: boo
     from kb.evaluation.report import to_dict, to_markdown, to_table
 
     if session.json:
-        page.say_json(to_dict(report, per_query=per_query))
+        output.say_json(to_dict(report, per_query=per_query))
     else:
         told = (to_markdown if markdown else to_table)(report, per_query=per_query)
-        page.say("\n".join(map(page.visible, told.split("\n"))))
+        output.say("\n".join(map(output.visible, told.split("\n"))))
 
 
 def _write_files(
@@ -304,14 +304,14 @@ def _write_files(
         _write(save, json.dumps(to_dict(report, per_query=per_query), indent=2) + "\n")
     if html is not None:
         _write(html, to_html(report))
-        page.note(f"written: {page.visible(str(html))}")
+        output.note(f"written: {output.visible(str(html))}")
 
 
 def _encoder(kb: KnowledgeBase) -> Encoder | None:
     try:
         return kb.encoder()
     except ModelError as error:
-        page.warn(f"measured by words only: {error.message}")
+        output.warn(f"measured by words only: {error.message}")
         return None
 
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kb.cli import page, progress
+from kb.cli import output, progress
+from kb.cli.invocation import Session, pass_session
 from kb.cli.options import Command, common_options, option
-from kb.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
-    from kb.app import KnowledgeBase
     from kb.ingest.progress import Progress
+    from kb.library.knowledge_base import KnowledgeBase
     from kb.types import FileNote, IngestReport
 
 # Said of a file that was begun, too: it is not in the store, and will be read from its beginning.
@@ -101,11 +101,11 @@ def _end(session: Session, kb: KnowledgeBase, report: IngestReport, *, embed: bo
     if session.json:
         from kb import wire
 
-        page.say_json(wire.ingest_report(report))
+        output.say_json(wire.ingest_report(report))
     else:
         _say(report, listed=bool(session.verbose))
     for note in report.notes:
-        page.note(page.visible(note))
+        output.note(output.visible(note))
     if embed:
         from kb.cli.embed import embed_new
 
@@ -127,32 +127,32 @@ def _say(report: IngestReport, *, listed: bool) -> None:
     if listed or report.dry_run:
         _say_changes(report)
     _say_skipped(report.skipped, listed=listed)
-    page.say(_summary(report))
-    sheet = page.Page.of(sys.stderr)
+    output.say(_summary(report))
+    sheet = output.Page.of(sys.stderr)
     for warning in report.warnings:
-        page.warn(_line(warning))
+        output.warn(_line(warning))
     for failure in report.failed:
-        page.note(f"{sheet.style('failed:', fg='red', bold=True)} {_line(failure)}")
+        output.note(f"{sheet.style('failed:', fg='red', bold=True)} {_line(failure)}")
     for root in report.missing_roots:
         missing = sheet.style("missing:", fg="red", bold=True)
-        page.note(f"{missing} {page.visible(root)} is not there; nothing of it was removed")
+        output.note(f"{missing} {output.visible(root)} is not there; nothing of it was removed")
 
 
 def _say_changes(report: IngestReport) -> None:
     for sign, paths in (("+", report.added), ("~", report.changed), ("-", report.removed)):
         for path in paths:
-            page.say(f"{sign} {page.visible(path)}")
+            output.say(f"{sign} {output.visible(path)}")
     for moved in report.renamed:
-        page.say(f"~ {page.visible(moved.before)} -> {page.visible(moved.after)}")
+        output.say(f"~ {output.visible(moved.before)} -> {output.visible(moved.after)}")
 
 
 def _say_skipped(skipped: tuple[FileNote, ...], *, listed: bool) -> None:
     if listed:
         for note in skipped:
-            page.say(f"skipped {_line(note)}")
+            output.say(f"skipped {_line(note)}")
         return
     for reason, count in Counter(note.reason for note in skipped).most_common():
-        page.say(f"skipped {count}: {page.visible(reason)}")
+        output.say(f"skipped {count}: {output.visible(reason)}")
 
 
 def _summary(report: IngestReport) -> str:
@@ -173,4 +173,4 @@ def _summary(report: IngestReport) -> str:
 
 
 def _line(note: FileNote) -> str:
-    return f"{page.visible(note.path)}: {page.visible(note.reason)}"
+    return f"{output.visible(note.path)}: {output.visible(note.reason)}"

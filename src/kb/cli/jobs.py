@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kb.cli import page, progress
+from kb.cli import output, progress
 from kb.cli.embed import in_words, pace, say_embedded
+from kb.cli.invocation import Session, pass_session
 from kb.cli.options import Command, common_options, option
-from kb.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
     from kb.types import Failure, Job, Jobs, Work
@@ -41,7 +41,7 @@ def jobs_command(context: click.Context) -> None:
     if session.json:
         from kb import wire
 
-        page.say_json(wire.jobs(found))
+        output.say_json(wire.jobs(found))
     else:
         _say(found)
 
@@ -63,23 +63,23 @@ def retry_command(session: Session) -> None:
     if session.json:
         from kb import wire
 
-        page.say_json(wire.retry_report(retried))
+        output.say_json(wire.retry_report(retried))
     else:
-        page.say("1 to be tried again" if retried == 1 else f"{retried} to be tried again")
+        output.say("1 to be tried again" if retried == 1 else f"{retried} to be tried again")
 
 
 def _say(found: Jobs) -> None:
-    sheet = page.Page.of(sys.stdout)
+    sheet = output.Page.of(sys.stdout)
     if not found.work:
-        page.say("nothing was embedded yet")
+        output.say("nothing was embedded yet")
     for work in found.work:
-        page.say(_work_line(work))
+        output.say(_work_line(work))
     for job in found.jobs:
-        page.say(f"  {_job_line(job)}")
+        output.say(f"  {_job_line(job)}")
     if found.failures:
-        page.say(sheet.style("failures", bold=True))
+        output.say(sheet.style("failures", bold=True))
     for failure in found.failures:
-        page.say(f"  {_failure_line(failure)}")
+        output.say(f"  {_failure_line(failure)}")
 
 
 def _work_line(work: Work) -> str:
@@ -92,12 +92,12 @@ def _work_line(work: Work) -> str:
     if work.seconds_left is not None:
         facts.append(f"{work.per_second:.1f} a second, about {in_words(work.seconds_left)} left")
     role = {"search": "", "next": " (next)", "gone": " (being dropped)"}[model.role or "search"]
-    return f"{page.visible(f'{model.name} {model.version}')}{role}: {', '.join(facts)}"
+    return f"{output.visible(f'{model.name} {model.version}')}{role}: {', '.join(facts)}"
 
 
 def _job_line(job: Job) -> str:
     state = "lost" if job.lost else "running"
-    at = f"{page.visible(job.place)}, process {job.pid}"
+    at = f"{output.visible(job.place)}, process {job.pid}"
     return f"{state}: {at}, {job.done} done in {in_words(job.seconds)}, at work on {job.leased}"
 
 
@@ -105,8 +105,8 @@ def _failure_line(failure: Failure) -> str:
     tried = "1 attempt" if failure.attempts == 1 else f"{failure.attempts} attempts"
     state = "given up after" if failure.given_up else "tried again after"
     lacks = " (found by meaning, lacks a part)" if failure.searchable else ""
-    place = page.visible(f"{failure.doc_path}, chunk {failure.chunk_id}")
-    return f"{place}: {state} {tried}{lacks}: {page.visible(failure.error)}"
+    place = output.visible(f"{failure.doc_path}, chunk {failure.chunk_id}")
+    return f"{place}: {state} {tried}{lacks}: {output.visible(failure.error)}"
 
 
 @click.command("reindex", cls=Command)
@@ -146,11 +146,11 @@ def reindex_command(session: Session, *, model: str, force: bool, keep_old: bool
     if session.json:
         from kb import wire
 
-        page.say_json(wire.reindex_report(report, switched))
+        output.say_json(wire.reindex_report(report, switched))
     else:
         say_embedded(report, is_reindex=True)
-        name = page.visible(f"{report.model} {report.version}")
-        page.say(f"the vectors of {name} answer now" if switched else "the old vectors answer on")
+        name = output.visible(f"{report.model} {report.version}")
+        output.say(f"the vectors of {name} answer now" if switched else "the old vectors answer on")
         if report.held is not None:
-            page.warn(page.visible(report.held))
+            output.warn(output.visible(report.held))
     return 0 if switched else 1

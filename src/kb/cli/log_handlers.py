@@ -6,7 +6,7 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from kb.cli.page import visible
+from kb.cli.output import visible
 from kb.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from kb.cli import page
+from kb.cli import output
+from kb.cli.invocation import Session, pass_session
 from kb.cli.options import Command, common_options, option
-from kb.cli.session import Session, pass_session
 from kb.errors import MissingExtra
 
 
@@ -48,7 +48,7 @@ def mcp_command(
       kb mcp --http 127.0.0.1:8766
     """
     try:
-        from kb.mcp.serving import address, serve_http, serve_stdio
+        from kb.mcp.server import address, serve_http, serve_stdio
     except ImportError as error:
         raise MissingExtra(
             f"kb mcp needs {error.name}", "install it with: pip install 'kb-search[mcp]'"
@@ -59,7 +59,7 @@ def mcp_command(
         with session.open() as kb:
             serve_stdio(kb)
         return
-    from kb.server.serving import read_token
+    from kb.server.lifecycle import read_token
     from kb.shutdown import Shutdown
 
     host, port = address(http)
@@ -79,5 +79,5 @@ def mcp_command(
 
 def _say(host: str, port: int) -> None:
     shown = f"[{host}]" if ":" in host else host
-    page.say(f"http://{shown}:{port}/mcp")
-    page.note("Ctrl-C ends it")
+    output.say(f"http://{shown}:{port}/mcp")
+    output.note("Ctrl-C ends it")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kb.cli import page
+from kb.cli import output
+from kb.cli.invocation import Session, pass_session
+from kb.cli.model_download import pull_command, remove_command
 from kb.cli.options import Choice, Command, common_options, option, readable, text_or_stdin
-from kb.cli.pulling import pull_command, remove_command
-from kb.cli.session import Session, pass_session
 from kb.errors import ModelError, ModelMissing
 from kb.types import PARTS
 
@@ -80,7 +80,7 @@ def info_command(session: Session, *, name: str) -> None:
     if session.json:
         _say_json([found])
     else:
-        page.say("\n".join(_facts(found)))
+        output.say("\n".join(_facts(found)))
 
 
 @models_command.command("verify", cls=Command)
@@ -111,7 +111,7 @@ def verify_command(session: Session, *, name: str | None) -> int:
         for each in verified:
             _say_verdict(each)
         if not verified:
-            page.note("there are no models")
+            output.note("there are no models")
     return 1 if any(each.problem or _is_unfit(each) for each in verified) else 0
 
 
@@ -129,15 +129,15 @@ def _verified(config: Config, found: ModelInfo, name: str | None) -> ModelInfo:
 
 
 def _say_verdict(found: ModelInfo) -> None:
-    sheet = page.Page.of(sys.stdout)
-    place = page.visible(_place(found))
+    sheet = output.Page.of(sys.stdout)
+    place = output.visible(_place(found))
     if found.problem is None and _is_unfit(found):
-        page.say(f"{sheet.style('unfit ', fg='red')}  {place}{_marks(found)}")
+        output.say(f"{sheet.style('unfit ', fg='red')}  {place}{_marks(found)}")
     elif found.problem is None:
-        page.say(f"{sheet.style('ok    ', fg='green')}  {place}{_marks(found)}")
+        output.say(f"{sheet.style('ok    ', fg='green')}  {place}{_marks(found)}")
     else:
-        problem = page.visible(found.problem)
-        page.say(f"{sheet.style('broken', fg='red')}  {place}: {problem}")
+        problem = output.visible(found.problem)
+        output.say(f"{sheet.style('broken', fg='red')}  {place}: {problem}")
 
 
 def _is_unfit(found: ModelInfo) -> bool:
@@ -197,9 +197,9 @@ def embed_text_command(
     spec = encoder.spec
     (encoding,) = encoder.encode([text_or_stdin(text)], as_query=side == "query", want=spec.gives)
     if session.json:
-        page.say_json(wire.embedding(spec, side, encoding))
+        output.say_json(wire.embedding(spec, side, encoding))
     else:
-        page.say("\n".join(_encoding_lines(spec, side, encoding)))
+        output.say("\n".join(_encoding_lines(spec, side, encoding)))
 
 
 def _encoding_lines(spec: ModelSpec, side: str, encoding: Encoding) -> list[str]:
@@ -238,30 +238,30 @@ def _list(session: Session) -> None:
         _say_json(found)
         return
     for each in found:
-        page.say("\n".join(_summary(each)))
+        output.say("\n".join(_summary(each)))
     if not found:
-        page.note("there are no models: this installation of kb is not complete")
+        output.note("there are no models: this installation of kb is not complete")
 
 
 def _say_json(found: list[ModelInfo]) -> None:
     from kb import wire
 
-    page.say_json(wire.models(found))
+    output.say_json(wire.models(found))
 
 
 def _summary(found: ModelInfo) -> list[str]:
-    sheet = page.Page.of(sys.stdout)
+    sheet = output.Page.of(sys.stdout)
     mark = "*" if found.in_use else " "
     spec = found.spec
-    name = sheet.style(page.visible(_title(found)), bold=True)
+    name = sheet.style(output.visible(_title(found)), bold=True)
     if spec is None:
-        return [f"{mark} {name}  {sheet.style(page.visible(found.problem or ''), fg='red')}"]
+        return [f"{mark} {name}  {sheet.style(output.visible(found.problem or ''), fg='red')}"]
     origin = f"folder {found.path}" if found.origin == "folder" else found.origin
     if found.origin == "endpoint":
         origin = f"endpoint {found.path}"
     facts = [f"from {origin}", _gives(spec), _size(found.size_bytes), found.licence]
-    line = f"{mark} {name}  {page.visible(', '.join(fact for fact in facts if fact))}"
-    return [line, f"    {page.visible(found.summary)}"] if found.summary else [line]
+    line = f"{mark} {name}  {output.visible(', '.join(fact for fact in facts if fact))}"
+    return [line, f"    {output.visible(found.summary)}"] if found.summary else [line]
 
 
 def _title(found: ModelInfo) -> str:
@@ -302,9 +302,9 @@ def _facts(found: ModelInfo) -> list[str]:
 
 
 def _aligned(facts: dict[str, str]) -> list[str]:
-    sheet = page.Page.of(sys.stdout)
+    sheet = output.Page.of(sys.stdout)
     width = max(map(len, facts))
-    return [f"{sheet.style(f'{name:{width}}', bold=True)}  {page.visible(value)}"
+    return [f"{sheet.style(f'{name:{width}}', bold=True)}  {output.visible(value)}"
             for name, value in facts.items()]  # fmt: skip
 
 

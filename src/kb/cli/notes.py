@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from kb.cli import page
+from kb.cli import output
+from kb.cli.invocation import Session, pass_session
 from kb.cli.options import (
     Choice,
     Command,
@@ -16,7 +17,6 @@ from kb.cli.options import (
     split_commas,
     text_or_stdin,
 )
-from kb.cli.session import Session, pass_session
 from kb.types import KINDS, SCOPES, TRUSTS
 
 
@@ -54,9 +54,9 @@ def add_command(
         if session.json:
             from kb import wire
 
-            page.say_json(wire.document(document))
+            output.say_json(wire.document(document))
         else:
-            page.say(document.doc_path)
+            output.say(document.doc_path)
         if not no_embed:
             from kb.cli.embed import embed_new
 

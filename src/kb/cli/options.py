@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from kb.cli.session import Session
+from kb.cli.invocation import Session
 from kb.errors import KbError, choose
 from kb.types import KINDS, SCOPES, TRUSTS, TYPES, Filters
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from kb.cli import page
-from kb.cli.session import Session
+from kb.cli import output
+from kb.cli.invocation import Session
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -27,7 +27,7 @@ _PATH_COLUMNS = 40
 @contextmanager
 def shown(session: Session) -> Iterator[Show]:
     """Gives the function to report to. With -v there are lines too: a bar and a log do not mix."""
-    if page.has_colour(sys.stderr) and page.is_terminal(sys.stderr) and not session.verbose:
+    if output.has_colour(sys.stderr) and output.is_terminal(sys.stderr) and not session.verbose:
         with _bar() as bar:
             yield _on(bar)
     else:
@@ -43,7 +43,7 @@ def _lines(clock: Callable[[], float]) -> Show:
         if clock() - last >= _EVERY_S:
             last = clock()
             line = f"{stage}: {int(done)} of {total}" if total else f"{stage}: {int(done)}"
-            page.note(f"{line}, {page.visible(what)}: {within}" if within else line)
+            output.note(f"{line}, {output.visible(what)}: {within}" if within else line)
 
     return show
 
@@ -74,5 +74,5 @@ def _on(bar: Progress) -> Show:
 
 def _shortened(path: str) -> str:
     """Its end, which tells one file from another."""
-    path = page.visible(path)
+    path = output.visible(path)
     return path if len(path) <= _PATH_COLUMNS else "…" + path[-_PATH_COLUMNS + 1 :]

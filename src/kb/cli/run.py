@@ -10,9 +10,9 @@ from contextlib import suppress
 
 import click
 
-from kb.cli import page
+from kb.cli import output
+from kb.cli.invocation import Session
 from kb.cli.root import cli
-from kb.cli.session import Session
 from kb.errors import KbError
 
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
@@ -26,12 +26,12 @@ def run(args: Sequence[str], session: Session | None = None) -> int:
     a `session`, on behalf of another process."""
     if session is None:
         session = Session()
-        page.prepare()
+        output.prepare()
     try:
         return _status(args, session)
     except (KeyboardInterrupt, click.Abort):
-        below = "\n" if page.is_terminal(sys.stderr) else ""  # where the terminal shows ^C
-        page.note(below + session.interrupted)
+        below = "\n" if output.is_terminal(sys.stderr) else ""  # where the terminal shows ^C
+        output.note(below + session.interrupted)
         return INTERRUPTED
     except KbError as error:
         return _fail(error.code, error.message, error.hint, args, error.exit_status)
@@ -60,9 +60,9 @@ def _status(args: Sequence[str], session: Session) -> int:
 
 def _fail(code: str, message: str, hint: str, args: Sequence[str], status: int) -> int:
     if _wants_json(args):
-        page.note_json({"code": code, "message": message, "hint": hint})
+        output.note_json({"code": code, "message": message, "hint": hint})
     else:
-        page.error(message, hint)
+        output.error(message, hint)
     return status
 
 
@@ -109,7 +109,7 @@ def _bug(error: Exception, session: Session, args: Sequence[str]) -> int:
     if session.verbose:
         import traceback
 
-        page.note("".join(traceback.format_exception(error)).rstrip())
+        output.note("".join(traceback.format_exception(error)).rstrip())
     hint = "" if session.verbose else "run it again with -v for the traceback, and report it"
     message = f"internal error: {type(error).__name__}: {error}"
     return _fail("internal_error", message, hint, args, USAGE)
@@ -128,7 +128,7 @@ def _cannot_write(error: OSError) -> int:
     _discard_stdout()
     if error.errno == errno.EPIPE:
         return 0
-    page.error(f"cannot write the output: {error.strerror}", "")
+    output.error(f"cannot write the output: {error.strerror}", "")
     return USAGE
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kb.cli import page
+from kb.cli import output
+from kb.cli.invocation import Session, pass_session
 from kb.cli.options import (
     Choice,
     Command,
@@ -19,12 +20,11 @@ from kb.cli.options import (
     readable,
     text_or_stdin,
 )
-from kb.cli.session import Session, pass_session
 from kb.errors import KbError
 from kb.types import MATCHES, MODES, RERANKERS, Filters
 
 if TYPE_CHECKING:
-    from kb.app import KnowledgeBase
+    from kb.library.knowledge_base import KnowledgeBase
     from kb.types import Response
 
 _ASKED_CHARS = 60  # of a query that found nothing, to be recognised by
@@ -199,7 +199,7 @@ def _answer(
     elif session.json:
         from kb import wire
 
-        page.say_json(wire.response(response))
+        output.say_json(wire.response(response))
     else:
         _say(response, kb, filtered=filtered)
         if threshold is not None and not response.hits:
@@ -211,7 +211,7 @@ def _say_what_was_cut(response: Response, threshold: float) -> None:
     if response.hits:
         best = max(hit.score for hit in response.hits)
         hits = "1 hit" if response.returned == 1 else f"{response.returned} hits"
-        page.note(f"--threshold {threshold:g} cut {hits}; the best score is {best:.4g}")
+        output.note(f"--threshold {threshold:g} cut {hits}; the best score is {best:.4g}")
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -225,15 +225,15 @@ def _say_lines(response: Response, kb: KnowledgeBase) -> None:
     from kb import wire
 
     for hit in response.hits:
-        page.say_json_line(wire.hit(hit))
+        output.say_json_line(wire.hit(hit))
     _note_degraded(response, kb)
 
 
 def _say(response: Response, kb: KnowledgeBase, *, filtered: bool) -> None:
-    from kb.cli.hits import explain_text, hit_text
+    from kb.cli.hit_view import explain_text, hit_text
 
     factors = _factors(response)
-    sheet = page.Page.of(page.out())
+    sheet = output.Page.of(output.out())
     marker = partial(kb.highlights, response.query)
     explained = response.explain is not None
     shown = [
@@ -243,12 +243,12 @@ def _say(response: Response, kb: KnowledgeBase, *, filtered: bool) -> None:
     if response.explain is not None:
         shown.append(explain_text(response.explain, response.timing_ms, sheet))
     if shown:
-        page.say("\n\n".join(shown))
+        output.say("\n\n".join(shown))
     if not response.hits:
-        page.note(_nothing_found(response.query, filtered=filtered))
+        output.note(_nothing_found(response.query, filtered=filtered))
         if not kb.documents(limit=1):
-            page.note(
-                f"the store {page.visible(str(kb.path))} is empty; fill it with: kb ingest FOLDER"
+            output.note(
+                f"the store {output.visible(str(kb.path))} is empty; fill it with: kb ingest FOLDER"
             )
     _note_degraded(response, kb)
 
@@ -263,15 +263,15 @@ def _nothing_found(query: str, *, filtered: bool) -> str:
     if not any(map(str.isalnum, query)):
         return "the query has no words to look for"
     cut = "…" if len(query) > _ASKED_CHARS else ""
-    asked = page.visible(query[:_ASKED_CHARS] + cut)
+    asked = output.visible(query[:_ASKED_CHARS] + cut)
     return f"nothing found for {asked!r}" + (" with these filters" if filtered else "")
 
 
 def _note_degraded(response: Response, kb: KnowledgeBase) -> None:
-    from kb.degraded import degraded_texts
+    from kb.degradation import degraded_texts
 
     for text in degraded_texts(response.degraded, can_embed=partial(_can_embed, kb)):
-        page.warn(text)
+        output.warn(text)
 
 
 def _can_embed(kb: KnowledgeBase) -> bool:

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from kb.cli import log_handlers, page
+from kb.cli import log_handlers, output
+from kb.cli.invocation import Session, pass_session
 from kb.cli.options import Command, common_options, option
-from kb.cli.session import Session, pass_session
 from kb.errors import MissingExtra
 from kb.shutdown import Shutdown
 
@@ -59,10 +59,10 @@ def serve_command(
       kb serve --port 9000 --ingest-from ~/notes
       KB_SERVE_TOKEN=... kb serve --host 0.0.0.0 --allow-host kb.example.org
     """
-    from kb.cli.answering import answering
+    from kb.cli.socket_server import answering
 
     try:
-        from kb.server.serving import read_token, serve
+        from kb.server.lifecycle import read_token, serve
     except ImportError as error:
         raise MissingExtra(
             f"kb serve needs {error.name}", "install it with: pip install 'kb-search[serve]'"
@@ -78,7 +78,7 @@ def serve_command(
         def ready(port: int) -> None:
             stack.enter_context(answering(kb))
             if is_new:  # said now: it may run for long, and the name may be mistyped
-                page.note(f"new store: {page.visible(str(kb.path))}")
+                output.note(f"new store: {output.visible(str(kb.path))}")
             _say(limits.host, port)
 
         serve(kb, token=read_token(limits.token_file), ready=ready, shutdown=shutdown)
@@ -87,5 +87,5 @@ def serve_command(
 
 def _say(host: str, port: int) -> None:
     shown = f"[{host}]" if ":" in host else host
-    page.say(f"http://{shown}:{port}/")
-    page.note("Ctrl-C ends it")
+    output.say(f"http://{shown}:{port}/")
+    output.note("Ctrl-C ends it")

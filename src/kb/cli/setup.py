@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kb.cli import page
+from kb.cli import output
+from kb.cli.invocation import Session, pass_session
 from kb.cli.options import Command, common_options, option
-from kb.cli.session import Session, pass_session
 from kb.errors import ConfigError, InvalidRequest
 
 if TYPE_CHECKING:
@@ -45,12 +45,12 @@ def init_command(session: Session, *, folder: Path) -> None:
         if not ignore.exists():
             ignore.write_text("*\n", encoding="utf-8")
         if session.json:
-            page.say_json(kb.status())
+            output.say_json(kb.status())
             return
-    page.say(page.visible(str(store)))
-    page.note("this store was there already" if known else "now: kb ingest FOLDER")
+    output.say(output.visible(str(store)))
+    output.note("this store was there already" if known else "now: kb ingest FOLDER")
     if named := os.environ.get("KB_STORE"):
-        page.warn(f"KB_STORE is set, so that commands use {named} instead")
+        output.warn(f"KB_STORE is set, so that commands use {named} instead")
 
 
 # --- settings -------------------------------------------------------------------------------------
@@ -80,15 +80,15 @@ def config_command(context: click.Context) -> None:
         config = kb.config
     values = {key: _setting(config, key, value) for key, value in config.as_keys().items()}
     if session.json:
-        page.say_json(values)
+        output.say_json(values)
         return
     width = max(map(len, values))
     widest = max(len(_toml(one["value"])) for one in values.values())
-    sheet = page.Page.of(sys.stdout)
+    sheet = output.Page.of(sys.stdout)
     for key, one in values.items():
-        value = page.visible(_toml(one["value"])).ljust(widest)
-        origin = page.visible(_origin(one))
-        page.say(f"{key:{width}}  {value}  {sheet.style(origin, dim=True)}")
+        value = output.visible(_toml(one["value"])).ljust(widest)
+        origin = output.visible(_origin(one))
+        output.say(f"{key:{width}}  {value}  {sheet.style(origin, dim=True)}")
 
 
 def _setting(config: Config, key: str, value: Any) -> dict[str, Any]:
@@ -123,15 +123,15 @@ def profiles_command(session: Session) -> None:
     with session.open() as kb:
         profiles = kb.profiles()
     if session.json:
-        page.say_json(profiles)
+        output.say_json(profiles)
         return
-    sheet = page.Page.of(sys.stdout)
+    sheet = output.Page.of(sys.stdout)
     for name, settings in profiles.items():
         shown = {key: value for key, value in settings.items()
                  if key != "summary" and value is not None}  # fmt: skip
-        page.say(f"{sheet.style(name, bold=True)}  {settings['summary']}")
+        output.say(f"{sheet.style(name, bold=True)}  {settings['summary']}")
         for key, value in shown.items():
-            page.say(f"    {key} = {_toml(value)}")
+            output.say(f"    {key} = {_toml(value)}")
 
 
 @config_command.command("path", cls=Command)
@@ -150,9 +150,9 @@ def path_command(session: Session) -> None:
 
     paths = [str(path) for path in reversed(files(store_path(session.store)))]
     if session.json:
-        page.say_json(paths)
+        output.say_json(paths)
     else:
-        page.say("\n".join(map(page.visible, paths)))
+        output.say("\n".join(map(output.visible, paths)))
 
 
 @config_command.command("trust", cls=Command)
@@ -174,7 +174,7 @@ def trust_command(session: Session, *, folder: Path | None, yes: bool) -> None:
       kb config trust ~/projects/tidepool
     """
     from kb.config import parse, settings_file, trust_record, untrusted
-    from kb.embedding import sources_to_trust
+    from kb.embedding.service import sources_to_trust
     from kb.trust import read_settings
 
     store = _store_in(folder, session)
@@ -186,15 +186,15 @@ def trust_command(session: Session, *, folder: Path | None, yes: bool) -> None:
     values = untrusted(parse(file)) if file is not None else {}
     sources = sources_to_trust(store)
     for key, value in values.items():
-        page.note(page.visible(f"{key} = {_toml(value)}"))
+        output.note(output.visible(f"{key} = {_toml(value)}"))
     for source in sources:
-        page.note(page.visible(f"encoder of the store: {source}"))
+        output.note(output.visible(f"encoder of the store: {source}"))
     if not (values or sources):
         raise InvalidRequest(
             f"nothing in {store.parent} needs trust", "what is harmless counts without it"
         )
-    if not yes and page.is_terminal(sys.stdin) and page.is_terminal(sys.stderr):
-        click.confirm(f"Trust this of {page.visible(str(store.parent))}?", abort=True, err=True)
+    if not yes and output.is_terminal(sys.stdin) and output.is_terminal(sys.stderr):
+        click.confirm(f"Trust this of {output.visible(str(store.parent))}?", abort=True, err=True)
     record = trust_record()
     if file is not None and values:
         record.remove(path)
@@ -234,9 +234,11 @@ def _store_in(folder: Path | None, session: Session) -> Path:
 
 def _say_trust(session: Session, folder: Path, *, trusted: bool) -> None:
     if session.json:
-        page.say_json({"folder": str(folder), "trusted": trusted})
+        output.say_json({"folder": str(folder), "trusted": trusted})
     else:
-        page.say(f"{'trusted' if trusted else 'not trusted any more'}: {page.visible(str(folder))}")
+        output.say(
+            f"{'trusted' if trusted else 'not trusted any more'}: {output.visible(str(folder))}"
+        )
 
 
 def _toml(value: Any) -> str:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kb.cli import page
+from kb.cli import output
+from kb.cli.invocation import Session, pass_session
 from kb.cli.options import Command, common_options, option
-from kb.cli.session import Session, pass_session
 from kb.errors import MissingExtra
 from kb.shutdown import Shutdown
 
@@ -56,7 +56,7 @@ def watch_command(
         raise MissingExtra(
             f"kb watch needs {error.name}", "install it with: pip install 'kb-search[watch]'"
         ) from error
-    from kb.cli.answering import answering
+    from kb.cli.socket_server import answering
     from kb.watch.watcher import QUIET_MS, Watcher
 
     session.interrupted = "stopped"
@@ -78,7 +78,7 @@ def watch_command(
 
 
 def _tell_json(event: Event) -> None:
-    page.say_json_line(_shape(event))
+    output.say_json_line(_shape(event))
 
 
 def _shape(event: Event) -> JsonDict:
@@ -98,11 +98,11 @@ def _shape(event: Event) -> JsonDict:
 
 def _tell(event: Event) -> None:
     if line := _LINES[event.kind](event):
-        page.note(line)
+        output.note(line)
 
 
 def _ready(event: Event) -> str:
-    missing = [] if event.report is None else map(page.visible, event.report.missing_roots)
+    missing = [] if event.report is None else map(output.visible, event.report.missing_roots)
     told = [_did(event.report) or "up to date", *(f"missing: {root}" for root in missing)]
     return f"watching {_where(event)}: {', '.join(told)}"
 
@@ -123,17 +123,19 @@ def _did(report: IngestReport | None) -> str:
         "failed": report.failed,
     }
     told = [f"{len(paths)} {name}" for name, paths in counts.items() if paths]
-    told += [f"{page.visible(note.path)}: {page.visible(note.reason)}" for note in report.failed]
+    told += [
+        f"{output.visible(note.path)}: {output.visible(note.reason)}" for note in report.failed
+    ]
     return ", ".join(told)
 
 
 def _failed(event: Event) -> str:
     assert event.error is not None
-    return f"failed, next try in {event.retry_s:.0f} s: {page.visible(event.error.message)}"
+    return f"failed, next try in {event.retry_s:.0f} s: {output.visible(event.error.message)}"
 
 
 def _where(event: Event) -> str:
-    return ", ".join(page.visible(_text(path)) for path in event.paths)
+    return ", ".join(output.visible(_text(path)) for path in event.paths)
 
 
 _LINES: dict[str, Callable[[Event], str]] = {

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kb.errors import EvalDataError
-from kb.evaluation.judged import Judged, Line, lines, read_grade
+from kb.evaluation.qrels import Judged, Line, lines, read_grade
 from kb.types import JsonDict
 
 DEFAULT_SPLIT = "test"

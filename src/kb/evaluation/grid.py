@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any
 
-from kb.search.fusion import NORMALISATIONS
+from kb.search.ranking.fusion import NORMALISATIONS
 
 COARSE_STEP = 0.2
 FINE_STEPS = (0.1, 0.05)

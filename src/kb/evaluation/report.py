@@ -12,8 +12,8 @@ from itertools import zip_longest
 from unicodedata import east_asian_width
 
 from kb.evaluation.bootstrap import CONFIDENCE
-from kb.evaluation.judged import Caveats
 from kb.evaluation.metrics import Measure
+from kb.evaluation.qrels import Caveats
 from kb.evaluation.runs import Comparison, EvalReport, MethodResult
 from kb.types import JsonDict
 

@@ -13,8 +13,8 @@ from time import perf_counter
 
 from kb.errors import EvalDataError, InvalidRequest, choose
 from kb.evaluation.bootstrap import RESAMPLES, Interval, interval, percentile, resampled_means
-from kb.evaluation.judged import Caveats, Judged, caveats
 from kb.evaluation.metrics import GAINS, Measure, distinct, per_query
+from kb.evaluation.qrels import Caveats, Judged, caveats
 from kb.ports import Clock
 
 # (query text, k) -> the ids of up to k documents, best first

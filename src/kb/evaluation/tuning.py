@@ -21,14 +21,14 @@ from typing import Any
 from kb.config import Config
 from kb.errors import EvalDataError, choose
 from kb.evaluation.beir import splits
-from kb.evaluation.candidates import Retrieved, retrieve_all
+from kb.evaluation.candidate_lists import Retrieved, retrieve_all
+from kb.evaluation.corpus_store import Ground, OnProgress, searched
+from kb.evaluation.document_lookup import known
+from kb.evaluation.experiment import Asked, AskedFor, judged_data, measured
 from kb.evaluation.grid import Setting, fit
-from kb.evaluation.judged import Judged
 from kb.evaluation.metrics import Measure, parse_measure
-from kb.evaluation.named import known
+from kb.evaluation.qrels import Judged
 from kb.evaluation.runs import UNCUT_DEPTH, Comparison, EvalReport
-from kb.evaluation.searched import Ground, OnProgress, searched
-from kb.evaluation.trial import Asked, AskedFor, judged_data, measured
 from kb.search.profiles import Profile, profile_names, resolve
 
 CURRENT, TUNED = "current", "tuned"

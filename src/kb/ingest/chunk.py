@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 
-from kb.ingest.cut import cut
+from kb.ingest.split import cut
 from kb.types import Block, ChunkDraft, Span
 
 CHUNKER = "1"  # changes whenever the same blocks would give other chunks

@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator
 
-from kb.words import nfc
+from kb.text.normalize import nfc
 
 _SAMPLE_BYTES = 8192
 _PRINTABLE = bytes([0, *b"\t\n\r\f", *range(32, 127)])

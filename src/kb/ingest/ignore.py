@@ -5,8 +5,8 @@ lies in an ignored folder cannot be brought back. `.kbignore` counts before the 
 `?` and sets are about characters, where git has bytes.
 
 An ignore file may come from anybody: it is a regular file of bounded size, and its patterns match
-in a time that no line can stretch (`kb.globs`). One that cannot be read hides nobody knows what, so
-`Unreadable` says which, and its folder is not read either.
+in linear time (`kb.text.globs`). If an ignore file cannot be read, nobody knows what it hides:
+`Unreadable` names it, and its folder is not read either.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from functools import partial
 from operator import eq
 
-from kb import globs
-from kb.globs import ANY, FOLDERS, ONE, STAR, Matcher, one_of
 from kb.regular_files import Links, read_file
+from kb.text import globs
+from kb.text.globs import ANY, FOLDERS, ONE, STAR, Matcher, one_of
 
 IGNORE_FILES = (".kbignore", ".gitignore")
 MOST_BYTES = 256 * 1024
@@ -247,7 +247,7 @@ class _Suffix:
 
 
 def _steps(text: str, *, by_name: bool) -> globs.Steps | None:
-    """The pattern as steps of `kb.globs`; None where it breaks off, or has a set of nothing."""
+    """The pattern as steps of `kb.text.globs`; None if it is unfinished or has an empty set."""
     steps: list[str] = []
     at = 0
     literal = True  # so far

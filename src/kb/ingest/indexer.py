@@ -15,18 +15,18 @@ from dataclasses import dataclass, field, replace
 
 from kb.config import Config
 from kb.errors import InvalidRequest, KbError
-from kb.ingest import dates, draft, names, parser_pool
+from kb.ingest import dates, document_builder, file_names, parser_pool
+from kb.ingest.changes import Site, survey
 from kb.ingest.decode import Unavailable, Unsupported
-from kb.ingest.found import Found, within
-from kb.ingest.load import load
-from kb.ingest.moved import Lost, Moved
+from kb.ingest.file_entry import Found, within
+from kb.ingest.file_reader import load
 from kb.ingest.parse import Parsers
 from kb.ingest.parser_limits import Limits
 from kb.ingest.plan import Visit, make_plan
 from kb.ingest.progress import Meter, OnEvent, Progress
+from kb.ingest.renames import Lost, Moved
 from kb.ingest.report import Tally, reason_of
 from kb.ingest.secret_files import included_paths
-from kb.ingest.survey import Site, survey
 from kb.ports import Clock, Source, Store
 from kb.regular_files import ReadRefused
 from kb.types import Attributes, FileNote, FileState, IngestReport, Renamed, Root, Written
@@ -78,7 +78,7 @@ class Indexer:
         """Store a note that has no file; the store gives it the path `note:<id>`."""
         if not text.strip():
             raise InvalidRequest("a note needs text", "give it as an argument, or with - on stdin")
-        prepared = draft.prepare_note(
+        prepared = document_builder.prepare_note(
             text, attributes or Attributes(), int(self._clock() * 1e9), self._config.chunk.max_chars
         )
         return self._store.write_document(prepared.document, prepared.chunks)
@@ -127,7 +127,9 @@ class _Run:
     def go(self, paths: Iterable[str | os.PathLike[str]], resolve_links: bool) -> None:
         self.included = included_paths(self.config.ingest.include_secrets)
         max_chars = self.config.chunk.max_chars
-        self.versions = frozenset(draft.chunker_version(one, max_chars) for one in self.parsers)
+        self.versions = frozenset(
+            document_builder.chunker_version(one, max_chars) for one in self.parsers
+        )
         sites = self._survey(paths, resolve_links)
         total, done = sum(len(site.walked.files) for site in sites), 0
         self.lost = Lost.of(sites)
@@ -170,7 +172,7 @@ class _Run:
         roots = [root for root in self.store.roots() if not root.detached]
         sites: list[Site] = []
         for visit, root in known:
-            self.meter.at("walk", len(sites), len(known), names.portable_path(visit.path))
+            self.meter.at("walk", len(sites), len(known), file_names.portable_path(visit.path))
             site = survey(visit, root, self.store, roots, self.config.ingest)
             self.tally.skipped += site.notes(site.walked.skipped)
             self.tally.warnings += site.notes(site.walked.warnings)
@@ -224,8 +226,8 @@ class _Run:
             follow_links=ingest.follow_links,
             include_secrets=self.included,
         )
-        file.content_hash = draft.digest(data)
-        file.version = draft.chunker_version(parser, max_chars)
+        file.content_hash = document_builder.digest(data)
+        file.version = document_builder.chunker_version(parser, max_chars)
         now = (file.content_hash, file.version)
         if state and not self.force and now == (state.content_hash, state.chunker_version):
             file.touched = True
@@ -272,7 +274,9 @@ class _Run:
             return
         with file.parsing as parsing:
             document = parsing.document()
-            prepared = draft.prepare(file.found, document, file.content_hash, file.version)
+            prepared = document_builder.prepare(
+                file.found, document, file.content_hash, file.version
+            )
             if parsing.is_complete:
                 self._look_ahead()
             if state is None and self._is_over(prepared):
@@ -291,7 +295,7 @@ class _Run:
             and state.indexed_ns - found.mtime_ns >= _RACY_NS
         )
 
-    def _is_over(self, prepared: draft.Prepared) -> bool:
+    def _is_over(self, prepared: document_builder.Prepared) -> bool:
         """Whether the ttl of a new document has passed: `kb gc` would only remove it again."""
         expires_at = prepared.document.attributes.expires_at
         now = dates.iso(dates.from_ns(int(self.clock() * 1e9)))
@@ -318,7 +322,7 @@ class _Run:
         self,
         site: Site,
         doc_path: str,
-        prepared: draft.Prepared,
+        prepared: document_builder.Prepared,
         *,
         is_new: bool = False,
         moved: Moved | None = None,

@@ -21,8 +21,8 @@ from contextlib import suppress
 from kb import deadline
 from kb.errors import ParserUnavailable
 from kb.ingest import parser_wire as wire
-from kb.ingest.chunked import ChunkedDocument
 from kb.ingest.decode import Unavailable, Unreadable, Unsupported
+from kb.ingest.parsed_document import ChunkedDocument
 from kb.ingest.parser_limits import OUT_OF_MEMORY, OUT_OF_TIME, Limits
 from kb.ingest.parser_process import OnWait, ParserProcess, ending
 from kb.logs import logger

@@ -21,7 +21,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from kb.ingest.chunked import ChunkedDocument
+from kb.ingest.parsed_document import ChunkedDocument
 from kb.types import Attributes, ChunkDraft, Span
 
 Message = dict[str, Any]

@@ -14,8 +14,8 @@ from typing import Any, BinaryIO
 
 from kb import __version__
 from kb.ingest import parser_wire as wire
-from kb.ingest.chunked import ChunkedDocument, chunked
 from kb.ingest.decode import Unavailable, Unsupported
+from kb.ingest.parsed_document import ChunkedDocument, chunked
 from kb.ingest.parser_limits import OUT_OF_MEMORY, limit_cpu, limit_memory
 from kb.ingest.parsers.registry import parser_at
 from kb.ports import Parser, Source

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kb.errors import PathMissing
-from kb.ingest import names
-from kb.ingest.found import within
+from kb.ingest import file_names
+from kb.ingest.file_entry import within
 from kb.ingest.secret_files import BY_NAME, is_included
 from kb.regular_files import open_folder
 from kb.types import FileNote, Root
@@ -109,7 +109,7 @@ class _Planner:
                 visits.append(visit)
             elif visit.path not in gone:
                 gone.append(visit.path)
-        missing = tuple(map(names.portable_path, gone))
+        missing = tuple(map(file_names.portable_path, gone))
         return Plan(tuple(visits), missing, tuple(self.skipped), tuple(self.failed))
 
     def _existing(self, given: str) -> str | None:
@@ -123,16 +123,18 @@ class _Planner:
         except ValueError:  # there is a NUL in it
             raise _no_such(given) from None
         except OSError as error:
-            self.failed.append(FileNote(names.portable_path(path), error.strerror or str(error)))
+            self.failed.append(
+                FileNote(file_names.portable_path(path), error.strerror or str(error))
+            )
             return None
         if path != given and not self.resolve_links:
-            self.skipped.append(FileNote(names.portable_path(given), "is a link"))
-        elif names.leads_to_secret(path, folder=stat.S_ISDIR(mode)) and not is_included(
+            self.skipped.append(FileNote(file_names.portable_path(given), "is a link"))
+        elif file_names.leads_to_secret(path, folder=stat.S_ISDIR(mode)) and not is_included(
             path, self.include_secrets
         ):
-            self.skipped.append(FileNote(names.portable_path(path), BY_NAME))
+            self.skipped.append(FileNote(file_names.portable_path(path), BY_NAME))
         elif not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
-            self.skipped.append(FileNote(names.portable_path(path), "not a regular file"))
+            self.skipped.append(FileNote(file_names.portable_path(path), "not a regular file"))
         else:
             return path
         return None
@@ -178,7 +180,7 @@ class _Planner:
     def _visit(self, root: str, path: str) -> Visit:
         """A visit of what is at `path` in the root."""
         inside = path[len(root) :].strip(os.sep)
-        part = names.portable_path(inside) if inside else ""
+        part = file_names.portable_path(inside) if inside else ""
         return Visit(root, self._is_whole(root), self.roots.get(root), part)
 
     def _around(self, path: str, *, whole: bool) -> Iterator[str]:

@@ -12,11 +12,11 @@ import os
 import re
 from collections.abc import Callable, Iterable
 
-from kb.ingest import names
+from kb.ingest import file_names
 
 HEAD_BYTES = 64 * 1024  # of a file, to tell whether it keeps a secret
 HOW_TO_INCLUDE = "to read it all the same, name it in ingest.include_secrets"
-BY_NAME = f"{names.SECRET}, by its name ({HOW_TO_INCLUDE})"
+BY_NAME = f"{file_names.SECRET}, by its name ({HOW_TO_INCLUDE})"
 
 _COMMENTS = (b"#", b";", b"//")
 _PREAMBLE = re.compile(rb"(?:\s+|[#;][^\n]*|//[^\n]*)*(?:---[ \t]*\n\s*)?")
@@ -88,7 +88,7 @@ def secret_reason(path: str, head: bytes, included: Iterable[str] = ()) -> str |
     """
     if is_included(path, included):
         return None
-    if names.leads_to_secret(path):
+    if file_names.leads_to_secret(path):
         return BY_NAME
     what = _content(head)
     return None if what is None else f"{what} ({HOW_TO_INCLUDE})"

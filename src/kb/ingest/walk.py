@@ -16,8 +16,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from kb.ingest import ignore, names
-from kb.ingest.found import Found, found_at, within
+from kb.ingest import file_names, ignore
+from kb.ingest.file_entry import Found, found_at, within
 from kb.ingest.secret_files import BY_NAME, is_included
 from kb.regular_files import is_link, open_folder
 from kb.types import FileNote
@@ -85,7 +85,7 @@ class _Walker:
         try:
             rules = tuple(ignore.above(self.root))
         except ignore.Unreadable as unreadable:
-            self._do_not_read("", names.portable_path(unreadable.file), unreadable.reason)
+            self._do_not_read("", file_names.portable_path(unreadable.file), unreadable.reason)
             return
         todo = [_Folder("", "", self.root, rules)]
         while todo or self.waiting:
@@ -125,7 +125,7 @@ class _Walker:
 
     def _take_all(self, folder: _Folder, entries: list[os.DirEntry[str]]) -> list[_Folder]:
         present = [entry.name for entry in entries]
-        if folder.path and names.VENV_MARK in present:
+        if folder.path and file_names.VENV_MARK in present:
             return []
         try:
             rules = self._rules(folder, present)
@@ -137,7 +137,7 @@ class _Walker:
         path_to = f"{folder.path}/" if folder.path else ""
         inside_to = f"{folder.inside}/" if folder.inside else ""
         below = []
-        for entry, text in zip(entries, names.portable(present), strict=True):
+        for entry, text in zip(entries, file_names.portable(present), strict=True):
             path = path_to + text
             if self.part and not self.follow_links and not self._on_the_way(path):
                 continue
@@ -180,7 +180,7 @@ class _Walker:
 
     def _left_out(self, name: str, at: _Folder, is_folder: bool) -> str | None:
         """Why the owner, or custom, does not want it read."""
-        if name in names.TOOL_FOLDERS:
+        if name in file_names.TOOL_FOLDERS:
             return f"{name} is never read"
         if name.startswith(".") and not self.hidden:
             return "hidden"
@@ -193,8 +193,8 @@ class _Walker:
         link = _is_link(entry)
         if link and not self.follow_links:
             return "symbolic link"
-        is_secret = names.is_secret(entry.name, folder=is_folder) or (
-            link and names.leads_to_secret(real, folder=is_folder)
+        is_secret = file_names.is_secret(entry.name, folder=is_folder) or (
+            link and file_names.leads_to_secret(real, folder=is_folder)
         )
         return BY_NAME if is_secret and not is_included(real, self.include_secrets) else None
 

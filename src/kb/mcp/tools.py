@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kb.app import KnowledgeBase
 from kb.errors import InvalidRequest, choose, shown
-from kb.mcp import answers
+from kb.library.knowledge_base import KnowledgeBase
+from kb.mcp import formatting
 from kb.types import KINDS, MODES, SCOPES, TRUSTS, TYPES, Filters, JsonDict
 
 INSTRUCTIONS = (
@@ -113,25 +113,27 @@ _FILTERS = ("tags", "tags_any", "type", "kind", "scope", "lang", "path_glob", "t
 def _search(kb: KnowledgeBase, given: JsonDict) -> str:
     filters = Filters(**{name: given.pop(name) for name in _FILTERS if name in given})
     top, offset = given.pop("top", _DEFAULT_TOP), given.pop("offset", 0)
-    max_chars = given.pop("max_chars", answers.DEFAULT_CHARS)
+    max_chars = given.pop("max_chars", formatting.DEFAULT_CHARS)
     response = kb.search(given.pop("query"), top=offset + top, filters=filters, **given)
-    return answers.found(response, offset=offset, top=top, max_chars=max_chars)
+    return formatting.found(response, offset=offset, top=top, max_chars=max_chars)
 
 
 def _fetch(kb: KnowledgeBase, given: JsonDict) -> str:
     offset = given.get("offset", 0)
     passage = kb.get(given["citation"], count=offset == 0)  # to read on is the same reading
-    max_chars = given.get("max_chars", answers.DEFAULT_CHARS)
-    return answers.opened(passage, offset=offset, max_chars=max_chars)
+    max_chars = given.get("max_chars", formatting.DEFAULT_CHARS)
+    return formatting.opened(passage, offset=offset, max_chars=max_chars)
 
 
 def _add(kb: KnowledgeBase, given: JsonDict) -> str:
     options: JsonDict = {"trust": _WRITER} | given
-    return answers.added(kb.add(options.pop("text"), **options))
+    return formatting.added(kb.add(options.pop("text"), **options))
 
 
 def _status(kb: KnowledgeBase, given: JsonDict) -> str:
-    return answers.standing(kb.status(), max_chars=given.get("max_chars", answers.DEFAULT_CHARS))
+    return formatting.standing(
+        kb.status(), max_chars=given.get("max_chars", formatting.DEFAULT_CHARS)
+    )
 
 
 # --- what they take -------------------------------------------------------------------------------
@@ -152,9 +154,9 @@ def _whole(description: str, least: int, most: int, **more: Any) -> JsonDict:
 
 _MAX_CHARS = _whole(
     "Longest answer, in characters.",
-    answers.LEAST_CHARS,
-    answers.MOST_CHARS,
-    default=answers.DEFAULT_CHARS,
+    formatting.LEAST_CHARS,
+    formatting.MOST_CHARS,
+    default=formatting.DEFAULT_CHARS,
 )
 
 TOOLS: tuple[Tool, ...] = (

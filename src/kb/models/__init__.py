@@ -20,7 +20,7 @@ but `endpoint` and `pull`, to addresses that the user names.
 
 from __future__ import annotations
 
-from kb.models.named import is_endpoint
+from kb.models.lookup import is_endpoint
 from kb.models.registry import (
     GROUP,
     JUDGES,

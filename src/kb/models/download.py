@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kb.errors import EndpointError, ModelBroken, ModelMissing
 from kb.models import network
-from kb.models.hashes import sha256_of
+from kb.models.checksums import sha256_of
 from kb.models.manifest import ModelFile
 
 if TYPE_CHECKING:

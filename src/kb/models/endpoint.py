@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from kb.config import user_file
 from kb.errors import ConfigError, InvalidRequest, ModelBroken
 from kb.models import network
-from kb.models.asking import Asking
-from kb.models.named import ENDPOINT as NAME
+from kb.models.http_client import Asking
+from kb.models.lookup import ENDPOINT as NAME
+from kb.text.normalize import nfc
 from kb.types import Encoding, ModelSpec, Vector
-from kb.words import nfc
 
 if TYPE_CHECKING:
     from kb.config import Config, ModelsConfig

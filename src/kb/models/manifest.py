@@ -79,10 +79,10 @@ def read(folder: Path) -> Manifest:
     try:
         data = read_file(path, LIMIT_BYTES, links="follow")  # a hub's cache is made of links
     except (FileNotFoundError, NotADirectoryError):
-        from kb.models import derived
+        from kb.models import inferred_manifest
 
-        if derived.looks_like_export(folder):
-            return derived.derive(folder)
+        if inferred_manifest.looks_like_export(folder):
+            return inferred_manifest.derive(folder)
         raise ModelMissing(f"there is no model in {folder}: it has no {NAME}", MEND) from None
     except OSError as error:
         raise ModelMissing(f"cannot read {path}: {error.strerror}", "check the file") from error
@@ -251,7 +251,7 @@ def check_sizes(manifest: Manifest) -> None:
 def check_hashes(manifest: Manifest, *, anew: bool = True) -> None:
     """Raises where a file is not, byte for byte, what the manifest says. Unless all are read
     `anew`, large ones that look as they did when they were last read are not read again."""
-    from kb.models.hashes import known_sha256, sha256_of
+    from kb.models.checksums import known_sha256, sha256_of
 
     check_sizes(manifest)
     for file in manifest.files:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from kb.errors import InvalidRequest, ModelBroken
 from kb.models.manifest import MEND, SCORE
 from kb.models.onnx_model import Loaded, OnnxModel
-from kb.words import nfc
+from kb.text.normalize import nfc
 
 if TYPE_CHECKING:
     from pathlib import Path

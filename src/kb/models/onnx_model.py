@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from kb.errors import ModelBroken, ModelError
 from kb.models import manifest as manifests
 from kb.models.manifest import MEND, Manifest
+from kb.models.onnx_session import Session, load
 from kb.models.runtime import load_runtime
-from kb.models.session import Session, load
 from kb.types import ModelSpec
 
 if TYPE_CHECKING:

@@ -23,10 +23,10 @@ from urllib.parse import quote, urljoin
 
 from kb.errors import InvalidRequest, ModelBroken, ModelMissing, shown
 from kb.models import manifest as manifests
-from kb.models import network, shelf
+from kb.models import model_directory, network
 from kb.models.download import Downloads, check_arrived
+from kb.models.lookup import RESERVED, is_plain
 from kb.models.manifest import Manifest, ModelFile
-from kb.models.named import RESERVED, is_plain
 from kb.regular_files import open_file, read_file
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def pull(
     staged = _staged(target, source.data)
     _fetch(manifest, base, staged, downloads, on_progress)
     (staged / manifests.NAME).write_bytes(source.data)
-    shelf.put(staged, target)
+    model_directory.put(staged, target)
     return manifests.read(target)
 
 
@@ -185,7 +185,7 @@ def _target(manifest: Manifest, to: Path | None) -> Path:
         return to.expanduser().absolute()
     name = manifest.spec.name
     own = (_OWN / name.replace("-", "_") / manifests.NAME).exists()
-    place = shelf.place(name)
+    place = model_directory.place(name)
     if place is None or own or name in RESERVED:
         raise InvalidRequest(f"a pulled model cannot be called {name!r}", "use --to FOLDER")
     return place
@@ -197,7 +197,7 @@ def _is_there(source: Source, target: Path) -> bool:
         return False
     path = target / manifests.NAME
     if not path.is_file() or path.read_bytes() != source.data:
-        raise shelf.taken(target)
+        raise model_directory.taken(target)
     manifests.check_hashes(manifests.read(target))
     return True
 

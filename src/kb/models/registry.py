@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from kb.config import Config
 from kb.errors import KbError, ModelBroken, ModelError, ModelMissing
 from kb.models import manifest as manifests
-from kb.models import shelf
-from kb.models.named import ENDPOINT, USE_MULTILINGUAL, is_endpoint, is_plain
+from kb.models import model_directory
+from kb.models.lookup import ENDPOINT, USE_MULTILINGUAL, is_endpoint, is_plain
 from kb.types import Encoding, ModelInfo, ModelSpec
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def encoder(config: Config, name: str | None = None) -> Encoder | None:
 
         return UseMultilingual()
     if (read := _manifest(name, GROUP)) is not None:
-        from kb.models.onnx import OnnxEncoder
+        from kb.models.onnx_encoder import OnnxEncoder
 
         return OnnxEncoder(read, provider=config.models.provider, threads=config.models.threads)
     made: Encoder = _from_point(name, GROUP, config)
@@ -101,7 +101,7 @@ def has_multilingual() -> bool:
 def models(config: Config) -> list[ModelInfo]:
     """Every model there is, and those in use if they are folders of the user's."""
     used = (config.models.encoder, config.models.judge)
-    names = [*_bundled(), *_named(config), *shelf.names(), *_point_names(GROUP),
+    names = [*_bundled(), *_named(config), *model_directory.names(), *_point_names(GROUP),
              *_point_names(JUDGES), *filter(_is_path, used)]  # fmt: skip
     return [_info_or_problem(config, name) for name in dict.fromkeys(names)]
 
@@ -222,8 +222,13 @@ def _named(config: Config) -> list[str]:
 
 def _names(group: str) -> list[str]:
     """Those of one kind, for a message."""
-    own = [name for name in (*_bundled(), *shelf.names()) if (folder := _folder(name)) is not None
-           and manifests.read(folder).spec.is_judge == (group == JUDGES)]  # fmt: skip
+    is_judge = group == JUDGES
+    own = [
+        name
+        for name in (*_bundled(), *model_directory.names())
+        if (folder := _folder(name)) is not None
+        and manifests.read(folder).spec.is_judge == is_judge
+    ]
     named = [ENDPOINT, USE_MULTILINGUAL] if group == GROUP else []
     return list(dict.fromkeys([*own, *named, *_point_names(group)]))
 
@@ -251,7 +256,7 @@ def _folder(name: str) -> Path | None:
     """Where the model of that name lies, if it is one of kb's own, was pulled, or is a path."""
     if _is_path(name):
         return Path(name).expanduser().absolute()
-    for folder in (_HERE / name.replace("-", "_"), *filter(None, [shelf.place(name)])):
+    for folder in (_HERE / name.replace("-", "_"), *filter(None, [model_directory.place(name)])):
         if os.path.isfile(folder / manifests.NAME):  # not Path's, which fails with a long name
             return folder
     return None
@@ -277,7 +282,7 @@ def _is_path(name: str) -> bool:
 def _origin(folder: Path) -> str:
     if folder.parent == _HERE:
         return "kb"
-    return "pulled" if folder.parent == shelf.folder() else "folder"
+    return "pulled" if folder.parent == model_directory.folder() else "folder"
 
 
 def _points(group: str) -> list[EntryPoint]:

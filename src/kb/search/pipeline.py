@@ -17,22 +17,22 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from kb.logs import is_heard, logger
-from kb.search.adaptive import Adapted, adapted
-from kb.search.agreement import FIRST, agreed
-from kb.search.analyse import Analysis, analyse
-from kb.search.boosts import Boosts, boosted
-from kb.search.found import Found, Retriever
-from kb.search.fusion import Fusion, Listed
-from kb.search.hits import Evidence, Shelf, lowered, make_hits
-from kb.search.reranked import Reranked
-from kb.search.retrieve import Asked, SideBySide, retrieve
-from kb.search.scripts import is_cjk
-from kb.search.trace import Trace
+from kb.search.query.analysis import Analysis, analyse
+from kb.search.ranking.adaptive import Adapted, adapted
+from kb.search.ranking.agreement import FIRST, agreed
+from kb.search.ranking.boosts import Boosts, boosted
+from kb.search.ranking.fusion import Fusion, Listed
+from kb.search.rerank.result import Reranked
+from kb.search.results.hits import Evidence, Shelf, lowered, make_hits
+from kb.search.results.trace import Trace
+from kb.search.retrievers.base import Found, Retriever
+from kb.search.retrievers.retrieval import Asked, SideBySide, retrieve
+from kb.text.scripts import is_cjk
 from kb.types import Degraded, Query, Response, Scored
 
 if TYPE_CHECKING:
     from kb.ports import Store
-    from kb.search.rerank import Rerank
+    from kb.search.rerank.stage import Rerank
 
 _DEEPER = 4  # how much further is looked where the candidates are too few
 _DEEPEST = 4096  # where one document fills the list

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from kb.errors import InvalidRequest, choose, text_of
-from kb.search.boosts import HALF_LIFE_DAYS, TYPE_WEIGHTS, Boosts
-from kb.search.fusion import RRF_K, Fusion
-from kb.search.settings import ALIASES, TABLES, check_name, read, read_entry
+from kb.search.profile_settings import ALIASES, TABLES, check_name, read, read_entry
+from kb.search.ranking.boosts import HALF_LIFE_DAYS, TYPE_WEIGHTS, Boosts
+from kb.search.ranking.fusion import RRF_K, Fusion
 from kb.types import MODES, RERANKERS
 
 _SHOWN_IF_SET = ("boosts", "group", "complete", "adaptive", "agreement")

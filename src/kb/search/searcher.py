@@ -21,24 +21,24 @@ from kb.errors import (
     text_of,
     whole_number,
 )
-from kb.search.analyse import analyse
-from kb.search.encoded import QueryEncodings
-from kb.search.found import Retriever
-from kb.search.lexical import LexicalRetriever
 from kb.search.pipeline import Cut, Merge, Pipeline
+from kb.search.profile_settings import read_number
 from kb.search.profiles import Profile, reranked, resolve, restrict
-from kb.search.rerankers import JudgeSource, Rerankers, no_judge
-from kb.search.retrieve import SideBySide
-from kb.search.settings import read_number
-from kb.search.snippet import marks, ranges
-from kb.search.standing import EncoderSource, Standing, no_encoder, standing
+from kb.search.query.analysis import analyse
+from kb.search.query.query_encoder import QueryEncodings
+from kb.search.rerank.selection import JudgeSource, Rerankers, no_judge
+from kb.search.results.snippets import marks, ranges
+from kb.search.retrievers.availability import EncoderSource, Standing, no_encoder, standing
+from kb.search.retrievers.base import Retriever
+from kb.search.retrievers.lexical import LexicalRetriever
+from kb.search.retrievers.retrieval import SideBySide
 from kb.types import MATCHES, Filters, Query, Response
 
 if TYPE_CHECKING:
     from kb.ports import Clock, Encoder, Store
-    from kb.search.by_model import Encode, ModelRetriever
-    from kb.search.crew import Crew
-    from kb.search.rerank import Rerank
+    from kb.search.rerank.stage import Rerank
+    from kb.search.retrievers.model_retriever import Encode, ModelRetriever
+    from kb.search.retrievers.thread_pool import Crew
     from kb.types import Vector
 
 # From so many vectors on, threads gain more than they cost: a sixth of the time at 10,000 on two
@@ -207,10 +207,10 @@ class Searcher:
         if alone:
             stands = stands.asked_for()
         if name == "sparse":
-            from kb.search.sparse import SparseRetriever
+            from kb.search.retrievers.sparse import SparseRetriever
 
             return SparseRetriever(self._store, stands, encode, alone=alone)
-        from kb.search.dense import DenseRetriever
+        from kb.search.retrievers.dense import DenseRetriever
 
         backend = self._config.store.vector_backend
         return DenseRetriever(
@@ -293,7 +293,7 @@ class Searcher:
             return None
         with self._lock:
             if self._crew is None:
-                from kb.search.crew import Crew
+                from kb.search.retrievers.thread_pool import Crew
 
                 self._crew = Crew()
             return SideBySide(self._crew, self._timeout_s if self._encodings.warm else None)

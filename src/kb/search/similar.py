@@ -11,9 +11,9 @@ from dataclasses import replace
 from math import fsum
 from typing import TYPE_CHECKING, Any
 
-from kb.search.encoded import normalize
+from kb.search.query.query_encoder import normalize
+from kb.search.retrievers.availability import unfit
 from kb.search.searcher import Searcher
-from kb.search.standing import unfit
 from kb.types import Chunk, Degraded, Response, Vector
 
 if TYPE_CHECKING:

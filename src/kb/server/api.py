@@ -9,9 +9,18 @@ from pathlib import Path
 from fastapi import Depends, FastAPI
 
 from kb import __version__
-from kb.app import KnowledgeBase
-from kb.server import contract, documents, failures, files, ingest, search, standing, uploads
-from kb.server.desk import Desk
+from kb.library.knowledge_base import KnowledgeBase
+from kb.server import (
+    documents,
+    error_responses,
+    ingest,
+    openapi,
+    search,
+    static_files,
+    status,
+    uploads,
+)
+from kb.server.context import Desk
 from kb.server.guard import Guard, Rules
 
 _ABOUT = (
@@ -51,14 +60,14 @@ def create_app(
         redoc_url=None,
         lifespan=lifespan,
         redirect_slashes=False,
-        dependencies=[Depends(contract.refuse_unknown)],
+        dependencies=[Depends(openapi.refuse_unknown)],
     )
     app.state.desk, app.state.rules = desk, rules
-    for room in (search, documents, ingest, standing):
+    for room in (search, documents, ingest, status):
         app.include_router(room.router())
-    app.include_router(files.router())
-    failures.install(app)
-    contract.install(app)
+    app.include_router(static_files.router())
+    error_responses.install(app)
+    openapi.install(app)
     app.add_middleware(
         Guard, rules=rules, figures=desk.figures, limits=desk.limits, to_disk=("/uploads/",)
     )

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from kb import wire
 from kb.errors import InvalidRequest
 from kb.server import uploads
-from kb.server.bodies import fields_of
-from kb.server.contract import says
-from kb.server.desk import AtDesk, told
+from kb.server.context import AtDesk, told
+from kb.server.openapi import says
+from kb.server.request_bodies import fields_of
 from kb.types import KINDS, SCOPES, TRUSTS, Filters
 
 _NOTE = {

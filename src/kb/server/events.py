@@ -11,8 +11,8 @@ import json
 import threading
 from collections.abc import AsyncIterator
 
+from kb.embedding.worker import WorkerState
 from kb.errors import TooBusy
-from kb.ingest.worker import WorkerState
 from kb.types import JsonDict
 
 _MAX_LISTENERS = 32

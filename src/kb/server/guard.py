@@ -26,10 +26,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kb.config import ServeConfig
 from kb.errors import ClientGone, Foreign, KbError, MalformedRequest, TokenNeeded, WrongContent
-from kb.server import failures
-from kb.server.figures import Figures
+from kb.server import error_responses
 from kb.server.memory import Memory
-from kb.server.traffic import Incoming, Outgoing, Pace
+from kb.server.metrics import Figures
+from kb.server.transfer_limits import Incoming, Outgoing, Pace
 
 HEADER = "x-kb-request"  # any value: that it can be set at all is what counts
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -181,7 +181,7 @@ class Guard:
             if failure is None and isinstance(error, KbError):
                 failure = error.with_traceback(None)
             elif failure is None:
-                response = failures.internal(error)
+                response = error_responses.internal(error)
                 if not answer.is_started:
                     await response(scope, incoming, answer)
                 return
@@ -191,7 +191,7 @@ class Guard:
             answer.status = failure.http_status
         elif failure is not None and not answer.is_started:
             with suppress(ClientGone):
-                await failures.answer(failure)(scope, incoming, answer)
+                await error_responses.answer(failure)(scope, incoming, answer)
 
 
 def _with_headers(send: Send) -> Send:

@@ -14,11 +14,11 @@ from kb import wire
 from kb.deadline import Deadline
 from kb.errors import InvalidRequest, PathRefused, shown
 from kb.ingest.plan import contains
-from kb.server import bodies, uploads
-from kb.server.bodies import fields_of
-from kb.server.contract import says
-from kb.server.desk import AtDesk, Desk, told
+from kb.server import request_bodies, uploads
+from kb.server.context import AtDesk, Desk, told
 from kb.server.events import progress
+from kb.server.openapi import says
+from kb.server.request_bodies import fields_of
 from kb.types import IngestReport, JsonDict
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def router() -> APIRouter:
 async def _receive(request: Request, upload: uploads.Upload, desk: Desk) -> None:
     """Write the body to the disk as it arrives."""
     pending = bytearray()
-    async for part in bodies.parts(request, limit_bytes=desk.limits.max_upload_bytes):
+    async for part in request_bodies.parts(request, limit_bytes=desk.limits.max_upload_bytes):
         pending += part
         if len(pending) >= _WRITE_BYTES:
             await asyncio.to_thread(upload.write, bytes(pending))

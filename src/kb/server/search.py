@@ -9,15 +9,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from kb import wire
-from kb.app import KnowledgeBase
 from kb.atomic import scratch_folder
 from kb.deadline import Deadline
 from kb.errors import InvalidRequest, ModelError, shown
+from kb.library.knowledge_base import KnowledgeBase
 from kb.ports import Encoder
-from kb.server.bodies import fields_of
-from kb.server.contract import says
-from kb.server.desk import AtDesk, Desk, told
+from kb.server.context import AtDesk, Desk, told
 from kb.server.documents import Filtered
+from kb.server.openapi import says
+from kb.server.request_bodies import fields_of
 from kb.types import JsonDict
 
 _ASKED = {"query": "retry storm", "top": 5, "mode": "hybrid", "filters": {"type": ["markdown"]}}
@@ -178,8 +178,8 @@ def _check_grades(grades: Any) -> None:
 
 def _evaluated(desk: Desk, judged: JsonDict, deadline: Deadline) -> JsonDict:
     """As `kb eval run` does it, with the data in a folder that nobody else sees."""
+    from kb.evaluation.experiment import run_trial
     from kb.evaluation.report import to_dict
-    from kb.evaluation.trial import run_trial
 
     names = ("methods", "measures", "gain", "baseline")
     options = {name: judged[name] for name in names if name in judged}

@@ -28,7 +28,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from kb.app import KnowledgeBase
 from kb.errors import (
     ClientGone,
     DiskFull,
@@ -39,6 +38,7 @@ from kb.errors import (
     TooBusy,
     shown,
 )
+from kb.library.knowledge_base import KnowledgeBase
 from kb.logs import logger
 from kb.processes import here, is_gone
 from kb.types import Document, IngestReport

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
+from kb.ingest.file_names import TOOL_FOLDERS
 from kb.ingest.ignore import IGNORE_FILES
-from kb.ingest.names import TOOL_FOLDERS
 
 
 def concerns(path: str, root: str, *, hidden: bool) -> bool:

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from kb.app import KnowledgeBase
+from kb.embedding.worker import WorkerState
 from kb.errors import Cancelled, InvalidRequest, KbError, ModelError, PathMissing, WatchFailed
 from kb.ingest.progress import Progress
-from kb.ingest.worker import WorkerState
+from kb.library.knowledge_base import KnowledgeBase
 from kb.types import IngestReport
 from kb.watch.changes import folders_of
-from kb.watch.places import Place, look, look_at
+from kb.watch.targets import Place, look, look_at
 
 LOOK_MS = 500  # between two looks whether a folder is still there
 QUIET_MS = 300  # a folder that is being written to is left alone for so long

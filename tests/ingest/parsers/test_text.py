@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from kb.ingest.decode import normalised
 from kb.ingest.parsers.text import TextParser, first_words
 from kb.ports import Parsed, Source
+from kb.text.normalize import nfc
 from kb.types import Span
-from kb.words import nfc
 from tests.ingest.documents import check_blocks
 
 parser = TextParser()

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from kb.ingest import dates, front_matter, names
+from kb.ingest import dates, file_names, front_matter
 from kb.ingest.decode import decode
 from kb.ingest.parsers.sections import HEADING_CHARS, Part, blocks, first_heading, width_of
 from kb.ports import Parsed, Source
@@ -36,7 +36,7 @@ class AsciidocParser:
         self._max_chars = max_chars
 
     def accepts(self, source: Source) -> bool:
-        suffix = names.suffix_of(source.name)
+        suffix = file_names.suffix_of(source.name)
         # `.asc` is a signature or a key at least as often.
         return suffix in _SUFFIXES and not (
             suffix == ".asc" and source.data.lstrip().startswith(b"-----BEGIN")
@@ -52,7 +52,7 @@ class AsciidocParser:
         return Parsed(
             type="asciidoc",
             blocks=[*front.blocks(), *blocks(lines, parts)],
-            title=attributes.title or first_heading(parts) or names.title_of(source.name),
+            title=attributes.title or first_heading(parts) or file_names.title_of(source.name),
             lang=attributes.lang,
             attributes=attributes,
             warnings=front.warnings,

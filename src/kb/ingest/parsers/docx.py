@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from kb.ingest import dates, names
+from kb.ingest import dates, file_names
 from kb.ingest.decode import Unreadable, Unsupported
 from kb.ingest.parsers.docx_styles import Role, Styles, attribute
 from kb.ingest.parsers.extracted import Extract, broken_lines, one_line
@@ -44,7 +44,7 @@ class DocxParser:
     version = "2"
 
     def accepts(self, source: Source) -> bool:
-        return names.suffix_of(source.name) in _SUFFIXES or signature(source.data) == "docx"
+        return file_names.suffix_of(source.name) in _SUFFIXES or signature(source.data) == "docx"
 
     def parse(self, source: Source) -> Parsed:
         if source.data.startswith(_OLE):
@@ -67,7 +67,7 @@ class DocxParser:
         return Parsed(
             type="docx",
             blocks=out.blocks,
-            title=title or names.title_of(source.name),
+            title=title or file_names.title_of(source.name),
             attributes=_attributes(said),
             text=out.text,
         )

@@ -12,7 +12,7 @@ from email.message import Message
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeAlias
 
-from kb.ingest import dates, names
+from kb.ingest import dates, file_names
 from kb.ingest.decode import Unavailable, Unreadable, Unsupported
 from kb.ingest.parsers import html, html_tree
 from kb.ingest.parsers.extracted import Extract, clean, one_line
@@ -58,7 +58,7 @@ class EmailParser:
     version = "2"
 
     def accepts(self, source: Source) -> bool:
-        return names.suffix_of(source.name) == ".eml"
+        return file_names.suffix_of(source.name) == ".eml"
 
     def parse(self, source: Source) -> Parsed:
         data = source.data.lstrip(_BEFORE)
@@ -91,7 +91,7 @@ def _read(message: Part, name: str) -> Parsed:
     return Parsed(
         type="email",
         blocks=writer.out.blocks,
-        title=subject or names.title_of(name),
+        title=subject or file_names.title_of(name),
         attributes=Attributes(date=date, created_at=date, metadata=metadata),
         warnings=(*writer.warnings, *writer.out.warnings),
         text=writer.out.text,

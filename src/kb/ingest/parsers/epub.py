@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from kb.ingest import dates, names
+from kb.ingest import dates, file_names
 from kb.ingest.decode import Unreadable, Unsupported
 from kb.ingest.parsers import html, html_tree
 from kb.ingest.parsers.extracted import Extract, one_line
@@ -30,7 +30,7 @@ class EpubParser:
     version = "2"
 
     def accepts(self, source: Source) -> bool:
-        return names.suffix_of(source.name) == ".epub" or signature(source.data) == "epub"
+        return file_names.suffix_of(source.name) == ".epub" or signature(source.data) == "epub"
 
     def parse(self, source: Source) -> Parsed:
         book = _Book(Archive(source.data))
@@ -50,7 +50,7 @@ class EpubParser:
         return Parsed(
             type="epub",
             blocks=out.blocks,
-            title=said.get("title") or names.title_of(source.name),
+            title=said.get("title") or file_names.title_of(source.name),
             lang=language if re.fullmatch("[a-z]{2,3}", language) else None,
             attributes=Attributes(
                 date=date, created_at=dates.moment(date) if date else None, metadata=metadata

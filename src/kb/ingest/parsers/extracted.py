@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from kb.ingest.cut import cut_line
 from kb.ingest.parsers.lines import line_block, trimmed
+from kb.ingest.split import cut_line
+from kb.text.normalize import nfc
 from kb.types import Block, Span
-from kb.words import nfc
 
 # A paragraph is one line, unless it is so long that a citation of that line would say little.
 _LINE_CHARS = 800

@@ -6,7 +6,7 @@ import codecs
 import re
 from typing import TYPE_CHECKING, Any
 
-from kb.ingest import dates, names
+from kb.ingest import dates, file_names
 from kb.ingest.parsers import html_tree
 from kb.ingest.parsers.extracted import Extract, one_line
 from kb.ingest.parsers.html_rest import rest_of
@@ -47,7 +47,7 @@ class HtmlParser:
 
     def accepts(self, source: Source) -> bool:
         """Pages by their suffix, and what begins like one unless its name says that it is code."""
-        if names.suffix_of(source.name) in _SUFFIXES:
+        if file_names.suffix_of(source.name) in _SUFFIXES:
             return True
         return signature(source.data) == "html" and language_of(source.name, source.data) is None
 
@@ -61,7 +61,7 @@ class HtmlParser:
         return Parsed(
             type="html",
             blocks=out.blocks,
-            title=title or names.title_of(source.name),
+            title=title or file_names.title_of(source.name),
             lang=_language(tree),
             attributes=_attributes(tree, meta),
             warnings=tuple(out.warnings),

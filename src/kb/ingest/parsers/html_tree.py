@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kb.ingest.decode import Unavailable, Unreadable
-from kb.words import nfc
+from kb.text.normalize import nfc
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode

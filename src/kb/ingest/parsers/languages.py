@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from kb.ingest import names
+from kb.ingest import file_names
 
 _BY_SUFFIX = {
     suffix: language
@@ -99,7 +99,7 @@ def language_of(name: str, head: bytes) -> str | None:
         return language
     if lower.startswith(("dockerfile.", "containerfile.")):
         return "dockerfile"
-    suffix = names.suffix_of(name)
+    suffix = file_names.suffix_of(name)
     if suffix == ".h":
         return "cpp" if _CPP_HEADER.search(head) else "c"
     if suffix == ".ts" and head.lstrip().startswith(b"<"):

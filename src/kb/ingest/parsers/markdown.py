@@ -13,7 +13,7 @@ from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from kb.ingest import dates, front_matter, names
+from kb.ingest import dates, file_names, front_matter
 from kb.ingest.decode import decode
 from kb.ingest.parsers import sections
 from kb.ingest.parsers.sections import Part
@@ -43,7 +43,7 @@ class MarkdownParser:
         self._max_chars = max_chars
 
     def accepts(self, source: Source) -> bool:
-        return names.suffix_of(source.name) in _SUFFIXES
+        return file_names.suffix_of(source.name) in _SUFFIXES
 
     def parse(self, source: Source) -> Parsed:
         if len(source.data) > _LONGEST_BYTES:
@@ -57,7 +57,7 @@ class MarkdownParser:
         return Parsed(
             type="markdown",
             blocks=[*front.blocks(), *sections.blocks(lines, parts)],
-            title=front.attributes.title or heading or names.title_of(source.name),
+            title=front.attributes.title or heading or file_names.title_of(source.name),
             lang=front.attributes.lang,
             attributes=front.attributes,
             warnings=front.warnings,

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from kb.ingest import names
+from kb.ingest import file_names
 from kb.ingest.decode import Unavailable, Unreadable, decode
 from kb.ingest.parsers import html, html_tree
 from kb.ingest.parsers.extracted import Extract, clean, one_line
@@ -35,7 +35,7 @@ class NotebookParser:
         self._markdown = MarkdownParser(max_chars)
 
     def accepts(self, source: Source) -> bool:
-        return names.suffix_of(source.name) == ".ipynb"
+        return file_names.suffix_of(source.name) == ".ipynb"
 
     def parse(self, source: Source) -> Parsed:
         notebook = _loaded(source.data)
@@ -53,7 +53,7 @@ class NotebookParser:
             blocks=out.blocks,
             title=one_line(title if isinstance(title, str) else "")
             or out.first_heading
-            or names.title_of(source.name),
+            or file_names.title_of(source.name),
             warnings=_warnings(cut),
             text=out.text,
         )

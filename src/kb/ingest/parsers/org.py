@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kb.ingest import dates, front_matter, names
+from kb.ingest import dates, file_names, front_matter
 from kb.ingest.decode import decode
 from kb.ingest.parsers.sections import HEADING_CHARS, Part, blocks
 from kb.ports import Parsed, Source
@@ -34,7 +34,7 @@ class OrgParser:
     version = "2"
 
     def accepts(self, source: Source) -> bool:
-        return names.suffix_of(source.name) == ".org"
+        return file_names.suffix_of(source.name) == ".org"
 
     def parse(self, source: Source) -> Parsed:
         text = decode(source.data)
@@ -48,7 +48,7 @@ class OrgParser:
         return Parsed(
             type="org",
             blocks=[*front.blocks(), *blocks(lines, parts)],
-            title=attributes.title or heading or names.title_of(source.name),
+            title=attributes.title or heading or file_names.title_of(source.name),
             lang=attributes.lang,
             attributes=attributes,
             warnings=front.warnings,

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from kb.ingest import names
+from kb.ingest import file_names
 from kb.ingest.decode import Unreadable, Unsupported
 from kb.ingest.parsers.pdf_columns import columns_of
 from kb.ingest.parsers.pdf_furniture import split_furniture
@@ -76,7 +76,7 @@ class PdfParser:
     def accepts(self, source: Source) -> bool:
         """By suffix; under another name by its first bytes. Not by a mark further in: a text about
         PDF is none."""
-        return names.suffix_of(source.name) == ".pdf" or source.data.lstrip().startswith(_MARK)
+        return file_names.suffix_of(source.name) == ".pdf" or source.data.lstrip().startswith(_MARK)
 
     def parse(self, source: Source) -> Parsed:
         if _MARK not in source.data[:_MARK_WITHIN]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kb.ingest import dates, front_matter, names
+from kb.ingest import dates, file_names, front_matter
 from kb.ingest.decode import decode
 from kb.ingest.parsers.lines import line_block
 from kb.ingest.parsers.sections import (
@@ -45,7 +45,7 @@ class RstParser:
     version = "3"
 
     def accepts(self, source: Source) -> bool:
-        return names.suffix_of(source.name) in _SUFFIXES
+        return file_names.suffix_of(source.name) in _SUFFIXES
 
     def parse(self, source: Source) -> Parsed:
         text = decode(source.data)
@@ -57,7 +57,7 @@ class RstParser:
         return Parsed(
             type="rst",
             blocks=[*front.blocks(), *blocks(lines, parts)],
-            title=attributes.title or first_heading(parts) or names.title_of(source.name),
+            title=attributes.title or first_heading(parts) or file_names.title_of(source.name),
             lang=attributes.lang,
             attributes=attributes,
             warnings=front.warnings,

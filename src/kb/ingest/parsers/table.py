@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from kb.ingest import names
+from kb.ingest import file_names
 from kb.ingest.decode import decode
 from kb.ingest.parsers.extracted import one_line
 from kb.ingest.parsers.lines import line_block
@@ -29,13 +29,13 @@ class TableParser:
     version = "1"
 
     def accepts(self, source: Source) -> bool:
-        return names.suffix_of(source.name) in _SEPARATED | _LINES
+        return file_names.suffix_of(source.name) in _SEPARATED | _LINES
 
     def parse(self, source: Source) -> Parsed:
         lines = decode(source.data).split("\n")
-        separated = names.suffix_of(source.name) in _SEPARATED
+        separated = file_names.suffix_of(source.name) in _SEPARATED
         blocks = _separated(lines) if separated else _by_line(lines)
-        return Parsed(type="table", blocks=list(blocks), title=names.title_of(source.name))
+        return Parsed(type="table", blocks=list(blocks), title=file_names.title_of(source.name))
 
 
 def _by_line(lines: Sequence[str]) -> Iterator[Block]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 
-from kb.ingest import dates, front_matter, names
+from kb.ingest import dates, file_names, front_matter
 from kb.ingest.decode import looks_binary, windows
 from kb.ingest.parsers.lines import line_block, paragraphs
 from kb.ports import Parsed, Source
@@ -24,7 +24,7 @@ class TextParser:
 
     def accepts(self, source: Source) -> bool:
         """Known suffixes, and names without one (README, TODO) where the bytes are text."""
-        suffix = names.suffix_of(source.name)
+        suffix = file_names.suffix_of(source.name)
         return suffix in _SUFFIXES or (not suffix and not looks_binary(source.data))
 
     def parse(self, source: Source) -> Parsed:
@@ -35,7 +35,7 @@ class TextParser:
         return Parsed(
             type="note",
             blocks=chain(front.blocks(), body),
-            title=front.attributes.title or names.title_of(source.name),
+            title=front.attributes.title or file_names.title_of(source.name),
             lang=front.attributes.lang,
             attributes=front.attributes,
             warnings=front.warnings,

@@ -1,0 +1,77 @@
+"""An encoder that remembers passages, so that a collection is encoded once and not in every run.
+
+Queries are not remembered: what a query costs is measured, and encoding it is most of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from kb.ports import Encoder
+from kb.store.encoding_cache import LIMIT_BYTES, EncodingCache
+from kb.types import PARTS, Encoding, ModelSpec
+
+FILE = "encodings.sqlite"
+PROBE = "the same text, every time: a probe of the weights"
+
+
+@contextmanager
+def remembering(
+    encoder: Encoder, folder: Path | None, *, limit_bytes: int = LIMIT_BYTES
+) -> Iterator[Encoder]:
+    """The encoder with the memory in `folder`; as it is without one, or where it cannot be used."""
+    if folder is None:
+        yield encoder
+        return
+    cache = EncodingCache(folder / FILE, limit_bytes=limit_bytes)
+    try:
+        if not cache.usable:
+            yield encoder
+            return
+        probe = encoder.encode([PROBE], want=frozenset(PARTS) & encoder.spec.gives)[0]
+        model_id = cache.model(encoder.spec, probe)
+        yield encoder if model_id is None else Remembering(encoder, cache, model_id)
+    finally:
+        cache.close()
+
+
+class Remembering:
+    """A `ports.Encoder` around another one."""
+
+    def __init__(self, encoder: Encoder, cache: EncodingCache, model_id: int) -> None:
+        self._encoder = encoder
+        self._cache = cache
+        self._model_id = model_id
+
+    def __getattr__(self, name: str) -> Any:
+        """What an encoder may have beside the port, such as how many texts it likes at a time."""
+        return getattr(self._encoder, name)
+
+    @property
+    def spec(self) -> ModelSpec:
+        return self._encoder.spec
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        *,
+        as_query: bool = False,
+        want: Set[str] = frozenset({"dense"}),
+        on_progress: Callable[[int], None] | None = None,
+    ) -> list[Encoding]:
+        if as_query:
+            return self._encoder.encode(texts, as_query=True, want=want, on_progress=on_progress)
+        parts = want & self.spec.gives
+        known = self._cache.get(self._model_id, texts, parts)
+        missing = [text for text in dict.fromkeys(texts) if text not in known]
+        if missing:
+            made = self._encoder.encode(missing, want=parts)
+            fresh = dict(zip(missing, made, strict=True))
+            self._cache.put(self._model_id, fresh)
+            known |= fresh
+        if on_progress is not None:
+            on_progress(len(texts))
+        return [known[text] for text in texts]

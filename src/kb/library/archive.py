@@ -1,0 +1,222 @@
+"""Exports as files: where they are written to and read from, compressed if their name says so. And
+how a folder that an import brought is attached to one of this machine."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import IO, Any, cast
+
+from kb import atomic
+from kb.config import IngestConfig
+from kb.errors import BrokenImport, InvalidRequest, NotFound, PathMissing, path_of
+from kb.ingest.file_names import SECRET, leads_to_secret
+from kb.ingest.secret_files import HOW_TO_INCLUDE, included_paths, is_included
+from kb.store import SqliteStore
+from kb.text.normalize import nfc
+from kb.types import ImportReport, JsonDict, Root
+
+OnProgress = Callable[[int, int], None]  # done, in all
+
+# A line is a chunk, or a note with its text. SQLite holds no value above a gigabyte.
+_HEADER_BYTES = 1 << 20
+_LINE_BYTES = 64 << 20
+# Text shrinks to a tenth. What grows more than this was made to fill a disk.
+_MOST_GROWTH = 200
+_ANY_GROWTH_BYTES = 64 << 20  # which may be
+
+
+def export(
+    store: SqliteStore,
+    target: IO[bytes] | str | os.PathLike[str],
+    *,
+    overwrite: bool,
+    on_progress: OnProgress,
+    vectors: bool = False,
+) -> JsonDict:
+    """Write the store to a stream or a file; returns the header."""
+    if not hasattr(target, "write"):
+        path = path_of("an export", target)
+        with atomic.placed(path, overwrite=overwrite) as part, _writer(part, path) as stream:
+            return _write(store, stream, on_progress, vectors)
+    return _write(store, cast(IO[bytes], target), on_progress, vectors)
+
+
+def import_(
+    store: SqliteStore,
+    source: IO[bytes] | str | os.PathLike[str],
+    *,
+    merge: bool,
+    on_progress: OnProgress,
+) -> ImportReport:
+    """Read an export from a stream or a file, compressed or not."""
+    if not hasattr(source, "read"):
+        with _opened(path_of("an import", source)) as file:
+            return import_(store, file, merge=merge, on_progress=on_progress)
+    with _peekable(cast(IO[bytes], source)) as reader:
+        return store.load(_lines(_plain(reader)), merge=merge, on_line=on_progress)
+
+
+def attach(
+    store: SqliteStore, name: str, folder: str | os.PathLike[str] | None, ingest: IngestConfig
+) -> tuple[list[str], Root]:
+    """Let the root called `name` lie at `folder`, or where it says itself. Returns what to ingest,
+    so that its documents are found there, and the root."""
+    root = next((each for each in store.roots() if each.name == nfc(name).rstrip("/")), None)
+    if root is None:
+        raise NotFound(f"there is no folder {name!r} in the store", "kb status names its folders")
+    given = root.path if folder is None else os.path.expanduser(os.fspath(folder))
+    if "\0" in given or not os.path.isdir(path := os.path.realpath(given)):
+        raise PathMissing(f"{given!r} is no folder", f"name the right one: kb attach {name} FOLDER")
+    included = included_paths(ingest.include_secrets)
+    if leads_to_secret(path, folder=True) and not is_included(path, included):
+        raise InvalidRequest(f"{path} {SECRET}", HOW_TO_INCLUDE)
+    if any(each.path == path for each in store.roots() if each.root_id != root.root_id):
+        raise InvalidRequest(f"{path} is in the store already", "kb status names its folders")
+    states = store.file_states(root.root_id).values()
+    files = [os.path.join(path, os.fsdecode(each.os_path or each.path)) for each in states]
+    present = [file for file in files if os.path.lexists(file)]
+    if files and not present:
+        raise InvalidRequest(
+            f"{path} has none of the {len(files)} files of {root.name}",
+            f"name the folder that has them: kb attach {root.name} FOLDER",
+        )
+    store.attach_root(root.root_id, path)
+    return [path] if root.whole else present, root
+
+
+def unattached(store: SqliteStore, root: Root) -> list[str]:
+    """What to tell of the documents of a root whose files were not found."""
+    count = sum(state.detached for state in store.file_states(root.root_id).values())
+    if not count:
+        return []
+    documents = "1 document has no file" if count == 1 else f"{count} documents have no file"
+    return [f"{documents} there, and keep what was imported; kb rm removes a document"]
+
+
+def _opened(path: Path) -> IO[bytes]:
+    try:
+        return open(path, "rb")
+    except FileNotFoundError:
+        raise PathMissing(f"there is no file {path}", "name the file of an export") from None
+    except OSError as error:
+        raise InvalidRequest(
+            f"cannot read {path}: {error.strerror}", "name the file of an export"
+        ) from error
+
+
+def _write(
+    store: SqliteStore, stream: IO[bytes], on_progress: OnProgress, vectors: bool
+) -> JsonDict:
+    from kb.store.sqlite import export_format
+
+    with closing(store.export(vectors=vectors)) as lines:  # ends its transaction, come what may
+        first = next(lines)
+        header = export_format.parse(first, 1)
+        total = sum(header["counts"].values())
+        stream.write(first)
+        for done, line in enumerate(lines, start=1):
+            stream.write(line)
+            on_progress(done, total)
+    return header
+
+
+@contextmanager
+def _writer(part: Path, target: Path) -> Iterator[IO[bytes]]:
+    """Compressed for a name that ends in `.gz`; without name and time inside, so that equal stores
+    give equal files."""
+    with open(part, "xb") as file:
+        if target.suffix != ".gz":
+            yield file
+            return
+        with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+            yield cast(IO[bytes], packed)
+
+
+@contextmanager
+def _peekable(stream: IO[bytes]) -> Iterator[io.BufferedReader]:
+    """The stream as one whose first bytes can be looked at. It stays open: it is its caller's."""
+    if hasattr(stream, "peek"):
+        yield cast(io.BufferedReader, stream)
+        return
+    reader: io.BufferedReader = io.BufferedReader(cast(Any, stream))
+    try:
+        yield reader
+    finally:
+        reader.detach()
+
+
+def _plain(reader: io.BufferedReader) -> IO[bytes]:
+    """Unpacked where its first bytes say that it is packed: a stream has no name."""
+    packed = reader.peek(2)[:2] == b"\x1f\x8b"
+    if not packed:
+        return reader
+    counted = _Counted(reader)
+    return cast(IO[bytes], _Unpacked(gzip.GzipFile(fileobj=cast(IO[bytes], counted)), counted))
+
+
+class _Counted:
+    """A stream that counts what was read of it."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.count = 0
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(size)
+        self.count += len(data)
+        return data
+
+
+class _Unpacked:
+    """The lines of a compressed stream, as long as they do not grow out of next to nothing."""
+
+    def __init__(self, stream: gzip.GzipFile, packed: _Counted) -> None:
+        self._stream = stream
+        self._packed = packed
+        self._count = 0
+
+    def readline(self, limit: int) -> bytes:
+        line = self._stream.readline(limit)
+        self._count += len(line)
+        if self._count > max(_ANY_GROWTH_BYTES, _MOST_GROWTH * self._packed.count):
+            raise BrokenImport(
+                f"it unpacks to more than {_MOST_GROWTH} times its size",
+                "if this is an export of kb, unpack it with gunzip and import that file",
+            )
+        return line
+
+
+def _lines(stream: IO[bytes]) -> Iterator[bytes]:
+    """One at a time, and none longer than memory bears."""
+    limit, number = _HEADER_BYTES, 1
+    while line := _read(stream, limit, number):
+        if len(line) > limit:
+            raise BrokenImport(
+                f"line {number}: longer than {limit:,} bytes", "this is not an export of kb"
+            )
+        yield line
+        limit, number = _LINE_BYTES, number + 1
+
+
+def _read(stream: IO[bytes], limit: int, number: int) -> bytes:
+    try:
+        line = stream.readline(limit + 1)
+        if isinstance(line, bytes):
+            return line
+        raise InvalidRequest("an import is a stream of text", "open the file with mode 'rb'")
+    except OSError as error:
+        if not isinstance(error, gzip.BadGzipFile):
+            raise InvalidRequest(f"cannot read the import: {error}", "try again") from error
+        raise BrokenImport(
+            f"line {number}: damaged compression ({error})", "nothing was imported; export again"
+        ) from error
+    except (EOFError, zlib.error) as error:
+        raise BrokenImport(
+            f"line {number}: damaged compression ({error})", "nothing was imported; export again"
+        ) from error

@@ -1,0 +1,164 @@
+"""The encoder that runs an ONNX graph: dense vector, term weights and token vectors in one pass.
+
+Texts go in one a run and side by side in threads, which share one loaded graph. So a text's
+vectors are the same to the last bit whatever else is encoded, and wherever.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping, Sequence, Set
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kb.errors import InvalidRequest, ModelBroken
+from kb.models.manifest import MEND
+from kb.models.onnx_model import Loaded, OnnxModel
+from kb.models.onnx_session import CPU, width_of
+from kb.models.tokenizer import Tokeniser, Tokens
+from kb.types import Encoding, ModelSpec, TokenVectors, Vector
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float32]
+
+CPU_UNIT, GPU_UNIT = 8, 32  # texts in a unit of work [002 R9]
+
+
+class OnnxEncoder(OnnxModel[Tokeniser]):
+    """An encoder from a folder with a `model.json`."""
+
+    _work = "kb-encode"
+
+    @property
+    def unit_texts(self) -> int:
+        """How many texts make a good unit of work, on what this runs on."""
+        return CPU_UNIT if self.load().session.provider == CPU else GPU_UNIT
+
+    @property
+    def provider(self) -> str:
+        """What this runs on."""
+        return self.load().session.provider
+
+    def _read_tokenizer(self, path: Path) -> Tokeniser:
+        return Tokeniser(path, self.spec.max_tokens, stems=self.manifest.stems)
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        *,
+        as_query: bool = False,
+        want: Set[str] = frozenset({"dense"}),
+        on_progress: Callable[[int], None] | None = None,
+    ) -> list[Encoding]:
+        if isinstance(texts, str):
+            raise InvalidRequest("encode takes a list of texts", "give [text] for a single one")
+        outputs = self._outputs(want, as_query=as_query)
+        one = partial(self._encode_one, self.load(), outputs, as_query)
+        encodings: list[Encoding] = []
+        # A single text is not worth the way to another thread and back.
+        results = map(one, texts) if len(texts) < 2 else self.load().pool.map(one, texts)
+        for encoding in results:
+            encodings.append(encoding)
+            if on_progress is not None:
+                on_progress(len(encodings))
+        return encodings
+
+    def _outputs(self, want: Set[str], *, as_query: bool) -> dict[str, str]:
+        """Part -> the graph's name for it, for the parts that are wanted and can be given."""
+        names = self.manifest.outputs
+        chosen = {part: names[part] for part in sorted(want & self.spec.gives)}
+        if as_query and "sparse" in chosen:
+            chosen["sparse"] = names.get("query_sparse", names["sparse"])
+        return chosen
+
+    def _encode_one(
+        self, loaded: Loaded[Tokeniser], outputs: Mapping[str, str], as_query: bool, text: str
+    ) -> Encoding:
+        prefix = self.spec.query_prefix if as_query else self.spec.passage_prefix
+        tokens = loaded.tokeniser.tokens(text, prefix)
+        if not outputs:
+            return Encoding(truncated=tokens.truncated)
+        given = loaded.session.run(tokens.ids, tuple(outputs.values()))
+        raw = {part: self._checked(part, given[name], tokens) for part, name in outputs.items()}
+        return Encoding(
+            dense=_unit(raw["dense"]) if "dense" in raw else None,
+            sparse=_weights(raw["sparse"], tokens) if "sparse" in raw else None,
+            tokens=_token_vectors(raw["tokens"], tokens) if "tokens" in raw else None,
+            truncated=tokens.truncated,
+        )
+
+    def _checked(self, part: str, values: Array, tokens: Tokens) -> Array:
+        """Nothing that is not a vector of the promised shape leaves this house."""
+        import numpy as np
+
+        width = width_of(self.manifest, part)
+        wanted = (width,) if part == "dense" else (len(tokens.ids), width)
+        if part != "dense":
+            values = _a_row_a_token(values, tokens)
+        if values.shape != wanted:
+            raise _broken(self.spec, f"{part} has the shape {values.shape}, not {wanted}")
+        if not np.isfinite(values).all():
+            raise _broken(self.spec, f"{part} holds values that are no numbers")
+        return values
+
+
+def _a_row_a_token(values: Array, tokens: Tokens) -> Array:
+    """As the shapes of exports vary: weights may come without an axis of their own, and BGE-M3
+    gives no vector for the first token, which is a special one and never counts."""
+    import numpy as np
+
+    count = len(tokens.ids)
+    if values.shape == (count,):
+        return values[:, None]
+    if values.ndim == 2 and len(values) == count - 1 and 0 not in tokens.kept:
+        return np.concatenate((np.zeros_like(values[:1]), values))
+    return values
+
+
+# --- from what the graph gives to what is kept ----------------------------------------------------
+
+
+def _unit(values: Array) -> Vector[float]:
+    return _vector(_normalised(values))
+
+
+def _weights(values: Array, tokens: Tokens) -> dict[str, float]:
+    """The highest weight of each term, which may stand at several places."""
+    weights: dict[str, float] = {}
+    for position, weight in zip(tokens.kept, values[tokens.kept, 0].tolist(), strict=True):
+        for term in tokens.terms[position]:
+            if weight > weights.get(term, 0.0):
+                weights[term] = weight
+    return weights
+
+
+def _token_vectors(values: Array, tokens: Tokens) -> TokenVectors:
+    return TokenVectors(values.shape[1], _vector(_normalised(values[tokens.kept])))
+
+
+def _normalised(values: Array) -> Array:
+    """Rows of length one. In double precision: so the last bit does not depend on how a sum of
+    many small numbers was cut up."""
+    import numpy as np
+
+    exact = values.astype(np.float64)
+    lengths = np.sqrt(np.square(exact).sum(axis=-1, keepdims=True))
+    if not lengths.all():
+        raise ModelBroken("the model gave a zero vector", MEND)
+    rows: Array = (exact / lengths).astype(np.float32)
+    return rows
+
+
+def _vector(values: Array) -> Vector[float]:
+    vector = array("f")
+    vector.frombytes(values.tobytes())
+    return vector
+
+
+def _broken(spec: ModelSpec, why: str) -> ModelBroken:
+    return ModelBroken(f"{spec.name} {spec.version} gave no usable vector: {why}", MEND)

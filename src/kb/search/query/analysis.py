@@ -1,0 +1,130 @@
+"""The first stage: what a query asks for. Pure; the tokenizer is given.
+
+A query may be any text at all. What it becomes are words, each quoted by the store, and runs of
+unspaced script; no character of it is ever syntax, unless the whole query stands in single quotes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kb.errors import InvalidRequest
+from kb.text.normalize import (
+    FUNCTION_WORDS,
+    blank_unspaced,
+    identifier_parts,
+    nfc,
+    pieces,
+    unspaced_runs,
+)
+from kb.types import Degraded, LexicalQuery
+
+if TYPE_CHECKING:
+    from kb.ports import Tokenise
+
+MAX_TERMS = 256  # distinct ones; what is above is named in `degraded`
+MAX_CHARS = 1_000_000  # of a query; of an expression, which FTS5 reads in its own time, fewer
+MAX_EXPRESSION_CHARS = 8_000
+_OPERATORS = frozenset(("AND", "OR", "NOT", "NEAR"))
+
+_FTS5_SYNTAX = re.compile(r'[(){}\[\]^"~*?:\\]')
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """`stems` and `fragments` are what to look for in a text to show why it was found."""
+
+    text: str
+    lexical: LexicalQuery
+    content: LexicalQuery  # the same without function words, unless it has no others
+    expression: str | None
+    stems: frozenset[str]
+    fragments: tuple[str, ...]
+    degraded: tuple[Degraded, ...]
+
+    @property
+    def empty(self) -> bool:
+        return self.expression is None and not (self.lexical.words or self.lexical.runs)
+
+    def substrings(self) -> tuple[str, ...]:
+        """Terms for the last tier [003]: runs of any length, words of three letters or more."""
+        return (*self.lexical.runs, *self.long_words())
+
+    def long_words(self) -> tuple[str, ...]:
+        return tuple(word[0] for word in self.lexical.words if len(word[0]) >= 3)
+
+
+def analyse(text: str, tokenise: Tokenise) -> Analysis:
+    if len(text) > MAX_CHARS:
+        raise InvalidRequest(f"the query is longer than {MAX_CHARS:,} characters", "ask for less")
+    text = nfc(text).strip()
+    if (expression := _expression(text)) is not None:
+        stems = _expression_stems(expression, tokenise)
+        fragments = tuple(unspaced_runs(expression))
+        nothing = LexicalQuery()
+        return Analysis(text, nothing, nothing, expression, stems, fragments, ())
+    runs = list(dict.fromkeys(unspaced_runs(text)))
+    words: dict[str, tuple[str, ...]] = {}
+    spaced = blank_unspaced(text)
+    for start, end, stem in tokenise(spaced):
+        word = spaced[start:end]
+        parts = identifier_parts(word)
+        words.setdefault(stem, (word, " ".join(parts)) if parts else (word,))
+    asked = len(words) + len(runs)
+    kept_runs = runs[:MAX_TERMS]
+    kept_words = list(words.values())[: MAX_TERMS - len(kept_runs)]
+    lexical = LexicalQuery(tuple(kept_words), tuple(kept_runs))
+    content = _content(lexical)
+    shown = " ".join(alternative for word in content.words for alternative in word)
+    return Analysis(
+        text,
+        lexical,
+        content,
+        None,
+        frozenset(stem for _, _, stem in tokenise(shown)),
+        tuple(dict.fromkeys(piece for run in kept_runs for piece in (run, *pieces(run)))),
+        _truncation(asked),
+    )
+
+
+def sanitize(text: str) -> str:
+    """`text` without FTS5's special characters [004]: `test (query) *special*` -> `test query
+    special`. kb's own searches do not need it, since they quote every term."""
+    return " ".join(_FTS5_SYNTAX.sub(" ", text).split())
+
+
+def _expression(text: str) -> str | None:
+    """An FTS5 expression, if the query is one: wrapped in single quotes [001]."""
+    wrapped = len(text) > 2 and text[0] == "'" == text[-1]
+    return text[1:-1].replace("\0", " ") if wrapped and text[1:-1].strip() else None
+
+
+def _expression_stems(expression: str, tokenise: Tokenise) -> frozenset[str]:
+    """The stems of its terms, if they are not too many: FTS5 looks for all of them, and a prefix
+    such as `a*` is as many words as begin with it."""
+    hint = "without the single quotes, the first terms of a long query count"
+    if len(expression) > MAX_EXPRESSION_CHARS:
+        most = f"{MAX_EXPRESSION_CHARS:,}"
+        raise InvalidRequest(f"the expression is longer than {most} characters", hint)
+    tokens = tokenise(expression)
+    terms = sum(expression[start:end] not in _OPERATORS for start, end, _ in tokens)
+    if terms > MAX_TERMS:
+        raise InvalidRequest(
+            f"the expression has {terms} terms; at most {MAX_TERMS} are allowed", hint
+        )
+    return frozenset(stem for _, _, stem in tokens)
+
+
+def _content(query: LexicalQuery) -> LexicalQuery:
+    words = tuple(word for word in query.words if word[0].lower() not in FUNCTION_WORDS)
+    return query._replace(words=words) if words or query.runs else query
+
+
+def _truncation(asked: int) -> tuple[Degraded, ...]:
+    if asked <= MAX_TERMS:
+        return ()
+    left_out = asked - MAX_TERMS
+    detail = f"{left_out} of {asked} terms left out; the first {MAX_TERMS} count"
+    return (Degraded("query", "truncated", detail),)

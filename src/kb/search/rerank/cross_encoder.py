@@ -1,0 +1,63 @@
+"""The cross-encoder as a reranker: a judge reads the query and each passage together (spec 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kb import deadline
+from kb.errors import ModelBroken
+from kb.search.rerank.stage import Scores
+from kb.search.results.hits import Shelf
+from kb.types import Chunk
+
+if TYPE_CHECKING:
+    from kb.ports import Judge
+
+_ARROW = " › "
+_AT_ONCE = 16  # passages between two looks at the deadline
+
+
+class CrossEncoder:
+    """Shows the judge a passage as the encoder saw it: what it is about, then its text."""
+
+    name = "cross-encoder"
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self.model = judge.spec.name
+        self.scripts = judge.spec.scripts
+
+    def unfit(self, text: str) -> str:  # noqa: ARG002  # a judge sits no exam
+        return ""
+
+    def load(self) -> None:
+        """Where the judge can be loaded by itself."""
+        load = getattr(self._judge, "load", None)
+        if load is not None:
+            load()
+
+    def prepare(self, text: str) -> None:
+        """A query is read with each passage."""
+
+    def scores(self, text: str, chunk_ids: Sequence[int], shelf: Shelf) -> Scores:
+        shelf.fetch_chunks(chunk_ids)
+        passages = [_passage(shelf.document(one).title, shelf.chunks[one]) for one in chunk_ids]
+        scores: list[float] = []
+        for start in range(0, len(passages), _AT_ONCE):
+            deadline.check()
+            scores += self._judge.scores(text, passages[start : start + _AT_ONCE])
+        if len(scores) != len(chunk_ids):
+            raise ModelBroken(
+                f"{self.model} gave {len(scores)} scores of {len(chunk_ids)} passages",
+                "see: kb models verify",
+            )
+        return dict(zip(chunk_ids, scores, strict=True))
+
+
+def _passage(title: str, chunk: Chunk) -> str:
+    above = () if chunk.heading_path[:1] == (title,) else (title,)
+    heading = _ARROW.join((*above, *chunk.heading_path))
+    return (
+        chunk.text if not heading or chunk.text.startswith(heading) else f"{heading}\n{chunk.text}"
+    )

@@ -1,0 +1,385 @@
+"""Connections to the store's file: two per thread, one that reads and one that writes.
+
+Readers see one consistent state for as long as they ask (`reading`); writers take the write lock
+at once (`writing`, BEGIN IMMEDIATE), because a reader that turns writer halfway fails with
+"locked" under load whatever its time-out.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.parse import quote
+from weakref import WeakSet
+
+import apsw
+
+from kb import deadline
+from kb.errors import (
+    DiskFull,
+    InvalidRequest,
+    KbError,
+    StoreBusy,
+    StoreError,
+    StoreMissing,
+    StoreReadOnly,
+    StoreUnusable,
+)
+from kb.store.sqlite import column_checks, functions, schema
+from kb.store.sqlite.functions import scalar
+
+_CACHE_KIB = 32 * 1024
+LOG_BYTES = 8 << 20  # a write-ahead log above this is folded into the file and cut to nothing
+# What Python says to a value of another type or form than the code expects.
+_BY_DAMAGE = (TypeError, ValueError, LookupError, AttributeError, OverflowError, RecursionError)
+_FOLD_MS = 500  # how long that may wait for readers; other writers wait as long, readers do not
+_CHECKED_STEPS = 250  # of SQLite's machine between two looks at the deadline: at most some 30 ms
+
+
+class _Local(threading.local):
+    reader: apsw.Connection | None = None
+    writer: apsw.Connection | None = None
+    reading = 0  # depth of nested `reading` blocks
+
+
+class Database:
+    """The file and its connections. Threads share a Database; none shares a connection."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        read_only: bool,
+        busy_timeout_s: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.path = path
+        self._clock = clock
+        self.read_only = read_only
+        self._busy_ms = int(busy_timeout_s * 1000)
+        self._local = _Local()
+        # Weak, so that the connections of a thread go with it.
+        self._open: WeakSet[apsw.Connection] = WeakSet()
+        self._lock = threading.Lock()
+        self._fold_at_bytes = LOG_BYTES
+
+    @contextmanager
+    def reading(self) -> Iterator[apsw.Connection]:
+        """A connection that sees one state of the store until the outermost block ends."""
+        deadline.check()
+        with self.errors():
+            connection = self._reader()
+            if self._local.reading == 0:
+                connection.execute("BEGIN")
+            self._local.reading += 1
+            try:
+                yield connection
+            finally:
+                self._local.reading -= 1
+                if self._local.reading == 0:
+                    connection.execute("ROLLBACK")
+                    if self._is_held(connection):
+                        self._local.reader = None
+
+    @contextmanager
+    def writing(self) -> Iterator[apsw.Connection]:
+        """A transaction that is committed when the block ends well, and undone when it does not."""
+        if self.read_only:
+            raise StoreReadOnly(f"{self.path} was opened for reading only", "open it for writing")
+        with self.errors():
+            connection = self._writer()
+            self._begin(connection)
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                # SQLite may have rolled back by itself (disk full): then there is nothing to do.
+                if not connection.getautocommit():
+                    connection.execute("ROLLBACK")
+                if self._is_held(connection):
+                    self._local.writer = None
+                raise
+            self._fold_log(connection)
+
+    def _is_held(self, connection: apsw.Connection) -> bool:
+        """Whether a cursor that was left halfway, kept alive by an exception perhaps, still holds
+        the state that it has read. The next transaction would see that old state, and no log could
+        be folded, so the connection is closed."""
+        if connection.txn_state("main") == apsw.SQLITE_TXN_NONE:
+            return False
+        connection.close(True)
+        return True
+
+    def fold_log(self) -> None:
+        """Fold the write-ahead log into the file if it has grown large, whoever has written it."""
+        if not self.read_only and self.log_bytes() > LOG_BYTES:
+            with self.errors():
+                self._fold_at_bytes = LOG_BYTES
+                self._fold_log(self._writer())
+
+    def log_bytes(self) -> int:
+        try:
+            return self._log_path.stat().st_size
+        except OSError:
+            return 0
+
+    def _fold_log(self, connection: apsw.Connection) -> None:
+        """SQLite does this by itself, but begins the log anew only in a moment without readers,
+        which never comes while searches overlap. So a large log is folded with the write lock held:
+        who reads ends, and who begins meanwhile reads the file instead of the log. A reader that
+        does not end in time (a backup) leaves it for when the log is twice as large."""
+        size = self.log_bytes()
+        if size <= self._fold_at_bytes or self._local.reading:
+            return
+        connection.set_busy_timeout(_FOLD_MS)
+        try:
+            busy = scalar(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
+        except apsw.Error:  # what was committed stays, whatever keeps it from being folded
+            busy = True
+        finally:
+            connection.set_busy_timeout(self._busy_ms)
+        self._fold_at_bytes = 2 * size if busy else LOG_BYTES
+
+    def _begin(self, connection: apsw.Connection) -> None:
+        """Take the write lock; who has a deadline waits for it no longer than that."""
+        left_ms = deadline.remaining_s() * 1000
+        if left_ms < self._busy_ms:
+            connection.set_busy_timeout(int(left_ms))
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        finally:
+            if left_ms < self._busy_ms:
+                connection.set_busy_timeout(self._busy_ms)
+
+    def close(self) -> None:
+        """Close every connection of every thread; the last one folds the log into the file. A large
+        log is folded even if other processes keep theirs."""
+        if self._open:
+            with suppress(KbError):
+                self.fold_log()
+        with self._lock:
+            for connection in list(self._open):
+                with suppress(apsw.Error):
+                    connection.close()
+            self._open.clear()
+        self._local = _Local()
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """SQLite's errors in kb's words."""
+        try:
+            yield
+        except apsw.Error as error:
+            translated = _translated(error, self.path)
+            # An SQL function that meets a value of another kind fails with a plain error.
+            if type(translated) is StoreError and (what := self._damage()):
+                raise column_checks.damaged(what) from error
+            raise translated from error
+        except (
+            UnicodeEncodeError
+        ) as error:  # lone surrogates: from JSON, or bytes that are no UTF-8
+            raise InvalidRequest(f"{error.object!r} is not Unicode text", "use UTF-8") from error
+        except _BY_DAMAGE as error:
+            if what := self._damage():
+                raise column_checks.damaged(what) from error
+            raise
+
+    def _damage(self) -> str | None:
+        """Which part of the store holds what kb cannot have written, if any does: then the store is
+        at fault for an error, and not kb. On a connection that has read nothing yet."""
+        try:
+            connection = apsw.Connection(
+                f"file:{quote(str(self.path))}?mode=ro",
+                flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
+            )
+        except apsw.Error:
+            return None
+        try:
+            return column_checks.diagnosis(connection)
+        finally:
+            connection.close()
+
+    # --- opening --------------------------------------------------------------------------------
+
+    def _reader(self) -> apsw.Connection:
+        if self._local.reader is None:
+            self._refuse_folder()
+            if not self._has_content():
+                raise StoreMissing(
+                    f"there is no store at {self.path}", "make one with: kb ingest FOLDER"
+                )
+            connection = self._open_readable()
+            if schema.version(connection, str(self.path)) < schema.VERSION:
+                self._bring_up_to_date(connection)
+            self._local.reader = self._keep(connection)
+        return self._local.reader
+
+    def _bring_up_to_date(self, connection: apsw.Connection) -> None:
+        """A writer migrates. Where nothing may be written, an old store is read as it is."""
+        try:
+            if not self.read_only:
+                self._writer()
+                return
+        except (StoreReadOnly, apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError):
+            pass
+        schema.imitate(connection)
+
+    def _open_readable(self) -> apsw.Connection:
+        """Like a writer where possible, so that the last one to leave tidies up the log; else
+        read-only; else, in a folder that cannot be written, as a file that nobody changes."""
+        uri = "file:" + quote(str(self.path))
+        flags = apsw.SQLITE_OPEN_READONLY
+        attempts = [(uri + "?mode=ro", flags), (uri + "?immutable=1", flags)]
+        if not self.read_only:
+            attempts.insert(0, (uri + "?mode=rw", apsw.SQLITE_OPEN_READWRITE))
+        for attempt, (name, mode) in enumerate(attempts, start=1):
+            connection: apsw.Connection | None = None
+            try:
+                connection = self._connect(name, mode)
+                connection.execute("PRAGMA query_only = ON; SELECT 1 FROM sqlite_schema LIMIT 1")
+            except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError):
+                if connection is not None:
+                    connection.close()
+                if attempt == len(attempts) or self._log_is_needed(attempt, len(attempts)):
+                    raise
+            else:
+                return connection
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _log_is_needed(self, attempt: int, last: int) -> bool:
+        """True before the immutable attempt if a log holds commits that it would not see."""
+        return attempt == last - 1 and self.log_bytes() > 0
+
+    @property
+    def _log_path(self) -> Path:
+        return self.path.with_name(self.path.name + "-wal")
+
+    def _writer(self) -> apsw.Connection:
+        if self._local.writer is None:
+            self._refuse_folder()
+            self._make_parent()
+            try:
+                self._local.writer = self._keep(self._open_writable())
+            except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
+                # No log can be laid beside it; on a read-only mount that is a CantOpenError.
+                if not (self._has_content() and os.access(self.path, os.R_OK)):
+                    raise
+                raise StoreReadOnly(
+                    f"{self.path} can be read, but not written",
+                    f"check the permissions of it and of {self.path.parent}, and how that is "
+                    "mounted",
+                ) from error
+        return self._local.writer
+
+    def _open_writable(self) -> apsw.Connection:
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+        connection = self._connect(str(self.path), flags)
+        try:
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _prepare(self, connection: apsw.Connection) -> None:
+        if connection.readonly("main"):
+            raise StoreReadOnly(f"{self.path} cannot be written", "check the file's permissions")
+        if schema.version(connection, str(self.path)) < schema.VERSION:
+            self._keep_a_log(connection)
+            schema.migrate(connection, str(self.path))
+        # In WAL mode NORMAL keeps the file consistent whatever happens, power loss included.
+        connection.execute("PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON")
+        connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
+
+    def _keep_a_log(self, connection: apsw.Connection) -> None:
+        """Where several begin a store at once, SQLite refuses this at once, whatever the time-out:
+        two that wait for each other would wait for ever."""
+        end = time.monotonic() + self._busy_ms / 1000
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except apsw.BusyError:
+                if time.monotonic() >= end:
+                    raise
+                time.sleep(0.005)
+
+    def _connect(self, name: str, flags: int) -> apsw.Connection:
+        uri = apsw.SQLITE_OPEN_URI if name.startswith("file:") else 0
+        connection = apsw.Connection(name, flags=flags | uri)
+        connection.set_busy_timeout(self._busy_ms)
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        connection.set_progress_handler(_is_to_stop, _CHECKED_STEPS)
+        functions.register(connection, self._clock)
+        return connection
+
+    def _keep(self, connection: apsw.Connection) -> apsw.Connection:
+        with self._lock:
+            self._open.add(connection)
+        return connection
+
+    def _has_content(self) -> bool:
+        """Whether there is anything to read: an empty file is a store that was never written."""
+        try:
+            return self.path.stat().st_size > 0
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise StoreUnusable(
+                f"cannot look at {self.path}: {error.strerror}", "check the folder's permissions"
+            ) from error
+
+    def _refuse_folder(self) -> None:
+        if self.path.is_dir():
+            raise StoreUnusable(f"{self.path} is a folder", "name a file, or the folder above it")
+
+    def _make_parent(self) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreUnusable(
+                f"cannot make the folder {self.path.parent}: {error.strerror}",
+                "choose another place with --store",
+            ) from error
+
+
+def _is_to_stop() -> bool:
+    """Asked by SQLite while a statement runs: what is raised here ends it, and Ctrl-C is heard."""
+    deadline.check()
+    return False
+
+
+def _translated(error: apsw.Error, path: Path) -> KbError:
+    text = str(error)
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return StoreBusy(
+            f"{path} is being written by another process",
+            "try again, or raise store.busy_timeout_s",
+        )
+    if isinstance(error, apsw.FullError):
+        return DiskFull(
+            f"the disk of {path} is full: the last document was not written",
+            "free some space and run the command again; everything before it is kept",
+        )
+    # A quota and a limit on the size of files reach SQLite as any failure to write does.
+    if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE:
+        return DiskFull(
+            f"{path} cannot grow ({text}): a limit is reached, or the disk fails",
+            "free some space and run the command again; what was written before is kept",
+        )
+    if isinstance(error, apsw.ReadOnlyError | apsw.PermissionsError):
+        return StoreReadOnly(f"{path} cannot be written ({text})", "check the file's permissions")
+    if isinstance(error, apsw.NotADBError):
+        return StoreUnusable(f"{path} is not an SQLite file", "choose another file with --store")
+    if isinstance(error, apsw.CorruptError):
+        return StoreUnusable(
+            f"{path} is damaged ({text})",
+            "kb doctor --fix mends indexes; else restore a copy, or remove it and ingest again",
+        )
+    if isinstance(error, apsw.CantOpenError):
+        return StoreUnusable(f"cannot open {path} ({text})", "check the folder and its permissions")
+    return StoreError(f"{path}: {type(error).__name__}: {text}", "run the command again")

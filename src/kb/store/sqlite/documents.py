@@ -1,0 +1,419 @@
+"""Documents, their tags and their chunks, as rows. Each function runs inside a transaction that
+its caller holds."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import apsw
+
+from kb.store.sqlite import column_checks
+from kb.store.sqlite import filters as where
+from kb.store.sqlite.files import attach_document
+from kb.store.sqlite.functions import scalar
+from kb.text.normalize import indexed_parts, indexed_pieces
+from kb.types import Chunk, Document, Filters, Span, Written
+
+if TYPE_CHECKING:
+    from kb.types import ChunkDraft, DocumentDraft
+
+_DOCUMENT_FIELDS = tuple(item.name for item in fields(Document))  # in the order of the columns
+_DOCUMENT = """
+SELECT d.doc_id, d.root_id, d.path, d.doc_path, d.title, d.type, d.kind, d.scope, d.lang, d.trust,
+  (SELECT json_group_array(tag) FROM (SELECT tag FROM document_tags t WHERE t.doc_id = d.doc_id
+                                      ORDER BY tag)),
+  d.date, d.created_at, d.updated_at, d.expires_at, d.indexed_at, d.access_count, d.content_hash,
+  d.size_bytes, d.metadata, (SELECT count(*) FROM chunks c WHERE c.doc_id = d.doc_id)
+FROM documents d
+"""
+_JSON_BYTES = """
+SELECT coalesce(octet_length(metadata), 0)
+  + (SELECT coalesce(sum(octet_length(tag)), 0) FROM document_tags WHERE doc_id = ?)
+FROM documents WHERE doc_id = ?
+"""
+_CHUNK_COLUMNS = (
+    "chunk_id", "doc_id", "ordinal", "text", "heading_path", "section_label", "spans",
+    "chunker_version", "content_hash", "indexed_at",
+)  # fmt: skip
+_CHUNK = f"SELECT {', '.join(_CHUNK_COLUMNS)} FROM chunks "
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def write(
+    connection: apsw.Connection,
+    draft: DocumentDraft,
+    chunks: Iterable[ChunkDraft],
+    now: str,
+    now_ns: int,
+) -> Written:
+    """Insert or replace the document at its path. Chunks whose heading and text did not change keep
+    their id, and with it whatever was computed for them."""
+    doc_id = _write_row(connection, draft, now, now_ns)
+    _write_tags(connection, doc_id, draft.attributes.tags)
+    added, kept, removed = _write_chunks(connection, doc_id, draft, chunks, now)
+    count_change(connection, added - removed)
+    return Written(doc_id, added, kept, removed)
+
+
+def write_chunks(
+    connection: apsw.Connection, doc_id: int, draft: DocumentDraft, chunks: Iterable[ChunkDraft],
+    now: str,
+) -> None:  # fmt: skip
+    """Replace the chunks of a document that is there; nothing else of it changes."""
+    added, _, removed = _write_chunks(connection, doc_id, draft, chunks, now)
+    count_change(connection, added - removed)
+
+
+def move(connection: apsw.Connection, doc_id: int, doc_path: str) -> None:
+    """Let `write` find the document at `doc_path`, which nobody else has."""
+    connection.execute("UPDATE documents SET doc_path = ? WHERE doc_id = ?", (doc_path, doc_id))
+
+
+def count_change(connection: apsw.Connection, chunks: int = 0) -> None:
+    """Every write that a search could notice counts: caches ask `state.changes`."""
+    connection.execute("UPDATE state SET changes = changes + 1, chunks = chunks + ?", (chunks,))
+
+
+def _write_row(connection: apsw.Connection, draft: DocumentDraft, now: str, now_ns: int) -> int:
+    by_path = "SELECT doc_id FROM documents WHERE doc_path = ?"
+    known = scalar(connection, by_path, (draft.doc_path,))
+    row = _columns(draft, now) | {"indexed_ns": now_ns}
+    if known is not None:
+        assignments = ", ".join(f"{name} = :{name}" for name in row)
+        connection.execute(
+            f"UPDATE documents SET {assignments} WHERE doc_id = :doc_id", row | {"doc_id": known}
+        )
+        attach_document(connection, int(known))
+        return int(known)
+    doc_id = next_id(connection)
+    if not draft.doc_path:  # a note: its path is its id
+        row |= {"path": f"note:{doc_id}", "doc_path": f"note:{doc_id}"}
+    names = ", ".join(row)
+    values = ", ".join(f":{name}" for name in row)
+    connection.execute(
+        f"INSERT INTO documents (doc_id, {names}) VALUES (:doc_id, {values})",
+        row | {"doc_id": doc_id},
+    )
+    return doc_id
+
+
+def next_id(connection: apsw.Connection) -> int:
+    last = scalar(connection, "SELECT seq FROM sqlite_sequence WHERE name = 'documents'")
+    return int(last or 0) + 1
+
+
+def _columns(draft: DocumentDraft, now: str) -> dict[str, Any]:
+    said = draft.attributes
+    return {
+        "root_id": draft.root_id,
+        "path": draft.path,
+        "doc_path": draft.doc_path,
+        "title": draft.title,
+        "type": draft.type,
+        "kind": said.kind,
+        "scope": said.scope or "global",
+        "lang": said.lang,
+        "trust": said.trust or "primary",
+        "date": said.date or now,
+        "created_at": said.created_at or now,
+        "updated_at": said.updated_at or now,
+        "expires_at": said.expires_at,
+        "indexed_at": now,
+        "content_hash": draft.content_hash,
+        "chunker_version": draft.chunker_version,
+        "size_bytes": draft.size_bytes,
+        "mtime_ns": draft.mtime_ns,
+        "ctime_ns": draft.ctime_ns,
+        "device": draft.device,
+        "os_path": draft.os_path,
+        "metadata": json.dumps(dict(said.metadata), ensure_ascii=False, sort_keys=True),
+        "body": draft.body,
+    }
+
+
+def _write_tags(connection: apsw.Connection, doc_id: int, tags: Iterable[str]) -> None:
+    """The file's own tags are replaced; those given by `kb tag` stay."""
+    connection.execute("DELETE FROM document_tags WHERE doc_id = ? AND source = 'file'", (doc_id,))
+    connection.executemany(
+        "INSERT INTO document_tags (doc_id, tag, source) VALUES (?, ?, 'file') "
+        "ON CONFLICT DO UPDATE SET source = 'file'",
+        [(doc_id, tag) for tag in dict.fromkeys(tags)],
+    )
+
+
+def _write_chunks(
+    connection: apsw.Connection,
+    doc_id: int,
+    draft: DocumentDraft,
+    chunks: Iterable[ChunkDraft],
+    now: str,
+) -> tuple[int, int, int]:
+    old: dict[str, deque[int]] = defaultdict(deque)
+    for chunk_id, digest in connection.execute(
+        "SELECT chunk_id, content_hash FROM chunks WHERE doc_id = ? ORDER BY ordinal", (doc_id,)
+    ):
+        old[digest].append(chunk_id)
+    added = kept = 0
+    for ordinal, chunk in enumerate(chunks):
+        heading = _heading(draft.title, chunk.heading_path)
+        digest = content_digest(heading, chunk.text)
+        place = _place(chunk, draft.chunker_version)
+        if same := old.get(digest):  # not old[digest], which would keep an entry for each new one
+            connection.execute(
+                "UPDATE chunks SET ordinal = ?, section_label = ?, chunker_version = ?, spans = ?, "
+                "heading_path = ? WHERE chunk_id = ?",
+                (ordinal, *place, same.popleft()),
+            )
+            kept += 1
+            continue
+        connection.execute(
+            "INSERT INTO chunks (doc_id, ordinal, section_label, chunker_version, spans, "
+            "heading_path, content_hash, indexed_at, heading, text, parts, cjk) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (doc_id, ordinal, *place, digest, now, heading, chunk.text,
+             indexed_parts(chunk.text), indexed_pieces(f"{heading}\n{chunk.text}")),
+        )  # fmt: skip
+        added += 1
+    gone = [(chunk_id,) for left in old.values() for chunk_id in left]
+    connection.executemany("DELETE FROM chunks WHERE chunk_id = ?", gone)
+    return added, kept, len(gone)
+
+
+def _place(chunk: ChunkDraft, chunker_version: str) -> tuple[str | None, str, str, str]:
+    spans = json.dumps([span.to_dict() for span in chunk.spans], ensure_ascii=False)
+    path = json.dumps(chunk.heading_path, ensure_ascii=False)
+    return chunk.section_label, chunker_version, spans, path
+
+
+def _heading(title: str, heading_path: tuple[str, ...]) -> str:
+    above = () if heading_path and heading_path[0] == title else (title,)
+    return " › ".join((*above, *heading_path))
+
+
+def content_digest(heading: str, text: str) -> str:
+    import hashlib  # a search, which digests nothing, need not load OpenSSL
+
+    return hashlib.blake2b(f"{heading}\0{text}".encode(), digest_size=16).hexdigest()
+
+
+def delete(connection: apsw.Connection, doc_ids: Iterable[int]) -> int:
+    """Remove documents with all that belongs to them; the number that were there."""
+    removed = 0
+    for doc_id in doc_ids:
+        connection.execute("DELETE FROM chunks WHERE doc_id = ?", (doc_id,))
+        chunks = connection.changes()
+        connection.execute("DELETE FROM documents WHERE doc_id = ?", (doc_id,))
+        if connection.changes():
+            removed += 1
+            count_change(connection, -chunks)
+    return removed
+
+
+def record_access(connection: apsw.Connection, doc_id: int) -> None:
+    connection.execute(
+        "UPDATE documents SET access_count = access_count + 1 WHERE doc_id = ?", (doc_id,)
+    )
+
+
+def tag(
+    connection: apsw.Connection, doc_id: int, add: Iterable[str], remove: Iterable[str]
+) -> None:
+    connection.executemany(
+        "INSERT INTO document_tags (doc_id, tag, source) VALUES (?, ?, 'user') "
+        "ON CONFLICT DO NOTHING",
+        [(doc_id, name) for name in add],
+    )
+    connection.executemany(
+        "DELETE FROM document_tags WHERE doc_id = ? AND tag = ?",
+        [(doc_id, name) for name in remove],
+    )
+    count_change(connection)
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def by_id(
+    connection: apsw.Connection, doc_ids: Iterable[int], *, metadata: bool = True
+) -> dict[int, Document]:
+    select = _DOCUMENT if metadata else _DOCUMENT.replace("d.metadata", "'{}'")
+    rows = connection.execute(
+        select + "WHERE d.doc_id IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(doc_ids)),),
+    )
+    return {row[0]: _document(row) for row in rows}
+
+
+def by_path(connection: apsw.Connection, doc_path: str) -> Document | None:
+    row = connection.execute(_DOCUMENT + "WHERE d.doc_path = ?", (doc_path,)).fetchone()
+    return _document(row) if row else None
+
+
+def listed(
+    connection: apsw.Connection, filters: Filters, now: str | None, limit: int, offset: int
+) -> list[Document]:
+    sql, params = where.condition(connection, filters, now)
+    rows = connection.execute(
+        _DOCUMENT + f"WHERE {sql} ORDER BY d.doc_path LIMIT ? OFFSET ?", (*params, limit, offset)
+    )
+    return [_document(row) for row in rows]
+
+
+def page(
+    connection: apsw.Connection,
+    filters: Filters,
+    now: str | None,
+    *,
+    limit: int,
+    offset: int,
+    most_bytes: int,
+) -> tuple[list[Document], int | None]:
+    """What `listed` finds, up to `most_bytes` of tags and metadata but at least one document; and
+    where the next page begins. Rows are read one by one, so that none is parsed for nothing."""
+    sql, params = where.condition(connection, filters, now)
+    rows = connection.execute(
+        f"SELECT d.doc_id FROM documents d WHERE {sql} ORDER BY d.doc_path LIMIT ? OFFSET ?",
+        (*params, limit + 1, offset),
+    )
+    doc_ids: list[Any] = [doc_id for (doc_id,) in rows]
+    found: list[Document] = []
+    size_bytes = 0
+    for doc_id in doc_ids[:limit]:
+        size_bytes += int(scalar(connection, _JSON_BYTES, (doc_id, doc_id)))
+        if found and size_bytes > most_bytes:
+            break
+        found.extend(by_id(connection, [doc_id]).values())
+    return found, offset + len(found) if len(found) < len(doc_ids) else None
+
+
+def below(connection: apsw.Connection, folder: str) -> list[Document]:
+    """Documents whose path begins with `folder`, which ends in `/`; to the letter, no glob."""
+    rows = connection.execute(
+        _DOCUMENT + "WHERE d.doc_path >= ? AND d.doc_path < ? ORDER BY d.doc_path",
+        (folder, folder + "\U0010ffff"),
+    )
+    return [_document(row) for row in rows]
+
+
+def expired(connection: apsw.Connection, now: str) -> list[Document]:
+    rows = connection.execute(_DOCUMENT + "WHERE d.expires_at <= ? ORDER BY d.doc_path", (now,))
+    return [_document(row) for row in rows]
+
+
+def has_folder(connection: apsw.Connection, folder: str) -> bool:
+    """Whether there are documents whose path begins with `folder`, which ends in `/`."""
+    sql = "SELECT 1 FROM documents WHERE doc_path >= ? AND doc_path < ? LIMIT 1"
+    return bool(scalar(connection, sql, (folder, folder + "\U0010ffff")))
+
+
+def paths_ending(connection: apsw.Connection, end: str, limit: int) -> list[str]:
+    """The first paths that end so. Reads the whole index of paths: half a second for a million."""
+    sql = "SELECT doc_path FROM documents WHERE substr(doc_path, ?) = ? ORDER BY 1 LIMIT ?"
+    found = [path for (path,) in connection.execute(sql, (-len(end), end, limit))]
+    column_checks.check_texts(found, "documents: doc_path")
+    return found
+
+
+def paths_beside(connection: apsw.Connection, path: str, limit: int) -> list[str]:
+    """Those that stand before and after `path` in the order of paths, at most `limit` each."""
+    sql = "SELECT doc_path FROM documents WHERE doc_path {} ? ORDER BY 1 {} LIMIT ?"
+    before = connection.execute(sql.format("<", "DESC"), (path, limit)).fetchall()
+    after = connection.execute(sql.format(">", "ASC"), (path, limit)).fetchall()
+    found = [found for (found,) in [*reversed(before), *after]]
+    column_checks.check_texts(found, "documents: doc_path")
+    return found
+
+
+def languages(connection: apsw.Connection) -> dict[str | None, int]:
+    """How many documents there are in each language; None where it is not known."""
+    found = dict(connection.execute("SELECT lang, count(*) FROM documents GROUP BY lang"))
+    column_checks.check_texts(found, "documents: lang")
+    return found
+
+
+def tags(connection: apsw.Connection) -> dict[str, int]:
+    found = dict(
+        connection.execute("SELECT tag, count(*) FROM document_tags GROUP BY tag ORDER BY tag")
+    )
+    column_checks.check_texts(found, "document_tags: tag")
+    return found
+
+
+def tag_sources(connection: apsw.Connection, doc_id: int) -> dict[str, str]:
+    return dict(
+        connection.execute("SELECT tag, source FROM document_tags WHERE doc_id = ?", (doc_id,))
+    )
+
+
+def body(connection: apsw.Connection, doc_id: int) -> str | None:
+    text: str | None = scalar(connection, "SELECT body FROM documents WHERE doc_id = ?", (doc_id,))
+    column_checks.check_texts([text], f"documents {doc_id}: body")
+    return text
+
+
+def chunks_by_id(connection: apsw.Connection, chunk_ids: Iterable[int]) -> dict[int, Chunk]:
+    rows = connection.execute(
+        _CHUNK + "WHERE chunk_id IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(chunk_ids)),),
+    )
+    return {row[0]: _chunk(row) for row in rows}
+
+
+def owners(connection: apsw.Connection, chunk_ids: Iterable[int]) -> dict[int, int]:
+    """The document of each chunk, without a look at any text."""
+    return dict(
+        connection.execute(
+            "SELECT chunk_id, doc_id FROM chunks "
+            "WHERE chunk_id IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(chunk_ids)),),
+        )
+    )
+
+
+def chunks_of(connection: apsw.Connection, doc_id: int) -> list[Chunk]:
+    rows = connection.execute(_CHUNK + "WHERE doc_id = ? ORDER BY ordinal", (doc_id,))
+    return [_chunk(row) for row in rows]
+
+
+def counts(connection: apsw.Connection, column: str) -> dict[str, int]:
+    """How many documents have which value of `column` (one of our own names, never a user's)."""
+    rows = connection.execute(
+        f"SELECT coalesce({column}, 'none'), count(*) FROM documents GROUP BY 1 ORDER BY 1"
+    )
+    found = dict(rows)
+    column_checks.check_texts(found, f"documents: {column}")
+    return found
+
+
+_DOCUMENT_SHAPE = column_checks.Shape("documents", _DOCUMENT_FIELDS)
+_CHUNK_SHAPE = column_checks.Shape("chunks", _CHUNK_COLUMNS)
+
+
+def _document(row: Sequence[Any]) -> Document:
+    _DOCUMENT_SHAPE.check(row)
+    values = dict(zip(_DOCUMENT_FIELDS, row, strict=True))
+    values["tags"] = tuple(json.loads(values["tags"]))
+    values["metadata"] = json.loads(values["metadata"])
+    if not column_checks.is_object(values["metadata"]) or not column_checks.is_names(
+        list(values["tags"])
+    ):
+        raise column_checks.damaged(f"documents {row[0]}: metadata or tags")
+    return Document(**values)
+
+
+def _chunk(row: Sequence[Any]) -> Chunk:
+    _CHUNK_SHAPE.check(row)
+    chunk_id, doc_id, ordinal, text, heading_path, label, spans, version, digest, indexed = row
+    names, places = json.loads(heading_path), json.loads(spans)
+    if not column_checks.is_names(names) or not column_checks.is_spans(places):
+        raise column_checks.damaged(f"chunks {chunk_id}: heading_path or spans")
+    return Chunk(
+        chunk_id, doc_id, ordinal, text, tuple(names), label,
+        tuple(Span.from_dict(span) for span in places), version, digest, indexed,
+    )  # fmt: skip

@@ -1,0 +1,451 @@
+"""Models and embeddings, as rows. Each function runs inside a transaction that its caller holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence, Set
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import apsw
+
+from kb.errors import ModelBroken, ModelMismatch, NotFound
+from kb.index import cosine, sparse_weights, token_codes
+from kb.store.sqlite import column_checks
+from kb.store.sqlite.functions import scalar
+from kb.types import JsonDict, ToEmbed
+
+if TYPE_CHECKING:
+    from kb.types import Encoding, ExamMark, ModelSpec, StoredModel, TokenVectors, Vector
+
+ATTEMPTS = 3  # after so many a chunk has failed for good
+BACK_OFF_S = (60.0, 600.0)  # how long a worker waits after the first failure, and after others
+_MODELS = """
+SELECT model_id, name, version, dimension, ready, (SELECT chunks FROM state) - ready - failed,
+  failed, sparse, tokens, ready - sparse, ready - tokens, role, source, marks
+FROM models ORDER BY role IS NOT 'search', model_id
+"""
+# Documents that have expired cannot be found any more; until `kb gc` they are still there.
+_EXPIRED = "d.expires_at <= (SELECT kb_now())"
+_EXPIRED_VECTORS = f"""
+SELECT sum(e.state = 'ready'), sum(e.state = 'failed'),
+  sum(e.state = 'ready' AND e.sparse IS NULL), sum(e.state = 'ready' AND e.tokens IS NULL)
+FROM documents d CROSS JOIN chunks c ON c.doc_id = d.doc_id
+  CROSS JOIN embeddings e ON e.chunk_id = c.chunk_id AND e.model_id = ?
+WHERE {_EXPIRED}
+"""
+_MARK = [str, str, int, int]  # part, script, known, asked
+
+
+class Mark(NamedTuple):
+    """A state of all vectors: the number of the last change, and the stamp it bears."""
+
+    change: int
+    stamp: int
+
+
+class Due(NamedTuple):
+    """Since when the last attempt must have failed to be repeated, after one and after more."""
+
+    first: str
+    others: str
+
+
+_SHAPE = column_checks.Shape(
+    "models",
+    ("model_id", "name", "version", "dimension", "ready", "pending", "failed", "sparse", "tokens",
+     "no_sparse", "no_tokens", "role", "source"),
+)  # fmt: skip
+
+
+# --- models ---------------------------------------------------------------------------------------
+
+
+def models(connection: apsw.Connection) -> list[StoredModel]:
+    from kb.types import StoredModel  # a search by words needs none
+
+    expired = expired_chunks(connection)
+    found = []
+    for *row, marks in connection.execute(_MODELS):
+        _SHAPE.check(row)
+        model = replace(StoredModel(*row), marks=_marks(marks))
+        found.append(_without_expired(connection, model, expired) if expired else model)
+    return [replace(one, pending=max(0, one.pending)) for one in found]
+
+
+def expired_chunks(connection: apsw.Connection) -> int:
+    """How many chunks belong to documents that have expired."""
+    sql = "SELECT count(*) FROM documents d CROSS JOIN chunks c ON c.doc_id = d.doc_id"
+    return int(scalar(connection, f"{sql} WHERE {_EXPIRED}"))
+
+
+def _without_expired(connection: apsw.Connection, model: StoredModel, expired: int) -> StoredModel:
+    """The model with what is left to do: nothing is for chunks that nobody can find."""
+    row: Any = connection.execute(_EXPIRED_VECTORS, (model.model_id,)).fetchone()
+    ready, failed, no_sparse, no_tokens = (int(count or 0) for count in row)
+    return replace(
+        model,
+        pending=model.pending - (expired - ready - failed),
+        failed=model.failed - failed,
+        no_sparse=model.no_sparse - no_sparse,
+        no_tokens=model.no_tokens - no_tokens,
+    )
+
+
+def _marks(text: str | None) -> tuple[ExamMark, ...] | None:
+    """Of what cannot be read, none: the next run that embeds holds another exam."""
+    from kb.types import ExamMark
+
+    if text is None:
+        return None
+    with suppress(ValueError, TypeError, RecursionError):
+        listed = json.loads(text)
+        kinds = [[type(value) for value in each] for each in listed]
+        if isinstance(listed, list) and all(kind == _MARK for kind in kinds):
+            return tuple(ExamMark(*each) for each in listed)
+    return None
+
+
+def set_marks(connection: apsw.Connection, model_id: int, marks: Sequence[ExamMark] | None) -> None:
+    told = None if marks is None else json.dumps(marks)
+    connection.execute("UPDATE models SET marks = ? WHERE model_id = ?", (told, model_id))
+
+
+def model(connection: apsw.Connection, model_id: int) -> StoredModel:
+    for known in models(connection):
+        if known.model_id == model_id:
+            return known
+    raise NotFound(f"the store has no model {model_id}", "kb status shows its model")
+
+
+def use_model(
+    connection: apsw.Connection, spec: ModelSpec, source: str | None = None
+) -> StoredModel:
+    """A model that has left no vectors gives way to another."""
+    asked = (spec.name, spec.version, spec.dimension)
+    for known in models(connection):
+        if (known.name, known.version, known.dimension) == asked and known.role == "search":
+            return known
+        if known.ready:
+            raise ModelMismatch(
+                f"the store's vectors were made by {_named(known)}, not by "
+                f"{spec.name} {spec.version} of {spec.dimension} dimensions",
+                _way_out(known, spec),
+            )
+        connection.execute("DELETE FROM models WHERE model_id = ?", (known.model_id,))
+    return add_model(connection, spec, "search", source)
+
+
+def add_model(
+    connection: apsw.Connection, spec: ModelSpec, role: str, source: str | None = None
+) -> StoredModel:
+    connection.execute(
+        "INSERT INTO models (name, version, dimension, token_dimension, role, source) "
+        "VALUES (?, ?, ?, ?, ?, ?)",
+        (spec.name, spec.version, spec.dimension, spec.token_dimension, role, source),
+    )
+    return model(connection, connection.last_insert_rowid())
+
+
+def _way_out(known: StoredModel, spec: ModelSpec) -> str:
+    anew = f"make all vectors anew by {spec.name} {spec.version} with: kb embed --anew"
+    if known.name == spec.name:  # another version: kb has one of each name
+        return f"words answer for now; {anew}"
+    return f"search with that model (models.encoder = {known.name!r}), or {anew}"
+
+
+def drop(connection: apsw.Connection) -> int:
+    """All vectors, and the models that made them; how many vectors there were."""
+    gone = sum(each.ready for each in models(connection))
+    connection.execute("DELETE FROM embeddings")
+    connection.execute("DELETE FROM models")
+    return gone
+
+
+def _named(known: StoredModel) -> str:
+    return f"{known.name} {known.version} of {known.dimension} dimensions"
+
+
+def counts(connection: apsw.Connection) -> list[JsonDict]:
+    """How many chunks stand where, for each model, and why the last one failed."""
+    return [
+        {
+            "name": each.name,
+            "version": each.version,
+            "dimension": each.dimension,
+            "role": each.role,
+            "ready": each.ready,
+            "pending": each.pending,
+            "failed": each.failed,
+            "sparse": each.sparse,
+            "tokens": each.tokens,
+            "last_error": last_error(connection, each.model_id),
+            "unfit": each.verdict("dense") or None,
+        }
+        for each in models(connection)
+    ]
+
+
+def without_part(connection: apsw.Connection, model_id: int, part: str) -> int:
+    """How many vectors lack that part for good; those of expired documents do not count."""
+    sql = (
+        f"SELECT count(*) FROM embeddings JOIN chunks USING (chunk_id) JOIN documents d "
+        f"USING (doc_id) WHERE model_id = ? AND state = 'ready' AND attempts >= {ATTEMPTS} "
+        f"AND {part} IS NULL AND {_EXPIRED} IS NOT TRUE"
+    )
+    return int(scalar(connection, sql, (model_id,)))
+
+
+def last_error(connection: apsw.Connection, model_id: int) -> str | None:
+    """Why the last chunk that failed, wholly or in a part, did."""
+    error: str | None = scalar(
+        connection,
+        "SELECT error FROM (SELECT error, embedded_at, chunk_id FROM embeddings "
+        "WHERE model_id = ?1 AND state <> 'ready' UNION ALL "
+        "SELECT error, embedded_at, chunk_id FROM embeddings WHERE model_id = ?1 "
+        "AND state = 'ready' AND sparse IS NULL AND error IS NOT NULL UNION ALL "
+        "SELECT error, embedded_at, chunk_id FROM embeddings WHERE model_id = ?1 "
+        "AND state = 'ready' AND tokens IS NULL AND error IS NOT NULL) "
+        "ORDER BY embedded_at DESC, chunk_id DESC LIMIT 1",
+        (model_id,),
+    )
+    return error
+
+
+# --- work -----------------------------------------------------------------------------------------
+
+
+_DUE = "(:first IS NULL OR attempts = 0 OR embedded_at <= iif(attempts = 1, :first, :others))"
+_LIVE = f"NOT EXISTS (SELECT 1 FROM documents d WHERE d.doc_id = c.doc_id AND {_EXPIRED})"
+_WAITING = f"""
+SELECT chunk_id, heading, text FROM chunks c WHERE chunk_id > :after {{among}}
+  AND chunk_id NOT IN (SELECT value FROM json_each(:out))
+  AND (NOT EXISTS
+      (SELECT 1 FROM embeddings e WHERE e.chunk_id = c.chunk_id AND e.model_id = :model_id)
+    OR chunk_id IN (SELECT chunk_id FROM embeddings
+      WHERE model_id = :model_id AND state <> 'ready' AND state = 'pending' AND {_DUE}))
+  AND {_LIVE}
+ORDER BY chunk_id LIMIT :limit
+"""
+_LACKING = f"""
+SELECT chunk_id, heading, text FROM embeddings e JOIN chunks c USING (chunk_id)
+WHERE e.model_id = :model_id AND e.state = 'ready' AND e.{{part}} IS NULL
+  AND e.chunk_id > :after {{among}} AND attempts < {ATTEMPTS} AND {_DUE}
+  AND e.chunk_id NOT IN (SELECT value FROM json_each(:out)) AND {_LIVE}
+ORDER BY e.chunk_id LIMIT :limit
+"""
+
+
+def to_embed(
+    connection: apsw.Connection,
+    model_id: int,
+    limit: int,
+    after: int,
+    *,
+    doc_id: int | None = None,
+    lacking: Set[str] = frozenset(),
+    out: Sequence[int] = (),
+    due: Due | None = None,
+) -> list[ToEmbed]:
+    """Chunks, of one document or of all that have not expired, that wait for vectors, or, with
+    `lacking`, those whose vectors lack one of these parts; without those that are `out`, and with
+    `due`, without what has failed too lately."""
+    known = model(connection, model_id)
+    first, others = due or (None, None)
+    asked = {"model_id": model_id, "limit": limit, "after": after, "out": json.dumps(list(out)),
+             "first": first, "others": others, "doc_id": doc_id}  # fmt: skip
+    among = "" if doc_id is None else "AND c.doc_id = :doc_id"
+    if not lacking:
+        # Without a look at every chunk where there is nothing to be found.
+        sql = _WAITING.format(among=among)
+        rows: list[Any] = connection.execute(sql, asked).fetchall() if known.pending else []
+    else:
+        parts = [part for part in lacking if known.lacks(part)]
+        found = {row for part in parts for row in connection.execute(
+            _LACKING.format(part=part, among=among), asked)}  # fmt: skip
+        rows = sorted(found)[:limit]
+    return [ToEmbed(chunk_id, _passage(heading, text)) for chunk_id, heading, text in rows]
+
+
+def _passage(heading: str, text: str) -> str:
+    """What a passage is about often stands only above it."""
+    return text if not heading or text.startswith(heading) else f"{heading}\n{text}"
+
+
+def write(
+    connection: apsw.Connection,
+    model_id: int,
+    rows: Sequence[tuple[int, Encoding]],
+    now: str,
+    token_format: str = token_codes.DEFAULT,
+) -> int:
+    """Vectors of chunks that are still there. Without a dense vector, the other parts are added to
+    what is ready."""
+    dimension = model(connection, model_id).dimension
+    written = 0
+    for chunk_id, encoding in rows:
+        weights = None if encoding.sparse is None else sparse_weights.to_text(encoding.sparse)
+        tokens = None if encoding.tokens is None else token_codes.encode(
+            encoding.tokens, token_format
+        )  # fmt: skip
+        if encoding.dense is None:
+            _add_parts(connection, model_id, chunk_id, weights, tokens)
+        else:
+            dense = cosine.to_bytes(cosine.normalised(encoding.dense, dimension))
+            put(connection, model_id, chunk_id, now, dense, weights, tokens)
+        written += connection.changes()
+    return written
+
+
+def put(
+    connection: apsw.Connection,
+    model_id: int,
+    chunk_id: int,
+    now: str | None,
+    dense: bytes,
+    weights: str | None,
+    tokens: bytes | None,
+    error: str | None = None,
+) -> None:
+    """Vectors that are ready. `error` says why they lack a part: that attempt has failed."""
+    connection.execute(
+        "INSERT INTO embeddings (model_id, chunk_id, state, attempts, embedded_at, error, dense, "
+        "sparse, tokens) SELECT ?1, ?2, 'ready', ?7 IS NOT NULL, ?3, ?7, ?4, ?5, ?6 "
+        "WHERE EXISTS (SELECT 1 FROM chunks WHERE chunk_id = ?2) "
+        "ON CONFLICT DO UPDATE SET state = 'ready', attempts = ?7 IS NOT NULL, error = ?7, "
+        "embedded_at = ?3, dense = ?4, sparse = ?5, tokens = ?6",
+        (model_id, chunk_id, now, dense, weights, tokens, error),
+    )
+
+
+def _add_parts(
+    connection: apsw.Connection,
+    model_id: int,
+    chunk_id: int,
+    weights: str | None,
+    tokens: bytes | None,
+) -> None:
+    if weights is None and tokens is None:
+        raise ModelBroken("an encoding holds no vectors at all", "check the model's files")
+    connection.execute(
+        "UPDATE embeddings SET sparse = coalesce(?, sparse), tokens = coalesce(?, tokens) "
+        "WHERE model_id = ? AND chunk_id = ? AND state = 'ready'",
+        (weights, tokens, model_id, chunk_id),
+    )
+
+
+def fail(
+    connection: apsw.Connection,
+    model_id: int,
+    chunk_ids: Sequence[int],
+    error: str,
+    now: str,
+) -> None:
+    """A chunk that has vectors keeps them."""
+    connection.executemany(
+        "INSERT INTO embeddings (model_id, chunk_id, state, attempts, embedded_at, error) "
+        "SELECT ?1, ?2, 'pending', 1, ?3, ?4 "
+        "WHERE EXISTS (SELECT 1 FROM chunks WHERE chunk_id = ?2) "
+        "ON CONFLICT DO UPDATE SET attempts = attempts + 1, embedded_at = ?3, error = ?4, "
+        f"state = iif(attempts + 1 >= {ATTEMPTS}, 'failed', 'pending') WHERE state <> 'ready'",
+        [(model_id, chunk_id, now, error) for chunk_id in chunk_ids],
+    )
+
+
+def retry(connection: apsw.Connection, model_id: int, doc_id: int | None = None) -> int:
+    """What has failed for good, wholly or in a part, of one document or of all, is tried again;
+    how many that are."""
+    among = "AND (?2 IS NULL OR chunk_id IN (SELECT chunk_id FROM chunks WHERE doc_id = ?2))"
+    connection.execute(
+        "UPDATE embeddings SET state = 'pending', attempts = 0 WHERE model_id = ?1 "
+        f"AND state <> 'ready' AND state = 'failed' {among}",
+        (model_id, doc_id),
+    )
+    retried = connection.changes()
+    for part in ("sparse", "tokens"):
+        connection.execute(
+            f"UPDATE embeddings SET attempts = 0 WHERE model_id = ?1 AND state = 'ready' "
+            f"AND {part} IS NULL AND attempts >= {ATTEMPTS} {among}",
+            (model_id, doc_id),
+        )
+        retried += connection.changes()
+    return retried
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def vectors_of(
+    connection: apsw.Connection, model_id: int, chunk_ids: Iterable[int]
+) -> dict[int, Vector[float]]:
+    rows = connection.execute(
+        "SELECT chunk_id, dense FROM embeddings WHERE chunk_id IN (SELECT value FROM json_each(?)) "
+        "AND model_id = ? AND state = 'ready'",
+        (json.dumps(list(chunk_ids)), model_id),
+    )
+    return {chunk_id: cosine.from_bytes(dense) for chunk_id, dense in rows}
+
+
+def sparse_of(
+    connection: apsw.Connection, model_id: int, chunk_ids: Iterable[int]
+) -> dict[int, sparse_weights.Weights]:
+    return {one: sparse_weights.readable(text) for one, text in _parts_of(
+        connection, "sparse", model_id, chunk_ids)}  # fmt: skip
+
+
+def tokens_of(
+    connection: apsw.Connection, model_id: int, chunk_ids: Iterable[int]
+) -> dict[int, TokenVectors]:
+    rows = list(_parts_of(connection, "tokens", model_id, chunk_ids))
+    decoded = token_codes.decode_all([data for _, data in rows])
+    return dict(zip((chunk_id for chunk_id, _ in rows), decoded, strict=True))
+
+
+def _parts_of(
+    connection: apsw.Connection, column: str, model_id: int, chunk_ids: Iterable[int]
+) -> Iterator[tuple[int, Any]]:
+    rows: Iterator[Any] = connection.execute(
+        f"SELECT chunk_id, {column} FROM embeddings WHERE chunk_id IN "
+        "(SELECT value FROM json_each(?)) AND model_id = ? AND state = 'ready' "
+        f"AND {column} IS NOT NULL",
+        (json.dumps(list(chunk_ids)), model_id),
+    )
+    return rows
+
+
+def ready(connection: apsw.Connection, model_id: int) -> Iterator[tuple[int, bytes]]:
+    """Every vector, by chunk id."""
+    rows: Iterator[Any] = connection.execute(
+        "SELECT chunk_id, dense FROM embeddings WHERE model_id = ? AND state = 'ready' "
+        "ORDER BY chunk_id",
+        (model_id,),
+    )
+    return rows
+
+
+# --- changes --------------------------------------------------------------------------------------
+
+
+def mark(connection: apsw.Connection) -> Mark:
+    sql = "SELECT change, stamp FROM vector_changes ORDER BY change DESC LIMIT 1"
+    row = connection.execute(sql).fetchone()
+    return Mark(*row) if row else Mark(0, 0)
+
+
+def follows(connection: apsw.Connection, earlier: Mark) -> bool:
+    """Whether this state came out of `earlier`, by changes that are all still known."""
+    if earlier.change == 0:
+        first = scalar(connection, "SELECT min(change) FROM vector_changes")
+        return first is None or first == 1
+    sql = "SELECT stamp FROM vector_changes WHERE change = ?"
+    return bool(scalar(connection, sql, (earlier.change,)) == earlier.stamp)
+
+
+def changed(connection: apsw.Connection, model_id: int, since: Mark) -> list[int]:
+    """The chunks whose vectors came, went or changed, by id."""
+    rows = connection.execute(
+        "SELECT DISTINCT chunk_id FROM vector_changes WHERE change > ? AND model_id = ? ORDER BY 1",
+        (since.change, model_id),
+    )
+    return [chunk_id for (chunk_id,) in rows]

@@ -1,0 +1,188 @@
+"""Roots and what the store remembers of their files."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import apsw
+
+from kb.store.sqlite import column_checks
+from kb.text.normalize import nfc
+
+if TYPE_CHECKING:
+    from kb.types import FilePlace, FileState, Root
+
+
+_ROOT = column_checks.Shape("roots", ("root_id", "name", "path", "whole", "detached"))
+_STATE_COLUMNS = (
+    "doc_id", "path", "size_bytes", "mtime_ns", "ctime_ns", "device", "os_path", "content_hash",
+    "indexed_ns", "chunker_version",
+)  # fmt: skip
+_STATE = column_checks.Shape("documents", (*_STATE_COLUMNS, "detached"))
+
+
+def roots(connection: apsw.Connection) -> list[Root]:
+    from kb.types import Root
+
+    sql = (
+        "SELECT root_id, name, path, whole, root_id IN (SELECT root_id FROM detached_roots) "
+        "FROM roots ORDER BY path"
+    )
+    found = []
+    for row in connection.execute(sql):
+        _ROOT.check(row)
+        root_id, name, path, whole, detached = row
+        if not column_checks.is_path(path):
+            raise column_checks.damaged(f"roots {root_id}: path")
+        found.append(Root(root_id, name, os.fsdecode(path), bool(whole), bool(detached)))
+    return found
+
+
+def ensure_root(
+    connection: apsw.Connection, path: str, *, whole: bool, detached: bool = False
+) -> Root:
+    """The root at `path`, made if it is new. Once asked for as a whole, it stays whole. One that is
+    detached becomes attached, and is asked for anew, unless the caller wants it `detached`."""
+    known = {root.path: root for root in roots(connection)}
+    if (root := known.get(path)) is None:
+        name = _free_name(path, {root.name for root in known.values()})
+        connection.execute(
+            "INSERT INTO roots (name, path, whole) VALUES (?, ?, ?)", (name, _stored(path), whole)
+        )
+        if detached:
+            detach_root(connection, connection.last_insert_rowid())
+    elif root.detached and not detached:
+        connection.execute("DELETE FROM detached_roots WHERE root_id = ?", (root.root_id,))
+        connection.execute("UPDATE roots SET whole = ? WHERE root_id = ?", (whole, root.root_id))
+    elif whole and not root.whole:
+        connection.execute("UPDATE roots SET whole = 1 WHERE root_id = ?", (root.root_id,))
+    return next(root for root in roots(connection) if root.path == path)
+
+
+def detach_root(connection: apsw.Connection, root_id: int) -> None:
+    connection.execute("INSERT INTO detached_roots VALUES (?) ON CONFLICT DO NOTHING", (root_id,))
+
+
+def detach_document(connection: apsw.Connection, doc_id: int) -> None:
+    sql = "INSERT INTO detached_documents VALUES (?) ON CONFLICT DO NOTHING"
+    connection.execute(sql, (doc_id,))
+
+
+def attach_document(connection: apsw.Connection, doc_id: int) -> None:
+    connection.execute("DELETE FROM detached_documents WHERE doc_id = ?", (doc_id,))
+
+
+def attach_root(connection: apsw.Connection, root_id: int, path: str) -> None:
+    """Let the root lie at `path`. Its documents are detached until an ingest has found them there:
+    those that it does not find stay as they are."""
+    connection.execute("UPDATE roots SET path = ? WHERE root_id = ?", (_stored(path), root_id))
+    connection.execute("DELETE FROM detached_roots WHERE root_id = ?", (root_id,))
+    connection.execute(
+        "INSERT INTO detached_documents SELECT doc_id FROM documents WHERE root_id = ? "
+        "ON CONFLICT DO NOTHING",
+        (root_id,),
+    )
+
+
+def drop_empty_roots(connection: apsw.Connection, names: Iterable[str] = ()) -> None:
+    """Forget the roots of these names, and those of single files, where no document is left."""
+    connection.execute(
+        "DELETE FROM roots WHERE (NOT whole OR name IN (SELECT value FROM json_each(?))) "
+        "AND root_id NOT IN (SELECT root_id FROM documents WHERE root_id IS NOT NULL)",
+        (json.dumps(list(names)),),
+    )
+
+
+def file_states(connection: apsw.Connection, root_id: int) -> dict[str, FileState]:
+    from kb.types import FileState
+
+    sql = (
+        f"SELECT {', '.join(_STATE_COLUMNS)}, doc_id IN (SELECT doc_id FROM detached_documents) "
+        "FROM documents WHERE root_id = ?"
+    )
+    states = {}
+    for row in connection.execute(sql, (root_id,)):
+        _STATE.check(row)
+        states[row[1]] = FileState(*row)
+    return states
+
+
+def per_root(connection: apsw.Connection) -> dict[str, int]:
+    rows = connection.execute(
+        "SELECT r.name, count(d.doc_id) FROM roots r LEFT JOIN documents d USING (root_id) "
+        "GROUP BY r.root_id ORDER BY r.name"
+    )
+    return dict(rows)
+
+
+def touch_file(connection: apsw.Connection, state: FileState, now_ns: int) -> None:
+    """The file's content is what it was; its times, place and name on disk are those of `state`.
+    Dates that were taken from the old time follow the new one."""
+    row = connection.execute(
+        "SELECT mtime_ns, date, created_at, updated_at FROM documents WHERE doc_id = ?",
+        (state.doc_id,),
+    ).fetchone()
+    if row is None:
+        return
+    before, after = (_moment(mtime_ns) for mtime_ns in (row[0], state.mtime_ns))
+    dates = [after if date == before else date for date in row[1:]]
+    connection.execute(
+        "UPDATE documents SET size_bytes = ?, mtime_ns = ?, ctime_ns = ?, device = ?, os_path = ?, "
+        "indexed_ns = ?, date = ?, created_at = ?, updated_at = ? WHERE doc_id = ?",
+        (state.size_bytes, state.mtime_ns, state.ctime_ns, state.device, state.os_path,
+         now_ns, *dates, state.doc_id),
+    )  # fmt: skip
+    attach_document(connection, state.doc_id)
+    if dates != list(row[1:]):  # which filters ask for
+        connection.execute("UPDATE state SET changes = changes + 1")
+
+
+def _moment(time_ns: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time_ns // 1_000_000_000))
+
+
+def place(connection: apsw.Connection, doc_id: int) -> FilePlace | None:
+    """Where a document's file lies; None for a note."""
+    from kb.types import FilePlace
+
+    row = connection.execute(
+        "SELECT r.path, d.path, d.os_path, r.root_id IN (SELECT root_id FROM detached_roots) "
+        "OR d.doc_id IN (SELECT doc_id FROM detached_documents) "
+        "FROM documents d JOIN roots r USING (root_id) WHERE d.doc_id = ?",
+        (doc_id,),
+    ).fetchone()
+    if row is None:
+        return None
+    root, inside, raw, detached = row
+    return FilePlace(
+        os.fsdecode(root), os.fsdecode(raw if raw is not None else inside), bool(detached)
+    )
+
+
+def os_path(connection: apsw.Connection, doc_id: int) -> str | None:
+    """The absolute path of a document's file; None for a note."""
+    found = place(connection, doc_id)
+    return None if found is None else os.path.join(found.root, found.inside)
+
+
+def _free_name(path: str, taken: set[str]) -> str:
+    """The folder's name, made readable and unique. `note:` names belong to notes."""
+    raw = os.fsencode(os.path.basename(path) or "root")
+    name = nfc(raw.decode("utf-8", "backslashreplace"))
+    name = name.replace(":", "_") if name.startswith("note:") else name
+    number, free = 2, name
+    while free in taken:
+        free, number = f"{name}-{number}", number + 1
+    return free
+
+
+def _stored(path: str) -> str | bytes:
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError:
+        return os.fsencode(path)
+    return path

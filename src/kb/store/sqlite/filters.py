@@ -1,0 +1,160 @@
+"""Filters as SQL (spec 10): which documents may be seen, decided once per document.
+
+A condition here is about `documents d`. Retrievers restrict themselves to the chunks of those
+documents before they rank, so a filtered search is exact: it equals brute force over the set.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import fields
+from datetime import UTC, datetime, time
+from typing import Any, NamedTuple
+
+import apsw
+
+from kb.errors import InvalidRequest, choose, shown, text_of
+from kb.text.normalize import nfc
+from kb.types import KINDS, SCOPES, TRUSTS, TYPES, Filters
+
+# The chunks of the documents that a condition leaves.
+CHUNKS_OF = "SELECT c.chunk_id FROM documents d JOIN chunks c ON c.doc_id = d.doc_id WHERE "
+
+
+class Condition(NamedTuple):
+    sql: str
+    params: list[Any]
+
+
+def condition(connection: apsw.Connection, filters: Filters, now: str | None) -> Condition:
+    """What `filters` ask of `documents d`; with `now`, expired documents are out as well."""
+    filters = _checked(filters)
+    parts: list[tuple[str, list[Any]]] = []
+    if now is not None:
+        parts.append(("(d.expires_at IS NULL OR d.expires_at > ?)", [now]))
+    if filters.tags:
+        parts += _every_tag(filters.tags)
+    if filters.tags_any:
+        some = f"d.doc_id IN (SELECT doc_id FROM document_tags WHERE tag {_IN})"
+        parts.append((some, [_listed(filters.tags_any)]))
+    for column, values, valid in (
+        ("type", filters.type, _types(connection, filters)),
+        ("kind", filters.kind, KINDS),
+        ("scope", (filters.scope,) if filters.scope is not None else (), SCOPES),
+    ):
+        if values:
+            checked = [choose(column, value, valid) for value in dict.fromkeys(values)]
+            parts.append((f"d.{column} {_IN}", [_listed(checked)]))
+    if filters.lang is not None:
+        parts.append(("d.lang = ?", [filters.lang]))
+    if filters.trust_min is not None:
+        least = TRUSTS.index(choose("trust_min", filters.trust_min, TRUSTS))
+        parts.append((f"d.trust {_IN}", [_listed(TRUSTS[least:])]))
+    if filters.path_glob is not None:
+        parts.append(_path(filters.path_glob))
+    if filters.after is not None:
+        parts.append(("d.date >= ?", [_date("after", filters.after)]))
+    if filters.before is not None:
+        parts.append(("d.date < ?", [_date("before", filters.before)]))
+    sql = " AND ".join(part for part, _ in parts) or "1"
+    return Condition(sql, [value for _, values in parts for value in values])
+
+
+def _types(connection: apsw.Connection, filters: Filters) -> tuple[str, ...]:
+    """The built-in types, and, if others are asked for, those that plug-ins have brought."""
+    if not set(filters.type) - set(TYPES):
+        return TYPES
+    stored = connection.execute("SELECT DISTINCT type FROM documents ORDER BY type")
+    return tuple(dict.fromkeys((*TYPES, *(kind for (kind,) in stored))))
+
+
+# A list is one parameter, however long: SQLite has limits on parameters and on nested conditions.
+_IN = "IN (SELECT value FROM json_each(?))"
+
+
+def _listed(values: Iterable[str]) -> str:
+    return json.dumps(list(dict.fromkeys(values)))
+
+
+def _every_tag(tags: tuple[str, ...]) -> list[tuple[str, list[Any]]]:
+    """The first tag narrows by index, the others are looked up for what it leaves."""
+    first, *others = dict.fromkeys(tags)
+    parts: list[tuple[str, list[Any]]] = [
+        ("d.doc_id IN (SELECT doc_id FROM document_tags WHERE tag = ?)", [first])
+    ]
+    if others:
+        parts.append((
+            "NOT EXISTS (SELECT 1 FROM json_each(?) WHERE NOT EXISTS "
+            "(SELECT 1 FROM document_tags t WHERE t.doc_id = d.doc_id AND t.tag = value))",
+            [_listed(others)],
+        ))  # fmt: skip
+    return parts
+
+
+def _path(glob: str) -> tuple[str, list[Any]]:
+    """The literal beginning narrows by index, the whole pattern decides."""
+    literal = re.split(r"[*?\[]", glob)[0]
+    if not literal:
+        return "kb_glob(?, d.doc_path)", [glob]
+    return (
+        "d.doc_path >= ? AND d.doc_path < ? AND kb_glob(?, d.doc_path)",
+        [literal, literal + "\U0010ffff", glob],
+    )
+
+
+def _date(name: str, value: str) -> str:
+    """An ISO date or time, as documents store theirs: text that sorts by time. Midnight is the
+    day itself, so that it does not leave out documents that only name a day."""
+    try:
+        moment = datetime.fromisoformat(value)
+        if moment.tzinfo is not None:
+            moment = moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise InvalidRequest(
+            f"{name} cannot be {value!r}", "dates look like 2026-01-31 or 2026-01-31T12:00:00"
+        ) from None
+    if moment.time() == time():
+        return moment.date().isoformat()
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _checked(filters: Filters) -> Filters:
+    """The filters in NFC, as stored text is; what is not a text, or empty, is refused."""
+    if not isinstance(filters, Filters):
+        raise InvalidRequest(f"filters cannot be {shown(filters)}", "give Filters(...)")
+    values: dict[str, Any] = {}
+    for item in fields(filters):
+        value = getattr(filters, item.name)
+        if item.name in _LISTS:
+            if isinstance(value, str):
+                raise InvalidRequest(f"{item.name} is a text", f"give a tuple: ({value!r},)")
+            if not isinstance(value, tuple | list | set | frozenset):
+                said = type(value).__name__
+                raise InvalidRequest(f"{item.name} is a {said}", "give a tuple of texts")
+            if len(value) > MAX_VALUES:
+                raise InvalidRequest(
+                    f"{item.name} has {len(value):,} values", f"give at most {MAX_VALUES}"
+                )
+            values[item.name] = tuple(_said(item.name, each) for each in value)
+        elif value is not None:
+            values[item.name] = _said(item.name, value)
+    return Filters(**values)
+
+
+_LISTS = ("tags", "tags_any", "type", "kind")
+MAX_VALUES = 256  # of a list
+MAX_VALUE_CHARS = 1000  # of a text: also what a glob is at most
+
+
+def _said(name: str, value: object) -> str:
+    text = nfc(text_of(name, value))
+    if name in ("tags", "tags_any"):
+        text = text.lstrip("#")
+    if not text:
+        raise InvalidRequest(f"{name} is empty", f"leave {name} out to ask for everything")
+    if len(text) > MAX_VALUE_CHARS:
+        most = f"{MAX_VALUE_CHARS:,} characters"
+        raise InvalidRequest(f"{name} is longer than {most}", f"give a shorter {name}")
+    return text

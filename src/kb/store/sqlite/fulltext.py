@@ -1,0 +1,303 @@
+"""Words and characters matched by FTS5. The only module that sees raw BM25.
+
+Words go to `chunks_fts`, runs of unspaced script to `chunks_cjk`; BM25 is a sum over terms, so a
+query in both scripts is scored by the sum of both tables. `chunks_trigram` answers which chunks
+hold whole runs and words as substrings.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence, Set
+from typing import Any, NamedTuple
+
+import apsw
+
+from kb.errors import QuerySyntax
+from kb.store.sqlite import filters as where
+from kb.store.sqlite.functions import scalar
+from kb.text.normalize import pieces
+from kb.types import Filters, LexicalQuery, Matched, Scored
+
+# chunk_id, doc_id, heading, text, parts. Fitted on the train and dev splits of four collections.
+_BM25 = "bm25(chunks_fts, 0.0, 0.0, 2.0, 1.0, 0.5)"
+_COMMON = 0.5  # a term in a larger share of the chunks has an IDF of nothing, and costs the most
+
+
+class Term(NamedTuple):
+    """One term of a table: its FTS5 expression, and how its commonness is looked up."""
+
+    expression: str
+    stem: str | None
+
+
+# --- entry points ---------------------------------------------------------------------------------
+
+
+def match(
+    connection: apsw.Connection,
+    query: LexicalQuery,
+    *,
+    every: bool,
+    filters: Filters,
+    now: str,
+    limit: int,
+) -> Matched:
+    """The best chunks for any term, or those that hold every term."""
+    within = _within(connection, filters, now)
+    words = _word_terms(connection, query.words)
+    parts = _piece_terms(query.runs)
+    if every:
+        return Matched(_scored(_every(connection, query, words, parts, within, limit)))
+    rare_words, rare_parts, dropped = _without_common(connection, words, parts)
+    if dropped:
+        rows = _any(connection, rare_words, rare_parts, within, limit)
+        if len(rows) == limit:
+            return Matched(_scored(rows), dropped)
+    return Matched(_scored(_any(connection, words, parts, within, limit)))
+
+
+def match_expression(
+    connection: apsw.Connection, expression: str, *, filters: Filters, now: str, limit: int
+) -> Matched:
+    """A user's own FTS5 expression, as it stands."""
+    within = _within(connection, filters, now)
+    try:
+        rows = _ranked_words(connection, expression, within, limit)
+    except apsw.SQLError as error:
+        raise QuerySyntax(
+            f"not an FTS5 expression: {error}",
+            "without the single quotes every character is taken literally",
+        ) from error
+    return Matched(_scored(rows))
+
+
+def match_substrings(
+    connection: apsw.Connection,
+    terms: Sequence[str],
+    *,
+    filters: Filters,
+    now: str,
+    limit: int,
+    indexed: bool = True,
+) -> Matched:
+    """Chunks that hold any of the terms as substrings, most terms first. Without FTS5
+    (`indexed=False`) every chunk is read."""
+    within = _within(connection, filters, now)
+    wanted = json.dumps(list(terms))
+    narrow, params = "1", []
+    if indexed and all(len(term) >= 3 for term in terms):
+        narrow = "chunk_id IN (SELECT rowid FROM chunks_trigram WHERE chunks_trigram MATCH ?)"
+        params = [" OR ".join(f"({_trigrams(term)})" for term in terms)]
+    rows = connection.execute(
+        "SELECT * FROM (SELECT chunk_id, kb_substrings(text, ?) AS found FROM chunks "
+        f"WHERE {narrow} AND {within.sql('chunk_id')}) "
+        "WHERE found > 0 ORDER BY found DESC, chunk_id LIMIT ?",
+        (wanted, *params, *within.params, limit),
+    )
+    scores = ((chunk_id, found / (1 + len(terms))) for chunk_id, found in rows)
+    return Matched([Scored(*row, rank) for rank, row in enumerate(scores, start=1)])
+
+
+# --- ranking --------------------------------------------------------------------------------------
+
+
+def _scored(rows: Iterable[tuple[int, float]]) -> list[Scored]:
+    """BM25 as FTS5 gives it (lower is better) into [0, 1), higher is better [001]."""
+    return [
+        Scored(chunk_id, abs(bm25) / (1.0 + abs(bm25)), rank)
+        for rank, (chunk_id, bm25) in enumerate(rows, start=1)
+    ]
+
+
+def _any(
+    connection: apsw.Connection,
+    words: Sequence[Term],
+    parts: Sequence[Term],
+    within: Within,
+    limit: int,
+) -> list[tuple[int, float]]:
+    """Ranked by the sum of BM25 over whatever terms a chunk has."""
+    if not parts:
+        return _ranked_words(connection, _or(words), within, limit) if words else []
+    found = "SELECT rowid, bm25(chunks_cjk) FROM chunks_cjk WHERE chunks_cjk MATCH ?"
+    params = [_or(parts)]
+    if words:
+        found += f" UNION ALL SELECT rowid, {_BM25} FROM chunks_fts WHERE chunks_fts MATCH ?"
+        params.append(_or(words))
+    # Materialised, since bm25() can only be asked where its table is being matched.
+    rows = connection.execute(
+        f"WITH found (id, bm25) AS MATERIALIZED ({found}) SELECT id, sum(bm25) FROM found "
+        f"WHERE {within.sql('id')} GROUP BY id ORDER BY 2, 1 LIMIT ?",
+        (*params, *within.params, limit),
+    )
+    return [(chunk_id, bm25) for chunk_id, bm25 in rows]
+
+
+def _every(
+    connection: apsw.Connection,
+    query: LexicalQuery,
+    words: Sequence[Term],
+    parts: Sequence[Term],
+    within: Within,
+    limit: int,
+) -> list[tuple[int, float]]:
+    """Without unspaced script: all words, by FTS5. With it: whole runs and words as substrings
+    [003], ranked by the pieces and words they are made of."""
+    if not parts:
+        if not words:
+            return []
+        return _ranked_words(connection, _and(words), within, limit)
+    long = [word[0] for word in query.words if len(word[0]) >= 3]
+    return _any(connection, words, parts, within.also(_holding_all(query.runs, long)), limit)
+
+
+def _ranked_words(
+    connection: apsw.Connection, expression: str, within: Within, limit: int
+) -> list[tuple[int, float]]:
+    # By bm25() and not by `rank`: measured, the latter takes half as long again.
+    rows = connection.execute(
+        f"SELECT rowid, {_BM25} AS bm25 FROM chunks_fts WHERE chunks_fts MATCH ? "
+        f"AND {within.sql('+chunks_fts.rowid')} ORDER BY bm25, rowid LIMIT ?",
+        (expression, *within.params, limit),
+    )
+    return [(chunk_id, bm25) for chunk_id, bm25 in rows]
+
+
+# --- terms ----------------------------------------------------------------------------------------
+
+
+def _word_terms(connection: apsw.Connection, words: Iterable[tuple[str, ...]]) -> list[Term]:
+    """A word with alternatives (an identifier and its parts) is never too common: no stem."""
+    return [
+        Term(_quoted(word[0]), stem(connection, word[0]))
+        if len(word) == 1
+        else Term(f"({' OR '.join(map(_quoted, word))})", None)
+        for word in words
+    ]
+
+
+def _piece_terms(runs: Iterable[str]) -> list[Term]:
+    distinct = dict.fromkeys(piece for run in runs for piece in pieces(run))
+    return [Term(_quoted(piece), piece) for piece in distinct]
+
+
+def _without_common(
+    connection: apsw.Connection, words: Sequence[Term], parts: Sequence[Term]
+) -> tuple[list[Term], list[Term], tuple[str, ...]]:
+    """The terms without those that stand in over half of the chunks, and which these are. If
+    nothing else is left, they stay."""
+    most = _COMMON * scalar(connection, "SELECT chunks FROM state")
+    rare_words = [term for term in words if _frequency(connection, "chunks_fts", term) <= most]
+    rare_parts = [term for term in parts if _frequency(connection, "chunks_cjk", term) <= most]
+    kept = {*rare_words, *rare_parts}
+    if not kept:
+        return list(words), list(parts), ()
+    common = [term.expression.strip('"') for term in (*words, *parts) if term not in kept]
+    return rare_words, rare_parts, tuple(common)
+
+
+def _frequency(connection: apsw.Connection, table: str, term: Term) -> int:
+    if term.stem is None:
+        return 0
+    sql = f"SELECT doc FROM {table}_terms WHERE term = ?"
+    return int(scalar(connection, sql, (term.stem,)) or 0)
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _or(terms: Iterable[Term]) -> str:
+    return " OR ".join(term.expression for term in terms)
+
+
+def _and(terms: Iterable[Term]) -> str:
+    return " AND ".join(term.expression for term in terms)
+
+
+def _trigrams(term: str) -> str:
+    return " AND ".join(dict.fromkeys(_quoted(term[i : i + 3]) for i in range(len(term) - 2)))
+
+
+def _holding_all(runs: Sequence[str], words: Sequence[str]) -> tuple[str, list[Any]]:
+    """Chunks that hold each run and each word as a substring, in their text or above it: those with
+    all pieces of the runs, by index, and then by looking."""
+    terms = [*runs, *words]
+    pieces_of_all = dict.fromkeys(piece for run in runs for piece in pieces(run))
+    return (
+        "SELECT chunk_id FROM chunks WHERE chunk_id IN "
+        "(SELECT rowid FROM chunks_cjk WHERE chunks_cjk MATCH ?) "
+        "AND kb_substrings(heading || char(10) || text, ?) = ?",
+        [" AND ".join(map(_quoted, pieces_of_all)), json.dumps(terms), len(terms)],
+    )
+
+
+# --- which chunks may be seen ---------------------------------------------------------------------
+
+
+class Within(NamedTuple):
+    """Sub-selects of chunk ids: a chunk must be in all of `inside` and in none of `outside`."""
+
+    inside: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()
+    params: tuple[Any, ...] = ()
+
+    def sql(self, column: str) -> str:
+        tests = [f"{column} IN ({select})" for select in self.inside]
+        tests += [f"{column} NOT IN ({select})" for select in self.outside]
+        return " AND ".join(tests) or "1"
+
+    def also(self, select: tuple[str, list[Any]]) -> Within:
+        """Narrowed by one more sub-select, whose parameters come first as it does."""
+        sql, params = select
+        return Within((sql, *self.inside), self.outside, (*params, *self.params))
+
+
+def _within(connection: apsw.Connection, filters: Filters, now: str) -> Within:
+    """Decided per document and written out once per query. Without filters, only the (few) expired
+    documents are left out, so that the common search joins nothing."""
+    if filters:
+        sql, params = where.condition(connection, filters, now)
+        return Within(inside=(where.CHUNKS_OF + sql,), params=tuple(params))
+    expired = "d.expires_at <= ?"
+    if scalar(connection, f"SELECT 1 FROM documents d WHERE {expired} LIMIT 1", (now,)):
+        return Within(outside=(where.CHUNKS_OF + expired,), params=(now,))
+    return Within()
+
+
+# --- tokens ---------------------------------------------------------------------------------------
+
+_TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2"])  # as chunks_fts has it
+
+
+def tokenise(
+    connection: apsw.Connection, text: str, wanted: Set[str] | None = None
+) -> list[tuple[int, int, str]]:
+    """(start, end, stem) of every word, by the tokenizer of `chunks_fts`, in characters; with
+    `wanted`, of those words only."""
+    raw = text.encode("utf-8", "replace")
+    tokenizer: Any = connection.fts5_tokenizer(*_TOKENIZER)
+    tokens = tokenizer(raw, apsw.FTS5_TOKENIZE_QUERY, None)
+    if wanted is not None:
+        tokens = [token for token in tokens if token[2] in wanted]
+    if len(raw) == len(text) or not tokens:
+        return [(start, end, stem) for start, end, stem in tokens]
+    return _in_characters(raw, tokens)
+
+
+def _in_characters(
+    raw: bytes, tokens: Iterable[tuple[int, int, str]]
+) -> list[tuple[int, int, str]]:
+    """Byte offsets into character offsets; tokens come in order."""
+    converted, at, characters = [], 0, 0
+    for start, end, stem in tokens:
+        first = characters + len(raw[at:start].decode("utf-8"))
+        characters = first + len(raw[start:end].decode("utf-8"))
+        at = end
+        converted.append((first, characters, stem))
+    return converted
+
+
+def stem(connection: apsw.Connection, word: str) -> str:
+    return "".join(stem for _, _, stem in tokenise(connection, word))

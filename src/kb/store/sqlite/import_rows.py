@@ -1,0 +1,305 @@
+"""Import: lines back into rows, inside the caller's transaction, so that it is all or nothing.
+
+Into an empty store everything comes back as it was, ids included. Into one that is not, documents
+are merged: see `_Merge`.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import apsw
+
+from kb.errors import InvalidRequest, ModelBroken, StoreUnusable
+from kb.index import cosine, sparse_weights, token_codes
+from kb.store.sqlite import documents, embeddings, export_format, files, segments
+from kb.store.sqlite.functions import scalar
+from kb.text.normalize import indexed_parts, indexed_pieces
+from kb.types import ImportReport, JsonDict
+
+OnLine = Callable[[int, int], None]  # lines done, lines in all
+
+
+def load(
+    connection: apsw.Connection,
+    header: JsonDict,
+    lines: Iterable[bytes],
+    *,
+    merge: bool,
+    on_line: OnLine,
+) -> ImportReport:
+    """Write what stands in `lines`, which begin behind the header."""
+    empty = _is_empty(connection)
+    if not empty and not merge:
+        raise InvalidRequest(
+            "the store is not empty", "import into a new one (--store), or use --merge"
+        )
+    work = _Restore(connection) if empty else _Merge(connection)
+    work.store_schema = header["store_schema"]
+    _attempt(1, partial(work.models, header["models"]))
+    seen = dict.fromkeys(export_format.RECORDS, 0)
+    total = sum(header["counts"].values())
+    number = 1
+    for number, raw in enumerate(lines, start=2):
+        kind, record = export_format.record(raw, number)
+        seen[kind] += 1
+        if seen[kind] > header["counts"][export_format.TABLES[kind]]:
+            raise export_format.broken(
+                number, f"more records of kind {kind} than the header promised"
+            )
+        _attempt(number, partial(work.take, kind, record))
+        on_line(number - 1, total)
+    for kind, table in export_format.TABLES.items():
+        if seen[kind] != header["counts"][table]:
+            expected = f"{header['counts'][table]} {table}, not {seen[kind]}"
+            raise export_format.broken(number, f"the end; the header promised {expected}")
+    _attempt(1, partial(work.finish, header))
+    segments.fold_all(connection)
+    return work.report()
+
+
+def _attempt(number: int, step: Callable[[], None]) -> None:
+    """What the store refuses is the fault of a line."""
+    try:
+        step()
+    except (apsw.ConstraintError, OverflowError, UnicodeEncodeError, struct.error) as error:
+        raise export_format.broken(number, str(error)) from error
+
+
+def _is_empty(connection: apsw.Connection) -> bool:
+    sql = "SELECT EXISTS (SELECT 1 FROM documents) OR EXISTS (SELECT 1 FROM roots)"
+    return not scalar(connection, sql)
+
+
+class _Restore:
+    """Into an empty store: every row as it was."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+        self.added = self.replaced = self.kept = self.chunks = 0
+        self.model_ids: dict[int, tuple[int, int]] = {}  # theirs -> ours, with its dimension
+        self.token_dimensions: dict[int, int] = {}  # of theirs
+        self.root_names: dict[int, str] = {}  # by their id
+        self.store_schema = 0  # of the store that was exported
+
+    def models(self, found: list[JsonDict]) -> None:
+        """Theirs, as far as they are ours or ours are none: vectors of two models do not mix, and
+        chunks without them are embedded later."""
+        ours = embeddings.models(self.connection)
+        for model in found:
+            same = [one.model_id for one in ours if (one.name, one.version, one.dimension)
+                    == (model["name"], model["version"], model["dimension"])]  # fmt: skip
+            if same or not ours:
+                ids = same or [self._insert("models", export_format.as_columns(model))]
+                self.model_ids[model["model_id"]] = ids[0], model["dimension"]
+                self.token_dimensions[model["model_id"]] = model["token_dimension"] or 0
+
+    def take(self, kind: str, record: JsonDict) -> None:
+        {"root": self.root, "document": self.document, "chunk": self.chunk}[kind](record)
+
+    def root(self, record: JsonDict) -> None:
+        files.detach_root(self.connection, self._insert("roots", record))
+        self.root_names[record["root_id"]] = record["name"]
+
+    def document(self, record: JsonDict) -> None:
+        root_id = record["root_id"]
+        place = f"{self.root_names.get(root_id)}/{record['path']}"
+        if root_id is not None and record["doc_path"] != place:
+            raise apsw.ConstraintError(f"document {record['doc_id']} is not in its root")
+        self._insert_document(record)
+        self._add_tags(record["doc_id"], record["tags"])
+        self.added += 1
+
+    def chunk(self, record: JsonDict) -> None:
+        derived = {
+            "parts": indexed_parts(record["text"]),
+            "cjk": indexed_pieces(f"{record['heading']}\n{record['text']}"),
+        }
+        chunk_id = self._insert("chunks", export_format.as_columns(record) | derived)
+        self.chunks += 1
+        for embedding in record["embeddings"]:
+            self._embedding(chunk_id, embedding)
+
+    def finish(self, header: JsonDict) -> None:
+        """A store that was used before and emptied neither uses ids again nor goes back in time."""
+        for table, last in header["sequences"].items():
+            known = scalar(
+                self.connection, "SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)
+            )
+            if last > (known or 0):
+                self.connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table,))
+                self.connection.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (table, last))
+        self.connection.execute(
+            "UPDATE state SET chunks = ?, created_at = ?, "
+            "changes = max(?, iif(changes, changes + 1, 0))",
+            (self.chunks, header["created_at"], header["changes"]),
+        )
+
+    def report(self) -> ImportReport:
+        return ImportReport(self.added, self.replaced, self.kept, self.chunks)
+
+    def _insert(self, table: str, row: JsonDict) -> int:
+        names = ", ".join(row)
+        values = ", ".join(f":{name}" for name in row)
+        self.connection.execute(f"INSERT INTO {table} ({names}) VALUES ({values})", row)
+        return self.connection.last_insert_rowid()
+
+    def _insert_document(self, record: JsonDict) -> int:
+        """Its file may be anyone's: it is not read before the user says so."""
+        doc_id = self._insert("documents", export_format.as_columns(record))
+        if record["root_id"] is not None:
+            files.detach_document(self.connection, doc_id)
+        return doc_id
+
+    def _embedding(self, chunk_id: int, record: JsonDict) -> None:
+        """To the bit as it was."""
+        if record["model_id"] not in self.model_ids:
+            return
+        model_id, dimension = self.model_ids[record["model_id"]]
+        if not cosine.is_unit(record["dense"], dimension):
+            raise apsw.ConstraintError("a vector that is damaged")
+        embeddings.put(
+            self.connection, model_id, chunk_id, record["embedded_at"], record["dense"],
+            _weights(record["sparse"]), self._tokens(record),
+        )  # fmt: skip
+
+    def _tokens(self, record: JsonDict) -> bytes | None:
+        data: bytes | None = record["tokens"]
+        if data is None:
+            return None
+        if self.store_schema < 3:  # when they were plain float32
+            dimension = self.token_dimensions[record["model_id"]]
+            count = len(data) // (4 * dimension) if dimension else 0
+            data = token_codes.header("float32", dimension, count) + data
+        try:
+            token_codes.parts(data)
+        except StoreUnusable as error:
+            raise apsw.ConstraintError("token vectors that are damaged") from error
+        return data
+
+    def _add_tags(self, doc_id: int, tags: dict[str, str]) -> None:
+        self.connection.executemany(
+            "INSERT INTO document_tags (doc_id, tag, source) VALUES (?, ?, ?) "
+            "ON CONFLICT DO NOTHING",
+            [(doc_id, tag, source) for tag, source in tags.items()],
+        )
+
+
+class _Merge(_Restore):
+    """Into a store that has documents. Ids are new.
+
+    A root is the one at the same path; a name that another root has gets a number. A document is
+    the one at the same path of the same root, and the one that was indexed later stays. Notes have
+    no path of their own, as their number is the store's: the same text of the same time is the
+    same note, and every other is added. Tags given by hand are kept from both sides.
+    """
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        super().__init__(connection)
+        self.roots: dict[int, tuple[int, str]] = {}  # their id -> ours, with its name
+        self.documents: dict[int, int | None] = {}  # their id -> ours; None: ours stays
+        self.removed = 0
+        self.at_path = {root.path: root for root in files.roots(connection)}
+        self.notes = _notes(connection)
+
+    def root(self, record: JsonDict) -> None:
+        path = os.fsdecode(record["path"])
+        ours = self.at_path.get(path) or files.ensure_root(
+            self.connection, path, whole=bool(record["whole"]), detached=True
+        )
+        self.roots[record["root_id"]] = ours.root_id, ours.name
+
+    def document(self, record: JsonDict) -> None:
+        theirs, tags = record.pop("doc_id"), record.pop("tags")
+        if theirs in self.documents:
+            raise apsw.ConstraintError(f"document {theirs} is there twice")
+        is_note = record["doc_path"] == f"note:{theirs}"
+        known = self.notes.get(_note_key(record)) if is_note else self._same_path(record)
+        if known and known[1] >= record["indexed_ns"]:
+            self.documents[theirs] = None
+            self.kept += 1
+            self._add_tags(known[0], {tag: by for tag, by in tags.items() if by == "user"})
+            return
+        if known:
+            doc_id, tags = self._replace(known[0], record, tags)
+        else:
+            doc_id = self._add(record, is_note=is_note)
+        self.documents[theirs] = doc_id
+        self._add_tags(doc_id, tags)
+
+    def chunk(self, record: JsonDict) -> None:
+        theirs = record["doc_id"]
+        if theirs not in self.documents:
+            raise apsw.ConstraintError(f"there is no document {theirs}")
+        if (ours := self.documents[theirs]) is not None:
+            del record["chunk_id"]
+            super().chunk(record | {"doc_id": ours})
+
+    def finish(self, header: JsonDict) -> None:  # noqa: ARG002  # the store stays what it is
+        documents.count_change(self.connection, self.chunks - self.removed)
+
+    def _same_path(self, record: JsonDict) -> tuple[Any, ...] | None:
+        if record["root_id"] is not None:
+            if record["root_id"] not in self.roots:
+                raise apsw.ConstraintError(f"there is no root {record['root_id']}")
+            record["root_id"], name = self.roots[record["root_id"]]
+            record["doc_path"] = f"{name}/{record['path']}"
+        return self.connection.execute(
+            "SELECT doc_id, indexed_ns FROM documents WHERE doc_path = ?", (record["doc_path"],)
+        ).fetchone()
+
+    def _add(self, record: JsonDict, *, is_note: bool) -> int:
+        if is_note:
+            number = documents.next_id(self.connection)
+            record |= {"doc_id": number, "path": f"note:{number}", "doc_path": f"note:{number}"}
+        self.added += 1
+        return self._insert_document(record)
+
+    def _replace(
+        self, doc_id: int, record: JsonDict, tags: dict[str, str]
+    ) -> tuple[int, dict[str, str]]:
+        """The document gives up its chunks and its file's tags; its id and its readers stay."""
+        row = {key: value for key, value in export_format.as_columns(record).items()
+               if key not in ("access_count", "path", "doc_path")}  # fmt: skip
+        assignments = ", ".join(f"{name} = :{name}" for name in row)
+        self.connection.execute(
+            f"UPDATE documents SET {assignments}, access_count = max(access_count, :accesses) "
+            "WHERE doc_id = :doc_id",
+            row | {"accesses": record["access_count"], "doc_id": doc_id},
+        )
+        if record["root_id"] is not None:
+            files.detach_document(self.connection, doc_id)
+        self.connection.execute("DELETE FROM chunks WHERE doc_id = ?", (doc_id,))
+        self.removed += self.connection.changes()
+        by_hand = {tag: source for tag, source in documents.tag_sources(
+            self.connection, doc_id).items() if source == "user"}  # fmt: skip
+        self.connection.execute("DELETE FROM document_tags WHERE doc_id = ?", (doc_id,))
+        self.replaced += 1
+        return doc_id, by_hand | tags
+
+
+def _weights(weights: dict[str, float] | None) -> str | None:
+    try:
+        return None if weights is None else sparse_weights.to_text(weights)
+    except ModelBroken as error:
+        raise apsw.ConstraintError(error.message) from error
+
+
+Note = tuple[str, str]  # what tells notes apart, whatever their numbers: their text and their time
+
+
+def _note_key(record: JsonDict) -> Note:
+    return record["content_hash"], record["created_at"]
+
+
+def _notes(connection: apsw.Connection) -> dict[Note, tuple[int, int]]:
+    """The notes there are: their id, and when they were indexed."""
+    rows = connection.execute(
+        "SELECT content_hash, created_at, doc_id, indexed_ns FROM documents "
+        "WHERE root_id IS NULL AND doc_path = 'note:' || doc_id"
+    )
+    return {(digest, created): (doc_id, ns) for digest, created, doc_id, ns in rows}

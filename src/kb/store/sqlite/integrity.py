@@ -1,0 +1,297 @@
+"""What can be wrong with a store's file, and how what is derived is made anew.
+
+Checks and repairs for `kb.library.doctor`, which interprets the results. No repair changes a
+document or a readable chunk; a chunk without a document, which no search can find, is removed.
+`repair` handles unreadable values, `vector_integrity` handles vectors.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import apsw
+
+from kb.store.sqlite import (
+    column_checks,
+    documents,
+    files,
+    schema,
+    schema_check,
+    vector_integrity,
+)
+from kb.store.sqlite.connection import Database
+from kb.store.sqlite.functions import scalar
+from kb.store.sqlite.repair import Repair, repair, without_triggers
+from kb.store.sqlite.vector_integrity import VectorHealth
+from kb.store.sqlite.vectors import Vectors
+from kb.text.normalize import indexed_parts, indexed_pieces
+
+if TYPE_CHECKING:
+    from kb.types import FilePlace
+
+_BATCH = 500  # rows in a repair's transaction: others want to write too
+_SEQUENCES = (
+    ("roots", "root_id"), ("documents", "doc_id"), ("chunks", "chunk_id"), ("models", "model_id"),
+    ("vector_changes", "change"), ("sparse_segments", "segment"),
+)  # fmt: skip
+
+DELETED = ("chunks", "tags", "roots", "embeddings", "jobs", "detached_roots",
+            "detached_documents", "sparse_segments")  # fmt: skip
+_ORPHANS = {
+    "chunks": "FROM chunks WHERE doc_id NOT IN (SELECT doc_id FROM documents)",
+    "tags": "FROM document_tags WHERE doc_id NOT IN (SELECT doc_id FROM documents)",
+    "roots": "FROM roots WHERE NOT whole AND root_id NOT IN "
+    "(SELECT root_id FROM documents WHERE root_id IS NOT NULL)",
+    "documents": "FROM documents WHERE root_id IS NOT NULL "
+    "AND root_id NOT IN (SELECT root_id FROM roots)",
+    "embeddings": "FROM embeddings WHERE chunk_id NOT IN (SELECT chunk_id FROM chunks) "
+    "OR model_id NOT IN (SELECT model_id FROM models)",
+    "jobs": "FROM jobs WHERE model_id NOT IN (SELECT model_id FROM models)",
+    "detached_roots": "FROM detached_roots WHERE root_id NOT IN (SELECT root_id FROM roots)",
+    "detached_documents": "FROM detached_documents WHERE doc_id NOT IN "
+    "(SELECT doc_id FROM documents)",
+    "sparse_segments": "FROM sparse_segments WHERE model_id NOT IN (SELECT model_id FROM models)",
+}
+
+
+class Health:
+    """Asks one store."""
+
+    def __init__(self, database: Database, dense: Vectors) -> None:
+        self._database = database
+        self._dense = dense
+
+    @property
+    def path(self) -> str:
+        return str(self._database.path)
+
+    @property
+    def vectors(self) -> VectorHealth:
+        return VectorHealth(self._database, self._dense)
+
+    def versions(self) -> dict[str, str]:
+        with self._database.reading() as connection:
+            found = schema.version(connection, self.path)
+        return {"SQLite": apsw.sqlite_lib_version(), "schema": str(found)}
+
+    # --- the file ---------------------------------------------------------------------------------
+
+    def problems(self) -> list[str]:
+        """SQLite's own complaints; those about our full-text tables are `index_fault`'s. On a
+        connection of its own: here FTS5 would trust what an older one remembers of its tables."""
+        fresh = Database(self._database.path, read_only=self._database.read_only, busy_timeout_s=1)
+        try:
+            with fresh.reading() as connection:
+                rows = connection.execute("PRAGMA integrity_check(20)").fetchall()
+        finally:
+            fresh.close()
+        texts = [line for (text,) in rows for line in str(text).splitlines()]
+        return [text for text in texts if text != "ok" and "fts5" not in text.lower()]
+
+    def reindex(self) -> None:
+        with self._database.writing() as connection:
+            connection.execute("REINDEX")
+
+    def has_log(self) -> bool:
+        """Whether the file is in WAL mode, by its header: a connection that may not write says no
+        to everything."""
+        with open(self._database.path, "rb") as file:
+            return file.read(20)[18:] == b"\x02\x02"
+
+    def use_log(self) -> None:
+        """Back to WAL, which needs the file for a moment to itself."""
+        self._database.close()
+        with self._private() as connection:
+            connection.pragma("journal_mode", "wal")
+
+    def log_bytes(self) -> int:
+        return self._database.log_bytes()
+
+    def fold_log(self) -> None:
+        with self._private() as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    @contextmanager
+    def _private(self) -> Iterator[apsw.Connection]:
+        """A connection outside of every transaction, where these pragmas work."""
+        with self._database.errors():
+            connection = apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READWRITE)
+            try:
+                connection.set_busy_timeout(1000)
+                yield connection
+            finally:
+                connection.close()
+
+    # --- the schema -------------------------------------------------------------------------------
+
+    def missing_parts(self) -> dict[str, str]:
+        with self._database.reading() as connection:
+            return schema_check.missing(connection)
+
+    def add_missing_parts(self) -> None:
+        with self._database.writing() as connection:
+            schema_check.complete(connection)
+
+    # --- cells ------------------------------------------------------------------------------------
+
+    def faults(self) -> list[str]:
+        """Cells that hold what kb cannot have written: which they are."""
+        with self._database.reading() as connection:
+            return [str(fault) for fault in column_checks.faults(connection)]
+
+    def repair(self) -> Repair:
+        with self._database.writing() as connection:
+            return repair(connection)
+
+    # --- rows -------------------------------------------------------------------------------------
+
+    def orphans(self) -> dict[str, int]:
+        with self._database.reading() as connection:
+            counts = {name: scalar(connection, f"SELECT count(*) {sql}")
+                      for name, sql in _ORPHANS.items()}  # fmt: skip
+            broken = connection.execute("PRAGMA foreign_key_check").fetchall()
+        # A reference that none of the above knows would be one that a later schema brings.
+        known = (*_ORPHANS, "document_tags")
+        for table in {row[0] for row in broken} - set(known):
+            counts[str(table)] = sum(row[0] == table for row in broken)
+        return {name: count for name, count in counts.items() if count}
+
+    def delete_orphans(self) -> None:
+        with self._database.writing() as connection:
+            for name in DELETED:
+                connection.execute(f"DELETE {_ORPHANS[name]}")
+            _recount(connection)
+
+    def counters(self) -> list[str]:
+        """What the store counts wrongly, in words."""
+        with self._database.reading() as connection:
+            counted = scalar(connection, "SELECT chunks FROM state")
+            chunks = scalar(connection, "SELECT count(*) FROM chunks")
+            wrong = [f"{counted} chunks are counted, and there are {chunks}"]
+            wrong = (wrong if counted != chunks else []) + vector_integrity.miscounted(connection)
+            return wrong + [
+                f"the last id of {table} is {last}, and there is a {highest}"
+                for table, last, highest in _sequences(connection)
+                if last < highest
+            ]
+
+    def recount(self) -> None:
+        with self._database.writing() as connection:
+            _recount(connection)
+            for table, last, highest in _sequences(connection):
+                if last < highest:
+                    connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table,))
+                    connection.execute(
+                        "INSERT INTO sqlite_sequence VALUES (?, ?)", (table, highest)
+                    )
+
+    # --- derived columns --------------------------------------------------------------------------
+
+    def stale(self, limit: int) -> tuple[int, int]:
+        """How many chunks were looked at, about `limit` where there are more, and how many of them
+        have other derived columns than their text gives."""
+        with self._database.reading() as connection:
+            rows = _some(connection, "heading, text, parts, cjk", limit)
+            wrong = [_derived(heading, text) != (parts, cjk) for heading, text, parts, cjk in rows]
+        return len(wrong), sum(wrong)
+
+    def altered(self, limit: int) -> tuple[int, list[str]]:
+        """How many chunks were looked at, and the documents of those whose text is not the one
+        their hash was made from."""
+        with self._database.reading() as connection:
+            rows = _some(connection, "heading, text, content_hash, doc_id", limit)
+            wrong = [(documents.content_digest(heading, text) != digest, doc_id)
+                     for heading, text, digest, doc_id in rows]  # fmt: skip
+            found = documents.by_id(connection, {doc_id for is_wrong, doc_id in wrong if is_wrong})
+        return len(wrong), [one.doc_path for one in found.values()]
+
+    def refill(self) -> None:
+        """Every chunk's derived columns. The indexes have to be looked at afterwards: they are not
+        told, as the triggers would take out of them what was never put in."""
+        last = 0
+        while True:
+            with self._database.writing() as connection, without_triggers(connection):
+                rows: list[Any] = connection.execute(
+                    "SELECT chunk_id, heading, text, parts, cjk FROM chunks WHERE chunk_id > ? "
+                    "ORDER BY chunk_id LIMIT ?",
+                    (last, _BATCH),
+                ).fetchall()
+                if not rows:
+                    documents.count_change(connection)
+                    return
+                last = rows[-1][0]
+                connection.executemany(
+                    "UPDATE chunks SET parts = ?, cjk = ? WHERE chunk_id = ?", _corrections(rows)
+                )
+
+    # --- full-text indexes ------------------------------------------------------------------------
+
+    def index_fault(self, table: str) -> str | None:
+        """What FTS5 says when it compares the index with the chunks; None: they agree."""
+        with self._database.writing() as connection:
+            try:
+                connection.execute(
+                    f"INSERT INTO {table} ({table}, rank) VALUES ('integrity-check', 1)"
+                )
+            except (apsw.CorruptError, apsw.SQLError) as error:
+                return str(error)
+        return None
+
+    def rebuild(self, table: str) -> None:
+        with self._database.writing() as connection:
+            connection.execute(f"INSERT INTO {table} ({table}) VALUES ('rebuild')")
+            documents.count_change(connection)
+
+    # --- files ------------------------------------------------------------------------------------
+
+    def some_files(self, limit: int) -> list[tuple[int, FilePlace]]:
+        """Documents whose file may be read, at random: their id and where the file lies."""
+        with self._database.reading() as connection:
+            ids = [doc_id for (doc_id,) in connection.execute(
+                "SELECT d.doc_id FROM documents d JOIN roots USING (root_id) "
+                "WHERE root_id NOT IN (SELECT root_id FROM detached_roots) "
+                "AND doc_id NOT IN (SELECT doc_id FROM detached_documents)")]  # fmt: skip
+            chosen = sorted(random.sample(ids, min(limit, len(ids))))
+            places = [(doc_id, files.place(connection, doc_id)) for doc_id in chosen]
+            return [(doc_id, place) for doc_id, place in places if place is not None]
+
+
+def _recount(connection: apsw.Connection) -> None:
+    connection.execute(
+        "INSERT INTO state (only, changes, chunks, created_at, store_id) VALUES "
+        "(1, 0, 0, strftime('%Y-%m-%dT%H:%M:%SZ', 'now'), lower(hex(randomblob(16)))) "
+        "ON CONFLICT DO NOTHING"
+    )
+    connection.execute(
+        "UPDATE state SET changes = changes + 1, chunks = (SELECT count(*) FROM chunks)"
+    )
+    vector_integrity.recount(connection)
+
+
+def _sequences(connection: apsw.Connection) -> list[tuple[str, int, int]]:
+    """Of each table: the last id given, and the highest there is."""
+    last = dict(connection.execute("SELECT name, seq FROM sqlite_sequence"))
+    return [
+        (table, last.get(table, 0), scalar(connection, f"SELECT max({column}) FROM {table}") or 0)
+        for table, column in _SEQUENCES
+    ]
+
+
+def _some(connection: apsw.Connection, columns: str, limit: int) -> Iterator[Any]:
+    """All chunks, or about `limit` of them, taken evenly."""
+    step = scalar(connection, "SELECT count(*) FROM chunks") // limit + 1
+    sql = f"SELECT {columns} FROM chunks WHERE chunk_id % ? = ?"
+    return connection.execute(sql, (step, random.randrange(step)))
+
+
+def _derived(heading: str, text: str) -> tuple[str, str]:
+    return indexed_parts(text), indexed_pieces(f"{heading}\n{text}")
+
+
+def _corrections(rows: list[Any]) -> Iterator[tuple[str, str, int]]:
+    for chunk_id, heading, text, parts, cjk in rows:
+        if (derived := _derived(heading, text)) != (parts, cjk):
+            yield *derived, chunk_id

@@ -1,0 +1,272 @@
+"""Jobs: who is giving vectors to which chunks. Each function runs inside a transaction that its
+caller holds.
+
+A job is a run of a worker. It takes chunks by writing their ids into its row, a lease that ends by
+itself; others pass those by. That only saves work: what is written is decided by what a chunk lacks
+at that moment, so a chunk that two workers have made is written once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from array import array
+from collections.abc import Iterable, Sequence, Set
+from typing import Any
+
+import apsw
+
+from kb import processes
+from kb.errors import NotFound
+from kb.index import cosine, sparse_weights, token_codes
+from kb.store.sqlite import embeddings
+from kb.store.sqlite.embeddings import Due
+from kb.store.sqlite.functions import scalar
+from kb.types import Embedded, Encoding, Failure, Job, Outcome, ToEmbed
+
+LEASE_S = 120.0  # renewed while a worker lives; one that is killed is noticed before
+
+
+# --- a job's life ---------------------------------------------------------------------------------
+
+
+def start(connection: apsw.Connection, model_id: int, now: float) -> int:
+    if not _is_wanted(connection, model_id):
+        raise NotFound("nobody asks for these vectors any more", "kb status shows the model in use")
+    connection.execute(
+        "INSERT INTO jobs (model_id, place, pid, started, lease_until) VALUES (?, ?, ?, ?, ?)",
+        (model_id, processes.here(), os.getpid(), now, now + LEASE_S),
+    )
+    return connection.last_insert_rowid()
+
+
+def end(connection: apsw.Connection, job_id: int) -> None:
+    connection.execute("DELETE FROM jobs WHERE job_id = ?", (job_id,))
+
+
+def renew(connection: apsw.Connection, job_id: int, now: float) -> None:
+    connection.execute("UPDATE jobs SET lease_until = ? WHERE job_id = ?", (now + LEASE_S, job_id))
+
+
+def lease(
+    connection: apsw.Connection,
+    job_id: int,
+    model_id: int,
+    *,
+    limit: int,
+    after: int,
+    doc_id: int | None,
+    lacking: Set[str],
+    due: Due | None,
+    now: float,
+) -> list[ToEmbed]:
+    """Chunks, of one document or of all, that nobody else is at work on: those without vectors, or,
+    with `lacking`, those whose vectors lack one of these parts. None where the model has gone
+    meanwhile."""
+    if not _resumed(connection, job_id, model_id, now):
+        return []
+    _sweep(connection, now)
+    taken = _leased(connection, model_id)
+    found = embeddings.to_embed(
+        connection, model_id, limit, after, doc_id=doc_id, lacking=lacking, out=taken, due=due
+    )
+    mine = _ids(connection, job_id) + [one.chunk_id for one in found]
+    connection.execute(
+        "UPDATE jobs SET chunk_ids = ?, lease_until = ? WHERE job_id = ?",
+        (json.dumps(mine), now + LEASE_S, job_id),
+    )
+    return found
+
+
+def has_work(
+    connection: apsw.Connection, model_id: int, lacking: Set[str], due: Due, now: float
+) -> bool:
+    """Whether `lease` would find something, without writing."""
+    taken = [
+        chunk_id
+        for job_id, place, pid, until in _all(connection)
+        if not _is_over(place, pid, until, now)
+        for chunk_id in _ids(connection, job_id)
+    ]
+    return any(
+        embeddings.to_embed(connection, model_id, 1, 0, lacking=parts, out=taken, due=due)
+        for parts in ((frozenset(), lacking) if lacking else (frozenset(),))
+    )
+
+
+def _resumed(connection: apsw.Connection, job_id: int, model_id: int, now: float) -> bool:
+    """Whether the job may go on. One whose lease had ended (the machine slept) has lost its row."""
+    if not _is_wanted(connection, model_id):
+        return False
+    connection.execute(
+        "INSERT INTO jobs (job_id, model_id, place, pid, started, lease_until) "
+        "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        (job_id, model_id, processes.here(), os.getpid(), now, now + LEASE_S),
+    )
+    return True
+
+
+def _is_wanted(connection: apsw.Connection, model_id: int) -> bool:
+    """Whether anyone asks these vectors, or will. After a switch to another model nobody does."""
+    sql = "SELECT 1 FROM models WHERE model_id = ? AND role IN ('search', 'next')"
+    return bool(scalar(connection, sql, (model_id,)))
+
+
+def _sweep(connection: apsw.Connection, now: float) -> None:
+    """Forget jobs that are no more."""
+    for job_id, place, pid, until in _all(connection):
+        if _is_over(place, pid, until, now):
+            end(connection, job_id)
+
+
+def _all(connection: apsw.Connection) -> list[Any]:
+    return connection.execute("SELECT job_id, place, pid, lease_until FROM jobs").fetchall()
+
+
+def _is_over(place: str, pid: int, until: float, now: float) -> bool:
+    return until < now or processes.is_gone(place, pid)
+
+
+def _leased(connection: apsw.Connection, model_id: int) -> list[int]:
+    rows: Iterable[Any] = connection.execute(
+        "SELECT value FROM jobs, json_each(chunk_ids) WHERE model_id = ?", (model_id,)
+    )
+    return [chunk_id for (chunk_id,) in rows]
+
+
+def _ids(connection: apsw.Connection, job_id: int) -> list[int]:
+    text = scalar(connection, "SELECT chunk_ids FROM jobs WHERE job_id = ?", (job_id,))
+    return list(json.loads(text or "[]"))
+
+
+# --- what came of it ------------------------------------------------------------------------------
+
+
+def finish(
+    connection: apsw.Connection,
+    job_id: int,
+    model_id: int,
+    outcomes: Sequence[Outcome],
+    *,
+    stamp: str,
+    now: float,
+    token_format: str,
+) -> Embedded:
+    """Write what was made, and why something was not; and give these chunks back."""
+    if not _is_wanted(connection, model_id):
+        return Embedded()
+    dimension = embeddings.model(connection, model_id).dimension
+    embedded = filled = 0
+    for one in outcomes:
+        lacks = _lacks(connection, model_id, one.chunk_id)
+        if lacks is not None:
+            if lacks & one.want:
+                _fill(connection, model_id, one, stamp, token_format)
+                filled += one.error is None
+        elif one.encoding is None:
+            embeddings.fail(connection, model_id, [one.chunk_id], one.error or "", stamp)
+        else:
+            _put(connection, model_id, one, one.encoding, stamp, dimension, token_format)
+            embedded += connection.changes()
+    finished = {one.chunk_id for one in outcomes}
+    left = [one for one in _ids(connection, job_id) if one not in finished]
+    connection.execute(
+        "UPDATE jobs SET chunk_ids = ?, lease_until = ?, done = done + ? WHERE job_id = ?",
+        (json.dumps(left), now + LEASE_S, len(finished), job_id),
+    )
+    return Embedded(embedded, filled)
+
+
+def _lacks(connection: apsw.Connection, model_id: int, chunk_id: int) -> set[str] | None:
+    """The parts that a chunk's vectors lack; None if it has no vectors at all."""
+    row: Any = connection.execute(
+        "SELECT sparse IS NULL, tokens IS NULL FROM embeddings "
+        "WHERE chunk_id = ? AND model_id = ? AND state = 'ready'",
+        (chunk_id, model_id),
+    ).fetchone()
+    if row is None:
+        return None
+    return {part for part, lacks in zip(("sparse", "tokens"), row, strict=True) if lacks}
+
+
+def _put(
+    connection: apsw.Connection, model_id: int, one: Outcome, encoding: Encoding, stamp: str,
+    dimension: int, token_format: str,
+) -> None:  # fmt: skip
+    given = array("f") if encoding.dense is None else encoding.dense
+    dense = cosine.to_bytes(cosine.normalised(given, dimension))
+    weights, tokens = _packed(encoding, token_format)
+    embeddings.put(
+        connection, model_id, one.chunk_id, stamp, dense, weights, tokens, error=one.error
+    )
+
+
+def _fill(
+    connection: apsw.Connection, model_id: int, one: Outcome, stamp: str, token_format: str
+) -> None:
+    """What is there stays; an attempt that gave less than was wanted is counted."""
+    weights, tokens = _packed(one.encoding or Encoding(), token_format)
+    connection.execute(
+        "UPDATE embeddings SET sparse = coalesce(sparse, ?1), tokens = coalesce(tokens, ?2), "
+        "embedded_at = ?3, error = ?4, attempts = iif(?4 IS NULL, 0, attempts + 1) "
+        "WHERE model_id = ?5 AND chunk_id = ?6",
+        (weights, tokens, stamp, one.error, model_id, one.chunk_id),
+    )
+
+
+def _packed(encoding: Encoding, token_format: str) -> tuple[str | None, bytes | None]:
+    weights, tokens = encoding.sparse, encoding.tokens
+    return (
+        None if weights is None else sparse_weights.to_text(weights),
+        None if tokens is None else token_codes.encode(tokens, token_format),
+    )
+
+
+# --- what `kb jobs` shows -------------------------------------------------------------------------
+
+
+def jobs(connection: apsw.Connection, now: float) -> list[Job]:
+    rows: Iterable[Any] = connection.execute(
+        "SELECT job_id, model_id, place, pid, started, lease_until, done, "
+        "json_array_length(chunk_ids) FROM jobs ORDER BY job_id"
+    )
+    return [
+        Job(
+            job_id,
+            model_id,
+            place=place.partition(" ")[0],
+            pid=pid,
+            started=started,
+            seconds=max(0.0, now - started),
+            done=done,
+            leased=leased,
+            lost=_is_over(place, pid, until, now),
+        )
+        for job_id, model_id, place, pid, started, until, done, leased in rows
+    ]
+
+
+_FAILURES = """
+SELECT e.chunk_id, d.doc_path, e.state = 'ready', e.attempts, e.error, e.embedded_at,
+  e.state = 'failed' OR e.attempts >= {attempts}
+FROM embeddings e JOIN chunks c USING (chunk_id) JOIN documents d USING (doc_id)
+WHERE e.embedding_id IN (
+  SELECT embedding_id FROM embeddings
+    WHERE model_id = ?1 AND state <> 'ready' AND error IS NOT NULL
+  UNION SELECT embedding_id FROM embeddings
+    WHERE model_id = ?1 AND state = 'ready' AND sparse IS NULL AND error IS NOT NULL
+  UNION SELECT embedding_id FROM embeddings
+    WHERE model_id = ?1 AND state = 'ready' AND tokens IS NULL AND error IS NOT NULL)
+ORDER BY e.embedded_at DESC, e.chunk_id LIMIT ?2
+"""
+
+
+def failures(connection: apsw.Connection, model_id: int, limit: int) -> list[Failure]:
+    """What went wrong last, the newest first."""
+    sql = _FAILURES.format(attempts=embeddings.ATTEMPTS)
+    rows: Iterable[Any] = connection.execute(sql, (model_id, limit))
+    return [
+        Failure(chunk_id, path, searchable=bool(ready), attempts=attempts, error=error, at=at,
+                given_up=bool(given_up))
+        for chunk_id, path, ready, attempts, error, at, given_up in rows
+    ]  # fmt: skip

@@ -1,0 +1,238 @@
+"""Dense search by numpy: all vectors of a model as one matrix, shared between threads.
+
+A matrix stands for one state of the store. The next state's is made from it: rows that changed
+since are marked dead, and their new vectors stand in a second, small matrix. When that has grown,
+or nothing is there to begin with, everything is read anew, and kept in a file for other processes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import apsw
+
+from kb import deadline
+from kb.errors import StoreUnusable
+from kb.index import cosine
+from kb.store.sqlite import embeddings
+from kb.store.sqlite.embeddings import Mark
+from kb.store.sqlite.matrix_file import Sidecar
+from kb.types import Scored, StoredModel, Vector
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ids = NDArray[np.int64]
+    Rows = NDArray[np.float32]
+
+_BATCH = 4096  # rows read at a time
+_SCANNED = 65_536  # rows compared between two looks at the deadline: some 10 ms
+_GATHERED = 8  # up to one row in so many is gathered; of more, all are multiplied
+_FEW = 1000  # so many changed rows are no reason to read all of them anew
+_SHARE = 16  # nor is one in so many
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matrix:
+    """The ready vectors of a model in one state of the store. Never changed."""
+
+    model_id: int
+    mark: Mark
+    ids: Ids  # rising
+    rows: Rows
+    dead: Ids  # places in `rows` that count no more
+    new_ids: Ids  # rising
+    new_rows: Rows
+
+    @property
+    def drift(self) -> int:
+        return len(self.dead) + len(self.new_ids)
+
+    def content(self) -> Sidecar:
+        """What is kept in a file; only of a matrix without drift."""
+        return Sidecar(self.mark, self.ids, self.rows)
+
+
+# --- making ---------------------------------------------------------------------------------------
+
+
+def of_sidecar(model_id: int, found: Sidecar) -> Matrix:
+    import numpy as np
+
+    none = np.empty(0, np.int64)
+    return Matrix(model_id, found.mark, found.ids, found.rows, none, none, found.rows[:0])
+
+
+def built(connection: apsw.Connection, model: StoredModel, mark: Mark) -> Matrix:
+    """Every vector, read from the store."""
+    import numpy as np
+
+    ids = np.empty(model.ready, np.int64)
+    rows = np.empty((model.ready, model.dimension), np.float32)
+    found = embeddings.ready(connection, model.model_id)
+    start = 0
+    while batch := list(islice(found, _BATCH)):
+        end = start + len(batch)
+        if end > model.ready:  # more than are counted, which `kb doctor` mends
+            ids = np.resize(ids, end)
+            rows = np.resize(rows, (end, model.dimension))
+        ids[start:end] = [chunk_id for chunk_id, _ in batch]
+        rows[start:end] = _unpacked([dense for _, dense in batch], model.dimension)
+        start = end
+    return of_sidecar(model.model_id, Sidecar(mark, ids[:start], rows[:start]))
+
+
+def caught_up(
+    connection: apsw.Connection, earlier: Matrix, model: StoredModel, mark: Mark
+) -> Matrix | None:
+    """The matrix of this state, made from an earlier one's; None if it would drift too far."""
+    import numpy as np
+
+    if earlier.mark == mark:
+        return earlier
+    changed = embeddings.changed(connection, model.model_id, earlier.mark)
+    bound = max(_FEW, len(earlier.ids) // _SHARE)
+    if earlier.drift + len(changed) > bound:
+        return None
+    moved = np.array(changed, np.int64)
+    kept = ~np.isin(earlier.new_ids, moved, assume_unique=True)
+    now = embeddings.vectors_of(connection, model.model_id, changed)
+    ids = np.concatenate([earlier.new_ids[kept], np.array(list(now), np.int64)])
+    rows = np.concatenate([earlier.new_rows[kept], stacked(list(now.values()), model.dimension)])
+    order = np.argsort(ids)
+    dead = np.union1d(earlier.dead, _places(earlier.ids, moved))
+    return Matrix(model.model_id, mark, earlier.ids, earlier.rows, dead, ids[order], rows[order])
+
+
+def agree(one: Matrix, other: Matrix) -> bool:
+    """Whether both hold the same vectors, to the bit."""
+    import numpy as np
+
+    (ids, rows), (other_ids, other_rows) = _live(one), _live(other)
+    return bool(np.array_equal(ids, other_ids) and np.array_equal(rows, other_rows))
+
+
+def _live(matrix: Matrix) -> tuple[Ids, Rows]:
+    import numpy as np
+
+    kept = np.setdiff1d(np.arange(len(matrix.ids)), matrix.dead, assume_unique=True)
+    ids = np.concatenate([matrix.ids[kept], matrix.new_ids])
+    order = np.argsort(ids)
+    return ids[order], np.concatenate([matrix.rows[kept], matrix.new_rows])[order]
+
+
+def _unpacked(blobs: Sequence[bytes], dimension: int) -> Rows:
+    import numpy as np
+
+    if any(len(blob) != 4 * dimension for blob in blobs):
+        raise StoreUnusable("a stored vector is damaged", "mend it with: kb doctor --fix")
+    return np.frombuffer(b"".join(blobs), "<f4").reshape(len(blobs), dimension)
+
+
+def stacked(vectors: Sequence[Vector[float]], dimension: int) -> Rows:
+    import numpy as np
+
+    joined = array("f")
+    for vector in vectors:
+        joined.extend(vector)
+    return np.array(joined, np.float32).reshape(len(vectors), dimension)
+
+
+# --- searching ------------------------------------------------------------------------------------
+
+
+def nearest(
+    matrix: Matrix,
+    query: Vector[float],
+    *,
+    allowed: Ids | None,
+    hidden: Sequence[int],
+    limit: int,
+) -> list[Scored]:
+    """The best rows among `allowed` chunks (None: all) that are not `hidden`."""
+    import numpy as np
+
+    asked = np.frombuffer(query, np.float32)
+    out = np.array(hidden, np.int64)
+    found = [
+        _candidates(matrix.ids, matrix.rows, asked, matrix.dead, allowed, out),
+        _candidates(matrix.new_ids, matrix.new_rows, asked, matrix.dead[:0], allowed, out),
+    ]
+    cosines = np.concatenate([each[1] for each in found])
+    chosen = np.flatnonzero(cosines >= _last(cosines, limit) - cosine.slack(len(asked)))
+    first = len(found[0][1])
+    split = np.searchsorted(chosen, first)
+    old, new = found[0][0][chosen[:split]], found[1][0][chosen[split:] - first]
+    ids = np.concatenate([matrix.ids[old], matrix.new_ids[new]])
+    rows = np.concatenate([matrix.rows[old], matrix.new_rows[new]])
+    return rescored(ids, rows, asked, limit)
+
+
+def _candidates(
+    ids: Ids, rows: Rows, asked: Rows, dead: Ids, allowed: Ids | None, hidden: Ids
+) -> tuple[Ids, Rows]:
+    """Places in `rows`, and the cosine of each; -2 for what does not count."""
+    import numpy as np
+
+    out = np.concatenate([dead, _places(ids, hidden)]) if len(hidden) else dead
+    if allowed is None:
+        cosines = _products(rows, asked)
+        cosines[out] = -2
+        return np.arange(len(ids)), cosines
+    places = _places(ids, allowed)
+    if len(out):
+        places = places[np.isin(places, out, assume_unique=True, invert=True)]
+    if len(places) * _GATHERED > len(ids):
+        return places, _products(rows, asked)[places]
+    return places, _products(rows[places], asked)
+
+
+def _products(rows: Rows, asked: Rows) -> Rows:
+    """`rows @ asked`, in this thread alone: BLAS shares even this out over its own threads, which
+    then fight those of the encoder and of other searches. At 100,000 rows it is faster, too."""
+    import numpy as np
+
+    products: Rows = np.empty(len(rows), np.float32)
+    for start in range(0, len(rows), _SCANNED):
+        deadline.check()
+        block = slice(start, start + _SCANNED)
+        np.einsum("ij,j->i", rows[block], asked, out=products[block])
+    return products
+
+
+def _places(ids: Ids, wanted: Ids) -> Ids:
+    """Where the wanted ids stand among `ids`, as far as they do."""
+    import numpy as np
+
+    if not len(ids):
+        return ids[:0]
+    places: Ids = np.searchsorted(ids, wanted)
+    places[places == len(ids)] = 0
+    there: Ids = places[ids[places] == wanted]
+    return there
+
+
+def _last(cosines: Rows, limit: int) -> float:
+    """The cosine of the last place that counts."""
+    import numpy as np
+
+    if len(cosines) <= limit:
+        return -1.0
+    at = len(cosines) - limit
+    return max(-1.0, float(np.partition(cosines, at)[at]))
+
+
+def rescored(ids: Ids, rows: Rows, asked: Rows, limit: int) -> list[Scored]:
+    """`scoring.whole` and `scoring.ranked`, for arrays."""
+    import numpy as np
+
+    products = rows.astype(np.float64) * (asked.astype(np.float64) * cosine.ONE)
+    scores = np.clip(products.astype(np.int64).sum(axis=1) / cosine.ONE, -1.0, 1.0)
+    order = np.lexsort((ids, -scores))[:limit]
+    pairs = zip(ids[order].tolist(), scores[order].tolist(), strict=True)
+    return [Scored(chunk_id, score, rank) for rank, (chunk_id, score) in enumerate(pairs, start=1)]

@@ -1,0 +1,270 @@
+"""Sparse search: the inverted index of `segments`, asked.
+
+Exactly the products by hand, within the state that the caller's transaction sees. What is kept
+between two searches is where each chunk stands; the postings themselves are read from the store.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import threading
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import apsw
+
+from kb.deadline import uncounted
+from kb.errors import StoreUnusable, choose
+from kb.index import cosine, sparse_weights
+from kb.store.sqlite import embeddings, segments, vectors
+from kb.store.sqlite.embeddings import Mark
+from kb.store.sqlite.segments import Block
+from kb.store.sqlite.vectors import Vectors
+from kb.store.sqlite.visibility import Visible, chunk_ids, visible
+from kb.types import Filters, Nearest, Scored, StoredModel
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from kb.store.sqlite.matrix import Ids
+
+BACKENDS = ("auto", "numpy", "python")
+_STATES = 3  # kept: readers may still stand in the state before
+Terms = list[tuple[str, float]]
+
+
+class Key(NamedTuple):
+    """What a state is told by. The segments may be made anew without a change to the vectors."""
+
+    model_id: int
+    mark: Mark
+    segments: tuple[tuple[int, int], ...]  # with their stamps
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class State:
+    """Where each chunk stands in one state of the store: the chunks of every segment, one after
+    another, and then those that are in none yet. Never changed."""
+
+    ids: array[int]
+    starts: Mapping[int, int]  # of each segment
+    gone: array[int]  # places that count no more
+    pending_at: int
+    pending: Mapping[str, Block]
+
+
+class Row(NamedTuple):
+    """A term's postings in a segment, as stored; its weight, and where the segment starts."""
+
+    data: bytes
+    weight: float
+    start: int
+
+
+class Postings:
+    """Searches the sparse vectors of one store. Shared between threads."""
+
+    def __init__(self, dense: Vectors) -> None:
+        self._dense = dense  # remembers which chunks a filter leaves
+        self._building = threading.Lock()
+        self._states: dict[Key, State] = {}
+
+    def forget(self) -> None:
+        with self._building:
+            self._states = {}
+
+    def nearest(
+        self,
+        connection: apsw.Connection,
+        model: StoredModel,
+        query: Mapping[str, float],
+        *,
+        filters: Filters,
+        now: str,
+        limit: int,
+        backend: str,
+    ) -> Nearest:
+        """Inside of the caller's transaction: what is found is what that sees."""
+        terms = sparse_weights.asked(query)
+        chosen = _backend(model, choose("backend", backend, BACKENDS))
+        seen = visible(connection, filters, now)
+        if limit < 1 or not terms or not model.ready:
+            return Nearest([], chosen)
+        state = self._current(connection, model.model_id)
+        rows = list(_rows(connection, state, terms))
+        if not rows:
+            return Nearest([], chosen)
+        try:
+            return Nearest(self._found(connection, chosen, state, rows, seen, limit), chosen)
+        except (IndexError, ValueError) as error:  # places that are none, half a number
+            raise StoreUnusable(
+                f"the index of sparse vectors is damaged ({error})", "mend it with: kb doctor --fix"
+            ) from error
+
+    def _found(
+        self, connection: apsw.Connection, chosen: str, state: State, rows: list[Row],
+        seen: Visible, limit: int,
+    ) -> list[Scored]:  # fmt: skip
+        if chosen == "python":
+            return _by_hand(connection, state, rows, seen, limit)
+        allowed = None if seen.select is None else self._dense.allowed(connection, seen)
+        return _by_numpy(state, rows, allowed, seen.hidden, limit)
+
+    def _current(self, connection: apsw.Connection, model_id: int) -> State:
+        key = _key(connection, model_id)
+        if (known := self._states.get(key)) is not None:
+            return known
+        with uncounted(), self._building:  # by one thread; the others find it made
+            if (known := self._states.get(key)) is None:
+                known = _made(connection, key)
+                kept = list(self._states.items())[1 - _STATES :]
+                self._states = {**dict(kept), key: known}
+            return known
+
+
+def _backend(model: StoredModel, asked: str) -> str:
+    """numpy, unless it is missing, or loading it takes longer than so few chunks."""
+    if asked == "auto":
+        return vectors.by_arrays(model)
+    return "numpy" if asked == "numpy" and vectors.numpy_is_there() else "python"
+
+
+# --- a state --------------------------------------------------------------------------------------
+
+
+def _key(connection: apsw.Connection, model_id: int) -> Key:
+    rows = connection.execute(
+        "SELECT segment, stamp FROM sparse_segments WHERE model_id = ? ORDER BY 1", (model_id,)
+    )
+    return Key(model_id, embeddings.mark(connection), tuple(rows))
+
+
+def _made(connection: apsw.Connection, key: Key) -> State:
+    ids: array[int] = array("q")
+    starts: dict[int, int] = {}
+    rows = connection.execute(
+        "SELECT segment, chunk_ids FROM sparse_segments WHERE model_id = ? ORDER BY 1",
+        (key.model_id,),
+    )
+    for segment, data in rows:
+        starts[segment] = len(ids)
+        ids.extend(sparse_weights.unpacked("q", data))
+    gone = array("q", _gone(connection, key.model_id, ids, starts))
+    waiting = _waiting(connection, key.model_id)
+    pending_at = len(ids)
+    ids.extend(waiting)
+    blocks = segments.inverted(sparse_weights.readable(text) for text in waiting.values())
+    return State(ids, starts, gone, pending_at, blocks)
+
+
+def _gone(
+    connection: apsw.Connection, model_id: int, ids: array[int], starts: Mapping[int, int]
+) -> Iterator[int]:
+    """Places. A segment's chunks are rising, from where it starts to where the next one does."""
+    ends = dict(zip(starts, [*starts.values(), len(ids)][1:], strict=True))
+    rows = connection.execute(
+        "SELECT g.segment, g.chunk_id FROM sparse_segments s JOIN sparse_gone g USING (segment) "
+        "WHERE s.model_id = ?",
+        (model_id,),
+    )
+    for segment, chunk_id in rows:
+        yield bisect_left(ids, chunk_id, starts[segment], ends[segment])
+
+
+def _waiting(connection: apsw.Connection, model_id: int) -> dict[int, str]:
+    return dict(connection.execute(
+        "SELECT p.chunk_id, e.sparse FROM sparse_pending p JOIN embeddings e "
+        "ON e.chunk_id = p.chunk_id AND e.model_id = p.model_id WHERE p.model_id = ? ORDER BY 1",
+        (model_id,),
+    ))  # fmt: skip
+
+
+# --- searching ------------------------------------------------------------------------------------
+
+
+def _rows(connection: apsw.Connection, state: State, terms: Terms) -> Iterator[Row]:
+    """Every posting of the terms, term by term: so a chunk's sum has the order of the terms."""
+    ids = segments.term_ids(connection, [term for term, _ in terms])
+    wanted = [segment << 32 | term_id for segment in state.starts for term_id in ids.values()]
+    stored: dict[int, list[tuple[int, bytes]]] = {term_id: [] for term_id in ids.values()}
+    for posting, data in connection.execute(
+        "SELECT posting, block FROM sparse_postings WHERE posting IN "
+        "(SELECT value FROM json_each(?))",
+        (json.dumps(wanted),),
+    ):
+        stored[posting & 0xFFFFFFFF].append((posting >> 32, data))
+    for term, weight in terms:
+        for segment, data in stored.get(ids.get(term, -1), ()):
+            yield Row(data, weight, state.starts[segment])
+        if term in state.pending:
+            yield Row(state.pending[term].packed(), weight, state.pending_at)
+
+
+def _by_hand(
+    connection: apsw.Connection, state: State, rows: Sequence[Row], seen: Visible, limit: int
+) -> list[Scored]:
+    scores: dict[int, float] = {}
+    for row in rows:
+        count = len(row.data) // 6
+        weights = cosine.from_bytes(row.data[: 4 * count])
+        places = sparse_weights.unpacked("H", row.data[4 * count :])
+        for weight, place in zip(weights, places, strict=True):
+            at = place + row.start
+            scores[at] = scores.get(at, 0.0) + weight * row.weight
+    for place in state.gone:
+        scores.pop(place, None)
+    hidden = set(seen.hidden)
+    allowed = None if seen.select is None else set(chunk_ids(connection, seen))
+    found = ((-score, state.ids[place]) for place, score in scores.items() if score > 0)
+    left = (one for one in found
+            if one[1] not in hidden and (allowed is None or one[1] in allowed))  # fmt: skip
+    return _ranked([(chunk_id, -score) for score, chunk_id in heapq.nsmallest(limit, left)])
+
+
+def _by_numpy(
+    state: State, rows: Sequence[Row], allowed: Ids | None, hidden: Sequence[int], limit: int
+) -> list[Scored]:
+    import numpy as np
+
+    scores = _sums(state, rows)
+    scores[np.array(state.gone, np.int64)] = 0.0
+    found = np.flatnonzero(scores)
+    ids = np.frombuffer(state.ids, np.int64)[found]
+    if allowed is not None:
+        kept = np.isin(ids, allowed)
+        found, ids = found[kept], ids[kept]
+    if hidden:
+        kept = np.isin(ids, np.array(hidden, np.int64), invert=True)
+        found, ids = found[kept], ids[kept]
+    best = scores[found]
+    if len(best) > limit:
+        at = len(best) - limit
+        kept = best >= np.partition(best, at)[at]
+        best, ids = best[kept], ids[kept]
+    order = np.lexsort((ids, -best))[:limit]
+    return _ranked(zip(ids[order].tolist(), best[order].tolist(), strict=True))
+
+
+def _sums(state: State, rows: Sequence[Row]) -> NDArray[np.float64]:
+    """The score of every place. `bincount` adds up in the order of the rows, in float64."""
+    import numpy as np
+
+    counts = [len(row.data) // 6 for row in rows]
+    pairs = list(zip(rows, counts, strict=True))
+    weights = np.frombuffer(b"".join([row.data[: 4 * n] for row, n in pairs]), "<f4")
+    places = np.frombuffer(b"".join([row.data[4 * n :] for row, n in pairs]), "<u2")
+    at = np.repeat(np.array([row.start for row in rows], np.int64), counts)
+    at += places
+    asked = np.repeat(np.array([row.weight for row in rows], np.float64), counts)
+    asked *= weights
+    sums: NDArray[Any] = np.bincount(at, asked, len(state.ids))
+    return sums
+
+
+def _ranked(found: Iterable[tuple[int, float]]) -> list[Scored]:
+    return [Scored(chunk_id, score, rank) for rank, (chunk_id, score) in enumerate(found, start=1)]

@@ -1,0 +1,56 @@
+"""Dense search in pure Python, for where numpy is missing and for stores too small to load it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from operator import mul
+from typing import Any
+
+import apsw
+
+from kb.index import cosine as scoring
+from kb.store.sqlite import embeddings
+from kb.store.sqlite.visibility import Visible
+from kb.types import StoredModel, Vector
+
+Dot = Callable[[Sequence[float], Sequence[float]], float]
+
+
+def _sum_of_products(one: Sequence[float], other: Sequence[float]) -> float:
+    return float(sum(map(mul, one, other)))
+
+
+_dot: Dot = getattr(math, "sumprod", _sum_of_products)  # Python 3.12
+
+
+def nearest(
+    connection: apsw.Connection,
+    model: StoredModel,
+    query: Vector[float],
+    seen: Visible,
+    limit: int,
+) -> dict[int, Vector[float]]:
+    """The candidates for the first `limit` places."""
+    hidden, asked = set(seen.hidden), query.tolist()
+    cosines = [
+        (_dot(scoring.from_bytes(dense), asked), chunk_id)
+        for chunk_id, dense in _rows(connection, model.model_id, seen)
+        if chunk_id not in hidden
+    ]
+    cosines.sort(reverse=True)
+    last = cosines[limit - 1][0] if len(cosines) > limit else -2.0
+    least = last - scoring.slack(model.dimension)
+    chosen = [chunk_id for cosine, chunk_id in cosines if cosine >= least]
+    return embeddings.vectors_of(connection, model.model_id, chosen)
+
+
+def _rows(connection: apsw.Connection, model_id: int, seen: Visible) -> Iterator[tuple[int, bytes]]:
+    if seen.select is None:
+        return embeddings.ready(connection, model_id)
+    rows: Iterator[Any] = connection.execute(
+        f"SELECT chunk_id, dense FROM embeddings WHERE chunk_id IN ({seen.select}) "
+        "AND model_id = ? AND state = 'ready'",
+        (*seen.params, model_id),
+    )
+    return rows

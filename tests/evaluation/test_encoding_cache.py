@@ -1,0 +1,51 @@
+"""An encoder that remembers passages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kb.evaluation.encoding_cache import FILE, PROBE, remembering
+from kb.models import unit_texts
+from tests.models.weightless import Weightless
+
+ALL = frozenset({"dense", "sparse", "tokens"})
+
+
+def test_a_second_run_encodes_nothing_again(tmp_path: Path) -> None:
+    texts = ["copper guard", "battery", "copper guard"]
+    plain = Weightless().encode(texts, want=ALL)
+    for fresh in (True, False):
+        inner = Weightless()
+        with remembering(inner, tmp_path) as encoder:
+            assert encoder.encode(texts, want=ALL) == plain
+        expected = [(PROBE,), ("copper guard", "battery")] if fresh else [(PROBE,)]
+        assert inner.calls == expected
+
+
+def test_queries_are_encoded_every_time(tmp_path: Path) -> None:
+    """What a query costs is measured."""
+    inner = Weightless()
+    with remembering(inner, tmp_path) as encoder:
+        encoder.encode(["q"], as_query=True)
+        encoder.encode(["q"], as_query=True)
+    assert inner.calls.count(("q",)) == 2
+
+
+def test_progress_and_what_is_beside_the_port(tmp_path: Path) -> None:
+    inner = Weightless()
+    inner.unit_texts = 3  # type: ignore[attr-defined]
+    told: list[int] = []
+    with remembering(inner, tmp_path) as encoder:
+        encoder.encode(["a", "b"], on_progress=told.append)
+        assert unit_texts(encoder) == 3
+        assert encoder.spec is inner.spec
+    assert told == [2]
+
+
+def test_without_a_folder_or_where_it_cannot_be(tmp_path: Path) -> None:
+    inner = Weightless()
+    (tmp_path / "file").write_text("in the way")
+    for folder in (None, tmp_path / "file"):
+        with remembering(inner, folder) as encoder:
+            assert encoder is inner
+    assert not (tmp_path / FILE).exists()

@@ -1,0 +1,200 @@
+"""Which reranker a search gets, and why it gets none. What it then does is in `test_rerank.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kb.errors import ModelMissing
+from kb.ports import Encoder, Judge
+from kb.search.profiles import BUILT_IN, Profile
+from kb.search.query.query_encoder import QueryEncodings
+from kb.search.rerank.cross_encoder import CrossEncoder
+from kb.search.rerank.late_interaction import Colbert
+from kb.search.rerank.selection import Rerankers
+from kb.search.rerank.stage import Rerank
+from kb.search.retrievers.availability import standing
+from kb.store import SqliteStore
+from kb.store.sqlite.embeddings import ATTEMPTS
+from kb.types import ModelSpec
+from tests.models.judges import WordJudge
+from tests.models.weightless import Weightless
+from tests.store.builders import put
+
+COLBERT = BUILT_IN["research"]
+CROSS_ENCODER = replace(COLBERT, rerank="cross-encoder", rerank_candidates=7)
+
+
+class NoTokens(Weightless):
+    def __init__(self) -> None:
+        super().__init__()
+        self.spec = ModelSpec("no-tokens", "1", 64, frozenset({"dense", "sparse"}))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteStore]:
+    """Two passages, the first of which has vectors of every kind."""
+    opened = SqliteStore(tmp_path_factory.mktemp("rerankers") / "kb.sqlite")
+    put(opened, "a.md", "harbour keys", "boat")
+    encoder = Weightless()
+    model_id = opened.use_model(encoder.spec).model_id
+    (made,) = encoder.encode(["harbour keys"], want={"dense", "sparse", "tokens"})
+    opened.write_embeddings(model_id, [(1, made)])
+    yield opened
+    opened.close()
+
+
+def missing() -> Any:
+    raise ModelMissing("there is no such model", "see: kb models")
+
+
+def stage(
+    store: SqliteStore,
+    profile: Profile,
+    encoder: Encoder | None = None,
+    judge: Judge | None = None,
+    *,
+    source: Any = None,
+    **asked: Any,
+) -> Rerank | None:
+    encoders = source or (lambda: encoder)
+    kept = {"keeps_tokens": asked.pop("keeps_tokens")} if "keeps_tokens" in asked else {}
+    judges = source or (lambda: judge)
+    rerankers = Rerankers(store, QueryEncodings(encoders), encoders, judges, **kept)
+    said: dict[str, Any] = {"asked": False, "named": False, "budget_ms": None} | asked
+    return rerankers.stage(profile, **said)
+
+
+def why(found: Rerank | None) -> tuple[str, object]:
+    assert found is not None
+    assert found.reranker is None
+    ((part, reason, detail),) = ((one.part, one.reason, one.detail) for one in found.why)
+    assert part == "rerank"
+    return reason, detail
+
+
+def test_a_profile_without_one(store: SqliteStore) -> None:
+    assert stage(store, BUILT_IN["default"], Weightless(), WordJudge(), asked=True) is None
+
+
+def test_the_judge_of_the_cross_encoder(store: SqliteStore) -> None:
+    found = stage(store, CROSS_ENCODER, judge=WordJudge(), budget_ms=300)
+    assert found is not None
+    assert isinstance(found.reranker, CrossEncoder)
+    assert found.reranker.model == "word-judge"
+    assert (found.name, found.candidates, found.blend) == ("cross-encoder", 7, 0.2)
+    assert (found.why, found.budget_ms, found.tells) == ((), 300, False)
+
+
+def test_colbert_by_the_vectors_of_the_store(store: SqliteStore) -> None:
+    found = stage(store, COLBERT, Weightless())
+    assert found is not None
+    assert isinstance(found.reranker, Colbert)
+    assert found.reranker.model == "weightless"
+    assert (found.name, found.candidates, found.blend) == ("colbert", 100, 0.5)
+    assert found.budget_ms is None
+    scores = found.reranker.scores("harbour", [1, 2], None)  # type: ignore[arg-type]  # unread
+    assert set(scores) == {1}  # the other one will have token vectors later
+
+
+def test_scripts_are_those_of_the_encoder(store: SqliteStore) -> None:
+    encoder = Weightless()
+    encoder.spec = replace(encoder.spec, scripts=("Latin",))
+    found = stage(store, COLBERT, encoder)
+    assert found is not None
+    assert found.reranker is not None
+    assert found.reranker.scripts == ("Latin",)
+
+
+def test_an_expression_is_told_where_words_are_not_asked(store: SqliteStore) -> None:
+    meaning = replace(COLBERT, retrievers=("dense",))
+    found = stage(store, meaning, Weightless())
+    assert found is not None
+    assert found.tells
+
+
+def test_token_vectors_that_are_no_longer_made(store: SqliteStore, tmp_path: Path) -> None:
+    """What has them is compared; what will have none is not missed. Where nothing has any, it is
+    switched off."""
+    found = stage(store, COLBERT, Weightless(), keeps_tokens=False)
+    assert found is not None
+    assert found.reranker is not None
+    assert found.reranker.scores("harbour", [1, 2], None)[2] is None  # type: ignore[arg-type]
+    bare = SqliteStore(tmp_path / "bare.sqlite")
+    put(bare, "a.md", "harbour keys")
+    (made,) = Weightless().encode(["harbour keys"])
+    bare.write_embeddings(bare.use_model(Weightless().spec).model_id, [(1, made)])
+    assert stage(bare, COLBERT, Weightless(), keeps_tokens=False) is None
+    asked = stage(bare, COLBERT, Weightless(), keeps_tokens=False, asked=True)
+    assert why(asked) == ("no_model", "token vectors are switched off")
+    later = stage(bare, COLBERT, Weightless())
+    assert later is not None
+    assert later.reranker is not None
+    bare.close()
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_what_is_switched_off_is_told_to_who_asked_alone(store: SqliteStore, named: bool) -> None:
+    assert stage(store, CROSS_ENCODER, named=named) is None
+    asked = stage(store, CROSS_ENCODER, named=named, asked=True)
+    assert why(asked) == ("no_model", "the judge is switched off")
+
+
+def test_an_encoder_that_is_switched_off(tmp_path: Path) -> None:
+    empty = SqliteStore(tmp_path / "empty.sqlite")
+    empty.create()
+    assert stage(empty, COLBERT, None, named=True) is None
+    asked = stage(empty, COLBERT, None, asked=True)
+    assert why(asked) == ("no_model", "the encoder is switched off")
+    empty.close()
+
+
+def test_a_model_without_token_vectors_is_told_to_who_named_the_profile(tmp_path: Path) -> None:
+    empty = SqliteStore(tmp_path / "empty.sqlite")
+    put(empty, "a.md", "harbour")
+    assert stage(empty, COLBERT, NoTokens()) is None
+    for named in (False, True):
+        found = stage(empty, COLBERT, NoTokens(), named=named, asked=not named)
+        assert why(found) == ("no_model", "no-tokens gives no token vectors")
+    empty.close()
+
+
+def test_vectors_that_are_not_there_yet(tmp_path: Path) -> None:
+    waiting = SqliteStore(tmp_path / "waiting.sqlite")
+    put(waiting, "a.md", "harbour", "keys")
+    found = stage(waiting, COLBERT, Weightless())
+    assert why(found) == ("pending", 2)
+    waiting.close()
+
+
+def test_the_first_reason_is_told(tmp_path: Path) -> None:
+    """Of vectors that failed and others that are pending."""
+    waiting = SqliteStore(tmp_path / "waiting.sqlite")
+    put(waiting, "a.md", "harbour", "keys")
+    model_id = waiting.use_model(Weightless().spec).model_id
+    for _ in range(ATTEMPTS):
+        waiting.fail_embeddings(model_id, [1], "cannot be encoded")
+    stands = standing(waiting, Weightless)
+    assert [part.reason for part in stands.degraded] == ["pending", "failed"]
+    assert why(stage(waiting, COLBERT, Weightless())) == ("pending", 1)
+    waiting.close()
+
+
+def test_nothing_to_embed_yet(tmp_path: Path) -> None:
+    empty = SqliteStore(tmp_path / "empty.sqlite")
+    empty.create()
+    assert why(stage(empty, COLBERT, Weightless())) == ("pending", 0)
+    empty.close()
+
+
+@pytest.mark.parametrize("profile", [COLBERT, CROSS_ENCODER], ids=lambda one: one.rerank)
+def test_a_model_that_cannot_be_had_is_told_to_everybody(
+    store: SqliteStore, profile: Profile
+) -> None:
+    found = stage(store, profile, source=missing)
+    assert why(found)[0] == "no_model"
+    assert "there is no such model" in str(why(found)[1])

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kb.search.query.analysis import analyse
+from kb.search.results.snippets import (
+    code_snippet,
+    marks,
+    snippet,
+    without_front_matter,
+    without_headings,
+)
+from tests.search.query.test_analysis import by_spaces
+
+
+def cut(text: str, query: str, limit: int = 60) -> str:
+    return snippet(text, analyse(query, by_spaces), by_spaces, limit)
+
+
+FILLER = "some filler words that stand around here. " * 10
+
+
+def test_a_short_text_is_shown_whole_and_on_one_line() -> None:
+    assert cut("two\n\n  lines\there", "lines") == "two lines here"
+
+
+def test_the_match_is_in_the_window() -> None:
+    shown = cut(f"{FILLER}the needle is here {FILLER}", "needle")
+    assert "needle" in shown
+    assert shown.startswith("…")
+    assert shown.endswith("…")
+
+
+def test_the_window_with_most_distinct_terms_wins() -> None:
+    text = f"git git git {FILLER} install git now {FILLER}"
+    assert "install git" in cut(text, "install git")
+
+
+def test_without_a_match_it_is_the_beginning() -> None:
+    assert cut(FILLER, "needle").startswith("some filler")
+
+
+def test_a_part_of_an_identifier_is_a_match() -> None:
+    assert "targetHost" in cut(f"{FILLER} set targetHost first {FILLER}", "host")
+
+
+def test_unspaced_script_is_matched_by_its_pieces() -> None:
+    assert "数据库" in cut("别的内容。" * 50 + "数据库。" + "别的内容。" * 50, "数据库坏了")
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "shown"),
+    [
+        ("season: 2026\n---\n\n# Winter\nthe shed", "shed", "# Winter\nthe shed"),
+        ("season: 2026\n---\n\nthe shed", "2026", "season: 2026\n---\n\nthe shed"),
+        ("ports:\n  - Genoa\n- Lisbon\nx: y\n...\nthe shed", "shed", "the shed"),
+        ("season: 2026\n---", "shed", "season: 2026\n---"),
+        ("a: b\nplain\n---\nthe shed", "shed", "a: b\nplain\n---\nthe shed"),
+    ],
+)
+def test_front_matter_is_shown_where_it_matches(text: str, query: str, shown: str) -> None:
+    assert without_front_matter(text, analyse(query, by_spaces), by_spaces) == shown
+
+
+def test_headings_that_a_hit_shows_anyway_are_left_out() -> None:
+    assert without_headings("# One\n\n## Two\n\nthe text\n# not this") == "the text\n# not this"
+    assert without_headings("# Only") == "# Only"
+    assert without_headings("#tag first") == "#tag first"
+
+
+def test_a_word_longer_than_the_limit_is_cut() -> None:
+    assert len(cut("x" * 500, "x")) <= 60
+
+
+@given(st.text(), st.text(), st.integers(10, 300))
+def test_never_longer_than_the_limit(text: str, query: str, limit: int) -> None:
+    assert len(cut(text, query, limit)) <= limit
+
+
+@given(st.lists(st.sampled_from(["git", "install", "other", "words\n", "数据"]), max_size=80))
+def test_a_match_is_shown_if_there_is_one(words: list[str]) -> None:
+    text = " ".join(words)
+    analysis = analyse("git", by_spaces)
+    shown = snippet(text, analysis, by_spaces, 40)
+    assert bool(marks(shown, analysis, by_spaces)) == ("git" in words)
+
+
+@given(st.lists(st.sampled_from(["key", "monkey", "keyring", "and"]), min_size=1, max_size=8))
+def test_inside_of_words_only_where_no_whole_word_is(words: list[str]) -> None:
+    text = " ".join(words)
+    found = [text[start:end] for start, end, _ in marks(text, analyse("key", by_spaces), by_spaces)]
+    inside = words.count("monkey") + words.count("keyring")
+    assert found == ["key"] * (words.count("key") or inside)
+    if "key" in words:
+        starts = {start for start, _, _ in marks(text, analyse("key", by_spaces), by_spaces)}
+        assert all(start == 0 or text[start - 1] == " " for start in starts)
+
+
+# --- code -----------------------------------------------------------------------------------------
+
+CODE = """class Link:
+\tdef send(self, frame):
+
+\t\tif self.beacon_is_lost():
+\t\t\treturn self.random_slot()
+\t\treturn self.own_slot(frame)
+
+\tdef close(self):
+\t\tself.radio.off()
+"""
+
+
+def cut_code(text: str, query: str, limit: int = 220) -> str:
+    return code_snippet(text, analyse(query, by_spaces), by_spaces, limit)
+
+
+def test_code_stands_in_lines_as_it_does_in_the_file() -> None:
+    assert cut_code("    a = 1\n\n    if a:\n\tb = 2\n", "a") == "a = 1\nif a:\nb = 2"
+    assert cut_code(CODE, "frame") == (
+        "class Link:\n    def send(self, frame):\n        if self.beacon_is_lost():\n"
+        "            return self.random_slot()\n        return self.own_slot(frame)\n"
+        "    def close(self):\n…"
+    )
+
+
+def test_code_is_shown_from_the_line_above_the_match() -> None:
+    assert cut_code(CODE, "radio") == "…\ndef close(self):\n    self.radio.off()"
+
+
+def test_a_line_of_code_that_is_too_long_is_cut_around_the_match() -> None:
+    line = "x = [" + ", ".join(f"item{number}" for number in range(200)) + ", needle, other]"
+    assert "needle" in cut_code(line, "needle")
+    assert "\n" not in cut_code(line, "needle")
+
+
+@given(st.text(), st.text(), st.integers(10, 300))
+def test_code_is_never_longer_than_the_limit(text: str, query: str, limit: int) -> None:
+    shown = cut_code(text, query, limit)
+    assert len(shown) <= limit
+    assert shown.count("\n") <= 7
+
+
+@given(st.lists(st.sampled_from(["", "  pass", "\tgit", "other = 1", "def f():"]), max_size=40))
+def test_a_line_with_a_match_is_shown_if_there_is_one(lines: list[str]) -> None:
+    assert ("git" in cut_code("\n".join(lines), "git")) == ("\tgit" in lines)
+
+
+@given(st.text(alphabet="ab 钥匙.\n", min_size=1, max_size=80), st.integers(1, 12))
+def test_no_limit_is_too_small(text: str, limit: int) -> None:
+    for query in ("ab", "钥匙", "zzz"):
+        analysis = analyse(query, by_spaces)
+        for cutting in (snippet, code_snippet):
+            shown = cutting(text, analysis, by_spaces, limit)
+            assert len(shown) <= limit
+            assert bool(shown.strip()) == bool(text.strip())
+
+
+def test_a_snippet_of_one_character() -> None:
+    assert [cut(f"the needle {FILLER}", "needle", limit) for limit in (1, 2, 3, 8)] == [
+        "n", "ne", "…n…", "…needle…",
+    ]  # fmt: skip

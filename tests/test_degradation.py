@@ -1,0 +1,34 @@
+"""What an answer had to do without, as every door says it."""
+
+from __future__ import annotations
+
+from kb.degradation import degraded_texts
+from kb.types import Degraded
+
+
+def test_what_has_one_cause_is_one_line() -> None:
+    told = [
+        Degraded("query", "truncated", "44 words left out"),
+        Degraded("dense", "pending", 3),
+        Degraded("sparse", "pending", 3),
+        Degraded("dense", "failed", "1 passage could not be embedded"),
+        Degraded("rerank", "pending", 2),
+    ]
+    assert degraded_texts(told, can_embed=lambda: False) == [
+        "query: truncated (44 words left out)",
+        "dense and sparse: 3 passages have no vectors yet",
+        "dense: failed (1 passage could not be embedded)",
+        "rerank: 2 passages have no vectors yet",
+    ]
+
+
+def test_what_is_no_failure_is_not_put_as_one() -> None:
+    told = [
+        Degraded("query", "expression", "an FTS5 expression is looked for by words alone"),
+        Degraded("dense", "language", "kb-mini reads Latin script; what it finds here is a guess"),
+    ]
+    assert degraded_texts(told, can_embed=lambda: True) == [
+        "query: an FTS5 expression is looked for by words alone",
+        "dense: the query is in another script (kb-mini reads Latin script; what it finds here is "
+        "a guess)",
+    ]

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kb import Filters, KnowledgeBase
+from kb.text import language
+from kb.text.language import language_of
+
+needs_langid = pytest.mark.skipif(
+    importlib.util.find_spec("py3langid") is None, reason="the extra `lang` is not installed"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("数据库连接失败的时候，请检查网络设置。", "zh"),
+        ("データベースの接続に失敗した場合は、確認してください。", "ja"),
+        ("데이터베이스에 연결할 수 없으면 확인하세요.", "ko"),
+        ("ฐานข้อมูลเชื่อมต่อไม่ได้", "th"),
+        ("使用 kubernetes 部署服务, then run kubectl apply", "zh"),
+        ("Η βάση δεδομένων δεν απαντά.", "el"),
+        ("1234 5678 !?", None),
+        ("", None),
+    ],
+)
+def test_script_decides(text: str, code: str | None) -> None:
+    assert language_of(text) == code
+
+
+def test_a_name_in_another_script_does_not_decide() -> None:
+    text = "The paper of 王小明 is about databases and how they store what was written. " * 3
+    assert language_of(text) != "zh"
+
+
+@needs_langid
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("The database did not answer, so we had to look at the log of the night before.", "en"),
+        ("Die Datenbank antwortete nicht, deshalb sahen wir uns das Protokoll der Nacht an.", "de"),
+        ("La base de données ne répondait pas, alors nous avons regardé le journal.", "fr"),
+        ("База данных не отвечала, поэтому мы посмотрели журнал за прошлую ночь.", "ru"),
+    ],
+)
+def test_words_decide_within_a_script(text: str, code: str) -> None:
+    assert language_of(text) == code
+
+
+def test_without_the_library_the_language_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(language, "_identifier", lambda: None)
+    assert language_of("The database did not answer, so we had to look at the log.") is None
+
+
+@given(st.text())
+def test_any_text_has_a_language_or_none(text: str) -> None:
+    code = language_of(text)
+    assert code is None or 2 <= len(code) <= 3
+
+
+def test_notes_can_be_filtered_by_language(kb: KnowledgeBase) -> None:
+    kb.add("数据库 kubernetes", title="zh")
+    kb.add("データベース kubernetes", title="ja")
+    kb.add("kubernetes", title="said", lang="ja")
+    found = kb.search("kubernetes", filters=Filters(lang="ja"))
+    assert {hit.title for hit in found} == {"ja", "said"}
