@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kb.degradation import degraded_texts
+from kb.degradation import degradation_messages
 from kb.types import Degraded
 
 
@@ -14,7 +14,7 @@ def test_what_has_one_cause_is_one_line() -> None:
         Degraded("dense", "failed", "1 passage could not be embedded"),
         Degraded("rerank", "pending", 2),
     ]
-    assert degraded_texts(told, can_embed=lambda: False) == [
+    assert degradation_messages(told, can_embed=lambda: False) == [
         "query: truncated (44 words left out)",
         "dense and sparse: 3 passages have no vectors yet",
         "dense: failed (1 passage could not be embedded)",
@@ -27,7 +27,7 @@ def test_what_is_no_failure_is_not_put_as_one() -> None:
         Degraded("query", "expression", "an FTS5 expression is looked for by words alone"),
         Degraded("dense", "language", "kb-mini reads Latin script; what it finds here is a guess"),
     ]
-    assert degraded_texts(told, can_embed=lambda: True) == [
+    assert degradation_messages(told, can_embed=lambda: True) == [
         "query: an FTS5 expression is looked for by words alone",
         "dense: the query is in another script (kb-mini reads Latin script; what it finds here is "
         "a guess)",

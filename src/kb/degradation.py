@@ -1,4 +1,4 @@
-"""What an answer had to do without, in words: the same for every door."""
+"""Messages about degraded answers, shared by every door."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ from kb.types import Degraded
 Cause = tuple[str, str | int | None]  # a reason and its detail
 
 
-def degraded_texts(degraded: Iterable[Degraded], *, can_embed: Callable[[], bool]) -> list[str]:
-    """Each cause in a line. `can_embed` tells whether there is an encoder to make what waits."""
+def degradation_messages(
+    degraded: Iterable[Degraded], *, can_embed: Callable[[], bool]
+) -> list[str]:
+    """Return one line per cause. `can_embed` is called to find out if `kb embed` would help."""
     return [
-        degraded_text(parts, *cause, can_embed=cause[0] == "pending" and can_embed())
-        for cause, parts in by_cause(degraded).items()
+        degradation_message(parts, *cause, can_embed=cause[0] == "pending" and can_embed())
+        for cause, parts in group_by_cause(degraded).items()
     ]
 
 
-def by_cause(degraded: Iterable[Degraded]) -> dict[Cause, list[str]]:
-    """Each cause once with the parts that it concerns: to a person, one model that is missing is
-    one thing, however many parts would have asked it."""
+def group_by_cause(degraded: Iterable[Degraded]) -> dict[Cause, list[str]]:
+    """Map each cause to the parts it affects: one missing model is one problem, however many parts
+    of the search use it."""
     causes: dict[Cause, dict[str, None]] = {}
     for one in degraded:
         causes.setdefault((one.reason, one.detail), {})[one.part] = None
     return {cause: list(parts) for cause, parts in causes.items()}
 
 
-def degraded_text(
+def degradation_message(
     parts: Sequence[str], reason: str, detail: str | int | None, *, can_embed: bool = True
 ) -> str:
-    """Parts that did not do their work, and why."""
-    part = _listed(parts)
+    """Return a line that names the affected parts and the cause."""
+    subject = _enumeration(parts)
     if reason == "pending":
-        told = "1 passage has" if detail == 1 else f"{detail} passages have"
-        mend = (" (kb embed makes it)" if detail == 1 else " (kb embed makes them)") * can_embed
-        return f"{part}: {told} no vectors yet{mend}"
+        passages = "1 passage has" if detail == 1 else f"{detail} passages have"
+        return f"{subject}: {passages} no vectors yet{' (run: kb embed)' if can_embed else ''}"
     if reason == "model_mismatch":
-        return f"{part}: {detail} (kb embed --anew makes them again)"
+        return f"{subject}: {detail} (to replace the vectors, run: kb embed --anew)"
     if reason in ("expression", "unfit") and detail is not None:
-        return f"{part}: {detail}"
-    told = "" if detail is None else f" ({detail})"
-    said = "the query is in another script" if reason == "language" else reason.replace("_", " ")
-    return f"{part}: {said}{told}"
+        return f"{subject}: {detail}"
+    cause = "the query is in another script" if reason == "language" else reason.replace("_", " ")
+    return f"{subject}: {cause}" + ("" if detail is None else f" ({detail})")
 
 
-def _listed(names: Sequence[str]) -> str:
+def _enumeration(names: Sequence[str]) -> str:
     """dense, sparse and rerank"""
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last

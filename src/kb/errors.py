@@ -1,49 +1,50 @@
-"""Every error kb raises on purpose.
+"""The whole error tree of kb.
 
     KbError
-      InvalidRequest          a value, field or flag that cannot be used
-        QuerySyntax           a single-quoted FTS5 expression that FTS5 refuses
+      InvalidRequest          a value, field or option that is not valid
+        QuerySyntax           a single-quoted FTS5 expression with a syntax error
         InvalidCitation       a URI that is not path#L3-L9 or path#page=4
-        BrokenImport          a line of an export that cannot be read
+        BrokenImport          an unreadable line in an export
       NotFound                no such document, chunk, root or tag
-      ConfigError             a config file or KB_* variable that cannot be used
+      ConfigError             an unusable config file or KB_* variable
       PathMissing             a path to ingest that does not exist
-      ParserUnavailable       the process that parses files cannot be started
-      WatchFailed             folders that the system does not let us watch
+      ParserUnavailable       the parser process cannot be started
+      WatchFailed             the operating system refuses to watch a folder
       StoreError
-        StoreMissing          there is no store yet
+        StoreMissing          the store does not exist yet
         StoreUnusable         not a kb store, damaged, or a folder where a file should be
-        StoreTooNew           written by a newer kb
-        StoreReadOnly         a write to a store that cannot be written
+        StoreTooNew           written by a newer version of kb
+        StoreReadOnly         a write to a read-only store
         StoreBusy             another process held the write lock for too long
-        DiskFull              the disk is full; what was committed is kept
-      ModelError              an encoder that cannot be used, or failed
-        ModelMissing          no such model, or its files are not there
-        ModelBroken           files that are damaged, or a model with other outputs than it says
-        ModelMismatch         the store's vectors were made by another model
-        ModelUnfit            a model that failed the exam, and is to take another's place
-        EndpointError         a server that gives vectors, or files of models, and does not answer
-        Offline               a connection that the setting models.offline forbids
-      MissingExtra            a part that an optional dependency brings
-      EvalDataError           judged data that cannot be read
-      Refused                 a request that the server does not take
-        TokenNeeded           without the token, or with a wrong one
-        Foreign               from another site, or to another name than the server's
-        PathRefused           about a path that clients may not name
-        FileConflict          an upload in the place of a file that kb has not written
-        MalformedRequest      not HTTP, or HTTP that can be read in two ways
-        WrongMethod           a route that is asked in another way
-        TooSlow               a request that did not arrive in time
-        TooLarge              a request that is longer than it may be
-        WrongContent          a body of another type than is taken
-        TooBusy               more work than the server takes on: come back later
-      Stopped                 work that ended before it had an answer
-        DeadlineExceeded      it took longer than it may
-        Cancelled             its caller stopped it
-          ClientGone          nobody waits for the answer any more
+        DiskFull              the disk is full; everything committed is kept
+      ModelError              a model that cannot be used, or failed
+        ModelMissing          no such model, or its files are missing
+        ModelBroken           damaged files, or outputs that differ from the manifest
+        ModelMismatch         the store's vectors come from another model
+        ModelUnfit            a model that failed the exam and cannot replace the active one
+        EndpointError         an embedding or download server that does not respond
+        Offline               a connection that models.offline forbids
+      MissingExtra            a feature whose optional dependency is not installed
+      EvalDataError           unreadable judgments, queries or corpus
+      Refused                 a request that the server rejects
+        TokenNeeded           the token is missing or wrong
+        Foreign               the Origin or Host header names another site
+        PathRefused           a path outside the folders that clients may use
+        FileConflict          an upload would overwrite a file that kb did not write
+        MalformedRequest      not HTTP, or ambiguous HTTP
+        WrongMethod           a method that the route does not support
+        TooSlow               the request did not arrive in time
+        TooLarge              the request exceeds a size limit
+        WrongContent          an unsupported content type
+        TooBusy               the server is at capacity; retry later
+      Stopped                 work that ended without a result
+        DeadlineExceeded      it took longer than its time limit
+        Cancelled             its caller canceled it
+          ClientGone          the client disconnected
 
-Each has a `code` (stable, for programs), a `message` (what happened), a `hint` (what to do), an
-exit status for the command line and a status for HTTP. `KbError` itself is never raised.
+Each error has a `code` (stable, for programs), a `message` (what went wrong), a `hint` (what to do
+about it), an exit status for the command line and a status for HTTP. `KbError` itself is never
+raised.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
 
 
 class KbError(Exception):
+    """The base of every error that kb raises on purpose."""
+
     code = "error"
     exit_status = 2
     http_status = 500
@@ -66,7 +69,7 @@ class KbError(Exception):
         self.hint = hint
 
     def to_dict(self) -> dict[str, str]:
-        """`error.v1`."""
+        """Return the error as `error.v1`."""
         return {"code": self.code, "message": self.message, "hint": self.hint}
 
 
@@ -256,26 +259,26 @@ class ClientGone(Cancelled):
     http_status = 499
 
 
-def choose(name: str, value: str, valid: tuple[str, ...]) -> str:
-    """`value` if it is one of `valid`; else the error that lists them."""
+def check_choice(name: str, value: str, valid: tuple[str, ...]) -> str:
+    """Return `value` if it is one of `valid`; otherwise raise `InvalidRequest` that lists them."""
     if value in valid:
         return value
     raise InvalidRequest(
-        f"{name} cannot be {shown(value)}", f"valid values for {name}: {', '.join(valid)}"
+        f"{name} cannot be {short_repr(value)}", f"valid values for {name}: {', '.join(valid)}"
     )
 
 
-def shown(value: object) -> str:
-    """`value` in a message: whatever it is, and never much of it."""
+def short_repr(value: object) -> str:
+    """Return the `repr` of any value, cut to a length that suits an error message."""
     try:
         text = repr(value)
-    except ValueError:  # a number of over 4,300 digits has no text in Python
-        return f"such a large {type(value).__name__}"
-    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+    except ValueError:  # Python refuses to print integers of more than 4,300 digits
+        return f"a very large {type(value).__name__}"
+    return text if len(text) <= _REPR_CHARS else f"{text[:_REPR_CHARS]}…"
 
 
 def is_unicode(text: str) -> bool:
-    """Whether `text` can be written in UTF-8: half a character (a lone surrogate) cannot."""
+    """Whether `text` can be encoded in UTF-8. A lone surrogate cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -283,17 +286,17 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-def text_of(name: str, value: object) -> str:
-    """`value` if it is a text. One with a lone surrogate is none: it cannot be stored."""
+def check_text(name: str, value: object) -> str:
+    """Return `value` if it is a string that can be stored; lone surrogates are refused."""
     if isinstance(value, str):
         if is_unicode(value):
             return value
-        raise InvalidRequest(f"{name} is not Unicode text: it has a lone surrogate", "use UTF-8")
-    raise InvalidRequest(f"{name} is a {type(value).__name__}", f"{name} must be a text")
+        raise InvalidRequest(f"{name} contains a lone surrogate", "use valid UTF-8")
+    raise InvalidRequest(f"{name} is a {type(value).__name__}", f"{name} must be a string")
 
 
-def path_of(name: str, value: object) -> Path:
-    """`value` as the path of a file on this machine; `~` is the home folder."""
+def check_path(name: str, value: object) -> Path:
+    """Return `value` as a local path, with `~` expanded."""
     from pathlib import Path
 
     try:
@@ -302,18 +305,21 @@ def path_of(name: str, value: object) -> Path:
             raise TypeError
         os.fsencode(text)
         return Path(text).expanduser()
-    except (TypeError, UnicodeEncodeError, RuntimeError):  # RuntimeError: a home that is unknown
-        raise InvalidRequest(f"{name} cannot be {shown(value)}", "name a file") from None
+    except (TypeError, UnicodeEncodeError, RuntimeError):  # RuntimeError: unknown home folder
+        raise InvalidRequest(
+            f"{name} cannot be {short_repr(value)}", f"{name} must be a path"
+        ) from None
 
 
-_MOST = 1_000_000
-_SHOWN_CHARS = 100
+_MAX_INTEGER = 1_000_000
+_REPR_CHARS = 100
 
 
-def whole_number(name: str, value: object, *, least: int = 0) -> int:
-    """`value` if it is a whole number that a list can be cut by."""
-    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= _MOST:
+def check_integer(name: str, value: object, *, least: int = 0) -> int:
+    """Return `value` if it is an integer from `least` to one million."""
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= _MAX_INTEGER:
         return value
     raise InvalidRequest(
-        f"{name} cannot be {shown(value)}", f"{name} is a whole number from {least} to {_MOST:,}"
+        f"{name} cannot be {short_repr(value)}",
+        f"{name} is a whole number from {least} to {_MAX_INTEGER:,}",
     )

@@ -1,7 +1,7 @@
-"""The loggers of kb: silent unless a program wants to hear them.
+"""Loggers that stay silent until a program configures logging.
 
-Python's `logging` takes as long to load as a search by words takes to answer. So what is said of
-every search asks first whether anybody listens: who has not even loaded it does not.
+Importing `logging` takes as long as a lexical search. Code that logs every search therefore asks
+`logging_is_loaded` first: a program that never imported `logging` reads no logs.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 def logger(name: str) -> Logger:
+    """Return the logger of that name, below `kb`."""
     import logging
 
     top = logging.getLogger("kb")
@@ -22,5 +23,6 @@ def logger(name: str) -> Logger:
     return logging.getLogger(name)
 
 
-def is_heard() -> bool:
+def logging_is_loaded() -> bool:
+    """Whether the program has imported `logging`."""
     return "logging" in sys.modules

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kb.errors import InvalidRequest, shown, text_of
+from kb.errors import InvalidRequest, check_text, short_repr
 from kb.types import JsonDict
 
 DEPTH = 32  # of lists and objects in each other, as in front matter
@@ -48,14 +48,14 @@ def size_of(plain: JsonDict) -> int:
 def _object(value: Mapping[Any, Any], depth: int, stored: bool) -> JsonDict:
     _check_depth(depth)
     return {
-        text_of("a key of metadata", key): _plain(each, depth, stored)
+        check_text("a key of metadata", key): _plain(each, depth, stored)
         for key, each in value.items()
     }
 
 
 def _plain(value: object, depth: int, stored: bool) -> Any:
     if isinstance(value, str):
-        return text_of("metadata", value)
+        return check_text("metadata", value)
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int | float):
@@ -66,7 +66,7 @@ def _plain(value: object, depth: int, stored: bool) -> Any:
         _check_depth(depth + 1)
         return [_plain(each, depth + 1, stored) for each in value]
     raise InvalidRequest(
-        f"metadata cannot hold {shown(value)}", "use texts, numbers, lists and objects"
+        f"metadata cannot hold {short_repr(value)}", "use texts, numbers, lists and objects"
     )
 
 
@@ -80,7 +80,7 @@ def _number(value: float) -> float:
     if isinstance(value, int):
         if not -_NUMBERS <= value < _NUMBERS:
             raise InvalidRequest(
-                f"metadata cannot hold the number {shown(value)}", "give it as a text"
+                f"metadata cannot hold the number {short_repr(value)}", "give it as a text"
             )
         return value
     if not math.isfinite(value):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
-from kb.errors import InvalidRequest, shown
+from kb.errors import InvalidRequest, short_repr
 from kb.types import PARTS, Chunk, Citation, Document, Filters, Hit, JsonDict, Response
 
 if TYPE_CHECKING:
@@ -302,12 +302,12 @@ def _checked(data: Mapping[str, Any], shapes: Mapping[str, type], name: str) -> 
     for key, value in data.items():
         if key not in shapes:
             raise InvalidRequest(
-                f"{name} has no field {shown(key)}", f"fields of {name}: {', '.join(shapes)}"
+                f"{name} has no field {short_repr(key)}", f"fields of {name}: {', '.join(shapes)}"
             )
         wanted = shapes[key]
         fits = isinstance(value, wanted) or (wanted is float and isinstance(value, int))
         if value is not None and (not fits or (isinstance(value, bool) and wanted is not bool)):
             raise InvalidRequest(
-                f"{name}.{key} cannot be {shown(value)}", f"{key} is a {wanted.__name__}"
+                f"{name}.{key} cannot be {short_repr(value)}", f"{key} is a {wanted.__name__}"
             )
     return {key: value for key, value in data.items() if value is not None}

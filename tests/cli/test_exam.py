@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 
 from kb.cli.models import _is_unfit, _marks
-from kb.degradation import degraded_text
+from kb.degradation import degradation_message
 from kb.types import ExamMark, ModelInfo
 
 
 def test_a_search_says_it_in_a_line() -> None:
     detail = "weightless failed kb's exam: it knew 0 of 12 in English"
-    assert degraded_text(["dense", "sparse"], "unfit", detail) == f"dense and sparse: {detail}"
+    assert (
+        degradation_message(["dense", "sparse"], "unfit", detail) == f"dense and sparse: {detail}"
+    )
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_no_embed(encoder: Stoppable, run: Run) -> None:
     found = run("search", "harbour")
     assert found.status == 0
     assert "lib/boat.md" in found.out
-    told = "4 passages have no vectors yet (kb embed makes them)\n"
+    told = "4 passages have no vectors yet (run: kb embed)\n"
     assert found.err == f"warning: dense and sparse: {told}"
     status = run("status")
     assert (status.err, status.status) == (f"warning: dense: {told}", 0)
@@ -217,7 +217,7 @@ def test_similar(encoder: Stoppable, run: Run, valid: Valid) -> None:
 
 def test_one_passage_is_one(encoder: Stoppable, run: Run) -> None:
     run("add", "the harbour keys", "--no-embed")
-    warning = "warning: dense and sparse: 1 passage has no vectors yet (kb embed makes it)\n"
+    warning = "warning: dense and sparse: 1 passage has no vectors yet (run: kb embed)\n"
     assert run("search", "harbour").err == warning
     assert run("search", "harbour", "--jsonl").err == warning
 

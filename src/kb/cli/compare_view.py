@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import Any
 
 from kb.cli.output import Page, columns, cut, visible
-from kb.degradation import Cause, by_cause, degraded_text
+from kb.degradation import Cause, degradation_message, group_by_cause
 from kb.types import Compared, Comparison, Hit
 
 _GAP = 2
@@ -29,13 +29,13 @@ def comparison_text(found: Comparison, page: Page, width: int | None) -> str:
 
 def told_text(found: Comparison) -> Iterator[str]:
     """What went wrong, each thing once, with the methods that it concerns."""
-    parts = by_cause(part for method in found.methods.values() for part in method.degraded)
+    parts = group_by_cause(part for method in found.methods.values() for part in method.degraded)
     concerned: dict[Cause, list[str]] = {}
     for name, method in found.methods.items():
         for cause in _causes(method):
             concerned.setdefault(cause, []).append(name)
     for cause, names in concerned.items():
-        text = degraded_text(parts[cause], *cause) if cause in parts else cause[1]
+        text = degradation_message(parts[cause], *cause) if cause in parts else cause[1]
         yield f"{', '.join(names)}: {text}"
 
 
@@ -43,7 +43,7 @@ def _causes(method: Compared) -> Iterator[Cause]:
     """A method that fails for what another does without has the same cause."""
     if method.error is not None:
         yield method.error["code"], method.error["message"]
-    yield from by_cause(method.degraded)
+    yield from group_by_cause(method.degraded)
 
 
 # --- marks ----------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kb.cli import output
-from kb.logs import is_heard
+from kb.logs import logging_is_loaded
 
 if TYPE_CHECKING:
     from kb.config import Config
@@ -54,7 +54,12 @@ class Session:
 
     def _start_logging(self, config: Config) -> None:
         """Logs go where -v and the settings say. `logging` is not loaded where nobody wants any."""
-        if self.verbose or config.search.log or "search.slow_ms" in config.origins or is_heard():
+        if (
+            self.verbose
+            or config.search.log
+            or "search.slow_ms" in config.origins
+            or logging_is_loaded()
+        ):
             from kb.cli import log_handlers
 
             log_handlers.start(config, verbose=self.verbose)

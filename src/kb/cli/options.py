@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from kb.cli.invocation import Session
-from kb.errors import KbError, choose
+from kb.errors import KbError, check_choice
 from kb.types import KINDS, SCOPES, TRUSTS, TYPES, Filters
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -44,7 +44,7 @@ class Choice(click.Choice):  # type: ignore[type-arg]  # generic only in newer v
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         name = param.name if param is not None and param.name else "the value"
-        choose(name, value, tuple(self.choices))
+        check_choice(name, value, tuple(self.choices))
         return super().convert(value, param, ctx)
 
 

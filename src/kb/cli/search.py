@@ -268,9 +268,9 @@ def _nothing_found(query: str, *, filtered: bool) -> str:
 
 
 def _note_degraded(response: Response, kb: KnowledgeBase) -> None:
-    from kb.degradation import degraded_texts
+    from kb.degradation import degradation_messages
 
-    for text in degraded_texts(response.degraded, can_embed=partial(_can_embed, kb)):
+    for text in degradation_messages(response.degraded, can_embed=partial(_can_embed, kb)):
         output.warn(text)
 
 

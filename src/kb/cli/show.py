@@ -76,10 +76,10 @@ def status_command(session: Session) -> None:
 
 
 def _warn(parts: Iterable[dict[str, Any]]) -> None:
-    from kb.degradation import degraded_texts
+    from kb.degradation import degradation_messages
     from kb.types import Degraded
 
-    for text in degraded_texts((Degraded(**part) for part in parts), can_embed=lambda: True):
+    for text in degradation_messages((Degraded(**part) for part in parts), can_embed=lambda: True):
         output.warn(text)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from kb.config import Config, load, trust_record
-from kb.errors import InvalidRequest, KbError, ModelMissing, NotFound, StoreMissing, shown
+from kb.errors import InvalidRequest, KbError, ModelMissing, NotFound, StoreMissing, short_repr
 from kb.store import SqliteStore
 
 if TYPE_CHECKING:
@@ -167,12 +167,12 @@ def _check(model: object, grace_s: float | None) -> None:
     )
     if not is_encoder and not (isinstance(model, str) and model):
         raise InvalidRequest(
-            f"a model cannot be {shown(model)}", "give the name of an encoder, or an encoder"
+            f"a model cannot be {short_repr(model)}", "give the name of an encoder, or an encoder"
         )
     is_number = isinstance(grace_s, int | float) and not isinstance(grace_s, bool)
     if grace_s is not None and not (is_number and 0 <= grace_s <= _LONGEST_GRACE_S):
         raise InvalidRequest(
-            f"grace_s cannot be {shown(grace_s)}",
+            f"grace_s cannot be {short_repr(grace_s)}",
             f"grace_s is a number of seconds from 0 to {_LONGEST_GRACE_S:,}",
         )
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import log2
 
-from kb.errors import InvalidRequest, choose
+from kb.errors import InvalidRequest, check_choice
 
 Judgments = Mapping[str, int]  # document id -> grade
 
@@ -41,7 +41,7 @@ def ndcg(
     ranked_ids: Iterable[str], judgments: Judgments, k: int | None = None, gain: str = "linear"
 ) -> float:
     """Discounted gain of the first k documents (all of them without k), over the best possible."""
-    gain_of = _GAINS[choose("gain", gain, GAINS)]
+    gain_of = _GAINS[check_choice("gain", gain, GAINS)]
     gains = {doc_id: gain_of(judgments[doc_id]) for doc_id in _relevant(judgments)}
     found = _discounted(gains.get(doc_id, 0.0) for doc_id in _top(ranked_ids, k))
     ideal = _discounted(sorted(gains.values(), reverse=True)[:k])

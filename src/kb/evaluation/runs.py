@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from time import perf_counter
 
-from kb.errors import EvalDataError, InvalidRequest, choose
+from kb.errors import EvalDataError, InvalidRequest, check_choice
 from kb.evaluation.bootstrap import RESAMPLES, Interval, interval, percentile, resampled_means
 from kb.evaluation.metrics import GAINS, Measure, distinct, per_query
 from kb.evaluation.qrels import Caveats, Judged, caveats
@@ -132,7 +132,7 @@ def _check(
     baseline: str | None,
     resamples: int,
 ) -> None:
-    choose("gain", gain, GAINS)
+    check_choice("gain", gain, GAINS)
     if not methods:
         raise InvalidRequest("no method to evaluate", "name at least one method or profile")
     if not measures:
@@ -140,7 +140,7 @@ def _check(
     if resamples < 1:
         raise InvalidRequest(f"{resamples} resamples cannot give an interval", "1,000 or more do")
     if baseline is not None:
-        choose("baseline", baseline, tuple(methods))
+        check_choice("baseline", baseline, tuple(methods))
     if not judged.qrels:
         raise EvalDataError(f"{judged.name} has no judgments", "add some for at least one query")
     if unknown := sorted(judged.qrels.keys() - judged.queries.keys()):

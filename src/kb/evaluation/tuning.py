@@ -19,7 +19,7 @@ from statistics import fmean
 from typing import Any
 
 from kb.config import Config
-from kb.errors import EvalDataError, choose
+from kb.errors import EvalDataError, check_choice
 from kb.evaluation.beir import splits
 from kb.evaluation.candidate_lists import Retrieved, retrieve_all
 from kb.evaluation.corpus_store import Ground, OnProgress, searched
@@ -90,7 +90,7 @@ def tune(
     """Fit the fusion of `profile`. Without `split`, the data's dev or train split is fitted to;
     without `report_split`, `test` is measured on, and, where there is no such, folds."""
     ground = replace(ground or Ground(Config()), documents=documents)
-    choose("profile", profile, profile_names(ground.config.profiles))
+    check_choice("profile", profile, profile_names(ground.config.profiles))
     base = resolve(profile, ground.config.profiles)
     wanted = parse_measure(measure)
     split, report_split = _chosen(data, split, report_split)

@@ -21,7 +21,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from kb.errors import StoreUnusable, choose
+from kb.errors import StoreUnusable, check_choice
 from kb.index import token_codes_plain
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _MIDDLE, _LEVELS = 0.9816, (-1.5104, -0.4528, 0.4528, 1.5104)
 
 def row_bytes(dimension: int, form: str) -> int:
     """What a token takes."""
-    return (dimension * _BITS[choose("format", form, FORMATS)] + 7) // 8
+    return (dimension * _BITS[check_choice("format", form, FORMATS)] + 7) // 8
 
 
 def header(form: str, dimension: int, count: int) -> bytes:
@@ -53,7 +53,7 @@ def header(form: str, dimension: int, count: int) -> bytes:
 def encode(vectors: TokenVectors, form: str = DEFAULT) -> bytes:
     import numpy as np
 
-    choose("format", form, FORMATS)
+    check_choice("format", form, FORMATS)
     rows = np.frombuffer(vectors.data, np.float32).reshape(-1, vectors.dimension)
     written: bytes = _ENCODERS[form](rows).tobytes()
     return header(form, vectors.dimension, len(rows)) + written

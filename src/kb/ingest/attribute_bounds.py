@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kb.errors import shown
+from kb.errors import short_repr
 from kb.metadata import BYTES, LANG_CHARS, MOST_TAGS, TAG_CHARS, size_of
 from kb.types import Attributes
 
@@ -41,7 +41,7 @@ def bound_lang(lang: str | None) -> tuple[str | None, tuple[str, ...]]:
     """`lang`, unless it is too long to name a language."""
     if lang is None or len(lang) <= LANG_CHARS:
         return lang, ()
-    return None, (f"lang is ignored: {shown(lang)} is longer than {LANG_CHARS} characters",)
+    return None, (f"lang is ignored: {short_repr(lang)} is longer than {LANG_CHARS} characters",)
 
 
 def _bound_metadata(said: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -63,5 +63,5 @@ def _bound_metadata(said: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ..
 
 def _names(left_out: Sequence[str]) -> str:
     more = len(left_out) - _MOST_NAMES
-    named = ", ".join(shown(one) for one in left_out[:_MOST_NAMES])
+    named = ", ".join(short_repr(one) for one in left_out[:_MOST_NAMES])
     return f"{named} and {more:,} more" if more > 0 else named

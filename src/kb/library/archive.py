@@ -14,7 +14,7 @@ from typing import IO, Any, cast
 
 from kb import atomic
 from kb.config import IngestConfig
-from kb.errors import BrokenImport, InvalidRequest, NotFound, PathMissing, path_of
+from kb.errors import BrokenImport, InvalidRequest, NotFound, PathMissing, check_path
 from kb.ingest.file_names import SECRET, leads_to_secret
 from kb.ingest.secret_files import HOW_TO_INCLUDE, included_paths, is_included
 from kb.store import SqliteStore
@@ -41,7 +41,7 @@ def export(
 ) -> JsonDict:
     """Write the store to a stream or a file; returns the header."""
     if not hasattr(target, "write"):
-        path = path_of("an export", target)
+        path = check_path("an export", target)
         with atomic.placed(path, overwrite=overwrite) as part, _writer(part, path) as stream:
             return _write(store, stream, on_progress, vectors)
     return _write(store, cast(IO[bytes], target), on_progress, vectors)
@@ -56,7 +56,7 @@ def import_(
 ) -> ImportReport:
     """Read an export from a stream or a file, compressed or not."""
     if not hasattr(source, "read"):
-        with _opened(path_of("an import", source)) as file:
+        with _opened(check_path("an import", source)) as file:
             return import_(store, file, merge=merge, on_progress=on_progress)
     with _peekable(cast(IO[bytes], source)) as reader:
         return store.load(_lines(_plain(reader)), merge=merge, on_line=on_progress)

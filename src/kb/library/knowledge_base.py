@@ -27,10 +27,10 @@ from kb.errors import (
     InvalidRequest,
     NotFound,
     StoreError,
-    path_of,
-    shown,
-    text_of,
-    whole_number,
+    check_integer,
+    check_path,
+    check_text,
+    short_repr,
 )
 from kb.search.searcher import Searcher
 from kb.store import SqliteStore
@@ -176,7 +176,7 @@ class KnowledgeBase:
         there keep their text."""
         from kb.library import archive
 
-        name, ingest = text_of("a folder's name", name), self.config.ingest
+        name, ingest = check_text("a folder's name", name), self.config.ingest
         paths, root = archive.attach(self._store, name, folder, ingest)
         report = self.ingest(*paths, on_progress=on_progress)
         return replace(report, notes=(*report.notes, *archive.unattached(self._store, root)))
@@ -231,7 +231,7 @@ class KnowledgeBase:
         for good are tried again. With `anew`, all vectors there are, of whatever model, are dropped
         first; until theirs are made again, passages are found by their words."""
         if limit is not None:
-            whole_number("limit", limit)
+            check_integer("limit", limit)
         return self._embedding.run(
             limit=limit,
             document=None if document is None else self.document(document),
@@ -289,7 +289,7 @@ class KnowledgeBase:
         are not touched. Returns the paths removed."""
         gone: dict[int, str] = {}
         for name in names:
-            text_of("a document's path", name)
+            check_text("a document's path", name)
             gone |= {document.doc_id: document.doc_path for document in self._named(name)}
         self._store.delete_documents(gone, roots=[nfc(name).removesuffix("/") for name in names])
         return list(gone.values())
@@ -487,7 +487,7 @@ class KnowledgeBase:
         from kb.library.passages import open_passage
 
         with self._searcher.deadline():
-            passage = open_passage(self._store, text_of("a citation", uri), self.config.ingest)
+            passage = open_passage(self._store, check_text("a citation", uri), self.config.ingest)
         # A store that cannot be written now can still be read; only its counter stays.
         with suppress(StoreError, DeadlineExceeded), Deadline(_COUNTER_S):
             if count:
@@ -498,7 +498,7 @@ class KnowledgeBase:
         """One document, by its path in the store or on disk, or by `note:<id>`."""
         from kb.library.passages import find_document
 
-        return find_document(self._store, text_of("a document's path", name))
+        return find_document(self._store, check_text("a document's path", name))
 
     def documents(
         self,
@@ -510,8 +510,8 @@ class KnowledgeBase:
     ) -> list[Document]:
         """Documents by path, without the expired ones unless asked for."""
         now = None if expired else self._now()
-        count = -1 if limit is None else whole_number("limit", limit)
-        whole_number("offset", offset)
+        count = -1 if limit is None else check_integer("limit", limit)
+        check_integer("offset", offset)
         given = Filters() if filters is None else filters
         return self._store.documents(given, now, limit=count, offset=offset)
 
@@ -525,8 +525,8 @@ class KnowledgeBase:
         return self._store.documents_page(
             Filters() if filters is None else filters,
             self._now(),
-            limit=whole_number("limit", limit),
-            offset=whole_number("offset", offset),
+            limit=check_integer("limit", limit),
+            offset=check_integer("offset", offset),
             most_bytes=PAGE_BYTES,
         )
 
@@ -537,9 +537,9 @@ class KnowledgeBase:
     def chunk(self, chunk_id: int) -> Chunk:
         """One passage, by its number."""
         if not isinstance(chunk_id, int):
-            raise InvalidRequest(f"a chunk cannot be {shown(chunk_id)}", "give its number")
+            raise InvalidRequest(f"a chunk cannot be {short_repr(chunk_id)}", "give its number")
         if (found := self._store.chunks_by_id([chunk_id]).get(chunk_id)) is None:
-            raise NotFound(f"no chunk {shown(chunk_id)}", "kb search --json shows chunk ids")
+            raise NotFound(f"no chunk {short_repr(chunk_id)}", "kb search --json shows chunk ids")
         return found
 
     def roots(self) -> list[Root]:
@@ -570,7 +570,7 @@ class KnowledgeBase:
         self, path: Pathlike, *, overwrite: bool = False, on_progress: OnProgress | None = None
     ) -> Path:
         """Copy the store to one file, verified, while others may write. Returns the file."""
-        target = path_of("a backup", path)
+        target = check_path("a backup", path)
         self._store.backup(target, overwrite=overwrite, on_step=on_progress or _silent)
         return target
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from kb.errors import InvalidRequest, choose, shown, text_of
+from kb.errors import InvalidRequest, check_choice, check_text, short_repr
 from kb.ingest.dates import expiry
 from kb.metadata import LANG_CHARS, MOST_TAGS, TAG_CHARS, check_metadata
 from kb.text.normalize import nfc
@@ -33,17 +33,17 @@ def attributes(
     """See `KnowledgeBase.add`."""
     for name, value in (("title", title), ("lang", lang), ("ttl", ttl)):
         if value is not None:
-            text_of(name, value)
+            check_text(name, value)
     for name, value, valid in (("kind", kind, KINDS), ("scope", scope, SCOPES),
                                ("trust", trust, TRUSTS)):  # fmt: skip
         if value is not None:
-            choose(name, value, valid)
+            check_choice(name, value, valid)
     if lang is not None and len(lang) > LANG_CHARS:
         raise InvalidRequest(
             f"lang is longer than {LANG_CHARS} characters", "give a language such as en or pt-BR"
         )
     for name, value, most in (("a note", text, _MOST_CHARS), ("title", title, _MOST_TITLE_CHARS)):
-        if (value is not None or name == "a note") and len(text_of(name, value)) > most:
+        if (value is not None or name == "a note") and len(check_text(name, value)) > most:
             raise InvalidRequest(
                 f"{name} is longer than {most:,} characters", "put it into a file, and ingest that"
             )
@@ -66,7 +66,7 @@ def new_tags(tags: Iterable[str]) -> tuple[str, ...]:
     clean = clean_tags(tags)
     if long := [tag for tag in clean if len(tag) > TAG_CHARS]:
         raise InvalidRequest(
-            f"the tag {shown(long[0])} is longer than {TAG_CHARS} characters",
+            f"the tag {short_repr(long[0])} is longer than {TAG_CHARS} characters",
             "give a shorter one, or put it into the text",
         )
     check_tag_count(len(clean))
@@ -84,9 +84,9 @@ def check_tag_count(count: int) -> None:
 def clean_tags(tags: Iterable[str]) -> tuple[str, ...]:
     """Each once, without the # that may stand before it."""
     if not isinstance(tags, Iterable):
-        raise InvalidRequest(f"tags cannot be {shown(tags)}", "give a list of texts")
+        raise InvalidRequest(f"tags cannot be {short_repr(tags)}", "give a list of texts")
     listed = tags.split(",") if isinstance(tags, str) else tags
-    clean = (nfc(text_of("a tag", tag)).strip().lstrip("#") for tag in listed)
+    clean = (nfc(check_text("a tag", tag)).strip().lstrip("#") for tag in listed)
     return tuple(dict.fromkeys(tag for tag in clean if tag))
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kb import deadline
 from kb.config import Config, IngestConfig
-from kb.errors import InvalidCitation, NotFound, shown, text_of
+from kb.errors import InvalidCitation, NotFound, check_text, short_repr
 from kb.ingest.decode import Unreadable, Unsupported, decode
 from kb.ingest.document_builder import digest
 from kb.ingest.file_names import portable_path
@@ -35,7 +35,7 @@ def find_document(store: SqliteStore, name: str) -> Document:
     """By its path in the store, by `note:<id>`, or by the path of its file on this machine."""
     if (document := _named(store, name)) is not None:
         return document
-    raise NotFound(f"no document {shown(name)}", _advice(store, nfc(name)))
+    raise NotFound(f"no document {short_repr(name)}", _advice(store, nfc(name)))
 
 
 def _named(store: SqliteStore, name: str) -> Document | None:
@@ -77,12 +77,12 @@ def passages_at(store: SqliteStore, name: str | int) -> tuple[list[Chunk], bool]
     """The passages that `name` stands for, the number of a chunk, a citation or a document's path;
     and whether they are a whole document."""
     is_number = isinstance(name, int) or (isinstance(name, str) and name.isdecimal())
-    if is_number and len(shown(name)) <= _LONGEST_NUMBER:
+    if is_number and len(short_repr(name)) <= _LONGEST_NUMBER:
         chunks = list(store.chunks_by_id([int(name)]).values())
         if not chunks:
             raise NotFound(f"no chunk {name}", "kb search --json shows chunk ids")
         return chunks, False
-    document, chunks = chunks_at(store, text_of("a passage", name))
+    document, chunks = chunks_at(store, check_text("a passage", name))
     return chunks, len(chunks) == document.chunks
 
 

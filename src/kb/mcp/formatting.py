@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kb.degradation import degraded_texts
+from kb.degradation import degradation_messages
 from kb.errors import KbError
 from kb.types import Document, Hit, Passage, Response
 
@@ -55,7 +55,7 @@ def _hit(hit: Hit) -> str:
 
 def _degraded(response: Response) -> Iterable[str]:
     """What waits for vectors gets them from the server itself."""
-    for text in degraded_texts(response.degraded, can_embed=lambda: False):
+    for text in degradation_messages(response.degraded, can_embed=lambda: False):
         yield f"degraded: {text}"[:_FOOT_CHARS]
 
 

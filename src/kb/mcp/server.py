@@ -19,7 +19,7 @@ from mcp.server.stdio import stdio_server
 
 from kb import __version__
 from kb.deadline import Deadline
-from kb.errors import Cancelled, ClientGone, ConfigError, KbError, NotFound, shown
+from kb.errors import Cancelled, ClientGone, ConfigError, KbError, NotFound, short_repr
 from kb.library.knowledge_base import KnowledgeBase
 from kb.logs import logger
 from kb.mcp import formatting
@@ -72,7 +72,7 @@ def make_server(
         tool, arguments = tools.get(params.name), params.arguments or {}
         if tool is None:
             known = ", ".join(tools)
-            error = NotFound(f"there is no tool {shown(params.name)}", f"tools: {known}")
+            error = NotFound(f"there is no tool {short_repr(params.name)}", f"tools: {known}")
             return _said(formatting.failed(error), is_error=True)
         timeout_s = kb.config.serve.request_timeout_s if tool.reads else None
         deadline = Deadline(timeout_s, setting="serve.request_timeout_s", outer=stopping)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kb.errors import InvalidRequest, choose, shown
+from kb.errors import InvalidRequest, check_choice, short_repr
 from kb.library.knowledge_base import KnowledgeBase
 from kb.mcp import formatting
 from kb.types import KINDS, MODES, SCOPES, TRUSTS, TYPES, Filters, JsonDict
@@ -59,7 +59,7 @@ class Tool:
         for name in arguments:
             if name not in self.properties:
                 raise InvalidRequest(
-                    f"{self.name} has no parameter {shown(name)}",
+                    f"{self.name} has no parameter {short_repr(name)}",
                     f"parameters of {self.name}: {', '.join(self.properties) or 'none'}",
                 )
         given = {name: value for name, value in arguments.items() if value is not None}
@@ -82,7 +82,7 @@ def _fit(name: str, value: Any, shape: Mapping[str, Any]) -> Any:
     if not isinstance(value, types) or (isinstance(value, bool) and kind != "boolean"):
         raise _unfit(name, value, words)
     if "enum" in shape:
-        choose(name, str(value), tuple(shape["enum"]))
+        check_choice(name, str(value), tuple(shape["enum"]))
     size = len(value) if isinstance(value, str) else value
     least = shape.get("minimum", shape.get("minLength", size))
     most = shape.get("maximum", shape.get("maxLength", size))
@@ -101,7 +101,7 @@ _KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
 
 
 def _unfit(name: str, value: Any, words: str) -> InvalidRequest:
-    return InvalidRequest(f"{name} cannot be {shown(value)}", f"{name} is {words}")
+    return InvalidRequest(f"{name} cannot be {short_repr(value)}", f"{name} is {words}")
 
 
 # --- what they do ---------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kb.errors import ModelBroken, ModelMissing, shown
+from kb.errors import ModelBroken, ModelMissing, short_repr
 from kb.regular_files import read_file
 from kb.types import ModelSpec
 
@@ -137,7 +137,7 @@ def _manifest(folder: Path, data: Any) -> Manifest:
     if not isinstance(data, dict):
         raise TypeError("it is not an object")
     if data["format"] != FORMAT:
-        raise ValueError(f"its format is {shown(data['format'])}, and this kb reads {FORMAT}")
+        raise ValueError(f"its format is {short_repr(data['format'])}, and this kb reads {FORMAT}")
     outputs = _outputs(_typed(data, "outputs", dict))
     return Manifest(
         folder,
@@ -167,7 +167,7 @@ def _spec(data: Mapping[str, Any], outputs: Mapping[str, str]) -> ModelSpec:
 
 def _scripts(names: Any) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-        raise TypeError(f"scripts cannot be {shown(names)}")
+        raise TypeError(f"scripts cannot be {short_repr(names)}")
     return tuple(names)
 
 
@@ -176,7 +176,7 @@ def _outputs(data: Mapping[str, Any]) -> dict[str, str]:
         return {SCORE: _named(data, SCORE)}
     for part in data:
         if part not in _OUTPUTS:
-            raise ValueError(f"{shown(part)} is none of the outputs {', '.join(_OUTPUTS)}")
+            raise ValueError(f"{short_repr(part)} is none of the outputs {', '.join(_OUTPUTS)}")
     if "dense" not in data:
         raise KeyError("dense")
     if "query_sparse" in data and "sparse" not in data:
@@ -196,20 +196,20 @@ def _files(data: Mapping[str, Any]) -> tuple[ModelFile, ...]:
 
 def _file(name: str, data: Any) -> ModelFile:
     if not isinstance(data, dict):
-        raise TypeError(f"{shown(name)} is not an object")
+        raise TypeError(f"{short_repr(name)} is not an object")
     of = _named(data, "of") if "of" in data else ""
     for part in (name, of) if of else (name,):
         if not _FILE_NAME.fullmatch(part) or _DEVICE.fullmatch(part) or part.endswith((" ", ".")):
-            raise ValueError(f"{shown(part)} is not the name of a file beside it")
+            raise ValueError(f"{short_repr(part)} is not the name of a file beside it")
     digest = _named(data, "sha256").lower()
     if not _SHA256.fullmatch(digest):
-        raise ValueError(f"sha256 of {name} cannot be {shown(digest)}")
+        raise ValueError(f"sha256 of {name} cannot be {short_repr(digest)}")
     return ModelFile(name, _count(data, "bytes", _MOST_BYTES), digest, of)
 
 
 def _typed(data: Mapping[str, Any], key: str, kind: type) -> Any:
     if not isinstance(data[key], kind):
-        raise TypeError(f"{key} cannot be {shown(data[key])}")
+        raise TypeError(f"{key} cannot be {short_repr(data[key])}")
     return data[key]
 
 
@@ -218,14 +218,14 @@ def _named(data: Mapping[str, Any], key: str) -> str:
     if not text:
         raise ValueError(f"{key} is empty")
     if len(text) > _MOST_CHARS or not text.isprintable():
-        raise ValueError(f"{key} cannot be {shown(text)}")
+        raise ValueError(f"{key} cannot be {short_repr(text)}")
     return str(text)
 
 
 def _count(data: Mapping[str, Any], key: str, most: int = _MOST_NUMBER) -> int:
     number = _typed(data, key, int)
     if isinstance(number, bool) or not 0 < number <= most:
-        raise ValueError(f"{key} cannot be {shown(number)}")
+        raise ValueError(f"{key} cannot be {short_repr(number)}")
     return int(number)
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin
 
-from kb.errors import InvalidRequest, ModelBroken, ModelMissing, shown
+from kb.errors import InvalidRequest, ModelBroken, ModelMissing, short_repr
 from kb.models import manifest as manifests
 from kb.models import model_directory, network
 from kb.models.download import Downloads, check_arrived
@@ -160,7 +160,7 @@ def _base(source: Source, data: Any, manifest: Manifest, revision: str | None) -
     for name, value in (("source", given), ("revision", known)):
         if value is not None and not isinstance(value, str):
             raise ModelBroken(
-                f"{source.label} is not a manifest: {name} cannot be {shown(value)}",
+                f"{source.label} is not a manifest: {name} cannot be {short_repr(value)}",
                 "name a model.json",
             )
     url = _revised(given, revision or known)

@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from kb import deadline
-from kb.errors import KbError, whole_number
+from kb.errors import KbError, check_integer
 from kb.search.searcher import Searcher
 from kb.types import COMPARED, Compared, Comparison, Degraded, Filters, Overlap, Response
 
@@ -55,7 +55,7 @@ def compare(
     filters: Filters | None = None,
 ) -> Comparison:
     """The best `top` hits of every method."""
-    count = whole_number("top", DEFAULT_TOP if top is None else top, least=1)
+    count = check_integer("top", DEFAULT_TOP if top is None else top, least=1)
     began = time.perf_counter()
     with searcher.deadline(), store.reading():
         _prepare(searcher, query, filters)

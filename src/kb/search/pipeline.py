@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from kb.logs import is_heard, logger
+from kb.logs import logger, logging_is_loaded
 from kb.search.query.analysis import Analysis, analyse
 from kb.search.ranking.adaptive import Adapted, adapted
 from kb.search.ranking.agreement import FIRST, agreed
@@ -175,7 +175,7 @@ class Pipeline:
 
     def _log(self, response: Response) -> None:
         total = response.timing_ms["total"]
-        if not (is_heard() or total > self.slow_ms or response.degraded):
+        if not (logging_is_loaded() or total > self.slow_ms or response.degraded):
             return
         log = logger("kb.search")
         log.info("search took %.1f ms: %s", total, dict(response.timing_ms))

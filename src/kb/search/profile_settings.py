@@ -8,7 +8,7 @@ from math import nan
 from numbers import Real
 from typing import Any
 
-from kb.errors import InvalidRequest, choose, shown, whole_number
+from kb.errors import InvalidRequest, check_choice, check_integer, short_repr
 from kb.search.ranking.boosts import BOOSTS
 from kb.search.ranking.fusion import FUSIONS, NORMALISATIONS
 from kb.types import KINDS, MATCHES, RERANKERS
@@ -67,7 +67,8 @@ def read_number(key: str, value: Any, *, least: float = -MOST) -> float:
     if least <= number <= MOST:
         return number
     raise InvalidRequest(
-        f"{key} cannot be {shown(value)}", f"{key} is a number from {least:,.0f} to {MOST:,.0f}"
+        f"{key} cannot be {short_repr(value)}",
+        f"{key} is a number from {least:,.0f} to {MOST:,.0f}",
     )
 
 
@@ -80,7 +81,7 @@ def _is_number(value: Any) -> bool:
 def _positive(key: str, value: Any) -> float:
     if (number := read_number(key, value, least=0.0)) > 0:
         return number
-    raise InvalidRequest(f"{key} cannot be {shown(value)}", f"{key} is a number above 0")
+    raise InvalidRequest(f"{key} cannot be {short_repr(value)}", f"{key} is a number above 0")
 
 
 def _optional_number(key: str, value: Any) -> float | None:
@@ -89,14 +90,14 @@ def _optional_number(key: str, value: Any) -> float | None:
 
 def _whole(key: str, value: Any) -> int:
     digits = isinstance(value, str) and _WHOLE.fullmatch(value.strip())
-    return whole_number(key, int(value) if digits else value, least=1)
+    return check_integer(key, int(value) if digits else value, least=1)
 
 
 def _reranked(key: str, value: Any) -> int:
     if (count := _whole(key, value)) <= _MOST_RERANKED:
         return count
     hint = f"{key} is a whole number from 1 to {_MOST_RERANKED:,}"
-    raise InvalidRequest(f"{key} cannot be {shown(value)}", hint)
+    raise InvalidRequest(f"{key} cannot be {short_repr(value)}", hint)
 
 
 def _blend(key: str, value: Any) -> float | None:
@@ -104,13 +105,13 @@ def _blend(key: str, value: Any) -> float | None:
     if number is None or 0.0 <= number <= 1.0:
         return number
     hint = f"{key} is a number from 0 (fused alone) to 1 (reranker alone)"
-    raise InvalidRequest(f"{key} cannot be {shown(value)}", hint)
+    raise InvalidRequest(f"{key} cannot be {short_repr(value)}", hint)
 
 
 def _switch(key: str, value: Any) -> bool:
     said = _SWITCH.get(_text(value).lower())
     if said is None:
-        raise InvalidRequest(f"{key} cannot be {shown(value)}", f"{key} is true or false")
+        raise InvalidRequest(f"{key} cannot be {short_repr(value)}", f"{key} is true or false")
     return said
 
 
@@ -119,16 +120,17 @@ def _candidates(key: str, value: Any) -> str:
     if _CANDIDATES.fullmatch(text):
         return text
     raise InvalidRequest(
-        f"{key} cannot be {shown(value)}", f"{key} is a number, or a multiple of top such as 3x"
+        f"{key} cannot be {short_repr(value)}",
+        f"{key} is a number, or a multiple of top such as 3x",
     )
 
 
 def _text(value: Any) -> str:
-    return value.strip() if isinstance(value, str) else shown(value)
+    return value.strip() if isinstance(value, str) else short_repr(value)
 
 
 def _one_of(valid: tuple[str, ...]) -> Callable[[str, Any], str]:
-    return lambda key, value: choose(key, _text(value), valid)
+    return lambda key, value: check_choice(key, _text(value), valid)
 
 
 def _some_of(valid: tuple[str, ...], *, least: int) -> Callable[[str, Any], tuple[str, ...]]:
@@ -136,10 +138,10 @@ def _some_of(valid: tuple[str, ...], *, least: int) -> Callable[[str, Any], tupl
         listed = value.split(",") if isinstance(value, str) else value
         if not isinstance(listed, list | tuple):
             hint = f"some of: {', '.join(valid)}"
-            raise InvalidRequest(f"{key} cannot be {shown(value)}", hint)
+            raise InvalidRequest(f"{key} cannot be {short_repr(value)}", hint)
         said = {_text(name) for name in listed} - {"", "none"}
         for name in said:
-            choose(key, name, valid)
+            check_choice(key, name, valid)
         if len(said) < least:
             raise InvalidRequest(f"{key} cannot be empty", f"some of: {', '.join(valid)}")
         return tuple(name for name in valid if name in said)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from kb.errors import InvalidRequest, choose, text_of
+from kb.errors import InvalidRequest, check_choice, check_text
 from kb.search.profile_settings import ALIASES, TABLES, check_name, read, read_entry
 from kb.search.ranking.boosts import HALF_LIFE_DAYS, TYPE_WEIGHTS, Boosts
 from kb.search.ranking.fusion import RRF_K, Fusion
@@ -144,11 +144,13 @@ def resolve(
     overrides: Mapping[str, Any] | None = None,
 ) -> Profile:
     """The profile `name`: built in, changed or added by the settings, then by `overrides`."""
-    choose("profile", name, profile_names(custom))
+    check_choice("profile", name, profile_names(custom))
     said = dict(custom.get(name, {}))
     base = said.pop("base", "default")
     profile = BUILT_IN.get(name) or replace(
-        BUILT_IN[choose("base", base, tuple(BUILT_IN))], name=name, summary=f"made from {base}"
+        BUILT_IN[check_choice("base", base, tuple(BUILT_IN))],
+        name=name,
+        summary=f"made from {base}",
     )
     summary = str(said.pop("summary", profile.summary))
     return _changed(_changed(replace(profile, summary=summary), said), overrides or {})
@@ -159,7 +161,7 @@ def restrict(profile: Profile, mode: str | None) -> Profile:
     retriever, also to one that it does not fuse; one that has a single retriever stays with it."""
     if mode is None or mode == profile.mode:
         return profile
-    choose("mode", mode, MODES)
+    check_choice("mode", mode, MODES)
     if len(profile.retrievers) == 1 or mode == "hybrid":
         raise InvalidRequest(
             f"profile {profile.name} has no {mode} search", f"mode of this profile: {profile.mode}"
@@ -178,7 +180,7 @@ def reranked(profile: Profile, rerank: str | bool | None) -> Profile:
     if isinstance(rerank, bool):
         own = profile.rerank if profile.rerank != "none" else RERANKER
         rerank = own if rerank else "none"
-    return replace(profile, rerank=choose("rerank", text_of("rerank", rerank), RERANKERS))
+    return replace(profile, rerank=check_choice("rerank", check_text("rerank", rerank), RERANKERS))
 
 
 def _changed(profile: Profile, values: Mapping[str, Any]) -> Profile:
@@ -201,7 +203,7 @@ def _flat(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             f"settings are a {type(values).__name__}", 'give a dict: {"top": 5, "group": True}'
         )
     for key, value in values.items():
-        text_of("the name of a setting", key)
+        check_text("the name of a setting", key)
         if key in TABLES and isinstance(value, Mapping):
             yield from ((f"{key}.{name}", entry) for name, entry in value.items())
         else:

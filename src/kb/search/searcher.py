@@ -16,10 +16,10 @@ from kb.errors import (
     InvalidRequest,
     KbError,
     QuerySyntax,
-    choose,
+    check_choice,
+    check_integer,
+    check_text,
     is_unicode,
-    text_of,
-    whole_number,
 )
 from kb.search.pipeline import Cut, Merge, Pipeline
 from kb.search.profile_settings import read_number
@@ -102,7 +102,7 @@ class Searcher:
         """See `KnowledgeBase.search`. Without `snippets`, those stay empty: to time the ranking.
         `vector` is a ready-made one of the query, at length 1; `exclude` are chunks not to find.
         Raises `DeadlineExceeded` where `search.timeout_s` is over before there is an answer."""
-        choose("malformed", malformed, ("raise", "empty"))
+        check_choice("malformed", malformed, ("raise", "empty"))
         text = _query_text(text)
         _check(filters, threshold)
         asked = resolve(profile or self._config.search.profile, self._config.profiles, settings)
@@ -130,8 +130,8 @@ class Searcher:
         """See `KnowledgeBase.highlights`; of several texts at once."""
         tokenise = self._store.tokenise
         with self.deadline(), self._store.reading():
-            analysis = analyse(text_of("a query", query), tokenise)
-            checked = (text_of("a text", text) for text in texts)
+            analysis = analyse(check_text("a query", query), tokenise)
+            checked = (check_text("a text", text) for text in texts)
             return [ranges(marks(text, analysis, tokenise)) for text in checked]
 
     def deadline(self) -> Deadline:
@@ -236,10 +236,10 @@ class Searcher:
         count = first_given(top, chosen.top, self._config.search.default_top)
         return Query(
             text=text,
-            top=whole_number("top", count, least=1),
+            top=check_integer("top", count, least=1),
             profile=chosen.name,
             mode=chosen.mode,
-            match=choose("match", match or chosen.match, MATCHES),
+            match=check_choice("match", match or chosen.match, MATCHES),
             filters=filters or Filters(),
             threshold=chosen.threshold if threshold is None else threshold,
             explain=explain,
@@ -303,7 +303,7 @@ def _query_text(value: object) -> str:
     """A query as text. No query is an error: half a character (a surrogate) matches nothing."""
     if isinstance(value, str) and not is_unicode(value):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text_of("a query", value)
+    return check_text("a query", value)
 
 
 def _check(filters: object, threshold: object) -> None:
@@ -316,7 +316,7 @@ def _check(filters: object, threshold: object) -> None:
 
 
 def _budget(given: int | None) -> int | None:
-    return None if given is None else whole_number("budget_ms", given, least=1)
+    return None if given is None else check_integer("budget_ms", given, least=1)
 
 
 def first_given(*values: int | None) -> int:

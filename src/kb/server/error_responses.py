@@ -16,7 +16,7 @@ from kb.errors import (
     NotFound,
     TooBusy,
     WrongMethod,
-    shown,
+    short_repr,
 )
 from kb.logs import logger
 
@@ -74,12 +74,12 @@ def _of_parameters(error: RequestValidationError) -> KbError:
     first = error.errors()[0]
     name = ".".join(str(part) for part in first["loc"][1:]) or "the request"
     return InvalidRequest(
-        f"{name} cannot be {shown(first.get('input'))}: {first['msg']}", "see /openapi.json"
+        f"{name} cannot be {short_repr(first.get('input'))}: {first['msg']}", "see /openapi.json"
     )
 
 
 def _of_routing(request: Request, error: HTTPException) -> KbError:
-    path = shown(request.url.path)
+    path = short_repr(request.url.path)
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "")
         return WrongMethod(f"{path} does not take {request.method}", f"it takes: {allowed}")

@@ -12,7 +12,7 @@ from fastapi.responses import StreamingResponse
 
 from kb import wire
 from kb.deadline import Deadline
-from kb.errors import InvalidRequest, PathRefused, shown
+from kb.errors import InvalidRequest, PathRefused, short_repr
 from kb.ingest.plan import contains
 from kb.server import request_bodies, uploads
 from kb.server.context import AtDesk, Desk, told
@@ -153,7 +153,7 @@ def _check_paths(paths: list[str]) -> None:
         )
     for path in paths:
         if not path.strip() or "\0" in path:
-            raise InvalidRequest(f"a path cannot be {shown(path)}", "name a file or a folder")
+            raise InvalidRequest(f"a path cannot be {short_repr(path)}", "name a file or a folder")
 
 
 def _allowed(paths: Iterable[str], desk: Desk, deadline: Deadline) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 
-from kb.errors import InvalidRequest, shown
+from kb.errors import InvalidRequest, short_repr
 from kb.types import JsonDict
 
 _JSON = "application/json"
@@ -114,4 +114,6 @@ async def refuse_unknown(request: Request) -> None:
     for name in request.query_params:
         if name not in known:
             listed = ", ".join(known) or "none"
-            raise InvalidRequest(f"there is no parameter {shown(name)}", f"parameters: {listed}")
+            raise InvalidRequest(
+                f"there is no parameter {short_repr(name)}", f"parameters: {listed}"
+            )

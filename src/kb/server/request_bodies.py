@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 
-from kb.errors import ClientGone, InvalidRequest, TooLarge, shown
+from kb.errors import ClientGone, InvalidRequest, TooLarge, short_repr
 from kb.types import JsonDict
 
 _MOST_LEVELS = 64
@@ -93,10 +93,10 @@ def fields_of(
     for name, value in data.items():
         if name not in shapes:
             known = ", ".join(shapes)
-            raise InvalidRequest(f"there is no field {shown(name)}", f"fields: {known}")
+            raise InvalidRequest(f"there is no field {short_repr(name)}", f"fields: {known}")
         if value is not None and not _fits(value, shapes[name]):
             raise InvalidRequest(
-                f"{name} cannot be {shown(value)}", f"it is {_NAMES[shapes[name]]}"
+                f"{name} cannot be {short_repr(value)}", f"it is {_NAMES[shapes[name]]}"
             )
     given = {name: value for name, value in data.items() if value is not None}
     for name in needed:

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 from kb import wire
 from kb.atomic import scratch_folder
 from kb.deadline import Deadline
-from kb.errors import InvalidRequest, ModelError, shown
+from kb.errors import InvalidRequest, ModelError, short_repr
 from kb.library.knowledge_base import KnowledgeBase
 from kb.ports import Encoder
 from kb.server.context import AtDesk, Desk, told
@@ -161,7 +161,7 @@ def _judged(data: JsonDict, desk: Desk) -> JsonDict:
             raise InvalidRequest(f"there are too many {name}", f"send at most {_MOST_METHODS}")
     for text in judged["queries"].values():
         if not isinstance(text, str):
-            raise InvalidRequest(f"a query cannot be {shown(text)}", "it is a text")
+            raise InvalidRequest(f"a query cannot be {short_repr(text)}", "it is a text")
         desk.check_query(text)
     for grades in judged["qrels"].values():
         _check_grades(grades)
@@ -170,10 +170,14 @@ def _judged(data: JsonDict, desk: Desk) -> JsonDict:
 
 def _check_grades(grades: Any) -> None:
     if not isinstance(grades, dict):
-        raise InvalidRequest(f"judgments cannot be {shown(grades)}", "give a grade by document")
+        raise InvalidRequest(
+            f"judgments cannot be {short_repr(grades)}", "give a grade by document"
+        )
     for grade in grades.values():
         if not isinstance(grade, int) or isinstance(grade, bool) or not 0 <= grade <= 1000:
-            raise InvalidRequest(f"a grade cannot be {shown(grade)}", "it is a number up to 1000")
+            raise InvalidRequest(
+                f"a grade cannot be {short_repr(grade)}", "it is a number up to 1000"
+            )
 
 
 def _evaluated(desk: Desk, judged: JsonDict, deadline: Deadline) -> JsonDict:

@@ -36,7 +36,7 @@ from kb.errors import (
     KbError,
     StoreReadOnly,
     TooBusy,
-    shown,
+    short_repr,
 )
 from kb.library.knowledge_base import KnowledgeBase
 from kb.logs import logger
@@ -68,7 +68,8 @@ def name_of(given: str) -> str:
     )
     if not usable:
         raise InvalidRequest(
-            f"{shown(given)} cannot be the name of a file", "use letters, digits, dots and dashes"
+            f"{short_repr(given)} cannot be the name of a file",
+            "use letters, digits, dots and dashes",
         )
     return name
 

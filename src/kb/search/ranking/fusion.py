@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from math import exp, fsum, inf, isnan, sqrt
 
-from kb.errors import choose
+from kb.errors import check_choice
 from kb.types import Scored
 
 FUSIONS = ("none", "rrf", "weighted", "convex")
@@ -134,7 +134,7 @@ def spread(score: float) -> float:
 def convex_sum(lists: Sequence[Listed], normalisation: str = "zscore") -> list[Scored]:
     """Weighted mean of the scores, each list normalised over all candidates. By z-score it is
     brought to (0, 1) by the logistic function, so that boosts can multiply it."""
-    choose("normalisation", normalisation, NORMALISATIONS)
+    check_choice("normalisation", normalisation, NORMALISATIONS)
     chunks = sorted({one.chunk_id for listed in lists for one in listed.ranked})
     weights = [listed.weight for listed in lists]
     columns = [_normalised(_column(listed, chunks), normalisation) for listed in lists]

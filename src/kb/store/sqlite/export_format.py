@@ -24,7 +24,7 @@ from kb.errors import (
     StoreTooNew,
     StoreUnusable,
     is_unicode,
-    shown,
+    short_repr,
 )
 from kb.metadata import STORED_CHARS, STORED_TAGS, check_metadata
 from kb.regular_files import OutsideRoot, names_inside
@@ -228,7 +228,7 @@ def _unpacked(value: Any, number: int) -> Any:
 
 def _check_object(value: Any, fields: Mapping[str, tuple[type, ...]], number: int) -> JsonDict:
     if not isinstance(value, dict):
-        raise broken(number, f"not an object: {shown(value)}")
+        raise broken(number, f"not an object: {short_repr(value)}")
     _check(value, fields, number)
     return value
 
@@ -245,9 +245,9 @@ def _check(
         if name not in fields:
             raise too_new(number, f"the field {name!r}")
         if type(each) not in fields[name] or each not in _CLOSED.get(name, (each,)):
-            raise broken(number, f"{name!r} cannot be {shown(each)}")
+            raise broken(number, f"{name!r} cannot be {short_repr(each)}")
         if type(each) is int and not _fits(name, each):
-            raise broken(number, f"{name!r} cannot be {shown(each)}")
+            raise broken(number, f"{name!r} cannot be {short_repr(each)}")
         if type(each) is str and not is_unicode(each):
             raise broken(number, f"{name!r} is not Unicode text")
 
@@ -268,7 +268,7 @@ def _check_inside(value: Mapping[str, Any], number: int) -> None:
     for span in value.get("spans", ()):
         places = [span.get(name) for name in ("start", "end", "page")] if _is_span(span) else [""]
         if not all(place is None or type(place) is int for place in places):
-            raise broken(number, f"not a span: {shown(span)}")
+            raise broken(number, f"not a span: {short_repr(span)}")
     if not all(isinstance(name, str) for name in value.get("heading_path", ())):
         raise broken(number, "a heading that is no text")
     if "metadata" in value:
@@ -282,7 +282,9 @@ def _check_inside(value: Mapping[str, Any], number: int) -> None:
         raise broken(number, f"a document with more than {STORED_TAGS:,} tags")
     for tag, source in value.get("tags", {}).items():
         if len(tag) > STORED_CHARS:
-            raise broken(number, f"the tag {shown(tag)} is longer than {STORED_CHARS:,} characters")
+            raise broken(
+                number, f"the tag {short_repr(tag)} is longer than {STORED_CHARS:,} characters"
+            )
         if source not in ("file", "user"):
             raise broken(number, f"the tag {tag!r} cannot come from {source!r}")
 
@@ -291,9 +293,9 @@ def _check_root(value: Mapping[str, Any], number: int) -> None:
     """A folder's absolute path, on whatever system it was."""
     name, path = value["name"], os.fsdecode(value["path"])
     if not name or "/" in name or "\0" in name or name.startswith("note:"):
-        raise broken(number, f"'name' of a root cannot be {shown(name)}")
+        raise broken(number, f"'name' of a root cannot be {short_repr(name)}")
     if "\0" in path or not (posixpath.isabs(path) or ntpath.isabs(path)):
-        raise broken(number, f"'path' of a root cannot be {shown(path)}")
+        raise broken(number, f"'path' of a root cannot be {short_repr(path)}")
 
 
 def _check_place(value: Mapping[str, Any], number: int) -> None:
@@ -303,7 +305,7 @@ def _check_place(value: Mapping[str, Any], number: int) -> None:
             if value[name] is not None:
                 names_inside(os.fsdecode(value[name]))
         except OutsideRoot:
-            raise broken(number, f"{name!r} cannot be {shown(value[name])}") from None
+            raise broken(number, f"{name!r} cannot be {short_repr(value[name])}") from None
 
 
 def _is_span(value: Any) -> bool:

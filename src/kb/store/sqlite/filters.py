@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from kb.errors import InvalidRequest, choose, shown, text_of
+from kb.errors import InvalidRequest, check_choice, check_text, short_repr
 from kb.text.normalize import nfc
 from kb.types import KINDS, SCOPES, TRUSTS, TYPES, Filters
 
@@ -45,12 +45,12 @@ def condition(connection: apsw.Connection, filters: Filters, now: str | None) ->
         ("scope", (filters.scope,) if filters.scope is not None else (), SCOPES),
     ):
         if values:
-            checked = [choose(column, value, valid) for value in dict.fromkeys(values)]
+            checked = [check_choice(column, value, valid) for value in dict.fromkeys(values)]
             parts.append((f"d.{column} {_IN}", [_listed(checked)]))
     if filters.lang is not None:
         parts.append(("d.lang = ?", [filters.lang]))
     if filters.trust_min is not None:
-        least = TRUSTS.index(choose("trust_min", filters.trust_min, TRUSTS))
+        least = TRUSTS.index(check_choice("trust_min", filters.trust_min, TRUSTS))
         parts.append((f"d.trust {_IN}", [_listed(TRUSTS[least:])]))
     if filters.path_glob is not None:
         parts.append(_path(filters.path_glob))
@@ -123,7 +123,7 @@ def _date(name: str, value: str) -> str:
 def _checked(filters: Filters) -> Filters:
     """The filters in NFC, as stored text is; what is not a text, or empty, is refused."""
     if not isinstance(filters, Filters):
-        raise InvalidRequest(f"filters cannot be {shown(filters)}", "give Filters(...)")
+        raise InvalidRequest(f"filters cannot be {short_repr(filters)}", "give Filters(...)")
     values: dict[str, Any] = {}
     for item in fields(filters):
         value = getattr(filters, item.name)
@@ -149,7 +149,7 @@ MAX_VALUE_CHARS = 1000  # of a text: also what a glob is at most
 
 
 def _said(name: str, value: object) -> str:
-    text = nfc(text_of(name, value))
+    text = nfc(check_text(name, value))
     if name in ("tags", "tags_any"):
         text = text.lstrip("#")
     if not text:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apsw
 
 from kb.deadline import uncounted
-from kb.errors import StoreUnusable, choose
+from kb.errors import StoreUnusable, check_choice
 from kb.index import cosine, sparse_weights
 from kb.store.sqlite import embeddings, segments, vectors
 from kb.store.sqlite.embeddings import Mark
@@ -91,7 +91,7 @@ class Postings:
     ) -> Nearest:
         """Inside of the caller's transaction: what is found is what that sees."""
         terms = sparse_weights.asked(query)
-        chosen = _backend(model, choose("backend", backend, BACKENDS))
+        chosen = _backend(model, check_choice("backend", backend, BACKENDS))
         seen = visible(connection, filters, now)
         if limit < 1 or not terms or not model.ready:
             return Nearest([], chosen)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from kb.deadline import uncounted
-from kb.errors import InvalidRequest, ModelBroken, ModelMismatch, choose
+from kb.errors import InvalidRequest, ModelBroken, ModelMismatch, check_choice
 from kb.index import cosine
 from kb.store.sqlite import embeddings, matrix_file, python_scan, vec0
 from kb.store.sqlite.connection import Database
@@ -60,7 +60,7 @@ class Vectors:
     ) -> Nearest:
         """Inside of the caller's transaction: what is found is what that sees."""
         query = _normalised(vector, model)
-        chosen = _backend(connection, model, choose("backend", backend, BACKENDS))
+        chosen = _backend(connection, model, check_choice("backend", backend, BACKENDS))
         seen = visible(connection, filters, now)
         why = "" if backend in ("auto", chosen) else f"{backend} is not installed"
         if limit < 1 or not model.ready:
