@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import click
 
 import kb
-from kb import config, errors, types, wire
+from kb import config, errors, wire
 from kb.cli.root import cli
 from kb.search.profile_settings import ABOUT
 from kb.search.profiles import BUILT_IN
@@ -508,42 +508,26 @@ def meaning(kind: type[errors.KbError]) -> str:
 
 def python_page() -> str:
     about = """
-        `from kb import KnowledgeBase`. The names of the first list are public, and so are the
-        errors in [`kb.errors`](errors.md); everything else may change. All of it is typed, and
-        values are frozen. `kb.__version__` is the version of kb, as text.
+        The names below can be imported from `kb`, for example `from kb import KnowledgeBase`. They
+        are the public API, together with the errors in [`kb.errors`](errors.md); everything else
+        may change. All of it is typed, and values are frozen. `kb.__version__` is the version, as
+        text.
     """
     first = ["KnowledgeBase"]
     names = first + [name for name in kb.__all__ if name not in (*first, "__version__")]
-    inner = inner_values([getattr(kb, name) for name in names])
     return page(
         "Python",
         about,
         "\n".join(item(f"[`{name}`](#{anchor(name)})") for name in names),
-        "And values that come along with these:",
-        "\n".join(item(f"[`{each.__name__}`](#{anchor(each.__name__)})") for each in inner),
         *(_name(name, getattr(kb, name)) for name in names),
-        *(_name(each.__name__, each) for each in inner),
     )
-
-
-def inner_values(values: Sequence[Any]) -> list[type]:
-    """The values of `kb.types` that fields of others are made of."""
-    mentioned = {
-        word
-        for value in values
-        if dataclasses.is_dataclass(value)
-        for field in dataclasses.fields(value)
-        for word in re.findall(r"\w+", str(field.type))
-    }
-    found = [getattr(types, word, None) for word in sorted(mentioned - set(kb.__all__))]
-    return [each for each in found if isinstance(each, type) and dataclasses.is_dataclass(each)]
 
 
 def _name(name: str, value: Any) -> str:
     if isinstance(value, Mapping):
         shown = ", ".join(f"{key}: {each}" for key, each in value.items())
         return f"## {name}\n\n{filled(f'A constant, which cannot be changed. {shown}.')}"
-    parts = [f"## {name}", f"Module `{_home(value)}`."]
+    parts = [f"## {name}"]
     if dataclasses.is_dataclass(value):
         rows = [[code(each.name), code(str(each.type)), _field_default(each)]
                 for each in dataclasses.fields(value)]  # fmt: skip
@@ -553,12 +537,6 @@ def _name(name: str, value: Any) -> str:
     if isinstance(value, type):
         parts += [_member(name, each, member) for each, member in public_members(value)]
     return "\n\n".join(part for part in parts if part)
-
-
-def _home(value: Any) -> str:
-    """Where to import a value from: those of `kb.types` from it, not from where it has them."""
-    home: str = value.__module__
-    return types.__name__ if home.startswith(f"{types.__name__}.") else home
 
 
 def public_members(cls: type) -> list[tuple[str, Any]]:
@@ -588,11 +566,15 @@ def _doc(value: Any) -> str:
 def _field_default(field: dataclasses.Field[Any]) -> str:
     if field.default_factory is not dataclasses.MISSING:
         return code(f"{getattr(field.default_factory, '__name__', 'made')}()")
+    if dataclasses.is_dataclass(field.default):
+        return code(f"{type(field.default).__name__}()")
     return "" if field.default is dataclasses.MISSING else code(repr(field.default))
 
 
 def _signed(name: str, value: Any) -> str:
     """`name(arguments) -> result`, on a line an argument where one line is too short."""
+    if getattr(value, "_is_protocol", False):
+        return f"class {name}(Protocol)"
     signature = inspect.signature(value)
     arguments = list(_arguments(signature))
     result = "" if isinstance(value, type) else f" -> {_annotation(signature.return_annotation)}"

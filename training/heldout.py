@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sqlite3
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from tokenizers import Tokenizer
@@ -16,6 +16,7 @@ from training.prepare import PREFIX, tokenise
 from training.terms import Terms
 
 DEPTH = 100
+T = TypeVar("T")
 
 
 def ndcg(ranked: list[str], judged: dict[str, int], k: int = 10) -> float:
@@ -25,8 +26,8 @@ def ndcg(ranked: list[str], judged: dict[str, int], k: int = 10) -> float:
     return total[0] / total[1]
 
 
-def rrf(*lists: list[int], k: int = 60) -> list[int]:
-    score: dict[int, float] = {}
+def rrf(*lists: list[T], k: int = 60) -> list[T]:
+    score: dict[T, float] = {}
     for ranked in lists:
         for rank, item in enumerate(ranked, start=1):
             score[item] = score.get(item, 0.0) + 1 / (k + rank)

@@ -54,7 +54,7 @@ def encoded(encoder: OnnxEncoder, texts: list[str], cache: Path, *, as_query: bo
         ]
         np.savez(
             cache,
-            dense=np.stack([np.frombuffer(e.dense, "f4") for e in found]),
+            dense=np.stack([np.frombuffer(e.dense or b"", "f4") for e in found]),
             sparse=np.array(json.dumps([e.sparse or {} for e in found])),
             lengths=np.array([len(row) for row in rows]),
             tokens=np.concatenate(rows).astype("f2"),

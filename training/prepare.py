@@ -39,7 +39,7 @@ def tokenise(tokenizer: Tokenizer, texts: list[str], limit: int) -> list[list[in
     return [encoding.ids for encoding in tokenizer.encode_batch(texts)]
 
 
-def padded(rows: list[list[int]], fill: int = 0) -> Tensor:
+def padded(rows: list[list[Any]], fill: Any = 0) -> Tensor:
     width = max(map(len, rows))
     return torch.tensor([row + [fill] * (width - len(row)) for row in rows]).to(DEVICE)
 

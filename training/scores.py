@@ -102,7 +102,7 @@ def rankings(runs: list[Runs], weights: dict[str, float]) -> dict[str, float]:
     table: dict[str, list[float]] = {}
     for run in runs:
         lists = run.lists
-        ranked = {
+        ranked: dict[str, list[str]] = {
             "FTS5": lists["fts"],
             "dense": lists["dense"],
             "sparse": lists["sparse"],

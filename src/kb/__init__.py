@@ -1,16 +1,64 @@
-"""kb: a local-first knowledge base. Find the right passage again, with a citation that opens."""
+"""kb: a local-first knowledge base. Find the right passage again, with a citation that opens.
+
+The public names are below; `docs/reference/python.md` describes them. The packages, from the ones
+that users call to the ones that everything else imports:
+
+    cli           the `kb` command
+    mcp           `kb mcp`: tools for agents
+    watch         `kb watch`: keeps the store up to date while files change
+    server        `kb serve`: the HTTP API and the web page
+    library       `KnowledgeBase`: the API that all of the above call
+    evaluation    search quality on judged queries, and tuning of profiles
+    search        from a query to ranked hits
+    ingest        from files to passages
+    embedding     from passages to vectors
+    models        encoders and judges: loading, downloading, checking
+    store         where everything is kept; the only package that runs SQL
+    wire          the versioned JSON shapes
+    ports         protocols for stores, encoders, judges and parsers
+    text          pure functions over text: normalizing, tokenizing, citations
+    index         pure functions over vectors: packing, scoring
+
+And the modules that several of them share:
+
+    config         settings: defaults, files, environment, flags
+    trust          which settings files may be obeyed
+    types          the values that pass between packages
+    errors         every error, with its code and exit status
+    metadata       limits on metadata, tags and language
+    deadline       time limits and cancellation
+    degradation    descriptions of what an answer had to do without
+    shutdown       a clean end for long-running commands
+    atomic         files that appear whole or not at all
+    regular_files  safe reading of a user's files
+    processes      which process holds a lease, and whether it is alive
+    logs           the loggers
+"""
 
 from __future__ import annotations
 
-TYPE_CHECKING = (
-    False  # known by its name: to load `typing` takes longer than all of `kb.cli.socket_client`
-)
+# Type checkers know the name. Importing `typing` would take longer than `kb.cli.socket_client`.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from kb.config import (
+        ChunkConfig,
+        Config,
+        IgnoredSettings,
+        IngestConfig,
+        ModelsConfig,
+        SearchConfig,
+        ServeConfig,
+        StoreConfig,
+    )
     from kb.deadline import Deadline
+    from kb.embedding.embedder import EmbedProgress
+    from kb.embedding.worker import Worker, WorkerState
     from kb.errors import KbError
+    from kb.ingest.progress import Progress
     from kb.library.knowledge_base import KnowledgeBase
+    from kb.ports import Encoder, Judge
     from kb.search.query.analysis import sanitize
     from kb.search.query.query_encoder import normalize
     from kb.search.ranking.boosts import TYPE_WEIGHTS
@@ -22,70 +70,134 @@ if TYPE_CHECKING:
         Degraded,
         Diagnosis,
         Document,
+        EmbedReport,
+        Encoding,
+        ExamMark,
+        Failure,
         FileNote,
         Filters,
         Finding,
         Hit,
         ImportReport,
         IngestReport,
+        Job,
+        Jobs,
+        ModelSpec,
         Overlap,
         Passage,
+        Renamed,
         Response,
         Retrieval,
+        Root,
         Span,
+        StoredModel,
+        TokenVectors,
+        Work,
     )
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Chunk": "kb.types",
+    "ChunkConfig": "kb.config",
     "Citation": "kb.types",
     "Compared": "kb.types",
     "Comparison": "kb.types",
+    "Config": "kb.config",
     "Deadline": "kb.deadline",
     "Degraded": "kb.types",
     "Diagnosis": "kb.types",
     "Document": "kb.types",
+    "EmbedProgress": "kb.embedding.embedder",
+    "EmbedReport": "kb.types",
+    "Encoder": "kb.ports",
+    "Encoding": "kb.types",
+    "ExamMark": "kb.types",
+    "Failure": "kb.types",
     "FileNote": "kb.types",
     "Filters": "kb.types",
     "Finding": "kb.types",
     "Hit": "kb.types",
+    "IgnoredSettings": "kb.config",
     "ImportReport": "kb.types",
+    "IngestConfig": "kb.config",
     "IngestReport": "kb.types",
+    "Job": "kb.types",
+    "Jobs": "kb.types",
+    "Judge": "kb.ports",
     "KbError": "kb.errors",
     "KnowledgeBase": "kb.library.knowledge_base",
+    "ModelSpec": "kb.types",
+    "ModelsConfig": "kb.config",
     "Overlap": "kb.types",
     "Passage": "kb.types",
+    "Progress": "kb.ingest.progress",
+    "Renamed": "kb.types",
     "Response": "kb.types",
     "Retrieval": "kb.types",
+    "Root": "kb.types",
+    "SearchConfig": "kb.config",
+    "ServeConfig": "kb.config",
     "Span": "kb.types",
+    "StoreConfig": "kb.config",
+    "StoredModel": "kb.types",
     "TYPE_WEIGHTS": "kb.search.ranking.boosts",
+    "TokenVectors": "kb.types",
+    "Work": "kb.types",
+    "Worker": "kb.embedding.worker",
+    "WorkerState": "kb.embedding.worker",
     "normalize": "kb.search.query.query_encoder",
     "sanitize": "kb.search.query.analysis",
 }
 __all__ = [
     "TYPE_WEIGHTS",
     "Chunk",
+    "ChunkConfig",
     "Citation",
     "Compared",
     "Comparison",
+    "Config",
     "Deadline",
     "Degraded",
     "Diagnosis",
     "Document",
+    "EmbedProgress",
+    "EmbedReport",
+    "Encoder",
+    "Encoding",
+    "ExamMark",
+    "Failure",
     "FileNote",
     "Filters",
     "Finding",
     "Hit",
+    "IgnoredSettings",
     "ImportReport",
+    "IngestConfig",
     "IngestReport",
+    "Job",
+    "Jobs",
+    "Judge",
     "KbError",
     "KnowledgeBase",
+    "ModelSpec",
+    "ModelsConfig",
     "Overlap",
     "Passage",
+    "Progress",
+    "Renamed",
     "Response",
     "Retrieval",
+    "Root",
+    "SearchConfig",
+    "ServeConfig",
     "Span",
+    "StoreConfig",
+    "StoredModel",
+    "TokenVectors",
+    "Work",
+    "Worker",
+    "WorkerState",
     "__version__",
     "normalize",
     "sanitize",
@@ -93,7 +205,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Public names are loaded when they are first used (PEP 562): `import kb` costs nothing."""
+    """Load a public name when it is first used (PEP 562), so that `import kb` stays fast."""
     if name in _HOMES:
         from importlib import import_module
 

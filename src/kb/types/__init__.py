@@ -1,20 +1,19 @@
-"""The values that walk through kb, from a file to a hit.
+"""The values that pass between packages, from a file to a hit.
 
-    places      where a passage stands in its source
-    ingest      Block -> ChunkDraft, with its DocumentDraft
-    documents   Document, Chunk: as a store holds them
-    models      encoders, and what they make of texts
-    work        who gives passages their vectors, and how far that is
-    search      Query (+ Filters) -> Scored -> Hit -> Response
-    answers     those to other questions: a comparison, a passage opened
-    reports     what a command has done, or found
+    places     spans and citations: where a passage is in its source
+    ingest     blocks, chunk drafts and document drafts; the recorded state of roots and files
+    documents  documents and chunks as a store returns them
+    models     model specifications and the encodings that models produce
+    work       embedding jobs: leases, progress, failures
+    search     queries, filters, candidates, hits and the response
+    answers    results of other calls: comparisons and opened passages
+    reports    what ingest, embed, import and doctor did
 
-Import them from here: `from kb.types import Hit`. A name's module is loaded when the name is first
-used (PEP 562): to make a frozen class takes Python half a millisecond, and a search by words, which
-takes a hundred, needs a third of them.
+Import from here: `from kb.types import Hit`. A name's module is loaded when the name is first used
+(PEP 562): creating a frozen dataclass takes half a millisecond, and a lexical search needs only a
+third of them.
 
-All are frozen. Nothing here does I/O, and nothing here imports numpy, apsw or another room of the
-house, so every other module may import this one.
+All values are frozen. Nothing here does I/O or imports numpy, apsw or another package of kb.
 """
 
 from __future__ import annotations
