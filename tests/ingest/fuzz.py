@@ -523,7 +523,7 @@ def run_through_workers(names: Sequence[str], start: int, count: int) -> bool:
             counted["unsupported"] += 1
             return
         started = time.perf_counter()
-        outcome = outcome_of(parsers.place(parser), made, limits)
+        outcome = outcome_of(parsers.location(parser), made, limits)
         slowest.append((round(time.perf_counter() - started, 2), f"{name} {seed}"))
         counted[kind := kind_of(outcome)] += 1
         if kind not in ("read", "unreadable", "unsupported"):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kb.ingest.chunk import HARD_LIMIT_CHARS, chunk
 from kb.ingest.decode import normalised
-from kb.ingest.parse import built_in
+from kb.ingest.parse import Parsers
 from kb.ports import Source
 from kb.types import Block, ChunkDraft, Span
 from tests.ingest.documents import CODE_LINES, MARKDOWN_LINES, check_chunks, documents
@@ -25,7 +25,8 @@ def code_block(text: str, start: int, *path: str) -> Block:
 
 def chunks_of(name: str, text: str, max_chars: int) -> list[ChunkDraft]:
     source = Source(name, text.encode())
-    parser = next(parser for parser in built_in(max_chars) if parser.accepts(source))
+    parser = Parsers(max_chars, []).detect(source)
+    assert parser is not None
     return chunk(parser.parse(source).blocks, max_chars)
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kb.ingest.parse import Parsers, Unreadable
-from kb.ingest.parsers.html import HtmlParser
+from kb.ingest.parsers.html.parser import HtmlParser
 from kb.ingest.parsers.table import TableParser
 from kb.ports import Source
 from tests.ingest.fuzz import COMMAND, COUNTS, SEEDS, TOKENS, WATCHDOG_S, case

@@ -234,8 +234,8 @@ class _Run:
             return
         name = os.path.basename(file.found.path)
         source = Source(name, data, file.found.mtime_ns, self.meter.within)
-        place, limits = self.parsers.place(parser), Limits.of(ingest)
-        file.parsing = parser_pool.start(place, source, max_chars, limits, self.meter.wait)
+        location, limits = self.parsers.location(parser), Limits.of(ingest)
+        file.parsing = parser_pool.start(location, source, max_chars, limits, self.meter.wait)
 
     def _take(self, file: _File) -> None:
         doc_path = file.doc_path

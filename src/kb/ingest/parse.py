@@ -1,8 +1,8 @@
-"""Which parser reads a file: the built-in ones and those that other packages bring.
+"""Which parser reads a file: a built-in one, or one from another package.
 
-Second stage of ingest. Packages add parsers in the entry point group `kb.parsers`, each a function
-without arguments that returns a `ports.Parser`. Theirs are asked first, so that one can take over
-a format. One that fails is left out and named in `problems`; the others go on.
+Packages add parsers in the entry point group `kb.parsers`, each a function without arguments that
+returns a `ports.Parser`. Plug-ins are tried first, so that one can replace a built-in parser. A
+plug-in that fails is disabled and reported in `problems`; the others stay in use.
 """
 
 from __future__ import annotations
@@ -11,74 +11,75 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import EntryPoint, entry_points
 
 from kb.ingest.decode import Unreadable, Unsupported, decode
-from kb.ingest.parsers import registry
-from kb.ingest.parsers.signatures import READERS, signature
+from kb.ingest.parser_registry import built_in_parsers
+from kb.ingest.parser_support.signatures import BINARY, signature
 from kb.ports import Parser, Source
 from kb.types import FileNote
 
-__all__ = ["GROUP", "HEAD_BYTES", "Parsers", "Unreadable", "Unsupported", "built_in", "decode"]
+__all__ = ["GROUP", "HEAD_BYTES", "Parsers", "Unreadable", "Unsupported", "decode"]
 
 GROUP = "kb.parsers"
-HEAD_BYTES = 8192  # of a file, to tell its format
-_NEEDED = ("name", "version", "accepts", "parse")
-
-
-def built_in(max_chars: int) -> list[Parser]:
-    return list(registry.built_in(max_chars).values())
+HEAD_BYTES = 8192  # of a file, to detect its format
+_REQUIRED = ("name", "version", "accepts", "parse")
 
 
 class Parsers:
     """The parsers of one run."""
 
     def __init__(self, max_chars: int, plug_ins: Iterable[EntryPoint] | None = None) -> None:
-        """`plug_ins` are those that are installed, unless given."""
+        """Load the built-in parsers and `plug_ins`, by default all that are installed."""
         self.problems: list[FileNote] = []
-        made = registry.built_in(max_chars)
-        self._built_in = list(made.values())
+        built_in = built_in_parsers(max_chars)
+        self._built_in = list(built_in.values())
         self._plug_ins: list[Parser] = []
-        self._places = {id(parser): place for place, parser in made.items()}
+        self._locations = {id(parser): location for location, parser in built_in.items()}
         for point in entry_points(group=GROUP) if plug_ins is None else plug_ins:
             if (parser := self._load(point)) is not None:
                 self._plug_ins.append(parser)
-                self._places[id(parser)] = point.value
+                self._locations[id(parser)] = point.value
 
     def __iter__(self) -> Iterator[Parser]:
         return iter((*self._plug_ins, *self._built_in))
 
-    def place(self, parser: Parser) -> str:
-        """What `registry.parser_at` makes the same parser from in another process."""
-        return self._places[id(parser)]
+    def location(self, parser: Parser) -> str:
+        """The location from which `parser_registry.load_parser` loads this parser elsewhere."""
+        return self._locations[id(parser)]
 
     def detect(self, source: Source) -> Parser | None:
-        """The parser for `source`, whose first `HEAD_BYTES` are enough; None: unsupported."""
-        for parser in self._plug_ins:
-            if self._asked(parser, source):
+        """Return the parser for `source`, or None if its format is not supported.
+
+        `source.data` needs to hold no more than the first `HEAD_BYTES` of the file.
+        """
+        for plug_in in self._plug_ins:
+            if self._accepts(plug_in, source):
+                return plug_in
+        kind = signature(source.data)
+        for parser in self._built_in:
+            if (kind not in BINARY or kind in parser.signatures) and parser.accepts(source):
                 return parser
-        readers = READERS.get(signature(source.data) or "")
-        asked = (parser for parser in self._built_in if readers is None or parser.name in readers)
-        return next((parser for parser in asked if parser.accepts(source)), None)
+        return None
 
     def _load(self, point: EntryPoint) -> Parser | None:
         try:
             parser: Parser = point.load()()
-            missing = [name for name in _NEEDED if not hasattr(parser, name)]
-        # Code of others runs here: whatever it raises must not cost the run.
+            missing = [name for name in _REQUIRED if not hasattr(parser, name)]
+        # Plug-ins are third-party code: no error in one may stop the run.
         except Exception as error:  # noqa: BLE001
-            self._give_up(point.name, f"cannot be loaded: {type(error).__name__}: {error}")
+            self._report(point.name, f"cannot be loaded: {type(error).__name__}: {error}")
             return None
         if missing:
-            self._give_up(point.name, f"is not a parser: it has no {', '.join(missing)}")
+            self._report(point.name, f"is not a parser: it has no {', '.join(missing)}")
             return None
         return parser
 
-    def _asked(self, parser: Parser, source: Source) -> bool:
+    def _accepts(self, plug_in: Parser, source: Source) -> bool:
         try:
-            return parser.accepts(source)
-        # The same: a plug-in that stumbles over one file is left out from then on.
+            return plug_in.accepts(source)
+        # Plug-ins are third-party code: one that fails is not asked again in this run.
         except Exception as error:  # noqa: BLE001
-            self._plug_ins = [other for other in self._plug_ins if other is not parser]
-            self._give_up(parser.name, f"left out: {type(error).__name__}: {error}")
+            self._plug_ins = [other for other in self._plug_ins if other is not plug_in]
+            self._report(plug_in.name, f"disabled for this run: {type(error).__name__}: {error}")
             return False
 
-    def _give_up(self, name: str, why: str) -> None:
-        self.problems.append(FileNote(f"{GROUP}: {name}", why))
+    def _report(self, name: str, reason: str) -> None:
+        self.problems.append(FileNote(f"{GROUP}: {name}", reason))

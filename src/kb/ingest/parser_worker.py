@@ -17,7 +17,7 @@ from kb.ingest import parser_wire as wire
 from kb.ingest.decode import Unavailable, Unsupported
 from kb.ingest.parsed_document import ChunkedDocument, chunked
 from kb.ingest.parser_limits import OUT_OF_MEMORY, limit_cpu, limit_memory
-from kb.ingest.parsers.registry import parser_at
+from kb.ingest.parser_registry import load_parser
 from kb.ports import Parser, Source
 
 _REASON_CHARS = 2000
@@ -73,7 +73,7 @@ def _serve(
     try:
         key = request["parser"], request["max_chars"]
         if key not in parsers:
-            parsers[key] = parser_at(*key)
+            parsers[key] = load_parser(*key)
             if "logging" in sys.modules:
                 _forward_logs(answer)
         source = Source(request["name"], data, request["mtime_ns"], answer.tell)

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kb.ingest.decode import Unsupported, normalised
-from kb.ingest.parsers import definitions
-from kb.ingest.parsers.code import CodeParser
-from kb.ingest.parsers.grammars import GRAMMARS
+from kb.ingest.parsers.code import definitions
+from kb.ingest.parsers.code.grammars import GRAMMARS
+from kb.ingest.parsers.code.parser import CodeParser
 from kb.ports import Source
 from kb.types import Block
 from tests.ingest.documents import CODE_LINES, check_blocks, documents

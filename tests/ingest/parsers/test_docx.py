@@ -8,7 +8,7 @@ import pytest
 
 from kb.ingest.decode import Unreadable, Unsupported
 from kb.ingest.parse import Parsers
-from kb.ingest.parsers.docx import DocxParser
+from kb.ingest.parsers.docx.parser import DocxParser
 from kb.ports import Parsed, Source
 from tests.ingest.parsers.archives import zipped
 from tests.ingest.parsers.mutations import check_parsed, check_survives, mutations

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kb.ingest.decode import Unreadable, Unsupported
 from kb.ingest.parse import Parsers
-from kb.ingest.parsers.html import HtmlParser
+from kb.ingest.parsers.html.parser import HtmlParser
 from kb.ports import Parsed, Source
 from tests.ingest.parsers.mutations import check_parsed, check_survives
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kb.ingest.parsers.languages import language_of
+from kb.ingest.parsers.code.languages import language_of
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kb import KnowledgeBase
 from kb.ingest.chunk import chunk
 from kb.ingest.decode import Unreadable, Unsupported
-from kb.ingest.parsers.pdf import PdfParser
+from kb.ingest.parsers.pdf.parser import PdfParser
 from kb.ports import Parsed, Source
 from kb.types import Block, Span
 from tests.ingest.parsers.pdfs import (
@@ -149,7 +149,7 @@ def test_a_compound_is_known_from_the_rest() -> None:
 
 
 def test_signs_are_normalised() -> None:
-    from kb.ingest.parsers.pdf_lines import clean
+    from kb.ingest.parsers.pdf.lines import clean
 
     assert clean("ﬁrst ﬂow\x00 a\xadb\ufeff") == "first flow ab"
     assert clean("na¨ıve G¨odel caf´e ´x yˆi") == "naïve Gödel café ´x yˆi"

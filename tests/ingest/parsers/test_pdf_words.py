@@ -18,7 +18,7 @@ from reportlab.pdfbase.cidfonts import UnicodeCIDFont
 from kb import KnowledgeBase
 from kb.ingest.chunk import chunk
 from kb.ingest.decode import Unsupported
-from kb.ingest.parsers.pdf import PdfParser
+from kb.ingest.parsers.pdf.parser import PdfParser
 from kb.ports import Source
 from tests.ingest.parsers.pdfs import FULL, HALF, HEIGHT, MARGIN, WIDTH, Draw, made, put, wrapped
 

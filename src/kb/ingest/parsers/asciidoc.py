@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from kb.ingest import dates, file_names, front_matter
 from kb.ingest.decode import decode
-from kb.ingest.parsers.sections import HEADING_CHARS, Part, blocks, first_heading, width_of
+from kb.ingest.parser_support.format_parser import FormatParser
+from kb.ingest.parser_support.sections import HEADING_CHARS, Part, blocks, first_heading, width_of
 from kb.ports import Parsed, Source
 from kb.types import Attributes
 
@@ -28,7 +29,7 @@ _MARKS = re.compile(r"(?<!\w)[*_`#+]{1,2}(?=\S)|(?<=\S)[*_`#+]{1,2}(?!\w)")
 _HEADER_LINES = 60
 
 
-class AsciidocParser:
+class AsciidocParser(FormatParser):
     name = "asciidoc"
     version = "2"
 

@@ -14,9 +14,11 @@ from typing import Any, TypeAlias
 
 from kb.ingest import dates, file_names
 from kb.ingest.decode import Unavailable, Unreadable, Unsupported
-from kb.ingest.parsers import html, html_tree
-from kb.ingest.parsers.extracted import Extract, clean, one_line
-from kb.ingest.parsers.lines import paragraphs
+from kb.ingest.parser_support.extract import Extract, clean, one_line
+from kb.ingest.parser_support.format_parser import FormatParser
+from kb.ingest.parser_support.sections import paragraphs
+from kb.ingest.parsers.html import parser as html
+from kb.ingest.parsers.html import tree as html_tree
 from kb.ports import Parsed, Source
 from kb.types import Attributes
 
@@ -53,7 +55,7 @@ def _bounded(name: str, value: str) -> tuple[str, str]:
     return name, value[:_CONTENT_CHARS] if name.lower().startswith("content-") else value
 
 
-class EmailParser:
+class EmailParser(FormatParser):
     name = "email"
     version = "2"
 

@@ -9,10 +9,12 @@ from xml.etree.ElementTree import Element
 
 from kb.ingest import dates, file_names
 from kb.ingest.decode import Unreadable, Unsupported
-from kb.ingest.parsers import html, html_tree
-from kb.ingest.parsers.extracted import Extract, one_line
-from kb.ingest.parsers.signatures import signature
-from kb.ingest.parsers.zipped import Archive, named, resolved
+from kb.ingest.parser_support.extract import Extract, one_line
+from kb.ingest.parser_support.format_parser import FormatParser
+from kb.ingest.parser_support.signatures import signature
+from kb.ingest.parser_support.zip_archive import Archive, named, resolved
+from kb.ingest.parsers.html import parser as html
+from kb.ingest.parsers.html import tree as html_tree
 from kb.ports import Parsed, Source
 from kb.types import Attributes
 
@@ -25,9 +27,10 @@ _NOTES = ("creator", "contributor", "publisher", "description", "subject")
 _YEAR = re.compile(r"\d{4}")
 
 
-class EpubParser:
+class EpubParser(FormatParser):
     name = "epub"
     version = "2"
+    signatures = frozenset({"epub", "zip"})
 
     def accepts(self, source: Source) -> bool:
         return file_names.suffix_of(source.name) == ".epub" or signature(source.data) == "epub"

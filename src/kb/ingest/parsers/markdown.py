@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from kb.ingest import dates, file_names, front_matter
 from kb.ingest.decode import decode
-from kb.ingest.parsers import sections
-from kb.ingest.parsers.sections import Part
+from kb.ingest.parser_support import sections
+from kb.ingest.parser_support.format_parser import FormatParser
+from kb.ingest.parser_support.sections import Part
 from kb.ingest.parsers.text import TextParser
 from kb.ports import Parsed, Source
 
@@ -35,7 +36,7 @@ _LONGEST_BYTES = 32 * 1024 * 1024
 _HEADING_CHARS = 500  # a longer heading is not one; reading its markup could take very long
 
 
-class MarkdownParser:
+class MarkdownParser(FormatParser):
     name = "markdown"
     version = "2"
 

@@ -10,8 +10,10 @@ from typing import Any
 
 from kb.ingest import file_names
 from kb.ingest.decode import Unavailable, Unreadable, decode
-from kb.ingest.parsers import html, html_tree
-from kb.ingest.parsers.extracted import Extract, clean, one_line
+from kb.ingest.parser_support.extract import Extract, clean, one_line
+from kb.ingest.parser_support.format_parser import FormatParser
+from kb.ingest.parsers.html import parser as html
+from kb.ingest.parsers.html import tree as html_tree
 from kb.ingest.parsers.markdown import MarkdownParser
 from kb.ports import Parsed, Source
 from kb.types import Block, Span
@@ -27,7 +29,7 @@ _ATX = re.compile(r" {0,3}(#{1,6})(?:\s|$)")
 _EMBEDDED = re.compile(r"!\[([^\]\n]{0,500})\]\(data:[^)\s]*\)")
 
 
-class NotebookParser:
+class NotebookParser(FormatParser):
     name = "notebook"
     version = "2"
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from kb.ingest import dates, file_names, front_matter
 from kb.ingest.decode import decode
-from kb.ingest.parsers.sections import HEADING_CHARS, Part, blocks
+from kb.ingest.parser_support.format_parser import FormatParser
+from kb.ingest.parser_support.sections import HEADING_CHARS, Part, blocks
 from kb.ports import Parsed, Source
 from kb.types import Attributes
 
@@ -29,7 +30,7 @@ _TODO = frozenset(
 )
 
 
-class OrgParser:
+class OrgParser(FormatParser):
     name = "org"
     version = "2"
 

@@ -8,14 +8,15 @@ from typing import Any
 
 from kb.ingest import dates, file_names, front_matter
 from kb.ingest.decode import decode
-from kb.ingest.parsers.lines import line_block
-from kb.ingest.parsers.sections import (
+from kb.ingest.parser_support.format_parser import FormatParser
+from kb.ingest.parser_support.sections import (
     HEADING_CHARS,
     Part,
     blocks,
     first_heading,
     indent_of,
     indented_end,
+    line_block,
     width_of,
 )
 from kb.ports import Parsed, Source
@@ -40,7 +41,7 @@ _LINK = re.compile(r"`([^`<]+?)\s*<[^`>]*>`_{0,2}")
 _MARKS = re.compile(r"``|\*\*|(?<![\w\\])[*`|](?=\S)|(?<=\S)(?<!\\)[*`|](?!\w)_{0,2}|\\(?=\S)")
 
 
-class RstParser:
+class RstParser(FormatParser):
     name = "rst"
     version = "3"
 

@@ -9,8 +9,9 @@ from itertools import islice
 
 from kb.ingest import file_names
 from kb.ingest.decode import decode
-from kb.ingest.parsers.extracted import one_line
-from kb.ingest.parsers.lines import line_block
+from kb.ingest.parser_support.extract import one_line
+from kb.ingest.parser_support.format_parser import FormatParser
+from kb.ingest.parser_support.sections import line_block
 from kb.ports import Parsed, Source
 from kb.types import Block
 
@@ -24,7 +25,7 @@ _NUMBER = re.compile(r"[-+]?[.,]*\d[\d.,]*+(?:[eE][-+]?\d+)?%?|\d{4}-\d{2}-\d{2}
 _SEP_LINE = re.compile(r"sep=(.)", re.IGNORECASE)  # how some spreadsheets say it
 
 
-class TableParser:
+class TableParser(FormatParser):
     name = "table"
     version = "1"
 

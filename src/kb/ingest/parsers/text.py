@@ -9,7 +9,8 @@ from itertools import chain
 
 from kb.ingest import dates, file_names, front_matter
 from kb.ingest.decode import looks_binary, windows
-from kb.ingest.parsers.lines import line_block, paragraphs
+from kb.ingest.parser_support.format_parser import FormatParser
+from kb.ingest.parser_support.sections import line_block, paragraphs
 from kb.ports import Parsed, Source
 from kb.types import Block
 
@@ -18,9 +19,10 @@ WINDOW_BYTES = 4 * 1024 * 1024  # of a long file, read at a time
 _SUFFIXES = frozenset({".log", ".srt", ".tex", ".text", ".txt", ".vtt"})
 
 
-class TextParser:
+class TextParser(FormatParser):
     name = "text"
     version = "2"
+    priority = -1  # after the others: it accepts any text whose name has no suffix
 
     def accepts(self, source: Source) -> bool:
         """Known suffixes, and names without one (README, TODO) where the bytes are text."""

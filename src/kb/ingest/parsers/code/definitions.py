@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from kb.ingest.parsers.grammars import GRAMMARS, Grammar, parser_for
+from kb.ingest.parsers.code.grammars import GRAMMARS, Grammar, parser_for
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from statistics import median
 
-from kb.ingest.parsers.pdf_lines import Line, Run, lines_of
+from kb.ingest.parsers.pdf.lines import Line, Run, lines_of
 
 _DEPTH = 2
 _BINS = 256  # across the page, to look for the strip in

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from kb.ingest.parsers.pdf_lines import Line
+from kb.ingest.parsers.pdf.lines import Line
 
 # In heights of a line, unless said otherwise.
 _WIDE_GAP = 1.3  # times the usual distance of lines

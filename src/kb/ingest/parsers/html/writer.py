@@ -6,9 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kb.ingest.parsers.extracted import Extract, broken_lines
-from kb.ingest.parsers.html_table import rows_of
-from kb.ingest.parsers.html_tree import HEADINGS, Noise, walk, without_breaks
+from kb.ingest.parser_support.extract import Extract, broken_lines
+from kb.ingest.parsers.html.tree import HEADINGS, Noise, walk, without_breaks
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
@@ -30,6 +29,8 @@ _NO_LANGUAGE = frozenset({"default", "none", "notranslate", "plaintext", "text"}
 _PILCROWS = "¶#§🔗"
 _NO_LIST = ""  # around an item that stands in none
 _DEEPEST = 8  # how far lists are indented
+_APART = frozenset({"br", "dd", "div", "dt", "li", "p"})
+_CELL_CHARS = 1000  # on average; more than that is no cell but a column of a page
 
 
 @dataclass(slots=True)
@@ -190,6 +191,53 @@ class Walker:
 
 def _number(text: str | None, default: int) -> int:
     return int(text) if text and re.fullmatch(r"\d{1,6}", text) else default
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def rows_of(table: LexborNode, noise: Noise) -> list[list[str]]:
+    """The rows of a table of data; none when it is for layout, and to be read as text."""
+    weight = noise.weights[table]
+    if weight.parts or table.attributes.get("role") == "presentation":
+        return []
+    cells = _Cells(noise)
+    walk(table, cells.enter, lambda _: None)
+    rows = [["".join(cell) for cell in row] for row in cells.rows]
+    filled = sum(bool(cell.strip()) for row in rows for cell in row)
+    if max(map(len, rows), default=0) < 2 or weight.chars > filled * _CELL_CHARS:
+        return []
+    return rows
+
+
+class _Cells:
+    """Gathers the cells of one table; a caption is a row of its own."""
+
+    def __init__(self, noise: Noise) -> None:
+        self._noise = noise
+        self.rows: list[list[list[str]]] = []
+
+    def enter(self, node: LexborNode) -> bool:
+        if node.is_text_node:
+            self._add(node.text_content or "")
+            return False
+        if not node.is_element_node or self._noise.is_noise(node):
+            return False
+        if node.tag == "tr":
+            self.rows.append([])
+        elif node.tag == "caption":
+            self.rows.append([[]])
+        elif node.tag in ("td", "th"):
+            if not self.rows:
+                self.rows.append([])
+            self.rows[-1].append([])
+        elif node.tag in _APART:
+            self._add(" ")
+        return True
+
+    def _add(self, text: str) -> None:
+        if self.rows and self.rows[-1]:
+            self.rows[-1][-1].append(text)
 
 
 # --- listings -------------------------------------------------------------------------------------

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from kb.ingest.decode import Unsupported, decode
-from kb.ingest.parsers.grammars import GRAMMARS
-from kb.ingest.parsers.languages import language_of
-from kb.ingest.parsers.lines import paragraphs, trimmed
+from kb.ingest.parser_support.format_parser import FormatParser
+from kb.ingest.parser_support.sections import paragraphs, trimmed
+from kb.ingest.parsers.code.grammars import GRAMMARS
+from kb.ingest.parsers.code.languages import language_of
 from kb.logs import logger
 from kb.ports import Parsed, Source
 from kb.types import Block, Span
@@ -23,7 +24,7 @@ _MINIFIED_CHARS = 50_000  # nobody wrote such a line by hand, and nobody reads i
 _LINE_CHARS = 5000  # longer lines are generated or minified
 
 
-class CodeParser:
+class CodeParser(FormatParser):
     name = "code"
     version = "1"
 
@@ -54,7 +55,7 @@ class CodeParser:
         self, lines: Sequence[str], language: str
     ) -> Iterator[tuple[int, int, tuple[str, ...]]]:
         """(start, end, names): definitions in one piece, what lies between them by paragraph."""
-        from kb.ingest.parsers.definitions import Section, outline
+        from kb.ingest.parsers.code.definitions import Section, outline
 
         sections = [Section(0, len(lines), (), whole=False)]
         if language in GRAMMARS and _is_of_a_size(lines):

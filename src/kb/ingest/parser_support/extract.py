@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from kb.ingest.parsers.lines import line_block, trimmed
+from kb.ingest.parser_support.sections import line_block, trimmed
 from kb.ingest.split import cut_line
 from kb.text.normalize import nfc
 from kb.types import Block, Span

@@ -14,10 +14,11 @@ from xml.etree.ElementTree import Element
 
 from kb.ingest import dates, file_names
 from kb.ingest.decode import Unreadable, Unsupported
-from kb.ingest.parsers.docx_styles import Role, Styles, attribute
-from kb.ingest.parsers.extracted import Extract, broken_lines, one_line
-from kb.ingest.parsers.signatures import signature
-from kb.ingest.parsers.zipped import Archive, local, resolved
+from kb.ingest.parser_support.extract import Extract, broken_lines, one_line
+from kb.ingest.parser_support.format_parser import FormatParser
+from kb.ingest.parser_support.signatures import signature
+from kb.ingest.parser_support.zip_archive import Archive, local, resolved
+from kb.ingest.parsers.docx.styles import Role, Styles, attribute
 from kb.ports import Parsed, Source
 from kb.types import Attributes
 
@@ -39,9 +40,10 @@ _BESIDE = re.compile(r"(?:header|footer|diagrams/data|charts/chart)\d*\.xml")
 _TOLD = ("title", "subject", "creator", "keywords", "description", "category")
 
 
-class DocxParser:
+class DocxParser(FormatParser):
     name = "docx"
     version = "2"
+    signatures = frozenset({"docx", "zip"})
 
     def accepts(self, source: Source) -> bool:
         return file_names.suffix_of(source.name) in _SUFFIXES or signature(source.data) == "docx"

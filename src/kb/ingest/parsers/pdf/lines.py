@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from kb.ingest.parsers.pdf_pages import HYPHEN_MARKS, Word
+from kb.ingest.parsers.pdf.pages import HYPHEN_MARKS, Word
 
 # Gaps in heights of a line, which is about 1.2 em: words stand closer, columns farther apart.
 _WIDEST_SPACE = 0.8

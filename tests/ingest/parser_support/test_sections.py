@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kb.ingest.parsers.lines import line_block, paragraphs, trimmed
+from kb.ingest.parser_support.sections import line_block, paragraphs, trimmed
 from kb.types import Block, Span
 
 LINES = ["", "one", "two", "", "", "three", ""]

@@ -24,12 +24,13 @@ from itertools import groupby
 
 from kb.ingest import file_names
 from kb.ingest.decode import Unreadable, Unsupported
-from kb.ingest.parsers.pdf_columns import columns_of
-from kb.ingest.parsers.pdf_furniture import split_furniture
-from kb.ingest.parsers.pdf_headings import Outline, large_title, said_title
-from kb.ingest.parsers.pdf_lines import Line, lines_of, one_line, runs_of
-from kb.ingest.parsers.pdf_pages import PAGE_CHARS, PageText, Pdf, Word
-from kb.ingest.parsers.pdf_paragraphs import Paragraph, paragraphs_of, words_inside
+from kb.ingest.parser_support.format_parser import FormatParser
+from kb.ingest.parsers.pdf.columns import columns_of
+from kb.ingest.parsers.pdf.furniture import split_furniture
+from kb.ingest.parsers.pdf.headings import Outline, large_title, said_title
+from kb.ingest.parsers.pdf.lines import Line, lines_of, one_line, runs_of
+from kb.ingest.parsers.pdf.pages import PAGE_CHARS, PageText, Pdf, Word
+from kb.ingest.parsers.pdf.paragraphs import Paragraph, paragraphs_of, words_inside
 from kb.ports import Parsed, Source
 from kb.types import Block, Span
 
@@ -69,9 +70,11 @@ class _Gaps:
     attachments: list[str] = field(default_factory=list)
 
 
-class PdfParser:
+class PdfParser(FormatParser):
     name = "pdf"
     version = "3"
+    priority = 2
+    signatures = frozenset({"pdf"})
 
     def accepts(self, source: Source) -> bool:
         """By suffix; under another name by its first bytes. Not by a mark further in: a text about

@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
-from kb.ingest.parsers.zipped import local
+from kb.ingest.parser_support.zip_archive import local
 
 _HEADING = re.compile(r"heading (\d)")
 _CODE = re.compile(r"code|html preformatted|plain text|preformatted.*|source code|verbatim.*")

@@ -7,12 +7,13 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from kb.ingest import dates, file_names
-from kb.ingest.parsers import html_tree
-from kb.ingest.parsers.extracted import Extract, one_line
-from kb.ingest.parsers.html_rest import rest_of
-from kb.ingest.parsers.html_walk import Walker
-from kb.ingest.parsers.languages import language_of
-from kb.ingest.parsers.signatures import signature
+from kb.ingest.parser_support.extract import Extract, one_line
+from kb.ingest.parser_support.format_parser import FormatParser
+from kb.ingest.parser_support.signatures import signature
+from kb.ingest.parsers.code.languages import language_of
+from kb.ingest.parsers.html import tree as html_tree
+from kb.ingest.parsers.html.rest import rest_of
+from kb.ingest.parsers.html.writer import Walker
 from kb.ports import Parsed, Source
 from kb.types import Attributes
 
@@ -41,9 +42,10 @@ _TITLE_CHARS = 500
 _SEPARATOR = re.compile(r"\s+(?:[|·»«•–—-]|::)\s+")
 
 
-class HtmlParser:
+class HtmlParser(FormatParser):
     name = "html"
     version = "2"
+    priority = 1
 
     def accepts(self, source: Source) -> bool:
         """Pages by their suffix, and what begins like one unless its name says that it is code."""

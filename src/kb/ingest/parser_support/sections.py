@@ -10,8 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from kb.ingest.parsers.lines import line_block, paragraphs
-from kb.types import Block
+from kb.types import Block, Span
 
 HEADING_CHARS = 500  # a longer heading is not one
 
@@ -83,3 +82,45 @@ def width_of(text: str) -> int:
     """How many columns `text` takes: a Chinese character takes two, an accent none."""
     wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
     return len(text) + wide - sum(map(bool, map(unicodedata.combining, text)))
+
+
+# --- ranges of lines ------------------------------------------------------------------------------
+
+
+def trimmed(lines: Sequence[str], start: int, end: int) -> tuple[int, int]:
+    """The range without blank lines at its ends; empty when all are blank."""
+    while start < end and not lines[start].strip():
+        start += 1
+    while end > start and not lines[end - 1].strip():
+        end -= 1
+    return start, end
+
+
+def paragraphs(lines: Sequence[str], start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The stretches of `start` to `end` that have no blank line in them."""
+    first = None
+    for number in range(start, end):
+        if lines[number].strip():
+            first = number if first is None else first
+        elif first is not None:
+            yield first, number
+            first = None
+    if first is not None:
+        yield first, end
+
+
+def line_block(
+    lines: Sequence[str],
+    start: int,
+    end: int,
+    *,
+    heading_path: tuple[str, ...] = (),
+    atomic: bool = False,
+    boundary: bool = False,
+) -> Block | None:
+    """The lines as a block, without the blank ones at its ends; None when there are no others."""
+    start, end = trimmed(lines, start, end)
+    if start == end:
+        return None
+    span = Span("line", start + 1, end)
+    return Block("\n".join(lines[start:end]), span, heading_path, atomic, boundary)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from math import inf
 from statistics import median
 
-from kb.ingest.parsers.pdf_lines import Line
+from kb.ingest.parsers.pdf.lines import Line
 
 _EDGE_LINES = 3  # at the top and at the bottom
 _NEARBY_PAGES = 12

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kb.ingest.parsers import html_tree
-from kb.ingest.parsers.html_tree import Weight, walk
+from kb.ingest.parsers.html import tree as html_tree
+from kb.ingest.parsers.html.tree import Weight, walk
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode

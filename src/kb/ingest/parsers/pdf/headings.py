@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from kb.ingest.parsers.pdf_lines import one_line
-from kb.ingest.parsers.pdf_pages import OutlineItem
-from kb.ingest.parsers.pdf_paragraphs import Paragraph
+from kb.ingest.parsers.pdf.lines import one_line
+from kb.ingest.parsers.pdf.pages import OutlineItem
+from kb.ingest.parsers.pdf.paragraphs import Paragraph
 
 _TITLE_CHARS = 200
 _LARGE = 1.15  # times the usual size

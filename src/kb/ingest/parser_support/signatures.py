@@ -1,4 +1,4 @@
-"""What a file's first bytes say about its format, whatever its name is."""
+"""File signatures: the format that a file's first bytes show, whatever its name is."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _HTML = re.compile(
 )
 _HEAD_BYTES = 8192  # so that a whole file gives the same answer as its beginning
 
-# Which built-in parsers may be asked about a file with such a signature. Nobody reads it as text.
-READERS = {"pdf": ("pdf",), "docx": ("docx",), "epub": ("epub",), "zip": ("docx", "epub")}
+# Formats that no parser of text may read, whatever the file is called.
+BINARY = frozenset({"pdf", "docx", "epub", "zip"})
 
 
 def signature(head: bytes) -> str | None:
-    """`pdf`, `docx`, `epub`, `zip` or `html`; None where the bytes say nothing and the name counts.
+    """Return `pdf`, `docx`, `epub`, `zip` or `html`; None if only the file name can tell.
 
-    A `zip` may still be an office file or a book whose parts stand further back.
+    A `zip` may be an office file or a book whose identifying parts come later in the file.
     """
     head = head[:_HEAD_BYTES]
     if head.startswith(b"%PDF-"):
@@ -27,5 +27,5 @@ def signature(head: bytes) -> str | None:
         if head[30:38] == b"mimetype" and b"application/epub+zip" in head[38:128]:
             return "epub"
         return "docx" if b"word/document" in head else "zip"
-    # UTF-16 is ASCII with a zero beside every letter.
+    # ASCII in UTF-16 has a zero byte beside every letter.
     return "html" if _HTML.match(head[:2048].replace(b"\0", b"")) else None
