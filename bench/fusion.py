@@ -38,7 +38,7 @@ from kb.evaluation.metrics import parse_measure
 from kb.evaluation.qrels import Judged
 from kb.ports import Encoder
 from kb.search.profiles import Profile, resolve
-from kb.search.retrievers.base import Found
+from kb.search.retrievers.base import Candidates
 
 NAMES = ("lexical", "dense", "sparse")
 MAY_LOSE = 0.005
@@ -87,7 +87,8 @@ class Queries:
 def _only(each: Retrieved, names: Set[str]) -> Retrieved:
     """As if no other retriever had answered."""
     found = {
-        name: found if name in names else Found(ran=False) for name, found in each.found.items()
+        name: found if name in names else Candidates(ran=False)
+        for name, found in each.found.items()
     }
     return replace(each, found=found)
 

@@ -49,7 +49,7 @@ def _dense(count: int) -> Iterator[tuple[object, ...]]:
         found = store.nearest(
             model_id, query.tolist(), filters=Filters(), now=dense.NOW, limit=TOP, backend="auto"
         )
-        return [one.chunk_id for one in found.found]
+        return [one.chunk_id for one in found.chunks]
 
     yield from _measured("dense", list(asked), by_kb, _qdrant_dense(vectors), _lance(vectors))
     store.close()
@@ -61,7 +61,7 @@ def _sparse(count: int) -> Iterator[tuple[object, ...]]:
 
     def by_kb(query: sparse.Query) -> list[int]:
         found = store.sparse_nearest(model_id, query, filters=Filters(), now=dense.NOW, limit=TOP)
-        return [one.chunk_id for one in found.found]
+        return [one.chunk_id for one in found.chunks]
 
     asked = sparse.queries(ASKED)
     yield from _measured("sparse", asked, by_kb, _qdrant_sparse(drawn, count), None)

@@ -134,13 +134,13 @@ def ranked(response: Any) -> dict[str, Any]:
 def standard(name: str, scores: Mapping[int, Mapping[str, float]], found: int) -> dict[int, float]:
     """How many standard deviations each candidate lies above the mean, as `convex` has it."""
     from kb.search.pipeline import _absent
-    from kb.search.ranking.fusion import Listed, _column, _normalised
-    from kb.types import Scored
+    from kb.search.ranking.fusion import RankedList, _column, _normalised
+    from kb.types import ScoredChunk
 
     own = sorted(((each[name], chunk) for chunk, each in scores.items() if name in each),
                  reverse=True)  # fmt: skip
-    ranked = [Scored(chunk, score, rank) for rank, (score, chunk) in enumerate(own, start=1)]
-    listed = Listed(name, ranked, absent=_absent(name, cut=found >= 100))
+    ranked = [ScoredChunk(chunk, score, rank) for rank, (score, chunk) in enumerate(own, start=1)]
+    listed = RankedList(name, ranked, absent=_absent(name, cut=found >= 100))
     column = _normalised(_column(listed, scores), "zscore")
     return {chunk: value or 0.0 for chunk, value in zip(scores, column, strict=True)}
 

@@ -26,15 +26,15 @@ if TYPE_CHECKING:  # a parser process loads this module at its start
         Filters,
         Job,
         LexicalQuery,
-        Matched,
         ModelSpec,
-        Nearest,
         Outcome,
         Root,
         StoredModel,
+        TextMatches,
         ToEmbed,
         TokenVectors,
         Vector,
+        VectorMatches,
         Written,
     )
 
@@ -174,19 +174,19 @@ class Store(Protocol):
 
     def match(
         self, query: LexicalQuery, *, every: bool, filters: Filters, now: str, limit: int
-    ) -> Matched:
+    ) -> TextMatches:
         """The best chunks for any term; with `every`, only those that hold all of them."""
         ...
 
     def match_expression(
         self, expression: str, *, filters: Filters, now: str, limit: int
-    ) -> Matched:
+    ) -> TextMatches:
         """A user's own expression; `QuerySyntax` if it is malformed."""
         ...
 
     def match_substrings(
         self, terms: Sequence[str], *, filters: Filters, now: str, limit: int, indexed: bool = True
-    ) -> Matched:
+    ) -> TextMatches:
         """Chunks that hold any of the terms as substrings, most terms first."""
         ...
 
@@ -317,14 +317,14 @@ class Store(Protocol):
         now: str,
         limit: int,
         backend: str,
-    ) -> Nearest:
+    ) -> VectorMatches:
         """The chunks with the highest cosine to `vector`, exactly those of brute force over what
         `filters` leave; ties by chunk id. `backend` is auto, sqlite-vec, numpy or python."""
         ...
 
     def sparse_nearest(
         self, model_id: int, query: Mapping[str, float], *, filters: Filters, now: str, limit: int
-    ) -> Nearest:
+    ) -> VectorMatches:
         """The chunks with the highest product of their weights and the query's, summed up in the
         order of the terms; exact under `filters`, ties by chunk id. Those that share no term with
         the query are not found."""

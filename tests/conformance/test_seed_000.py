@@ -188,7 +188,7 @@ class TestVectorSimilaritySearch:
             limit=10, backend="sqlite-vec",
         )  # fmt: skip
         assert found.backend == "sqlite-vec"
-        assert found.found == expected.found
+        assert found.chunks == expected.chunks
 
 
 class TestReciprocalRankFusion:
@@ -317,8 +317,8 @@ class TestTagBasedFiltering:
         )  # fmt: skip
         assert found.backend == backend
         few = {chunk.chunk_id for chunk in crowded.chunks("lib/few.md")}
-        assert {one.chunk_id for one in found.found} == few
-        assert [one.rank for one in found.found] == [1, 2, 3, 4, 5]
+        assert {one.chunk_id for one in found.chunks} == few
+        assert [one.rank for one in found.chunks] == [1, 2, 3, 4, 5]
 
 
 class TestTypeBasedFiltering:

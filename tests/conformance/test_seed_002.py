@@ -299,7 +299,7 @@ def test_r2_3_by_every_backend(weighed: KnowledgeBase, backend: str) -> None:
         backend=backend,
     )  # fmt: skip
     assert found.backend == backend
-    assert [(one.chunk_id, one.score) for one in found.found] == [(2, 10.0), (3, 7.0), (1, 3.0)]
+    assert [(one.chunk_id, one.score) for one in found.chunks] == [(2, 10.0), (3, 7.0), (1, 3.0)]
 
 
 def test_r2_3_scores_of_what_others_found_are_the_same(weighed: KnowledgeBase) -> None:
@@ -347,7 +347,7 @@ def test_r2_3_nor_in_any_backend(crowded: KnowledgeBase, backend: str) -> None:
         1, {"harbour": 1.0, "keys": 1.0}, filters=Filters(tags=("kept",)), now="2026-05-28",
         limit=5, backend=backend,
     )  # fmt: skip
-    assert {one.chunk_id for one in found.found} == few
+    assert {one.chunk_id for one in found.chunks} == few
 
 
 def test_r2_1_any_word_is_enough(judged: KnowledgeBase) -> None:

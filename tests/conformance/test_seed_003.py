@@ -352,8 +352,8 @@ class TestVectorSearchViaNumpy:
             backend=backend,
         )  # fmt: skip
         assert found.backend == backend
-        assert [one.chunk_id for one in found.found] == [chunks[1], chunks[2], chunks[0]]
-        assert [one.score for one in found.found] == pytest.approx([0.6, 0.0, -1.0])
+        assert [one.chunk_id for one in found.chunks] == [chunks[1], chunks[2], chunks[0]]
+        assert [one.score for one in found.chunks] == pytest.approx([0.6, 0.0, -1.0])
 
     @pytest.mark.parametrize("backend", ["numpy", "python"])
     def test_a_filter_is_no_cut_of_the_nearest(
@@ -371,7 +371,7 @@ class TestVectorSearchViaNumpy:
             backend=backend,
         )  # fmt: skip
         few_ids = {chunk.chunk_id for chunk in both.chunks("lib/few.md")}
-        assert {one.chunk_id for one in found.found} == few_ids
+        assert {one.chunk_id for one in found.chunks} == few_ids
         assert found.backend == backend
 
     def test_vectorized_cosine_similarity(self, both: KnowledgeBase) -> None:
@@ -390,8 +390,8 @@ class TestVectorSearchViaNumpy:
             for backend in ("numpy", "python")
         }  # fmt: skip
         assert answers["numpy"].backend == "numpy"
-        assert answers["numpy"].found == answers["python"].found
-        assert len(answers["numpy"].found) == 10
+        assert answers["numpy"].chunks == answers["python"].chunks
+        assert len(answers["numpy"].chunks) == 10
 
     def test_pure_python_fallback(
         self, both: KnowledgeBase, monkeypatch: pytest.MonkeyPatch

@@ -116,7 +116,7 @@ class TestExpiry:
                     found = kb._store.nearest(
                         1, EAST, filters=filters, now=kb._now(), limit=9, backend=backend
                     )
-                    assert len(found.found) == left
+                    assert len(found.chunks) == left
             assert len(kb.documents()) == left
 
     def test_gc_removes_them(self, kb: KnowledgeBase, clock: Clock) -> None:

@@ -123,7 +123,7 @@ def test_a_table() -> None:
     result.survivors.append(mutants(SOURCE)[0])
     assert result.share == 0.95
     assert table([result]).splitlines()[2:] == [
-        "| search/fusion | 22 | 18 | 1 | 1 | 2 | 95.0 % | 0 |",
+        "| search/ranking/fusion | 22 | 18 | 1 | 1 | 2 | 95.0 % | 0 |",
         "| all | 22 | 18 | 1 | 1 | 2 | 95.0 % | 0 |",
     ]
 

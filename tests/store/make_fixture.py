@@ -132,12 +132,12 @@ def found(kb: KnowledgeBase) -> dict[str, list[list[Any]]]:
             nearest = kb._store.nearest(
                 model.model_id, _vector(seed), filters=Filters(), now=kb._now(), limit=5
             )
-            said[f"nearest {seed}"] = [[one.chunk_id, one.score] for one in nearest.found]
+            said[f"nearest {seed}"] = [[one.chunk_id, one.score] for one in nearest.chunks]
         for query in ({"token": 1.0}, {"t1": 2.0, "ß": 3.0}, {"一": 1.0, "t0": 0.5, "none": 1.0}):
             sparse = kb._store.sparse_nearest(
                 model.model_id, query, filters=Filters(), now=kb._now(), limit=5
             )
-            said[f"sparse {' '.join(query)}"] = [[one.chunk_id, one.score] for one in sparse.found]
+            said[f"sparse {' '.join(query)}"] = [[one.chunk_id, one.score] for one in sparse.chunks]
     return said
 
 

@@ -97,7 +97,7 @@ def test_what_a_filter_leaves(filled: SqliteStore, said: dict[str, Any], names: 
 
 def test_retrievers_see_the_chunks_of_those_documents(filled: SqliteStore) -> None:
     words = LexicalQuery((("word",),))
-    found = filled.match(words, every=False, filters=Filters(lang="de"), now=NOW, limit=9).found
+    found = filled.match(words, every=False, filters=Filters(lang="de"), now=NOW, limit=9).chunks
     (chunk,) = filled.chunks_by_id(one.chunk_id for one in found).values()
     (document,) = filled.documents_by_id([chunk.doc_id]).values()
     assert document.doc_path == "y/decision.md"

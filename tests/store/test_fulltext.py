@@ -10,7 +10,7 @@ from kb.errors import InvalidRequest, QuerySyntax
 from kb.store import SqliteStore
 from kb.store.sqlite import fulltext
 from kb.text import globs
-from kb.types import KINDS, TRUSTS, TYPES, Filters, LexicalQuery, Matched
+from kb.types import KINDS, TRUSTS, TYPES, Filters, LexicalQuery, TextMatches
 from tests.store.builders import put
 
 NOW = "2026-05-28T00:00:00Z"
@@ -20,7 +20,7 @@ def words(*each: str) -> LexicalQuery:
     return LexicalQuery(tuple((word,) for word in each))
 
 
-def match(store: SqliteStore, query: LexicalQuery, **options: object) -> Matched:
+def match(store: SqliteStore, query: LexicalQuery, **options: object) -> TextMatches:
     asked: dict[str, object] = {"every": False, "filters": Filters(), "now": NOW, "limit": 10}
     return store.match(query, **(asked | options))  # type: ignore[arg-type]  # keywords by name
 
@@ -30,15 +30,15 @@ def test_a_term_in_over_half_of_the_chunks_is_left_out_when_others_fill_the_list
 ) -> None:
     put(store, "a", *(f"the {'rare ' * (n % 3 == 0)}thing {n}" for n in range(60)))
     found = match(store, words("the", "rare"))
-    assert found.dropped == ("the",)
-    assert len(found.found) == 10
+    assert found.dropped_terms == ("the",)
+    assert len(found.chunks) == 10
 
 
 def test_leaving_it_out_does_not_shorten_the_list(store: SqliteStore) -> None:
     """Few chunks hold the rare word: those with only the common one are returned as well [000]."""
     put(store, "a", "install git", "git is here", "git is there", "other", "words")
     found = match(store, words("install", "git"))
-    assert [hit.chunk_id for hit in found.found] == [1, 2, 3]
+    assert [hit.chunk_id for hit in found.chunks] == [1, 2, 3]
 
 
 def test_pruned_and_unpruned_agree(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,10 +50,10 @@ def test_pruned_and_unpruned_agree(store: SqliteStore, monkeypatch: pytest.Monke
     pruned = [match(store, query) for query in queries]
     monkeypatch.setattr(fulltext, "_COMMON", 1.0)
     full = [match(store, query) for query in queries]
-    assert any(one.dropped for one in pruned)
+    assert any(one.dropped_terms for one in pruned)
     for one, other in zip(pruned, full, strict=True):
-        ours = [round(hit.score, 3) for hit in one.found]
-        assert ours == [round(hit.score, 3) for hit in other.found]
+        ours = [round(hit.score, 3) for hit in one.chunks]
+        assert ours == [round(hit.score, 3) for hit in other.chunks]
 
 
 def test_filters_equal_brute_force(store: SqliteStore) -> None:
@@ -109,7 +109,7 @@ def test_filters_equal_brute_force(store: SqliteStore) -> None:
             before=chance.choice([None, "2026-09-15"]),
         )
         expected = {doc_id for doc_id, one in said.items() if passes(filters, one)}
-        found = match(store, words("word"), filters=filters, limit=1000).found
+        found = match(store, words("word"), filters=filters, limit=1000).chunks
         chunks = store.chunks_by_id(hit.chunk_id for hit in found)
         assert {chunk.doc_id for chunk in chunks.values()} == expected
         assert len(found) == 2 * len(expected)
@@ -138,7 +138,7 @@ def test_an_unknown_value_of_a_closed_set_lists_the_valid_ones(
 def test_a_type_that_a_plug_in_brought_can_be_asked_for(store: SqliteStore) -> None:
     put(store, "a", "word", type="drawing")
     put(store, "b", "word")
-    assert len(match(store, words("word"), filters=Filters(type=("drawing",))).found) == 1
+    assert len(match(store, words("word"), filters=Filters(type=("drawing",))).chunks) == 1
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "2026-02-31", ""])
@@ -162,7 +162,7 @@ def test_a_malformed_expression_is_an_error_with_a_hint(
 
 def test_equal_scores_are_ordered_by_chunk_id(store: SqliteStore) -> None:
     put(store, "a", "same words", "same words", "same words")
-    assert [hit.chunk_id for hit in match(store, words("same")).found] == [1, 2, 3]
+    assert [hit.chunk_id for hit in match(store, words("same")).chunks] == [1, 2, 3]
 
 
 def test_offsets_are_characters(store: SqliteStore) -> None:

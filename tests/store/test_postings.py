@@ -24,7 +24,7 @@ from kb.index import sparse_weights
 from kb.library.doctor import examine
 from kb.store import SqliteStore
 from kb.store.sqlite import segments
-from kb.types import Encoding, Filters, Finding, ModelSpec, Scored
+from kb.types import Encoding, Filters, Finding, ModelSpec, ScoredChunk
 from tests.conftest import Clock
 from tests.store.builders import check_integrity, put
 from tests.store.test_vectors import LATER, NOW, Facts, _passes, random_filters
@@ -54,13 +54,13 @@ def write(store: SqliteStore, vectors: dict[int, Weights]) -> None:
 
 def ask(
     store: SqliteStore, query: Weights, limit: int = 10, filters: Filters | None = None
-) -> list[Scored]:
+) -> list[ScoredChunk]:
     """Both backends say the same, to the bit."""
     said: dict[str, Any] = {"filters": filters or Filters(), "now": NOW, "limit": limit}
     answers = [store.sparse_nearest(1, query, backend=backend, **said) for backend in BACKENDS]
     assert [answer.backend for answer in answers] == list(BACKENDS)
-    assert answers[0].found == answers[1].found
-    return answers[0].found
+    assert answers[0].chunks == answers[1].chunks
+    return answers[0].chunks
 
 
 def by_hand(truth: dict[int, Weights], query: Weights, limit: int) -> list[tuple[int, float]]:
@@ -270,7 +270,7 @@ def test_queries_that_cannot_be_asked(store: SqliteStore) -> None:
     with pytest.raises(NotFound):
         store.sparse_nearest(2, {}, filters=Filters(), now=NOW, limit=1)
     assert ask(store, {}) == ask(store, {"a": 0.0}) == ask(store, {"a": 1.0}, 0) == []
-    assert ask(store, {"a": 2.0}) == [Scored(1, 2.0, 1)]
+    assert ask(store, {"a": 2.0}) == [ScoredChunk(1, 2.0, 1)]
 
 
 def test_chunks_without_a_sparse_vector(store: SqliteStore) -> None:
@@ -280,7 +280,7 @@ def test_chunks_without_a_sparse_vector(store: SqliteStore) -> None:
     store.write_embeddings(model_id, [(1, Encoding(dense=DENSE)), (2, Encoding(dense=DENSE))])
     assert ask(store, {"a": 1.0}) == []
     store.write_embeddings(model_id, [(2, Encoding(sparse={"a": 1.0}))])  # a later transaction
-    assert ask(store, {"a": 1.0}) == [Scored(2, 1.0, 1)]
+    assert ask(store, {"a": 1.0}) == [ScoredChunk(2, 1.0, 1)]
     store.write_embeddings(model_id, [(2, Encoding(dense=DENSE))])  # without its other parts
     assert ask(store, {"a": 1.0}) == []
 
@@ -334,7 +334,7 @@ def test_a_plain_sqlite_can_still_write(filled: SqliteStore) -> None:
     plain.close()
     truth = truth_of(filled)
     assert truth.keys() & {17, 19, 20, 31} == set()
-    assert ask(filled, {"t0": 1.0})[0] == Scored(18, 9.0, 1)
+    assert ask(filled, {"t0": 1.0})[0] == ScoredChunk(18, 9.0, 1)
     check(filled, truth)
     assert filled.health.vectors.postings_fault() is None
 
@@ -420,7 +420,7 @@ found = store.sparse_nearest(
     1, {"t0": 1.0, "t2": 0.3}, filters=Filters(), now="2026-05-28T20:26:40Z", limit=20,
     backend=sys.argv[2],
 )
-print(found.backend, *((one.chunk_id, one.score) for one in found.found), sep="|")
+print(found.backend, *((one.chunk_id, one.score) for one in found.chunks), sep="|")
 """
 
 

@@ -18,7 +18,7 @@ import pytest
 from kb.errors import InvalidRequest, ModelMismatch
 from kb.store import SqliteStore
 from kb.store.sqlite import matrix, matrix_file, vec0, vectors
-from kb.types import Encoding, Filters, ModelSpec, Scored
+from kb.types import Encoding, Filters, ModelSpec, ScoredChunk
 from tests.store.builders import put
 
 np = pytest.importorskip("numpy")
@@ -50,12 +50,12 @@ def embed(store: SqliteStore, made: Any) -> int:
 def ask(
     store: SqliteStore, query: Any, backend: str, limit: int = 10, filters: Filters = ALL,
     now: str = NOW,
-) -> list[Scored]:  # fmt: skip
+) -> list[ScoredChunk]:  # fmt: skip
     found = store.nearest(
         1, array("f", query), filters=filters, now=now, limit=limit, backend=backend
     )
     assert found.backend == backend
-    return found.found
+    return found.chunks
 
 
 def brute_force(store: SqliteStore, query: Any, limit: int, ids: list[int]) -> list[int]:
@@ -181,8 +181,8 @@ def test_more_than_sqlite_vec_gives(shelf: Library) -> None:
         1, query, filters=Filters(), now=NOW, limit=5000, backend="sqlite-vec"
     )
     assert found.backend == "numpy"
-    assert found.found == ask(shelf.store, shelf.made[0], "numpy", 5000)
-    assert len(found.found) == 5000
+    assert found.chunks == ask(shelf.store, shelf.made[0], "numpy", 5000)
+    assert len(found.chunks) == 5000
 
 
 # --- small stores ---------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteSto
 QUERY = some_vectors(1, seed=9)[0]
 
 
-def check(store: SqliteStore, backends: tuple[str, ...] = BACKENDS) -> list[Scored]:
+def check(store: SqliteStore, backends: tuple[str, ...] = BACKENDS) -> list[ScoredChunk]:
     """All backends find what brute force finds, whatever the state is."""
     with store.reading() as connection:
         ids = [row[0] for row in connection.execute("SELECT chunk_id FROM chunks")]
@@ -263,7 +263,7 @@ def test_a_store_without_vectors(store: SqliteStore) -> None:
     put(store, "a", "one")
     store.use_model(SPEC)
     found = store.nearest(1, array("f", QUERY), filters=Filters(), now=NOW, limit=5)
-    assert found.found == []
+    assert found.chunks == []
 
 
 def test_queries_that_cannot_be_asked(small: SqliteStore) -> None:
@@ -283,8 +283,8 @@ def test_queries_that_cannot_be_asked(small: SqliteStore) -> None:
             nearest([bad] * DIMENSION)
     with pytest.raises(InvalidRequest, match="backend"):
         nearest(QUERY, backend="faiss")
-    assert nearest(QUERY, limit=0).found == []
-    assert nearest([float(value) for value in QUERY]).found == nearest(4 * QUERY).found
+    assert nearest(QUERY, limit=0).chunks == []
+    assert nearest([float(value) for value in QUERY]).chunks == nearest(4 * QUERY).chunks
 
 
 # --- the file beside the store --------------------------------------------------------------------
@@ -420,7 +420,7 @@ query = array("f", map(float, sys.argv[3].split()))
 found = store.nearest(
     1, query, filters=Filters(), now="2026-05-28T20:26:40Z", limit=20, backend=sys.argv[2]
 )
-print(found.backend, *(one.chunk_id for one in found.found))
+print(found.backend, *(one.chunk_id for one in found.chunks))
 """
 NO_NUMPY = "import sys; sys.modules['numpy'] = None\n"
 NO_SQLITE_VEC = "import sys; sys.modules['sqlite_vec'] = None\n"

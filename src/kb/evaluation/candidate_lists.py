@@ -14,11 +14,11 @@ from kb.errors import InvalidRequest, QuerySyntax
 from kb.evaluation.corpus_store import OnProgress
 from kb.evaluation.metrics import distinct
 from kb.evaluation.qrels import Judged
-from kb.search.pipeline import Merge
+from kb.search.pipeline import FusionStage
 from kb.search.profiles import Profile
-from kb.search.retrievers.base import Found
+from kb.search.retrievers.base import Candidates
 from kb.search.searcher import Searcher
-from kb.types import Response, Scored
+from kb.types import Response, ScoredChunk
 
 _MODES = {"lexical": "lexical", "dense": "vector", "sparse": "sparse"}
 # As each retriever finds it: nothing cut, raised or joined.
@@ -31,20 +31,20 @@ class Retrieved:
     """The lists of one query. `full` are those that would have gone on."""
 
     text: str
-    found: Mapping[str, Found]
+    found: Mapping[str, Candidates]
     full: frozenset[str]
     owners: Mapping[int, str]  # chunk -> document path
 
     def fused(self, profile: Profile) -> list[str]:
         """The documents in the order that the profile's fusion gives."""
-        merge = Merge(
+        fusion_stage = FusionStage(
             profile.as_fusion(),
             {name: profile.weight(name) for name in profile.retrievers},
             adaptive=profile.adaptive,
             agreement=profile.agreement,
         )
-        weights = merge.weighed(self.text, self.found).weights
-        ranked = merge.fusion(merge.lists(self.found, self.full, weights))
+        weights = fusion_stage.query_weights(self.text, self.found).weights
+        ranked = fusion_stage.fusion(fusion_stage.lists(self.found, self.full, weights))
         return distinct(self.owners[one.chunk_id] for one in ranked)
 
 
@@ -67,7 +67,7 @@ def retrieve_all(
 
 
 def _retrieve(searcher: Searcher, text: str, profile: Profile, limit: int) -> Retrieved:
-    found: dict[str, Found] = {}
+    found: dict[str, Candidates] = {}
     owners: dict[int, str] = {}
     for name in profile.retrievers:
         try:
@@ -81,7 +81,7 @@ def _retrieve(searcher: Searcher, text: str, profile: Profile, limit: int) -> Re
                 snippets=False,
             )
         except QuerySyntax:  # a query in single quotes finds nothing in a trial either
-            found[name] = Found()
+            found[name] = Candidates()
             continue
         found[name] = _found(name, response)
         owners |= {hit.chunk_id: hit.doc_path for hit in response.hits}
@@ -89,11 +89,13 @@ def _retrieve(searcher: Searcher, text: str, profile: Profile, limit: int) -> Re
     return Retrieved(text, found, full, owners)
 
 
-def _found(name: str, response: Response) -> Found:
+def _found(name: str, response: Response) -> Candidates:
     """A retriever that answers only because it was asked alone (a script that the model does not
     read) would not have answered among others."""
     reasons = {part.reason for part in response.degraded if part.part == name}
     ran = reasons <= set(_STILL_RAN) if response.hits else reasons <= {"truncated"}
     if not ran:
-        return Found(ran=False)
-    return Found(tuple(Scored(hit.chunk_id, hit.score, hit.rank) for hit in response.hits))
+        return Candidates(ran=False)
+    return Candidates(
+        tuple(ScoredChunk(hit.chunk_id, hit.score, hit.rank) for hit in response.hits)
+    )

@@ -26,7 +26,7 @@ from kb.evaluation.qrels_csv import load_csv
 from kb.evaluation.runs import EvalReport, evaluate
 from kb.ports import Encoder
 from kb.search import compare
-from kb.search.profiles import Profile, profile_names, reranked, resolve, restrict
+from kb.search.profiles import Profile, profile_names, resolve, restrict, with_reranker
 from kb.search.rerank.selection import JudgeSource, no_judge
 from kb.search.searcher import Searcher
 from kb.store import SqliteStore
@@ -160,7 +160,7 @@ def parts_needed(methods: Sequence[str], config: Config) -> frozenset[str]:
 def _profile(method: str, config: Config) -> Profile:
     asked = METHODS.get(method, {"profile": method})
     profile = resolve(asked["profile"], config.profiles, asked.get("settings"))
-    return reranked(restrict(profile, asked.get("mode")), asked.get("rerank"))
+    return with_reranker(restrict(profile, asked.get("mode")), asked.get("rerank"))
 
 
 # --- a method under test --------------------------------------------------------------------------

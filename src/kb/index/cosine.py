@@ -17,7 +17,7 @@ from operator import mul
 from typing import TYPE_CHECKING
 
 from kb.errors import ModelBroken
-from kb.types import Scored
+from kb.types import ScoredChunk
 
 if TYPE_CHECKING:
     from kb.types import Vector
@@ -83,18 +83,18 @@ def score(cosine: int) -> float:
     return max(-1.0, min(1.0, cosine / ONE))
 
 
-def ranked(cosines: Iterable[tuple[int, int]], limit: int) -> list[Scored]:
+def ranked(cosines: Iterable[tuple[int, int]], limit: int) -> list[ScoredChunk]:
     """The best of (chunk id, cosine), ties by id."""
     scores = sorted((-score(cosine), chunk_id) for chunk_id, cosine in cosines)
     return [
-        Scored(chunk_id, 0.0 - negative, rank)
+        ScoredChunk(chunk_id, 0.0 - negative, rank)
         for rank, (negative, chunk_id) in enumerate(scores[:limit], start=1)
     ]
 
 
 def rescored(
     vectors: Mapping[int, Vector[float]], query: Vector[float], limit: int
-) -> list[Scored]:
+) -> list[ScoredChunk]:
     """The best of these candidates."""
     asked = scaled(query)
     return ranked(((chunk_id, whole(vector, asked)) for chunk_id, vector in vectors.items()), limit)

@@ -282,7 +282,7 @@ class KnowledgeBase:
 
     def pending(self) -> int:
         """How many passages have no vectors yet, though there is an encoder to make them."""
-        return 0 if self.encoder() is None else self._searcher.standing().pending
+        return 0 if self.encoder() is None else self._searcher.status().pending
 
     def remove(self, *names: str) -> list[str]:
         """Remove documents by path, or all below a root or folder (`notes/`). Their files on disk

@@ -10,7 +10,7 @@ from typing import Any
 
 from kb.errors import KbError, StoreMissing
 from kb.ingest.plan import is_gone
-from kb.search.retrievers.availability import EncoderSource, standing
+from kb.search.retrievers.availability import EncoderSource, retriever_status
 from kb.store import SqliteStore
 from kb.types import IngestReport, JsonDict
 
@@ -23,7 +23,7 @@ def status(
         raise StoreMissing(f"there is no store at {store.path}", "make one with: kb ingest FOLDER")
     with store.reading():
         counts = store.counts()
-        stands = standing(store, source)
+        stands = retriever_status(store, source)
         return {
             "schema_version": "status.v1",
             "store": str(store.path),

@@ -1,4 +1,4 @@
-"""The pipeline: a value made from a profile, and the walk of a query through it.
+"""The pipeline: a value made from a profile, and the run of a query through it.
 
     query -> analyse -> retrieve -> fuse -> boost -> rerank -> cut -> hits
 
@@ -17,25 +17,25 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from kb.logs import logger, logging_is_loaded
-from kb.search.query.analysis import Analysis, analyse
-from kb.search.ranking.adaptive import Adapted, adapted
-from kb.search.ranking.agreement import FIRST, agreed
-from kb.search.ranking.boosts import Boosts, boosted
-from kb.search.ranking.fusion import Fusion, Listed
-from kb.search.rerank.result import Reranked
-from kb.search.results.hits import Evidence, Shelf, lowered, make_hits
+from kb.search.query.analysis import Analysis, analyze
+from kb.search.ranking.adaptive import QueryWeights, adapt_weights
+from kb.search.ranking.agreement import FIRST, weigh_by_agreement
+from kb.search.ranking.boosts import Boosts, apply_boosts
+from kb.search.ranking.fusion import Fusion, RankedList
+from kb.search.rerank.result import RerankResult
+from kb.search.results.hits import CandidateCache, ScoreBreakdown, cap_scores, make_hits
 from kb.search.results.trace import Trace
-from kb.search.retrievers.base import Found, Retriever
-from kb.search.retrievers.retrieval import Asked, SideBySide, retrieve
+from kb.search.retrievers.base import Candidates, Retriever
+from kb.search.retrievers.retrieval import ParallelRetrieval, RetrievalRequest, retrieve
 from kb.text.scripts import is_cjk
-from kb.types import Degraded, Query, Response, Scored
+from kb.types import Degraded, Query, Response, ScoredChunk
 
 if TYPE_CHECKING:
     from kb.ports import Store
-    from kb.search.rerank.stage import Rerank
+    from kb.search.rerank.stage import RerankStage
 
-_DEEPER = 4  # how much further is looked where the candidates are too few
-_DEEPEST = 4096  # where one document fills the list
+_DEPTH_FACTOR = 4  # how much further is looked where the candidates are too few
+_MAX_DEPTH = 4096  # where one document fills the list
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,15 @@ class Cut:
             parts.append(f"threshold={self.threshold:g}")
         return f"cut({', '.join(parts + ['one a document'] * self.group)})"
 
-    def __call__(self, ranked: Sequence[Scored], shelf: Shelf) -> tuple[Scored, ...]:
-        kept = [one for one in above(ranked, self.threshold) if one.chunk_id not in self.exclude]
-        return tuple(_best_of_each(kept, shelf) if self.group else kept)[: self.top]
+    def __call__(
+        self, ranked: Sequence[ScoredChunk], cache: CandidateCache
+    ) -> tuple[ScoredChunk, ...]:
+        kept = [one for one in at_least(ranked, self.threshold) if one.chunk_id not in self.exclude]
+        return tuple(_best_per_document(kept, cache) if self.group else kept)[: self.top]
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:
+class FusionStage:
     """The fuse stage: how, with which weights, and what is cut before any boost."""
 
     fusion: Fusion
@@ -70,40 +72,40 @@ class Merge:
     adaptive: bool = False
     agreement: bool = False
 
-    def weighed(self, text: str, found: Mapping[str, Found]) -> Adapted:
+    def query_weights(self, text: str, found: Mapping[str, Candidates]) -> QueryWeights:
         """What each retriever counts for this query. Those that did not answer leave their share
         to the others."""
-        weighed = Adapted(self.weights)
+        query_weights = QueryWeights(self.weights)
         ran = [name for name, each in found.items() if each.ran]
         if self.adaptive:
-            weighed = adapted(text, {name: self.weights.get(name, 1.0) for name in ran})
+            query_weights = adapt_weights(text, {name: self.weights.get(name, 1.0) for name in ran})
         if self.agreement:
-            firsts = {name: _firsts(found[name]) for name in ran}
-            told = agreed(weighed.weights, firsts, cjk=is_cjk(text))
-            weighed = Adapted(told.weights, (*weighed.rules, *told.rules))
-        return weighed
+            firsts = {name: _first_ids(found[name]) for name in ran}
+            told = weigh_by_agreement(query_weights.weights, firsts, cjk=is_cjk(text))
+            query_weights = QueryWeights(told.weights, (*query_weights.rules, *told.rules))
+        return query_weights
 
     def lists(
-        self, found: Mapping[str, Found], full: Set[str], weights: Mapping[str, float]
-    ) -> list[Listed]:
+        self, found: Mapping[str, Candidates], full: Set[str], weights: Mapping[str, float]
+    ) -> list[RankedList]:
         """`full` are the retrievers whose lists were cut: they would have gone on."""
         return [
-            Listed(
+            RankedList(
                 name,
                 each.ranked,
                 weights.get(name, 1.0),
-                absent=_absent(name, cut=name in full),
+                absent=_absence(name, cut=name in full),
                 ran=each.ran,
             )
             for name, each in found.items()
         ]
 
 
-def _firsts(found: Found) -> list[int]:
+def _first_ids(found: Candidates) -> list[int]:
     return [one.chunk_id for one in found.ranked[:FIRST]]
 
 
-def _absent(retriever: str, *, cut: bool) -> str:
+def _absence(retriever: str, *, cut: bool) -> str:
     """What it means not to be in a list: no word of the query, or too few of them to be among the
     first; or just farther away than others."""
     if retriever == "dense":
@@ -118,23 +120,23 @@ class Pipeline:
     store: Store
     retrievers: tuple[Retriever, ...]
     candidates: int
-    merge: Merge
+    fusion_stage: FusionStage
     boosts: Boosts
     cut: Cut
     snippet_chars: int
     slow_ms: int
-    beside: SideBySide | None = None
-    rerank: Rerank | None = None
+    parallel: ParallelRetrieval | None = None
+    rerank: RerankStage | None = None
 
     def __repr__(self) -> str:
         retrievers = " | ".join(map(repr, self.retrievers))
         stages = [retrievers if len(self.retrievers) == 1 else f"[{retrievers}]"]
         if len(self.retrievers) > 1:
-            stages += ["adaptive weights"] * self.merge.adaptive
-            stages += ["agreement"] * self.merge.agreement
-            stages.append(repr(self.merge.fusion))
-        if self.merge.min_score is not None:
-            stages.append(f"at least {self.merge.min_score:g}")
+            stages += ["adaptive weights"] * self.fusion_stage.adaptive
+            stages += ["agreement"] * self.fusion_stage.agreement
+            stages.append(repr(self.fusion_stage.fusion))
+        if self.fusion_stage.min_score is not None:
+            stages.append(f"at least {self.fusion_stage.min_score:g}")
         if self.boosts:
             stages.append(repr(self.boosts))
         if self.rerank is not None:
@@ -145,13 +147,13 @@ class Pipeline:
         trace = Trace()
         with self.store.reading():
             with trace.stage("analyse") as facts:
-                analysis = analyse(query.text, self.store.tokenise)
+                analysis = analyze(query.text, self.store.tokenise)
                 facts.update(_terms(analysis))
-            walk = _Walk(self, query, analysis, now, trace)
-            ranked = walk.ranked()
+            run = PipelineRun(self, query, analysis, now, trace)
+            ranked = run.ranked()
             with trace.stage("hits") as facts:
-                hits = make_hits(ranked, walk.evidence, walk.shelf, analysis, self.snippet_chars)
-                hits = walk.reranked.marked(hits)
+                hits = make_hits(ranked, run.breakdown, run.cache, analysis, self.snippet_chars)
+                hits = run.rerank_result.marked(hits)
                 facts["returned"] = len(hits)
             # Dense and sparse vectors have one version: they are written together.
             versions = {each.name == "lexical": each.index_version() for each in self.retrievers}
@@ -160,10 +162,10 @@ class Pipeline:
             profile=query.profile,
             mode=query.mode,
             hits=hits,
-            degraded=(*self._query_degraded(analysis), *walk.degraded()),
+            degraded=(*self._query_degraded(analysis), *run.degraded()),
             timing_ms=trace.timing_ms(),
             index_version="+".join(versions.values()),
-            explain=walk.explain(ranked) if query.explain else None,
+            explain=run.explain(ranked) if query.explain else None,
         )
         self._log(response)
         return response
@@ -185,7 +187,7 @@ class Pipeline:
             log.warning("search degraded: %s %s (%s)", part.part, part.reason, part.detail)
 
 
-class _Walk:
+class PipelineRun:
     """One query on its way through a pipeline."""
 
     def __init__(
@@ -196,38 +198,40 @@ class _Walk:
         self._analysis = analysis
         self._now = now
         self._trace = trace
-        self.shelf = Shelf(pipeline.store)
-        self.evidence = Evidence.of({}, (), "fused")
-        self._lists: list[Listed] = []
-        self._out: dict[str, Found] = {}  # retrievers that could not answer: asked once
+        self.cache = CandidateCache(pipeline.store)
+        self.breakdown = ScoreBreakdown.of({}, (), "fused")
+        self._lists: list[RankedList] = []
+        self._unavailable: dict[
+            str, Candidates
+        ] = {}  # retrievers that could not answer: asked once
         self._factors: dict[int, dict[str, float]] = {}
-        self.reranked = Reranked(())
+        self.rerank_result = RerankResult(())
 
-    def ranked(self) -> tuple[Scored, ...]:
+    def ranked(self) -> tuple[ScoredChunk, ...]:
         """The chunks to return. Where there are too few of them, it is looked further down."""
         cut, limit = self._pipeline.cut, self._pipeline.candidates
-        ranked: list[Scored] = []
+        ranked: list[ScoredChunk] = []
         while True:
             found = self._retrieve(limit)
             fresh = self._boost(self._fuse(self._fresh(found), found, limit))
             ranked += self._after(ranked, fresh) if ranked else self._rerank(fresh)
-            kept = cut(ranked, self.shelf)
+            kept = cut(ranked, self.cache)
             full = any(len(each.ranked) >= limit for each in found.values())
             if not full or self._enough(kept, limit):
                 return kept
-            limit *= _DEEPER
+            limit *= _DEPTH_FACTOR
 
-    def _enough(self, kept: Sequence[Scored], limit: int) -> bool:
+    def _enough(self, kept: Sequence[ScoredChunk], limit: int) -> bool:
         """Fewer than were asked for are enough where the others are not good enough; but not where
         others of the same document stand in their place."""
         cut = self._pipeline.cut
         if cut.group:
-            return len(kept) >= cut.top or limit >= max(_DEEPEST, cut.top)
-        return len(self.evidence.fused) >= cut.top + len(cut.exclude)
+            return len(kept) >= cut.top or limit >= max(_MAX_DEPTH, cut.top)
+        return len(self.breakdown.fused) >= cut.top + len(cut.exclude)
 
-    def _fresh(self, found: Mapping[str, Found]) -> dict[str, Found]:
+    def _fresh(self, found: Mapping[str, Candidates]) -> dict[str, Candidates]:
         """What was found without what was found before."""
-        seen = self.evidence.fused
+        seen = self.breakdown.fused
         if not seen:
             return dict(found)
         return {
@@ -237,99 +241,105 @@ class _Walk:
             for name, each in found.items()
         }
 
-    def _retrieve(self, limit: int) -> dict[str, Found]:
-        asked = Asked(self._analysis, self._query.filters, self._now, limit)
+    def _retrieve(self, limit: int) -> dict[str, Candidates]:
+        asked = RetrievalRequest(self._analysis, self._query.filters, self._now, limit)
         pipeline = self._pipeline
-        able = [each for each in pipeline.retrievers if each.name not in self._out]
-        found = retrieve(able, asked, self._trace, store=pipeline.store, beside=pipeline.beside)
-        self._out |= {name: each for name, each in found.items() if not each.ran}
-        every = self._out | found
+        able = [each for each in pipeline.retrievers if each.name not in self._unavailable]
+        found = retrieve(able, asked, self._trace, store=pipeline.store, parallel=pipeline.parallel)
+        self._unavailable |= {name: each for name, each in found.items() if not each.ran}
+        every = self._unavailable | found
         return {each.name: every[each.name] for each in pipeline.retrievers}
 
     def _fuse(
-        self, fresh: Mapping[str, Found], found: Mapping[str, Found], limit: int
-    ) -> list[Scored]:
+        self, fresh: Mapping[str, Candidates], found: Mapping[str, Candidates], limit: int
+    ) -> list[ScoredChunk]:
         """One list of what is `fresh` of what was `found`."""
-        merge = self._pipeline.merge
+        fusion_stage = self._pipeline.fusion_stage
         full = frozenset(name for name, each in found.items() if len(each.ranked) >= limit)
-        weighed = merge.weighed(self._analysis.text, found)
-        lists = merge.lists(fresh, full, weighed.weights)
+        query_weights = fusion_stage.query_weights(self._analysis.text, found)
+        lists = fusion_stage.lists(fresh, full, query_weights.weights)
         if len(fresh) == 1:
-            fused = merge.fusion(lists)
+            fused = fusion_stage.fusion(lists)
         else:
             with self._trace.stage("fuse") as facts:
                 lists = self._completed(lists, fresh)
-                fused = merge.fusion(lists)
-                kind = merge.fusion.kind(lists)
-                facts |= {"candidates": len(fused), "scale": kind, **weighed.facts()}
-        fused = self.evidence.lowered(fused)
-        self.evidence = self.evidence.joined(fresh, fused, merge.fusion.kind(lists))
+                fused = fusion_stage.fusion(lists)
+                kind = fusion_stage.fusion.kind(lists)
+                facts |= {"candidates": len(fused), "scale": kind, **query_weights.facts()}
+        fused = self.breakdown.cap_scores(fused)
+        self.breakdown = self.breakdown.joined(fresh, fused, fusion_stage.fusion.kind(lists))
         self._lists += lists
-        return above(fused, merge.min_score)
+        return at_least(fused, fusion_stage.min_score)
 
-    def _completed(self, lists: Sequence[Listed], found: Mapping[str, Found]) -> list[Listed]:
+    def _completed(
+        self, lists: Sequence[RankedList], found: Mapping[str, Candidates]
+    ) -> list[RankedList]:
         """Each list with what its retriever can tell of candidates that only others found: their
         scores, if the profile wants them, and those that can have none yet."""
-        complete = self._pipeline.merge.complete
-        everything = {one.chunk_id for listed in lists for one in listed.ranked}
+        complete = self._pipeline.fusion_stage.complete
+        everything = {one.chunk_id for ranked_list in lists for one in ranked_list.ranked}
         by_name = {retriever.name: retriever for retriever in self._pipeline.retrievers}
         told = []
-        for listed in lists:
-            others = everything - {one.chunk_id for one in listed.ranked}
+        for ranked_list in lists:
+            others = everything - {one.chunk_id for one in ranked_list.ranked}
             scores = None
-            if listed.ran and others and (complete or found[listed.name].partial):
-                scores = by_name[listed.name].scores(self._analysis, others)
+            if ranked_list.ran and others and (complete or found[ranked_list.name].partial):
+                scores = by_name[ranked_list.name].scores(self._analysis, others)
             if scores is not None:
                 unknown = others - scores.keys()
-                listed = replace(listed, known=scores if complete else {}, unknown=unknown)
-            told.append(listed)
+                ranked_list = replace(
+                    ranked_list, known=scores if complete else {}, unknown=unknown
+                )
+            told.append(ranked_list)
         return told
 
-    def _boost(self, ranked: list[Scored]) -> list[Scored]:
+    def _boost(self, ranked: list[ScoredChunk]) -> list[ScoredChunk]:
         boosts, ids = self._pipeline.boosts, [one.chunk_id for one in ranked]
         if self._pipeline.cut.group or boosts:
-            self.shelf.find_owners(ids)
+            self.cache.find_owners(ids)
         if not boosts:
             return ranked
         with self._trace.stage("boost"):
-            self.shelf.fetch_documents(ids)
+            self.cache.fetch_documents(ids)
             today = date.fromisoformat(self._now[:10])
             self._factors |= {
-                one.chunk_id: boosts.factors(self.shelf.document(one.chunk_id), today)
+                one.chunk_id: boosts.factors(self.cache.document(one.chunk_id), today)
                 for one in ranked
             }
-            return boosted(ranked, self._factors)
+            return apply_boosts(ranked, self._factors)
 
-    def _rerank(self, ranked: list[Scored]) -> list[Scored]:
+    def _rerank(self, ranked: list[ScoredChunk]) -> list[ScoredChunk]:
         """Once, and of the first that are found: what comes later stays below them."""
         rerank = self._pipeline.rerank
         if rerank is None or not ranked:
             return ranked
         with self._trace.stage("rerank") as facts:
             facts["reranker"] = rerank.name
-            self.reranked = rerank(
-                self._analysis, ranked, self.shelf, self._trace.elapsed_ms, facts
+            self.rerank_result = rerank(
+                self._analysis, ranked, self.cache, self._trace.elapsed_ms, facts
             )
-        return list(self.reranked.ranked)
+        return list(self.rerank_result.ranked)
 
-    def _after(self, first: Sequence[Scored], later: Sequence[Scored]) -> list[Scored]:
+    def _after(
+        self, first: Sequence[ScoredChunk], later: Sequence[ScoredChunk]
+    ) -> list[ScoredChunk]:
         """What is found later, with scores that do not rise above the last of `first`."""
-        told = self.reranked.after(first, later)
-        return lowered(later, first[-1].score) if told is None else told
+        told = self.rerank_result.after(first, later)
+        return cap_scores(later, first[-1].score) if told is None else told
 
     def degraded(self) -> tuple[Degraded, ...]:
         """What was cut off the query is the same for every part of a model, and told once."""
-        told = [part for each in self.evidence.found.values() for part in each.degraded]
+        told = [part for each in self.breakdown.found.values() for part in each.degraded]
         cut = [part for part in told if part.reason == "truncated"]
-        return (*(part for part in told if part not in cut[1:]), *self.reranked.degraded)
+        return (*(part for part in told if part not in cut[1:]), *self.rerank_result.degraded)
 
-    def explain(self, ranked: Sequence[Scored]) -> dict[str, Any]:
+    def explain(self, ranked: Sequence[ScoredChunk]) -> dict[str, Any]:
         known: dict[str, dict[int, float]] = {}
-        for listed in self._lists:
-            if listed.ran:
-                known.setdefault(listed.name, {}).update(listed.scores())
-        if self.reranked.scores:
-            known["rerank"] = dict(self.reranked.scores)
+        for ranked_list in self._lists:
+            if ranked_list.ran:
+                known.setdefault(ranked_list.name, {}).update(ranked_list.scores())
+        if self.rerank_result.scores:
+            known["rerank"] = dict(self.rerank_result.scores)
         return {
             "profile": self._query.profile,
             "pipeline": repr(self._pipeline),
@@ -346,15 +356,15 @@ class _Walk:
         }  # fmt: skip
 
 
-def above(ranked: Sequence[Scored], least: float | None) -> list[Scored]:
+def at_least(ranked: Sequence[ScoredChunk], least: float | None) -> list[ScoredChunk]:
     return list(ranked) if least is None else [one for one in ranked if one.score >= least]
 
 
-def _best_of_each(ranked: Sequence[Scored], shelf: Shelf) -> list[Scored]:
+def _best_per_document(ranked: Sequence[ScoredChunk], cache: CandidateCache) -> list[ScoredChunk]:
     """The first chunk of every document."""
-    best: dict[int, Scored] = {}
+    best: dict[int, ScoredChunk] = {}
     for one in ranked:
-        best.setdefault(shelf.owner(one.chunk_id), one)
+        best.setdefault(cache.owner(one.chunk_id), one)
     return list(best.values())
 
 

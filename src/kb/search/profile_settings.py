@@ -135,11 +135,11 @@ def _one_of(valid: tuple[str, ...]) -> Callable[[str, Any], str]:
 
 def _some_of(valid: tuple[str, ...], *, least: int) -> Callable[[str, Any], tuple[str, ...]]:
     def read_names(key: str, value: Any) -> tuple[str, ...]:
-        listed = value.split(",") if isinstance(value, str) else value
-        if not isinstance(listed, list | tuple):
+        names = value.split(",") if isinstance(value, str) else value
+        if not isinstance(names, list | tuple):
             hint = f"some of: {', '.join(valid)}"
             raise InvalidRequest(f"{key} cannot be {short_repr(value)}", hint)
-        said = {_text(name) for name in listed} - {"", "none"}
+        said = {_text(name) for name in names} - {"", "none"}
         for name in said:
             check_choice(key, name, valid)
         if len(said) < least:
@@ -189,7 +189,7 @@ ABOUT: Mapping[str, str] = {
     "half_life_days": "of the boost `decay`",
     "rerank": "what reads the first candidates once more: `none`, `colbert` or `cross-encoder`",
     "rerank_candidates": "how many of them are read",
-    "rerank_blend": "what the reranker counts beside the fused score: from 0 to 1, which is the "
+    "rerank_blend": "what the reranker counts parallel the fused score: from 0 to 1, which is the "
     "reranker alone; `none`: what measured best for it",
     "threshold": "hits whose shown score is lower are cut",
     "group": "whether only the best hit of a document is returned",

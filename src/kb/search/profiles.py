@@ -54,10 +54,10 @@ class Profile:
         """Those that have an effect, as they would stand in a `config.toml`."""
         shown = {item.name: getattr(self, item.name) for item in fields(self)}
         shown["weights"] = {name: self.weight(name) for name in self.retrievers}
-        idle = {"name", *self._idle()}
+        idle = {"name", *self._unused_settings()}
         return {key: _plain(value) for key, value in shown.items() if key not in idle}
 
-    def _idle(self) -> Iterator[str]:
+    def _unused_settings(self) -> Iterator[str]:
         fused = len(self.retrievers) > 1
         if not fused:
             yield from ("fusion", "weights", "adaptive", "agreement", "complete")
@@ -153,7 +153,7 @@ def resolve(
         summary=f"made from {base}",
     )
     summary = str(said.pop("summary", profile.summary))
-    return _changed(_changed(replace(profile, summary=summary), said), overrides or {})
+    return _with_settings(_with_settings(replace(profile, summary=summary), said), overrides or {})
 
 
 def restrict(profile: Profile, mode: str | None) -> Profile:
@@ -172,7 +172,7 @@ def restrict(profile: Profile, mode: str | None) -> Profile:
     return replace(profile, retrievers=kept, fusion="none", min_score=None, rerank="none")
 
 
-def reranked(profile: Profile, rerank: str | bool | None) -> Profile:
+def with_reranker(profile: Profile, rerank: str | bool | None) -> Profile:
     """The profile with another reranker: a name, True for the one that it has or else the best, or
     False for none."""
     if rerank is None:
@@ -183,8 +183,8 @@ def reranked(profile: Profile, rerank: str | bool | None) -> Profile:
     return replace(profile, rerank=check_choice("rerank", check_text("rerank", rerank), RERANKERS))
 
 
-def _changed(profile: Profile, values: Mapping[str, Any]) -> Profile:
-    for key, value in _flat(values):
+def _with_settings(profile: Profile, values: Mapping[str, Any]) -> Profile:
+    for key, value in _flatten(values):
         table, _, entry = key.partition(".")
         if table in TABLES and entry:
             number = read_entry(profile.name, table, entry, value)
@@ -196,7 +196,7 @@ def _changed(profile: Profile, values: Mapping[str, Any]) -> Profile:
     return profile
 
 
-def _flat(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _flatten(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Tables, as TOML nests them, as dotted names; other names of a setting as its own."""
     if not isinstance(values, Mapping):
         raise InvalidRequest(

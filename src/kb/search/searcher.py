@@ -21,24 +21,29 @@ from kb.errors import (
     check_text,
     is_unicode,
 )
-from kb.search.pipeline import Cut, Merge, Pipeline
+from kb.search.pipeline import Cut, FusionStage, Pipeline
 from kb.search.profile_settings import read_number
-from kb.search.profiles import Profile, reranked, resolve, restrict
-from kb.search.query.analysis import analyse
-from kb.search.query.query_encoder import QueryEncodings
-from kb.search.rerank.selection import JudgeSource, Rerankers, no_judge
-from kb.search.results.snippets import marks, ranges
-from kb.search.retrievers.availability import EncoderSource, Standing, no_encoder, standing
+from kb.search.profiles import Profile, resolve, restrict, with_reranker
+from kb.search.query.analysis import analyze
+from kb.search.query.query_encoder import QueryEncoder
+from kb.search.rerank.selection import JudgeSource, RerankerSelector, no_judge
+from kb.search.results.snippets import match_ranges, merge_ranges
+from kb.search.retrievers.availability import (
+    EncoderSource,
+    RetrieverStatus,
+    no_encoder,
+    retriever_status,
+)
 from kb.search.retrievers.base import Retriever
 from kb.search.retrievers.lexical import LexicalRetriever
-from kb.search.retrievers.retrieval import SideBySide
+from kb.search.retrievers.retrieval import ParallelRetrieval
 from kb.types import MATCHES, Filters, Query, Response
 
 if TYPE_CHECKING:
     from kb.ports import Clock, Encoder, Store
-    from kb.search.rerank.stage import Rerank
+    from kb.search.rerank.stage import RerankStage
     from kb.search.retrievers.model_retriever import Encode, ModelRetriever
-    from kb.search.retrievers.thread_pool import Crew
+    from kb.search.retrievers.thread_pool import ThreadPool
     from kb.types import Vector
 
 # From so many vectors on, threads gain more than they cost: a sixth of the time at 10,000 on two
@@ -65,20 +70,20 @@ class Searcher:
         self._encoder = encoder
         timeout_ms = config.search.retriever_timeout_ms
         self._timeout_s = timeout_ms / 1000 if timeout_ms else None
-        self._encodings = QueryEncodings(encoder, patience_s=self._timeout_s)
+        self._query_encoder = QueryEncoder(encoder, timeout_s=self._timeout_s)
         keeps_tokens = config.models.tokens != "none"
-        self._rerankers = Rerankers(
-            store, self._encodings, encoder, judge, keeps_tokens=keeps_tokens
+        self._rerankers = RerankerSelector(
+            store, self._query_encoder, encoder, judge, keeps_tokens=keeps_tokens
         )
-        self._crew: Crew | None = None
+        self._pool: ThreadPool | None = None
         self._lock = threading.Lock()
 
     def close(self) -> None:
         """Waits for nobody: a retriever that hangs must not keep its caller."""
         with self._lock:
-            if self._crew is not None:
-                self._crew.close()
-            self._crew = None
+            if self._pool is not None:
+                self._pool.close()
+            self._pool = None
 
     def search(
         self,
@@ -107,9 +112,9 @@ class Searcher:
         _check(filters, threshold)
         asked = resolve(profile or self._config.search.profile, self._config.profiles, settings)
         with self.deadline(), self._store.reading():
-            wanted = reranked(restrict(asked, mode), rerank)
+            wanted = with_reranker(restrict(asked, mode), rerank)
             named = profile is not None
-            chosen, by_model = self._equipped(wanted, vector, exclude, named=named)
+            chosen, by_model = self._available(wanted, vector, exclude, named=named)
             query = self._query(text, chosen, top, match, filters, threshold, explain)
             stage = self._rerankers.stage(
                 chosen,
@@ -130,9 +135,9 @@ class Searcher:
         """See `KnowledgeBase.highlights`; of several texts at once."""
         tokenise = self._store.tokenise
         with self.deadline(), self._store.reading():
-            analysis = analyse(check_text("a query", query), tokenise)
+            analysis = analyze(check_text("a query", query), tokenise)
             checked = (check_text("a text", text) for text in texts)
-            return [ranges(marks(text, analysis, tokenise)) for text in checked]
+            return [merge_ranges(match_ranges(text, analysis, tokenise)) for text in checked]
 
     def deadline(self) -> Deadline:
         """For one search or read, by the setting."""
@@ -142,19 +147,19 @@ class Searcher:
         """The encoder, where there is one: so that the next search does not wait for it. What is
         wrong with it, that search says."""
         with suppress(Exception):
-            self._encodings.load()
+            self._query_encoder.load()
 
-    def standing(self) -> Standing:
-        """How dense search stands, for `kb status`."""
+    def status(self) -> RetrieverStatus:
+        """How dense search status, for `kb status`."""
         with self._store.reading():
-            return standing(self._store, self._encoder)
+            return retriever_status(self._store, self._encoder)
 
     def now(self) -> str:
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._clock()))
 
     # --- building ---------------------------------------------------------------------------------
 
-    def _equipped(
+    def _available(
         self,
         profile: Profile,
         vector: Vector[float] | None,
@@ -166,18 +171,18 @@ class Searcher:
         works for. Where there are no words to fall back on, what is off is asked all the same, and
         says so. What the chosen model does not give is missed by who has `named` the profile."""
         asked = [name for name in profile.retrievers if name in _BY_MODEL]
-        stands = {name: self._stands(name, ready_made=vector is not None) for name in asked}
+        status = {name: self._stands(name, ready_made=vector is not None) for name in asked}
         alone = "lexical" not in profile.retrievers
         if not alone:
             idle = {
-                name for name, each in stands.items() if each.off or (each.lacking and not named)
+                name for name, each in status.items() if each.off or (each.lacking and not named)
             }
             kept = [name for name in profile.retrievers if name not in idle]
             profile = replace(profile, retrievers=tuple(kept))
-        encode = partial(self._encodings.of, want=profile.parts(), encoder=self._pinned(asked))
+        encode = partial(self._query_encoder.of, want=profile.parts(), encoder=self._pinned(asked))
         return profile, {
             name: self._by_model(name, each, encode, vector, exclude, alone)
-            for name, each in stands.items()
+            for name, each in status.items()
             if name in profile.retrievers
         }
 
@@ -189,33 +194,33 @@ class Searcher:
                 return self._encoder()
         return None
 
-    def _stands(self, name: str, *, ready_made: bool) -> Standing:
+    def _stands(self, name: str, *, ready_made: bool) -> RetrieverStatus:
         """A ready-made vector is a dense one: a sparse search needs the encoder all the same."""
         if name == "dense":
-            return standing(self._store, self._encoder, ready_made=ready_made)
-        return standing(self._store, self._encoder).of_sparse()
+            return retriever_status(self._store, self._encoder, ready_made=ready_made)
+        return retriever_status(self._store, self._encoder).for_sparse()
 
     def _by_model(
         self,
         name: str,
-        stands: Standing,
+        status: RetrieverStatus,
         encode: Encode,
         vector: Vector[float] | None,
         exclude: frozenset[int],
         alone: bool,
     ) -> ModelRetriever:
         if alone:
-            stands = stands.asked_for()
+            status = status.required()
         if name == "sparse":
             from kb.search.retrievers.sparse import SparseRetriever
 
-            return SparseRetriever(self._store, stands, encode, alone=alone)
+            return SparseRetriever(self._store, status, encode, alone=alone)
         from kb.search.retrievers.dense import DenseRetriever
 
         backend = self._config.store.vector_backend
         return DenseRetriever(
             self._store,
-            stands,
+            status,
             encode,
             vector=vector,
             backend=backend,
@@ -233,7 +238,7 @@ class Searcher:
         threshold: float | None,
         explain: bool,
     ) -> Query:
-        count = first_given(top, chosen.top, self._config.search.default_top)
+        count = _first_given(top, chosen.top, self._config.search.default_top)
         return Query(
             text=text,
             top=check_integer("top", count, least=1),
@@ -250,13 +255,15 @@ class Searcher:
         query: Query,
         profile: Profile,
         by_model: Mapping[str, ModelRetriever],
-        rerank: Rerank | None,
+        rerank: RerankStage | None,
         exclude: frozenset[int],
         *,
         snippets: bool,
     ) -> Pipeline:
-        company = rerank is not None or not all(each.ready_made for each in by_model.values())
-        words = LexicalRetriever(self._store, match=query.match, company=company)
+        warn_expression = rerank is not None or not all(
+            each.ready_made for each in by_model.values()
+        )
+        words = LexicalRetriever(self._store, match=query.match, warn_expression=warn_expression)
         retrievers: dict[str, Retriever] = {"lexical": words, **by_model}
         used = tuple(retrievers[name] for name in profile.retrievers)
         wide = len(used) > 1 or profile.boosts or profile.group or rerank is not None
@@ -267,7 +274,7 @@ class Searcher:
             store=self._store,
             retrievers=used,
             candidates=candidates + len(exclude),
-            merge=Merge(
+            fusion_stage=FusionStage(
                 profile.as_fusion(),
                 # Also of one that the model does not give: its sibling takes its share.
                 {**profile.weights, **{name: profile.weight(name) for name in profile.retrievers}},
@@ -280,11 +287,11 @@ class Searcher:
             cut=Cut(query.top, query.threshold, profile.group, exclude),
             snippet_chars=self._config.search.snippet_chars if snippets else 0,
             slow_ms=self._config.search.slow_ms,
-            beside=self._side_by_side(by_model) if len(used) > 1 else None,
+            parallel=self._parallel(by_model) if len(used) > 1 else None,
             rerank=rerank,
         )
 
-    def _side_by_side(self, by_model: Mapping[str, ModelRetriever]) -> SideBySide | None:
+    def _parallel(self, by_model: Mapping[str, ModelRetriever]) -> ParallelRetrieval | None:
         """Threads, where they gain something, or where a server may keep words waiting. Nobody is
         held to a time while the model may still have to be loaded, here or there: that can take as
         long as it likes, and happens once. A server may give it up if nobody waits."""
@@ -292,11 +299,13 @@ class Searcher:
         if not is_remote and not any(each.is_large(PARALLEL_FROM) for each in by_model.values()):
             return None
         with self._lock:
-            if self._crew is None:
-                from kb.search.retrievers.thread_pool import Crew
+            if self._pool is None:
+                from kb.search.retrievers.thread_pool import ThreadPool
 
-                self._crew = Crew()
-            return SideBySide(self._crew, self._timeout_s if self._encodings.warm else None)
+                self._pool = ThreadPool()
+            return ParallelRetrieval(
+                self._pool, self._timeout_s if self._query_encoder.warm else None
+            )
 
 
 def _query_text(value: object) -> str:
@@ -319,5 +328,5 @@ def _budget(given: int | None) -> int | None:
     return None if given is None else check_integer("budget_ms", given, least=1)
 
 
-def first_given(*values: int | None) -> int:
+def _first_given(*values: int | None) -> int:
     return next(value for value in values if value is not None)

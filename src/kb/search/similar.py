@@ -12,7 +12,7 @@ from math import fsum
 from typing import TYPE_CHECKING, Any
 
 from kb.search.query.query_encoder import normalize
-from kb.search.retrievers.availability import unfit
+from kb.search.retrievers.availability import exam_verdict
 from kb.search.searcher import Searcher
 from kb.types import Chunk, Degraded, Response, Vector
 
@@ -32,7 +32,7 @@ def similar(
     text = " ".join(chunk.text for chunk in chunks)[:_WORDS_FROM]
     model = next(iter(store.models()), None)
     vectors = store.vectors_of(model.model_id, ids) if model is not None else {}
-    verdict = unfit(model, "dense", text) if vectors else ""
+    verdict = exam_verdict(model, "dense", text) if vectors else ""
     if vectors and not verdict:
         middle = normalize(mean(vectors.values()))
         found = searcher.search(
@@ -50,7 +50,7 @@ def similar(
 
 def _why(searcher: Searcher, chunks: int) -> Degraded:
     """There is no vector yet; nor will there be, where there is no encoder to make it."""
-    told = searcher.standing().asked_for().degraded
+    told = searcher.status().required().degraded
     pending = Degraded("dense", "pending", chunks)
     return next((part for part in told if part.reason == "no_model"), pending)
 

@@ -57,7 +57,7 @@ class LexicalQuery(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ScoredChunk:
     """A chunk as one retriever found it. `score` is higher-is-better; `rank` starts at 1."""
 
     chunk_id: int
@@ -65,20 +65,20 @@ class Scored:
     rank: int
 
 
-class Matched(NamedTuple):
+class TextMatches(NamedTuple):
     """What a lexical look-up found, best first, and the terms it left out as too common."""
 
-    found: list[Scored]
-    dropped: tuple[str, ...] = ()
+    chunks: list[ScoredChunk]
+    dropped_terms: tuple[str, ...] = ()
 
 
-class Nearest(NamedTuple):
+class VectorMatches(NamedTuple):
     """What a dense or a sparse look-up found, best first; `backend` is the one that looked, and
     `why` says why it is not the one that was asked for."""
 
-    found: list[Scored]
+    chunks: list[ScoredChunk]
     backend: str
-    why: str = ""
+    fallback_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kb import KnowledgeBase
-from kb.search.query.analysis import MAX_TERMS, Analysis, analyse, sanitize
+from kb.search.query.analysis import MAX_TERMS, Analysis, analyze, sanitize
 
 
 def by_spaces(text: str, wanted: Set[str] | None = None) -> list[tuple[int, int, str]]:
@@ -23,7 +23,7 @@ def by_spaces(text: str, wanted: Set[str] | None = None) -> list[tuple[int, int,
 
 
 def asked(text: str) -> Analysis:
-    return analyse(text, by_spaces)
+    return analyze(text, by_spaces)
 
 
 def test_words_and_runs_are_told_apart() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kb.errors import ModelMissing
-from kb.search.query.query_encoder import QueryEncodings
+from kb.search.query.query_encoder import QueryEncoder
 from kb.types import Encoding
 from tests.models.weightless import Weightless
 
@@ -43,7 +43,7 @@ def open_gate() -> Gated:
 
 
 def test_all_parts_in_one_pass(open_gate: Gated) -> None:
-    encodings = QueryEncodings(lambda: open_gate)
+    encodings = QueryEncoder(lambda: open_gate)
     parts = frozenset({"dense", "sparse", "tokens"})
     made = encodings.of("harbour keys", parts)
     assert made.vector is not None
@@ -55,7 +55,7 @@ def test_all_parts_in_one_pass(open_gate: Gated) -> None:
 
 
 def test_a_part_that_was_not_made_is_made_later(open_gate: Gated) -> None:
-    encodings = QueryEncodings(lambda: open_gate)
+    encodings = QueryEncoder(lambda: open_gate)
     first = encodings.of("harbour", {"dense"})
     assert (first.sparse, first.tokens) == (None, None)
     second = encodings.of("harbour", {"dense", "tokens"})
@@ -66,14 +66,14 @@ def test_a_part_that_was_not_made_is_made_later(open_gate: Gated) -> None:
 def test_a_part_that_the_model_does_not_give_is_none() -> None:
     encoder = Weightless()
     object.__setattr__(encoder.spec, "gives", frozenset({"dense"}))
-    encodings = QueryEncodings(lambda: encoder)
+    encodings = QueryEncoder(lambda: encoder)
     assert encodings.of("harbour", {"dense", "sparse"}).sparse is None
     assert encodings.of("harbour", {"sparse"}).sparse is None
     assert len(encoder.calls) == 1
 
 
 def test_a_part_without_use_leaves_the_others(open_gate: Gated) -> None:
-    encodings = QueryEncodings(lambda: open_gate)
+    encodings = QueryEncoder(lambda: open_gate)
     zero = Encoding(dense=array("f", [0.0] * 64), sparse={"harbour": 1.0})
     open_gate.encode = lambda *_, **__: [zero]  # type: ignore[method-assign]
     made = encodings.of("harbour", {"dense", "sparse"})
@@ -82,10 +82,10 @@ def test_a_part_without_use_leaves_the_others(open_gate: Gated) -> None:
 
 def test_without_an_encoder() -> None:
     with pytest.raises(ModelMissing):
-        QueryEncodings(lambda: None).of("harbour")
+        QueryEncoder(lambda: None).of("harbour")
 
 
-def _ask(encodings: QueryEncodings, told: list[object], want: frozenset[str]) -> threading.Thread:
+def _ask(encodings: QueryEncoder, told: list[object], want: frozenset[str]) -> threading.Thread:
     def work() -> None:
         try:
             told.append(encodings.of("harbour", want))
@@ -116,12 +116,12 @@ def test_one_encodes_and_the_others_wait(broken: bool) -> None:
     """Also for what goes wrong: it is not tried again by each that waited for it."""
     encoder = Gated()
     encoder.broken = broken
-    encodings = QueryEncodings(lambda: encoder)
+    encodings = QueryEncoder(lambda: encoder)
     told: list[object] = []
     parts = frozenset({"dense", "sparse"})
     threads = [_ask(encodings, told, parts)]
     assert encoder.entered.wait(30)
-    (entry,) = encodings._kept.values()
+    (entry,) = encodings._entries.values()
     watched = Watched(entry.lock)
     entry.lock = watched  # type: ignore[assignment]
     threads += [_ask(encodings, told, parts) for _ in range(4)]

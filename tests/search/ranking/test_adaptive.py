@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from kb.search.ranking.adaptive import (
     MARKS,
-    Adapted,
-    adapted,
+    QueryWeights,
+    adapt_weights,
     question_word,
     technical_marks,
     word_count,
@@ -19,7 +19,7 @@ THREE = {"lexical": 1.0, "dense": 1.0, "sparse": 1.0}
 
 
 def weights(text: str, base: dict[str, float] | None = None) -> dict[str, float]:
-    return dict(adapted(text, base or THREE).weights)
+    return dict(adapt_weights(text, base or THREE).weights)
 
 
 def shares(lexical: float, dense: float, sparse: float) -> object:
@@ -54,22 +54,22 @@ def test_every_rule(text: str, expected: tuple[float, float, float]) -> None:
 
 
 def test_rules_are_told() -> None:
-    told = adapted("how does retry_after work?", THREE)
+    told = adapt_weights("how does retry_after work?", THREE)
     assert told.rules == ("technical (snake_case): sparse +0.5", "a question (how): dense +0.3")
     assert set(told.facts()) == {"weights", "rules"}
-    assert set(adapted("four words and nothing more", THREE).facts()) == {"weights"}
+    assert set(adapt_weights("four words and nothing more", THREE).facts()) == {"weights"}
 
 
 def test_several_rules_are_told_in_one_line() -> None:
-    found = adapted("why get_boat()", {"lexical": 1.0, "dense": 1.0, "sparse": 1.0})
+    found = adapt_weights("why get_boat()", {"lexical": 1.0, "dense": 1.0, "sparse": 1.0})
     assert found.facts()["rules"] == "; ".join(found.rules)
     assert len(found.rules) == 3
     assert found.facts()["weights"] == found.weights
-    assert Adapted({"dense": 1.0}).facts() == {"weights": {"dense": 1.0}}
+    assert QueryWeights({"dense": 1.0}).facts() == {"weights": {"dense": 1.0}}
 
 
 def test_small_weights_keep_their_shares() -> None:
-    found = adapted("a query of four words", {"lexical": 0.1, "dense": 0.3})
+    found = adapt_weights("a query of four words", {"lexical": 0.1, "dense": 0.3})
     assert found.weights == pytest.approx({"lexical": 0.25, "dense": 0.75})
 
 
@@ -87,7 +87,7 @@ def test_only_those_that_answered_share() -> None:
     assert weights("retry_after", {"lexical": 1.0, "dense": 1.0}) == pytest.approx(
         {"lexical": 0.6, "dense": 0.4}
     )
-    assert adapted("retry_after", {"dense": 1.0}).rules == ()
+    assert adapt_weights("retry_after", {"dense": 1.0}).rules == ()
     assert weights("retry", {"sparse": 1.0}) == {"sparse": 1.0}
 
 
@@ -98,7 +98,7 @@ def test_weights_of_the_profile_are_where_it_starts() -> None:
 
 @given(st.text(), st.sets(st.sampled_from(sorted(THREE)), min_size=1))
 def test_weights_sum_up_to_one(text: str, names: set[str]) -> None:
-    found = adapted(text, dict.fromkeys(names, 1.0))
+    found = adapt_weights(text, dict.fromkeys(names, 1.0))
     assert sum(found.weights.values()) == pytest.approx(1.0)
     assert all(weight > 0 for weight in found.weights.values())
 

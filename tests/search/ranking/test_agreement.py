@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.search.ranking.agreement import FIRST, agreed, company
+from kb.search.ranking.agreement import FIRST, mean_overlap, weigh_by_agreement
 
 BASE = {"lexical": 0.15, "dense": 0.6, "sparse": 0.25}
 ids = st.lists(st.integers(1, 60), unique=True, max_size=40)
@@ -14,14 +14,14 @@ ids = st.lists(st.integers(1, 60), unique=True, max_size=40)
 
 def test_lists_that_share_some_count_in_full() -> None:
     lists = {"lexical": [1, 2, 3], "dense": [2, 3, 9], "sparse": [3, 2, 8]}
-    assert agreed(BASE, lists).weights == BASE
-    assert agreed(BASE, lists).rules == ()
+    assert weigh_by_agreement(BASE, lists).weights == BASE
+    assert weigh_by_agreement(BASE, lists).rules == ()
 
 
 def test_a_list_that_no_other_bears_out() -> None:
     """As of a model that makes noise."""
     lists = {"lexical": list(range(20)), "dense": list(range(100, 120)), "sparse": list(range(20))}
-    found = agreed(BASE, lists)
+    found = weigh_by_agreement(BASE, lists)
     assert found.weights["lexical"] == BASE["lexical"]
     assert found.weights["dense"] == pytest.approx(0.6 * 0.05**2)
     assert found.rules == ("dense shares 0 of its first 20 with others",)
@@ -29,36 +29,45 @@ def test_a_list_that_no_other_bears_out() -> None:
 
 def test_two_lists_cannot_tell_who_is_wrong() -> None:
     lists: dict[str, list[int]] = {"lexical": [1], "dense": [2], "sparse": []}
-    assert agreed(BASE, lists).weights == BASE
+    assert weigh_by_agreement(BASE, lists).weights == BASE
 
 
 def test_siblings_stand_in_for_each_other() -> None:
-    words = agreed(BASE, {"lexical": [1], "dense": [1]}).weights
-    terms = agreed(BASE, {"dense": [1], "sparse": [1]}).weights
+    words = weigh_by_agreement(BASE, {"lexical": [1], "dense": [1]}).weights
+    terms = weigh_by_agreement(BASE, {"dense": [1], "sparse": [1]}).weights
     assert words == {"lexical": 0.25, "dense": 0.6}
     assert terms == {"dense": 0.6, "sparse": 0.25}
 
 
 def test_the_larger_of_two_siblings_is_inherited_either_way() -> None:
     weights = {"lexical": 0.4, "dense": 0.5, "sparse": 0.1}
-    assert agreed(weights, {"dense": [1], "sparse": [1]}).weights == {"dense": 0.5, "sparse": 0.4}
-    assert agreed(weights, {"lexical": [1], "dense": [1]}).weights == {"lexical": 0.4, "dense": 0.5}
+    assert weigh_by_agreement(weights, {"dense": [1], "sparse": [1]}).weights == {
+        "dense": 0.5,
+        "sparse": 0.4,
+    }
+    assert weigh_by_agreement(weights, {"lexical": [1], "dense": [1]}).weights == {
+        "lexical": 0.4,
+        "dense": 0.5,
+    }
 
 
 def test_a_list_without_a_weight_counts_once() -> None:
-    assert agreed({}, {"lexical": [1], "dense": [1]}).weights == {"lexical": 1.0, "dense": 1.0}
+    assert weigh_by_agreement({}, {"lexical": [1], "dense": [1]}).weights == {
+        "lexical": 1.0,
+        "dense": 1.0,
+    }
 
 
 def test_an_empty_list_keeps_its_weight() -> None:
     """It cannot agree with anybody."""
     lists = {"lexical": [1, 2], "dense": [1, 2], "sparse": [1, 2], "other": []}
-    assert agreed({**BASE, "other": 0.3}, lists).weights == {**BASE, "other": 0.3}
+    assert weigh_by_agreement({**BASE, "other": 0.3}, lists).weights == {**BASE, "other": 0.3}
 
 
 def test_some_company_counts_for_a_part() -> None:
     """One shared hit with each of the others: (1 + 0.1) / 2, squared; both of one: a half."""
     lists = {"lexical": [1, 2, 9], "dense": [1, 3], "sparse": [1, 2, 9]}
-    found = agreed(BASE, lists)
+    found = weigh_by_agreement(BASE, lists)
     assert found.weights["dense"] == pytest.approx(0.6 * 0.55**2)
     assert found.weights["lexical"] == BASE["lexical"]
     assert found.rules == ("dense shares 1 of its first 20 with others",)
@@ -66,35 +75,39 @@ def test_some_company_counts_for_a_part() -> None:
 
 def test_company_is_a_mean() -> None:
     lists = {"one": [1, 2, 3], "two": [1, 2], "three": [3, 4]}
-    assert company(lists) == {"one": 1.5, "two": 1.0, "three": 0.5}
+    assert mean_overlap(lists) == {"one": 1.5, "two": 1.0, "three": 0.5}
 
 
 def test_in_cjk_words_and_meaning_change_places() -> None:
     three = {"lexical": [1, 2], "dense": [1, 2], "sparse": [1, 2]}
-    assert agreed(BASE, three, cjk=True).weights == {"lexical": 0.6, "dense": 0.15, "sparse": 0.25}
+    assert weigh_by_agreement(BASE, three, cjk=True).weights == {
+        "lexical": 0.6,
+        "dense": 0.15,
+        "sparse": 0.25,
+    }
     two = {"lexical": [1], "dense": [1]}
-    assert agreed(BASE, two, cjk=True).weights == {"lexical": 0.6, "dense": 0.25}
-    assert agreed(BASE, {"dense": [1]}, cjk=True).weights == {"dense": 0.6}
+    assert weigh_by_agreement(BASE, two, cjk=True).weights == {"lexical": 0.6, "dense": 0.25}
+    assert weigh_by_agreement(BASE, {"dense": [1]}, cjk=True).weights == {"dense": 0.6}
 
 
 def test_in_cjk_words_that_lead_already_stay_where_they_are() -> None:
     weights = {"lexical": 0.7, "dense": 0.3}
-    assert agreed(weights, {"lexical": [1], "dense": [1]}, cjk=True).weights == weights
+    assert weigh_by_agreement(weights, {"lexical": [1], "dense": [1]}, cjk=True).weights == weights
 
 
 def test_a_profile_of_two_gives_nothing_away() -> None:
     weights = {"lexical": 0.3, "dense": 0.7}
-    assert agreed(weights, {"lexical": [1], "dense": [1]}).weights == weights
+    assert weigh_by_agreement(weights, {"lexical": [1], "dense": [1]}).weights == weights
 
 
 def test_only_the_first_count() -> None:
     late = [*range(100, 100 + FIRST), 1, 2, 3]
-    assert company({"one": late, "other": [1, 2, 3]}) == {"one": 0.0, "other": 0.0}
+    assert mean_overlap({"one": late, "other": [1, 2, 3]}) == {"one": 0.0, "other": 0.0}
 
 
 @given(ids, ids, ids)
 def test_no_weight_rises_and_none_is_lost(one: list[int], two: list[int], three: list[int]) -> None:
-    weights = agreed(BASE, {"lexical": one, "dense": two, "sparse": three}).weights
+    weights = weigh_by_agreement(BASE, {"lexical": one, "dense": two, "sparse": three}).weights
     assert set(weights) == set(BASE)
     assert all(0.0 < weights[name] <= BASE[name] for name in BASE)
 
@@ -103,6 +116,6 @@ def test_no_weight_rises_and_none_is_lost(one: list[int], two: list[int], three:
 def test_the_order_of_lists_does_not_matter(
     one: list[int], two: list[int], three: list[int]
 ) -> None:
-    ahead = agreed(BASE, {"lexical": one, "dense": two, "sparse": three}).weights
-    behind = agreed(BASE, {"sparse": three, "dense": two, "lexical": one}).weights
+    ahead = weigh_by_agreement(BASE, {"lexical": one, "dense": two, "sparse": three}).weights
+    behind = weigh_by_agreement(BASE, {"sparse": three, "dense": two, "lexical": one}).weights
     assert ahead == pytest.approx(behind)

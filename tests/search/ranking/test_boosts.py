@@ -16,12 +16,12 @@ from kb.search.ranking.boosts import (
     TYPE_WEIGHTS,
     Boosts,
     access_boost,
-    boosted,
+    apply_boosts,
     day_of,
     decay,
     type_weight,
 )  # fmt: skip
-from kb.types import Scored
+from kb.types import ScoredChunk
 
 TODAY = date(2026, 5, 28)
 
@@ -113,8 +113,15 @@ def test_access_boost(count: int) -> None:
 
 
 def test_scores_are_multiplied_and_equals_keep_their_order() -> None:
-    ranked = [Scored(1, 0.4, 1), Scored(2, 0.3, 2), Scored(3, 0.2, 3), Scored(4, 0.1, 4)]
-    found = boosted(ranked, {2: {"type": 2.0}, 3: {"type": 2.0}, 4: {"type": 2.0, "access": 2.0}})
+    ranked = [
+        ScoredChunk(1, 0.4, 1),
+        ScoredChunk(2, 0.3, 2),
+        ScoredChunk(3, 0.2, 3),
+        ScoredChunk(4, 0.1, 4),
+    ]
+    found = apply_boosts(
+        ranked, {2: {"type": 2.0}, 3: {"type": 2.0}, 4: {"type": 2.0, "access": 2.0}}
+    )
     assert [one.chunk_id for one in found] == [2, 1, 3, 4]
     assert [one.score for one in found] == pytest.approx([0.6, 0.4, 0.4, 0.4])
     assert [one.rank for one in found] == [1, 2, 3, 4]

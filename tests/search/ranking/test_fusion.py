@@ -16,30 +16,30 @@ from kb.errors import InvalidRequest
 from kb.search.ranking import fusion
 from kb.search.ranking.fusion import (
     Fusion,
-    Listed,
+    RankedList,
     convex_sum,
     keyword_score,
     rrf,
     spread,
     weighted_sum,
 )
-from kb.types import Scored
+from kb.types import ScoredChunk
 
 NAMES = ("lexical", "dense", "sparse")
 
 
-def listed(name: str, scores: dict[int, float], **said: object) -> Listed:
+def listed(name: str, scores: dict[int, float], **said: object) -> RankedList:
     """A list in the order of its scores."""
     order = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))
-    ranked = [Scored(chunk, scores[chunk], rank) for rank, chunk in enumerate(order, start=1)]
-    return replace(Listed(name, ranked), **said)  # type: ignore[arg-type]
+    ranked = [ScoredChunk(chunk, scores[chunk], rank) for rank, chunk in enumerate(order, start=1)]
+    return replace(RankedList(name, ranked), **said)  # type: ignore[arg-type]
 
 
-def scores_of(fused: Sequence[Scored]) -> dict[int, float]:
+def scores_of(fused: Sequence[ScoredChunk]) -> dict[int, float]:
     return {one.chunk_id: one.score for one in fused}
 
 
-FUSIONS: dict[str, Callable[[Sequence[Listed]], list[Scored]]] = {
+FUSIONS: dict[str, Callable[[Sequence[RankedList]], list[ScoredChunk]]] = {
     "rrf": rrf,
     "weighted": weighted_sum,
     "zscore": partial(convex_sum, normalisation="zscore"),
@@ -51,7 +51,7 @@ any_float = st.floats(allow_nan=True, allow_infinity=True)
 usual = st.floats(-1, 1)
 
 
-def lists_of(score: st.SearchStrategy[float]) -> st.SearchStrategy[list[Listed]]:
+def lists_of(score: st.SearchStrategy[float]) -> st.SearchStrategy[list[RankedList]]:
     scores = st.dictionaries(st.integers(1, 12), score, max_size=12)
     weights = st.floats(0, 5)
     absent = st.sampled_from(("zero", "half", "least"))
@@ -70,7 +70,7 @@ def lists_of(score: st.SearchStrategy[float]) -> st.SearchStrategy[list[Listed]]
 @every_fusion
 @given(lists_of(any_float))
 def test_any_lists_give_finite_scores_in_order(
-    fuse: Callable[[Sequence[Listed]], list[Scored]], lists: list[Listed]
+    fuse: Callable[[Sequence[RankedList]], list[ScoredChunk]], lists: list[RankedList]
 ) -> None:
     fused = fuse(lists)
     assert {one.chunk_id for one in fused} == {
@@ -84,7 +84,7 @@ def test_any_lists_give_finite_scores_in_order(
 @every_fusion
 @given(lists_of(usual))
 def test_the_order_of_the_lists_does_not_matter(
-    fuse: Callable[[Sequence[Listed]], list[Scored]], lists: list[Listed]
+    fuse: Callable[[Sequence[RankedList]], list[ScoredChunk]], lists: list[RankedList]
 ) -> None:
     assert all(fuse(order) == fuse(lists) for order in permutations(lists))
 
@@ -92,9 +92,12 @@ def test_the_order_of_the_lists_does_not_matter(
 @every_fusion
 @given(lists_of(usual), st.integers(1, 12), st.integers(1, 12))
 def test_better_in_every_list_is_never_worse_in_the_sum(
-    fuse: Callable[[Sequence[Listed]], list[Scored]], lists: list[Listed], one: int, other: int
+    fuse: Callable[[Sequence[RankedList]], list[ScoredChunk]],
+    lists: list[RankedList],
+    one: int,
+    other: int,
 ) -> None:
-    def places(chunk: int) -> list[Scored | None]:
+    def places(chunk: int) -> list[ScoredChunk | None]:
         return [next((hit for hit in each.ranked if hit.chunk_id == chunk), None) for each in lists]
 
     pairs = list(zip(places(one), places(other), strict=True))
@@ -109,11 +112,11 @@ def test_better_in_every_list_is_never_worse_in_the_sum(
 @every_fusion
 @given(st.dictionaries(st.integers(1, 12), usual, max_size=12), st.sampled_from(NAMES))
 def test_an_empty_list_changes_no_order(
-    fuse: Callable[[Sequence[Listed]], list[Scored]], scores: dict[int, float], empty: str
+    fuse: Callable[[Sequence[RankedList]], list[ScoredChunk]], scores: dict[int, float], empty: str
 ) -> None:
     name = "dense" if empty == "lexical" else "lexical"
     alone = listed(name, {chunk: abs(score) for chunk, score in scores.items()})
-    fused = fuse([alone, Listed(empty)])
+    fused = fuse([alone, RankedList(empty)])
     ranks = {one.chunk_id: one.score for one in alone.ranked}
     ordered = [ranks[one.chunk_id] for one in fused]
     # Scores that differ by less than the arithmetic may tie, and ties go by chunk id.
@@ -121,19 +124,21 @@ def test_an_empty_list_changes_no_order(
 
 
 @every_fusion
-def test_no_lists_and_only_empty_ones(fuse: Callable[[Sequence[Listed]], list[Scored]]) -> None:
+def test_no_lists_and_only_empty_ones(
+    fuse: Callable[[Sequence[RankedList]], list[ScoredChunk]],
+) -> None:
     assert fuse([]) == []
-    assert fuse([Listed("lexical"), Listed("dense")]) == []
+    assert fuse([RankedList("lexical"), RankedList("dense")]) == []
 
 
 @every_fusion
 def test_all_equal_scores_are_ordered_by_lexical_rank_then_id(
-    fuse: Callable[[Sequence[Listed]], list[Scored]],
+    fuse: Callable[[Sequence[RankedList]], list[ScoredChunk]],
 ) -> None:
     same = {5: 0.5, 3: 0.5, 9: 0.5}
-    dense = Listed("dense", [Scored(chunk, 0.5, 1) for chunk in same])
+    dense = RankedList("dense", [ScoredChunk(chunk, 0.5, 1) for chunk in same])
     assert [one.chunk_id for one in fuse([dense])] == [3, 5, 9]
-    words = Listed("lexical", [Scored(9, 0.5, 1), Scored(3, 0.5, 1)], weight=0.0)
+    words = RankedList("lexical", [ScoredChunk(9, 0.5, 1), ScoredChunk(3, 0.5, 1)], weight=0.0)
     fused = fuse([dense, replace(words, known={5: 0.5})])
     assert [one.chunk_id for one in fused][:2] in ([3, 9], [9, 3], [9, 5], [3, 5])
 
@@ -143,9 +148,9 @@ def test_all_equal_scores_are_ordered_by_lexical_rank_then_id(
 
 def test_rank_two_and_rank_five() -> None:
     """[000] 1/(60+2) + 1/(60+5) = 0.0315, more than any chunk of one list can have."""
-    words = Listed("lexical", [Scored(1, 9.0, 1), Scored(7, 8.0, 2)])
-    meaning = Listed("dense", [Scored(number, 0.5, number - 1) for number in range(2, 6)])
-    meaning = replace(meaning, ranked=[*meaning.ranked, Scored(7, 0.1, 5)])
+    words = RankedList("lexical", [ScoredChunk(1, 9.0, 1), ScoredChunk(7, 8.0, 2)])
+    meaning = RankedList("dense", [ScoredChunk(number, 0.5, number - 1) for number in range(2, 6)])
+    meaning = replace(meaning, ranked=[*meaning.ranked, ScoredChunk(7, 0.1, 5)])
     fused = rrf([words, meaning])
     assert fused[0].chunk_id == 7
     assert fused[0].score == pytest.approx(1 / 62 + 1 / 65)
@@ -160,11 +165,13 @@ def test_k_and_weights() -> None:
 
 
 def test_ties_go_by_lexical_rank_then_by_id() -> None:
-    words = Listed("lexical", [Scored(4, 0.9, 1), Scored(2, 0.8, 2)])
-    meaning = Listed("dense", [Scored(2, 0.9, 1), Scored(4, 0.8, 2)])
+    words = RankedList("lexical", [ScoredChunk(4, 0.9, 1), ScoredChunk(2, 0.8, 2)])
+    meaning = RankedList("dense", [ScoredChunk(2, 0.9, 1), ScoredChunk(4, 0.8, 2)])
     assert [one.chunk_id for one in rrf([words, meaning])] == [4, 2]
-    others = Listed("sparse", [Scored(8, 0.9, 1)])
-    assert [one.chunk_id for one in rrf([Listed("dense", [Scored(9, 1.0, 1)]), others])] == [8, 9]
+    others = RankedList("sparse", [ScoredChunk(8, 0.9, 1)])
+    assert [
+        one.chunk_id for one in rrf([RankedList("dense", [ScoredChunk(9, 1.0, 1)]), others])
+    ] == [8, 9]
 
 
 # --- the weighted sum -----------------------------------------------------------------------------
@@ -189,11 +196,11 @@ def test_no_keyword_hit_falls_below_the_least_score(score: float) -> None:
 
 def test_the_weight_of_a_retriever_that_did_not_run_goes_to_the_other() -> None:
     words = listed("lexical", {1: 0.5}, weight=0.3)
-    assert scores_of(weighted_sum([words, Listed("dense", weight=0.7, ran=False)])) == {
+    assert scores_of(weighted_sum([words, RankedList("dense", weight=0.7, ran=False)])) == {
         1: pytest.approx(keyword_score(0.5))
     }
     # One that ran and found nothing keeps its weight.
-    assert scores_of(weighted_sum([words, Listed("dense", weight=0.7)])) == {
+    assert scores_of(weighted_sum([words, RankedList("dense", weight=0.7)])) == {
         1: pytest.approx(0.3 * keyword_score(0.5))
     }
 
@@ -324,8 +331,8 @@ def test_what_a_list_lacks(
 
 
 def test_by_default_what_is_missing_is_as_good_as_the_last() -> None:
-    assert Listed("dense").absent == "least"
-    assert Listed("dense").ran
+    assert RankedList("dense").absent == "least"
+    assert RankedList("dense").ran
 
 
 def test_an_unknown_score_leaves_its_weight_to_the_others() -> None:
@@ -372,14 +379,17 @@ def test_sparse_scores_are_bent_and_negative_ones_are_nothing() -> None:
 
 def test_scores_that_are_no_numbers() -> None:
     scores = {1: math.inf, 2: 2e6, 3: -2e6, 4: -math.inf, 5: math.nan, 6: 1e6, 7: 3.0}
-    found = Listed("dense", [Scored(chunk, scores[chunk], 1) for chunk in scores])
+    found = RankedList("dense", [ScoredChunk(chunk, scores[chunk], 1) for chunk in scores])
     expected = {1: 1e6, 2: 1e6, 3: -1e6, 4: -1e6, 5: 0.0, 6: 1e6, 7: 3.0}
     assert found.scores() == expected
-    assert Listed("dense", known=scores).scores() == expected
+    assert RankedList("dense", known=scores).scores() == expected
 
 
 def test_a_score_that_was_found_counts_before_a_known_one() -> None:
-    assert Listed("dense", [Scored(1, 0.9, 1)], known={1: 0.1, 2: 0.2}).scores() == {1: 0.9, 2: 0.2}
+    assert RankedList("dense", [ScoredChunk(1, 0.9, 1)], known={1: 0.1, 2: 0.2}).scores() == {
+        1: 0.9,
+        2: 0.2,
+    }
 
 
 def test_the_spread_of_a_perfect_score() -> None:
@@ -388,8 +398,8 @@ def test_the_spread_of_a_perfect_score() -> None:
 
 
 def test_what_words_did_not_find_comes_after_what_they_found_last() -> None:
-    words = Listed("lexical", [Scored(7, 0.9, 1), Scored(9, 0.8, 2)])
-    meaning = Listed("dense", [Scored(8, 0.9, 1), Scored(1, 0.8, 2)])
+    words = RankedList("lexical", [ScoredChunk(7, 0.9, 1), ScoredChunk(9, 0.8, 2)])
+    meaning = RankedList("dense", [ScoredChunk(8, 0.9, 1), ScoredChunk(1, 0.8, 2)])
     assert [one.chunk_id for one in rrf([meaning, words])] == [7, 8, 9, 1]
 
 
@@ -413,7 +423,7 @@ def test_each_fusion_by_its_name() -> None:
     assert Fusion("rrf", k=9)(lists) == rrf(lists, 9)
     assert Fusion("weighted")(lists) == weighted_sum(lists)
     assert Fusion("convex")(lists) == convex_sum(lists)
-    gone = Listed("sparse", weight=1.0, ran=False)
+    gone = RankedList("sparse", weight=1.0, ran=False)
     assert Fusion("rrf")([*lists, gone]) == rrf(lists)
     assert Fusion("weighted")([*lists, gone]) == weighted_sum([*lists, gone])
     assert Fusion("convex")([*lists, gone]) == convex_sum(lists)
@@ -430,7 +440,7 @@ def test_scales() -> None:
 
 def test_one_list_keeps_its_own_scale_but_under_rrf_and_weights() -> None:
     words = listed("lexical", {1: 0.5}, weight=0.3)
-    gone = Listed("dense", weight=0.7, ran=False)
+    gone = RankedList("dense", weight=0.7, ran=False)
     assert Fusion("convex").kind([words, gone]) == "bm25"
     assert Fusion("convex")([words, gone]) == list(words.ranked)
     assert Fusion("none").kind([listed("dense", {1: 0.5})]) == "cosine"
@@ -441,6 +451,6 @@ def test_one_list_keeps_its_own_scale_but_under_rrf_and_weights() -> None:
 
 
 def test_nothing_ran() -> None:
-    gone = Listed("dense", ran=False)
+    gone = RankedList("dense", ran=False)
     for name in ("none", "rrf", "weighted", "convex"):
         assert Fusion(name)([gone]) == []

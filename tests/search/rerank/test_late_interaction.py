@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from kb.errors import ModelBroken
 from kb.index import token_codes
-from kb.search.query.query_encoder import QueryEncodings
+from kb.search.query.query_encoder import QueryEncoder
 from kb.search.rerank.late_interaction import Colbert, maxsim
 from kb.store import SqliteStore
 from kb.types import Encoding, ExamMark, ModelSpec, StoredModel, TokenVectors
@@ -151,7 +151,7 @@ STORED = StoredModel(7, "weightless", "1", 64, ready=3, pending=0, failed=0)
 
 
 def reranker(tokens: dict[int, TokenVectors], encoder: Weightless, **said: Any) -> Colbert:
-    return Colbert(cast(Any, Tokens(tokens)), QueryEncodings(lambda: encoder), STORED, **said)
+    return Colbert(cast(Any, Tokens(tokens)), QueryEncoder(lambda: encoder), STORED, **said)
 
 
 def tokens_of(*words: str) -> TokenVectors:
@@ -169,7 +169,7 @@ STORED_TOKENS = {
 def test_passages_are_compared_by_what_the_store_has_of_them() -> None:
     """Without a token there is nothing to compare; without vectors they are left out."""
     store = Tokens(STORED_TOKENS)
-    colbert = Colbert(cast(Any, store), QueryEncodings(Weightless), STORED)
+    colbert = Colbert(cast(Any, store), QueryEncoder(Weightless), STORED)
     found = colbert.scores("harbour keys", [1, 2, 3, 4], NO_SHELF)
     expected = maxsim(
         tokens_of("harbour", "keys"), {chunk: STORED_TOKENS[chunk] for chunk in (1, 2)}
@@ -225,7 +225,7 @@ def test_vectors_of_another_width_are_refused() -> None:
 
 def test_a_model_that_failed_the_exam_by_its_dense_vectors_is_unfit() -> None:
     failed = replace(STORED, marks=(ExamMark("dense", "Latin", 1, 10),))
-    encodings = QueryEncodings(Weightless)
+    encodings = QueryEncoder(Weightless)
     told = Colbert(cast(Any, Tokens({})), encodings, failed).unfit("harbour keys")
     assert told.startswith("weightless failed kb's exam")
     assert reranker({}, Weightless()).unfit("harbour keys") == ""

@@ -12,12 +12,12 @@ import pytest
 from kb.errors import ModelMissing
 from kb.ports import Encoder, Judge
 from kb.search.profiles import BUILT_IN, Profile
-from kb.search.query.query_encoder import QueryEncodings
+from kb.search.query.query_encoder import QueryEncoder
 from kb.search.rerank.cross_encoder import CrossEncoder
 from kb.search.rerank.late_interaction import Colbert
-from kb.search.rerank.selection import Rerankers
-from kb.search.rerank.stage import Rerank
-from kb.search.retrievers.availability import standing
+from kb.search.rerank.selection import RerankerSelector
+from kb.search.rerank.stage import RerankStage
+from kb.search.retrievers.availability import retriever_status
 from kb.store import SqliteStore
 from kb.store.sqlite.embeddings import ATTEMPTS
 from kb.types import ModelSpec
@@ -60,16 +60,16 @@ def stage(
     *,
     source: Any = None,
     **asked: Any,
-) -> Rerank | None:
+) -> RerankStage | None:
     encoders = source or (lambda: encoder)
     kept = {"keeps_tokens": asked.pop("keeps_tokens")} if "keeps_tokens" in asked else {}
     judges = source or (lambda: judge)
-    rerankers = Rerankers(store, QueryEncodings(encoders), encoders, judges, **kept)
+    rerankers = RerankerSelector(store, QueryEncoder(encoders), encoders, judges, **kept)
     said: dict[str, Any] = {"asked": False, "named": False, "budget_ms": None} | asked
     return rerankers.stage(profile, **said)
 
 
-def why(found: Rerank | None) -> tuple[str, object]:
+def why(found: RerankStage | None) -> tuple[str, object]:
     assert found is not None
     assert found.reranker is None
     ((part, reason, detail),) = ((one.part, one.reason, one.detail) for one in found.why)
@@ -178,7 +178,7 @@ def test_the_first_reason_is_told(tmp_path: Path) -> None:
     model_id = waiting.use_model(Weightless().spec).model_id
     for _ in range(ATTEMPTS):
         waiting.fail_embeddings(model_id, [1], "cannot be encoded")
-    stands = standing(waiting, Weightless)
+    stands = retriever_status(waiting, Weightless)
     assert [part.reason for part in stands.degraded] == ["pending", "failed"]
     assert why(stage(waiting, COLBERT, Weightless())) == ("pending", 1)
     waiting.close()

@@ -14,16 +14,16 @@ import pytest
 
 from kb.deadline import Deadline
 from kb.errors import Cancelled, DeadlineExceeded, ModelBroken
-from kb.search.query.analysis import Analysis, analyse
-from kb.search.rerank.blend import blended
+from kb.search.query.analysis import Analysis, analyze
+from kb.search.rerank.blend import blend_scores
 from kb.search.rerank.cross_encoder import CrossEncoder
-from kb.search.rerank.result import Reranked
-from kb.search.rerank.stage import Rerank, Scores, slices
-from kb.search.results.hits import Shelf
-from kb.types import Chunk, Degraded, Hit, Retrieval, Scored
+from kb.search.rerank.result import RerankResult
+from kb.search.rerank.stage import RerankStage, Scores, slices
+from kb.search.results.hits import CandidateCache
+from kb.types import Chunk, Degraded, Hit, Retrieval, ScoredChunk
 from tests.models.judges import WordJudge
 
-NO_SHELF = cast(Shelf, None)
+NO_SHELF = cast(CandidateCache, None)
 
 
 class Reader:
@@ -50,7 +50,7 @@ class Reader:
         self.calls.append(f"prepare {text}")
         self.now_ms += self.said.get("query_ms", 0.0)
 
-    def scores(self, text: str, chunk_ids: Sequence[int], shelf: Shelf) -> Scores:
+    def scores(self, text: str, chunk_ids: Sequence[int], cache: CandidateCache) -> Scores:
         self.calls.append(f"read {text}")
         self.slices.append(tuple(chunk_ids))
         self.now_ms += self.pace_ms * len(chunk_ids)
@@ -70,23 +70,28 @@ def words(text: str, wanted: Set[str] | None = None) -> list[tuple[int, int, str
     return found
 
 
-QUERY = analyse("harbour keys", words)
-FUSED = [Scored(10, 0.9, 1), Scored(11, 0.8, 2), Scored(12, 0.7, 3), Scored(13, 0.6, 4)]
+QUERY = analyze("harbour keys", words)
+FUSED = [
+    ScoredChunk(10, 0.9, 1),
+    ScoredChunk(11, 0.8, 2),
+    ScoredChunk(12, 0.7, 3),
+    ScoredChunk(13, 0.6, 4),
+]
 
 
-def stage(reader: Reader | None, **said: Any) -> Rerank:
-    base = Rerank("reader", candidates=3, blend=1.0, reranker=reader)
+def stage(reader: Reader | None, **said: Any) -> RerankStage:
+    base = RerankStage("reader", candidates=3, blend=1.0, reranker=reader)
     return replace(base, **said)
 
 
 def run(
-    reader: Reader, query: Analysis = QUERY, ranked: Sequence[Scored] = FUSED, **said: Any
-) -> tuple[Reranked, dict[str, Any]]:
+    reader: Reader, query: Analysis = QUERY, ranked: Sequence[ScoredChunk] = FUSED, **said: Any
+) -> tuple[RerankResult, dict[str, Any]]:
     facts: dict[str, Any] = {}
     return stage(reader, **said)(query, ranked, NO_SHELF, reader.elapsed_ms, facts), facts
 
 
-def order(found: Reranked) -> list[int]:
+def order(found: RerankResult) -> list[int]:
     return [one.chunk_id for one in found.ranked]
 
 
@@ -102,7 +107,7 @@ def test_the_first_candidates_are_read_and_sorted() -> None:
     assert found.scores == {10: 1.0, 11: 3.0, 12: 2.0}
     assert found.degraded == ()
     assert facts == {"model": "reader-1", "candidates": 3, "scored": 3}
-    assert found.blended == blended(FUSED[:3], {10: 1.0, 11: 3.0, 12: 2.0}, 1.0)
+    assert found.blend_scores == blend_scores(FUSED[:3], {10: 1.0, 11: 3.0, 12: 2.0}, 1.0)
     assert found.ranked[3].score <= found.ranked[2].score
 
 
@@ -120,15 +125,15 @@ def test_what_it_cannot_know_yet_is_pending_and_what_it_cannot_compare_is_not() 
 
 def test_nothing_known_leaves_the_fused_order() -> None:
     found, facts = run(Reader({10: None, 11: None, 12: None}))
-    assert found == Reranked(tuple(FUSED))
+    assert found == RerankResult(tuple(FUSED))
     assert facts == {"model": "reader-1", "candidates": 3, "scored": 0}
     found, _ = run(Reader({}))
-    assert found == Reranked(tuple(FUSED), degraded=(Degraded("rerank", "pending", 3),))
+    assert found == RerankResult(tuple(FUSED), degraded=(Degraded("rerank", "pending", 3),))
 
 
 def test_what_is_not_read_is_never_above_what_was() -> None:
     """Though the fourth is fused as high as the third, whom the reader has raised."""
-    ranked = [*FUSED[:3], Scored(13, 0.7, 4)]
+    ranked = [*FUSED[:3], ScoredChunk(13, 0.7, 4)]
     found, _ = run(Reader({10: 1.0, 11: 3.0, 12: 2.9}), ranked=ranked)
     assert order(found) == [11, 12, 10, 13]
     assert found.ranked[3].score == found.ranked[2].score
@@ -141,12 +146,12 @@ def test_without_a_reader_the_reason_is_named() -> None:
     why = (Degraded("rerank", "no_model", "it is not there"),)
     facts: dict[str, Any] = {}
     found = stage(None, why=why)(QUERY, FUSED, NO_SHELF, lambda: 0.0, facts)
-    assert found == Reranked(tuple(FUSED), degraded=why)
+    assert found == RerankResult(tuple(FUSED), degraded=why)
     assert facts == {}
 
 
 def test_an_expression_is_not_read() -> None:
-    expression = analyse("'harbour AND keys'", words)
+    expression = analyze("'harbour AND keys'", words)
     for tells in (False, True):
         reader = Reader({10: 1.0, 11: 3.0, 12: 2.0})
         found, _ = run(reader, expression, tells=tells)
@@ -170,8 +175,8 @@ def test_an_expression_is_not_read() -> None:
 )  # fmt: skip
 def test_what_cannot_be_read(text: str, said: dict[str, Any], told: tuple[str, str]) -> None:
     reader = Reader({10: 1.0, 11: 3.0, 12: 2.0}, **said)
-    found, _ = run(reader, analyse(text, words) if text else analyse("?", lambda *_: []))
-    assert found == Reranked(tuple(FUSED), degraded=(Degraded("rerank", *told),))
+    found, _ = run(reader, analyze(text, words) if text else analyze("?", lambda *_: []))
+    assert found == RerankResult(tuple(FUSED), degraded=(Degraded("rerank", *told),))
     assert reader.calls == []
 
 
@@ -185,13 +190,13 @@ def test_scores_that_are_no_numbers_are_refused(score: float, fine: bool) -> Non
         assert found.scores == {10: 1.0, 11: score}
         return
     told = "reader-1 gave scores that are no numbers"
-    assert found == Reranked(tuple(FUSED), degraded=(Degraded("rerank", "failed", told),))
+    assert found == RerankResult(tuple(FUSED), degraded=(Degraded("rerank", "failed", told),))
 
 
 def test_a_failure_is_logged_and_leaves_the_fused_order(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "kb.search"):
         found, facts = run(Reader({}, error=ModelBroken("out of memory", "see: kb models")))
-    assert found == Reranked(
+    assert found == RerankResult(
         tuple(FUSED), degraded=(Degraded("rerank", "failed", "out of memory"),)
     )
     (record,) = caplog.records
@@ -217,11 +222,11 @@ def test_a_reader_that_is_stopped_leaves_the_fused_order_within_the_deadline() -
 # --- a budget -------------------------------------------------------------------------------------
 
 
-def ranks(count: int) -> list[Scored]:
-    return [Scored(chunk, 1.0 - chunk / 1000, chunk) for chunk in range(1, count + 1)]
+def ranks(count: int) -> list[ScoredChunk]:
+    return [ScoredChunk(chunk, 1.0 - chunk / 1000, chunk) for chunk in range(1, count + 1)]
 
 
-def read_within(budget_ms: int, count: int = 100, **said: Any) -> tuple[Reader, Reranked]:
+def read_within(budget_ms: int, count: int = 100, **said: Any) -> tuple[Reader, RerankResult]:
     reader = Reader({chunk: float(chunk) for chunk in range(1, count + 1)}, **said)
     found, _ = run(reader, ranked=ranks(count), candidates=count, budget_ms=budget_ms)
     return reader, found
@@ -307,15 +312,15 @@ def test_hits_say_how_they_were_reranked() -> None:
 
 def test_hits_of_a_search_without_it_stay_as_they_are() -> None:
     hits = [hit(11, 0.9)]
-    assert Reranked(()).marked(hits) == tuple(hits)
-    assert Reranked(()).after(FUSED, FUSED) is None
+    assert RerankResult(()).marked(hits) == tuple(hits)
+    assert RerankResult(()).after(FUSED, FUSED) is None
 
 
 def test_what_is_found_later_is_on_the_same_scale() -> None:
     found, _ = run(Reader({10: 1.0, 11: 3.0, 12: 2.0}))
-    assert found.blended is not None
-    later = [Scored(20, 0.99, 1), Scored(21, -5.0, 2)]
-    expected = found.blended.below(later, found.ranked[-1].score)
+    assert found.blend_scores is not None
+    later = [ScoredChunk(20, 0.99, 1), ScoredChunk(21, -5.0, 2)]
+    expected = found.blend_scores.below(later, found.ranked[-1].score)
     assert found.after(found.ranked, later) == expected
     assert expected[0].score == found.ranked[-1].score
 
@@ -343,7 +348,7 @@ class Passages:
 
 def test_a_passage_is_read_below_its_title_and_headings() -> None:
     judge = WordJudge()
-    shelf = Passages(
+    cache = Passages(
         {
             1: ("Title", ("Part", "Section"), "text"),
             2: ("Title", ("Title", "Section"), "text"),
@@ -352,7 +357,7 @@ def test_a_passage_is_read_below_its_title_and_headings() -> None:
             5: ("Part", ("Part",), "Part of a text"),
         }
     )
-    scores = CrossEncoder(judge).scores("text", [1, 2, 3, 4, 5], cast(Shelf, shelf))
+    scores = CrossEncoder(judge).scores("text", [1, 2, 3, 4, 5], cast(CandidateCache, cache))
     assert judge.read == [
         "Title › Part › Section\ntext", "Title › Section\ntext", "text", "Title and text",
         "Part of a text",
@@ -361,13 +366,13 @@ def test_a_passage_is_read_below_its_title_and_headings() -> None:
     expected = WordJudge().scores("text", judge.read)
     assert list(scores.values()) == expected
     assert len(set(expected)) > 1
-    assert shelf.fetched == [[1, 2, 3, 4, 5]]
+    assert cache.fetched == [[1, 2, 3, 4, 5]]
 
 
 def test_many_passages_are_read_in_parts_and_in_order() -> None:
     judge = WordJudge()
-    shelf = Passages({number: ("", (), f"text {'word ' * number}") for number in range(40)})
-    scores = CrossEncoder(judge).scores("text", list(range(40)), cast(Shelf, shelf))
+    cache = Passages({number: ("", (), f"text {'word ' * number}") for number in range(40)})
+    scores = CrossEncoder(judge).scores("text", list(range(40)), cast(CandidateCache, cache))
     assert len(judge.read) == 40
     assert list(scores.values()) == WordJudge().scores("text", judge.read)
 
@@ -376,18 +381,18 @@ def test_the_deadline_is_looked_at_every_sixteen_passages() -> None:
     judge = WordJudge()
     deadline = Deadline()
     judge.on_pair = lambda: deadline.cancel() if len(judge.read) == 17 else None
-    shelf = Passages(dict.fromkeys(range(40), ("", (), "text")))
+    cache = Passages(dict.fromkeys(range(40), ("", (), "text")))
     with deadline, pytest.raises(Cancelled):
-        CrossEncoder(judge).scores("text", list(range(40)), cast(Shelf, shelf))
+        CrossEncoder(judge).scores("text", list(range(40)), cast(CandidateCache, cache))
     assert len(judge.read) == 32
 
 
 def test_as_many_scores_as_passages() -> None:
     judge = WordJudge()
     judge.fail = "short"
-    shelf = Passages({1: ("", (), "text"), 2: ("", (), "text")})
+    cache = Passages({1: ("", (), "text"), 2: ("", (), "text")})
     with pytest.raises(ModelBroken) as error:
-        CrossEncoder(judge).scores("text", [1, 2], cast(Shelf, shelf))
+        CrossEncoder(judge).scores("text", [1, 2], cast(CandidateCache, cache))
     assert error.value.message == "word-judge gave 1 scores of 2 passages"
     assert error.value.hint == "see: kb models verify"
 

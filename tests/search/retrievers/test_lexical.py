@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kb import KnowledgeBase
-from kb.search.retrievers.lexical import _appended
-from kb.types import Scored
+from kb.search.retrievers.lexical import _append
+from kb.types import ScoredChunk
 
 
 def test_words_inside_identifiers_are_found(kb: KnowledgeBase) -> None:
@@ -64,15 +64,17 @@ def test_a_shorter_list_is_the_beginning_of_a_longer_one(
 
 ranked = st.lists(st.floats(0, 0.99), max_size=8).map(
     lambda scores: [
-        Scored(chunk_id, score, rank)
+        ScoredChunk(chunk_id, score, rank)
         for rank, (chunk_id, score) in enumerate(enumerate(sorted(scores, reverse=True)), start=1)
     ]
 )
 
 
 @given(ranked, ranked)
-def test_scores_and_ranks_run_on_across_tiers(first: list[Scored], second: list[Scored]) -> None:
-    joined = _appended(first, second)
+def test_scores_and_ranks_run_on_across_tiers(
+    first: list[ScoredChunk], second: list[ScoredChunk]
+) -> None:
+    joined = _append(first, second)
     assert [hit.rank for hit in joined] == list(range(1, len(joined) + 1))
     assert all(one.score >= other.score for one, other in pairwise(joined))
     assert len({hit.chunk_id for hit in joined}) == len(joined)

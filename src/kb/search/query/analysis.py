@@ -1,7 +1,7 @@
 """The first stage: what a query asks for. Pure; the tokenizer is given.
 
 A query may be any text at all. What it becomes are words, each quoted by the store, and runs of
-unspaced script; no character of it is ever syntax, unless the whole query stands in single quotes.
+unspaced script; no character of it is ever syntax, unless the whole query status in single quotes.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Analysis:
         return tuple(word[0] for word in self.lexical.words if len(word[0]) >= 3)
 
 
-def analyse(text: str, tokenise: Tokenise) -> Analysis:
+def analyze(text: str, tokenise: Tokenise) -> Analysis:
     if len(text) > MAX_CHARS:
         raise InvalidRequest(f"the query is longer than {MAX_CHARS:,} characters", "ask for less")
     text = nfc(text).strip()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kb.types import Encoding, TokenVectors, Vector
 
 
-_KEPT = 256  # queries: a person types on, an agent asks again
+_CACHE_SIZE = 256  # queries: a person types on, an agent asks again
 _NO_PARTS: frozenset[str] = frozenset()
 _PARTS = ("dense", "sparse", "tokens")
 _WARM = "warm"  # a text to load a model by
@@ -65,14 +65,14 @@ class _Entry:
         self.errors: dict[str, Exception] = {}  # of the parts that could not be made last time
 
 
-class QueryEncodings:
-    """Encodings of queries, made when they are asked for. Shared between threads. `patience_s` is
+class QueryEncoder:
+    """Encodings of queries, made when they are asked for. Shared between threads. `timeout_s` is
     how long an encoder may take before those that wait for another's text give up."""
 
-    def __init__(self, source: EncoderSource, *, patience_s: float | None = None) -> None:
+    def __init__(self, source: EncoderSource, *, timeout_s: float | None = None) -> None:
         self._source = source
-        self._patience_s = patience_s
-        self._kept: OrderedDict[_Key, _Entry] = OrderedDict()
+        self._patience_s = timeout_s
+        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
         self._lock = threading.Lock()
         self.warm = False  # whether the model has answered: it is loaded, and can be held to a time
 
@@ -94,8 +94,8 @@ class QueryEncodings:
             raise ModelMissing("the encoder is switched off", "set models.encoder")
         entry = self._entry(_Key(encoder.spec.name, encoder.spec.version, text))
         needed = (want if need is None else need) & encoder.spec.gives
-        patience_s = self._patience_s if self.warm else None
-        with nullcontext() if self.warm else uncounted(), _held(entry, patience_s, needed):
+        timeout_s = self._patience_s if self.warm else None
+        with nullcontext() if self.warm else uncounted(), _locked(entry, timeout_s, needed):
             if needed - entry.parts:
                 self._add(entry, encoder, text, (want & encoder.spec.gives) - entry.parts)
                 _raise_first(entry, needed)
@@ -111,25 +111,25 @@ class QueryEncodings:
 
     def _entry(self, key: _Key) -> _Entry:
         with self._lock:
-            entry = self._kept.setdefault(key, _Entry())
-            self._kept.move_to_end(key)
-            if len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
+            entry = self._entries.setdefault(key, _Entry())
+            self._entries.move_to_end(key)
+            if len(self._entries) > _CACHE_SIZE:
+                self._entries.popitem(last=False)
             return entry
 
     def _add(self, entry: _Entry, encoder: Encoder, text: str, missing: Set[str]) -> None:
         entry.errors = {}
-        if not self._made(entry, encoder, text, missing) and len(missing) > 1:
+        if not self._encode_parts(entry, encoder, text, missing) and len(missing) > 1:
             for part in _PARTS:
                 if part in missing:
-                    self._made(entry, encoder, text, {part})
+                    self._encode_parts(entry, encoder, text, {part})
         entry.failures += bool(entry.errors)
 
-    def _made(self, entry: _Entry, encoder: Encoder, text: str, parts: Set[str]) -> bool:
+    def _encode_parts(self, entry: _Entry, encoder: Encoder, text: str, parts: Set[str]) -> bool:
         """Whether these could be made, all at once."""
         try:
             made = encoder.encode([text], as_query=True, want=parts)[0]
-            entry.encoding = _joined(entry.encoding, made)
+            entry.encoding = _with_parts(entry.encoding, made)
         except Exception as error:  # noqa: BLE001  # of a model or a library: raised to who needs it
             entry.errors |= dict.fromkeys(parts, error)
             return False
@@ -140,11 +140,11 @@ class QueryEncodings:
 
 
 @contextmanager
-def _held(entry: _Entry, patience_s: float | None, needed: Set[str]) -> Iterator[None]:
+def _locked(entry: _Entry, timeout_s: float | None, needed: Set[str]) -> Iterator[None]:
     """The entry's lock. What went wrong while this waited for it is not tried a second time."""
     failures = entry.failures
-    if not entry.lock.acquire(blocking=False) and not _waited(entry, patience_s):
-        raise TimeoutError(f"no answer within {patience_s:g} s")
+    if not entry.lock.acquire(blocking=False) and not _acquire(entry, timeout_s):
+        raise TimeoutError(f"no answer within {timeout_s:g} s")
     entry.began = time.perf_counter()
     try:
         if entry.failures > failures:
@@ -160,15 +160,15 @@ def _raise_first(entry: _Entry, needed: Set[str]) -> None:
             raise entry.errors[part]
 
 
-def _waited(entry: _Entry, patience_s: float | None) -> bool:
+def _acquire(entry: _Entry, timeout_s: float | None) -> bool:
     """Whether the lock was had. An encoder that hangs since long ago is not waited for again."""
-    if patience_s is None:
+    if timeout_s is None:
         return entry.lock.acquire()
-    left_s = patience_s - (time.perf_counter() - entry.began)
+    left_s = timeout_s - (time.perf_counter() - entry.began)
     return entry.lock.acquire(timeout=max(0.0, left_s))
 
 
-def _joined(known: QueryEncoding, made: Encoding) -> QueryEncoding:
+def _with_parts(known: QueryEncoding, made: Encoding) -> QueryEncoding:
     """`known` with the parts that were made. A vector without direction is none: who needs it says
     so, and the other parts are as good as before."""
     vector = known.vector
@@ -183,7 +183,7 @@ def _joined(known: QueryEncoding, made: Encoding) -> QueryEncoding:
     )
 
 
-def unusable(model: str | None, part: str) -> ModelBroken:
+def unusable_part(model: str | None, part: str) -> ModelBroken:
     """The error of a part that the model says it gives, and did not."""
     return ModelBroken(f"{model} gave no usable {part} vector", "see: kb models verify")
 
@@ -218,8 +218,8 @@ def normalize(vector: Sequence[float]) -> Vector[float]:
 
 def check_list(vector: object) -> None:
     """Refuses what is no list at all. Bytes would be read as the memory of numbers."""
-    listed = hasattr(vector, "__len__") and hasattr(vector, "__getitem__")
-    if not listed or isinstance(vector, str | bytes | bytearray | Mapping):
+    ranked_list = hasattr(vector, "__len__") and hasattr(vector, "__getitem__")
+    if not ranked_list or isinstance(vector, str | bytes | bytearray | Mapping):
         raise _no_list()
 
 

@@ -35,7 +35,7 @@ _LETTERS_A_WORD = 2  # in scripts without spaces
 
 
 @dataclass(frozen=True, slots=True)
-class Adapted:
+class QueryWeights:
     """Weights, and the rules that made them what they are."""
 
     weights: Mapping[str, float]
@@ -47,7 +47,7 @@ class Adapted:
                                                   else {})}  # fmt: skip
 
 
-def adapted(text: str, base: Mapping[str, float]) -> Adapted:
+def adapt_weights(text: str, base: Mapping[str, float]) -> QueryWeights:
     """The weights of those retrievers that answered, for the query `text`; they sum up to 1."""
     fired = [(retriever, rise, why) for retriever, rise, why in _rules(text) if retriever in base]
     weights = {
@@ -55,10 +55,10 @@ def adapted(text: str, base: Mapping[str, float]) -> Adapted:
         for name, weight in base.items()
     }
     rules = tuple(f"{why}: {retriever} +{rise:g}" for retriever, rise, why in fired)
-    return Adapted(_to_one(weights), rules)
+    return QueryWeights(_sum_to_one(weights), rules)
 
 
-def _to_one(weights: Mapping[str, float]) -> dict[str, float]:
+def _sum_to_one(weights: Mapping[str, float]) -> dict[str, float]:
     total = fsum(weights.values())
     if total <= 0.0:
         return {name: 1.0 / len(weights) for name in weights}
@@ -91,7 +91,7 @@ def word_count(text: str) -> int:
 
 # --- questions ------------------------------------------------------------------------------------
 
-# At the start, whatever punctuation stands before; `how-to` and `whatever` are no questions.
+# At the start, whatever punctuation status before; `how-to` and `whatever` are no questions.
 _ENGLISH = r"\W*(who|what|when|where|why|how)(?:['’](?:s|re|d|ll|ve|m))?(?![\w'’-])"
 # Anywhere; what looks the same inside of other words (任何 any, 几何 geometry, いつも always, 왜곡
 # distortion) is left out.

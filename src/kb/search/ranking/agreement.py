@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from math import fsum
 
-from kb.search.ranking.adaptive import Adapted
+from kb.search.ranking.adaptive import QueryWeights
 
 FIRST = 20
 ENOUGH = 2.0
@@ -31,9 +31,9 @@ _LITTLE = 0.1  # so that a list without any company still counts next to nothing
 _SIBLING = {"lexical": "sparse", "sparse": "lexical"}
 
 
-def agreed(
+def weigh_by_agreement(
     weights: Mapping[str, float], lists: Mapping[str, Sequence[int]], *, cjk: bool = False
-) -> Adapted:
+) -> QueryWeights:
     """The weights of the lists that answered; each is of chunk ids, best first. `cjk` says that the
     query is Chinese, Japanese or Korean."""
     own = {name: weights.get(name, 1.0) for name in lists}
@@ -44,18 +44,18 @@ def agreed(
         own["lexical"], own["dense"] = sorted((own["lexical"], own["dense"]), reverse=True)
     told = {name: found for name, found in lists.items() if found}
     if len(told) < 3:
-        return Adapted(own)
-    shared = company(told)
+        return QueryWeights(own)
+    shared = mean_overlap(told)
     share = {name: min(1.0, (count + _LITTLE) / ENOUGH) ** 2 for name, count in shared.items()}
     rules = tuple(
         f"{name} shares {shared[name]:g} of its first {FIRST} with others"
         for name in told
         if share[name] != 1.0
     )
-    return Adapted({name: own[name] * share.get(name, 1.0) for name in own}, rules)
+    return QueryWeights({name: own[name] * share.get(name, 1.0) for name in own}, rules)
 
 
-def company(lists: Mapping[str, Sequence[int]]) -> dict[str, float]:
+def mean_overlap(lists: Mapping[str, Sequence[int]]) -> dict[str, float]:
     """How many of its first hits each list shares with another one, on average."""
     firsts = {name: frozenset(found[:FIRST]) for name, found in lists.items()}
     shared: dict[str, list[int]] = {name: [] for name in firsts}

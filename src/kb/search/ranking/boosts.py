@@ -11,7 +11,7 @@ from datetime import date
 from math import exp, log
 from types import MappingProxyType
 
-from kb.types import Document, Scored
+from kb.types import Document, ScoredChunk
 
 BOOSTS = ("type", "access", "decay")
 # What a document says counts more or less [004]; what is not named counts once.
@@ -76,7 +76,9 @@ def day_of(path: str) -> date | None:
         return None
 
 
-def boosted(ranked: Sequence[Scored], factors: Mapping[int, Mapping[str, float]]) -> list[Scored]:
+def apply_boosts(
+    ranked: Sequence[ScoredChunk], factors: Mapping[int, Mapping[str, float]]
+) -> list[ScoredChunk]:
     """Every score times its factors, in the new order; equals stay in the order they had."""
     scores = []
     for one in ranked:
@@ -85,4 +87,4 @@ def boosted(ranked: Sequence[Scored], factors: Mapping[int, Mapping[str, float]]
             score *= factor
         scores.append((one.chunk_id, score))
     scores.sort(key=lambda pair: -pair[1])
-    return [Scored(chunk, score, rank) for rank, (chunk, score) in enumerate(scores, start=1)]
+    return [ScoredChunk(chunk, score, rank) for rank, (chunk, score) in enumerate(scores, start=1)]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from math import exp, fsum, inf, isnan, sqrt
 
 from kb.errors import check_choice
-from kb.types import Scored
+from kb.types import ScoredChunk
 
 FUSIONS = ("none", "rrf", "weighted", "convex")
 NORMALISATIONS = ("zscore", "minmax")
@@ -29,7 +29,7 @@ _NEARLY_ONE = 0.999  # a substring hit may hold every word, and has a score of 1
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class RankedList:
     """One retriever's list on its way into a fusion.
 
     `known` are true scores of candidates that only other lists hold. What is in neither counts as
@@ -40,7 +40,7 @@ class Listed:
     """
 
     name: str
-    ranked: Sequence[Scored] = ()
+    ranked: Sequence[ScoredChunk] = ()
     weight: float = 1.0
     known: Mapping[int, float] = field(default_factory=dict)
     unknown: Set[int] = frozenset()
@@ -61,9 +61,9 @@ class Fusion:
     k: float = RRF_K
     normalisation: str = "zscore"
 
-    def __call__(self, lists: Sequence[Listed]) -> list[Scored]:
+    def __call__(self, lists: Sequence[RankedList]) -> list[ScoredChunk]:
         """One list of all that the lists hold, best first."""
-        ran = [listed for listed in lists if listed.ran]
+        ran = [ranked_list for ranked_list in lists if ranked_list.ran]
         if self.name == "rrf":
             return rrf(ran, self.k)
         if self.name == "weighted":
@@ -73,12 +73,12 @@ class Fusion:
             return list(alone.ranked)
         return convex_sum(ran, self.normalisation)
 
-    def kind(self, lists: Sequence[Listed]) -> str:
+    def kind(self, lists: Sequence[RankedList]) -> str:
         """The scale of the scores: the retriever's own, where there is nothing to fuse. RRF and
         weighted sums keep their scale even then, since thresholds are set for it."""
         if self.name in ("rrf", "weighted"):
             return self.name
-        names = [listed.name for listed in lists if listed.ran]
+        names = [ranked_list.name for ranked_list in lists if ranked_list.ran]
         return OWN_KINDS[names.pop()] if len(names) == 1 else "fused"
 
     def __repr__(self) -> str:
@@ -89,25 +89,25 @@ class Fusion:
 # --- the sums -------------------------------------------------------------------------------------
 
 
-def rrf(lists: Sequence[Listed], k: float = RRF_K) -> list[Scored]:
+def rrf(lists: Sequence[RankedList], k: float = RRF_K) -> list[ScoredChunk]:
     """Reciprocal rank fusion: `sum of w / (k + rank)`, ranks from 1."""
     parts: dict[int, list[float]] = {}
-    for listed in lists:
-        for one in listed.ranked:
-            parts.setdefault(one.chunk_id, []).append(listed.weight / (k + one.rank))
-    return _ordered({chunk: fsum(terms) for chunk, terms in parts.items()}, lists)
+    for ranked_list in lists:
+        for one in ranked_list.ranked:
+            parts.setdefault(one.chunk_id, []).append(ranked_list.weight / (k + one.rank))
+    return _rank({chunk: fsum(terms) for chunk, terms in parts.items()}, lists)
 
 
-def weighted_sum(lists: Sequence[Listed]) -> list[Scored]:
+def weighted_sum(lists: Sequence[RankedList]) -> list[ScoredChunk]:
     """`sum of w * score` [003]. A candidate has 0 in a list that did not find it, and the weight of
     a list that never ran goes to those that did, in proportion."""
-    ran = [listed for listed in lists if listed.ran]
-    weights = _shared([listed.weight for listed in ran], fsum(one.weight for one in lists))
+    ran = [ranked_list for ranked_list in lists if ranked_list.ran]
+    weights = _scale([ranked_list.weight for ranked_list in ran], fsum(one.weight for one in lists))
     parts: dict[int, list[float]] = {}
-    for listed, weight in zip(ran, weights, strict=True):
-        for chunk, score in listed.scores().items():
-            parts.setdefault(chunk, []).append(weight * _on_one_scale(listed.name, score))
-    return _ordered({chunk: fsum(terms) for chunk, terms in parts.items()}, ran)
+    for ranked_list, weight in zip(ran, weights, strict=True):
+        for chunk, score in ranked_list.scores().items():
+            parts.setdefault(chunk, []).append(weight * _on_one_scale(ranked_list.name, score))
+    return _rank({chunk: fsum(terms) for chunk, terms in parts.items()}, ran)
 
 
 def _on_one_scale(retriever: str, score: float) -> float:
@@ -119,7 +119,7 @@ def _on_one_scale(retriever: str, score: float) -> float:
 
 
 def keyword_score(score: float) -> float:
-    """A lexical score as the weighted sum takes it. FTS5 gives almost nothing to a word that stands
+    """A lexical score as the weighted sum takes it. FTS5 gives almost nothing to a word that status
     in most chunks, and a `min_score` would silently delete such hits; from 0.35 upwards, a weight
     of 0.3 keeps every one of them above 0.1."""
     return _KEYWORD_LEAST + _KEYWORD_REACH * score
@@ -131,30 +131,32 @@ def spread(score: float) -> float:
     return score / (1.0 - min(score, _NEARLY_ONE))
 
 
-def convex_sum(lists: Sequence[Listed], normalisation: str = "zscore") -> list[Scored]:
+def convex_sum(lists: Sequence[RankedList], normalisation: str = "zscore") -> list[ScoredChunk]:
     """Weighted mean of the scores, each list normalised over all candidates. By z-score it is
     brought to (0, 1) by the logistic function, so that boosts can multiply it."""
     check_choice("normalisation", normalisation, NORMALISATIONS)
-    chunks = sorted({one.chunk_id for listed in lists for one in listed.ranked})
-    weights = [listed.weight for listed in lists]
-    columns = [_normalised(_column(listed, chunks), normalisation) for listed in lists]
+    chunks = sorted({one.chunk_id for ranked_list in lists for one in ranked_list.ranked})
+    weights = [ranked_list.weight for ranked_list in lists]
+    columns = [
+        _normalize_column(_column(ranked_list, chunks), normalisation) for ranked_list in lists
+    ]
     totals = [_mean(values, weights) for values in zip(*columns, strict=True)]
     if normalisation == "zscore":
         totals = [1.0 / (1.0 + exp(-total)) for total in totals]
-    return _ordered(dict(zip(chunks, totals, strict=True)), lists)
+    return _rank(dict(zip(chunks, totals, strict=True)), lists)
 
 
 # --- parts ----------------------------------------------------------------------------------------
 
 
-def _column(listed: Listed, chunks: Iterable[int]) -> list[float | None]:
+def _column(ranked_list: RankedList, chunks: Iterable[int]) -> list[float | None]:
     """The list's score of every candidate; None where it cannot know it."""
-    scores = listed.scores()
-    if listed.name == "lexical":
+    scores = ranked_list.scores()
+    if ranked_list.name == "lexical":
         scores = {chunk: spread(score) for chunk, score in scores.items()}
     least = min(scores.values(), default=0.0)
-    absent = {"zero": min(0.0, least), "half": min(least, least / 2)}.get(listed.absent, least)
-    return [None if chunk in listed.unknown else scores.get(chunk, absent) for chunk in chunks]
+    absent = {"zero": min(0.0, least), "half": min(least, least / 2)}.get(ranked_list.absent, least)
+    return [None if chunk in ranked_list.unknown else scores.get(chunk, absent) for chunk in chunks]
 
 
 def _mean(values: Sequence[float | None], weights: Sequence[float]) -> float:
@@ -163,11 +165,11 @@ def _mean(values: Sequence[float | None], weights: Sequence[float]) -> float:
     known = [
         (value, weight) for value, weight in zip(values, weights, strict=True) if value is not None
     ]
-    own = _shared([weight for _, weight in known], 1.0)
+    own = _scale([weight for _, weight in known], 1.0)
     return fsum(value * weight for (value, _), weight in zip(known, own, strict=True))
 
 
-def _normalised(column: Sequence[float | None], normalisation: str) -> list[float | None]:
+def _normalize_column(column: Sequence[float | None], normalisation: str) -> list[float | None]:
     """Where all are equal the list says nothing, and every candidate gets the same."""
     present = [value for value in column if value is not None]
     if not present:
@@ -183,7 +185,7 @@ def _normalised(column: Sequence[float | None], normalisation: str) -> list[floa
     return [None if value is None else (value - origin) / spread for value in column]
 
 
-def _shared(weights: Sequence[float], total: float) -> list[float]:
+def _scale(weights: Sequence[float], total: float) -> list[float]:
     """The weights, scaled to sum up to `total`; equal ones where all are 0."""
     own = fsum(weights)
     if own <= 0.0:
@@ -191,11 +193,11 @@ def _shared(weights: Sequence[float], total: float) -> list[float]:
     return [weight / own * total for weight in weights]
 
 
-def _ordered(scores: Mapping[int, float], lists: Sequence[Listed]) -> list[Scored]:
-    words = next((listed.ranked for listed in lists if listed.name == "lexical"), ())
+def _rank(scores: Mapping[int, float], lists: Sequence[RankedList]) -> list[ScoredChunk]:
+    words = next((ranked_list.ranked for ranked_list in lists if ranked_list.name == "lexical"), ())
     lexical = {one.chunk_id: one.rank for one in words}
     order = sorted(scores, key=lambda chunk: (-scores[chunk], lexical.get(chunk, inf), chunk))
-    return [Scored(chunk, scores[chunk], rank) for rank, chunk in enumerate(order, start=1)]
+    return [ScoredChunk(chunk, scores[chunk], rank) for rank, chunk in enumerate(order, start=1)]
 
 
 def _finite(score: float) -> float:

@@ -1,12 +1,12 @@
 """The blend of a reranker's scores and the fused ones (spec 8). Pure.
 
-Both are brought to one scale over the candidates: how many standard deviations a score stands
+Both are brought to one scale over the candidates: how many standard deviations a score status
 above their mean. Then
 
     blend * reranker + (1 - blend) * fused
 
 where a blend of 1 is the reranker alone. The logistic function brings it to (0, 1). A candidate
-that the reranker cannot know (it has no token vectors yet) stands where its fused score alone
+that the reranker cannot know (it has no token vectors yet) status where its fused score alone
 would place it. Equals stay in the order they had.
 
 What was not read, below the last candidate or since time was up, follows below all that was, in
@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, fsum, sqrt
 
-from kb.types import Scored
+from kb.types import ScoredChunk
 
 _LARGEST = 500.0  # standard deviations; `exp` overflows at 709
 
@@ -51,23 +51,25 @@ def shown(place: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Blended:
+class BlendResult:
     """Candidates in their new order, and the scale of what the fused scores were: others that come
     later are shown on it."""
 
-    ranked: tuple[Scored, ...]
+    ranked: tuple[ScoredChunk, ...]
     fused: Scale
 
-    def below(self, others: Sequence[Scored], least: float) -> list[Scored]:
+    def below(self, others: Sequence[ScoredChunk], least: float) -> list[ScoredChunk]:
         """Others in their own order, on the same scale, and not above `least`."""
         found = []
         for one in others:
             least = min(least, shown(self.fused.place(one.score)))
-            found.append(Scored(one.chunk_id, least, one.rank))
+            found.append(ScoredChunk(one.chunk_id, least, one.rank))
         return found
 
 
-def blended(ranked: Sequence[Scored], scores: Mapping[int, float], blend: float) -> Blended:
+def blend_scores(
+    ranked: Sequence[ScoredChunk], scores: Mapping[int, float], blend: float
+) -> BlendResult:
     """The candidates `ranked`, all of which were read; `scores` are the reranker's of those that it
     can know."""
     fused = Scale.of([one.score for one in ranked])
@@ -80,6 +82,7 @@ def blended(ranked: Sequence[Scored], scores: Mapping[int, float], blend: float)
         places.append((place, one.chunk_id))
     places.sort(key=lambda pair: -pair[0])
     found = (
-        Scored(chunk, shown(place), rank) for rank, (place, chunk) in enumerate(places, start=1)
+        ScoredChunk(chunk, shown(place), rank)
+        for rank, (place, chunk) in enumerate(places, start=1)
     )
-    return Blended(tuple(found), fused)
+    return BlendResult(tuple(found), fused)

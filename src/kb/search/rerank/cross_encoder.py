@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kb import deadline
 from kb.errors import ModelBroken
 from kb.search.rerank.stage import Scores
-from kb.search.results.hits import Shelf
+from kb.search.results.hits import CandidateCache
 from kb.types import Chunk
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ class CrossEncoder:
     def prepare(self, text: str) -> None:
         """A query is read with each passage."""
 
-    def scores(self, text: str, chunk_ids: Sequence[int], shelf: Shelf) -> Scores:
-        shelf.fetch_chunks(chunk_ids)
-        passages = [_passage(shelf.document(one).title, shelf.chunks[one]) for one in chunk_ids]
+    def scores(self, text: str, chunk_ids: Sequence[int], cache: CandidateCache) -> Scores:
+        cache.fetch_chunks(chunk_ids)
+        passages = [_passage(cache.document(one).title, cache.chunks[one]) for one in chunk_ids]
         scores: list[float] = []
         for start in range(0, len(passages), _AT_ONCE):
             deadline.check()
@@ -56,8 +56,8 @@ class CrossEncoder:
 
 
 def _passage(title: str, chunk: Chunk) -> str:
-    above = () if chunk.heading_path[:1] == (title,) else (title,)
-    heading = _ARROW.join((*above, *chunk.heading_path))
+    outer = () if chunk.heading_path[:1] == (title,) else (title,)
+    heading = _ARROW.join((*outer, *chunk.heading_path))
     return (
         chunk.text if not heading or chunk.text.startswith(heading) else f"{heading}\n{chunk.text}"
     )

@@ -15,10 +15,10 @@ from operator import mul
 from typing import TYPE_CHECKING
 
 from kb.errors import ModelBroken
-from kb.search.query.query_encoder import QueryEncodings
+from kb.search.query.query_encoder import QueryEncoder
 from kb.search.rerank.stage import Scores
-from kb.search.results.hits import Shelf
-from kb.search.retrievers.availability import unfit
+from kb.search.results.hits import CandidateCache
+from kb.search.retrievers.availability import exam_verdict
 from kb.types import StoredModel, TokenVectors
 
 if TYPE_CHECKING:
@@ -41,30 +41,30 @@ class Colbert:
     def __init__(
         self,
         store: Store,
-        encodings: QueryEncodings,
+        query_encoder: QueryEncoder,
         stored: StoredModel,
         scripts: tuple[str, ...] = (),
         *,
         kept: bool = True,
     ) -> None:
         self._store = store
-        self._encodings = encodings
+        self._query_encoder = query_encoder
         self._stored = stored
         self.model = stored.name
         self.scripts = scripts
-        self._kept = kept
+        self._entries = kept
 
     def unfit(self, text: str) -> str:
         """Token vectors sit no exam of their own: who cannot read by one does not by the other."""
-        return unfit(self._stored, "dense", text)
+        return exam_verdict(self._stored, "dense", text)
 
     def load(self) -> None:
-        self._encodings.load()
+        self._query_encoder.load()
 
     def prepare(self, text: str) -> None:
         self._query(text)
 
-    def scores(self, text: str, chunk_ids: Sequence[int], shelf: Shelf) -> Scores:  # noqa: ARG002  # no text is read
+    def scores(self, text: str, chunk_ids: Sequence[int], cache: CandidateCache) -> Scores:  # noqa: ARG002  # no text is read
         query = self._query(text)
         found = self._store.tokens_of(self._stored.model_id, chunk_ids)
         for vectors in found.values():
@@ -74,12 +74,12 @@ class Colbert:
                     f"{query.dimension}",
                     "make them anew with: kb embed --anew",
                 )
-        told: Scores = dict.fromkeys(found if self._kept else chunk_ids)
+        told: Scores = dict.fromkeys(found if self._entries else chunk_ids)
         told.update(maxsim(query, {chunk: each for chunk, each in found.items() if len(each)}))
         return told
 
     def _query(self, text: str) -> TokenVectors:
-        tokens = self._encodings.of(text, TOKENS).tokens
+        tokens = self._query_encoder.of(text, TOKENS).tokens
         if tokens is None or not len(tokens):
             raise ModelBroken(f"{self.model} gave no token vectors of the query", "see: kb models")
         return tokens

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from kb.errors import KbError
 from kb.search.profiles import Profile
-from kb.search.query.query_encoder import QueryEncodings
+from kb.search.query.query_encoder import QueryEncoder
 from kb.search.rerank.result import PART
-from kb.search.retrievers.availability import EncoderSource, standing
+from kb.search.retrievers.availability import EncoderSource, retriever_status
 from kb.types import Degraded
 
 if TYPE_CHECKING:
     from kb.ports import Judge, Store
-    from kb.search.rerank.stage import Rerank, Reranker
+    from kb.search.rerank.stage import Reranker, RerankStage
 
 # The judge, made ready when it is first asked for. None where it is switched off; a `ModelError`
 # where it cannot be had.
@@ -30,13 +30,13 @@ def no_judge() -> None:
     """The source of a search that has no judge."""
 
 
-class Rerankers:
+class RerankerSelector:
     """Token vectors may be switched off for what is embedded from now on (`keeps_tokens`)."""
 
     def __init__(
         self,
         store: Store,
-        encodings: QueryEncodings,
+        query_encoder: QueryEncoder,
         encoder: EncoderSource,
         judge: JudgeSource,
         *,
@@ -44,26 +44,26 @@ class Rerankers:
     ) -> None:
         self._keeps_tokens = keeps_tokens
         self._store = store
-        self._encodings = encodings
+        self._query_encoder = query_encoder
         self._encoder = encoder
         self._judge = judge
 
     def stage(
         self, profile: Profile, *, asked: bool, named: bool, budget_ms: int | None
-    ) -> Rerank | None:
+    ) -> RerankStage | None:
         """The stage that the profile wants. What it needs may be switched off, or be what the
         chosen model does not give: then there is none. A search that has `asked` for a reranker is
         told so; one that has `named` the profile, what the model does not give."""
         if profile.rerank == "none":
             return None
-        from kb.search.rerank.stage import Rerank
+        from kb.search.rerank.stage import RerankStage
 
         found = self._colbert() if profile.rerank == "colbert" else self._cross_encoder()
         if isinstance(found, Degraded) and found.reason in (_OFF, _LACKING):
             if not asked and not (named and found.reason == _LACKING):
                 return None
             found = replace(found, reason="no_model")
-        return Rerank(
+        return RerankStage(
             profile.rerank,
             profile.rerank_candidates,
             profile.blend(),
@@ -89,21 +89,21 @@ class Rerankers:
         """Or why there is none."""
         from kb.search.rerank.late_interaction import Colbert
 
-        stands = standing(self._store, self._encoder)
-        model = stands.model
-        if stands.off:
+        status = retriever_status(self._store, self._encoder)
+        model = status.model
+        if status.off:
             return Degraded(PART, _OFF, "the encoder is switched off")
-        if stands.gives and "tokens" not in stands.gives:  # nor will it, once all is embedded
-            return Degraded(PART, _LACKING, f"{stands.encoder} gives no token vectors")
-        if not stands.usable or model is None:
-            told = stands.degraded[0] if stands.degraded else Degraded(PART, "pending", 0)
+        if status.gives and "tokens" not in status.gives:  # nor will it, once all is embedded
+            return Degraded(PART, _LACKING, f"{status.encoder} gives no token vectors")
+        if not status.usable or model is None:
+            told = status.degraded[0] if status.degraded else Degraded(PART, "pending", 0)
             return replace(told, part=PART)
         if not self._keeps_tokens and not model.tokens:
             return Degraded(PART, _OFF, "token vectors are switched off")
         return Colbert(
             self._store,
-            self._encodings,
+            self._query_encoder,
             model,
-            stands.scripts,
+            status.scripts,
             kept=self._keeps_tokens,
         )

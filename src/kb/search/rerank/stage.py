@@ -19,12 +19,12 @@ from kb import deadline
 from kb.errors import ModelBroken, Stopped
 from kb.logs import logger
 from kb.search.query.analysis import Analysis
-from kb.search.rerank.blend import blended
-from kb.search.rerank.result import PART, Reranked
-from kb.search.results.hits import Shelf
+from kb.search.rerank.blend import blend_scores
+from kb.search.rerank.result import PART, RerankResult
+from kb.search.results.hits import CandidateCache
 from kb.search.retrievers.base import failure
 from kb.text.scripts import unread
-from kb.types import Degraded, Scored
+from kb.types import Degraded, ScoredChunk
 
 log = logger("kb.search")
 
@@ -75,14 +75,14 @@ class Reranker(Protocol):
         """What there is to do with the query alone."""
         ...
 
-    def scores(self, text: str, chunk_ids: Sequence[int], shelf: Shelf) -> Scores:
+    def scores(self, text: str, chunk_ids: Sequence[int], cache: CandidateCache) -> Scores:
         """Higher is better, on a scale of its own; None where there is nothing to compare. Chunks
         that it cannot know yet are left out."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Rerank:
+class RerankStage:
     """The stage as a profile says it. Without a `reranker` it cannot run, and `why` says why."""
 
     name: str
@@ -102,13 +102,13 @@ class Rerank:
     def __call__(
         self,
         analysis: Analysis,
-        ranked: Sequence[Scored],
-        shelf: Shelf,
+        ranked: Sequence[ScoredChunk],
+        cache: CandidateCache,
         elapsed_ms: ElapsedMs,
         facts: dict[str, Any],
-    ) -> Reranked:
+    ) -> RerankResult:
         """`facts` are told by `--explain`."""
-        unread = Reranked(tuple(ranked))
+        unread = RerankResult(tuple(ranked))
         if self.reranker is None:
             return replace(unread, degraded=self.why)
         if analysis.expression is not None:  # it asks for just what it says, not for a meaning
@@ -118,7 +118,7 @@ class Rerank:
         first = [one.chunk_id for one in ranked[: self.candidates]]
         try:
             with deadline.share():
-                read = self._read(self.reranker, analysis.text, first, shelf, elapsed_ms)
+                read = self._read(self.reranker, analysis.text, first, cache, elapsed_ms)
         except Stopped as error:
             deadline.check()  # of the whole search; else the fused order still answers
             return replace(unread, degraded=(failure(PART, error),))
@@ -134,7 +134,7 @@ class Rerank:
         reranker: Reranker,
         text: str,
         chunk_ids: Sequence[int],
-        shelf: Shelf,
+        cache: CandidateCache,
         elapsed_ms: ElapsedMs,
     ) -> _Read:
         scores: Scores = {}
@@ -145,21 +145,21 @@ class Rerank:
         left_ms = None if self.budget_ms is None else _left(self.budget_ms, elapsed_ms)
         reranker.prepare(text)
         for start, end in slices(len(chunk_ids), left_ms):
-            scores |= _usable(reranker, reranker.scores(text, chunk_ids[start:end], shelf))
+            scores |= _checked(reranker, reranker.scores(text, chunk_ids[start:end], cache))
             count = end
         return _Read(scores, count, elapsed_ms() - began_ms)
 
-    def _blended(self, ranked: Sequence[Scored], read: _Read, wanted: int) -> Reranked:
+    def _blended(self, ranked: Sequence[ScoredChunk], read: _Read, wanted: int) -> RerankResult:
         degraded = []
         if read.count < wanted:
             degraded.append(Degraded(PART, "timeout", self._timeout(read, wanted)))
         if unknown := read.count - len(read.scores):
             degraded.append(Degraded(PART, "pending", unknown))
         if not (scores := read.known()):
-            return Reranked(tuple(ranked), degraded=tuple(degraded))
-        made = blended(ranked[: read.count], scores, self.blend)
+            return RerankResult(tuple(ranked), degraded=tuple(degraded))
+        made = blend_scores(ranked[: read.count], scores, self.blend)
         below = made.below(ranked[read.count :], made.ranked[-1].score)
-        return Reranked((*made.ranked, *below), scores, made, tuple(degraded))
+        return RerankResult((*made.ranked, *below), scores, made, tuple(degraded))
 
     def _timeout(self, read: _Read, wanted: int) -> str:
         told = f"{read.count} of {wanted} candidates"
@@ -179,7 +179,7 @@ def _unreadable(analysis: Analysis, reranker: Reranker) -> Degraded | None:
     return None
 
 
-def _usable(reranker: Reranker, scores: Scores) -> Scores:
+def _checked(reranker: Reranker, scores: Scores) -> Scores:
     if all(score is None or abs(score) <= _HUGE for score in scores.values()):  # not so a NaN
         return scores
     raise ModelBroken(f"{reranker.model} gave scores that are no numbers", "see: kb models verify")

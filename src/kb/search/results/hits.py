@@ -15,9 +15,9 @@ from kb.search.results.snippets import (
     without_front_matter,
     without_headings,
 )
-from kb.search.retrievers.base import Found
+from kb.search.retrievers.base import Candidates
 from kb.text.citations import cite
-from kb.types import Chunk, Document, Hit, Retrieval, Scored, Span
+from kb.types import Chunk, Document, Hit, Retrieval, ScoredChunk, Span
 
 if TYPE_CHECKING:
     from kb.ports import Store
@@ -27,7 +27,7 @@ _FIELDS = {"lexical": "lexical", "dense": "vector", "sparse": "sparse"}
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class CandidateCache:
     """The chunks of one search and their documents, as far as they are needed: boosts and groups
     ask for every candidate's document, and only hits for the text of a chunk."""
 
@@ -71,31 +71,35 @@ def _without_document(chunk_id: int) -> StoreUnusable:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class ScoreBreakdown:
     """How the ranked chunks came about: what each retriever found, and the fused scores."""
 
-    found: Mapping[str, Found]
+    found: Mapping[str, Candidates]
     fused: Mapping[int, float]
     kind: str
-    ranks: Mapping[str, Mapping[int, Scored]]
+    ranks: Mapping[str, Mapping[int, ScoredChunk]]
 
     @classmethod
-    def of(cls, found: Mapping[str, Found], fused: Sequence[Scored], kind: str) -> Evidence:
+    def of(
+        cls, found: Mapping[str, Candidates], fused: Sequence[ScoredChunk], kind: str
+    ) -> ScoreBreakdown:
         ranks = {name: {one.chunk_id: one for one in each.ranked} for name, each in found.items()}
         return cls(found, {one.chunk_id: one.score for one in fused}, kind, ranks)
 
-    def lowered(self, fused: Sequence[Scored]) -> list[Scored]:
+    def cap_scores(self, fused: Sequence[ScoredChunk]) -> list[ScoredChunk]:
         """What was fused later, with scores that do not rise above those from before."""
-        return lowered(fused, min(self.fused.values(), default=inf))
+        return cap_scores(fused, min(self.fused.values(), default=inf))
 
-    def joined(self, found: Mapping[str, Found], fused: Sequence[Scored], kind: str) -> Evidence:
+    def joined(
+        self, found: Mapping[str, Candidates], fused: Sequence[ScoredChunk], kind: str
+    ) -> ScoreBreakdown:
         """This and what was found later; the scale is the first one's."""
-        later = Evidence.of(found, fused, kind)
+        later = ScoreBreakdown.of(found, fused, kind)
         if not self.found:
             return later
-        both = {name: _both(self.found[name], each) for name, each in found.items()}
+        both = {name: _merge_candidates(self.found[name], each) for name, each in found.items()}
         ranks = {name: {**self.ranks[name], **later.ranks[name]} for name in both}
-        return Evidence(both, {**self.fused, **later.fused}, self.kind, ranks)
+        return ScoreBreakdown(both, {**self.fused, **later.fused}, self.kind, ranks)
 
     def sources(self, chunk_id: int) -> tuple[str, ...]:
         return tuple(SOURCES[name] for name in SOURCES if chunk_id in self.ranks.get(name, {}))
@@ -120,37 +124,39 @@ class Evidence:
         )
 
 
-def lowered(ranked: Sequence[Scored], ceiling: float) -> list[Scored]:
+def cap_scores(ranked: Sequence[ScoredChunk], ceiling: float) -> list[ScoredChunk]:
     return [replace(one, score=min(one.score, ceiling)) for one in ranked]
 
 
-def _both(first: Found, later: Found) -> Found:
+def _merge_candidates(first: Candidates, later: Candidates) -> Candidates:
     told = (*first.degraded, *(part for part in later.degraded if part not in first.degraded))
     return replace(first, ranked=(*first.ranked, *later.ranked), degraded=told)
 
 
 def make_hits(
-    ranked: Sequence[Scored],
-    evidence: Evidence,
-    shelf: Shelf,
+    ranked: Sequence[ScoredChunk],
+    breakdown: ScoreBreakdown,
+    cache: CandidateCache,
     analysis: Analysis,
     snippet_chars: int,
 ) -> tuple[Hit, ...]:
     """Hits in this order; without `snippet_chars` their snippets stay empty."""
-    shelf.fetch_chunks([one.chunk_id for one in ranked])
+    cache.fetch_chunks([one.chunk_id for one in ranked])
     return tuple(
-        _hit(rank, one, evidence, shelf, _shown(shelf, one.chunk_id, analysis, snippet_chars))
+        _hit(rank, one, breakdown, cache, _snippet(cache, one.chunk_id, analysis, snippet_chars))
         for rank, one in enumerate(ranked, start=1)
     )
 
 
-def _hit(rank: int, one: Scored, evidence: Evidence, shelf: Shelf, shown: str) -> Hit:
-    chunk, document = shelf.chunks[one.chunk_id], shelf.document(one.chunk_id)
+def _hit(
+    rank: int, one: ScoredChunk, breakdown: ScoreBreakdown, cache: CandidateCache, shown: str
+) -> Hit:
+    chunk, document = cache.chunks[one.chunk_id], cache.document(one.chunk_id)
     span = chunk.spans[0] if chunk.spans else Span("document")
     return Hit(
         rank=rank,
         score=one.score,
-        score_kind=evidence.kind,
+        score_kind=breakdown.kind,
         chunk_id=chunk.chunk_id,
         doc_id=document.doc_id,
         doc_path=document.doc_path,
@@ -159,25 +165,25 @@ def _hit(rank: int, one: Scored, evidence: Evidence, shelf: Shelf, shown: str) -
         section_label=chunk.section_label,
         snippet=shown,
         citation=cite(document.doc_path, span, chunk.section_label),
-        retrieval=evidence.retrieval(one.chunk_id),
-        sources=evidence.sources(one.chunk_id),
+        retrieval=breakdown.retrieval(one.chunk_id),
+        sources=breakdown.sources(one.chunk_id),
         tags=document.tags,
         type=document.type,
         kind=document.kind,
         chunker_version=chunk.chunker_version,
-        embedding_model=evidence.model(one.chunk_id),
+        embedding_model=breakdown.model(one.chunk_id),
         indexed_at=chunk.indexed_at,
     )
 
 
-def _shown(shelf: Shelf, chunk_id: int, analysis: Analysis, limit: int) -> str:
+def _snippet(cache: CandidateCache, chunk_id: int, analysis: Analysis, limit: int) -> str:
     if not limit:
         return ""
-    kind, text = shelf.document(chunk_id).type, shelf.chunks[chunk_id].text
+    kind, text = cache.document(chunk_id).type, cache.chunks[chunk_id].text
     if kind == "code":
-        return code_snippet(text, analysis, shelf.store.tokenise, limit)
-    text = without_front_matter(text, analysis, shelf.store.tokenise)
+        return code_snippet(text, analysis, cache.store.tokenise, limit)
+    text = without_front_matter(text, analysis, cache.store.tokenise)
     headed = kind not in ("note", "table")
     return snippet(
-        without_headings(text) if headed else text, analysis, shelf.store.tokenise, limit
+        without_headings(text) if headed else text, analysis, cache.store.tokenise, limit
     )

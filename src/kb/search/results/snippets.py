@@ -27,7 +27,7 @@ _MOST_LINES = 6  # of code: ten hits are to fit on a page or two
 _TAB = 4
 ELLIPSIS = "…"
 
-Mark = tuple[int, int, str]  # start, end, what was found
+Match = tuple[int, int, str]  # start, end, what was found
 
 
 def snippet(text: str, analysis: Analysis, tokenise: Tokenise, limit: int) -> str:
@@ -35,12 +35,12 @@ def snippet(text: str, analysis: Analysis, tokenise: Tokenise, limit: int) -> st
     flat = " ".join(text[:_LONGEST_READ].split())
     if len(flat) <= limit:
         return flat
-    start, end = _densest(marks(flat, analysis, tokenise), limit - 2 * len(ELLIPSIS))
+    start, end = _densest(match_ranges(flat, analysis, tokenise), limit - 2 * len(ELLIPSIS))
     return _cut(flat, start, end, limit)
 
 
 def code_snippet(text: str, analysis: Analysis, tokenise: Tokenise, limit: int) -> str:
-    """The same of code, line by line as it stands there: at most six lines from the one above the
+    """The same of code, line by line as it status there: at most six lines from the one above the
     densest matches on, without blank ones and without the indentation they have in common."""
     lines = [line.expandtabs(_TAB).rstrip() for line in text[:_LONGEST_READ].splitlines()]
     lines = [line for line in lines if line]
@@ -48,9 +48,9 @@ def code_snippet(text: str, analysis: Analysis, tokenise: Tokenise, limit: int) 
     room = limit - 2 * len(ELLIPSIS) - 2  # and two ends of lines
     first = 0
     if len(whole) > room or len(lines) > _MOST_LINES:
-        start, _ = _densest(marks(whole, analysis, tokenise), room)
+        start, _ = _densest(match_ranges(whole, analysis, tokenise), room)
         first = max(0, whole.count("\n", 0, start) - 1)
-    kept = _outdented(lines[first : first + _MOST_LINES])
+    kept = _dedent(lines[first : first + _MOST_LINES])
     while len(kept) > 1 and len("\n".join(kept)) > room:
         kept.pop()
     shown = "\n".join(kept)
@@ -60,7 +60,7 @@ def code_snippet(text: str, analysis: Analysis, tokenise: Tokenise, limit: int) 
     return f"{before}{shown}" + (f"\n{ELLIPSIS}" if first + len(kept) < len(lines) else "")
 
 
-def _outdented(lines: list[str]) -> list[str]:
+def _dedent(lines: list[str]) -> list[str]:
     indent = min((len(line) - len(line.lstrip()) for line in lines), default=0)
     return [line[indent:] for line in lines]
 
@@ -73,19 +73,19 @@ def without_headings(text: str) -> str:
 def without_front_matter(text: str, analysis: Analysis, tokenise: Tokenise) -> str:
     """A chunk without the front matter it begins with, unless the query is about that."""
     front = _FRONT.match(text)
-    if front is None or marks(front[0], analysis, tokenise):
+    if front is None or match_ranges(front[0], analysis, tokenise):
         return text
     return text[front.end() :] or text
 
 
-def marks(text: str, analysis: Analysis, tokenise: Tokenise) -> list[Mark]:
+def match_ranges(text: str, analysis: Analysis, tokenise: Tokenise) -> list[Match]:
     """Where the query's terms stand in `text`, in order."""
     deadline.check()
     found = [*_words(text, analysis, tokenise), *_fragments(text, analysis.fragments)]
     return sorted(found) or sorted(_inside_words(text, analysis.long_words()))
 
 
-def ranges(found: Iterable[Mark]) -> list[tuple[int, int]]:
+def merge_ranges(found: Iterable[Match]) -> list[tuple[int, int]]:
     """The marks, which are in order, as stretches that do not overlap."""
     merged: list[tuple[int, int]] = []
     for start, end, _ in found:
@@ -96,7 +96,7 @@ def ranges(found: Iterable[Mark]) -> list[tuple[int, int]]:
     return merged
 
 
-def _words(text: str, analysis: Analysis, tokenise: Tokenise) -> Iterable[Mark]:
+def _words(text: str, analysis: Analysis, tokenise: Tokenise) -> Iterable[Match]:
     if not analysis.stems:
         return
     yield from tokenise(text, analysis.stems)
@@ -105,14 +105,14 @@ def _words(text: str, analysis: Analysis, tokenise: Tokenise) -> Iterable[Mark]:
             yield start, end, inside[0][2]
 
 
-def _inside_words(text: str, terms: Iterable[str]) -> Iterable[Mark]:
+def _inside_words(text: str, terms: Iterable[str]) -> Iterable[Match]:
     """Where terms stand inside of longer words, as the last tier finds them."""
     folded = text.lower()
     if len(folded) == len(text):  # else the places would not be those of `text`
         yield from _fragments(folded, (term.lower() for term in terms))
 
 
-def _fragments(text: str, fragments: Iterable[str]) -> Iterable[Mark]:
+def _fragments(text: str, fragments: Iterable[str]) -> Iterable[Match]:
     for fragment in fragments:
         at = text.find(fragment)
         while at >= 0:
@@ -120,7 +120,7 @@ def _fragments(text: str, fragments: Iterable[str]) -> Iterable[Mark]:
             at = text.find(fragment, at + len(fragment))
 
 
-def _densest(found: list[Mark], width: int) -> tuple[int, int]:
+def _densest(found: list[Match], width: int) -> tuple[int, int]:
     """The window with the most distinct terms, then with the most of them, the first of equals."""
     best, best_value = (0, 0), (0, 0)
     inside: dict[str, int] = {}

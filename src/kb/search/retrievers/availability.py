@@ -1,4 +1,4 @@
-"""How search by a model stands: what vectors the store has, and whether there is a model to ask
+"""How search by a model status: what vectors the store has, and whether there is a model to ask
 them with. Every search asks, and `kb status` shows the same. Cheap: loads no model.
 """
 
@@ -29,7 +29,7 @@ def no_encoder() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RetrieverStatus:
     """`model` is the one whose vectors answer; `usable` says whether they can be asked.
 
     Keyword search by choice is `off`: the encoder is switched off, and there are no vectors that it
@@ -56,11 +56,11 @@ class Standing:
         """Whether the model is one that gives no such vectors."""
         return self.encoder is not None and bool(self.gives) and self.part not in self.gives
 
-    def asked_for(self) -> Standing:
-        """As it stands for a search that wants vectors and nothing else."""
+    def required(self) -> RetrieverStatus:
+        """As it status for a search that wants vectors and nothing else."""
         return replace(self, degraded=(_no_model(_OFF, self.part),)) if self.off else self
 
-    def of_sparse(self) -> Standing:
+    def for_sparse(self) -> RetrieverStatus:
         """The same of sparse vectors: the model may give none, and may have come to give them after
         others of its vectors were made."""
         of_it = replace(self, part="sparse")
@@ -75,7 +75,7 @@ class Standing:
             of_it,
             pending=pending,
             usable=self.model.sparse > 0,
-            degraded=_unfinished(self.model.failed + self.no_sparse, pending, "sparse"),
+            degraded=_incomplete(self.model.failed + self.no_sparse, pending, "sparse"),
         )
 
     @property
@@ -86,7 +86,9 @@ class Standing:
         return "off" if self.off else "ready"
 
 
-def standing(store: Store, source: EncoderSource, *, ready_made: bool = False) -> Standing:
+def retriever_status(
+    store: Store, source: EncoderSource, *, ready_made: bool = False
+) -> RetrieverStatus:
     """With a `ready_made` query vector no encoder is needed."""
     model = next(iter(store.models()), None)
     ready = model is not None and model.ready > 0
@@ -95,30 +97,30 @@ def standing(store: Store, source: EncoderSource, *, ready_made: bool = False) -
         encoder = source()
     except KbError as error:
         if not ready_made:
-            return Standing(None, model, pending, False, (_no_model(error.message),))
+            return RetrieverStatus(None, model, pending, False, (_no_model(error.message),))
         encoder = None
     name = None if encoder is None else encoder.spec.name
     if encoder is None and not ready_made:
         unused = (_no_model(_OFF),) if ready else ()
-        return Standing(None, model, pending, False, unused)
+        return RetrieverStatus(None, model, pending, False, unused)
     if encoder is not None and model is not None and ready and not ready_made:
         spec = encoder.spec
         if (spec.name, spec.version) != (model.name, model.version):
             detail = f"vectors of {model.name} {model.version}, not {spec.name} {spec.version}"
-            return Standing(
+            return RetrieverStatus(
                 name, model, pending, False, (Degraded("dense", "model_mismatch", detail),)
             )
-    unfinished = _unfinished(0 if model is None else model.failed, pending)
+    unfinished = _incomplete(0 if model is None else model.failed, pending)
     if encoder is None:
-        return Standing(name, model, pending, ready, unfinished)
+        return RetrieverStatus(name, model, pending, ready, unfinished)
     spec = encoder.spec
-    return Standing(
+    return RetrieverStatus(
         name, model, pending, ready, unfinished, spec.scripts, spec.gives,
         no_sparse=_no_sparse(store, model, spec.gives), remote=getattr(encoder, "remote", False),
     )  # fmt: skip
 
 
-def unfit(model: StoredModel | None, part: str, text: str) -> str:
+def exam_verdict(model: StoredModel | None, part: str, text: str) -> str:
     """What the exam has shown that speaks against asking `part` of the model for such a text; empty
     if nothing. A text without letters is for every model that reads something."""
     if model is None:
@@ -137,7 +139,7 @@ def _no_model(detail: str, part: str = "dense") -> Degraded:
     return Degraded(part, "no_model", detail)
 
 
-def _unfinished(failed: int, pending: int, part: str = "dense") -> tuple[Degraded, ...]:
+def _incomplete(failed: int, pending: int, part: str = "dense") -> tuple[Degraded, ...]:
     parts = [Degraded(part, "pending", pending)] if pending else []
     if failed:
         passages = "1 passage" if failed == 1 else f"{failed} passages"

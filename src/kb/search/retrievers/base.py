@@ -8,16 +8,16 @@ from typing import Protocol
 
 from kb.errors import DeadlineExceeded, KbError
 from kb.search.query.analysis import Analysis
-from kb.types import Degraded, Filters, Scored
+from kb.types import Degraded, Filters, ScoredChunk
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Candidates:
     """A ranked list, where it came from, and what went wrong on the way. `ran` is False where a
     retriever could not do its work at all: an empty list that says nothing about the store.
     `partial`: some chunks are not in its index yet, and could not be found."""
 
-    ranked: tuple[Scored, ...] = ()
+    ranked: tuple[ScoredChunk, ...] = ()
     tiers: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     degraded: tuple[Degraded, ...] = ()
@@ -44,7 +44,7 @@ class Retriever(Protocol):
 
     def index_version(self) -> str: ...
 
-    def search(self, analysis: Analysis, filters: Filters, now: str, limit: int) -> Found: ...
+    def search(self, analysis: Analysis, filters: Filters, now: str, limit: int) -> Candidates: ...
 
     def scores(self, analysis: Analysis, chunk_ids: Iterable[int]) -> dict[int, float] | None:
         """Its scores of chunks that others found; None where they cannot be had at little cost."""

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from kb.errors import ModelMismatch
 from kb.search.query.analysis import Analysis
-from kb.search.query.query_encoder import QueryEncoding, unusable
-from kb.search.retrievers.availability import Standing
-from kb.search.retrievers.model_retriever import Encode, ModelRetriever, Sought
-from kb.types import Degraded, Filters, Nearest, Scored, StoredModel, Vector
+from kb.search.query.query_encoder import QueryEncoding, unusable_part
+from kb.search.retrievers.availability import RetrieverStatus
+from kb.search.retrievers.model_retriever import Encode, ModelRetriever, VectorQuery
+from kb.types import Degraded, Filters, ScoredChunk, StoredModel, Vector, VectorMatches
 
 if TYPE_CHECKING:
     from kb.ports import Store
@@ -30,7 +30,7 @@ class DenseRetriever(ModelRetriever):
     def __init__(
         self,
         store: Store,
-        standing: Standing,
+        status: RetrieverStatus,
         encode: Encode,
         *,
         vector: Vector[float] | None = None,
@@ -38,38 +38,38 @@ class DenseRetriever(ModelRetriever):
         alone: bool = False,
         exclude: frozenset[int] = frozenset(),
     ) -> None:
-        super().__init__(store, standing, encode, alone=alone)
+        super().__init__(store, status, encode, alone=alone)
         self._vector = vector
         self.ready_made = vector is not None
         self._backend = backend
         self._exclude = exclude
 
     def scores(self, analysis: Analysis, chunk_ids: Iterable[int]) -> dict[int, float] | None:
-        model = self._standing.model
-        if model is None or not self._asks(analysis):
+        model = self._status.model
+        if model is None or not self._applies(analysis):
             return None
-        vector = self._usable(self._query(analysis))
+        vector = self._checked(self._query(analysis))
         return cosines(self._store.vectors_of(model.model_id, chunk_ids), vector)
 
-    def _nearest(self, model: StoredModel, sought: Sought) -> Nearest:
+    def _lookup(self, model: StoredModel, vector_query: VectorQuery) -> VectorMatches:
         found = self._store.nearest(
             model.model_id,
-            self._usable(sought.query),
-            filters=sought.filters,
-            now=sought.now,
-            limit=sought.limit + len(self._exclude),
+            self._checked(vector_query.query),
+            filters=vector_query.filters,
+            now=vector_query.now,
+            limit=vector_query.limit + len(self._exclude),
             backend=self._backend,
         )
-        return self._without_excluded(found, sought.limit) if self._exclude else found
+        return self._without_excluded(found, vector_query.limit) if self._exclude else found
 
-    def _without_excluded(self, found: Nearest, limit: int) -> Nearest:
-        kept = [one for one in found.found if one.chunk_id not in self._exclude][:limit]
-        ranked = [Scored(one.chunk_id, one.score, at) for at, one in enumerate(kept, start=1)]
-        return found._replace(found=ranked)
+    def _without_excluded(self, found: VectorMatches, limit: int) -> VectorMatches:
+        kept = [one for one in found.chunks if one.chunk_id not in self._exclude][:limit]
+        ranked = [ScoredChunk(one.chunk_id, one.score, at) for at, one in enumerate(kept, start=1)]
+        return found._replace(chunks=ranked)
 
-    def _usable(self, query: QueryEncoding) -> Vector[float]:
+    def _checked(self, query: QueryEncoding) -> Vector[float]:
         if query.vector is None:
-            raise unusable(self._standing.encoder, "dense")
+            raise unusable_part(self._status.encoder, "dense")
         return query.vector
 
     # --- a vector that the caller brings ----------------------------------------------------------
@@ -77,25 +77,25 @@ class DenseRetriever(ModelRetriever):
     def _query(self, analysis: Analysis) -> QueryEncoding:
         return super()._query(analysis) if self._vector is None else QueryEncoding(self._vector)
 
-    def _asks(self, analysis: Analysis) -> bool:
-        return self._vector is not None or super()._asks(analysis)
+    def _applies(self, analysis: Analysis) -> bool:
+        return self._vector is not None or super()._applies(analysis)
 
     def _check_syntax(self, analysis: Analysis, filters: Filters, now: str) -> None:
         if self._vector is None:
             super()._check_syntax(analysis, filters, now)
 
-    def _foreign(self, analysis: Analysis) -> tuple[Degraded, ...]:
-        return super()._foreign(analysis) if self._vector is None else ()
+    def _unreadable(self, analysis: Analysis) -> tuple[Degraded, ...]:
+        return super()._unreadable(analysis) if self._vector is None else ()
 
-    def _is_misfit(self, error: Exception) -> bool:
+    def _is_caller_error(self, error: Exception) -> bool:
         """A ready-made vector that does not fit the store is its caller's mistake."""
         return self._vector is not None and isinstance(error, ModelMismatch)
 
-    def _fallback(self, found: Nearest) -> tuple[Degraded, ...]:
+    def _fallback(self, found: VectorMatches) -> tuple[Degraded, ...]:
         """As good as the one that was chosen, but maybe not as fast."""
         if self._backend in ("auto", found.backend):
             return ()
-        why = found.why or f"{self._backend} is not there"
+        why = found.fallback_reason or f"{self._backend} is not there"
         return (Degraded("dense", "fallback", f"{why}: by {found.backend}"),)
 
 

@@ -1,6 +1,6 @@
 """The lexical retriever: tiers over the store's indexes (spec 4).
 
-    a single-quoted expression     as it stands
+    a single-quoted expression     as it status
     match any                      chunks with any word that has content, by BM25; if there is
                                    none, chunks with any word at all
     match all                      chunks with every term
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from kb.errors import QuerySyntax, StoreError
 from kb.search.query.analysis import Analysis
-from kb.search.retrievers.base import Found
-from kb.types import Degraded, Filters, Scored
+from kb.search.retrievers.base import Candidates
+from kb.types import Degraded, Filters, ScoredChunk
 
 if TYPE_CHECKING:
     from kb.ports import Store
@@ -33,9 +33,9 @@ class LexicalRetriever:
 
     name = "lexical"
 
-    def __init__(self, store: Store, *, match: str, company: bool = False) -> None:
+    def __init__(self, store: Store, *, match: str, warn_expression: bool = False) -> None:
         self._store = store
-        self._company = company
+        self._warn_expression = warn_expression
         self._match = match
 
     def __repr__(self) -> str:
@@ -44,9 +44,9 @@ class LexicalRetriever:
     def index_version(self) -> str:
         return self._store.index_version()
 
-    def search(self, analysis: Analysis, filters: Filters, now: str, limit: int) -> Found:
+    def search(self, analysis: Analysis, filters: Filters, now: str, limit: int) -> Candidates:
         if analysis.empty or limit < 1:
-            return Found()
+            return Candidates()
         try:
             return self._indexed(analysis, filters, now, limit)
         except QuerySyntax:
@@ -57,15 +57,17 @@ class LexicalRetriever:
     def scores(self, analysis: Analysis, chunk_ids: Iterable[int]) -> None:
         """To score single chunks, FTS5 reads as much as for all of them."""
 
-    def _indexed(self, analysis: Analysis, filters: Filters, now: str, limit: int) -> Found:
+    def _indexed(self, analysis: Analysis, filters: Filters, now: str, limit: int) -> Candidates:
         if analysis.expression is not None:
             found = self._store.match_expression(
                 analysis.expression, filters=filters, now=now, limit=limit
             )
-            return Found(
-                tuple(found.found), ("expression",), degraded=(_ALONE,) if self._company else ()
+            return Candidates(
+                tuple(found.chunks),
+                ("expression",),
+                degraded=(_ALONE,) if self._warn_expression else (),
             )
-        ranked: list[Scored] = []
+        ranked: list[ScoredChunk] = []
         tiers: list[str] = []
         dropped: list[str] = []
         for tier in self._tiers(analysis):
@@ -76,13 +78,13 @@ class LexicalRetriever:
             found = self._store.match(
                 terms, every=tier == "all", filters=filters, now=now, limit=limit
             )
-            grown = _appended(ranked, found.found)[:limit]
+            grown = _append(ranked, found.chunks)[:limit]
             if len(grown) > len(ranked):
                 tiers.append(tier)
-                dropped += found.dropped
+                dropped += found.dropped_terms
             ranked = grown
         if ranked or self._match == "all":
-            return Found(tuple(ranked), tuple(tiers), tuple(dict.fromkeys(dropped)))
+            return Candidates(tuple(ranked), tuple(tiers), tuple(dict.fromkeys(dropped)))
         return self._substrings(analysis, filters, now, limit)
 
     def _tiers(self, analysis: Analysis) -> list[str]:
@@ -97,30 +99,30 @@ class LexicalRetriever:
 
     def _substrings(
         self, analysis: Analysis, filters: Filters, now: str, limit: int, *, indexed: bool = True
-    ) -> Found:
-        # A run of unspaced script was found by its pieces already, if it stands anywhere.
+    ) -> Candidates:
+        # A run of unspaced script was found by its pieces already, if it status anywhere.
         if not (terms := analysis.substrings() if not indexed else analysis.long_words()):
-            return Found()
+            return Candidates()
         found = self._store.match_substrings(
             terms, filters=filters, now=now, limit=limit, indexed=indexed
         )
-        return Found(tuple(found.found), ("substring",) if found.found else ())
+        return Candidates(tuple(found.chunks), ("substring",) if found.chunks else ())
 
     def _unindexed(
         self, analysis: Analysis, filters: Filters, now: str, limit: int, error: StoreError
-    ) -> Found:
+    ) -> Candidates:
         """FTS5 is missing or its tables are damaged: read every chunk, and say so [003]."""
         found = self._substrings(analysis, filters, now, limit, indexed=False)
         note = Degraded("lexical", "failed", f"substring search instead: {error.message}")
-        return Found(found.ranked, found.tiers, degraded=(note,))
+        return Candidates(found.ranked, found.tiers, degraded=(note,))
 
 
-def _appended(first: list[Scored], second: list[Scored]) -> list[Scored]:
+def _append(first: list[ScoredChunk], second: list[ScoredChunk]) -> list[ScoredChunk]:
     """`second` behind `first`, without its repetitions, and with scores that do not rise again."""
     seen = {hit.chunk_id for hit in first}
     ceiling = first[-1].score if first else 1.0
     fresh = [hit for hit in second if hit.chunk_id not in seen]
     return first + [
-        Scored(hit.chunk_id, min(hit.score, ceiling), rank)
+        ScoredChunk(hit.chunk_id, min(hit.score, ceiling), rank)
         for rank, hit in enumerate(fresh, start=len(first) + 1)
     ]

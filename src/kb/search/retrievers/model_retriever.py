@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from kb.errors import InvalidRequest, Stopped, StoreError
 from kb.search.query.analysis import Analysis
 from kb.search.query.query_encoder import QueryEncoding
-from kb.search.retrievers.availability import Standing, unfit
-from kb.search.retrievers.base import Found, failure
+from kb.search.retrievers.availability import RetrieverStatus, exam_verdict
+from kb.search.retrievers.base import Candidates, failure
 from kb.text.scripts import unread
-from kb.types import Degraded, Filters, Nearest
+from kb.types import Degraded, Filters, VectorMatches
 
 if TYPE_CHECKING:
     from kb.ports import Store
@@ -30,7 +30,7 @@ class Encode(Protocol):
     def __call__(self, text: str, /, *, need: Set[str]) -> QueryEncoding: ...
 
 
-class Sought(NamedTuple):
+class VectorQuery(NamedTuple):
     """What a retriever is asked, once there is something to ask for."""
 
     query: QueryEncoding
@@ -47,56 +47,56 @@ class ModelRetriever(ABC):
     ready_made = False  # whether the query needs no encoding
 
     def __init__(
-        self, store: Store, standing: Standing, encode: Encode, *, alone: bool = False
+        self, store: Store, status: RetrieverStatus, encode: Encode, *, alone: bool = False
     ) -> None:
         self._store = store
-        self._standing = standing
+        self._status = status
         self._encode = encode
         self._alone = alone
 
     def __repr__(self) -> str:
-        model = self._standing.model
+        model = self._status.model
         return f"{self.name}({model.name if model is not None else 'no vectors'})"
 
     def is_large(self, count: int) -> bool:
         """Whether there are so many vectors that a search takes its time."""
-        model = self._standing.model
-        return self._standing.usable and model is not None and model.ready >= count
+        model = self._status.model
+        return self._status.usable and model is not None and model.ready >= count
 
     @property
     def is_remote(self) -> bool:
         """Whether a server is asked to encode the query."""
-        return self._standing.usable and self._standing.remote and not self.ready_made
+        return self._status.usable and self._status.remote and not self.ready_made
 
     def index_version(self) -> str:
         return self._store.vector_version()
 
-    def search(self, analysis: Analysis, filters: Filters, now: str, limit: int) -> Found:
-        if limit < 1 or not self._asks(analysis):
-            return Found(ran=False)
+    def search(self, analysis: Analysis, filters: Filters, now: str, limit: int) -> Candidates:
+        if limit < 1 or not self._applies(analysis):
+            return Candidates(ran=False)
         self._check_syntax(analysis, filters, now)
-        model = self._standing.model
-        if not self._standing.usable or model is None:
-            return Found(ran=False, degraded=self._standing.degraded)
-        foreign = self._foreign(analysis)
+        model = self._status.model
+        if not self._status.usable or model is None:
+            return Candidates(ran=False, degraded=self._status.degraded)
+        foreign = self._unreadable(analysis)
         if foreign and not self._alone:
-            return Found(ran=False, degraded=foreign)
+            return Candidates(ran=False, degraded=foreign)
         began = time.perf_counter()
         try:
             query = self._query(analysis)
             encoding_ms = (time.perf_counter() - began) * 1000
-            found = self._nearest(model, Sought(query, filters, now, limit))
+            found = self._lookup(model, VectorQuery(query, filters, now, limit))
         except Stopped:
             raise
         except Exception as error:  # of a model or a library: the others still answer
-            if isinstance(error, InvalidRequest) or self._is_misfit(error):
+            if isinstance(error, InvalidRequest) or self._is_caller_error(error):
                 raise
-            return Found(ran=False, degraded=(failure(self.name, error),))
-        told = (*self._standing.degraded, *foreign, *self._truncation(query.truncated))
-        return Found(
-            tuple(found.found),
+            return Candidates(ran=False, degraded=(failure(self.name, error),))
+        told = (*self._status.degraded, *foreign, *self._truncation(query.truncated))
+        return Candidates(
+            tuple(found.chunks),
             degraded=(*told, *self._fallback(found)),
-            partial=bool(self._standing.pending or model.failed),
+            partial=bool(self._status.pending or model.failed),
             backend=found.backend,
             model=model.name,
             encoding_ms=encoding_ms,
@@ -106,12 +106,12 @@ class ModelRetriever(ABC):
     def scores(self, analysis: Analysis, chunk_ids: Iterable[int]) -> dict[int, float] | None: ...
 
     @abstractmethod
-    def _nearest(self, model: StoredModel, sought: Sought) -> Nearest: ...
+    def _lookup(self, model: StoredModel, vector_query: VectorQuery) -> VectorMatches: ...
 
     def _query(self, analysis: Analysis) -> QueryEncoding:
         return self._encode(analysis.expression or analysis.text, need={self.name})
 
-    def _asks(self, analysis: Analysis) -> bool:
+    def _applies(self, analysis: Analysis) -> bool:
         """Whether there is something to look for. A query without words means nothing, and one that
         is an FTS5 expression asks for just what it says, unless there is no one else to ask."""
         return not analysis.empty and (analysis.expression is None or self._alone)
@@ -122,14 +122,14 @@ class ModelRetriever(ABC):
             with suppress(StoreError):  # no index to ask: then there is nothing to be said
                 self._store.match_expression(analysis.expression, filters=filters, now=now, limit=1)
 
-    def _foreign(self, analysis: Analysis) -> tuple[Degraded, ...]:
+    def _unreadable(self, analysis: Analysis) -> tuple[Degraded, ...]:
         """A query in a script that the model does not read: what it makes of it would be noise, and
         drag the words' list down. It is only asked for where it is all that was asked for."""
-        standing = self._standing
-        if unread(analysis.text, standing.scripts):
+        status = self._status
+        if unread(analysis.text, status.scripts):
             reason = "language"
-            detail = f"{standing.encoder} reads {' and '.join(standing.scripts)} script"
-        elif verdict := unfit(standing.model, self.name, analysis.text):
+            detail = f"{status.encoder} reads {' and '.join(status.scripts)} script"
+        elif verdict := exam_verdict(status.model, self.name, analysis.text):
             reason, detail = "unfit", verdict
         else:
             return ()
@@ -143,10 +143,10 @@ class ModelRetriever(ABC):
         told = "1 token" if tokens == 1 else f"{tokens} tokens"
         return (Degraded(self.name, "truncated", f"{told} of the query left out"),)
 
-    def _fallback(self, found: Nearest) -> tuple[Degraded, ...]:  # noqa: ARG002  # for those that can
+    def _fallback(self, found: VectorMatches) -> tuple[Degraded, ...]:  # noqa: ARG002  # for those that can
         """Another backend than the one that was chosen."""
         return ()
 
-    def _is_misfit(self, error: Exception) -> bool:  # noqa: ARG002  # for those that can tell
+    def _is_caller_error(self, error: Exception) -> bool:  # noqa: ARG002  # for those that can tell
         """Whether what failed is what the caller brought."""
         return False

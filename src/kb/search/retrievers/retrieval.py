@@ -26,19 +26,19 @@ from kb.errors import (
 from kb.logs import logger
 from kb.search.query.analysis import Analysis
 from kb.search.results.trace import Trace
-from kb.search.retrievers.base import Found, Retriever, failure
+from kb.search.retrievers.base import Candidates, Retriever, failure
 from kb.types import Degraded, Filters
 
 if TYPE_CHECKING:
     from kb.ports import Store
-    from kb.search.retrievers.thread_pool import Answer, Crew
+    from kb.search.retrievers.thread_pool import Task, ThreadPool
 
 # Mistakes of who asks, not of who is asked: no other retriever can make up for them. And nobody
 # waits for any of them any more.
 _MISTAKES = (InvalidRequest, ModelMismatch, StoreMissing, Cancelled)
 
 
-class Asked(NamedTuple):
+class RetrievalRequest(NamedTuple):
     """What every retriever is asked."""
 
     analysis: Analysis
@@ -48,26 +48,26 @@ class Asked(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class SideBySide:
+class ParallelRetrieval:
     """Threads to ask in, and how long to wait for them: None is for ever."""
 
-    crew: Crew
+    pool: ThreadPool
     timeout_s: float | None = None
 
 
-class _Timed(NamedTuple):
-    found: Found
+class _TimedCandidates(NamedTuple):
+    candidates: Candidates
     ms: float
 
 
-class _Patience:
+class _SharedTimeout:
     """The same moment for all: they were asked together."""
 
     def __init__(self, after_s: float | None) -> None:
         self.after_s = inf if after_s is None else after_s
         self._began = time.perf_counter()
 
-    def met_by(self, answer: Answer[Any]) -> bool:
+    def met_by(self, answer: Task[Any]) -> bool:
         """Whether the answer is there in time; waits until one or the other is the case."""
         if self.after_s == inf:
             return answer.wait()
@@ -76,23 +76,23 @@ class _Patience:
 
 def retrieve(
     retrievers: Sequence[Retriever],
-    asked: Asked,
+    asked: RetrievalRequest,
     trace: Trace,
     *,
     store: Store,
-    beside: SideBySide | None = None,
-) -> dict[str, Found]:
+    parallel: ParallelRetrieval | None = None,
+) -> dict[str, Candidates]:
     """What each retriever found, by its name. If none could do its work, since the store could not,
     that error is raised."""
-    waiting = _started(retrievers, asked, store, beside) if beside is not None else {}
-    patience = _Patience(beside.timeout_s if beside is not None else None)
-    found: dict[str, Found] = {}
+    waiting = _submit_all(retrievers, asked, store, parallel) if parallel is not None else {}
+    patience = _SharedTimeout(parallel.timeout_s if parallel is not None else None)
+    found: dict[str, Candidates] = {}
     failures: list[Exception] = []
     for retriever in retrievers:
         answer = waiting.get(retriever.name)
         began = time.perf_counter()
         try:
-            timed = _awaited(retriever, asked, answer, patience, alone=len(retrievers) == 1)
+            timed = _result(retriever, asked, answer, patience, alone=len(retrievers) == 1)
         except _MISTAKES:
             raise
         except Exception as error:
@@ -102,14 +102,14 @@ def retrieve(
             if not isinstance(error, DeadlineExceeded):
                 logger("kb.search").warning("%s retriever failed", retriever.name, exc_info=True)
             failures.append(error)
-            timed = _Timed(_without(failure(retriever.name, error)), _ms_since(began))
-        found[retriever.name] = timed.found
-        trace.add(retriever.name, timed.ms, _facts(timed.found))
+            timed = _TimedCandidates(_unavailable(failure(retriever.name, error)), _ms_since(began))
+        found[retriever.name] = timed.candidates
+        trace.add(retriever.name, timed.ms, _facts(timed.candidates))
     _raise_if_nothing_works(found, failures)
     return found
 
 
-def _raise_if_nothing_works(found: dict[str, Found], failures: Sequence[Exception]) -> None:
+def _raise_if_nothing_works(found: dict[str, Candidates], failures: Sequence[Exception]) -> None:
     """An empty answer would say that there is nothing to find."""
     if not any(each.ran for each in found.values()):
         for error in failures:
@@ -117,14 +117,14 @@ def _raise_if_nothing_works(found: dict[str, Found], failures: Sequence[Exceptio
                 raise error
 
 
-def _awaited(
+def _result(
     retriever: Retriever,
-    asked: Asked,
-    answer: Answer[_Timed | None] | None,
-    patience: _Patience,
+    asked: RetrievalRequest,
+    answer: Task[_TimedCandidates | None] | None,
+    patience: _SharedTimeout,
     *,
     alone: bool,
-) -> _Timed:
+) -> _TimedCandidates:
     """Where there are others, none may use up all the time that the search has."""
     if answer is None and alone:
         return _ask(retriever, asked)
@@ -132,47 +132,50 @@ def _awaited(
         if not patience.met_by(answer):
             answer.leave()
             why = Degraded(retriever.name, "timeout", f"no answer within {patience.after_s:g} s")
-            return _Timed(_without(why), patience.after_s * 1000)
+            return _TimedCandidates(_unavailable(why), patience.after_s * 1000)
         if (timed := answer.value()) is not None:
             return timed
     with deadline.share():
         return _ask(retriever, asked)
 
 
-def _without(why: Degraded) -> Found:
-    return Found(ran=False, degraded=(why,))
+def _unavailable(why: Degraded) -> Candidates:
+    return Candidates(ran=False, degraded=(why,))
 
 
-def _started(
-    retrievers: Sequence[Retriever], asked: Asked, store: Store, beside: SideBySide
-) -> dict[str, Answer[_Timed | None]]:
+def _submit_all(
+    retrievers: Sequence[Retriever],
+    asked: RetrievalRequest,
+    store: Store,
+    parallel: ParallelRetrieval,
+) -> dict[str, Task[_TimedCandidates | None]]:
     state = _state(store)
 
-    def elsewhere(retriever: Retriever) -> Callable[[], _Timed | None]:
-        def work() -> _Timed | None:
+    def elsewhere(retriever: Retriever) -> Callable[[], _TimedCandidates | None]:
+        def work() -> _TimedCandidates | None:
             with store.reading():
                 return _ask(retriever, asked) if _state(store) == state else None
 
         return work
 
-    return {each.name: beside.crew.ask(each.name, elsewhere(each)) for each in retrievers}
+    return {each.name: parallel.pool.ask(each.name, elsewhere(each)) for each in retrievers}
 
 
 def _state(store: Store) -> tuple[str, str]:
     return store.index_version(), store.vector_version()
 
 
-def _ask(retriever: Retriever, asked: Asked) -> _Timed:
+def _ask(retriever: Retriever, asked: RetrievalRequest) -> _TimedCandidates:
     began = time.perf_counter()
     found = retriever.search(*asked)
-    return _Timed(found, _ms_since(began))
+    return _TimedCandidates(found, _ms_since(began))
 
 
 def _ms_since(began: float) -> float:
     return (time.perf_counter() - began) * 1000
 
 
-def _facts(found: Found) -> dict[str, Any]:
+def _facts(found: Candidates) -> dict[str, Any]:
     facts: dict[str, Any] = {"found": len(found.ranked)}
     if found.backend is not None:
         facts |= {"backend": found.backend, "model": found.model}

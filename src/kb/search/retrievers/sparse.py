@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kb.search.query.analysis import Analysis
-from kb.search.query.query_encoder import QueryEncoding, unusable
-from kb.search.retrievers.model_retriever import ModelRetriever, Sought
-from kb.types import Nearest, StoredModel
+from kb.search.query.query_encoder import QueryEncoding, unusable_part
+from kb.search.retrievers.model_retriever import ModelRetriever, VectorQuery
+from kb.types import StoredModel, VectorMatches
 
 _LARGEST = 3.4e38  # as much as a stored weight can be
 
@@ -22,26 +22,26 @@ class SparseRetriever(ModelRetriever):
     name = "sparse"
 
     def scores(self, analysis: Analysis, chunk_ids: Iterable[int]) -> dict[int, float] | None:
-        model = self._standing.model
-        if model is None or not self._asks(analysis):
+        model = self._status.model
+        if model is None or not self._applies(analysis):
             return None
-        query = self._usable(self._query(analysis))
+        query = self._checked(self._query(analysis))
         passages = self._store.sparse_of(model.model_id, chunk_ids)
         return {chunk_id: product(query, weights) for chunk_id, weights in passages.items()}
 
-    def _nearest(self, model: StoredModel, sought: Sought) -> Nearest:
+    def _lookup(self, model: StoredModel, vector_query: VectorQuery) -> VectorMatches:
         return self._store.sparse_nearest(
             model.model_id,
-            self._usable(sought.query),
-            filters=sought.filters,
-            now=sought.now,
-            limit=sought.limit,
+            self._checked(vector_query.query),
+            filters=vector_query.filters,
+            now=vector_query.now,
+            limit=vector_query.limit,
         )
 
-    def _usable(self, query: QueryEncoding) -> Mapping[str, float]:
+    def _checked(self, query: QueryEncoding) -> Mapping[str, float]:
         weights = query.sparse
         if weights is None or not all(0 <= weight <= _LARGEST for weight in weights.values()):
-            raise unusable(self._standing.encoder, "sparse")  # a NaN is neither
+            raise unusable_part(self._status.encoder, "sparse")  # a NaN is neither
         return weights
 
 

@@ -1,6 +1,6 @@
 """Threads that retrievers work in, which nobody has to wait for.
 
-Each retriever has a lane of its own: a thread keeps a connection to the store, and what that has
+Each retriever has a group of its own: a thread keeps a connection to the store, and what that has
 read is of use for the next search of the same kind. Threads are started when none is idle. They are
 daemons, since an encoder that hangs must keep neither a search nor the end of the program waiting.
 """
@@ -17,10 +17,10 @@ from kb import deadline
 
 T = TypeVar("T")
 
-_MOST = 8  # threads of a lane: so many searches at the same time
+_MAX_THREADS = 8  # threads of a group: so many searches at the same time
 
 
-class Answer(Generic[T]):
+class Task(Generic[T]):
     """What a thread will have found. It works under the deadline of who asked, and has a share of
     its time."""
 
@@ -58,18 +58,18 @@ class Answer(Generic[T]):
         self._work = None
 
 
-class _Lane:
+class _Workers:
     """The threads of one retriever, and what waits for them."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._waiting: SimpleQueue[Answer[object] | None] = SimpleQueue()
-        self._idle = threading.Semaphore(0)
+        self._waiting: SimpleQueue[Task[object] | None] = SimpleQueue()
+        self._unused_settings = threading.Semaphore(0)
         self._threads = 0
 
-    def take(self, answer: Answer[object]) -> None:
+    def take(self, answer: Task[object]) -> None:
         self._waiting.put(answer)
-        if not self._idle.acquire(blocking=False) and self._threads < _MOST:
+        if not self._unused_settings.acquire(blocking=False) and self._threads < _MAX_THREADS:
             self._threads += 1
             name = f"kb-{self._name}-{self._threads}"
             threading.Thread(target=self._serve, name=name, daemon=True).start()
@@ -78,33 +78,33 @@ class _Lane:
         while (answer := self._waiting.get()) is not None:
             answer.run()
             del answer  # it holds a search, which may be the last to hold its store
-            self._idle.release()
+            self._unused_settings.release()
 
     def close(self) -> None:
         for _ in range(self._threads):
             self._waiting.put(None)
 
 
-class Crew:
-    """The lanes of one searcher. Closing waits for nobody."""
+class ThreadPool:
+    """The workers of one searcher. Closing waits for nobody."""
 
     def __init__(self) -> None:
-        self._lanes: dict[str, _Lane] = {}
+        self._workers: dict[str, _Workers] = {}
         self._lock = threading.Lock()
-        self._finish = weakref.finalize(self, _close, self._lanes)  # also where nobody closes it
+        self._finish = weakref.finalize(self, _close, self._workers)  # also where nobody closes it
 
     def close(self) -> None:
         self._finish()
 
-    def ask(self, name: str, work: Callable[[], T]) -> Answer[T]:
+    def ask(self, name: str, work: Callable[[], T]) -> Task[T]:
         """`work`, begun as soon as a thread of that name is free."""
-        answer = Answer(work)
+        answer = Task(work)
         with self._lock:
-            lane = self._lanes.setdefault(name, _Lane(name))
-            lane.take(answer)  # type: ignore[arg-type]  # a queue of answers of every kind
+            group = self._workers.setdefault(name, _Workers(name))
+            group.take(answer)  # type: ignore[arg-type]  # a queue of answers of every kind
         return answer
 
 
-def _close(lanes: dict[str, _Lane]) -> None:
-    for lane in lanes.values():
-        lane.close()
+def _close(workers: dict[str, _Workers]) -> None:
+    for group in workers.values():
+        group.close()

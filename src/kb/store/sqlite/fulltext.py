@@ -17,7 +17,7 @@ from kb.errors import QuerySyntax
 from kb.store.sqlite import filters as where
 from kb.store.sqlite.functions import scalar
 from kb.text.normalize import pieces
-from kb.types import Filters, LexicalQuery, Matched, Scored
+from kb.types import Filters, LexicalQuery, ScoredChunk, TextMatches
 
 # chunk_id, doc_id, heading, text, parts. Fitted on the train and dev splits of four collections.
 _BM25 = "bm25(chunks_fts, 0.0, 0.0, 2.0, 1.0, 0.5)"
@@ -42,24 +42,24 @@ def match(
     filters: Filters,
     now: str,
     limit: int,
-) -> Matched:
+) -> TextMatches:
     """The best chunks for any term, or those that hold every term."""
     within = _within(connection, filters, now)
     words = _word_terms(connection, query.words)
     parts = _piece_terms(query.runs)
     if every:
-        return Matched(_scored(_every(connection, query, words, parts, within, limit)))
+        return TextMatches(_scored(_every(connection, query, words, parts, within, limit)))
     rare_words, rare_parts, dropped = _without_common(connection, words, parts)
     if dropped:
         rows = _any(connection, rare_words, rare_parts, within, limit)
         if len(rows) == limit:
-            return Matched(_scored(rows), dropped)
-    return Matched(_scored(_any(connection, words, parts, within, limit)))
+            return TextMatches(_scored(rows), dropped)
+    return TextMatches(_scored(_any(connection, words, parts, within, limit)))
 
 
 def match_expression(
     connection: apsw.Connection, expression: str, *, filters: Filters, now: str, limit: int
-) -> Matched:
+) -> TextMatches:
     """A user's own FTS5 expression, as it stands."""
     within = _within(connection, filters, now)
     try:
@@ -69,7 +69,7 @@ def match_expression(
             f"not an FTS5 expression: {error}",
             "without the single quotes every character is taken literally",
         ) from error
-    return Matched(_scored(rows))
+    return TextMatches(_scored(rows))
 
 
 def match_substrings(
@@ -80,7 +80,7 @@ def match_substrings(
     now: str,
     limit: int,
     indexed: bool = True,
-) -> Matched:
+) -> TextMatches:
     """Chunks that hold any of the terms as substrings, most terms first. Without FTS5
     (`indexed=False`) every chunk is read."""
     within = _within(connection, filters, now)
@@ -96,16 +96,16 @@ def match_substrings(
         (wanted, *params, *within.params, limit),
     )
     scores = ((chunk_id, found / (1 + len(terms))) for chunk_id, found in rows)
-    return Matched([Scored(*row, rank) for rank, row in enumerate(scores, start=1)])
+    return TextMatches([ScoredChunk(*row, rank) for rank, row in enumerate(scores, start=1)])
 
 
 # --- ranking --------------------------------------------------------------------------------------
 
 
-def _scored(rows: Iterable[tuple[int, float]]) -> list[Scored]:
+def _scored(rows: Iterable[tuple[int, float]]) -> list[ScoredChunk]:
     """BM25 as FTS5 gives it (lower is better) into [0, 1), higher is better [001]."""
     return [
-        Scored(chunk_id, abs(bm25) / (1.0 + abs(bm25)), rank)
+        ScoredChunk(chunk_id, abs(bm25) / (1.0 + abs(bm25)), rank)
         for rank, (chunk_id, bm25) in enumerate(rows, start=1)
     ]
 

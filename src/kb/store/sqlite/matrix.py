@@ -21,7 +21,7 @@ from kb.index import cosine
 from kb.store.sqlite import embeddings
 from kb.store.sqlite.embeddings import Mark
 from kb.store.sqlite.matrix_file import Sidecar
-from kb.types import Scored, StoredModel, Vector
+from kb.types import ScoredChunk, StoredModel, Vector
 
 if TYPE_CHECKING:
     import numpy as np
@@ -153,7 +153,7 @@ def nearest(
     allowed: Ids | None,
     hidden: Sequence[int],
     limit: int,
-) -> list[Scored]:
+) -> list[ScoredChunk]:
     """The best rows among `allowed` chunks (None: all) that are not `hidden`."""
     import numpy as np
 
@@ -227,7 +227,7 @@ def _last(cosines: Rows, limit: int) -> float:
     return max(-1.0, float(np.partition(cosines, at)[at]))
 
 
-def rescored(ids: Ids, rows: Rows, asked: Rows, limit: int) -> list[Scored]:
+def rescored(ids: Ids, rows: Rows, asked: Rows, limit: int) -> list[ScoredChunk]:
     """`scoring.whole` and `scoring.ranked`, for arrays."""
     import numpy as np
 
@@ -235,4 +235,6 @@ def rescored(ids: Ids, rows: Rows, asked: Rows, limit: int) -> list[Scored]:
     scores = np.clip(products.astype(np.int64).sum(axis=1) / cosine.ONE, -1.0, 1.0)
     order = np.lexsort((ids, -scores))[:limit]
     pairs = zip(ids[order].tolist(), scores[order].tolist(), strict=True)
-    return [Scored(chunk_id, score, rank) for rank, (chunk_id, score) in enumerate(pairs, start=1)]
+    return [
+        ScoredChunk(chunk_id, score, rank) for rank, (chunk_id, score) in enumerate(pairs, start=1)
+    ]

@@ -25,7 +25,7 @@ from kb.store.sqlite.embeddings import Mark
 from kb.store.sqlite.segments import Block
 from kb.store.sqlite.vectors import Vectors
 from kb.store.sqlite.visibility import Visible, chunk_ids, visible
-from kb.types import Filters, Nearest, Scored, StoredModel
+from kb.types import Filters, ScoredChunk, StoredModel, VectorMatches
 
 if TYPE_CHECKING:
     import numpy as np
@@ -88,19 +88,19 @@ class Postings:
         now: str,
         limit: int,
         backend: str,
-    ) -> Nearest:
+    ) -> VectorMatches:
         """Inside of the caller's transaction: what is found is what that sees."""
         terms = sparse_weights.asked(query)
         chosen = _backend(model, check_choice("backend", backend, BACKENDS))
         seen = visible(connection, filters, now)
         if limit < 1 or not terms or not model.ready:
-            return Nearest([], chosen)
+            return VectorMatches([], chosen)
         state = self._current(connection, model.model_id)
         rows = list(_rows(connection, state, terms))
         if not rows:
-            return Nearest([], chosen)
+            return VectorMatches([], chosen)
         try:
-            return Nearest(self._found(connection, chosen, state, rows, seen, limit), chosen)
+            return VectorMatches(self._found(connection, chosen, state, rows, seen, limit), chosen)
         except (IndexError, ValueError) as error:  # places that are none, half a number
             raise StoreUnusable(
                 f"the index of sparse vectors is damaged ({error})", "mend it with: kb doctor --fix"
@@ -109,7 +109,7 @@ class Postings:
     def _found(
         self, connection: apsw.Connection, chosen: str, state: State, rows: list[Row],
         seen: Visible, limit: int,
-    ) -> list[Scored]:  # fmt: skip
+    ) -> list[ScoredChunk]:  # fmt: skip
         if chosen == "python":
             return _by_hand(connection, state, rows, seen, limit)
         allowed = None if seen.select is None else self._dense.allowed(connection, seen)
@@ -207,7 +207,7 @@ def _rows(connection: apsw.Connection, state: State, terms: Terms) -> Iterator[R
 
 def _by_hand(
     connection: apsw.Connection, state: State, rows: Sequence[Row], seen: Visible, limit: int
-) -> list[Scored]:
+) -> list[ScoredChunk]:
     scores: dict[int, float] = {}
     for row in rows:
         count = len(row.data) // 6
@@ -228,7 +228,7 @@ def _by_hand(
 
 def _by_numpy(
     state: State, rows: Sequence[Row], allowed: Ids | None, hidden: Sequence[int], limit: int
-) -> list[Scored]:
+) -> list[ScoredChunk]:
     import numpy as np
 
     scores = _sums(state, rows)
@@ -266,5 +266,7 @@ def _sums(state: State, rows: Sequence[Row]) -> NDArray[np.float64]:
     return sums
 
 
-def _ranked(found: Iterable[tuple[int, float]]) -> list[Scored]:
-    return [Scored(chunk_id, score, rank) for rank, (chunk_id, score) in enumerate(found, start=1)]
+def _ranked(found: Iterable[tuple[int, float]]) -> list[ScoredChunk]:
+    return [
+        ScoredChunk(chunk_id, score, rank) for rank, (chunk_id, score) in enumerate(found, start=1)
+    ]

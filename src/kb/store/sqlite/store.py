@@ -16,7 +16,16 @@ from kb.index import token_codes
 from kb.store.sqlite import documents, embeddings, files, fulltext, schema
 from kb.store.sqlite.connection import Database
 from kb.store.sqlite.functions import scalar, timestamp
-from kb.types import Chunk, Document, Filters, LexicalQuery, Matched, Nearest, ToEmbed, Written
+from kb.types import (
+    Chunk,
+    Document,
+    Filters,
+    LexicalQuery,
+    TextMatches,
+    ToEmbed,
+    VectorMatches,
+    Written,
+)
 
 if TYPE_CHECKING:
     import apsw
@@ -299,7 +308,7 @@ class SqliteStore:
 
     def match(
         self, query: LexicalQuery, *, every: bool, filters: Filters, now: str, limit: int
-    ) -> Matched:
+    ) -> TextMatches:
         with self._database.reading() as connection:
             return fulltext.match(
                 connection, query, every=every, filters=filters, now=now, limit=limit
@@ -307,7 +316,7 @@ class SqliteStore:
 
     def match_expression(
         self, expression: str, *, filters: Filters, now: str, limit: int
-    ) -> Matched:
+    ) -> TextMatches:
         with self._database.reading() as connection:
             return fulltext.match_expression(
                 connection, expression, filters=filters, now=now, limit=limit
@@ -315,7 +324,7 @@ class SqliteStore:
 
     def match_substrings(
         self, terms: Sequence[str], *, filters: Filters, now: str, limit: int, indexed: bool = True
-    ) -> Matched:
+    ) -> TextMatches:
         with self._database.reading() as connection:
             return fulltext.match_substrings(
                 connection, terms, filters=filters, now=now, limit=limit, indexed=indexed
@@ -530,7 +539,7 @@ class SqliteStore:
         now: str,
         limit: int,
         backend: str = "auto",
-    ) -> Nearest:
+    ) -> VectorMatches:
         with self._database.reading() as connection:
             model = embeddings.model(connection, model_id)
             return self.dense.nearest(
@@ -558,7 +567,7 @@ class SqliteStore:
         now: str,
         limit: int,
         backend: str = "auto",
-    ) -> Nearest:
+    ) -> VectorMatches:
         with self._database.reading() as connection:
             model = embeddings.model(connection, model_id)
             return self.postings.nearest(

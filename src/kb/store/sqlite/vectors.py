@@ -21,7 +21,7 @@ from kb.store.sqlite.connection import Database
 from kb.store.sqlite.embeddings import Mark
 from kb.store.sqlite.functions import scalar
 from kb.store.sqlite.visibility import Visible, chunk_ids, visible
-from kb.types import Filters, Nearest, Scored, StoredModel, Vector
+from kb.types import Filters, ScoredChunk, StoredModel, Vector, VectorMatches
 
 if TYPE_CHECKING:
     from kb.store.sqlite.matrix import Ids, Matrix
@@ -57,23 +57,25 @@ class Vectors:
         now: str,
         limit: int,
         backend: str,
-    ) -> Nearest:
+    ) -> VectorMatches:
         """Inside of the caller's transaction: what is found is what that sees."""
         query = _normalised(vector, model)
         chosen = _backend(connection, model, check_choice("backend", backend, BACKENDS))
         seen = visible(connection, filters, now)
         why = "" if backend in ("auto", chosen) else f"{backend} is not installed"
         if limit < 1 or not model.ready:
-            return Nearest([], chosen, why)
+            return VectorMatches([], chosen, why)
         if chosen == "sqlite-vec":
             found = vec0.nearest(connection, model, query, seen, limit)
             if found is not None:
-                return Nearest(_rescored(found, query, limit), chosen)
+                return VectorMatches(_rescored(found, query, limit), chosen)
             chosen, why = by_arrays(model), vec0.reason(connection, model.model_id)
         if chosen == "numpy":
-            return Nearest(self._by_matrix(connection, model, query, seen, limit), chosen, why)
+            return VectorMatches(
+                self._by_matrix(connection, model, query, seen, limit), chosen, why
+            )
         close = python_scan.nearest(connection, model, query, seen, limit)
-        return Nearest(_rescored(close, query, limit), chosen, why)
+        return VectorMatches(_rescored(close, query, limit), chosen, why)
 
     # --- numpy ------------------------------------------------------------------------------------
 
@@ -84,7 +86,7 @@ class Vectors:
         query: Vector[float],
         seen: Visible,
         limit: int,
-    ) -> list[Scored]:
+    ) -> list[ScoredChunk]:
         from kb.store.sqlite import matrix
 
         allowed = None if seen.select is None else self.allowed(connection, seen)
@@ -229,7 +231,9 @@ def numpy_is_there() -> bool:
     return True
 
 
-def _rescored(vectors: dict[int, Vector[float]], query: Vector[float], limit: int) -> list[Scored]:
+def _rescored(
+    vectors: dict[int, Vector[float]], query: Vector[float], limit: int
+) -> list[ScoredChunk]:
     """Many candidates are faster by numpy, where it is loaded; the scores are the same."""
     if not _numpy_is_loaded() or not vectors:
         return cosine.rescored(vectors, query, limit)
