@@ -189,7 +189,7 @@ ABOUT: Mapping[str, str] = {
     "half_life_days": "of the boost `decay`",
     "rerank": "what reads the first candidates once more: `none`, `colbert` or `cross-encoder`",
     "rerank_candidates": "how many of them are read",
-    "rerank_blend": "what the reranker counts parallel the fused score: from 0 to 1, which is the "
+    "rerank_blend": "what the reranker counts beside the fused score: from 0 to 1, which is the "
     "reranker alone; `none`: what measured best for it",
     "threshold": "hits whose shown score is lower are cut",
     "group": "whether only the best hit of a document is returned",
