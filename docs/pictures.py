@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import diagrams
 import drawings
 
 DOCS = Path(__file__).resolve().parent
@@ -66,6 +67,7 @@ def drawn() -> dict[Path, str]:
         "query": drawings.one_query(measured),
         "filters": drawings.filters(measured),
         "quality": drawings.quality(collections, methods),
+        **{f"flow-{name}": svg for name, svg in diagrams.diagrams().items()},
     }
     told = parts(measured, collections, methods)
     text = _PART.sub(lambda found: found[1] + told[found[2]] + found[3], _read(PAGE))

@@ -25,7 +25,9 @@ TO_WRITE = {
     "search/ranking", "search/rerank", "search/results", "search/retrievers", "store",
     "store/sqlite", "text", "watch",
 }  # fmt: skip
-_ENTRY = re.compile(r"^ {4}(\w+) {2,}\S", re.MULTILINE)
+_ENTRY = re.compile(
+    r"^(?: {4})?(\w+) {2,}\S", re.MULTILINE
+)  # ruff removes an indent that all lines share
 
 
 def members(package: Path) -> set[str]:
