@@ -6,7 +6,7 @@ PYTEST := $(BIN)/python -m pytest -q -n 2
 DEMO_STORE := build/demo/kb.sqlite
 KB_DEMO := $(BIN)/kb --store $(DEMO_STORE)
 
-.PHONY: demo browser test test-slow check mutants bench quality docs site clean
+.PHONY: demo dev browser test test-slow check mutants bench quality docs site clean
 
 demo: .venv/installed  ## ingest the example library and search it three times
 	@rm -rf build/demo && mkdir -p build/demo
@@ -17,6 +17,8 @@ demo: .venv/installed  ## ingest the example library and search it three times
 	$(KB_DEMO) search -n 3 "How wide are the radio slots and why were they made wider?"
 	@echo
 	$(KB_DEMO) search -n 3 --type code "sleep until next window"
+
+dev: .venv/dev  ## a virtual environment with everything that working on kb needs
 
 browser:  ## a chromium for the tests of the web page, which are skipped without one
 	@for name in chromium chromium-browser google-chrome; do \

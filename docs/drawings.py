@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-LISTS = {"lexical": "words", "dense": "meaning", "sparse": "weighed terms"}
+LISTS = {"lexical": "words", "dense": "meaning", "sparse": "weighted terms"}
 WIDTH = 760
 
 _STYLE = """
@@ -104,7 +104,7 @@ def stages(measured: Mapping[str, Any]) -> str:
     lists = (
         ("lexical", "words", "an index; BM25"),
         ("dense", "meaning", "vectors; cosine"),
-        ("sparse", "weighed terms", "an index; products"),
+        ("sparse", "weighted terms", "an index; products"),
     )
     parts = [*box(16, 105, 112, ["analyse", "words, runs,", "script"])]
     for row, (name, title, how) in enumerate(lists):

@@ -31,12 +31,14 @@ SITE = REPOSITORY / "build" / "site"
 OUTSIDE = {
     "README.md": "readme.md",
     "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security-policy.md",
     "MODEL_CARD.md": "explanation/encoder.md",
     "training/README.md": "explanation/training.md",
     "examples/README.md": "examples.md",
 }
 SECTIONS = {
-    "Home": ("index.md", "readme.md"),
+    "Home": ("index.md", "readme.md", "contributing.md", "security-policy.md"),
     "Tutorial": ("tutorial.md", "examples.md"),
     "How to": ("how-to/*",),
     "Figures": ("explanation/figures.md",),

@@ -82,7 +82,7 @@ def test_profiles(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     settings.write_text('[profiles.mine]\nbase = "notes"\nmatch = "all"\ntop = 4\n')
     monkeypatch.setenv("KB_CONFIG", str(settings))
     told = run("config", "profiles")
-    assert told.out.startswith("default  words, meaning and weighed terms")
+    assert told.out.startswith("default  words, meaning and weighted terms")
     assert told.out.endswith("\n    weights = { lexical = 1.0, dense = 1.0 }\n    top = 4\n")
     shape = run("config", "profiles", "--json").json
     assert shape["mine"]["match"] == "all"

@@ -10,7 +10,13 @@ import pytest
 
 from tests.docs.pages import DOCS, REPOSITORY, blocks, pages, prose
 
-BESIDE = ("MODEL_CARD.md", "training/README.md", "examples/README.md")  # in the site too
+BESIDE = (
+    "MODEL_CARD.md",
+    "training/README.md",
+    "examples/README.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+)  # in the site too
 PAGES = [*pages(), *(REPOSITORY / each for each in BESIDE)]
 OURS = [page for page in PAGES if page.is_relative_to(DOCS) and page.parent.name != "decisions"]
 

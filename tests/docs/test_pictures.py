@@ -32,8 +32,18 @@ def test_pictures_and_tables_are_current(pictures: ModuleType) -> None:
 def test_there_are_no_others_and_each_is_shown(pictures: ModuleType) -> None:
     drawn = [path.stem for path in pictures.drawn() if path.suffix == ".svg"]
     assert sorted(drawn) == PICTURES
-    page = (DOCS / "explanation" / "ranking.md").read_text(encoding="utf-8")
-    assert all(page.count(f"](../pictures/{name}.svg)") == 1 for name in PICTURES)
+    text = "".join(
+        (DOCS / "explanation" / f"{page}.md").read_text(encoding="utf-8")
+        for page in ("ranking", "architecture")
+    )
+    assert all(text.count(f"](../pictures/{name}.svg)") == 1 for name in PICTURES)
+
+
+def test_the_layers_are_those_of_the_import_contract(pictures: ModuleType) -> None:
+    contract = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
+    layers = pictures.diagrams.import_layers()
+    assert layers[0] == ["cli"]
+    assert all(f"kb.{name}" in contract for row in layers for name in row)
 
 
 @pytest.mark.parametrize("name", PICTURES)
@@ -55,7 +65,7 @@ def test_text_of_a_picture_is_text(pictures: ModuleType) -> None:
 def test_figures_are_those_of_the_readme(pictures: ModuleType) -> None:
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     collections, methods = pictures.figures(readme)
-    assert {"words", "meaning", "weighed terms", "default"} <= set(methods)
+    assert {"words", "meaning", "weighted terms", "default"} <= set(methods)
     for name, row in methods.items():
         assert len(row) == len(collections), name
         assert all(f"{figure:.3f}"[1:] in readme for figure in row)
@@ -63,7 +73,8 @@ def test_figures_are_those_of_the_readme(pictures: ModuleType) -> None:
 
 def test_the_check_names_what_is_stale_and_what_to_do(tmp_path: Path) -> None:
     shutil.copytree(DOCS, tmp_path / "docs", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(REPOSITORY / "README.md", tmp_path)
+    for name in ("README.md", "pyproject.toml"):
+        shutil.copy(REPOSITORY / name, tmp_path)
 
     def run(*args: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, str(tmp_path / "docs" / "pictures.py"), *args]

@@ -39,7 +39,7 @@ _ANY_SCORE = -1e6  # a threshold that cuts nothing
     "--mode",
     type=Choice(MODES),
     metavar="MODE",
-    help="Only this retriever: lexical (words), vector (meaning), sparse (weighed terms); or "
+    help="Only this retriever: lexical (words), vector (meaning), sparse (weighted terms); or "
     "hybrid: those of the profile.",
 )
 @option("--fts-only", is_flag=True, help="The same as --mode lexical.")

@@ -452,7 +452,7 @@ class KnowledgeBase:
     def compare(
         self, query: str, *, top: int | None = None, filters: Filters | None = None
     ) -> Comparison:
-        """One query by six methods, side by side: words, meaning and weighed terms each alone, the
+        """One query by six methods, side by side: words, meaning and weighted terms each alone, the
         first two fused, all three fused, and that reranked [002]. Which hits each finds, in which
         time, and how many they share."""
         from kb.search.compare import compare

@@ -172,8 +172,8 @@ TOOLS: tuple[Tool, ...] = (
                              default=0),
             "max_chars": _MAX_CHARS,
             "profile": _text("How to search; leave it out unless the user names one."),
-            "mode": _text("Search only by words (lexical), by meaning (vector) or by weighed terms "
-                          "(sparse).", enum=list(MODES)),
+            "mode": _text("Search only by words (lexical), by meaning (vector) or by weighted "
+                          "terms (sparse).", enum=list(MODES)),
             "rerank": {"type": "boolean", "description": "Read the best hits once more, to order "
                        "them better; slower."},
             "tags": _texts("Only documents with all of these tags."),

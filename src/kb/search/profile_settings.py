@@ -172,7 +172,7 @@ KEYS: Mapping[str, Callable[[str, Any], Any]] = {
 
 # What each is, for the reference.
 ABOUT: Mapping[str, str] = {
-    "retrievers": "which are asked: `lexical` (words), `dense` (meaning), `sparse` (weighed terms)",
+    "retrievers": "which run: `lexical` (words), `dense` (meaning), `sparse` (weighted terms)",
     "match": "which words a hit that is found by words needs: `any` (one that has content, or, if "
     "none is found, any at all), `all`, or `auto` (all first, then as `any`)",
     "candidates": "how many each retriever gives: a number, or a multiple of `top` such as `3x`",

@@ -106,7 +106,7 @@ BUILT_IN = {
     profile.name: profile
     for profile in (
         Profile(
-            "default", "words, meaning and weighed terms, by how well each fits: measures best",
+            "default", "words, meaning and weighted terms, by how well each fits: measures best",
             ("lexical", "dense", "sparse"), match="any", fusion="convex",
             weights={"lexical": 0.15, "dense": 0.6, "sparse": 0.25}, agreement=True,
         ),
@@ -126,7 +126,7 @@ BUILT_IN = {
             boosts=("type", "access"), top=10,
         ),
         Profile(
-            "research", "words, meaning and weighed terms, by rank; what counts follows the query",
+            "research", "words, meaning and weighted terms, by rank; what counts follows the query",
             ("lexical", "dense", "sparse"), match="any", fusion="rrf", adaptive=True,
             rerank="colbert", top=20,
         ),
