@@ -21,7 +21,7 @@ from kb import errors
 SOURCE = Path(kb.__file__).parent
 PACKAGES = sorted(path.parent for path in SOURCE.rglob("__init__.py"))
 TO_WRITE = {
-    "cli", "ingest", "ingest/parsers", "library", "library/doctor", "mcp", "search", "search/query",
+    "cli", "library", "library/doctor", "mcp", "search", "search/query",
     "search/ranking", "search/rerank", "search/results", "search/retrievers", "store",
     "store/sqlite", "text", "watch",
 }  # fmt: skip

@@ -12,8 +12,8 @@ import pytest
 
 from kb.ingest import parse
 from kb.ingest.decode import Unsupported
-from kb.ingest.file_entry import find
-from kb.ingest.file_reader import load
+from kb.ingest.file_entry import find_file
+from kb.ingest.file_reader import read_and_detect
 from kb.ports import Parsed, Source
 from kb.regular_files import open_file
 from kb.types import FileNote, IngestReport
@@ -103,19 +103,19 @@ def test_a_locked_file_is_skipped(run: Library, name: str, data: bytes) -> None:
 def test_file_too_large(run: Library) -> None:
     run.configure(max_file_bytes=1000)
     run.put("bad.md", b"x" * 1001)
-    assert skipped(run) == "too large: 1,001 bytes, at most 1,000 are read"
+    assert skipped(run) == "too large: 1,001 bytes; to read it, raise ingest.max_file_bytes (1,000)"
 
 
 def test_a_file_that_grows_while_it_is_read(tmp_path: Path) -> None:
     file = tmp_path / "a.txt"
     file.write_text("one\n")
-    found = find(str(tmp_path), "a.txt")
+    found = find_file(str(tmp_path), "a.txt")
     assert found is not None
     file.write_text("one\ntwo\n")
     parsers = parse.Parsers(1800, [])
-    assert load(str(tmp_path), found, parsers, limit_bytes=8)[2] == b"one\ntwo\n"
-    with pytest.raises(Unsupported, match="too large: 8 bytes, at most 7 are read"):
-        load(str(tmp_path), found, parsers, limit_bytes=7)
+    assert read_and_detect(str(tmp_path), found, parsers, limit_bytes=8)[2] == b"one\ntwo\n"
+    with pytest.raises(Unsupported, match="too large: 8 bytes"):
+        read_and_detect(str(tmp_path), found, parsers, limit_bytes=7)
 
 
 def test_invalid_utf_8(run: Library) -> None:
@@ -170,7 +170,7 @@ def test_a_known_file_that_fails_is_kept_as_it_was(run: Library) -> None:
 def test_symlink_cycle(run: Library) -> None:
     run.configure(follow_links=True)
     (run.folder / "loop").symlink_to(run.folder)
-    assert skipped(run) == "link to a folder that is read already"
+    assert skipped(run) == "link to a folder that is already read"
 
 
 def test_link_to_a_folder_above(run: Library) -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kb.ingest.chunk import HARD_LIMIT_CHARS, chunk
-from kb.ingest.decode import normalised
+from kb.ingest.decode import normalize_text
 from kb.ingest.parse import Parsers
 from kb.ports import Source
 from kb.types import Block, ChunkDraft, Span
@@ -115,7 +115,7 @@ def test_a_long_line_is_cut_and_keeps_its_number() -> None:
 def test_a_line_of_one_megabyte() -> None:
     text = "word " * 200_000
     for name in ("a.txt", "a.md", "a.py", "a.yaml"):
-        check_chunks(normalised(text), chunks_of(name, text, 1800), 1800)
+        check_chunks(normalize_text(text), chunks_of(name, text, 1800), 1800)
 
 
 def test_an_atomic_block_is_kept_whole() -> None:
@@ -199,20 +199,20 @@ limits = st.sampled_from([10, 30, 80, 1800])
 @given(documents(MARKDOWN_LINES), limits)
 def test_markdown_chunks_are_its_lines(text: str, max_chars: int) -> None:
     text = "\n" + text  # no front matter
-    check_chunks(normalised(text), chunks_of("a.md", text, max_chars), max_chars)
+    check_chunks(normalize_text(text), chunks_of("a.md", text, max_chars), max_chars)
 
 
 @pytest.mark.parametrize("name", ["a.py", "a.ts", "a.cpp", "a.sh"])
 @given(documents(CODE_LINES), limits)
 def test_code_chunks_are_its_lines(name: str, text: str, max_chars: int) -> None:
     drafts = chunks_of(name, text, max_chars)
-    check_chunks(normalised(text), drafts, max_chars)
+    check_chunks(normalize_text(text), drafts, max_chars)
     assert all(len(draft.text) <= max_chars * 1.25 for draft in drafts)
 
 
 @given(st.text(alphabet="ab. 中。\n\n\n"), limits)
 def test_text_chunks_are_its_lines(text: str, max_chars: int) -> None:
     drafts = chunks_of("a.txt", text, max_chars)
-    check_chunks(normalised(text), drafts, max_chars)
+    check_chunks(normalize_text(text), drafts, max_chars)
     assert all(len(draft.text) <= max_chars * 1.25 for draft in drafts)
     assert all(draft.text.strip("\n") == draft.text for draft in drafts)

@@ -12,8 +12,8 @@ from kb.ingest.decode import (
     Unsupported,
     decode,
     looks_binary,
-    normalised,
-    windows,
+    normalize_text,
+    text_windows,
 )
 
 TEXT = "Größe 大きさ\nsecond line\n"
@@ -92,7 +92,7 @@ def test_bytes_decode_or_are_refused(data: bytes) -> None:
     except (Unreadable, Unsupported):
         return
     assert "\r" not in text
-    assert normalised(text) == text
+    assert normalize_text(text) == text
 
 
 @given(st.text())
@@ -102,7 +102,7 @@ def test_every_text_survives(text: str) -> None:
     except UnicodeEncodeError:
         return
     if b"\0" not in data:
-        assert decode(data) == normalised(text.removeprefix("\ufeff"))
+        assert decode(data) == normalize_text(text.removeprefix("\ufeff"))
 
 
 # --- long files -----------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def test_every_text_survives(text: str) -> None:
 def test_windows_are_the_text(parts: list[str], size: int) -> None:
     """Cut at line ends or not at all: together they are what `decode` gives."""
     data = "\n".join(parts).encode()
-    found = list(windows(data, size))
+    found = list(text_windows(data, size))
     if b"\r" not in data:
         assert "".join(text for _, text in found) == decode(data)
     for (before, text), (after, _) in pairwise(found):
@@ -123,4 +123,4 @@ def test_windows_are_the_text(parts: list[str], size: int) -> None:
 def test_a_bad_byte_far_behind_names_its_line() -> None:
     data = b"line\n" * 100 + b"bad \xff\n"
     with pytest.raises(Unreadable, match="line 101"):
-        list(windows(data, 50))
+        list(text_windows(data, 50))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kb import KnowledgeBase
 from kb.ingest import front_matter
-from kb.ingest.front_matter import FrontMatter, merged
+from kb.ingest.front_matter import FrontMatter, merge
 from kb.metadata import LANG_CHARS, MOST_TAGS, TAG_CHARS
 from kb.text.normalize import nfc
 from kb.types import Attributes
@@ -231,7 +231,7 @@ def test_no_file_raises(text: str) -> None:
 def test_merged() -> None:
     asked = Attributes(title="asked", tags=("a",), metadata={"x": 1})
     written = Attributes(title="written", tags=("b", "a"), kind="lesson", metadata={"x": 0, "y": 2})
-    assert merged(asked, written) == Attributes(
+    assert merge(asked, written) == Attributes(
         title="asked", tags=("a", "b"), kind="lesson", metadata={"x": 1, "y": 2}
     )
 

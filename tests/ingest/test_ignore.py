@@ -15,7 +15,7 @@ from kb.ingest import ignore
 
 def rules(folder: Path, text: str, **place: object) -> ignore.Rules:
     (folder / ".gitignore").write_text(text)
-    loaded, bad = ignore.load(str(folder), ".gitignore", **place)  # type: ignore[arg-type]
+    loaded, bad = ignore.read_rules(str(folder), ".gitignore", **place)  # type: ignore[arg-type]
     assert loaded is not None
     assert not bad
     return loaded
@@ -40,27 +40,27 @@ def rules(folder: Path, text: str, **place: object) -> ignore.Rules:
 )
 def test_judge(tmp_path: Path, path: str, folder: bool, judgement: bool | None) -> None:
     text = "# comment\n\n*.log\n!keep.log\nbuild/\n/top\nout/**\n!out/keep.md\ncafe\u0301.md\n"
-    assert rules(tmp_path, text).judge(path, folder=folder) is judgement
+    assert rules(tmp_path, text).decide(path, folder=folder) is judgement
 
 
 def test_the_nearest_decides(tmp_path: Path) -> None:
     far = rules(tmp_path, "*.md\n")
     near = rules(tmp_path, "!a.md\n", cut=len("sub/"))
-    assert ignore.ignoring([near, far], "sub/a.md", folder=False) is None
-    assert ignore.ignoring([near, far], "sub/b.md", folder=False) is far
+    assert ignore.ignoring_rules([near, far], "sub/a.md", folder=False) is None
+    assert ignore.ignoring_rules([near, far], "sub/b.md", folder=False) is far
 
 
 def test_lines_that_make_no_sense_are_told(tmp_path: Path) -> None:
     (tmp_path / ".gitignore").write_text("!\n[z-a]\n*.log\n/\n[a\n[[:what:]]\na\\\n")
-    loaded, bad = ignore.load(str(tmp_path), ".gitignore")
+    loaded, bad = ignore.read_rules(str(tmp_path), ".gitignore")
     assert bad == ["!", "/", "[a", "[[:what:]]", "a\\"]
     assert loaded is not None
-    assert loaded.judge("a.log", folder=False)
+    assert loaded.decide("a.log", folder=False)
 
 
 def test_an_empty_file_has_no_rules(tmp_path: Path) -> None:
     (tmp_path / ".gitignore").write_bytes(b"\xef\xbb\xbf# only a comment\r\n")
-    assert ignore.load(str(tmp_path), ".gitignore") == (None, [])
+    assert ignore.read_rules(str(tmp_path), ".gitignore") == (None, [])
 
 
 def test_above_goes_up_to_the_repository(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_above_goes_up_to_the_repository(tmp_path: Path) -> None:
     (root.parent.parent / ".git").mkdir()
     (root.parent.parent / ".gitignore").write_text("*.log\n/folder/root/top.md\n")
     (root.parent / ".kbignore").write_text("*.tmp\n")
-    levels = ignore.above(str(root))
+    levels = ignore.rules_above(str(root))
     assert [level.source for level in levels] == [".kbignore", ".gitignore"]
     for path, ignored in [
         ("a.log", True),
@@ -78,20 +78,20 @@ def test_above_goes_up_to_the_repository(tmp_path: Path) -> None:
         ("top.md", True),
         ("sub/top.md", False),
     ]:
-        assert bool(ignore.ignoring(levels, path, folder=False)) is ignored
+        assert bool(ignore.ignoring_rules(levels, path, folder=False)) is ignored
 
 
 def test_above_says_nothing_outside_of_a_repository(tmp_path: Path) -> None:
     (tmp_path / ".gitignore").write_text("*\n")
     (tmp_path / "root").mkdir()
-    assert ignore.above(str(tmp_path / "root")) == []
+    assert ignore.rules_above(str(tmp_path / "root")) == []
 
 
 def test_above_gives_way_to_who_asks_for_an_ignored_folder(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".gitignore").write_text("build/\n*.log\n")
     (tmp_path / "build" / "docs").mkdir(parents=True)
-    assert ignore.above(str(tmp_path / "build" / "docs")) == []
+    assert ignore.rules_above(str(tmp_path / "build" / "docs")) == []
 
 
 # --- as git does it -------------------------------------------------------------------------------
@@ -139,13 +139,13 @@ def _by_git(top: Path, paths: list[str]) -> set[str]:
 
 
 def _by_kb(top: Path, paths: list[str]) -> set[str]:
-    loaded, _ = ignore.load(str(top), ".gitignore")
+    loaded, _ = ignore.read_rules(str(top), ".gitignore")
     levels = [] if loaded is None else [loaded]
     ignored: set[str] = set()
     for path in paths:  # a folder comes before what is in it
-        if any(parent.as_posix() in ignored for parent in Path(path).parents) or ignore.ignoring(
-            levels, path, folder=(top / path).is_dir()
-        ):
+        if any(
+            parent.as_posix() in ignored for parent in Path(path).parents
+        ) or ignore.ignoring_rules(levels, path, folder=(top / path).is_dir()):
             ignored.add(path)
     return ignored
 
@@ -179,10 +179,10 @@ def test_as_git_has_it(repository: Path, patterns: list[str]) -> None:
 )
 def test_lines(tmp_path: Path, line: str, path: str, ignored: bool) -> None:
     (tmp_path / ".gitignore").write_text(line + "\n", encoding="utf-8", newline="")
-    loaded, bad = ignore.load(str(tmp_path), ".gitignore")
+    loaded, bad = ignore.read_rules(str(tmp_path), ".gitignore")
     assert not bad
     assert loaded is not None
-    assert bool(loaded.judge(path, folder=False)) is ignored
+    assert bool(loaded.decide(path, folder=False)) is ignored
 
 
 HOSTILE = [
@@ -203,7 +203,7 @@ def test_no_line_takes_long() -> None:
         "for line in HOSTILE:\n"
         "    rules = ignore.Rules('x', (ignore.parse(line),))\n"
         "    for path in ('a' * 255, '/'.join(['a'] * 2000), '/'.join(['a' * 255] * 15)):\n"
-        "        assert not rules.judge(path, folder=False), line\n"
+        "        assert not rules.decide(path, folder=False), line\n"
     )
     done = subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True)
     assert done.returncode == 0, done.stderr

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kb.errors import PathMissing
-from kb.ingest.plan import Plan, Visit, contains, is_gone, make_plan
+from kb.ingest.plan import Plan, ScanTarget, contains, is_missing, make_plan
 from kb.types import Root
 
 
@@ -26,52 +26,54 @@ def folder(tmp_path: Path) -> Path:
 
 def test_no_paths(folder: Path) -> None:
     root = root_at(folder)
-    assert make_plan([], [root], nothing) == Plan((Visit(str(folder), True, root),))
+    assert make_plan([], [root], nothing) == Plan((ScanTarget(str(folder), True, root),))
 
 
 def test_a_new_folder(folder: Path) -> None:
-    assert make_plan([folder], [], nothing).visits == (Visit(str(folder), True, None),)
+    assert make_plan([folder], [], nothing).targets == (ScanTarget(str(folder), True, None),)
 
 
 def test_a_new_folder_in_another(folder: Path) -> None:
     asked = [folder / "inner" / "a.md", folder / "inner", folder]
-    assert make_plan(asked, [], nothing).visits == (Visit(str(folder), True, None),)
+    assert make_plan(asked, [], nothing).targets == (ScanTarget(str(folder), True, None),)
 
 
 def test_a_part_of_a_root(folder: Path) -> None:
     root = root_at(folder)
-    expected = Visit(str(folder), True, root, "inner")
-    assert make_plan([folder / "inner"], [root], nothing).visits == (expected,)
+    expected = ScanTarget(str(folder), True, root, "inner")
+    assert make_plan([folder / "inner"], [root], nothing).targets == (expected,)
 
 
 def test_the_roots_inside_are_visited_too(folder: Path) -> None:
     inner = root_at(folder / "inner")
-    assert make_plan([folder], [inner], nothing).visits == (
-        Visit(str(folder), True, None),
-        Visit(str(folder / "inner"), True, inner),
+    assert make_plan([folder], [inner], nothing).targets == (
+        ScanTarget(str(folder), True, None),
+        ScanTarget(str(folder / "inner"), True, inner),
     )
 
 
 def test_a_single_file(folder: Path) -> None:
     file = folder / "inner" / "a.md"
-    new = Visit(str(folder / "inner"), False, None, "a.md")
-    assert make_plan([file], [], nothing).visits == (new,)
+    new = ScanTarget(str(folder / "inner"), False, None, "a.md")
+    assert make_plan([file], [], nothing).targets == (new,)
     single = root_at(folder, whole=False)
-    known = Visit(str(folder), False, single, "inner/a.md")
-    assert make_plan([file], [single], nothing).visits == (known,)
+    known = ScanTarget(str(folder), False, single, "inner/a.md")
+    assert make_plan([file], [single], nothing).targets == (known,)
 
 
 def test_a_single_file_stays_with_the_root_that_has_it(folder: Path) -> None:
     file = folder / "inner" / "a.md"
     whole, single = root_at(folder), root_at(folder / "inner", whole=False)
-    assert make_plan([file], [whole, single], nothing).visits[0].root == whole
-    assert make_plan([file], [whole, single], lambda *_: True).visits[0].root == single
+    assert make_plan([file], [whole, single], nothing).targets[0].root == whole
+    assert make_plan([file], [whole, single], lambda *_: True).targets[0].root == single
 
 
 def test_missing(folder: Path) -> None:
     root, away = root_at(folder), root_at(folder / "away")
     plan = make_plan([folder / "gone"], [root], everything)
-    assert plan == Plan((Visit(str(folder), True, root, "gone"),))  # looked for, and so removed
+    assert plan == Plan(
+        (ScanTarget(str(folder), True, root, "gone"),)
+    )  # looked for, and so removed
     missing = folder / "away" / "gone"
     assert make_plan([missing], [away], everything) == Plan((), (str(missing),))
     for roots in ([], [root]):
@@ -91,6 +93,6 @@ def test_contains() -> None:
 
 
 def test_is_gone(folder: Path) -> None:
-    assert not is_gone(root_at(folder))
-    assert is_gone(root_at(folder / "gone"))
-    assert is_gone(root_at(folder / "inner" / "a.md"))
+    assert not is_missing(root_at(folder))
+    assert is_missing(root_at(folder / "gone"))
+    assert is_missing(root_at(folder / "inner" / "a.md"))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kb.config import ChunkConfig
 from kb.ingest.parsers import text
-from kb.ingest.progress import EVERY_CHUNKS, Meter, Progress
+from kb.ingest.progress import EVERY_CHUNKS, Progress, ProgressReporter
 from kb.types import ChunkDraft
 from tests.ingest.conftest import Library
 from tests.ingest.parsers.pdfs import made, text_page
@@ -35,14 +35,14 @@ def events_of(library: Library, name: str) -> list[Progress]:
     return inside
 
 
-# --- the meter ------------------------------------------------------------------------------------
+# --- the reporter ---------------------------------------------------------------------------------
 
 
 def test_chunks_are_counted_and_stay_as_they_are() -> None:
     events: list[Progress] = []
-    meter = Meter(events.append)
-    meter.at("read", 3, 9, "a.txt")
-    given_back = list(meter.counted(drafts(2 * EVERY_CHUNKS + 5)))
+    reporter = ProgressReporter(events.append)
+    reporter.start("read", 3, 9, "a.txt")
+    given_back = list(reporter.count(drafts(2 * EVERY_CHUNKS + 5)))
     assert given_back == list(drafts(2 * EVERY_CHUNKS + 5))
     assert events[0] == Progress("read", 3, 9, "a.txt")
     assert [event.chunks for event in events[1:]] == [EVERY_CHUNKS, 2 * EVERY_CHUNKS]
@@ -50,10 +50,10 @@ def test_chunks_are_counted_and_stay_as_they_are() -> None:
 
 def test_the_next_file_begins_at_nothing() -> None:
     events: list[Progress] = []
-    meter = Meter(events.append)
-    meter.at("read", 0, 2, "a.txt")
-    meter.within(1, 2)
-    meter.at("read", 1, 2, "b.txt")
+    reporter = ProgressReporter(events.append)
+    reporter.start("read", 0, 2, "a.txt")
+    reporter.parse_progress(1, 2)
+    reporter.start("read", 1, 2, "b.txt")
     assert events[1:] == [
         Progress("read", 0, 2, "a.txt", part=1, parts=2),
         Progress("read", 1, 2, "b.txt"),
@@ -61,19 +61,19 @@ def test_the_next_file_begins_at_nothing() -> None:
 
 
 def test_without_a_listener() -> None:
-    meter = Meter(None)
-    meter.within(1, 2)
-    assert len(list(meter.counted(drafts(3)))) == 3
+    reporter = ProgressReporter(None)
+    reporter.parse_progress(1, 2)
+    assert len(list(reporter.count(drafts(3)))) == 3
 
 
 @given(total=st.integers(1, 3000), steps=st.lists(st.integers(-5, 4000), max_size=300))
 def test_whatever_a_parser_tells_is_few_and_makes_sense(total: int, steps: list[int]) -> None:
     events: list[Progress] = []
-    meter = Meter(events.append)
+    reporter = ProgressReporter(events.append)
     for step in sorted(steps):
-        meter.within(step, total)
-    meter.within(1, 0)
-    meter.within(0, -1)
+        reporter.parse_progress(step, total)
+    reporter.parse_progress(1, 0)
+    reporter.parse_progress(0, -1)
     assert len(events) <= 101
     assert all(0 <= event.part <= event.parts == total for event in events)
 

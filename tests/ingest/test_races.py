@@ -166,13 +166,13 @@ def test_a_folder_that_is_replaced_during_the_walk_is_not_listed(
     """The folder above it was listed already."""
     library.put("top/sub/a.md", TEXT)
     library.put("top/.gitignore", "none\n")
-    load = ignore.load
+    read_rules = ignore.read_rules
 
     def swapping(folder: str, name: str, **options: Any) -> object:
         replaced(library.folder / "top" / "sub", lambda path: path.symlink_to(outside))()
-        return load(folder, name, **options)
+        return read_rules(folder, name, **options)
 
-    monkeypatch.setattr(ignore, "load", swapping)
+    monkeypatch.setattr(ignore, "read_rules", swapping)
     walked = walk(str(library.folder))
     assert walked.files == ()
     assert walked.unseen == ("top/sub",)
@@ -191,9 +191,9 @@ def test_a_path_that_was_resolved_before_is_not_resolved_again(
         return True
 
     plan = make_plan([library.folder / "sub"], [root], knows, resolve_links=False)
-    assert plan.visits == ()
+    assert plan.targets == ()
     assert plan.skipped == (FileNote(str(library.folder / "sub"), "is a link"),)
-    assert make_plan([library.folder / "sub"], [root], knows).visits[0].path == str(outside)
+    assert make_plan([library.folder / "sub"], [root], knows).targets[0].path == str(outside)
 
 
 @pytest.mark.slow

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from kb.ingest import ignore
-from kb.ingest.file_entry import find, within
+from kb.ingest.file_entry import find_file, is_within
 from kb.ingest.secret_files import BY_NAME
-from kb.ingest.walk import Walked, walk
+from kb.ingest.walk import WalkResult, walk
 from kb.regular_files import open_folder
 from kb.types import FileNote
 from tests.ingest.conftest import any_bytes_in_names
@@ -34,7 +34,7 @@ def put(root: Path, *paths: str, text: str = "text") -> None:
         file.write_text(text)
 
 
-def paths(walked: Walked) -> list[str]:
+def paths(walked: WalkResult) -> list[str]:
     return [found.path for found in walked.files]
 
 
@@ -60,7 +60,7 @@ def test_size_and_time(root: Path) -> None:
 
 
 def test_an_empty_root(root: Path) -> None:
-    assert walk(str(root)) == Walked(())
+    assert walk(str(root)) == WalkResult(())
 
 
 @pytest.mark.parametrize("folder", [".git", ".hg", ".svn", ".kb", "node_modules", "__pycache__"])
@@ -111,11 +111,11 @@ def test_a_line_of_an_ignore_file_that_makes_no_sense_is_a_warning(root: Path) -
 
 
 def _large(file: Path) -> None:
-    file.write_bytes(b"#" * (ignore.MOST_BYTES + 1))
+    file.write_bytes(b"#" * (ignore.MAX_BYTES + 1))
 
 
 def _many(file: Path) -> None:
-    file.write_text("".join(f"{number}*x\n" for number in range(ignore.MOST_COST + 1)))
+    file.write_text("".join(f"{number}*x\n" for number in range(ignore.MAX_COST + 1)))
 
 
 def _complex(file: Path) -> None:
@@ -130,7 +130,7 @@ BAD_IGNORE_FILES: dict[str, Callable[[Path], object]] = {
     "large": _large,
     "many patterns": _many,
     "slow patterns": _complex,
-    "long line": lambda file: file.write_text("*a" * ignore.MOST_CHARS),
+    "long line": lambda file: file.write_text("*a" * ignore.MAX_LINE_CHARS),
 }
 
 
@@ -155,7 +155,7 @@ def test_a_folder_whose_ignore_file_cannot_be_read_is_not_read(
     )
     files, unseen, ((path, reason),) = json.loads(done.stdout)
     assert (files, unseen, path) == (["a.md"], ["sub"], f"sub/{name}")
-    assert "so its folder is not read either" in reason
+    assert "so its folder is skipped" in reason
 
 
 @pytest.mark.skipif(os.name != "posix", reason="no such files there")
@@ -180,7 +180,7 @@ def test_a_link_to_an_ignore_file_inside(root: Path) -> None:
 
 
 def test_patterns_add_up_from_folder_to_folder(root: Path) -> None:
-    half = "".join(f"{number}*x\n" for number in range(ignore.MOST_COST * 2 // 3))
+    half = "".join(f"{number}*x\n" for number in range(ignore.MAX_COST * 2 // 3))
     put(root, "a.md", "sub/a.md")
     (root / ".gitignore").write_text(half)
     (root / "sub" / ".gitignore").write_text(half)
@@ -209,7 +209,7 @@ def test_a_part_that_is_ignored_is_told(root: Path, part: str) -> None:
     put(root, "sub/b.md", "other/c.md")
     (root / ".gitignore").write_text("sub/\nother/\n")
     walked = walk(str(root), part=part)
-    assert walked == Walked((), (FileNote("sub", "ignored by .gitignore"),))
+    assert walked == WalkResult((), (FileNote("sub", "ignored by .gitignore"),))
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def test_a_name_that_is_text(root: Path, name: str) -> None:
     put(root, f"{name}/{name}")
     (found,) = walk(str(root)).files
     assert (found.path, found.os_path) == (f"{name}/{name}", None)
-    assert find(str(root), found.path) == found
+    assert find_file(str(root), found.path) == found
 
 
 @any_bytes_in_names
@@ -231,8 +231,8 @@ def test_a_name_that_is_not_utf_8(root: Path) -> None:
     (root / name).write_text("text")
     (found,) = walk(str(root)).files
     assert (found.path, found.os_path) == ("caf\\xe9.md", b"caf\xe9.md")
-    assert found.inside == name
-    assert find(str(root), found.path) == found
+    assert found.disk_path == name
+    assert find_file(str(root), found.path) == found
 
 
 @any_bytes_in_names
@@ -242,7 +242,7 @@ def test_a_folder_that_is_not_utf_8(root: Path) -> None:
     (folder / "a.md").write_text("text")
     (found,) = walk(str(root)).files
     assert (found.path, found.os_path) == ("caf\\xe9/a.md", b"caf\xe9/a.md")
-    assert find(str(root), found.path) == found
+    assert find_file(str(root), found.path) == found
 
 
 @any_bytes_in_names
@@ -250,7 +250,7 @@ def test_a_name_that_is_not_composed(root: Path) -> None:
     put(root, "cafe\u0301.md")
     (found,) = walk(str(root)).files
     assert (found.path, found.os_path) == ("café.md", "cafe\u0301.md".encode())
-    assert find(str(root), found.path) == found
+    assert find_file(str(root), found.path) == found
 
 
 @any_bytes_in_names
@@ -259,7 +259,7 @@ def test_two_spellings_of_one_name(root: Path) -> None:
     walked = walk(str(root))
     assert len(set(paths(walked))) == 3
     for found in walked.files:
-        assert find(str(root), found.path) == found
+        assert find_file(str(root), found.path) == found
 
 
 # --- links and other odd things -------------------------------------------------------------------
@@ -312,7 +312,7 @@ def test_many_links_to_many_folders_stay_few(root: Path) -> None:
 def test_a_broken_link_is_noted(root: Path, target: str) -> None:
     (root / "link").symlink_to(target)
     walked = walk(str(root), follow_links=True)
-    assert walked == Walked((), (FileNote("link", "broken link"),))
+    assert walked == WalkResult((), (FileNote("link", "broken link"),))
 
 
 def test_a_link_does_not_lead_to_a_secret(tmp_path: Path, root: Path) -> None:
@@ -371,7 +371,7 @@ def test_a_folder_that_may_not_be_read(root: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_root_that_may_not_be_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fail_on(monkeypatch, root, PermissionError(13, "Permission denied"))
-    assert walk(str(root)) == Walked((), (FileNote(".", "Permission denied"),), ("",))
+    assert walk(str(root)) == WalkResult((), (FileNote(".", "Permission denied"),), ("",))
 
 
 @contextmanager
@@ -415,16 +415,16 @@ def test_a_path_too_long_for_the_system_is_noted(root: Path) -> None:
 def test_find(root: Path) -> None:
     put(root, "sub/a.md")
     (root / "link.md").symlink_to(root / "sub" / "a.md")
-    found = find(str(root), "sub/a.md")
+    found = find_file(str(root), "sub/a.md")
     assert found is not None
     assert found.path == "sub/a.md"
     for path in ("sub", "link.md", "gone.md", "gone/a.md", "sub/a.md/b.md"):
-        assert find(str(root), path) is None
+        assert find_file(str(root), path) is None
 
 
 def test_within() -> None:
-    assert within("a/b", "")
-    assert within("a/b", "a")
-    assert within("a", "a")
-    assert not within("ab", "a")
-    assert not within("a", "a/b")
+    assert is_within("a/b", "")
+    assert is_within("a/b", "a")
+    assert is_within("a", "a")
+    assert not is_within("ab", "a")
+    assert not is_within("a", "a/b")

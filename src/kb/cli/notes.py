@@ -50,7 +50,9 @@ def add_command(
     """
     with session.open() as kb:
         with session.new_store_named(kb):
-            document = kb.add(text_or_stdin(text), tags=split_commas(tags), **options)
+            document = kb.add(
+                text_or_stdin(text), tags=split_commas(tags), on_warning=output.warn, **options
+            )
         if session.json:
             from kb import wire
 

@@ -20,7 +20,7 @@ from kb.errors import EvalDataError
 from kb.evaluation.beir import read_corpus
 from kb.evaluation.encoding_cache import remembering
 from kb.evaluation.qrels import Judged
-from kb.ingest.document_builder import prepare_note
+from kb.ingest.document_builder import build_note
 from kb.ingest.indexer import Indexer
 from kb.ingest.progress import Progress
 from kb.ports import Encoder
@@ -96,9 +96,9 @@ def _own_store(judged: Judged, own: Path | None) -> Iterator[SqliteStore]:
 def _index(corpus: Path, store: SqliteStore, config: Config, tell: OnProgress) -> None:
     for done, judged in enumerate(read_corpus(corpus), start=1):
         said = Attributes(title=judged.title or None)
-        prepared = prepare_note(judged.text, said, 0, config.chunk.max_chars)
-        title = "" if said.title is None else prepared.document.title
-        document = replace(prepared.document, doc_path=judged.doc_id, title=title, body=None)
+        prepared = build_note(judged.text, said, 0, config.chunk.max_chars)
+        title = "" if said.title is None else prepared.draft.title
+        document = replace(prepared.draft, doc_path=judged.doc_id, title=title, body=None)
         store.write_document(document, prepared.chunks)
         if done % 100 == 0:
             tell("index", done, 0)

@@ -1,9 +1,47 @@
-"""Ingest: from a folder to stored passages, one way.
+"""Ingest: from folders to stored passages.
 
-    plan -> survey (walk) -> load (parse) -> parser_pool -> draft -> indexer -> store
-                                                |
-                 parser_worker (parsers/<format>, chunk), in a process of its own
+    plan > changes > file_reader > parser_pool > document_builder > indexer > store
+             |                         |
+           walk        parser_worker: parsers > chunk, in a separate process
 
-`names`, `ignore` and `dates` serve the walk and the parsers; `secret_files` says which files every
-door leaves alone.
+Finding files:
+
+    plan              which roots, or parts of them, a run scans
+    changes           compares the files of a root with the store's records
+    walk              lists the files below a root
+    ignore            rules of .gitignore and .kbignore
+    secret_files      whether a file holds a secret, by its path and first bytes
+    file_names        what a file name shows: its portable spelling, title, date, suffix
+    file_entry        a file and its stat data
+
+Reading files:
+
+    file_reader       reads a file and detects its parser
+    parse             the parsers of a run, plug-ins included
+    parser_registry   finds and loads the built-in parsers
+    parsers           one module or package for each format
+    parser_support    code that several parsers share
+    decode            bytes into text
+    front_matter      attributes in YAML at the top of a file
+    attribute_bounds  limits on tags, language and metadata
+    dates             dates and times into the form of the store
+    chunk             packs blocks into chunks
+    split             splits a text that is too long for a chunk
+
+Parser processes:
+
+    parser_pool       the processes, and the parsing of one file in them
+    parser_process    one process, from its parent's side
+    parser_worker     the program that runs in such a process
+    parser_wire       the messages between the two
+    parser_limits     limits on time, memory and output
+    parsed_document   a parsed document with its chunks
+
+Writing documents:
+
+    document_builder  documents from parsed files and from notes
+    indexer           brings the store up to date
+    renames           recognizes renamed files
+    progress          progress events of a run
+    report            builds the report of a run
 """

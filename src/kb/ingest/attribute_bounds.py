@@ -1,6 +1,6 @@
-"""What a file says about itself, cut to what one document may hold. Pure.
+"""Bounds a file's attributes to what a document may hold. Pure.
 
-Never a failure: what does not fit is left out of the attributes, and a warning names it.
+Never fails: values that do not fit are dropped, and a warning names them.
 """
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ from kb.errors import short_repr
 from kb.metadata import BYTES, LANG_CHARS, MOST_TAGS, TAG_CHARS, size_of
 from kb.types import Attributes
 
-_MOST_NAMES = 3  # of those left out, in a warning
+_MOST_NAMES = 3  # of dropped values in a warning
 
 
-def bound_attributes(said: Attributes) -> tuple[Attributes, tuple[str, ...]]:
-    """`said` within the bounds, and a warning for each of them that it went beyond."""
-    tags, tag_warnings = bound_tags(said.tags)
-    lang, lang_warnings = bound_lang(said.lang)
-    metadata, metadata_warnings = _bound_metadata(dict(said.metadata))
+def bound_attributes(attributes: Attributes) -> tuple[Attributes, tuple[str, ...]]:
+    """Return `attributes` within the bounds, and a warning for each bound that was exceeded."""
+    tags, tag_warnings = bound_tags(attributes.tags)
+    lang, lang_warnings = bound_lang(attributes.lang)
+    metadata, metadata_warnings = _bound_metadata(dict(attributes.metadata))
     warnings = (*tag_warnings, *lang_warnings, *metadata_warnings)
-    return replace(said, tags=tags, lang=lang, metadata=metadata) if warnings else said, warnings
+    return replace(
+        attributes, tags=tags, lang=lang, metadata=metadata
+    ) if warnings else attributes, warnings
 
 
 def bound_tags(tags: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The first tags that fit, and warnings about the others."""
+    """Return the first tags that fit, and warnings about the others."""
     every = tuple(tags)
     short = tuple(tag for tag in every if len(tag) <= TAG_CHARS)
     warnings = []
@@ -38,30 +40,30 @@ def bound_tags(tags: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def bound_lang(lang: str | None) -> tuple[str | None, tuple[str, ...]]:
-    """`lang`, unless it is too long to name a language."""
+    """Return `lang`, or None and a warning if it is too long to name a language."""
     if lang is None or len(lang) <= LANG_CHARS:
         return lang, ()
     return None, (f"lang is ignored: {short_repr(lang)} is longer than {LANG_CHARS} characters",)
 
 
-def _bound_metadata(said: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The entries that fit, in the order in which they stand, and a warning about the others."""
-    if size_of(said) <= BYTES:
-        return said, ()
+def _bound_metadata(metadata: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the first entries that fit, and a warning about the others."""
+    if size_of(metadata) <= BYTES:
+        return metadata, ()
     kept: dict[str, Any] = {}
-    left_out = []
+    dropped = []
     size_bytes = len("{}")
-    for key, value in said.items():
-        entry_bytes = size_of({key: value})  # its braces are as long as the comma and the space
+    for key, value in metadata.items():
+        entry_bytes = size_of({key: value})  # its braces stand for the comma and the space
         if size_bytes + entry_bytes > BYTES:
-            left_out.append(key)
+            dropped.append(key)
         else:
             kept[key] = value
             size_bytes += entry_bytes
-    return kept, (f"metadata beyond {BYTES:,} bytes is ignored: {_names(left_out)}",)
+    return kept, (f"metadata beyond {BYTES:,} bytes is ignored: {_names(dropped)}",)
 
 
-def _names(left_out: Sequence[str]) -> str:
-    more = len(left_out) - _MOST_NAMES
-    named = ", ".join(short_repr(one) for one in left_out[:_MOST_NAMES])
-    return f"{named} and {more:,} more" if more > 0 else named
+def _names(dropped: Sequence[str]) -> str:
+    more = len(dropped) - _MOST_NAMES
+    names = ", ".join(short_repr(each) for each in dropped[:_MOST_NAMES])
+    return f"{names} and {more:,} more" if more > 0 else names

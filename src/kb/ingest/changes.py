@@ -1,6 +1,6 @@
-"""The survey of a root: which files are there now, beside what the store remembers of them.
+"""Compares the files of a root with the store's records: what is new, what is missing.
 
-Between the plan and the indexer: a visit goes in, a site comes out.
+`scan_root` takes a target from the plan and returns a `RootScan` for the indexer.
 """
 
 from __future__ import annotations
@@ -11,111 +11,120 @@ from dataclasses import dataclass, field
 
 from kb.config import IngestConfig
 from kb.ingest import file_names
-from kb.ingest.file_entry import find, within
-from kb.ingest.plan import Visit, contains
+from kb.ingest.file_entry import find_file, is_within
+from kb.ingest.plan import ScanTarget, contains
 from kb.ingest.secret_files import included_paths
-from kb.ingest.walk import Walked, walk
+from kb.ingest.walk import WalkResult, walk
 from kb.ports import Store
 from kb.types import FileNote, FileState, Root
 
 
 @dataclass(slots=True)
-class Site:
-    """A root, or the part of it that a run visits. `kept` fills up as its files are read."""
+class RootScan:
+    """The files on disk and the store's records of a root, or of one part of it.
 
-    visit: Visit
+    The indexer adds the paths of documents that stay to `kept_paths` as it reads the files.
+    """
+
+    target: ScanTarget
     root: Root | None  # None: not in the store yet
-    walked: Walked
+    walk: WalkResult
     states: dict[str, FileState] = field(default_factory=dict)
-    kept: set[str] = field(default_factory=set)
+    kept_paths: set[str] = field(default_factory=set)
 
     def doc_path(self, path: str) -> str:
-        name = self.root.name if self.root else os.path.basename(self.visit.path) or "root"
+        name = self.root.name if self.root else os.path.basename(self.target.path) or "root"
         return f"{file_names.portable_path(name)}/{path}"
 
     def notes(self, notes: Iterable[FileNote]) -> list[FileNote]:
-        """Notes about paths inside the root, with the paths that reports have."""
+        """Replace the paths inside the root by document paths, as reports show them."""
         return [FileNote(self.doc_path(note.path), note.reason) for note in notes]
 
-    def lost(self) -> list[FileState]:
-        """What the store knows, before anything is read, of files that are not where they were."""
-        return self._missing({file.path for file in self.walked.files})[0]
+    def missing_files(self) -> list[FileState]:
+        """The records whose files the walk did not find at their paths."""
+        return self._missing({file.path for file in self.walk.files})[0]
 
-    def gone(self) -> tuple[list[FileState], list[str]]:
-        """What the store knows of the part that was visited, and is not there any more; and the
-        folders that seem not to be mounted, whose documents are not gone but out of reach."""
-        return self._missing(self.kept)
+    def removed_files(self) -> tuple[list[FileState], list[str]]:
+        """The records whose files are gone, and the folders that appear to be unmounted.
 
-    def _missing(self, there: Set[str]) -> tuple[list[FileState], list[str]]:
+        Documents below an unmounted folder are out of reach, not removed.
+        """
+        return self._missing(self.kept_paths)
+
+    def _missing(self, present: Set[str]) -> tuple[list[FileState], list[str]]:
         missing = [
             state
             for path, state in self.states.items()
-            if path not in there
-            and not state.detached  # its text may be nowhere else
-            and within(path, self.visit.part)
-            and not any(within(path, unseen) for unseen in self.walked.unseen)
+            if path not in present
+            and not state.detached  # the store may hold the only copy of its text
+            and is_within(path, self.target.part)
+            and not any(is_within(path, unseen) for unseen in self.walk.unseen)
         ]
-        away = {device: place for device in {state.device for state in missing}
-                if (place := self._unmounted(device, missing)) is not None}  # fmt: skip
-        gone = [state for state in missing if state.device not in away]
-        return gone, sorted(map(file_names.portable_path, away.values()))
+        unmounted = {device: folder for device in {state.device for state in missing}
+                     if (folder := self._unmounted(device, missing)) is not None}  # fmt: skip
+        removed = [state for state in missing if state.device not in unmounted]
+        return removed, sorted(map(file_names.portable_path, unmounted.values()))
 
     def _unmounted(self, device: int | None, missing: Iterable[FileState]) -> str | None:
-        """The folder where the file system `device` was, if it is not there now: nothing that was
-        on it has been found, and what stands in its place is on another one."""
-        # By the old number too, since a file system may be counted anew when it is mounted again.
-        found = {self.states[path].device for path in self.kept if path in self.states}
-        found |= {file.device for file in self.walked.files}
-        if device is None or device in found:
+        """The folder where the file system `device` was mounted, if it no longer is: none of its
+        files is present, and the folder that should hold them is on another device."""
+        # Includes recorded numbers, since a file system may get a new one when it is remounted.
+        present = {self.states[path].device for path in self.kept_paths if path in self.states}
+        present |= {file.device for file in self.walk.files}
+        if device is None or device in present:
             return None
         first = min((state for state in missing if state.device == device), key=lambda s: s.path)
-        inside = os.fsdecode(first.os_path) if first.os_path is not None else first.path
-        place = os.path.dirname(os.path.join(self.visit.path, inside))
-        while not os.path.isdir(place):
-            place = os.path.dirname(place)
-        return place if os.stat(place).st_dev != device else None
+        disk_path = os.fsdecode(first.os_path) if first.os_path is not None else first.path
+        folder = os.path.dirname(os.path.join(self.target.path, disk_path))
+        while not os.path.isdir(folder):
+            folder = os.path.dirname(folder)
+        return folder if os.stat(folder).st_dev != device else None
 
 
-def survey(
-    visit: Visit, root: Root | None, store: Store, roots: Sequence[Root], config: IngestConfig
-) -> Site:
-    """Look at what `visit` is about; `roots` are all that the store has."""
+def scan_root(
+    target: ScanTarget,
+    root: Root | None,
+    store: Store,
+    roots: Sequence[Root],
+    config: IngestConfig,
+) -> RootScan:
+    """List the files of `target` and load its records; `roots` are all roots in the store."""
     states = store.file_states(root.root_id) if root is not None else {}
-    if not visit.whole:
+    if not target.whole:
         known = sorted(
             path
             for path, state in states.items()
-            if within(path, visit.part) and (not state.detached or path == visit.part)
+            if is_within(path, target.part) and (not state.detached or path == target.part)
         )
-        asked = known or ([visit.part] if visit.part else [])
-        return Site(visit, root, _single_files(visit.path, asked), states)
-    walked = walk(
-        visit.path,
-        part=visit.part,
+        paths = known or ([target.part] if target.part else [])
+        return RootScan(target, root, _single_files(target.path, paths), states)
+    result = walk(
+        target.path,
+        part=target.part,
         hidden=config.hidden,
         follow_links=config.follow_links,
-        stop_at=[other.path for other in roots if other.whole and other.path != visit.path],
+        stop_at=[other.path for other in roots if other.whole and other.path != target.path],
         include_secrets=included_paths(config.include_secrets),
     )
-    return Site(visit, root, _unclaimed(walked, visit.path, store, roots), states)
+    return RootScan(target, root, _unclaimed(result, target.path, store, roots), states)
 
 
-def _single_files(folder: str, paths: Iterable[str]) -> Walked:
-    """The files of a root that was never asked for as a whole."""
+def _single_files(folder: str, paths: Iterable[str]) -> WalkResult:
+    """The given files of a root that was not ingested as a whole."""
     files, skipped, unseen = [], [], []
     for path in paths:
         try:
-            found = find(folder, path)
+            entry = find_file(folder, path)
         except OSError as error:
             unseen.append(path)
             skipped.append(FileNote(path, error.strerror or str(error)))
         else:
-            files += [found] if found is not None else []
-    return Walked(tuple(files), tuple(skipped), tuple(unseen))
+            files += [entry] if entry is not None else []
+    return WalkResult(tuple(files), tuple(skipped), tuple(unseen))
 
 
-def _unclaimed(walked: Walked, folder: str, store: Store, roots: Sequence[Root]) -> Walked:
-    """Without the files that are documents of a root of single files already."""
+def _unclaimed(result: WalkResult, folder: str, store: Store, roots: Sequence[Root]) -> WalkResult:
+    """Drop the files that already are documents of a root of single files."""
     base = file_names.portable_path(folder)
     claimed = {
         f"{file_names.portable_path(root.path)}/{path}"
@@ -125,6 +134,6 @@ def _unclaimed(walked: Walked, folder: str, store: Store, roots: Sequence[Root])
         for path in store.file_states(root.root_id)
     }
     if not claimed:
-        return walked
-    files = tuple(found for found in walked.files if f"{base}/{found.path}" not in claimed)
-    return Walked(files, walked.skipped, walked.unseen, walked.warnings)
+        return result
+    files = tuple(entry for entry in result.files if f"{base}/{entry.path}" not in claimed)
+    return WalkResult(files, result.skipped, result.unseen, result.warnings)

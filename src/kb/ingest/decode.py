@@ -1,7 +1,7 @@
-"""From bytes to the text that lines are counted in.
+"""Decodes bytes into the text in which lines are counted.
 
-Pure. Everything that reads a file again, to show or to compare a passage, goes through `decode`,
-so that line numbers and text are those of the index.
+Pure. Code that reads a file again to show or compare a passage also uses `decode`, so that text and
+line numbers match the index.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _UTF32 = {codecs.BOM_UTF32_LE: "utf-32-le", codecs.BOM_UTF32_BE: "utf-32-be"}
 
 
 class Unreadable(Exception):
-    """A file of a known format that cannot be read: `failed` in the report."""
+    """A file of a known format that cannot be read; reported as `failed`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -29,7 +29,7 @@ class Unreadable(Exception):
 
 
 class Unsupported(Exception):
-    """A file that is not for reading here: `skipped` in the report."""
+    """A file that kb does not read; reported as `skipped`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -37,21 +37,24 @@ class Unsupported(Exception):
 
 
 class Unavailable(Unsupported):
-    """A file that could be read if something were installed: what was known of it stays."""
+    """A file that needs an optional package to be read; its stored document is kept."""
 
 
 def decode(data: bytes) -> str:
-    """The text of `data`, without a byte order mark, and `normalised`."""
-    return normalised(_decoded(data))
+    """Decode `data`, drop its byte order mark, and normalize the text."""
+    return normalize_text(_decode(data))
 
 
-def windows(
+def text_windows(
     data: bytes, size: int, tell: Callable[[int, int], None] | None = None
 ) -> Iterator[tuple[int, str]]:
-    """The text of `data` in stretches of about `size` bytes, each with the number of lines before
-    it, so that a long file is never held twice. They end where paragraphs do, or at least lines.
-    What is not plain UTF-8 comes in one. `tell` hears, behind each, how many bytes stood before
-    it: those are done with, while the chunks of its own are still to be made."""
+    """Yield the text of `data` in windows of about `size` bytes, each with the number of lines
+    before it, so that a long file is never held in memory twice.
+
+    A window ends with a paragraph, or at least with a line. Data that is not plain UTF-8 is one
+    window. After each window, `tell` is called with the number of bytes before it, since its own
+    chunks are not written yet.
+    """
     if len(data) <= size or data.startswith(codecs.BOM_UTF8) or b"\0" in data:
         yield 0, decode(data)
         return
@@ -59,9 +62,9 @@ def windows(
     while start < len(data):
         end = _line_end(data, start + size)
         try:
-            text = normalised(data[start:end].decode("utf-8"))
+            text = normalize_text(data[start:end].decode("utf-8"))
         except UnicodeDecodeError:
-            _utf8(data)  # says at which line of the whole
+            _utf8(data)  # raises with the line number in the whole file
             raise
         yield lines, text
         if tell is not None:
@@ -71,17 +74,17 @@ def windows(
 
 
 def _line_end(data: bytes, at: int) -> int:
-    """The end of the first paragraph behind `at`, if one ends nearby, else of the line."""
+    """The end of the first paragraph after `at` if it is near, otherwise of the line."""
     if (blank := data.find(b"\n\n", at, at + _SAMPLE_BYTES)) >= 0:
         return blank + 2
     end = data.find(b"\n", at)
     return end + 1 if end >= 0 else len(data)
 
 
-def normalised(text: str) -> str:
-    """`text` in NFC, with lines ended by `\\n`, and blank lines empty.
+def normalize_text(text: str) -> str:
+    """Convert `text` to NFC, line ends to `\\n`, and blank lines to empty ones.
 
-    Blank lines lose their spaces so that the text between two passages is known by its length.
+    Without spaces in blank lines, the number of line ends determines the text between two passages.
     """
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -89,16 +92,16 @@ def normalised(text: str) -> str:
 
 
 def looks_binary(head: bytes) -> bool:
-    """Whether a file that begins with `head` is something else than text."""
-    return b"\0" in head and _marked_encoding(head) is None and _bare_utf16(head) is None
+    """Whether a file that begins with `head` is not text."""
+    return b"\0" in head and _bom_encoding(head) is None and _utf16_without_bom(head) is None
 
 
-def _decoded(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     if data.startswith(codecs.BOM_UTF8):
         return _utf8(data[len(codecs.BOM_UTF8) :])
-    encoding = _marked_encoding(data)
+    encoding = _bom_encoding(data)
     if encoding is None and b"\0" in data:
-        encoding = _bare_utf16(data)
+        encoding = _utf16_without_bom(data)
         if encoding is None:
             raise Unsupported("binary file")
     if encoding is None:
@@ -121,20 +124,20 @@ def _utf8(data: bytes) -> str:
         ) from error
 
 
-def _marked_encoding(data: bytes) -> str | None:
-    """The encoding that a byte order mark names; UTF-32's first, since it begins like UTF-16's."""
+def _bom_encoding(data: bytes) -> str | None:
+    """The encoding of the byte order mark; UTF-32 first, as its mark begins like that of UTF-16."""
     return _UTF32.get(data[:4]) or _UTF16.get(data[:2])
 
 
-def _bare_utf16(data: bytes) -> str | None:
-    """UTF-16 without its mark: what is ASCII in it leaves a zero in every other byte."""
+def _utf16_without_bom(data: bytes) -> str | None:
+    """Detect UTF-16 without a mark, in which ASCII text has a zero in every other byte."""
     sample = data[:_SAMPLE_BYTES]
     if len(sample) % 2 or _is_ascii_with_zeros(sample):
         return None
     little = sample[1::2].count(0) > sample[0::2].count(0)
     for encoding in ("utf-16-le", "utf-16-be") if little else ("utf-16-be", "utf-16-le"):
         try:
-            # A pair cut by the end of the sample is not held against it.
+            # Incremental, as the end of the sample may split a surrogate pair.
             text = codecs.getincrementaldecoder(encoding)().decode(sample)
         except UnicodeDecodeError:
             continue
@@ -144,10 +147,10 @@ def _bare_utf16(data: bytes) -> str | None:
 
 
 def _is_ascii_with_zeros(sample: bytes) -> bool:
-    """Names or records with zeros between them; in pairs, their letters would pass for Chinese."""
+    """Whether this is ASCII with zeros as separators, whose letters in pairs would look Chinese."""
     return sample.count(0) * 3 < len(sample) and not sample.translate(None, _PRINTABLE)
 
 
 def _is_text(char: str) -> bool:
-    """Not a control character, nor unassigned, as bytes of something else would give."""
+    """Whether `char` is assigned and no control character, unlike in decoded binary data."""
     return char in "\t\n\r\f" or unicodedata.category(char) not in ("Cc", "Cn", "Co", "Cs")

@@ -1,4 +1,4 @@
-"""A file as the walk tells it, and how to find it again by what the walk called it."""
+"""A file below a root, as the walk lists it, and how to find it again by its path."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from kb.regular_files import FileIdentity
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A file. `path` is inside the root, as text; `os_path` is its name on disk where `path` would
-    not lead back to it."""
+class FileEntry:
+    """A file and its `stat` data.
+
+    `path` is its path inside the root as portable text; `os_path` is the path on disk, set only
+    where `path` does not lead back to the file.
+    """
 
     path: str
     os_path: bytes | None
@@ -23,52 +26,52 @@ class Found:
     device: int | None = None
     inode: int | None = None
 
+    @classmethod
+    def from_stat(cls, path: str, disk_path: str, info: os.stat_result) -> FileEntry:
+        """Build the entry of the file at `disk_path`, whose portable path is `path`."""
+        os_path = None if disk_path == path else os.fsencode(disk_path)
+        device, inode = info.st_dev or None, info.st_ino or None  # 0 in a listing on Windows
+        return cls(path, os_path, info.st_size, info.st_mtime_ns, info.st_ctime_ns, device, inode)
+
     @property
     def identity(self) -> FileIdentity | None:
-        """Which file it is, where the system tells."""
+        """The file's identity, or None where the system does not report one."""
         if self.device is None or self.inode is None:
             return None
         return FileIdentity(self.device, self.inode)
 
     @property
-    def inside(self) -> str:
-        """The path inside the root as the system takes it."""
+    def disk_path(self) -> str:
+        """The path inside the root, as the operating system spells it."""
         return self.path if self.os_path is None else os.fsdecode(self.os_path)
 
 
-def found_at(path: str, inside: str, info: os.stat_result) -> Found:
-    """`path` is the text, `inside` what the system calls it."""
-    os_path = None if inside == path else os.fsencode(inside)
-    device, inode = info.st_dev or None, info.st_ino or None  # Windows does not tell them cheaply
-    return Found(path, os_path, info.st_size, info.st_mtime_ns, info.st_ctime_ns, device, inode)
-
-
-def within(path: str, part: str) -> bool:
-    """Whether `path` is `part` or lies below it; everything lies below `""`."""
+def is_within(path: str, part: str) -> bool:
+    """Whether `path` is `part` or lies below it; every path lies below `""`."""
     return not part or path == part or path.startswith(part + "/")
 
 
-def find(root: str, path: str, *, follow_links: bool = False) -> Found | None:
-    """The single file that a walk would call `path`, whatever the ignore files say of it."""
-    inside = path
+def find_file(root: str, path: str, *, follow_links: bool = False) -> FileEntry | None:
+    """Find the regular file that the walk lists as `path`, even if an ignore file excludes it."""
+    disk_path = path
     if "\\x" in path or not os.path.lexists(os.path.join(root, path)):
-        if (named := _on_disk(root, path)) is None:
+        if (spelling := _spelling_on_disk(root, path)) is None:
             return None
-        inside = named
-    info = os.stat(os.path.join(root, inside), follow_symlinks=follow_links)
-    return found_at(path, inside, info) if stat.S_ISREG(info.st_mode) else None
+        disk_path = spelling
+    info = os.stat(os.path.join(root, disk_path), follow_symlinks=follow_links)
+    return FileEntry.from_stat(path, disk_path, info) if stat.S_ISREG(info.st_mode) else None
 
 
-def _on_disk(root: str, path: str) -> str | None:
-    """The system's name of what a walk calls `path`."""
-    inside = ""
+def _spelling_on_disk(root: str, path: str) -> str | None:
+    """How the operating system spells the path that the walk lists as `path`."""
+    disk_path = ""
     for step in path.split("/"):
         try:
-            present = sorted(os.listdir(os.path.join(root, inside)))
+            names = sorted(os.listdir(os.path.join(root, disk_path)))
         except (FileNotFoundError, NotADirectoryError):
             return None
-        by_text = dict(zip(file_names.portable(present), present, strict=True))
+        by_text = dict(zip(file_names.portable(names), names, strict=True))
         if step not in by_text:
             return None
-        inside = f"{inside}/{by_text[step]}" if inside else by_text[step]
-    return inside
+        disk_path = f"{disk_path}/{by_text[step]}" if disk_path else by_text[step]
+    return disk_path

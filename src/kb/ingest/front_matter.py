@@ -1,8 +1,7 @@
-"""Front matter: what a note says about itself, in YAML between `---` lines at its top.
+"""Front matter: a note's attributes, in YAML between `---` lines at its top.
 
-Pure, and never a failure: a block that cannot be read is text, with a warning. So are the lines
-from the first key on that kb has no use for: people look for what they have written there. Serves
-the parsers of text formats.
+Pure. Never fails: a block that cannot be parsed becomes text, with a warning. The lines from the
+first unknown or invalid key on become text as well, so that they can be searched.
 """
 
 from __future__ import annotations
@@ -45,8 +44,10 @@ _KNOWN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class FrontMatter:
-    """What was said, how many lines it took at the top of the file, and what was odd about it.
-    `text` are the last of those lines, from the first key that is not known or not valid on."""
+    """The attributes, the number of lines that the front matter takes, and warnings about it.
+
+    `text` holds its lines from the first unknown or invalid key on.
+    """
 
     attributes: Attributes = field(default_factory=Attributes)
     lines: int = 0
@@ -54,44 +55,46 @@ class FrontMatter:
     text: str = ""
 
     def blocks(self) -> list[Block]:
-        """`text` as a block, which the chunker joins with what stands below it."""
+        """`text` as a block, which the chunker joins with the block below it."""
         if not self.text:
             return []
         first = self.lines - self.text.count("\n")
         return [Block(self.text, Span("line", first, self.lines), boundary=True)]
 
 
-class _Refused(Exception):
-    """YAML that is not read, and why."""
+class _InvalidYaml(Exception):
+    """YAML that is not read; the message is the reason."""
 
 
 def read(text: str, now: datetime) -> FrontMatter:
-    """The front matter of `text`; a `ttl` counts from the date it names, else from `now`."""
+    """Read the front matter of `text`. A `ttl` counts from its date, or without one from `now`."""
     first, newline, rest = text.partition("\n")
     if first.rstrip() != "---" or not newline:
         return FrontMatter()
     closing = _CLOSING.search(rest[: LIMIT_CHARS + 1])
     if closing is None or closing.start() > LIMIT_CHARS:
-        unclosed = _KEY.match(rest)  # else the first line is a rule between two paragraphs
-        return FrontMatter(warnings=("front matter has no end, read as text",) if unclosed else ())
+        unclosed = _KEY.match(rest)  # otherwise the first line is a horizontal rule
+        return FrontMatter(
+            warnings=("front matter has no closing ---, so it is read as text",) if unclosed else ()
+        )
     block = rest[: closing.start()]
     try:
         root = _compose(block)
-    except _Refused as refusal:
-        return FrontMatter(warnings=(f"front matter read as text: {refusal}",))
+    except _InvalidYaml as refusal:
+        return FrontMatter(warnings=(f"front matter is read as text: {refusal}",))
     if root is not None and not isinstance(root, yaml.MappingNode):
-        return FrontMatter()  # a paragraph between two rules
+        return FrontMatter()  # a paragraph between two horizontal rules
     pairs = root.value if root is not None else []
-    reading = _Reading(pairs, now)
-    attributes, text = reading.attributes(), ""
-    if reading.unread:
+    reader = _Reader(pairs, now)
+    attributes, text = reader.attributes(), ""
+    if reader.text_lines:
         written = f"{block}{closing[0]}".split("\n")
-        text = "\n".join(written[min(reading.unread) :])
-    return FrontMatter(attributes, block.count("\n") + 2, tuple(reading.warnings), text)
+        text = "\n".join(written[min(reader.text_lines) :])
+    return FrontMatter(attributes, block.count("\n") + 2, tuple(reader.warnings), text)
 
 
-def without(text: str, now: datetime) -> str:
-    """`text` behind its front matter."""
+def strip(text: str, now: datetime) -> str:
+    """Return `text` without its front matter."""
     return "\n".join(text.split("\n")[read(text, now).lines :])
 
 
@@ -99,9 +102,9 @@ def without(text: str, now: datetime) -> str:
 
 
 def _compose(block: str) -> yaml.Node | None:
-    """The block as nodes, whose scalars still are the text as written: `lang: no` stays `no`."""
+    """Parse the block into nodes, whose scalars keep their spelling: `lang: no` stays `no`."""
     try:
-        _inspect(block)
+        _check_limits(block)
         loader = _Loader(block)
         try:
             node: yaml.Node | None = loader.get_single_node()
@@ -110,27 +113,27 @@ def _compose(block: str) -> yaml.Node | None:
         return node
     except yaml.MarkedYAMLError as error:
         line = f" (line {error.problem_mark.line + 2})" if error.problem_mark else ""
-        raise _Refused(f"{error.problem or error.context}{line}") from error
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: characters YAML has no place for
-        raise _Refused(str(error).splitlines()[0]) from error
+        raise _InvalidYaml(f"{error.problem or error.context}{line}") from error
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: characters that YAML does not allow
+        raise _InvalidYaml(str(error).splitlines()[0]) from error
 
 
-def _inspect(block: str) -> None:
-    """Refuse what can blow up: references (a few lines can stand for gigabytes), deep nesting."""
+def _check_limits(block: str) -> None:
+    """Refuse anchors, with which a few lines can expand to gigabytes, and deep nesting."""
     depth = 0
     for event in yaml.parse(block, Loader=_Loader):
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise _Refused("anchors and aliases are not allowed")
+            raise _InvalidYaml("anchors and aliases are not allowed")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         if depth > _DEPTH:
-            raise _Refused("it is nested too deeply")
+            raise _InvalidYaml(f"it is nested more than {_DEPTH} levels deep")
 
 
 def _plain(node: yaml.Node) -> Any:
-    """A node as JSON has it: what JSON cannot say (dates, NaN, huge numbers) stays text."""
+    """Convert a node to JSON values; dates, NaN and huge numbers stay text."""
     if isinstance(node, yaml.MappingNode):
         return {_key(key): _plain(value) for key, value in node.value}
     if isinstance(node, yaml.SequenceNode):
@@ -150,7 +153,7 @@ def _scalar(tag: str, text: str) -> Any:
             return int(text.replace("_", ""), 0)
         if tag == "float" and math.isfinite(number := float(text.replace("_", ""))):
             return number
-    except ValueError:  # 12:30 counts in sixties, 010 in eights: better left as written
+    except ValueError:  # 12:30 would be sexagesimal, 010 octal: keep the spelling
         pass
     return text
 
@@ -162,23 +165,25 @@ def _key(node: yaml.Node) -> str:
 # --- nodes into attributes ------------------------------------------------------------------------
 
 
-class _Reading:
-    """One front matter being read: the known keys as nodes, the others as metadata. `unread` are
-    the lines of the block at which a key stands that is not known, or whose value is ignored."""
+class _Reader:
+    """Reads the nodes of one front matter: known keys into attributes, the others into metadata.
+
+    `text_lines` are the line numbers of keys that are unknown or whose value is ignored.
+    """
 
     def __init__(self, pairs: list[tuple[yaml.Node, yaml.Node]], now: datetime) -> None:
         self.warnings: list[str] = []
-        self.unread: set[int] = set()
+        self.text_lines: set[int] = set()
         self._now = now
         self._line_of_key = {id(node): key.start_mark.line for key, node in pairs}
-        self._said: dict[str, yaml.Node] = {}
+        self._nodes: dict[str, yaml.Node] = {}
         self._metadata: dict[str, Any] = {}
         for written, key, node in self._unique(pairs):
             if key in _KNOWN:
-                self._said[key] = node
+                self._nodes[key] = node
             else:
                 self._metadata[written] = _plain(node)
-                self._unread(node)
+                self._keep_as_text(node)
 
     def attributes(self) -> Attributes:
         date, created, updated = (self._date(key) for key in ("date", "created", "updated"))
@@ -200,30 +205,30 @@ class _Reading:
     def _unique(
         self, pairs: list[tuple[yaml.Node, yaml.Node]]
     ) -> Iterator[tuple[str, str, yaml.Node]]:
-        """(key as written, key as known, value), the last of those with the same key."""
-        found: dict[str, tuple[str, yaml.Node]] = {}
+        """Yield (key as written, normalized key, value), the last one for each key."""
+        unique: dict[str, tuple[str, yaml.Node]] = {}
         for key_node, node in pairs:
             written = _key(key_node)
             lower = written.strip().lower().replace("-", "_")
             known = _ALIASES.get(lower, lower)
             key = known if known in _KNOWN else written
-            if key in found:
-                self.warnings.append(f"front matter has {written!r} twice, the last one counts")
-                self._unread(found[key][1])
-            found[key] = (written, node)
-        yield from ((written, key, node) for key, (written, node) in found.items())
+            if key in unique:
+                self.warnings.append(f"front matter has {written!r} twice; the last value is used")
+                self._keep_as_text(unique[key][1])
+            unique[key] = (written, node)
+        yield from ((written, key, node) for key, (written, node) in unique.items())
 
     def _text(self, key: str) -> str | None:
-        node = self._said.get(key)
+        node = self._nodes.get(key)
         if node is None or node.tag.endswith(":null"):
             return None
         if not isinstance(node, yaml.ScalarNode):
-            self._odd(key, "it must be a text")
+            self._ignore(key, "it must be text")
             return None
         return " ".join(str(node.value).split()) or None
 
     def _tags(self) -> tuple[str, ...]:
-        node = self._said.get("tags")
+        node = self._nodes.get("tags")
         if not isinstance(node, yaml.SequenceNode):
             text = self._text("tags") or ""
             words = text.split(",") if "," in text else text.split()
@@ -231,29 +236,29 @@ class _Reading:
             scalars = [item for item in node.value if isinstance(item, yaml.ScalarNode)]
             words = [str(item.value) for item in scalars if not item.tag.endswith(":null")]
             if len(words) < len(node.value):
-                self._odd("tags", "each must be a text")
+                self._ignore("tags", "each tag must be text")
         tags = (" ".join(word.split()).lstrip("#").strip() for word in words)
         fitting, warnings = bound_tags(dict.fromkeys(tag for tag in tags if tag))
-        self._beyond("tags", warnings)
+        self._warn_bounds("tags", warnings)
         return fitting
 
     def _lang(self) -> str | None:
         lang, warnings = bound_lang(self._text("lang"))
-        self._beyond("lang", warnings)
+        self._warn_bounds("lang", warnings)
         return lang
 
     def _choice(self, key: str, valid: tuple[str, ...]) -> str | None:
         text = self._text(key)
         if text is None or text.lower() in valid:
             return text and text.lower()
-        self._odd(key, f"{text!r} is none of {', '.join(valid)}")
+        self._ignore(key, f"{text!r} is not one of {', '.join(valid)}")
         return None
 
     def _date(self, key: str) -> str | None:
         text = self._text(key)
         parsed = dates.parse(text) if text else None
         if text and parsed is None:
-            self._odd(key, f"{text!r} is not a date such as 2026-01-31")
+            self._ignore(key, f"{text!r} is not a date such as 2026-01-31")
         return parsed
 
     def _expires(self, born: str | None) -> str | None:
@@ -266,24 +271,24 @@ class _Reading:
         try:
             return dates.expiry(ttl, start)
         except ValueError as error:
-            self._odd("ttl", str(error))
+            self._ignore("ttl", str(error))
             return None
 
-    def _unread(self, node: yaml.Node) -> None:
-        self.unread.add(self._line_of_key[id(node)])
+    def _keep_as_text(self, node: yaml.Node) -> None:
+        self.text_lines.add(self._line_of_key[id(node)])
 
-    def _beyond(self, key: str, warnings: tuple[str, ...]) -> None:
+    def _warn_bounds(self, key: str, warnings: tuple[str, ...]) -> None:
         if warnings:
-            self._unread(self._said[key])
+            self._keep_as_text(self._nodes[key])
         self.warnings.extend(f"front matter: {warning}" for warning in warnings)
 
-    def _odd(self, key: str, why: str) -> None:
-        self._unread(self._said[key])
-        self.warnings.append(f"front matter: {key} is ignored: {why}")
+    def _ignore(self, key: str, reason: str) -> None:
+        self._keep_as_text(self._nodes[key])
+        self.warnings.append(f"front matter: {key} is ignored: {reason}")
 
 
-def merged(first: Attributes, second: Attributes) -> Attributes:
-    """What `first` says, and where it says nothing, what `second` says; tags of both."""
+def merge(first: Attributes, second: Attributes) -> Attributes:
+    """Combine two sets of attributes: values of `first` take precedence, tags are united."""
     values: dict[str, Any] = {
         name: getattr(first, name) or getattr(second, name) for name in Attributes.__slots__
     }

@@ -1,12 +1,12 @@
-"""`.gitignore` and `.kbignore`: which files a folder's owner does not want read.
+"""`.gitignore` and `.kbignore`: which files the walk leaves out.
 
-Serves the walk. Git's rules: the nearest file decides, in one file the last line that matches; what
-lies in an ignored folder cannot be brought back. `.kbignore` counts before the `.gitignore` there.
-`?` and sets are about characters, where git has bytes.
+Follows git: the nearest ignore file decides, and within a file the last matching line. Files in an
+ignored folder cannot be re-included. A `.kbignore` takes precedence over the `.gitignore` beside
+it. `?` and sets match characters, where git matches bytes.
 
-An ignore file may come from anybody: it is a regular file of bounded size, and its patterns match
-in linear time (`kb.text.globs`). If an ignore file cannot be read, nobody knows what it hides:
-`Unreadable` names it, and its folder is not read either.
+Ignore files are untrusted input: only regular files of bounded size are read, and patterns match
+in linear time (`kb.text.globs`). A folder whose ignore file cannot be read is skipped as well,
+since the file may hide anything in it: see `IgnoreFileError`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from kb.text import globs
 from kb.text.globs import ANY, FOLDERS, ONE, STAR, Matcher, one_of
 
 IGNORE_FILES = (".kbignore", ".gitignore")
-MOST_BYTES = 256 * 1024
-MOST_CHARS = 4096  # in a line; no path is longer
-# Of all patterns that count in a folder, since each is tried for each file: a plain one costs 1.
-MOST_COST = 5_000
-_COST = 100  # of one that is followed by states
+MAX_BYTES = 256 * 1024
+MAX_LINE_CHARS = 4096  # no path is longer
+# Of all patterns that apply in a folder, since each is tried for each file: a plain one costs 1.
+MAX_COST = 5_000
+_COST = 100  # of a pattern that needs a state machine
 
 _WILD = re.compile(r"[*?[\\]")
 _CLASSES = {
@@ -39,18 +39,18 @@ _CLASSES = {
 }  # fmt: skip
 
 
-class Unreadable(Exception):
-    """An ignore file that is there and cannot be read."""
+class IgnoreFileError(Exception):
+    """An ignore file that exists but cannot be read."""
 
     def __init__(self, file: str, reason: str) -> None:
         super().__init__(file, reason)
         self.file = file
-        self.reason = f"cannot be read ({reason}), so its folder is not read either"
+        self.reason = f"cannot be read ({reason}), so its folder is skipped"
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """One line. `by_name` patterns are about the last name of a path, others about all of it."""
+    """One line. `by_name` patterns match the last name of a path, the others the whole path."""
 
     matches: Matcher
     negated: bool
@@ -61,8 +61,11 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The lines of one ignore file, last first. Paths inside the root are told as seen from its
-    folder: without the first `cut` characters, and behind `prefix` where the folder is above."""
+    """The patterns of one ignore file, last line first.
+
+    To match a path inside the root, the first `cut` characters are removed if the file lies inside
+    the root, or `prefix` is prepended if it lies above the root.
+    """
 
     source: str
     patterns: tuple[Pattern, ...]
@@ -73,31 +76,32 @@ class Rules:
     def cost(self) -> int:
         return sum(pattern.cost for pattern in self.patterns)
 
-    def judge(self, path: str, *, folder: bool) -> bool | None:
-        """True: ignored. False: brought back by a `!` line. None: not spoken of."""
-        seen = (self.prefix + path[self.cut :]).rstrip("/")
-        name = seen.rpartition("/")[2]
+    def decide(self, path: str, *, folder: bool) -> bool | None:
+        """Return True if `path` is ignored, False if a `!` line re-includes it, None if no pattern
+        matches."""
+        relative = (self.prefix + path[self.cut :]).rstrip("/")
+        name = relative.rpartition("/")[2]
         for pattern in self.patterns:
             if pattern.folders_only and not folder:
                 continue
-            if pattern.matches(name if pattern.by_name else seen):
+            if pattern.matches(name if pattern.by_name else relative):
                 return not pattern.negated
         return None
 
 
-def ignoring(levels: Iterable[Rules], path: str, *, folder: bool) -> Rules | None:
-    """The rules, nearest first, by which `path` is ignored; None when it is not."""
+def ignoring_rules(levels: Iterable[Rules], path: str, *, folder: bool) -> Rules | None:
+    """Return the first of `levels`, nearest first, that ignores `path`; None if it is included."""
     for rules in levels:
-        judgement = rules.judge(path, folder=folder)
-        if judgement is not None:
-            return rules if judgement else None
+        ignored = rules.decide(path, folder=folder)
+        if ignored is not None:
+            return rules if ignored else None
     return None
 
 
 # --- files ----------------------------------------------------------------------------------------
 
 
-def load(
+def read_rules(
     folder: str,
     name: str,
     *,
@@ -106,91 +110,90 @@ def load(
     cut: int = 0,
     prefix: str = "",
 ) -> tuple[Rules | None, list[str]]:
-    """The rules of the ignore file `name` in `folder`, None if there are none, and its lines that
-    make no sense. A link counts if it ends inside of `root`, the folder itself unless given.
+    """Read the ignore file `name` in `folder`: its rules, or None without any, and invalid lines.
 
-    Raises `Unreadable` for a file that is there and is no regular file, is too large, or may not
-    be read.
+    A link is followed if its target lies inside `root`, by default `folder`. Raises
+    `IgnoreFileError` if the file exists but is not a regular file, is too large or unreadable.
     """
     base = folder if root is None else root
     links: Links = "follow" if follow_links else "inside"
     inside = os.path.relpath(os.path.join(folder, name), base)
     try:
-        raw = read_file(inside, MOST_BYTES, root=base, links=links)
+        raw = read_file(inside, MAX_BYTES, root=base, links=links)
     except FileNotFoundError:
         return None, []
     except OSError as error:
-        raise Unreadable(name, error.strerror or str(error)) from error
-    # Composed, as the walk tells its paths.
+        raise IgnoreFileError(name, error.strerror or str(error)) from error
+    # In NFC, as the walk lists its paths.
     text = unicodedata.normalize("NFC", os.fsdecode(raw.removeprefix(b"\xef\xbb\xbf")))
-    patterns, bad = [], []
+    patterns, invalid = [], []
     for line in text.split("\n"):
-        if (line := _trimmed(line)) and not line.startswith("#"):
-            if len(line) > MOST_CHARS:
-                raise Unreadable(name, f"a line has more than {MOST_CHARS:,} characters")
+        if (line := _strip_line(line)) and not line.startswith("#"):
+            if len(line) > MAX_LINE_CHARS:
+                raise IgnoreFileError(name, f"a line has more than {MAX_LINE_CHARS:,} characters")
             pattern = parse(line)
             if pattern is None:
-                bad.append(line)
+                invalid.append(line)
             else:
                 patterns.append(pattern)
     if not patterns:
-        return None, bad
+        return None, invalid
     rules = Rules(name, tuple(reversed(patterns)), cut, prefix)
     check_cost(name, [rules])
-    return rules, bad
+    return rules, invalid
 
 
 def check_cost(name: str, levels: Iterable[Rules]) -> None:
-    """Raises `Unreadable` if the file `name` makes the rules of a folder too many to try."""
-    if sum(rules.cost for rules in levels) > MOST_COST:
-        raise Unreadable(name, f"too many patterns: about {MOST_COST:,} can count in a folder")
+    """Raise `IgnoreFileError` if the patterns, with those of the file `name`, take too long."""
+    if sum(rules.cost for rules in levels) > MAX_COST:
+        raise IgnoreFileError(name, f"too many patterns: a folder may have about {MAX_COST:,}")
 
 
-def above(root: str) -> list[Rules]:
-    """The rules of the folders above `root`, up to the top of the git repository that it is in.
+def rules_above(root: str) -> list[Rules]:
+    """Read the rules of the folders above `root`, up to the top of its git repository.
 
-    None of them if they ignore `root` itself, or a folder that it lies in: then someone asked for
-    it all the same. Raises `Unreadable`.
+    Returns none of them if they ignore `root` or a folder above it, since the user requested it
+    anyway. Raises `IgnoreFileError`.
     """
-    folders = _up_to_repository(root)
+    folders = _folders_above(root)
     if not folders:
         return []
     top = folders[-1]
-    found = [
+    rules_by_folder = [
         (folder, rules)
         for folder in folders
         for name in IGNORE_FILES
-        if (rules := _rules_above(folder, name, top)) is not None
+        if (rules := _read_above(folder, name, top)) is not None
     ]
-    for asked in (root, *folders[:-1]):
-        if ignoring(_seen_from(asked, found), "", folder=True):
+    for folder in (root, *folders[:-1]):
+        if ignoring_rules(_relative_to(folder, rules_by_folder), "", folder=True):
             return []
-    return _seen_from(root, found)
+    return _relative_to(root, rules_by_folder)
 
 
-def _seen_from(place: str, found: Iterable[tuple[str, Rules]]) -> list[Rules]:
-    """The rules of the folders above `place`, for paths inside it."""
+def _relative_to(base: str, rules_by_folder: Iterable[tuple[str, Rules]]) -> list[Rules]:
+    """The rules of the folders above `base`, for paths inside it."""
     return [
-        Rules(rules.source, rules.patterns, prefix=_inside(place, folder) + "/")
-        for folder, rules in found
-        if folder != place and _inside(place, folder).split("/")[0] != os.pardir
+        Rules(rules.source, rules.patterns, prefix=_relative(base, folder) + "/")
+        for folder, rules in rules_by_folder
+        if folder != base and _relative(base, folder).split("/")[0] != os.pardir
     ]
 
 
-def _inside(path: str, folder: str) -> str:
+def _relative(path: str, folder: str) -> str:
     return os.path.relpath(path, folder).replace(os.sep, "/")
 
 
-def _rules_above(folder: str, name: str, top: str) -> Rules | None:
+def _read_above(folder: str, name: str, top: str) -> Rules | None:
     try:
-        return load(folder, name, root=top)[0]
-    except Unreadable as unreadable:
-        raise Unreadable(os.path.join(folder, name), unreadable.args[1]) from unreadable
+        return read_rules(folder, name, root=top)[0]
+    except IgnoreFileError as error:
+        raise IgnoreFileError(os.path.join(folder, name), error.args[1]) from error
 
 
-def _up_to_repository(root: str) -> list[str]:
-    """The folders above `root`, nearest first, to the one with `.git`; none outside of a repository
-    or at its top."""
+def _folders_above(root: str) -> list[str]:
+    """The folders above `root`, nearest first, up to the one with `.git`; none if `root` is at the
+    top of a repository or outside any."""
     if os.path.lexists(os.path.join(root, ".git")):
         return []
     folders: list[str] = []
@@ -206,8 +209,8 @@ def _up_to_repository(root: str) -> list[str]:
 # --- one line -------------------------------------------------------------------------------------
 
 
-def _trimmed(line: str) -> str:
-    """Without the end of the line, and without spaces there that no backslash keeps."""
+def _strip_line(line: str) -> str:
+    """Strip the line end and trailing spaces, except one that a backslash escapes."""
     line = line.removesuffix("\r")
     bare = line.rstrip(" ")
     backslashes = len(bare) - len(bare.rstrip("\\"))
@@ -215,7 +218,7 @@ def _trimmed(line: str) -> str:
 
 
 def parse(line: str) -> Pattern | None:
-    """The pattern of a line; None for one that can match nothing."""
+    """Parse a line; None if it cannot match anything."""
     negated = line.startswith("!")
     text = line[1:] if negated else line
     folders_only = text.endswith("/")
@@ -238,7 +241,7 @@ def parse(line: str) -> Pattern | None:
 
 @dataclass(frozen=True, slots=True)
 class _Suffix:
-    """`*.log`, the most common of all."""
+    """A pattern such as `*.log`, the most common kind."""
 
     end: str
 
@@ -247,10 +250,11 @@ class _Suffix:
 
 
 def _steps(text: str, *, by_name: bool) -> globs.Steps | None:
-    """The pattern as steps of `kb.text.globs`; None if it is unfinished or has an empty set."""
+    """Convert a pattern to the steps of `kb.text.globs`; None if it is incomplete or has an empty
+    set."""
     steps: list[str] = []
     at = 0
-    literal = True  # so far
+    literal = True  # no wildcard so far
     while at < len(text):
         char = text[at]
         if char == "*":
@@ -258,16 +262,16 @@ def _steps(text: str, *, by_name: bool) -> globs.Steps | None:
             while text[end : end + 1] == "*":
                 end += 1
             is_double = end - at > 1 and not by_name
-            # For git, a pattern begins behind the part that has no wildcard.
+            # Git matches the part before the first wildcard literally, and the pattern after it.
             begins = at == 0 or text[at - 1] == "/" or literal
             step, at = _stars(text, end) if is_double and begins else (STAR, end)
             if not (steps and steps[-1] == step == STAR):
                 steps.append(step)
         elif char == "[":
-            found = _set(text, at + 1)
-            if found is None:
+            parsed = _set(text, at + 1)
+            if parsed is None:
                 return None
-            step, at = found
+            step, at = parsed
             steps.append(step)
         elif char == "?":
             steps.append(ONE)
@@ -286,16 +290,16 @@ def _steps(text: str, *, by_name: bool) -> globs.Steps | None:
 
 
 def _stars(text: str, end: int) -> tuple[str, int]:
-    """The step for `**`, and where it ends: before a slash it is any number of folders, or none; at
-    the end, or before a slash that is escaped, anything; elsewhere no more than `*`."""
+    """The step for `**`, and where it ends: any number of folders before a slash, anything at the
+    end or before an escaped slash, and the same as `*` elsewhere."""
     if text.startswith("/", end):
         return FOLDERS, end + 1
     return (ANY if end == len(text) or text.startswith("\\/", end) else STAR), end
 
 
 def _set(text: str, at: int) -> tuple[str, int] | None:
-    """The step for the set whose content begins at `at`, and where it ends; None for a set that
-    does not end, or has nothing in it."""
+    """The step for the set whose content begins at `at`, and where it ends; None if the set is
+    empty or not closed."""
     negated = text[at : at + 1] in ("!", "^")
     at += negated
     items: list[str] = []

@@ -1,6 +1,6 @@
-"""The indexer: what changed in the folders goes into the store, a document per transaction.
+"""The indexer: brings the store up to date with the folders, one document per transaction.
 
-Last stage of ingest, and the only one that writes. One bad file never stops a run; a store that
+The last stage of ingest, and the only one that writes. A bad file never stops a run; a store that
 cannot be written does.
 """
 
@@ -9,37 +9,39 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from kb.config import Config
 from kb.errors import InvalidRequest, KbError
-from kb.ingest import dates, document_builder, file_names, parser_pool
-from kb.ingest.changes import Site, survey
+from kb.ingest import document_builder, file_names, parser_pool
+from kb.ingest.changes import RootScan, scan_root
 from kb.ingest.decode import Unavailable, Unsupported
-from kb.ingest.file_entry import Found, within
-from kb.ingest.file_reader import load
+from kb.ingest.file_entry import FileEntry, is_within
+from kb.ingest.file_reader import read_and_detect
 from kb.ingest.parse import Parsers
 from kb.ingest.parser_limits import Limits
-from kb.ingest.plan import Visit, make_plan
-from kb.ingest.progress import Meter, OnEvent, Progress
-from kb.ingest.renames import Lost, Moved
-from kb.ingest.report import Tally, reason_of
+from kb.ingest.plan import ScanTarget, make_plan
+from kb.ingest.progress import OnEvent, Progress, ProgressReporter
+from kb.ingest.renames import MissingDocument, RenameIndex
+from kb.ingest.report import ReportBuilder, reason_of
 from kb.ingest.secret_files import included_paths
+from kb.logs import logger
 from kb.ports import Clock, Source, Store
 from kb.regular_files import ReadRefused
+from kb.text.timestamps import utc_timestamp
 from kb.types import Attributes, FileNote, FileState, IngestReport, Renamed, Root, Written
 
 __all__ = ["Indexer", "OnEvent", "Progress"]
 
-# A file changed this shortly before it was indexed may have changed again within the same tick of
-# its file system's clock: its time proves nothing.
+# A file modified this shortly before it was indexed may have changed again within the same tick of
+# the file system's clock, so its modification time proves nothing.
 _RACY_NS = 2_000_000_000
 
 
 class Indexer:
-    """Brings a store up to date with the folders and files it was asked to know."""
+    """Brings a store up to date with the ingested folders and files."""
 
     def __init__(self, store: Store, config: Config, clock: Clock = time.time) -> None:
         self._store = store
@@ -56,41 +58,60 @@ class Indexer:
         resolve_links: bool = True,
         on_event: OnEvent | None = None,
     ) -> IngestReport:
-        """Index `paths`, or refresh all known roots when there are none.
+        """Index `paths`, or refresh all roots if `paths` is empty.
 
-        `dry_run` reads, and only says what would be written. `force` reads files again that did
-        not change. `uploaded` files belong to the folder they are in, and one that cannot be read
-        leaves the document that it was before. Without `resolve_links`, a path that leads through
-        a link is skipped.
+        `dry_run` only reports what would be written. `force` also reads unchanged files. `uploaded`
+        files belong to their own folder, and one that cannot be read keeps its earlier document.
+        Without `resolve_links`, a path that leads through a link is skipped.
         """
         started = time.perf_counter()
         paths = [os.fspath(path) for path in paths]
         known = {root.path for root in self._store.roots()}
         if any(os.path.abspath(path) not in known for path in paths):
-            parser_pool.prepare()  # there will be something to parse: it starts meanwhile
+            parser_pool.prepare()  # files will be parsed: start the process early
         parsers = Parsers(self._config.chunk.max_chars)
-        meter = Meter(on_event)
-        run = _Run(self._store, self._config, self._clock, parsers, dry_run, force, uploaded, meter)
-        run.go(paths, resolve_links)
-        return run.tally.report(seconds=time.perf_counter() - started, dry_run=dry_run)
+        progress = ProgressReporter(on_event)
+        run = _Run(
+            self._store, self._config, self._clock, parsers, dry_run, force, uploaded, progress
+        )
+        run.run(paths, resolve_links)
+        return run.report.build(seconds=time.perf_counter() - started, dry_run=dry_run)
 
-    def note(self, text: str, attributes: Attributes | None = None) -> Written:
-        """Store a note that has no file; the store gives it the path `note:<id>`."""
+    def note(
+        self,
+        text: str,
+        attributes: Attributes | None = None,
+        *,
+        on_warning: Callable[[str], None] | None = None,
+    ) -> Written:
+        """Store a note, which has no file; the store assigns it the path `note:<id>`.
+
+        `on_warning` is called for each part of its front matter that is ignored; without it, the
+        warnings are logged.
+        """
         if not text.strip():
-            raise InvalidRequest("a note needs text", "give it as an argument, or with - on stdin")
-        prepared = document_builder.prepare_note(
+            raise InvalidRequest(
+                "a note needs text", "give it as an argument, or use - to read stdin"
+            )
+        note = document_builder.build_note(
             text, attributes or Attributes(), int(self._clock() * 1e9), self._config.chunk.max_chars
         )
-        return self._store.write_document(prepared.document, prepared.chunks)
+        written = self._store.write_document(note.draft, note.chunks)
+        for warning in note.warnings:
+            (on_warning or logger(__name__).warning)(warning)
+        return written
 
 
 @dataclass(slots=True)
 class _File:
-    """A file on its way into the store. There is no `parsing` of one that is the same as before;
-    `touched` if its bytes had to be read to know."""
+    """A file that is being indexed.
 
-    site: Site
-    found: Found
+    `parsing` stays None if the file is unchanged; `touched` means that its bytes had to be read to
+    find that out.
+    """
+
+    scan: RootScan
+    entry: FileEntry
     state: FileState | None
     doc_path: str
     is_read: bool = False
@@ -116,243 +137,247 @@ class _Run:
     dry_run: bool
     force: bool
     uploaded: bool
-    meter: Meter
-    tally: Tally = field(default_factory=Tally)
+    progress: ProgressReporter
+    report: ReportBuilder = field(default_factory=ReportBuilder)
     versions: frozenset[str] = frozenset()
-    lost: Lost = field(default_factory=Lost)
-    included: tuple[str, ...] = ()  # although they look like secrets
-    files: Iterator[tuple[Site, Found]] = field(default_factory=lambda: iter(()))
+    renames: RenameIndex = field(default_factory=RenameIndex)
+    included: tuple[str, ...] = ()  # files to read although they look like secrets
+    files: Iterator[tuple[RootScan, FileEntry]] = field(default_factory=lambda: iter(()))
     ahead: _File | None = None
 
-    def go(self, paths: Iterable[str | os.PathLike[str]], resolve_links: bool) -> None:
+    def run(self, paths: Iterable[str | os.PathLike[str]], resolve_links: bool) -> None:
         self.included = included_paths(self.config.ingest.include_secrets)
         max_chars = self.config.chunk.max_chars
         self.versions = frozenset(
-            document_builder.chunker_version(one, max_chars) for one in self.parsers
+            document_builder.chunker_version(parser, max_chars) for parser in self.parsers
         )
-        sites = self._survey(paths, resolve_links)
-        total, done = sum(len(site.walked.files) for site in sites), 0
-        self.lost = Lost.of(sites)
-        self.files = ((site, found) for site in sites for found in site.walked.files)
+        scans = self._scan(paths, resolve_links)
+        total, done = sum(len(scan.walk.files) for scan in scans), 0
+        self.renames = RenameIndex.build(scans)
+        self.files = ((scan, entry) for scan in scans for entry in scan.walk.files)
         try:
             while (file := self._next_file()) is not None:
                 with closing(file):
-                    self.meter.at("read", done, total, file.doc_path)
-                    self._take(file)
+                    self.progress.start("read", done, total, file.doc_path)
+                    self._process(file)
                 done += 1
         finally:
             if self.ahead is not None:
                 self.ahead.close()
-        # Last, since a file that is gone here may have come to another place.
-        for site in sites:
-            self._remove(site)
-        self.meter.at("read", done, total)
-        self.tally.warnings += self.parsers.problems
+        # Last, since a file that is gone here may have appeared in another root.
+        for scan in scans:
+            self._remove(scan)
+        self.progress.start("read", done, total)
+        self.report.warnings += self.parsers.problems
 
     # --- which files ------------------------------------------------------------------------------
 
-    def _survey(self, paths: Iterable[str | os.PathLike[str]], resolve_links: bool) -> list[Site]:
+    def _scan(self, paths: Iterable[str | os.PathLike[str]], resolve_links: bool) -> list[RootScan]:
         roots = self.store.roots()
         plan = make_plan(
             paths,
             roots,
-            self._knows,
+            self._has_documents,
             uploaded=self.uploaded,
             resolve_links=resolve_links,
             include_secrets=self.included,
         )
-        self.tally.missing_roots += plan.missing
-        self.tally.skipped += plan.skipped
-        self.tally.failed += plan.failed
-        self.tally.warnings += [
-            FileNote(f"{root.name}/", f"detached; to read its files: kb attach {root.name} FOLDER")
+        self.report.missing_roots += plan.missing
+        self.report.skipped += plan.skipped
+        self.report.failed += plan.failed
+        self.report.warnings += [
+            FileNote(
+                f"{root.name}/", f"detached; to read its files, run: kb attach {root.name} FOLDER"
+            )
             for root in plan.detached
         ]
-        known = [(visit, self._root(visit)) for visit in plan.visits]
+        known = [(target, self._root(target)) for target in plan.targets]
         roots = [root for root in self.store.roots() if not root.detached]
-        sites: list[Site] = []
-        for visit, root in known:
-            self.meter.at("walk", len(sites), len(known), file_names.portable_path(visit.path))
-            site = survey(visit, root, self.store, roots, self.config.ingest)
-            self.tally.skipped += site.notes(site.walked.skipped)
-            self.tally.warnings += site.notes(site.walked.warnings)
-            sites.append(site)
-        return sites
+        scans: list[RootScan] = []
+        for target, root in known:
+            self.progress.start(
+                "walk", len(scans), len(known), file_names.portable_path(target.path)
+            )
+            scan = scan_root(target, root, self.store, roots, self.config.ingest)
+            self.report.skipped += scan.notes(scan.walk.skipped)
+            self.report.warnings += scan.notes(scan.walk.warnings)
+            scans.append(scan)
+        return scans
 
-    def _knows(self, root: Root, path: str) -> bool:
-        return any(within(known, path) for known in self.store.file_states(root.root_id))
+    def _has_documents(self, root: Root, path: str) -> bool:
+        return any(is_within(known, path) for known in self.store.file_states(root.root_id))
 
-    def _root(self, visit: Visit) -> Root | None:
-        """The root in the store. One of single files is made when the first of them is written."""
-        if self.dry_run or (visit.root is None and not visit.whole):
-            return visit.root
-        known = visit.root
-        if known is not None and known.whole == visit.whole and not known.detached:
+    def _root(self, target: ScanTarget) -> Root | None:
+        """Find or create the root in the store. A root of single files is created with its first
+        document."""
+        if self.dry_run or (target.root is None and not target.whole):
+            return target.root
+        known = target.root
+        if known is not None and known.whole == target.whole and not known.detached:
             return known
-        return self.store.ensure_root(visit.path, whole=visit.whole)
+        return self.store.ensure_root(target.path, whole=target.whole)
 
     # --- one file ---------------------------------------------------------------------------------
 
     def _next_file(self) -> _File | None:
-        """The file that was read ahead, else the next one."""
+        """Return the file that was read ahead, or the next one."""
         file, self.ahead = self.ahead, None
         if file is None and (following := next(self.files, None)) is not None:
-            site, found = following
-            file = _File(site, found, site.states.get(found.path), site.doc_path(found.path))
+            scan, entry = following
+            file = _File(scan, entry, scan.states.get(entry.path), scan.doc_path(entry.path))
         return file
 
-    def _look_ahead(self) -> None:
-        """Have the next file parsed while this one is written. What goes wrong with it is raised
-        in its turn."""
+    def _read_ahead(self) -> None:
+        """Start parsing the next file while this one is written. Its errors are raised later, when
+        that file is processed."""
         if (file := self._next_file()) is not None:
             self.ahead = file
             try:
                 self._read(file)
-            except Exception as error:  # noqa: BLE001 (which `_bring` raises)
+            except Exception as error:  # noqa: BLE001 (`_update` raises it)
                 file.error = error
 
     def _read(self, file: _File) -> None:
-        """Read the file and have it parsed, unless it is the same as before."""
+        """Read the file and start parsing it, unless it is unchanged."""
         file.is_read = True
         state = file.state
-        if state is not None and not self.force and self._is_unchanged(state, file.found):
+        if state is not None and not self.force and self._is_unchanged(state, file.entry):
             return
         ingest, max_chars = self.config.ingest, self.config.chunk.max_chars
-        file.found, parser, data = load(
-            file.site.visit.path,
-            file.found,
+        file.entry, parser, data = read_and_detect(
+            file.scan.target.path,
+            file.entry,
             self.parsers,
             ingest.max_file_bytes,
             follow_links=ingest.follow_links,
             include_secrets=self.included,
         )
-        file.content_hash = document_builder.digest(data)
+        file.content_hash = document_builder.content_digest(data)
         file.version = document_builder.chunker_version(parser, max_chars)
         now = (file.content_hash, file.version)
         if state and not self.force and now == (state.content_hash, state.chunker_version):
             file.touched = True
             return
-        name = os.path.basename(file.found.path)
-        source = Source(name, data, file.found.mtime_ns, self.meter.within)
+        name = os.path.basename(file.entry.path)
+        source = Source(name, data, file.entry.mtime_ns, self.progress.parse_progress)
         location, limits = self.parsers.location(parser), Limits.of(ingest)
-        file.parsing = parser_pool.start(location, source, max_chars, limits, self.meter.wait)
+        file.parsing = parser_pool.start(location, source, max_chars, limits, self.progress.repeat)
 
-    def _take(self, file: _File) -> None:
+    def _process(self, file: _File) -> None:
         doc_path = file.doc_path
         try:
-            self._bring(file)
+            self._update(file)
         except KbError:
-            raise  # of the store, or of all parsers: no other file would fare better
+            raise  # the store or the parser processes fail, so every other file would fail too
         except Unsupported as unsupported:
-            self.tally.skipped.append(FileNote(doc_path, unsupported.reason))
+            self.report.skipped.append(FileNote(doc_path, unsupported.reason))
             if not isinstance(unsupported, Unavailable) and not self.uploaded:
                 return
         except FileNotFoundError:
-            # The next run will see whether it is gone for good.
-            self.tally.skipped.append(FileNote(doc_path, "vanished while it was to be read"))
-        except ReadRefused as refused:  # replaced since the walk: the same
-            self.tally.skipped.append(FileNote(doc_path, refused.reason))
-        # Parsers read files of any origin, and some are other people's: what goes wrong in one
-        # file, a bug included, must not cost the others. What was known of it stays.
+            # The next run decides whether it is gone for good.
+            self.report.skipped.append(FileNote(doc_path, "vanished before it was read"))
+        except ReadRefused as refused:  # replaced after the walk; the next run decides
+            self.report.skipped.append(FileNote(doc_path, refused.reason))
+        # Files and parsers may come from anywhere: an error in one file, even a bug, must not
+        # affect the others. The file keeps its earlier document.
         except Exception as error:  # noqa: BLE001
-            self.tally.failed.append(FileNote(doc_path, reason_of(error)))
-        file.site.kept.add(file.found.path)
+            self.report.failed.append(FileNote(doc_path, reason_of(error)))
+        file.scan.kept_paths.add(file.entry.path)
 
-    def _bring(self, file: _File) -> None:
-        """Bring the store up to date with the file. A long one is parsed while it is written, so
-        that what is wrong in it may only be found out then."""
+    def _update(self, file: _File) -> None:
+        """Bring the store up to date with the file. A long file is parsed while it is written, so
+        its errors may appear only then."""
         if file.error is not None:
             raise file.error
         if not file.is_read:
             self._read(file)
         state = file.state
         if file.parsing is None:
-            assert state is not None, "only a known file can be the same as before"
-            self.tally.unchanged += 1
+            assert state is not None, "only a file with a record can be unchanged"
+            self.report.unchanged += 1
             if file.touched:
-                self._touch(state, file.found)
+                self._touch(state, file.entry)
             return
         with file.parsing as parsing:
-            document = parsing.document()
-            prepared = document_builder.prepare(
-                file.found, document, file.content_hash, file.version
+            document = document_builder.build_document(
+                file.entry, parsing.document(), file.content_hash, file.version
             )
             if parsing.is_complete:
-                self._look_ahead()
-            if state is None and self._is_over(prepared):
-                expired = prepared.document.attributes.expires_at
-                self.tally.skipped.append(FileNote(file.doc_path, f"expired {expired}"))
-            elif state is None and (moved := self.lost.take(prepared.document)) is not None:
-                self._write(file.site, file.doc_path, prepared, moved=moved)
+                self._read_ahead()
+            if state is None and self._is_expired(document):
+                expired = document.draft.attributes.expires_at
+                self.report.skipped.append(FileNote(file.doc_path, f"expired {expired}"))
+            elif state is None and (match := self.renames.pop_match(document.draft)) is not None:
+                self._write(file.scan, file.doc_path, document, renamed_from=match)
             else:
-                self._write(file.site, file.doc_path, prepared, is_new=state is None)
+                self._write(file.scan, file.doc_path, document, is_new=state is None)
 
-    def _is_unchanged(self, state: FileState, found: Found) -> bool:
+    def _is_unchanged(self, state: FileState, entry: FileEntry) -> bool:
         return (
-            _stat_of(state) == (found.size, found.mtime_ns, found.ctime_ns, found.os_path)
+            _stat_of(state) == (entry.size, entry.mtime_ns, entry.ctime_ns, entry.os_path)
             and not state.detached
             and state.chunker_version in self.versions
-            and state.indexed_ns - found.mtime_ns >= _RACY_NS
+            and state.indexed_ns - entry.mtime_ns >= _RACY_NS
         )
 
-    def _is_over(self, prepared: document_builder.Prepared) -> bool:
-        """Whether the ttl of a new document has passed: `kb gc` would only remove it again."""
-        expires_at = prepared.document.attributes.expires_at
-        now = dates.iso(dates.from_ns(int(self.clock() * 1e9)))
+    def _is_expired(self, document: document_builder.PreparedDocument) -> bool:
+        """Whether a new document has already expired: `kb gc` would only remove it again."""
+        expires_at = document.draft.attributes.expires_at
+        now = utc_timestamp(self.clock())
         return expires_at is not None and expires_at <= now
 
     # --- into the store ---------------------------------------------------------------------------
 
-    def _touch(self, state: FileState, found: Found) -> None:
-        """The same bytes as before. Their new times are noted if that will spare the next hash."""
+    def _touch(self, state: FileState, entry: FileEntry) -> None:
+        """Record the new times of an unchanged file if that saves hashing it in the next run."""
         now = replace(
             state,
-            size_bytes=found.size,
-            mtime_ns=found.mtime_ns,
-            ctime_ns=found.ctime_ns,
-            device=found.device,
-            os_path=found.os_path,
+            size_bytes=entry.size,
+            mtime_ns=entry.mtime_ns,
+            ctime_ns=entry.ctime_ns,
+            device=entry.device,
+            os_path=entry.os_path,
             detached=False,
         )
-        still_racy = self.clock() * 1e9 - found.mtime_ns < _RACY_NS
+        still_racy = self.clock() * 1e9 - entry.mtime_ns < _RACY_NS
         if not self.dry_run and not (now == state and still_racy):
             self.store.touch_file(now)
 
     def _write(
         self,
-        site: Site,
+        scan: RootScan,
         doc_path: str,
-        prepared: document_builder.Prepared,
+        document: document_builder.PreparedDocument,
         *,
         is_new: bool = False,
-        moved: Moved | None = None,
+        renamed_from: MissingDocument | None = None,
     ) -> None:
-        chunks = self.meter.counted(prepared.chunks)
+        chunks = self.progress.count(document.chunks)
         if self.dry_run:
-            deque(chunks, maxlen=0)  # what is wrong further on in the file is to be found out too
+            deque(chunks, maxlen=0)  # parse to the end, so that all errors are reported
         else:
-            if site.root is None:
-                site.root = self.store.ensure_root(site.visit.path, whole=False)
-            document = prepared.placed(site.root)
-            doc_path = document.doc_path
-            was = moved.doc_id if moved is not None else None
-            self.tally.count(self.store.write_document(document, chunks, was=was))
-        self.tally.warnings += [FileNote(doc_path, text) for text in prepared.warnings]
-        if moved is not None:
-            moved.arrive()
-            self.tally.renamed.append(Renamed(moved.before, doc_path))
+            if scan.root is None:
+                scan.root = self.store.ensure_root(scan.target.path, whole=False)
+            draft = document.in_root(scan.root)
+            doc_path = draft.doc_path
+            was = renamed_from.doc_id if renamed_from is not None else None
+            self.report.add_chunks(self.store.write_document(draft, chunks, was=was))
+        self.report.warnings += [FileNote(doc_path, text) for text in document.warnings]
+        if renamed_from is not None:
+            renamed_from.mark_renamed()
+            self.report.renamed.append(Renamed(renamed_from.doc_path, doc_path))
         else:
-            (self.tally.added if is_new else self.tally.changed).append(doc_path)
+            (self.report.added if is_new else self.report.changed).append(doc_path)
 
-    def _remove(self, site: Site) -> None:
-        gone, unmounted = site.gone()
-        self.tally.missing_roots += unmounted
-        if not gone:
+    def _remove(self, scan: RootScan) -> None:
+        removed, unmounted = scan.removed_files()
+        self.report.missing_roots += unmounted
+        if not removed:
             return
-        self.meter.at("remove", 0, len(gone))
+        self.progress.start("remove", 0, len(removed))
         if not self.dry_run:
-            self.store.delete_documents([state.doc_id for state in gone])
-        self.tally.removed += sorted(site.doc_path(state.path) for state in gone)
+            self.store.delete_documents([state.doc_id for state in removed])
+        self.report.removed += sorted(scan.doc_path(state.path) for state in removed)
 
 
 def _stat_of(state: FileState) -> tuple[int, int, int, bytes | None]:

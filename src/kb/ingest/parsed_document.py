@@ -1,6 +1,6 @@
-"""A document as its parser reads it, cut into chunks: what a parser process gives back.
+"""A parsed document, split into chunks: what a parser process returns.
 
-Between the parsers and `draft`. No I/O, and few imports: a parser process loads little else.
+No I/O, and few imports, so that a parser process starts fast.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from kb.ingest.chunk import stream
+from kb.ingest.chunk import iter_chunks
 from kb.ports import Parser, Source
 from kb.text.normalize import nfc
 from kb.types import Attributes, ChunkDraft
@@ -16,8 +16,8 @@ from kb.types import Attributes, ChunkDraft
 
 @dataclass(frozen=True, slots=True)
 class ChunkedDocument:
-    """A `ports.Parsed` whose blocks are chunks. They can be read once, and a long file is parsed
-    while they are."""
+    """A `ports.Parsed` with chunks instead of blocks. `chunks` can be iterated once; a long file is
+    parsed during the iteration."""
 
     type: str
     title: str | None
@@ -27,8 +27,8 @@ class ChunkedDocument:
     chunks: Iterable[ChunkDraft]
 
 
-def chunked(parser: Parser, source: Source, max_chars: int) -> ChunkedDocument:
-    """Parse `source` with `parser`, in this process."""
+def parse_and_chunk(parser: Parser, source: Source, max_chars: int) -> ChunkedDocument:
+    """Parse `source` with `parser` in this process, and split it into chunks."""
     parsed = parser.parse(source)
     return ChunkedDocument(
         parsed.type,
@@ -36,12 +36,12 @@ def chunked(parser: Parser, source: Source, max_chars: int) -> ChunkedDocument:
         parsed.lang,
         parsed.attributes,
         parsed.warnings,
-        map(_composed, stream(parsed.blocks, max_chars)),
+        map(_normalize, iter_chunks(parsed.blocks, max_chars)),
     )
 
 
-def _composed(draft: ChunkDraft) -> ChunkDraft:
-    """In NFC, also where a plug-in did not see to it."""
+def _normalize(draft: ChunkDraft) -> ChunkDraft:
+    """Convert the text to NFC, as a plug-in may not have done so."""
     text, path = nfc(draft.text), tuple(map(nfc, draft.heading_path))
     if text == draft.text and path == draft.heading_path:
         return draft

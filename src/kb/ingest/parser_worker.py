@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 from kb import __version__
 from kb.ingest import parser_wire as wire
 from kb.ingest.decode import Unavailable, Unsupported
-from kb.ingest.parsed_document import ChunkedDocument, chunked
+from kb.ingest.parsed_document import ChunkedDocument, parse_and_chunk
 from kb.ingest.parser_limits import OUT_OF_MEMORY, limit_cpu, limit_memory
 from kb.ingest.parser_registry import load_parser
 from kb.ports import Parser, Source
@@ -80,7 +80,7 @@ def _serve(
         if request["want"] == "text":
             answer.text(parsers[key].parse(source).text)
         else:
-            answer.document(chunked(parsers[key], source, request["max_chars"]))
+            answer.document(parse_and_chunk(parsers[key], source, request["max_chars"]))
     except MemoryError:
         answer.fail("memory", "")
     except Unsupported as unsupported:

@@ -1,12 +1,11 @@
-"""The plan of a run: which roots, or parts of them, it visits.
+"""The plan of a run: which roots, or parts of them, it scans.
 
-Before the walk. Looks at the paths that were asked for and at the roots the store has; writes
-nothing. Whose a file is:
+Compares the requested paths with the roots in the store, and writes nothing. Rules of ownership:
 
-- A folder that was asked for is a whole root, or a part of the whole root that it lies in.
-- A single file belongs to the whole root it lies in, else to the folder it is in, which then is a
-  root of single files. There it stays, even if a whole root grows around it: documents do not move.
-- An uploaded file belongs to the folder it is in, which may lie where no walk goes: in `.kb`.
+- A requested folder is a whole root, or a part of the whole root that contains it.
+- A single file belongs to the whole root that contains it, otherwise to its folder, which becomes
+  a root of single files. It stays there even if a whole root is added around it later.
+- An uploaded file belongs to its folder, even if the walk skips that folder, as it skips `.kb`.
 """
 
 from __future__ import annotations
@@ -18,19 +17,21 @@ from dataclasses import dataclass, field, replace
 
 from kb.errors import PathMissing
 from kb.ingest import file_names
-from kb.ingest.file_entry import within
+from kb.ingest.file_entry import is_within
 from kb.ingest.secret_files import BY_NAME, is_included
 from kb.regular_files import open_folder
 from kb.types import FileNote, Root
 
-Knows = Callable[[Root, str], bool]
-"""Whether a root has a document at this path inside it, or below."""
+HasDocuments = Callable[[Root, str], bool]
+"""Whether the root has a document at this path, or below it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
-    """A root to be visited, or the part of it (`""`: all). `root` is None while the store does not
-    know it; `whole` is what it shall be from now on."""
+class ScanTarget:
+    """A root to scan, or one `part` of it (`""`: all of it).
+
+    `root` is None until the store has a record of it. `whole` is the value that it gets now.
+    """
 
     path: str
     whole: bool
@@ -40,40 +41,44 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    visits: tuple[Visit, ...]
+    """What a run scans, and what it reports without scanning."""
+
+    targets: tuple[ScanTarget, ...]
     missing: tuple[str, ...] = ()
     skipped: tuple[FileNote, ...] = ()
     failed: tuple[FileNote, ...] = ()
-    detached: tuple[Root, ...] = ()  # those that a run without paths leaves alone
+    detached: tuple[Root, ...] = ()  # skipped by a run without paths
 
 
 def make_plan(
     paths: Iterable[str | os.PathLike[str]],
     roots: Sequence[Root],
-    knows: Knows,
+    has_documents: HasDocuments,
     *,
     uploaded: bool = False,
     resolve_links: bool = True,
     include_secrets: Sequence[str] = (),
 ) -> Plan:
-    """The plan for `paths`; all of `roots` when there are none. Without `resolve_links`, a path
-    that leads through a link is left out. A detached root counts only where its own folder is
-    among `paths`, which attaches it: where it lies was decided elsewhere. `include_secrets` are
-    those of `included_paths`."""
+    """Plan a run over `paths`, or over all `roots` if `paths` is empty.
+
+    Without `resolve_links`, a path that leads through a link is skipped. A detached root is
+    scanned only if its own folder is among `paths`, which attaches it: its path came from another
+    machine. `include_secrets` are the paths that `included_paths` returns.
+    """
     attached = {root.path: root for root in roots if not root.detached}
     detached = {root.path: root for root in roots if root.detached}
-    planner = _Planner(attached, detached, knows, uploaded, resolve_links, include_secrets)
-    asked = [os.fspath(path) for path in paths]
-    if asked:
-        planner.ask(asked)
+    planner = _Planner(attached, detached, has_documents, uploaded, resolve_links, include_secrets)
+    requested = [os.fspath(path) for path in paths]
+    if requested:
+        planner.add_paths(requested)
     else:
-        planner.visits = [Visit(root.path, root.whole, root) for root in attached.values()]
+        planner.targets = [ScanTarget(root.path, root.whole, root) for root in attached.values()]
         return replace(planner.plan(), detached=tuple(detached.values()))
     return planner.plan()
 
 
 def contains(folder: str, path: str) -> bool:
-    """Whether `path` is `folder` or lies in it; both absolute."""
+    """Whether `path` is `folder` or lies below it; both are absolute."""
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
@@ -81,47 +86,47 @@ def contains(folder: str, path: str) -> bool:
 class _Planner:
     roots: dict[str, Root]  # by path
     detached: Mapping[str, Root]
-    knows: Knows
+    has_documents: HasDocuments
     uploaded: bool = False
     resolve_links: bool = True
     include_secrets: Sequence[str] = ()
-    visits: list[Visit] = field(default_factory=list)
+    targets: list[ScanTarget] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     skipped: list[FileNote] = field(default_factory=list)
     failed: list[FileNote] = field(default_factory=list)
     new: list[str] = field(default_factory=list)  # roots that this run makes whole
 
-    def ask(self, asked: Iterable[str]) -> None:
+    def add_paths(self, requested: Iterable[str]) -> None:
         folders: list[str] = []
         files: list[str] = []
-        for given in asked:
+        for given in requested:
             if (path := self._existing(given)) is not None:
                 (folders if os.path.isdir(path) else files).append(path)
-        # Folders first, the outer before the inner: what lies in them is a part of them.
+        # Folders first, outer before inner: a path inside a folder is a part of it.
         for path in sorted(folders):
-            self._ask_folder(path)
-        self.visits += map(self._for_file, files)
+            self._add_folder(path)
+        self.targets += map(self._target_of_file, files)
 
     def plan(self) -> Plan:
-        visits, gone = [], list(dict.fromkeys(self.missing))
-        for visit in _merged(self.visits):
-            if visit.root is None or not is_gone(visit.root):
-                visits.append(visit)
-            elif visit.path not in gone:
-                gone.append(visit.path)
-        missing = tuple(map(file_names.portable_path, gone))
-        return Plan(tuple(visits), missing, tuple(self.skipped), tuple(self.failed))
+        targets, missing = [], list(dict.fromkeys(self.missing))
+        for target in _merge(self.targets):
+            if target.root is None or not is_missing(target.root):
+                targets.append(target)
+            elif target.path not in missing:
+                missing.append(target.path)
+        shown = tuple(map(file_names.portable_path, missing))
+        return Plan(tuple(targets), shown, tuple(self.skipped), tuple(self.failed))
 
     def _existing(self, given: str) -> str | None:
-        """The real path of what can be read; what cannot is put down with the reason."""
+        """Return the real path of a file or folder that can be scanned; report any other one."""
         try:
             path = os.path.realpath(given)
             mode = os.stat(path).st_mode
         except (FileNotFoundError, NotADirectoryError):
-            self._is_missing(given, path)
+            self._add_missing(given, path)
             return None
-        except ValueError:  # there is a NUL in it
-            raise _no_such(given) from None
+        except ValueError:  # a NUL in the path
+            raise _path_missing(given) from None
         except OSError as error:
             self.failed.append(
                 FileNote(file_names.portable_path(path), error.strerror or str(error))
@@ -139,52 +144,59 @@ class _Planner:
             return path
         return None
 
-    def _is_missing(self, given: str, path: str) -> None:
-        """A path that is not there. If documents were, they are gone, unless their root is too."""
-        around = [self._visit(folder, path) for folder in self.roots if contains(folder, path)]
-        known = [visit for visit in around if visit.root and self.knows(visit.root, visit.part)]
+    def _add_missing(self, given: str, path: str) -> None:
+        """Handle a path that does not exist: scan it if the store has documents there, which may
+        be gone; report the root if that is missing as well."""
+        candidates = [self._target(folder, path) for folder in self.roots if contains(folder, path)]
+        known = [
+            target
+            for target in candidates
+            if target.root and self.has_documents(target.root, target.part)
+        ]
         if not known:
-            raise _no_such(given)
-        if all(visit.root and is_gone(visit.root) for visit in known):
+            raise _path_missing(given)
+        if all(target.root and is_missing(target.root) for target in known):
             self.missing.append(path)
         else:
-            self.visits += known
+            self.targets += known
 
-    def _ask_folder(self, path: str) -> None:
-        owner = next(self._around(path, whole=True), path)
+    def _add_folder(self, path: str) -> None:
+        owner = next(self._roots_around(path, whole=True), path)
         if owner == path and path in self.detached:
             self.roots[path] = self.detached[path]
         if owner == path and not self._is_whole(path):
             self.new.append(path)
-        self.visits.append(self._visit(owner, path))
-        # What other roots have in it is a part of it too.
+        self.targets.append(self._target(owner, path))
+        # Scan the parts of other roots that lie in it as well.
         for other, root in self.roots.items():
             if other != owner and contains(path, other):
-                self.visits.append(Visit(other, root.whole, root))
-        self.visits += [self._visit(other, path) for other in self._around(path, whole=False)]
+                self.targets.append(ScanTarget(other, root.whole, root))
+        self.targets += [
+            self._target(other, path) for other in self._roots_around(path, whole=False)
+        ]
 
-    def _for_file(self, path: str) -> Visit:
-        singles = list(self._around(path, whole=False))
+    def _target_of_file(self, path: str) -> ScanTarget:
+        singles = list(self._roots_around(path, whole=False))
         for folder in singles:
-            visit = self._visit(folder, path)
-            if visit.root is not None and self.knows(visit.root, visit.part):
-                return visit
-        whole = next(self._around(path, whole=True), None)
+            target = self._target(folder, path)
+            if target.root is not None and self.has_documents(target.root, target.part):
+                return target
+        whole = next(self._roots_around(path, whole=True), None)
         folder = os.path.dirname(path)
         if self.uploaded:
-            around = self._visit(whole or folder, path)
-            is_known = around.root is not None and self.knows(around.root, around.part)
-            return around if is_known else self._visit(folder, path)
-        return self._visit(whole or (singles or [folder])[0], path)
+            outer = self._target(whole or folder, path)
+            is_known = outer.root is not None and self.has_documents(outer.root, outer.part)
+            return outer if is_known else self._target(folder, path)
+        return self._target(whole or (singles or [folder])[0], path)
 
-    def _visit(self, root: str, path: str) -> Visit:
-        """A visit of what is at `path` in the root."""
+    def _target(self, root: str, path: str) -> ScanTarget:
+        """The target for `path` inside the root."""
         inside = path[len(root) :].strip(os.sep)
         part = file_names.portable_path(inside) if inside else ""
-        return Visit(root, self._is_whole(root), self.roots.get(root), part)
+        return ScanTarget(root, self._is_whole(root), self.roots.get(root), part)
 
-    def _around(self, path: str, *, whole: bool) -> Iterator[str]:
-        """The roots that `path` lies in, innermost first."""
+    def _roots_around(self, path: str, *, whole: bool) -> Iterator[str]:
+        """The roots that contain `path`, innermost first."""
         for folder in sorted({*self.roots, *self.new}, key=len, reverse=True):
             if contains(folder, path) and self._is_whole(folder) == whole:
                 yield folder
@@ -193,27 +205,29 @@ class _Planner:
         return path in self.new or (path in self.roots and self.roots[path].whole)
 
 
-def _no_such(given: str) -> PathMissing:
-    return PathMissing(f"{given!r} does not exist", "check the spelling of the path")
+def _path_missing(given: str) -> PathMissing:
+    return PathMissing(f"{given!r} does not exist", "check the path's spelling")
 
 
-def _merged(visits: Iterable[Visit]) -> list[Visit]:
-    """In order, and without those that another visit includes."""
-    kept: list[Visit] = []
-    for visit in sorted(visits, key=lambda visit: (visit.path, visit.part, not visit.whole)):
-        same = (other for other in kept if other.path == visit.path)
-        if not any(within(visit.part, other.part) for other in same):
-            kept.append(visit)
+def _merge(targets: Iterable[ScanTarget]) -> list[ScanTarget]:
+    """Sort the targets and drop those that another one includes."""
+    kept: list[ScanTarget] = []
+    for target in sorted(targets, key=lambda target: (target.path, target.part, not target.whole)):
+        same = (other for other in kept if other.path == target.path)
+        if not any(is_within(target.part, other.part) for other in same):
+            kept.append(target)
     return kept
 
 
-def is_gone(root: Root) -> bool:
-    """Whether a root cannot be looked at now, so that nothing follows from what is not there. A
-    link in its path, which was resolved when it was ingested, leads to another folder."""
+def is_missing(root: Root) -> bool:
+    """Whether a root cannot be reached now, so that its absent files do not count as removed.
+
+    That includes a link in its path: links were resolved at ingest, so a link leads elsewhere.
+    """
     try:
         with open_folder(root.path):
             return not os.path.isdir(root.path)
     except PermissionError:
-        return False  # it is there, and the walk says what is wrong with it
+        return False  # it exists, and the walk reports the problem
     except OSError:
         return True

@@ -1,7 +1,7 @@
-"""What a run tells while it goes on: which file it is at, and how far it is inside of it.
+"""Progress of an ingest run: which file it is reading, and how far into that file it is.
 
-Beside the indexer. Events are counted, not timed: a long file gives a few of them a second, a
-short one none of its own.
+The number of events depends on the work, not on time: a long file produces a few per second, a
+short one none beyond its own.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from dataclasses import dataclass, replace
 from kb.types import ChunkDraft
 
 EVERY_CHUNKS = 256  # of one document, between two events
-_STEPS = 100  # of one file, however often its parser tells
+_STEPS = 100  # at most, of one file
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a run stands, for a progress bar. `stage` is `walk`, `read` or `remove`; `total` is 0
-    while it is not known.
+    """The state of a run, for a progress bar.
 
-    Of the file being read: `part` of `parts` is how far its parser is (in bytes or pages; 0 of 0
-    where it does not say), `chunks` how many passages are written so far."""
+    `stage` is `walk`, `read` or `remove`; `total` is 0 until it is known. For the file being read,
+    `part` of `parts` is the parser's progress (in bytes or pages; 0 of 0 if it reports none), and
+    `chunks` counts the passages written so far.
+    """
 
     stage: str
     done: int
@@ -35,38 +36,38 @@ class Progress:
 OnEvent = Callable[[Progress], None]
 
 
-class Meter:
-    """Tells a listener, if there is one, where a run stands."""
+class ProgressReporter:
+    """Passes the state of a run to a callback, if there is one."""
 
     def __init__(self, on_event: OnEvent | None) -> None:
         self._on_event = on_event
-        self._now = Progress("", 0, 0)
+        self._current = Progress("", 0, 0)
 
-    def at(self, stage: str, done: int, total: int, path: str = "") -> None:
-        """The run is at this file, or at this stage."""
-        self._tell(Progress(stage, done, total, path))
+    def start(self, stage: str, done: int, total: int, path: str = "") -> None:
+        """Report that the run begins with a stage, or with the file `path`."""
+        self._emit(Progress(stage, done, total, path))
 
-    def within(self, part: int, parts: int) -> None:
-        """The parser is this far. It may be code of others: what makes no sense is not passed on,
-        and what says nothing new neither."""
+    def parse_progress(self, part: int, parts: int) -> None:
+        """Report the parser's progress. Invalid and repeated values are ignored, since the parser
+        may be a plug-in."""
         if not 0 <= part <= parts or parts == 0:
             return
-        before = self._now.part * _STEPS // (self._now.parts or 1)
-        if parts != self._now.parts or part * _STEPS // parts != before:
-            self._tell(replace(self._now, part=part, parts=parts))
+        before = self._current.part * _STEPS // (self._current.parts or 1)
+        if parts != self._current.parts or part * _STEPS // parts != before:
+            self._emit(replace(self._current, part=part, parts=parts))
 
-    def wait(self) -> None:
-        """Tell the same once more while a file is being parsed: the listener may end the run."""
-        self._tell(self._now)
+    def repeat(self) -> None:
+        """Report the same state again while a file is parsed: the callback may stop the run."""
+        self._emit(self._current)
 
-    def counted(self, chunks: Iterable[ChunkDraft]) -> Iterator[ChunkDraft]:
-        """`chunks` as they are, counted while they are written."""
+    def count(self, chunks: Iterable[ChunkDraft]) -> Iterator[ChunkDraft]:
+        """Yield `chunks` unchanged and report how many have been written."""
         for number, chunk in enumerate(chunks, start=1):
             yield chunk
             if number % EVERY_CHUNKS == 0:
-                self._tell(replace(self._now, chunks=number))
+                self._emit(replace(self._current, chunks=number))
 
-    def _tell(self, now: Progress) -> None:
-        self._now = now
+    def _emit(self, progress: Progress) -> None:
+        self._current = progress
         if self._on_event is not None:
-            self._on_event(now)
+            self._on_event(progress)

@@ -1,7 +1,6 @@
-"""Renames: a file that is gone from one place and has come to another is the same document.
+"""Renames: a file that vanishes from one path and appears at another is the same document.
 
-Serves the indexer. The same bytes under another name keep their document, with its number, its
-passages, their vectors, the tags that a user gave and how often it was read.
+The document keeps its id, its passages, their vectors, the user's tags and its read count.
 """
 
 from __future__ import annotations
@@ -11,15 +10,15 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kb.ingest.changes import Site
+from kb.ingest.changes import RootScan
 from kb.types import DocumentDraft, FileState
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """A document whose file is not where it was."""
+class MissingDocument:
+    """A document whose file is no longer at its path."""
 
-    site: Site
+    scan: RootScan
     state: FileState
 
     @property
@@ -27,35 +26,36 @@ class Moved:
         return self.state.doc_id
 
     @property
-    def before(self) -> str:
-        return self.site.doc_path(self.state.path)
+    def doc_path(self) -> str:
+        return self.scan.doc_path(self.state.path)
 
-    def arrive(self) -> None:
-        """It was written at its new place, so there is nothing left to remove at the old one."""
-        self.site.kept.add(self.state.path)
+    def mark_renamed(self) -> None:
+        """Keep the document from being removed at its old path."""
+        self.scan.kept_paths.add(self.state.path)
 
 
 @dataclass(slots=True)
-class Lost:
-    """Documents without a file, by what the file held."""
+class RenameIndex:
+    """The documents that may have been renamed, by the hash of their content."""
 
-    by_content: dict[str, list[Moved]] = field(default_factory=lambda: defaultdict(list))
+    by_content: dict[str, list[MissingDocument]] = field(default_factory=lambda: defaultdict(list))
 
     @classmethod
-    def of(cls, sites: Iterable[Site]) -> Lost:
-        lost = cls()
-        for site in sites:
-            for state in site.lost():
-                lost.by_content[state.content_hash].append(Moved(site, state))
-        return lost
+    def build(cls, scans: Iterable[RootScan]) -> RenameIndex:
+        index = cls()
+        for scan in scans:
+            for state in scan.missing_files():
+                index.by_content[state.content_hash].append(MissingDocument(scan, state))
+        return index
 
-    def take(self, draft: DocumentDraft) -> Moved | None:
-        """The document that `draft` was until now. Among copies, one that had the same name."""
-        among = self.by_content.get(draft.content_hash)
-        if not among:
+    def pop_match(self, draft: DocumentDraft) -> MissingDocument | None:
+        """Remove and return a missing document with the content of `draft`, preferably one whose
+        file had the same name."""
+        candidates = self.by_content.get(draft.content_hash)
+        if not candidates:
             return None
         name = os.path.basename(draft.path)
-        same = [each for each in among if os.path.basename(each.state.path) == name]
-        moved = (same or among)[0]
-        among.remove(moved)
-        return moved
+        same_name = [each for each in candidates if os.path.basename(each.state.path) == name]
+        match = (same_name or candidates)[0]
+        candidates.remove(match)
+        return match

@@ -1,4 +1,4 @@
-"""What a run says at its end."""
+"""Builds the report of an ingest run."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from kb.types import FileNote, IngestReport, Renamed, Written
 
 
 @dataclass(slots=True)
-class Tally:
-    """An `IngestReport` in the making."""
+class ReportBuilder:
+    """Collects the entries of an `IngestReport` during a run."""
 
     added: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
@@ -26,12 +26,12 @@ class Tally:
     chunks_kept: int = 0
     chunks_removed: int = 0
 
-    def count(self, written: Written) -> None:
+    def add_chunks(self, written: Written) -> None:
         self.chunks_added += written.chunks_added
         self.chunks_kept += written.chunks_kept
         self.chunks_removed += written.chunks_removed
 
-    def report(self, *, seconds: float, dry_run: bool) -> IngestReport:
+    def build(self, *, seconds: float, dry_run: bool) -> IngestReport:
         return IngestReport(
             added=tuple(self.added),
             changed=tuple(self.changed),
@@ -51,7 +51,7 @@ class Tally:
 
 
 def reason_of(error: Exception) -> str:
-    """Why a file failed, in the words of the one who noticed."""
+    """Describe why a file failed."""
     match error:
         case Unreadable():
             return error.reason

@@ -1,7 +1,7 @@
-"""Cutting a text that is too long for one chunk, where it hurts least.
+"""Splits a text that is too long for one chunk at the best available place.
 
-Pure. Between paragraphs, else between lines, else in a line: after a sentence, between words, and
-at last between any two characters. Linear in the length of the text, whatever it is.
+Pure. Prefers paragraphs, then lines, then sentences, then words, and finally any two characters.
+The time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-# What ends a sentence, with what may close behind it. CJK needs no space after it.
+# The end of a sentence with closing quotes or brackets. In CJK, no space follows it.
 _SENTENCE = re.compile(r"""(?:[.!?…]["'”’)\]]*(?=\s)|[。！？｡][”’」』）】]*)""")
 _SPACE = re.compile(r"\s+")
-_MARKS = 16  # how far to step back so as not to cut off an accent
+_MARKS = 16  # how far to step back to keep combining marks with their letter
 
 
 class Piece(NamedTuple):
-    """Lines `first` to `last` of the text, from 0; `broken` when it is a part of one line."""
+    """Lines `first` to `last` of the text, counted from 0; `broken` if it is a part of one line."""
 
     text: str
     first: int
@@ -26,8 +26,8 @@ class Piece(NamedTuple):
     broken: bool = False
 
 
-def cut(text: str, limit: int) -> Iterator[Piece]:
-    """`text` as paragraphs; those longer than `limit` as lines; those as pieces of lines."""
+def split_text(text: str, limit: int) -> Iterator[Piece]:
+    """Split `text` into paragraphs, long ones into lines, and long lines into pieces."""
     lines = text.split("\n")
     for start, end in _paragraphs(lines):
         paragraph = "\n".join(lines[start:end])
@@ -38,7 +38,7 @@ def cut(text: str, limit: int) -> Iterator[Piece]:
             if len(lines[number]) <= limit:
                 yield Piece(lines[number], number, number)
             else:
-                pieces = cut_line(lines[number], limit)
+                pieces = split_line(lines[number], limit)
                 yield from (Piece(piece, number, number, broken=True) for piece in pieces)
 
 
@@ -51,8 +51,8 @@ def _paragraphs(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
             start = number + 1
 
 
-def cut_line(line: str, limit: int) -> Iterator[str]:
-    """A line in pieces of at most `limit` characters, without the spaces around them."""
+def split_line(line: str, limit: int) -> Iterator[str]:
+    """Split a line into pieces of at most `limit` characters, without surrounding spaces."""
     start = 0
     while start < len(line):
         end = _end(line, start, limit)
@@ -62,14 +62,14 @@ def cut_line(line: str, limit: int) -> Iterator[str]:
 
 
 def _end(line: str, start: int, limit: int) -> int:
-    """Where the piece from `start` ends; in its second half if anything there offers itself."""
+    """Where the piece that begins at `start` ends: at a boundary in its second half, if any."""
     stop = start + limit
     if stop >= len(line):
         return len(line)
     half = start + limit // 2
     for pattern in (_SENTENCE, _SPACE):
-        # One character more is seen, so that a sentence may end exactly at the limit.
-        ends = [found.end() for found in pattern.finditer(line, half, stop + 1)]
+        # One character beyond the limit, so that a sentence may end exactly there.
+        ends = [match.end() for match in pattern.finditer(line, half, stop + 1)]
         if ends := [end for end in ends if start < end <= stop]:
             return ends[-1]
     for back in range(stop, max(stop - _MARKS, start + 1), -1):

@@ -1,9 +1,8 @@
-"""The walk: which files lie below a root, in the same order every time.
+"""The walk: lists the files below a root, always in the same order.
 
-First stage of ingest. Reads folders, never files. What the owner ignores, hidden files and the
-folders of tools are left out without a word; what is left out for its own sake (a secret, a link,
-something unreadable) is noted. A folder that could not be read is `unseen`: nobody may conclude
-that the files known below it are gone.
+Reads folders, never files. Ignored and hidden files and tool folders are omitted silently; secrets,
+links and unreadable entries are reported as skipped. A folder that cannot be read is `unseen`: the
+files recorded below it must not be taken for removed.
 """
 
 from __future__ import annotations
@@ -17,18 +16,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from kb.ingest import file_names, ignore
-from kb.ingest.file_entry import Found, found_at, within
+from kb.ingest.file_entry import FileEntry, is_within
 from kb.ingest.secret_files import BY_NAME, is_included
 from kb.regular_files import is_link, open_folder
 from kb.types import FileNote
 
 
 @dataclass(frozen=True, slots=True)
-class Walked:
-    """What a walk saw. Paths are inside the root; `unseen` are files and folders it could not look
-    at, `""` being the root itself; `warnings` are about ignore files."""
+class WalkResult:
+    """The files of a walk, and what it could not list.
 
-    files: tuple[Found, ...]
+    Paths are inside the root. `unseen` are files and folders that could not be examined, `""` being
+    the root itself; `warnings` are about ignore files.
+    """
+
+    files: tuple[FileEntry, ...]
     skipped: tuple[FileNote, ...] = ()
     unseen: tuple[str, ...] = ()
     warnings: tuple[FileNote, ...] = ()
@@ -42,24 +44,29 @@ def walk(
     follow_links: bool = False,
     stop_at: Iterable[str] = (),
     include_secrets: Sequence[str] = (),
-) -> Walked:
-    """The files below `root`, an absolute path; only those of `part`, a file or folder inside it,
-    when given. Folders in `stop_at`, absolute too, are not entered. `include_secrets` are those of
-    `included_paths`."""
+) -> WalkResult:
+    """List the files below `root`, an absolute path.
+
+    With `part`, a file or folder in it, only that one is listed. Folders in `stop_at`, also
+    absolute, are not entered. `include_secrets` are the paths that `included_paths` returns.
+    """
     walker = _Walker(root, part, hidden, follow_links, frozenset(stop_at), include_secrets)
     walker.run()
-    files = sorted(walker.files, key=lambda found: found.path)
+    files = sorted(walker.files, key=lambda file: file.path)
     if part and follow_links:
-        files = [found for found in files if within(found.path, part)]
-    return Walked(tuple(files), tuple(walker.skipped), tuple(walker.unseen), tuple(walker.warnings))
+        files = [file for file in files if is_within(file.path, part)]
+    return WalkResult(
+        tuple(files), tuple(walker.skipped), tuple(walker.unseen), tuple(walker.warnings)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """A place in the walk: its path as text, on disk inside the root, and without any links."""
+    """A folder of the walk: its portable path and its path on disk, both inside the root; its
+    absolute path without links; and the ignore rules that apply in it."""
 
     path: str
-    inside: str
+    disk_path: str
     real: str
     rules: tuple[ignore.Rules, ...]
 
@@ -72,124 +79,123 @@ class _Walker:
     follow_links: bool
     stop_at: frozenset[str]
     include_secrets: Sequence[str] = ()
-    files: list[Found] = field(default_factory=list)
+    files: list[FileEntry] = field(default_factory=list)
     skipped: list[FileNote] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
     warnings: list[FileNote] = field(default_factory=list)
-    # Links wait until all real folders are read: a folder is then known by its own name, and
-    # however links run in circles, each folder is read once.
+    # Linked folders wait until all real ones are read, so that a folder is listed under its own
+    # path, and is read once even if links form a cycle.
     waiting: deque[_Folder] = field(default_factory=deque)
     entered: set[tuple[int, int]] = field(default_factory=set)
 
     def run(self) -> None:
         try:
-            rules = tuple(ignore.above(self.root))
-        except ignore.Unreadable as unreadable:
-            self._do_not_read("", file_names.portable_path(unreadable.file), unreadable.reason)
+            rules = tuple(ignore.rules_above(self.root))
+        except ignore.IgnoreFileError as error:
+            self._skip_folder("", file_names.portable_path(error.file), error.reason)
             return
         todo = [_Folder("", "", self.root, rules)]
         while todo or self.waiting:
             linked = not todo
             folder = todo.pop() if todo else self.waiting.popleft()
-            if self.follow_links and not self._first_visit(folder, linked):
+            if self.follow_links and not self._is_first_visit(folder, linked):
                 continue
-            todo += reversed(self._read(folder))
+            todo += reversed(self._read_folder(folder))
 
-    def _first_visit(self, folder: _Folder, linked: bool) -> bool:
+    def _is_first_visit(self, folder: _Folder, linked: bool) -> bool:
         try:
-            info = os.stat(os.path.join(self.root, folder.inside))
+            info = os.stat(os.path.join(self.root, folder.disk_path))
         except OSError as error:
-            self._could_not_see(folder.path, error)
+            self._mark_unseen(folder.path, error)
             return False
         identity = (info.st_dev, info.st_ino)
         if identity in self.entered:
             if linked:
-                self._skip(folder.path, "link to a folder that is read already")
+                self._skip(folder.path, "link to a folder that is already read")
             return False
         self.entered.add(identity)
         return True
 
-    def _read(self, folder: _Folder) -> list[_Folder]:
-        """Take the folder's files; return the folders in it."""
+    def _read_folder(self, folder: _Folder) -> list[_Folder]:
+        """Add the folder's files, and return its subfolders."""
         try:
-            # Stays open while its entries are looked at: they are those of this folder, whatever
-            # has been put in its place.
+            # Stays open while its entries are examined, so that they belong to this folder even if
+            # its path is replaced meanwhile.
             with (
-                open_folder(self.root, folder.inside, follow_links=self.follow_links) as opened,
+                open_folder(self.root, folder.disk_path, follow_links=self.follow_links) as opened,
                 os.scandir(opened) as listing,
             ):
-                return self._take_all(folder, sorted(listing, key=lambda entry: entry.name))
+                return self._visit_entries(folder, sorted(listing, key=lambda entry: entry.name))
         except OSError as error:
-            self._could_not_see(folder.path, error)
+            self._mark_unseen(folder.path, error)
             return []
 
-    def _take_all(self, folder: _Folder, entries: list[os.DirEntry[str]]) -> list[_Folder]:
-        present = [entry.name for entry in entries]
-        if folder.path and file_names.VENV_MARK in present:
+    def _visit_entries(self, folder: _Folder, entries: list[os.DirEntry[str]]) -> list[_Folder]:
+        names = [entry.name for entry in entries]
+        if folder.path and file_names.VENV_MARK in names:
             return []
         try:
-            rules = self._rules(folder, present)
-        except ignore.Unreadable as unreadable:
-            name = unreadable.file
-            path = f"{folder.path}/{name}" if folder.path else name
-            self._do_not_read(folder.path, path, unreadable.reason)
+            rules = self._rules(folder, names)
+        except ignore.IgnoreFileError as error:
+            path = f"{folder.path}/{error.file}" if folder.path else error.file
+            self._skip_folder(folder.path, path, error.reason)
             return []
-        path_to = f"{folder.path}/" if folder.path else ""
-        inside_to = f"{folder.inside}/" if folder.inside else ""
-        below = []
-        for entry, text in zip(entries, file_names.portable(present), strict=True):
-            path = path_to + text
-            if self.part and not self.follow_links and not self._on_the_way(path):
+        path_prefix = f"{folder.path}/" if folder.path else ""
+        disk_prefix = f"{folder.disk_path}/" if folder.disk_path else ""
+        folders = []
+        for entry, text in zip(entries, file_names.portable(names), strict=True):
+            path = path_prefix + text
+            if self.part and not self.follow_links and not self._leads_to_part(path):
                 continue
             try:
-                child = self._take(
-                    entry, _Folder(path, inside_to + entry.name, "", rules), folder.real
+                child = self._visit_entry(
+                    entry, _Folder(path, disk_prefix + entry.name, "", rules), folder.real
                 )
             except OSError as error:
-                self._could_not_see(path, error, link=_is_link(entry))
+                self._mark_unseen(path, error, link=_is_link(entry))
             else:
-                below += [child] if child is not None else []
-        return below
+                folders += [child] if child is not None else []
+        return folders
 
-    def _take(self, entry: os.DirEntry[str], at: _Folder, parent: str) -> _Folder | None:
-        """Take the entry if it is a file; return it if it is a folder to be read now."""
+    def _visit_entry(self, entry: os.DirEntry[str], at: _Folder, parent: str) -> _Folder | None:
+        """Add the entry if it is a file; return it if it is a folder to read next."""
         is_folder = entry.is_dir(follow_symlinks=self.follow_links)
         real = os.path.join(parent, entry.name)
         if _is_link(entry) and self.follow_links:
             real = os.path.realpath(real)
-        if reason := self._left_out(entry.name, at, is_folder):
-            if self.part and within(self.part, at.path):
-                self._skip(at.path, reason)  # asked for by name, so told by name
-        elif reason := self._refused(entry, real, is_folder):
+        if reason := self._exclusion(entry.name, at, is_folder):
+            if self.part and is_within(self.part, at.path):
+                self._skip(at.path, reason)  # requested by path, so not omitted silently
+        elif reason := self._refusal(entry, real, is_folder):
             self._skip(at.path, reason)
         elif not is_folder:
-            self._take_file(entry, at)
+            self._add_file(entry, at)
         elif real not in self.stop_at:
-            child = _Folder(at.path, at.inside, real, at.rules)
+            child = _Folder(at.path, at.disk_path, real, at.rules)
             if not _is_link(entry):
                 return child
             self.waiting.append(child)
         return None
 
-    def _take_file(self, entry: os.DirEntry[str], at: _Folder) -> None:
+    def _add_file(self, entry: os.DirEntry[str], at: _Folder) -> None:
         info = entry.stat(follow_symlinks=self.follow_links)
         if stat.S_ISREG(info.st_mode):
-            self.files.append(found_at(at.path, at.inside, info))
+            self.files.append(FileEntry.from_stat(at.path, at.disk_path, info))
         else:
             self._skip(at.path, "not a regular file")
 
-    def _left_out(self, name: str, at: _Folder, is_folder: bool) -> str | None:
-        """Why the owner, or custom, does not want it read."""
+    def _exclusion(self, name: str, at: _Folder, is_folder: bool) -> str | None:
+        """Why the entry is omitted silently; None if it is not."""
         if name in file_names.TOOL_FOLDERS:
             return f"{name} is never read"
         if name.startswith(".") and not self.hidden:
             return "hidden"
-        if at.rules and (by := ignore.ignoring(at.rules, at.path, folder=is_folder)):
-            return f"ignored by {by.source}"
+        if at.rules and (rules := ignore.ignoring_rules(at.rules, at.path, folder=is_folder)):
+            return f"ignored by {rules.source}"
         return None
 
-    def _refused(self, entry: os.DirEntry[str], real: str, is_folder: bool) -> str | None:
-        """Why it must not be read, whoever asks."""
+    def _refusal(self, entry: os.DirEntry[str], real: str, is_folder: bool) -> str | None:
+        """Why the entry must not be read; None if it may be."""
         link = _is_link(entry)
         if link and not self.follow_links:
             return "symbolic link"
@@ -198,32 +204,35 @@ class _Walker:
         )
         return BY_NAME if is_secret and not is_included(real, self.include_secrets) else None
 
-    def _rules(self, folder: _Folder, present: list[str]) -> tuple[ignore.Rules, ...]:
+    def _rules(self, folder: _Folder, names: list[str]) -> tuple[ignore.Rules, ...]:
         rules = folder.rules
         cut = len(folder.path) + 1 if folder.path else 0
-        for name in reversed(ignore.IGNORE_FILES):  # the last one put in front is asked first
-            if name not in present:
+        for name in reversed(ignore.IGNORE_FILES):  # the first name takes precedence
+            if name not in names:
                 continue
             path = f"{folder.path}/{name}" if folder.path else name
-            place = os.path.join(self.root, folder.inside)
-            own, bad = ignore.load(
-                place, name, root=self.root, follow_links=self.follow_links, cut=cut
+            own, invalid = ignore.read_rules(
+                os.path.join(self.root, folder.disk_path),
+                name,
+                root=self.root,
+                follow_links=self.follow_links,
+                cut=cut,
             )
-            self.warnings += [FileNote(path, f"pattern not understood: {line}") for line in bad]
+            self.warnings += [FileNote(path, f"invalid pattern: {line}") for line in invalid]
             if own is not None:
                 rules = (own, *rules)
                 ignore.check_cost(name, rules)
         return rules
 
-    def _do_not_read(self, folder: str, ignore_file: str, reason: str) -> None:
-        """Leave a folder alone, since nobody knows what its ignore file hides."""
+    def _skip_folder(self, folder: str, ignore_file: str, reason: str) -> None:
+        """Skip a folder whose ignore file cannot be read, since it may hide any of its files."""
         self.unseen.append(folder)
         self._skip(ignore_file, reason)
 
-    def _on_the_way(self, path: str) -> bool:
-        return within(path, self.part) or within(self.part, path)
+    def _leads_to_part(self, path: str) -> bool:
+        return is_within(path, self.part) or is_within(self.part, path)
 
-    def _could_not_see(self, path: str, error: OSError, *, link: bool = False) -> None:
+    def _mark_unseen(self, path: str, error: OSError, *, link: bool = False) -> None:
         if link and error.errno in (errno.ENOENT, errno.ELOOP):
             self._skip(path, "broken link")
             return
@@ -235,7 +244,7 @@ class _Walker:
 
 
 def _is_link(entry: os.DirEntry[str]) -> bool:
-    """Also a junction of Windows, which calls itself a folder."""
+    """Whether the entry is a symbolic link, or a junction, which Windows reports as a folder."""
     if entry.is_symlink():
         return True
     return sys.platform == "win32" and is_link(entry.stat(follow_symlinks=False))

@@ -193,8 +193,13 @@ class KnowledgeBase:
         lang: str | None = None,
         ttl: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        on_warning: Callable[[str], None] | None = None,
     ) -> Document:
-        """Store a note. `ttl` is how long it lives: `7d`, `12h`, `never`."""
+        """Store a note. `ttl` is how long it lives: `7d`, `12h`, `never`.
+
+        `on_warning` is called for each part of the note's front matter that is ignored; without it,
+        the warnings are logged.
+        """
         from kb.ingest.indexer import Indexer
         from kb.library import notes
 
@@ -210,7 +215,8 @@ class KnowledgeBase:
             metadata=metadata,
             now_s=self._clock(),
         )
-        doc_id = Indexer(self._store, self.config, self._clock).note(text, attributes).doc_id
+        indexer = Indexer(self._store, self.config, self._clock)
+        doc_id = indexer.note(text, attributes, on_warning=on_warning).doc_id
         return self._store.documents_by_id([doc_id])[doc_id]
 
     def embed(

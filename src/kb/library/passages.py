@@ -11,7 +11,7 @@ from kb import deadline
 from kb.config import Config, IngestConfig
 from kb.errors import InvalidCitation, NotFound, check_text, short_repr
 from kb.ingest.decode import Unreadable, Unsupported, decode
-from kb.ingest.document_builder import digest
+from kb.ingest.document_builder import content_digest
 from kb.ingest.file_names import portable_path
 from kb.ingest.parse import Parsers
 from kb.ingest.parser_limits import Limits
@@ -199,7 +199,9 @@ def _read(
         return None, f"its file was not read: {error.strerror or error}"
     except (Unreadable, Unsupported) as error:
         return None, f"its file was not read: {error.reason}"
-    return _Now(text.removesuffix("\n"), unchanged=digest(data) == document.content_hash), None
+    return _Now(
+        text.removesuffix("\n"), unchanged=content_digest(data) == document.content_hash
+    ), None
 
 
 def _extracted(path: str, data: bytes, ingest: IngestConfig) -> str:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from kb.errors import KbError, StoreMissing
-from kb.ingest.plan import is_gone
+from kb.ingest.plan import is_missing
 from kb.search.retrievers.availability import EncoderSource, retriever_status
 from kb.store import SqliteStore
 from kb.types import IngestReport, JsonDict
@@ -53,7 +53,7 @@ def _roots(store: SqliteStore, documents: dict[str, int]) -> list[dict[str, Any]
             "name": root.name,
             "path": os.fsencode(root.path).decode("utf-8", "backslashreplace"),
             "documents": documents.get(root.name, 0),
-            "missing": not root.detached and is_gone(root),
+            "missing": not root.detached and is_missing(root),
             "detached": root.detached,
         }
         for root in store.roots()

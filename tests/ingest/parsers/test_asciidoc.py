@@ -5,7 +5,7 @@ from textwrap import dedent
 import pytest
 from hypothesis import given
 
-from kb.ingest.decode import Unreadable, normalised
+from kb.ingest.decode import Unreadable, normalize_text
 from kb.ingest.parsers.asciidoc import AsciidocParser, plain
 from kb.ports import Parsed, Source
 from kb.types import Block
@@ -61,7 +61,7 @@ def blocks_of(text: str, max_chars: int = 1800) -> list[Block]:
     parsed = parse(text, max_chars)
     assert parsed.text is None
     blocks = list(parsed.blocks)
-    check_blocks(normalised(text), blocks)
+    check_blocks(normalize_text(text), blocks)
     return blocks
 
 

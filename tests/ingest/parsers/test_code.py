@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.ingest.decode import Unsupported, normalised
+from kb.ingest.decode import Unsupported, normalize_text
 from kb.ingest.parsers.code import definitions
 from kb.ingest.parsers.code.grammars import GRAMMARS
 from kb.ingest.parsers.code.parser import CodeParser
@@ -31,7 +31,7 @@ def blocks_of(name: str, text: str, max_chars: int = 1800) -> Sequence[Block]:
 def outline(name: str, text: str, max_chars: int = 1800) -> Outline:
     text = dedent(text).lstrip("\n")
     blocks = blocks_of(name, text, max_chars)
-    check_blocks(normalised(text), blocks)
+    check_blocks(normalize_text(text), blocks)
     return [(block.span.start, block.span.end, block.span.symbol) for block in blocks]
 
 
@@ -268,13 +268,13 @@ def test_lines_beyond_the_small_numbers() -> None:
 @given(text=documents(CODE_LINES))
 def test_every_line_is_in_exactly_one_block(language: str, text: str) -> None:
     for max_chars in (20, 1800):
-        check_blocks(normalised(text), blocks_of(FILES[language], text, max_chars))
+        check_blocks(normalize_text(text), blocks_of(FILES[language], text, max_chars))
 
 
 @given(st.text(alphabet="ab(){};:#\n\t '\"é中\x0c\u2028"))
 def test_no_text_is_too_odd(text: str) -> None:
-    check_blocks(normalised(text), blocks_of("a.py", text))
-    check_blocks(normalised(text), blocks_of("a.cpp", text))
+    check_blocks(normalize_text(text), blocks_of("a.py", text))
+    check_blocks(normalize_text(text), blocks_of("a.cpp", text))
 
 
 def test_every_grammar_has_a_wheel() -> None:

@@ -6,7 +6,7 @@ from textwrap import dedent
 import pytest
 from hypothesis import given
 
-from kb.ingest.decode import normalised
+from kb.ingest.decode import normalize_text
 from kb.ingest.parsers.markdown import MarkdownParser
 from kb.ports import Parsed, Source
 from kb.types import Block
@@ -187,7 +187,7 @@ def test_crlf() -> None:
     "text", [">" * 50_000, "- " * 20_000, "[" * 50_000, "| a " * 20_000, "`" * 50_000]
 )
 def test_nothing_is_too_deep(text: str) -> None:
-    check_blocks(normalised(text), list(parse(text).blocks))
+    check_blocks(normalize_text(text), list(parse(text).blocks))
 
 
 @pytest.mark.parametrize("name", ["a.md", "A.MD", "a.markdown", "a.mdx"])
@@ -199,4 +199,4 @@ def test_accepts(name: str) -> None:
 def test_every_line_is_in_exactly_one_block(text: str) -> None:
     for max_chars in (10, 1800):
         parsed = parse("\n" + text, max_chars=max_chars)
-        check_blocks(normalised("\n" + text), list(parsed.blocks))
+        check_blocks(normalize_text("\n" + text), list(parsed.blocks))

@@ -5,7 +5,7 @@ from textwrap import dedent
 import pytest
 from hypothesis import given
 
-from kb.ingest.decode import Unreadable, normalised
+from kb.ingest.decode import Unreadable, normalize_text
 from kb.ingest.parsers.rst import RstParser, plain
 from kb.ports import Parsed, Source
 from kb.types import Block
@@ -83,7 +83,7 @@ def blocks_of(text: str) -> list[Block]:
     parsed = parse(text)
     assert parsed.text is None
     blocks = list(parsed.blocks)
-    check_blocks(normalised(text), blocks)
+    check_blocks(normalize_text(text), blocks)
     return blocks
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kb.ingest.chunk import chunk
-from kb.ingest.decode import Unreadable, normalised
+from kb.ingest.decode import Unreadable, normalize_text
 from kb.ingest.parsers.table import TableParser
 from kb.ports import Parsed, Source
 from kb.types import Block
@@ -24,7 +24,7 @@ def parse(text: str, name: str = "some-rows.csv") -> Parsed:
 
 def blocks_of(text: str, name: str = "some-rows.csv") -> list[Block]:
     blocks = list(parse(text, name).blocks)
-    check_blocks(normalised(text), blocks)
+    check_blocks(normalize_text(text), blocks)
     return blocks
 
 

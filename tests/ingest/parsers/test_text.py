@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.ingest.decode import normalised
+from kb.ingest.decode import normalize_text
 from kb.ingest.parsers.text import TextParser, first_words
 from kb.ports import Parsed, Source
 from kb.text.normalize import nfc
@@ -64,7 +64,7 @@ def test_leaves_a_program_without_suffix() -> None:
 def test_every_line_is_in_a_block(text: str) -> None:
     parsed = parse(text)
     if not text.startswith("---"):
-        check_blocks(normalised(text), list(parsed.blocks))
+        check_blocks(normalize_text(text), list(parsed.blocks))
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 """Code that several parsers share.
 
-extract         the text and blocks of a format that is not plain text
-format_parser   the base class of the built-in parsers
-sections        blocks from ranges of lines: headings, atomic parts, paragraphs
-signatures      the format that a file's first bytes show
-zip_archive     bounded access to zip files of unknown origin
+Modules:
+
+    extract         the text and blocks of a format that is not plain text
+    format_parser   the base class of the built-in parsers
+    sections        blocks from ranges of lines: headings, atomic parts, paragraphs
+    signatures      the format that a file's first bytes show
+    zip_archive     bounded access to zip files of unknown origin
 """

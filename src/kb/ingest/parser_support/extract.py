@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from kb.ingest.parser_support.sections import line_block, trimmed
-from kb.ingest.split import cut_line
+from kb.ingest.split import split_line
 from kb.text.normalize import nfc
 from kb.types import Block, Span
 
@@ -52,7 +52,7 @@ class Extract:
         if len(words) <= _HEADING_CHARS:
             self._put([f"{'#' * level} {words}"], boundary=True)
         else:  # no heading that anybody wrote
-            self._put(broken_lines(words), boundary=True)
+            self._put(wrap_lines(words), boundary=True)
 
     def enter(self, level: int, heading: str) -> None:
         """What follows stands under this heading, which is written already, or is nowhere."""
@@ -65,7 +65,7 @@ class Extract:
 
     def paragraph(self, text: str, prefix: str = "") -> None:
         """A paragraph of one or more lines; `prefix` marks a quotation."""
-        self._put([prefix + line for line in broken_lines(text)])
+        self._put([prefix + line for line in wrap_lines(text)])
 
     def lines(self, lines: Iterable[str]) -> None:
         """Lines that stay as they are: the items of a list, verses."""
@@ -95,7 +95,7 @@ class Extract:
         for text, words in waiting:
             if words - present:
                 present |= words
-                lines += broken_lines(one_line(text))
+                lines += wrap_lines(one_line(text))
         self._put(lines)
 
     def add(self, lines: Sequence[str], blocks: Iterable[Block]) -> None:
@@ -157,6 +157,6 @@ def one_line(text: str) -> str:
     return " ".join(_CONTROLS.sub(" ", text).split())
 
 
-def broken_lines(text: str) -> list[str]:
+def wrap_lines(text: str) -> list[str]:
     """The lines of a paragraph, very long ones broken after a sentence."""
-    return [piece for line in text.split("\n") for piece in cut_line(line, _LINE_CHARS)]
+    return [piece for line in text.split("\n") for piece in split_line(line, _LINE_CHARS)]

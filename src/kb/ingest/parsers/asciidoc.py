@@ -49,7 +49,7 @@ class AsciidocParser(FormatParser):
         lines = text.split("\n")
         lines[: front.lines] = [""] * front.lines  # blank, so that the rest keeps its numbers
         parts = list(_Scan(lines, self._max_chars).parts(0, len(lines)))
-        attributes = front_matter.merged(front.attributes, _header(lines, parts))
+        attributes = front_matter.merge(front.attributes, _header(lines, parts))
         return Parsed(
             type="asciidoc",
             blocks=[*front.blocks(), *blocks(lines, parts)],

@@ -12,7 +12,7 @@ from email.message import Message
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeAlias
 
-from kb.ingest import dates, file_names
+from kb.ingest import file_names
 from kb.ingest.decode import Unavailable, Unreadable, Unsupported
 from kb.ingest.parser_support.extract import Extract, clean, one_line
 from kb.ingest.parser_support.format_parser import FormatParser
@@ -20,6 +20,7 @@ from kb.ingest.parser_support.sections import paragraphs
 from kb.ingest.parsers.html import parser as html
 from kb.ingest.parsers.html import tree as html_tree
 from kb.ports import Parsed, Source
+from kb.text.timestamps import utc_timestamp
 from kb.types import Attributes
 
 Part: TypeAlias = "Message[Any, Any]"
@@ -177,7 +178,7 @@ def _fields(message: Part) -> dict[str, str]:
 def _date(text: str) -> str | None:
     try:
         moment = parsedate_to_datetime(text)
-        return dates.iso(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+        return utc_timestamp(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
     except (ValueError, TypeError, OverflowError):
         return None
 

@@ -44,7 +44,7 @@ class OrgParser(FormatParser):
         lines[: front.lines] = [""] * front.lines  # blank, so that the rest keeps its numbers
         said = list(_keywords(lines))
         parts = list(_parts(lines, _todo_words(said)))
-        attributes = front_matter.merged(front.attributes, _attributes(said))
+        attributes = front_matter.merge(front.attributes, _attributes(said))
         heading = next((part.heading for part in parts if part.level == 1 and part.heading), None)
         return Parsed(
             type="org",

@@ -54,7 +54,7 @@ class RstParser(FormatParser):
         lines = text.split("\n")
         lines[: front.lines] = [""] * front.lines  # blank, so that the rest keeps its numbers
         parts = list(_parts(lines))
-        attributes = front_matter.merged(front.attributes, _fields(lines, parts))
+        attributes = front_matter.merge(front.attributes, _fields(lines, parts))
         return Parsed(
             type="rst",
             blocks=[*front.blocks(), *blocks(lines, parts)],

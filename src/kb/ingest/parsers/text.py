@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import chain
 
 from kb.ingest import dates, file_names, front_matter
-from kb.ingest.decode import looks_binary, windows
+from kb.ingest.decode import looks_binary, text_windows
 from kb.ingest.parser_support.format_parser import FormatParser
 from kb.ingest.parser_support.sections import line_block, paragraphs
 from kb.ports import Parsed, Source
@@ -30,7 +30,7 @@ class TextParser(FormatParser):
         return suffix in _SUFFIXES or (not suffix and not looks_binary(source.data))
 
     def parse(self, source: Source) -> Parsed:
-        stretches = windows(source.data, WINDOW_BYTES, source.tell)
+        stretches = text_windows(source.data, WINDOW_BYTES, source.tell)
         before, first = next(stretches)
         front = front_matter.read(first, dates.from_ns(source.mtime_ns))
         body = blocks_of(chain([(before, first)], stretches), skip_lines=front.lines)

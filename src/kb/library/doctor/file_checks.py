@@ -9,8 +9,8 @@ from contextlib import suppress
 
 from kb.config import IngestConfig
 from kb.errors import InvalidCitation, NotFound
-from kb.ingest.document_builder import digest
-from kb.ingest.plan import is_gone
+from kb.ingest.document_builder import content_digest
+from kb.ingest.plan import is_missing
 from kb.library.passages import file_data, open_passage
 from kb.store import SqliteStore
 from kb.text.citations import cite
@@ -23,7 +23,7 @@ _OPENED = ("line", "code", "page")  # kinds of span that a citation leads to
 def roots(store: SqliteStore) -> Finding:
     attached = [root for root in store.roots() if not root.detached]
     detached = [root.name for root in store.roots() if root.detached]
-    missing = [_shown(root.path) for root in attached if is_gone(root)]
+    missing = [_shown(root.path) for root in attached if is_missing(root)]
     also = f"; detached: {_some(detached)}" if detached else ""
     if missing:
         advice = "mount or put back the folder, or forget it with: kb rm NAME/"
@@ -44,7 +44,7 @@ def files(store: SqliteStore, ingest: IngestConfig) -> Finding:
     to the text that was found?"""
     sample = store.health.some_files(_SAMPLED_FILES)
     documents = store.documents_by_id(doc_id for doc_id, _ in sample)
-    there = {root.root_id for root in store.roots() if not is_gone(root)}
+    there = {root.root_id for root in store.roots() if not is_missing(root)}
     sample = [each for each in sample if documents[each[0]].root_id in there]
     states = Counter(_state(store, documents[doc_id], place, ingest) for doc_id, place in sample)
     what = f"{_count(len(sample), 'file')} looked at"
@@ -59,7 +59,7 @@ def files(store: SqliteStore, ingest: IngestConfig) -> Finding:
 
 def _state(store: SqliteStore, document: Document, place: FilePlace, ingest: IngestConfig) -> str:
     try:
-        now = digest(file_data(place, ingest))
+        now = content_digest(file_data(place, ingest))
     except (FileNotFoundError, NotADirectoryError):
         return "gone"
     except OSError:

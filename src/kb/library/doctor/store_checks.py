@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from kb.config import Config
 from kb.errors import StoreReadOnly
-from kb.ingest.document_builder import prepare_note
+from kb.ingest.document_builder import build_note
 from kb.store import SqliteStore
 from kb.store.sqlite import integrity
 from kb.types import Attributes, Finding
@@ -88,9 +88,9 @@ def repair(store: SqliteStore) -> str:
     """Make the damaged values readable; what is left to do, and what is lost."""
     repair = store.health.repair()
     for doc_id in repair.notes:
-        note = prepare_note(store.body(doc_id) or "", Attributes(), 0, Config().chunk.max_chars)
+        note = build_note(store.body(doc_id) or "", Attributes(), 0, Config().chunk.max_chars)
         title = store.documents_by_id([doc_id])[doc_id].title
-        store.write_chunks(doc_id, replace(note.document, title=title), note.chunks)
+        store.write_chunks(doc_id, replace(note.draft, title=title), note.chunks)
     left = ["kb ingest reads the damaged files again"] if repair.read_again else []
     if repair.lost:
         more = f" and {len(repair.lost) - 10} more" if repair.lost[10:] else ""

@@ -1,9 +1,11 @@
 """Source code, by definition where a grammar is available, otherwise by paragraph.
 
-definitions   the outline of a file: which lines belong to which definition
-grammars      the node types of each tree-sitter grammar
-languages     the language of a file, by its name or first line
-parser        CodeParser
+Modules:
+
+    definitions   the outline of a file: which lines belong to which definition
+    grammars      the node types of each tree-sitter grammar
+    languages     the language of a file, by its name or first line
+    parser        CodeParser
 """
 
 from kb.ingest.parsers.code.parser import CodeParser

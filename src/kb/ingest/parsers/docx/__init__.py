@@ -1,7 +1,9 @@
 """Word documents.
 
-parser   DocxParser: the text of a document, then headers, footers and notes
-styles   which paragraphs are headings, list items, code or quotations
+Modules:
+
+    parser   DocxParser: the text of a document, then headers, footers and notes
+    styles   which paragraphs are headings, list items, code or quotations
 """
 
 from kb.ingest.parsers.docx.parser import DocxParser

@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element
 
 from kb.ingest import dates, file_names
 from kb.ingest.decode import Unreadable, Unsupported
-from kb.ingest.parser_support.extract import Extract, broken_lines, one_line
+from kb.ingest.parser_support.extract import Extract, one_line, wrap_lines
 from kb.ingest.parser_support.format_parser import FormatParser
 from kb.ingest.parser_support.signatures import signature
 from kb.ingest.parser_support.zip_archive import Archive, local, resolved
@@ -127,7 +127,7 @@ class _Writer:
         if role.kind == "code":
             self._gather("code", text.split("\n"))
         elif role.kind == "item":
-            margin, words = "  " * role.level, broken_lines(_tidy(text))
+            margin, words = "  " * role.level, wrap_lines(_tidy(text))
             rest = " " * len(role.marker)
             marks = [role.marker, *[rest] * (len(words) - 1)]
             self._gather(

@@ -1,9 +1,11 @@
 """Web pages: the main text first, then the other text.
 
-parser   HtmlParser, and the functions that other formats use for embedded HTML
-rest     the text outside the main text: headers, footers, forms, attributes
-tree     the parsed page: traversal, limits, menus, the main element
-writer   elements into headings, paragraphs, lists, tables and listings
+Modules:
+
+    parser   HtmlParser, and the functions that other formats use for embedded HTML
+    rest     the text outside the main text: headers, footers, forms, attributes
+    tree     the parsed page: traversal, limits, menus, the main element
+    writer   elements into headings, paragraphs, lists, tables and listings
 """
 
 from kb.ingest.parsers.html.parser import HtmlParser

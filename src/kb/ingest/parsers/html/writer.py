@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kb.ingest.parser_support.extract import Extract, broken_lines
+from kb.ingest.parser_support.extract import Extract, wrap_lines
 from kb.ingest.parsers.html.tree import HEADINGS, Noise, walk, without_breaks
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class Walker:
         here = self._lists[-1]
         margin = "  " * (min(len(self._lists), _DEEPEST) - 1)
         plain = " " * len(here.marker) if here.marker.strip() else here.marker
-        for line in broken_lines("\n".join(lines)):
+        for line in wrap_lines("\n".join(lines)):
             self._items.append(f"{self._prefix}{margin}{here.marker}{line}")
             here.marker = plain
 

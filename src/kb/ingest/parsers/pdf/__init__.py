@@ -1,12 +1,14 @@
 """PDF, by page and paragraph.
 
-columns      runs into columns, in reading order
-furniture    running headers, footers and page numbers
-headings     the title, and heading paths from the outline
-lines        words into runs, runs into lines
-pages        PDFium: words and their boxes, comments, forms, outline, metadata
-paragraphs   lines into paragraphs, hyphenation undone
-parser       PdfParser
+Modules:
+
+    columns      runs into columns, in reading order
+    furniture    running headers, footers and page numbers
+    headings     the title, and heading paths from the outline
+    lines        words into runs, runs into lines
+    pages        PDFium: words and their boxes, comments, forms, outline, metadata
+    paragraphs   lines into paragraphs, hyphenation undone
+    parser       PdfParser
 """
 
 from kb.ingest.parsers.pdf.parser import PdfParser
