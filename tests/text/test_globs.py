@@ -167,7 +167,7 @@ def test_any_pattern_can_be_asked(pattern: str, path: str) -> None:
 )
 def test_no_pattern_takes_long(pattern: str, path: str) -> None:
     """In another process, which can be ended: the pattern matches nothing after trying it all."""
-    script = "import sys; from kb import globs; sys.exit(globs.matches(*sys.argv[1:]))"
+    script = "import sys; from kb.text import globs; sys.exit(globs.matches(*sys.argv[1:]))"
     subprocess.run([sys.executable, "-c", script, pattern, path], check=True, timeout=60)
 
 
