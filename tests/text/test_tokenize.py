@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import sys
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kb.text import unicode61
+from kb.text.tokenize import fold, tokenize
+from tests.text import fts5
+
+COLLECTIONS = Path(__file__).parents[3] / "shared" / "data"
+
+marks = st.sampled_from(f"{unicode61.MARKS}\u0345\u0483\u3099")
+folded = st.sampled_from(unicode61.FOLDED_FROM)
+english = st.sampled_from("ing ed s ational ness cat Hopping relate'd e- _x".split())
+texts = st.lists(
+    st.one_of(
+        st.text(), st.text(st.characters(max_codepoint=0x250)), marks, folded, english,
+        st.sampled_from("\0 \ud800 \ufffd \ufffe \U000e0001 \U0010ffff ａＢ Ǆ İ ß ﬁ".split(" ")),
+        st.integers(60, 70).map(lambda length: "o" * length),
+    )
+).map("".join)  # fmt: skip
+
+
+@given(texts)
+@example("\u0301a e\u0301 \u0301\u0301 \ud800\u0301a -\u0301- \u4e2d\u0301")
+@example("".join(chr(code) for code in range(0xA0, 0x400)))
+def test_tokens_are_those_of_the_index(text: str) -> None:
+    assert tokenize(text) == fts5.tokenize(text)
+
+
+@given(texts, st.sets(st.sampled_from("cat hop relat e o ness u".split())), st.data())
+def test_wanted_stems(text: str, wanted: set[str], data: st.DataObject) -> None:
+    tokens = fts5.tokenize(text)
+    if stems := sorted({stem for *_, stem in tokens}):
+        wanted |= data.draw(st.sets(st.sampled_from(stems)))
+    expected = [token for token in tokens if token[2] in wanted]
+    assert tokenize(text, wanted) == expected
+    many = wanted | {f"{number}unused" for number in range(20)}
+    assert tokenize(text, many) == expected
+
+
+def test_an_empty_stem_is_no_word() -> None:
+    assert tokenize("a b", {""}) == []
+
+
+def test_offsets_are_characters() -> None:
+    text = "Ünï — café déjà installing"
+    tokens = tokenize(text)
+    assert [text[start:end] for start, end, _ in tokens] == ["Ünï", "café", "déjà", "installing"]
+    assert [stem for *_, stem in tokens] == ["uni", "cafe", "deja", "instal"]
+
+
+@pytest.mark.parametrize("pattern", ["{} ", "a{} "], ids=["alone", "after a letter"])
+@pytest.mark.parametrize(
+    "stop", [0x3100, pytest.param(sys.maxunicode + 1, marks=pytest.mark.slow)], ids=["some", "all"]
+)
+def test_every_character(pattern: str, stop: int) -> None:
+    text = "".join(map(pattern.format, fts5.characters(stop)))
+    without_marks = re.sub(f"[{unicode61.MARKS}]", "", fold(text))
+    assert without_marks.split() == [word for *_, word in fts5.tokenize(text, stemmed=False)]
+
+
+def test_folded_characters_are_not_folded_again() -> None:
+    """So that they can be replaced one after another."""
+    assert set(unicode61.FOLDED_FROM).isdisjoint(unicode61.FOLDED_TO)
+
+
+@pytest.mark.skipif(not COLLECTIONS.is_dir(), reason="the judged collections are not here")
+@pytest.mark.parametrize("name", ["cosqa", "jsquad", "mdn-ko-heading", "scifact", "xquad-zh"])
+def test_judged_collections(name: str) -> None:
+    with gzip.open(COLLECTIONS / name / "corpus.jsonl.gz", "rt") as lines:
+        for line in islice(lines, 500):
+            text = json.loads(line)["text"]
+            tokens = fts5.tokenize(text)
+            assert tokenize(text) == tokens
+            wanted = {stem for *_, stem in tokens[:5]}
+            assert tokenize(text, wanted) == [token for token in tokens if token[2] in wanted]
