@@ -123,12 +123,6 @@ class Judge(Protocol):
         ...
 
 
-class Tokenise(Protocol):
-    """(start, end, stem) of every word of a text, or of those that are `wanted`."""
-
-    def __call__(self, text: str, wanted: Set[str] | None = None) -> list[tuple[int, int, str]]: ...
-
-
 class Store(Protocol):
     """Documents, chunks and their indexes. Only a store speaks SQL."""
 
@@ -168,10 +162,6 @@ class Store(Protocol):
         ...
 
     # lexical retrieval
-    def tokenise(self, text: str, wanted: Set[str] | None = None) -> list[tuple[int, int, str]]:
-        """(start, end, stem) of every word of `text`, or of those `wanted`, in characters."""
-        ...
-
     def match(
         self, query: LexicalQuery, *, every: bool, filters: Filters, now: str, limit: int
     ) -> TextMatches:

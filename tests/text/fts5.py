@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Iterator
+from typing import Any
 
 import apsw
 
@@ -18,8 +19,8 @@ ARGUMENTS = ["unicode61", "remove_diacritics", "2"]
 _LINE_CHARS = 90
 
 _connection = apsw.Connection(":memory:")
-_porter = _connection.fts5_tokenizer("porter", ARGUMENTS)
-_unicode61 = _connection.fts5_tokenizer(ARGUMENTS[0], ARGUMENTS[1:])
+_porter: Any = _connection.fts5_tokenizer("porter", ARGUMENTS)
+_unicode61: Any = _connection.fts5_tokenizer(ARGUMENTS[0], ARGUMENTS[1:])
 
 
 def tokenize(text: str, *, stemmed: bool = True) -> list[tuple[int, int, str]]:

@@ -147,7 +147,7 @@ class Pipeline:
         trace = Trace()
         with self.store.reading():
             with trace.stage("analyse") as facts:
-                analysis = analyze(query.text, self.store.tokenise)
+                analysis = analyze(query.text)
                 facts.update(_terms(analysis))
             run = PipelineRun(self, query, analysis, now, trace)
             ranked = run.ranked()

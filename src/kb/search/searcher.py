@@ -133,11 +133,10 @@ class Searcher:
 
     def highlights(self, query: str, texts: Iterable[str]) -> list[list[tuple[int, int]]]:
         """See `KnowledgeBase.highlights`; of several texts at once."""
-        tokenise = self._store.tokenise
-        with self.deadline(), self._store.reading():
-            analysis = analyze(check_text("a query", query), tokenise)
+        with self.deadline():
+            analysis = analyze(check_text("a query", query))
             checked = (check_text("a text", text) for text in texts)
-            return [merge_ranges(match_ranges(text, analysis, tokenise)) for text in checked]
+            return [merge_ranges(match_ranges(text, analysis)) for text in checked]
 
     def deadline(self) -> Deadline:
         """For one search or read, by the setting."""

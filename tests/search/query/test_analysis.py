@@ -1,63 +1,45 @@
 from __future__ import annotations
 
-from collections.abc import Set
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kb import KnowledgeBase
-from kb.search.query.analysis import MAX_TERMS, Analysis, analyze, sanitize
-
-
-def by_spaces(text: str, wanted: Set[str] | None = None) -> list[tuple[int, int, str]]:
-    """A tokenizer for tests: letters and digits, lower case."""
-    found, start = [], None
-    for at, char in enumerate(text + " "):
-        if char.isalnum() and start is None:
-            start = at
-        elif not char.isalnum() and start is not None:
-            found.append((start, at, text[start:at].lower()))
-            start = None
-    return found if wanted is None else [each for each in found if each[2] in wanted]
-
-
-def asked(text: str) -> Analysis:
-    return analyze(text, by_spaces)
+from kb.search.query.analysis import MAX_TERMS, analyze, sanitize
 
 
 def test_words_and_runs_are_told_apart() -> None:
-    analysis = asked("如何 install kb 搜索 kb")
+    analysis = analyze("如何 install kb 搜索 kb")
     assert analysis.lexical.words == (("install",), ("kb",))
     assert analysis.lexical.runs == ("如何", "搜索")
 
 
 def test_an_identifier_is_also_the_phrase_of_its_parts() -> None:
-    assert asked("targetHost").lexical.words == (("targetHost", "target host"),)
+    assert analyze("targetHost").lexical.words == (("targetHost", "target host"),)
 
 
 def test_single_quotes_make_an_expression() -> None:
-    assert asked("'a NEAR b'").expression == "a NEAR b"
-    assert asked(" 'a' ").expression == "a"
+    assert analyze("'a NEAR b'").expression == "a NEAR b"
+    assert analyze(" 'a' ").expression == "a"
     for text in ("'", "''", "' '", "'a", "don't 'a' b"):
-        assert asked(text).expression is None
+        assert analyze(text).expression is None
 
 
 def test_at_most_256_distinct_terms_count() -> None:
     words = " ".join(f"w{number}" for number in range(300))
-    analysis = asked(f"{words} {words}")
+    analysis = analyze(f"{words} {words}")
     assert len(analysis.lexical.words) == MAX_TERMS == 256
     (note,) = analysis.degraded
     assert (note.part, note.reason) == ("query", "truncated")
     assert "44 of 300" in str(note.detail)
-    assert asked(words[:500]).degraded == ()
+    assert analyze(words[:500]).degraded == ()
 
 
 def test_function_words_are_left_to_the_last() -> None:
-    analysis = asked("How wide are the slots?")
+    analysis = analyze("How wide are the slots?")
     assert [word for (word,) in analysis.content.words] == ["wide", "slots"]
     assert len(analysis.lexical.words) == 5
-    only = asked("who are the they")
+    only = analyze("who are the they")
     assert only.content == only.lexical
 
 
@@ -71,7 +53,7 @@ def test_sanitize(text: str, clean: str) -> None:
 
 @given(st.text())
 def test_any_text_can_be_analysed(text: str) -> None:
-    analysis = asked(text)
+    analysis = analyze(text)
     assert len(analysis.lexical.words) + len(analysis.lexical.runs) <= MAX_TERMS
 
 

@@ -4,7 +4,7 @@ a search is in `test_rerank.py`."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf, nan
 from types import SimpleNamespace
@@ -62,15 +62,7 @@ class Reader:
         return self.now_ms
 
 
-def words(text: str, wanted: Set[str] | None = None) -> list[tuple[int, int, str]]:
-    found, at = [], 0
-    for word in text.split():
-        at = text.index(word, at)
-        found.append((at, at + len(word), word))
-    return found
-
-
-QUERY = analyze("harbour keys", words)
+QUERY = analyze("harbour keys")
 FUSED = [
     ScoredChunk(10, 0.9, 1),
     ScoredChunk(11, 0.8, 2),
@@ -151,7 +143,7 @@ def test_without_a_reader_the_reason_is_named() -> None:
 
 
 def test_an_expression_is_not_read() -> None:
-    expression = analyze("'harbour AND keys'", words)
+    expression = analyze("'harbour AND keys'")
     for tells in (False, True):
         reader = Reader({10: 1.0, 11: 3.0, 12: 2.0})
         found, _ = run(reader, expression, tells=tells)
@@ -175,7 +167,7 @@ def test_an_expression_is_not_read() -> None:
 )  # fmt: skip
 def test_what_cannot_be_read(text: str, said: dict[str, Any], told: tuple[str, str]) -> None:
     reader = Reader({10: 1.0, 11: 3.0, 12: 2.0}, **said)
-    found, _ = run(reader, analyze(text, words) if text else analyze("?", lambda *_: []))
+    found, _ = run(reader, analyze(text or "?"))
     assert found == RerankResult(tuple(FUSED), degraded=(Degraded("rerank", *told),))
     assert reader.calls == []
 

@@ -12,11 +12,10 @@ from kb.search.results.snippets import (
     without_front_matter,
     without_headings,
 )
-from tests.search.query.test_analysis import by_spaces
 
 
 def cut(text: str, query: str, limit: int = 60) -> str:
-    return snippet(text, analyze(query, by_spaces), by_spaces, limit)
+    return snippet(text, analyze(query), limit)
 
 
 FILLER = "some filler words that stand around here. " * 10
@@ -61,7 +60,7 @@ def test_unspaced_script_is_matched_by_its_pieces() -> None:
     ],
 )
 def test_front_matter_is_shown_where_it_matches(text: str, query: str, shown: str) -> None:
-    assert without_front_matter(text, analyze(query, by_spaces), by_spaces) == shown
+    assert without_front_matter(text, analyze(query)) == shown
 
 
 def test_headings_that_a_hit_shows_anyway_are_left_out() -> None:
@@ -82,22 +81,19 @@ def test_never_longer_than_the_limit(text: str, query: str, limit: int) -> None:
 @given(st.lists(st.sampled_from(["git", "install", "other", "words\n", "数据"]), max_size=80))
 def test_a_match_is_shown_if_there_is_one(words: list[str]) -> None:
     text = " ".join(words)
-    analysis = analyze("git", by_spaces)
-    shown = snippet(text, analysis, by_spaces, 40)
-    assert bool(match_ranges(shown, analysis, by_spaces)) == ("git" in words)
+    analysis = analyze("git")
+    shown = snippet(text, analysis, 40)
+    assert bool(match_ranges(shown, analysis)) == ("git" in words)
 
 
 @given(st.lists(st.sampled_from(["key", "monkey", "keyring", "and"]), min_size=1, max_size=8))
 def test_inside_of_words_only_where_no_whole_word_is(words: list[str]) -> None:
     text = " ".join(words)
-    found = [
-        text[start:end]
-        for start, end, _ in match_ranges(text, analyze("key", by_spaces), by_spaces)
-    ]
+    found = [text[start:end] for start, end, _ in match_ranges(text, analyze("key"))]
     inside = words.count("monkey") + words.count("keyring")
     assert found == ["key"] * (words.count("key") or inside)
     if "key" in words:
-        starts = {start for start, _, _ in match_ranges(text, analyze("key", by_spaces), by_spaces)}
+        starts = {start for start, _, _ in match_ranges(text, analyze("key"))}
         assert all(start == 0 or text[start - 1] == " " for start in starts)
 
 
@@ -116,7 +112,7 @@ CODE = """class Link:
 
 
 def cut_code(text: str, query: str, limit: int = 220) -> str:
-    return code_snippet(text, analyze(query, by_spaces), by_spaces, limit)
+    return code_snippet(text, analyze(query), limit)
 
 
 def test_code_stands_in_lines_as_it_does_in_the_file() -> None:
@@ -153,9 +149,9 @@ def test_a_line_with_a_match_is_shown_if_there_is_one(lines: list[str]) -> None:
 @given(st.text(alphabet="ab 钥匙.\n", min_size=1, max_size=80), st.integers(1, 12))
 def test_no_limit_is_too_small(text: str, limit: int) -> None:
     for query in ("ab", "钥匙", "zzz"):
-        analysis = analyze(query, by_spaces)
+        analysis = analyze(query)
         for cutting in (snippet, code_snippet):
-            shown = cutting(text, analysis, by_spaces, limit)
+            shown = cutting(text, analysis, limit)
             assert len(shown) <= limit
             assert bool(shown.strip()) == bool(text.strip())
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from kb.errors import InvalidRequest
 from kb.text.normalize import (
@@ -19,10 +18,8 @@ from kb.text.normalize import (
     pieces,
     unspaced_runs,
 )
+from kb.text.tokenize import tokenize
 from kb.types import Degraded, LexicalQuery
-
-if TYPE_CHECKING:
-    from kb.ports import Tokenise
 
 MAX_TERMS = 256  # distinct ones; what is above is named in `degraded`
 MAX_CHARS = 1_000_000  # of a query; of an expression, which FTS5 reads in its own time, fewer
@@ -56,19 +53,19 @@ class Analysis:
         return tuple(word[0] for word in self.lexical.words if len(word[0]) >= 3)
 
 
-def analyze(text: str, tokenise: Tokenise) -> Analysis:
+def analyze(text: str) -> Analysis:
     if len(text) > MAX_CHARS:
         raise InvalidRequest(f"the query is longer than {MAX_CHARS:,} characters", "ask for less")
     text = nfc(text).strip()
     if (expression := _expression(text)) is not None:
-        stems = _expression_stems(expression, tokenise)
+        stems = _expression_stems(expression)
         fragments = tuple(unspaced_runs(expression))
         nothing = LexicalQuery()
         return Analysis(text, nothing, nothing, expression, stems, fragments, ())
     runs = list(dict.fromkeys(unspaced_runs(text)))
     words: dict[str, tuple[str, ...]] = {}
     spaced = blank_unspaced(text)
-    for start, end, stem in tokenise(spaced):
+    for start, end, stem in tokenize(spaced):
         word = spaced[start:end]
         parts = identifier_parts(word)
         words.setdefault(stem, (word, " ".join(parts)) if parts else (word,))
@@ -83,7 +80,7 @@ def analyze(text: str, tokenise: Tokenise) -> Analysis:
         lexical,
         content,
         None,
-        frozenset(stem for _, _, stem in tokenise(shown)),
+        frozenset(stem for _, _, stem in tokenize(shown)),
         tuple(dict.fromkeys(piece for run in kept_runs for piece in (run, *pieces(run)))),
         _truncation(asked),
     )
@@ -101,14 +98,14 @@ def _expression(text: str) -> str | None:
     return text[1:-1].replace("\0", " ") if wrapped and text[1:-1].strip() else None
 
 
-def _expression_stems(expression: str, tokenise: Tokenise) -> frozenset[str]:
+def _expression_stems(expression: str) -> frozenset[str]:
     """The stems of its terms, if they are not too many: FTS5 looks for all of them, and a prefix
     such as `a*` is as many words as begin with it."""
     hint = "without the single quotes, the first terms of a long query count"
     if len(expression) > MAX_EXPRESSION_CHARS:
         most = f"{MAX_EXPRESSION_CHARS:,}"
         raise InvalidRequest(f"the expression is longer than {most} characters", hint)
-    tokens = tokenise(expression)
+    tokens = tokenize(expression)
     terms = sum(expression[start:end] not in _OPERATORS for start, end, _ in tokens)
     if terms > MAX_TERMS:
         raise InvalidRequest(

@@ -181,9 +181,7 @@ def _snippet(cache: CandidateCache, chunk_id: int, analysis: Analysis, limit: in
         return ""
     kind, text = cache.document(chunk_id).type, cache.chunks[chunk_id].text
     if kind == "code":
-        return code_snippet(text, analysis, cache.store.tokenise, limit)
-    text = without_front_matter(text, analysis, cache.store.tokenise)
+        return code_snippet(text, analysis, limit)
+    text = without_front_matter(text, analysis)
     headed = kind not in ("note", "table")
-    return snippet(
-        without_headings(text) if headed else text, analysis, cache.store.tokenise, limit
-    )
+    return snippet(without_headings(text) if headed else text, analysis, limit)

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from kb import deadline
 from kb.search.query.analysis import Analysis
 from kb.text.normalize import identifiers
-
-if TYPE_CHECKING:
-    from kb.ports import Tokenise
+from kb.text.tokenize import tokenize
 
 _HEADINGS = re.compile(r"\A(?:#{1,6}[ \t].*(?:\n+|\Z))+")
 # Keys of front matter that are text, down to the line that ends it.
@@ -30,16 +27,16 @@ ELLIPSIS = "…"
 Match = tuple[int, int, str]  # start, end, what was found
 
 
-def snippet(text: str, analysis: Analysis, tokenise: Tokenise, limit: int) -> str:
+def snippet(text: str, analysis: Analysis, limit: int) -> str:
     """At most `limit` characters around the densest matches, or the beginning of the text."""
     flat = " ".join(text[:_LONGEST_READ].split())
     if len(flat) <= limit:
         return flat
-    start, end = _densest(match_ranges(flat, analysis, tokenise), limit - 2 * len(ELLIPSIS))
+    start, end = _densest(match_ranges(flat, analysis), limit - 2 * len(ELLIPSIS))
     return _cut(flat, start, end, limit)
 
 
-def code_snippet(text: str, analysis: Analysis, tokenise: Tokenise, limit: int) -> str:
+def code_snippet(text: str, analysis: Analysis, limit: int) -> str:
     """The same of code, line by line as it status there: at most six lines from the one above the
     densest matches on, without blank ones and without the indentation they have in common."""
     lines = [line.expandtabs(_TAB).rstrip() for line in text[:_LONGEST_READ].splitlines()]
@@ -48,14 +45,14 @@ def code_snippet(text: str, analysis: Analysis, tokenise: Tokenise, limit: int) 
     room = limit - 2 * len(ELLIPSIS) - 2  # and two ends of lines
     first = 0
     if len(whole) > room or len(lines) > _MOST_LINES:
-        start, _ = _densest(match_ranges(whole, analysis, tokenise), room)
+        start, _ = _densest(match_ranges(whole, analysis), room)
         first = max(0, whole.count("\n", 0, start) - 1)
     kept = _dedent(lines[first : first + _MOST_LINES])
     while len(kept) > 1 and len("\n".join(kept)) > room:
         kept.pop()
     shown = "\n".join(kept)
     if len(shown) > room:  # a line that is longer: the place in it counts
-        return snippet(text, analysis, tokenise, limit)
+        return snippet(text, analysis, limit)
     before = f"{ELLIPSIS}\n" if first else ""
     return f"{before}{shown}" + (f"\n{ELLIPSIS}" if first + len(kept) < len(lines) else "")
 
@@ -70,18 +67,18 @@ def without_headings(text: str) -> str:
     return _HEADINGS.sub("", text) or text
 
 
-def without_front_matter(text: str, analysis: Analysis, tokenise: Tokenise) -> str:
+def without_front_matter(text: str, analysis: Analysis) -> str:
     """A chunk without the front matter it begins with, unless the query is about that."""
     front = _FRONT.match(text)
-    if front is None or match_ranges(front[0], analysis, tokenise):
+    if front is None or match_ranges(front[0], analysis):
         return text
     return text[front.end() :] or text
 
 
-def match_ranges(text: str, analysis: Analysis, tokenise: Tokenise) -> list[Match]:
+def match_ranges(text: str, analysis: Analysis) -> list[Match]:
     """Where the query's terms stand in `text`, in order."""
     deadline.check()
-    found = [*_words(text, analysis, tokenise), *_fragments(text, analysis.fragments)]
+    found = [*_words(text, analysis), *_fragments(text, analysis.fragments)]
     return sorted(found) or sorted(_inside_words(text, analysis.long_words()))
 
 
@@ -96,12 +93,12 @@ def merge_ranges(found: Iterable[Match]) -> list[tuple[int, int]]:
     return merged
 
 
-def _words(text: str, analysis: Analysis, tokenise: Tokenise) -> Iterable[Match]:
+def _words(text: str, analysis: Analysis) -> Iterable[Match]:
     if not analysis.stems:
         return
-    yield from tokenise(text, analysis.stems)
+    yield from tokenize(text, analysis.stems)
     for start, end, parts in identifiers(text):
-        if inside := tokenise(" ".join(parts), analysis.stems):
+        if inside := tokenize(" ".join(parts), analysis.stems):
             yield start, end, inside[0][2]
 
 

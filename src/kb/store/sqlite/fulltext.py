@@ -8,7 +8,7 @@ hold whole runs and words as substrings.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import apsw
@@ -17,6 +17,7 @@ from kb.errors import QuerySyntax
 from kb.store.sqlite import filters as where
 from kb.store.sqlite.functions import scalar
 from kb.text.normalize import pieces
+from kb.text.tokenize import tokenize
 from kb.types import Filters, LexicalQuery, ScoredChunk, TextMatches
 
 # chunk_id, doc_id, heading, text, parts. Fitted on the train and dev splits of four collections.
@@ -45,7 +46,7 @@ def match(
 ) -> TextMatches:
     """The best chunks for any term, or those that hold every term."""
     within = _within(connection, filters, now)
-    words = _word_terms(connection, query.words)
+    words = _word_terms(query.words)
     parts = _piece_terms(query.runs)
     if every:
         return TextMatches(_scored(_every(connection, query, words, parts, within, limit)))
@@ -167,14 +168,18 @@ def _ranked_words(
 # --- terms ----------------------------------------------------------------------------------------
 
 
-def _word_terms(connection: apsw.Connection, words: Iterable[tuple[str, ...]]) -> list[Term]:
+def _word_terms(words: Iterable[tuple[str, ...]]) -> list[Term]:
     """A word with alternatives (an identifier and its parts) is never too common: no stem."""
     return [
-        Term(_quoted(word[0]), stem(connection, word[0]))
+        Term(_quoted(word[0]), _stem(word[0]))
         if len(word) == 1
         else Term(f"({' OR '.join(map(_quoted, word))})", None)
         for word in words
     ]
+
+
+def _stem(word: str) -> str:
+    return "".join(stem for _, _, stem in tokenize(word))
 
 
 def _piece_terms(runs: Iterable[str]) -> list[Term]:
@@ -264,40 +269,3 @@ def _within(connection: apsw.Connection, filters: Filters, now: str) -> Within:
     if scalar(connection, f"SELECT 1 FROM documents d WHERE {expired} LIMIT 1", (now,)):
         return Within(outside=(where.CHUNKS_OF + expired,), params=(now,))
     return Within()
-
-
-# --- tokens ---------------------------------------------------------------------------------------
-
-_TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2"])  # as chunks_fts has it
-
-
-def tokenise(
-    connection: apsw.Connection, text: str, wanted: Set[str] | None = None
-) -> list[tuple[int, int, str]]:
-    """(start, end, stem) of every word, by the tokenizer of `chunks_fts`, in characters; with
-    `wanted`, of those words only."""
-    raw = text.encode("utf-8", "replace")
-    tokenizer: Any = connection.fts5_tokenizer(*_TOKENIZER)
-    tokens = tokenizer(raw, apsw.FTS5_TOKENIZE_QUERY, None)
-    if wanted is not None:
-        tokens = [token for token in tokens if token[2] in wanted]
-    if len(raw) == len(text) or not tokens:
-        return [(start, end, stem) for start, end, stem in tokens]
-    return _in_characters(raw, tokens)
-
-
-def _in_characters(
-    raw: bytes, tokens: Iterable[tuple[int, int, str]]
-) -> list[tuple[int, int, str]]:
-    """Byte offsets into character offsets; tokens come in order."""
-    converted, at, characters = [], 0, 0
-    for start, end, stem in tokens:
-        first = characters + len(raw[at:start].decode("utf-8"))
-        characters = first + len(raw[start:end].decode("utf-8"))
-        at = end
-        converted.append((first, characters, stem))
-    return converted
-
-
-def stem(connection: apsw.Connection, word: str) -> str:
-    return "".join(stem for _, _, stem in tokenise(connection, word))

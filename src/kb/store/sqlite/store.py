@@ -302,10 +302,6 @@ class SqliteStore:
 
     # --- lexical ----------------------------------------------------------------------------------
 
-    def tokenise(self, text: str, wanted: Set[str] | None = None) -> list[tuple[int, int, str]]:
-        with self._database.reading() as connection:
-            return fulltext.tokenise(connection, text, wanted)
-
     def match(
         self, query: LexicalQuery, *, every: bool, filters: Filters, now: str, limit: int
     ) -> TextMatches:
