@@ -16,6 +16,7 @@ import pytest
 from kb import KnowledgeBase
 from kb.config import Config, IngestConfig
 from kb.ingest import secret_files
+from kb.ingest.decode import decode
 from kb.ingest.secret_files import included_paths, is_included, secret_reason
 
 _BYTES = random.Random(4711).randbytes
@@ -77,12 +78,33 @@ KEPT_SECRET = {
     "aws.txt": "[default]\naws_access_key_id = AKIA\naws_secret_access_key = " + "x" * 40 + "\n",
     "new_user.csv": "User name,Access key ID,Secret access key\nada,AKIA,xyz\n",
     "netrc.txt": "machine api.example login ada password hunter2\n",
+    "Chrome.csv": "name,url,username,password\nGoogle,https://x.example,bob,hunter2\n",
+    "Firefox.csv": '"url","username","password","httpRealm"\n"https://x","bob","hunter2",\n',
+    "bitwarden.csv": "folder,favorite,type,name,notes,fields,reprompt,login_uri,login_username,"
+    "login_password,login_totp\n,,login,X,,,0,https://x,bob,hunter2,\n",
+    "semicolons.csv": "Titel;Benutzername;Passwort\nX;bob;hunter2\n",
+    "keepass.txt": '"Account"\t"Login Name"\t"Password"\t"Web Site"\nX\tbob\thunter2\thttps://x\n',
+    "keepass.xml": "<?xml version='1.0'?>\n<KeePassFile><Root><String><Key>Password</Key><Value>a"
+    "</Value></String></Root></KeePassFile>",
+    "bitwarden.json": json.dumps(
+        {"encrypted": False, "items": [{"login": {"username": "bob", "password": "hunter2"}}]}
+    ),
+    "1password.json": json.dumps(
+        {"accounts": [{"vaults": [{"loginFields": [{"designation": "password", "value": "x"}]}]}]}
+    ),
+    "pgpass.txt": "# mine\ndb.example:5432:*:ada:hunter2\n*:*:app:bob:x\n",
+    "git.txt": "https://ada:hunter2@git.example\n",
+    "variables.txt": "# prod\nexport DB_HOST=db\nDB_PASSWORD='hunter2hunter2'\nPORT=80\n",
+    "user.json": json.dumps({"type": "authorized_user", "client_id": "x", "refresh_token": "1//x"}),
+    "state.json": json.dumps({"version": 4, "terraform_version": "1.9", "serial": 3,
+                              "resources": []}),
 }  # fmt: skip
 
 BY_NAME = {
     ".envrc": "export A=1\n", "credentials.csv": "a,b\n1,2\n", "gcp-key.json": "{}",
     "htpasswd": "x", "kubeconfig": "x: 1\n", "kubeconfig.yaml": "x: 1\n", "prod.kubeconfig": "x\n",
-    "rootkey.csv": "a\n1\n",
+    "rootkey.csv": "a\n1\n", "passwords.txt": "x\n", "secret.yml": "a: 1\n",
+    "bash_history": "ls\n",
 }  # fmt: skip
 
 HARMLESS = {
@@ -106,6 +128,14 @@ HARMLESS = {
     "machine.md": "machine learning notes\n",
     "empty.md": "",
     "config.yaml": "kind: Config\nname: mine\n",
+    "logins.csv": "user,logins,password resets\nbob,12,3\n",
+    "schema.csv": "column,type,password\n",
+    "template.txt": "DB_PASSWORD=change-me-please\nAPI_KEY=<your key here>\nTOKEN=$OTHER_TOKEN\n",
+    "variables.md": "Set these:\n\nDB_PASSWORD=hunter2hunter2\n\nand restart the server.\n",
+    "times.txt": "10:20:30:40:50\n11:21:31:41:51\n",
+    "links.txt": "https://x.example/a\nhttps://x.example/b\n",
+    "api.json": json.dumps({"items": [{"name": "login"}], "example": {"password": "hunter2"}}),
+    "terraform.json": json.dumps({"terraform_version": "needs 1.9"}),
 }  # fmt: skip
 
 
@@ -128,8 +158,11 @@ def test_what_writes_about_secrets_is_read(name: str) -> None:
     assert secret_reason(name, HARMLESS[name].encode()) is None
 
 
-def test_utf_16() -> None:
-    assert secret_reason("a.txt", KEPT_SECRET["key.txt"].encode("utf-16")) is not None
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_every_encoding_that_is_read(encoding: str) -> None:
+    key = KEPT_SECRET["key.txt"].encode(encoding)
+    assert decode(key) == KEPT_SECRET["key.txt"]
+    assert secret_reason("a.txt", key) is not None
 
 
 HOSTILE = {
@@ -144,6 +177,9 @@ HOSTILE = {
     "json": b'{"private_key"' + b" " * 65000,
     "settings": b"a=\n" + b" \t" * 32000,
     "commas": b"secret access " * 4000 + b",",
+    "columns": b"password," * 7000 + b"\n" + b"a," * 100,
+    "variables": b"A_" * 30000 + b"=\n" + b"A=\n" * 50,
+    "hosts": b"a." * 30000 + b":\n",
 }
 
 

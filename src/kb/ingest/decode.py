@@ -93,17 +93,20 @@ def normalize_text(text: str) -> str:
 
 def looks_binary(head: bytes) -> bool:
     """Whether a file that begins with `head` is not text."""
-    return b"\0" in head and _bom_encoding(head) is None and _utf16_without_bom(head) is None
+    return b"\0" in head and wide_encoding(head) is None
+
+
+def wide_encoding(data: bytes) -> str | None:
+    """The UTF-16 or UTF-32 encoding of `data`, which may be only a file's beginning; else None."""
+    return _bom_encoding(data) or (_utf16_without_bom(data) if b"\0" in data else None)
 
 
 def _decode(data: bytes) -> str:
     if data.startswith(codecs.BOM_UTF8):
         return _utf8(data[len(codecs.BOM_UTF8) :])
-    encoding = _bom_encoding(data)
+    encoding = wide_encoding(data)
     if encoding is None and b"\0" in data:
-        encoding = _utf16_without_bom(data)
-        if encoding is None:
-            raise Unsupported("binary file")
+        raise Unsupported("binary file")
     if encoding is None:
         return _utf8(data)
     try:

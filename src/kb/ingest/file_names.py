@@ -30,8 +30,9 @@ _SECRET_NAMES = frozenset(
         ".python_history", ".sqlite_history", ".zsh_history",
         "accesskeys.csv", "credentials", "credentials.csv", "credentials.json", "htpasswd",
         "kubeconfig", "kubeconfig.json", "kubeconfig.yaml", "kubeconfig.yml", "rootkey.csv",
-        "secrets.json", "secrets.toml", "secrets.yaml",
-        "secrets.yml",
+        "bash_history", "zsh_history", "passwords.csv", "passwords.txt", "password.txt",
+        "secret.json", "secret.toml", "secret.yaml", "secret.yml",
+        "secrets.json", "secrets.toml", "secrets.yaml", "secrets.yml",
     }
 )  # fmt: skip
 _SECRET_STARTS = (".env.", "id_dsa", "id_ecdsa", "id_ed25519", "id_rsa")

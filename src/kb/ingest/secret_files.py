@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from kb.ingest import file_names
+from kb.ingest.decode import wide_encoding
 
 HEAD_BYTES = 64 * 1024  # of a file, to tell whether it keeps a secret
 HOW_TO_INCLUDE = "to read it all the same, name it in ingest.include_secrets"
@@ -76,6 +77,37 @@ _HASHED = re.compile(
     re.IGNORECASE,
 )
 _LINES = 50  # of a list, that are looked at
+# What the exports of browsers and password managers call their columns.
+_PASSWORD_COLUMN = re.compile(
+    rb"(?:login[ _]?)?(?:password|passwort|passwd|pwd|kennwort)|mot de passe|contrase\xc3\xb1a"
+    rb"|wachtwoord|senha|\xe5\xaf\x86\xe7\xa0\x81|\xe3\x83\x91\xe3\x82\xb9\xe3\x83\xaf\xe3\x83\xbc\xe3\x83\x89",
+)
+_ACCOUNT_COLUMN = re.compile(
+    rb"(?:login[ _]?)?(?:url|uri|user ?name|user|name|login|e-?mail|account|benutzername)"
+    rb"|web ?site|hostname|title",
+)
+_PASSWORD_JSON = (
+    (re.compile(rb'"items"\s*:'), re.compile(rb'"login"\s*:\s*\{')),
+    (re.compile(rb'"(?:vaults|accounts)"\s*:'), re.compile(rb'"loginFields"\s*:')),
+)
+_PASSWORD_VALUE = re.compile(rb'"password"\s*:\s*"[^"]|"designation"\s*:\s*"password"')
+_PGPASS = re.compile(rb"(?:\*|(?=[^:\s]*[a-z.])[^:\s]+):(?:\*|\d{2,5}):[^:\s]+:[^:\s]+:\S+", re.I)
+_GIT_CREDENTIALS = re.compile(rb"https?://[^:/@\s]+:[^:/@\s]+@[\w.-]+(?:[:/]\S*)?")
+_CLOUD_USER = re.compile(rb'"type"\s*:\s*"authorized_user"'), re.compile(rb'"refresh_token"')
+_TERRAFORM = (
+    re.compile(rb'"terraform_version"\s*:'),
+    re.compile(rb'"serial"\s*:'),
+    re.compile(rb'"(?:resources|modules)"\s*:'),
+)
+_VARIABLE = re.compile(rb"(?:export[ \t]+)?([A-Z][A-Z0-9_]{0,80})[ \t]*=[ \t]*(.*)")
+_SECRET_VARIABLE = re.compile(
+    rb"(?:\w*_)?(?:SECRET|TOKEN|PASSWORD|PASSWD|API_?KEY|PRIVATE_KEY|ACCESS_KEY|SECRET_KEY)"
+)
+_PLACEHOLDER = re.compile(
+    rb"[<$({*.]|change|your|my[-_]|example|placeholder|insert|replace|todo|secret|password|test"
+    rb"|dummy|fake|none|null|true|false|x{3}",
+    re.IGNORECASE,
+)
 _NETRC = re.compile(rb"machine[ \t]+\S+\s+(?:login[ \t]+\S+\s+)?(?:password|passwd)[ \t]+\S")
 
 
@@ -128,8 +160,8 @@ def _content(head: bytes) -> str | None:
 
 
 def _as_utf_8(head: bytes) -> bytes:
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return head.decode("utf-16", "ignore").encode()
+    if (encoding := wide_encoding(head)) is not None:
+        return head.decode(encoding, "ignore").removeprefix("\ufeff").encode()
     return head.removeprefix(b"\xef\xbb\xbf")
 
 
@@ -159,7 +191,8 @@ def _count(text: bytes) -> int:
 
 def _is_service_account(text: bytes) -> bool:
     return text.startswith(b"{") and (
-        _SERVICE_ACCOUNT.search(text) is not None or _all(_JWK, text) or _all(_DOCKER, text)
+        _SERVICE_ACCOUNT.search(text) is not None
+        or any(_all(patterns, text) for patterns in (_JWK, _DOCKER, _CLOUD_USER, _TERRAFORM))
     )
 
 
@@ -181,11 +214,51 @@ def _is_aws(text: bytes) -> bool:
 def _is_password_list(text: bytes) -> bool:
     if _NETRC.match(text):
         return True
+    if text.startswith(b"{"):
+        known = any(_all(patterns, text) for patterns in _PASSWORD_JSON)
+        return known and _PASSWORD_VALUE.search(text) is not None
+    if text.startswith(b"<"):
+        return b"<KeePassFile" in text[:1000] and b"<Key>Password</Key>" in text
     lines = [line for line in map(bytes.strip, text.split(b"\n", _LINES)[:_LINES]) if line]
-    if not lines or not _ACCOUNT.fullmatch(lines[0]):
+    if not lines:
         return False
-    lists = all(_ACCOUNT.fullmatch(line) or line.startswith(_COMMENTS) for line in lines)
-    return lists and any(map(_HASHED.match, lines))
+    if _is_password_table(lines):
+        return True
+    entries = [line for line in lines if not line.startswith(_COMMENTS)]
+    if any(all(map(form.fullmatch, entries)) for form in (_PGPASS, _GIT_CREDENTIALS)):
+        return True
+    return all(map(_ACCOUNT.fullmatch, entries)) and any(map(_HASHED.match, entries))
+
+
+def _is_password_table(lines: list[bytes]) -> bool:
+    """Whether the lines are a table with a column of passwords beside one of accounts."""
+    separator = max((b",", b";", b"\t"), key=lines[0].count)
+    columns = _cells(lines[0].lower(), separator)
+    at = next((at for at, name in enumerate(columns) if _PASSWORD_COLUMN.fullmatch(name)), None)
+    if at is None or not any(map(_ACCOUNT_COLUMN.fullmatch, columns)):
+        return False
+    rows = (_cells(line, separator) for line in lines[1:])
+    return any(len(row) > at and row[at] for row in rows)
+
+
+def _cells(line: bytes, separator: bytes) -> list[bytes]:
+    return [cell.strip(b" \"'") for cell in line.split(separator)]
+
+
+def _is_environment(text: bytes) -> bool:
+    """Whether nearly every line sets a variable, and one of them to a secret."""
+    lines = [line for line in map(bytes.strip, text.split(b"\n", _LINES)[:_LINES]) if line]
+    entries = [line for line in lines if not line.startswith(_COMMENTS)]
+    variables = [match for line in entries if (match := _VARIABLE.fullmatch(line))]
+    if not variables or len(variables) * 10 < len(entries) * 9:
+        return False
+    return any(_SECRET_VARIABLE.fullmatch(one[1]) and _is_value(one[2]) for one in variables)
+
+
+def _is_value(text: bytes) -> bool:
+    """Whether a variable's value is a real one, and not a hint at what to write there."""
+    value = text.strip(b" \"'")
+    return len(value) >= 8 and b" " not in value and _PLACEHOLDER.match(value) is None
 
 
 def _all(patterns: Iterable[re.Pattern[bytes]], text: bytes) -> bool:
@@ -202,4 +275,5 @@ _KINDS: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
     ("holds credentials of Kubernetes", _is_kubernetes),
     ("holds credentials of AWS", _is_aws),
     ("holds passwords", _is_password_list),
+    ("holds secret variables", _is_environment),
 )
