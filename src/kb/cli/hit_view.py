@@ -7,10 +7,10 @@ from itertools import groupby
 from typing import Any
 
 from kb.cli.output import Page, columns, visible, visible_text
+from kb.text.headings import SEPARATOR
 from kb.types import Hit, Retrieval
 
 _INDENT = "    "
-_ARROW = " › "
 _COMMON = 0.0001  # a lexical score below it: FTS5 gives a millionth to a word of most passages
 
 Range = tuple[int, int]  # of characters, the end excluded
@@ -62,7 +62,7 @@ def _first_line(hit: Hit, page: Page) -> str:
 def _headings(hit: Hit) -> str:
     """Those that do not just repeat the title."""
     below = hit.heading_path[1:] if hit.heading_path[:1] == (hit.title,) else hit.heading_path
-    return "".join(_ARROW + visible(heading) for heading in below)
+    return "".join(SEPARATOR + visible(heading) for heading in below)
 
 
 # --- lines of a terminal --------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 
 from kb.degradation import degradation_messages
 from kb.errors import KbError
+from kb.text.headings import SEPARATOR
 from kb.types import Document, Hit, Passage, Response
 
 DEFAULT_CHARS = 12_000
@@ -46,7 +47,7 @@ def _hit(hit: Hit) -> str:
         *([hit.kind] if hit.kind else []),
         *(f"#{_visible(tag)}" for tag in hit.tags),
     ]
-    heading = _visible(" › ".join(dict.fromkeys((hit.title, *hit.heading_path))))
+    heading = _visible(SEPARATOR.join(dict.fromkeys((hit.title, *hit.heading_path))))
     return (
         f"{hit.rank}. {hit.citation.uri}\n   {heading} ({', '.join(about)}; score {hit.score:.3f})"
         f"\n   {' '.join(hit.snippet.split())}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -37,6 +36,7 @@ from kb.search.retrievers.availability import (
 from kb.search.retrievers.base import Retriever
 from kb.search.retrievers.lexical import LexicalRetriever
 from kb.search.retrievers.retrieval import ParallelRetrieval
+from kb.text.timestamps import utc_timestamp
 from kb.types import MATCHES, Filters, Query, Response
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class Searcher:
             return retriever_status(self._store, self._encoder)
 
     def now(self) -> str:
-        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._clock()))
+        return utc_timestamp(self._clock())
 
     # --- building ---------------------------------------------------------------------------------
 

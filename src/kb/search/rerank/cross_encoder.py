@@ -9,12 +9,12 @@ from kb import deadline
 from kb.errors import ModelBroken
 from kb.search.rerank.stage import Scores
 from kb.search.results.hits import CandidateCache
+from kb.text.headings import heading_text
 from kb.types import Chunk
 
 if TYPE_CHECKING:
     from kb.ports import Judge
 
-_ARROW = " › "
 _AT_ONCE = 16  # passages between two looks at the deadline
 
 
@@ -56,8 +56,7 @@ class CrossEncoder:
 
 
 def _passage(title: str, chunk: Chunk) -> str:
-    outer = () if chunk.heading_path[:1] == (title,) else (title,)
-    heading = _ARROW.join((*outer, *chunk.heading_path))
+    heading = heading_text(title, chunk.heading_path)
     return (
         chunk.text if not heading or chunk.text.startswith(heading) else f"{heading}\n{chunk.text}"
     )

@@ -15,6 +15,7 @@ from kb.store.sqlite import column_checks
 from kb.store.sqlite import filters as where
 from kb.store.sqlite.files import attach_document
 from kb.store.sqlite.functions import scalar
+from kb.text.headings import heading_text
 from kb.text.normalize import indexed_parts, indexed_pieces
 from kb.types import Chunk, Document, Filters, Span, Written
 
@@ -161,7 +162,7 @@ def _write_chunks(
         old[digest].append(chunk_id)
     added = kept = 0
     for ordinal, chunk in enumerate(chunks):
-        heading = _heading(draft.title, chunk.heading_path)
+        heading = heading_text(draft.title, chunk.heading_path)
         digest = content_digest(heading, chunk.text)
         place = _place(chunk, draft.chunker_version)
         if same := old.get(digest):  # not old[digest], which would keep an entry for each new one
@@ -189,11 +190,6 @@ def _place(chunk: ChunkDraft, chunker_version: str) -> tuple[str | None, str, st
     spans = json.dumps([span.to_dict() for span in chunk.spans], ensure_ascii=False)
     path = json.dumps(chunk.heading_path, ensure_ascii=False)
     return chunk.section_label, chunker_version, spans, path
-
-
-def _heading(title: str, heading_path: tuple[str, ...]) -> str:
-    above = () if heading_path and heading_path[0] == title else (title,)
-    return " › ".join((*above, *heading_path))
 
 
 def content_digest(heading: str, text: str) -> str:

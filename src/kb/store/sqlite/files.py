@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ import apsw
 
 from kb.store.sqlite import column_checks
 from kb.text.normalize import nfc
+from kb.text.timestamps import utc_timestamp
 
 if TYPE_CHECKING:
     from kb.types import FilePlace, FileState, Root
@@ -142,7 +142,7 @@ def touch_file(connection: apsw.Connection, state: FileState, now_ns: int) -> No
 
 
 def _moment(time_ns: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time_ns // 1_000_000_000))
+    return utc_timestamp(time_ns // 1_000_000_000)
 
 
 def place(connection: apsw.Connection, doc_id: int) -> FilePlace | None:

@@ -17,6 +17,7 @@ import apsw
 
 from kb.errors import InvalidRequest, check_choice, check_text, short_repr
 from kb.text.normalize import nfc
+from kb.text.timestamps import utc_timestamp
 from kb.types import KINDS, SCOPES, TRUSTS, TYPES, Filters
 
 # The chunks of the documents that a condition leaves.
@@ -117,7 +118,7 @@ def _date(name: str, value: str) -> str:
         ) from None
     if moment.time() == time():
         return moment.date().isoformat()
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return utc_timestamp(moment.replace(tzinfo=UTC))
 
 
 def _checked(filters: Filters) -> Filters:

@@ -12,6 +12,7 @@ import apsw
 
 from kb.text import globs
 from kb.text.normalize import wide
+from kb.text.timestamps import utc_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,14 +24,9 @@ def scalar(connection: apsw.Connection, sql: str, params: tuple[Any, ...] = ()) 
     return row[0] if row else None
 
 
-def timestamp(seconds: float) -> str:
-    """A moment as the store writes it: ISO 8601 in UTC, to the second."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
-
-
 def register(connection: apsw.Connection, clock: Callable[[], float] = time.time) -> None:
     """Add kb's functions to a connection. `kb_now()` is the time that `clock` shows."""
-    connection.create_scalar_function("kb_now", cast(Any, lambda: timestamp(clock())), 0)
+    connection.create_scalar_function("kb_now", cast(Any, lambda: utc_timestamp(clock())), 0)
     for name, function in (("kb_glob", glob_matches), ("kb_substrings", count_substrings)):
         connection.create_scalar_function(name, cast(Any, function), 2, deterministic=True)
 

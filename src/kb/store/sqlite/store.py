@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from kb.index import token_codes
 from kb.store.sqlite import documents, embeddings, files, fulltext, schema
 from kb.store.sqlite.connection import Database
-from kb.store.sqlite.functions import scalar, timestamp
+from kb.store.sqlite.functions import scalar
+from kb.text.timestamps import utc_timestamp
 from kb.types import (
     Chunk,
     Document,
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
 
 
 def _due(now: float) -> embeddings.Due:
-    return embeddings.Due(*(timestamp(now - wait) for wait in embeddings.BACK_OFF_S))
+    return embeddings.Due(*(utc_timestamp(now - wait) for wait in embeddings.BACK_OFF_S))
 
 
 class SqliteStore:
@@ -157,7 +158,7 @@ class SqliteStore:
     ) -> Written:
         seconds = self._clock()
         with self._database.writing() as connection:
-            now, now_ns = timestamp(seconds), int(seconds * 1e9)
+            now, now_ns = utc_timestamp(seconds), int(seconds * 1e9)
             if was is not None:
                 documents.move(connection, was, draft.doc_path)
             return documents.write(connection, draft, chunks, now, now_ns)
@@ -165,7 +166,7 @@ class SqliteStore:
     def write_chunks(self, doc_id: int, draft: DocumentDraft, chunks: Iterable[ChunkDraft]) -> None:
         """Replace the chunks of a document that is there; nothing else of it changes."""
         with self._database.writing() as connection:
-            documents.write_chunks(connection, doc_id, draft, chunks, timestamp(self._clock()))
+            documents.write_chunks(connection, doc_id, draft, chunks, utc_timestamp(self._clock()))
 
     def delete_documents(self, doc_ids: Iterable[int], roots: Iterable[str] = ()) -> int:
         """Remove documents, and forget the roots of these names; all or nothing."""
@@ -361,7 +362,7 @@ class SqliteStore:
     def write_embeddings(self, model_id: int, rows: Sequence[tuple[int, Encoding]]) -> int:
         from kb.store.sqlite import segments
 
-        now = timestamp(self._clock())
+        now = utc_timestamp(self._clock())
         with self._database.writing() as connection:
             written = embeddings.write(connection, model_id, rows, now, self._token_format)
             segments.fold(connection, model_id)
@@ -369,7 +370,7 @@ class SqliteStore:
             return written
 
     def fail_embeddings(self, model_id: int, chunk_ids: Sequence[int], error: str) -> None:
-        now = timestamp(self._clock())
+        now = utc_timestamp(self._clock())
         with self._database.writing() as connection:
             embeddings.fail(connection, model_id, chunk_ids, error, now)
 
@@ -469,7 +470,7 @@ class SqliteStore:
                 job_id,
                 model_id,
                 outcomes,
-                stamp=timestamp(now),
+                stamp=utc_timestamp(now),
                 now=now,
                 token_format=self._token_format,
             )
