@@ -20,6 +20,7 @@ STORED_BYTES = 1 << 20  # what older stores may hold, and their exports
 PAGE_BYTES = 1 << 20  # of tags and metadata in one page of a list: parsed, they take many times it
 TAG_CHARS = 200
 MOST_TAGS = 1_000  # of one document, and of one call
+TITLE_CHARS = 500  # of a file; the title is stored with every passage
 LANG_CHARS = 35  # the longest language tag that BCP 47 asks to make room for
 STORED_CHARS = 64 << 10  # of a tag or a language in older stores: a whole front matter
 STORED_TAGS = 32 << 10

@@ -216,3 +216,24 @@ def test_text_chunks_are_its_lines(text: str, max_chars: int) -> None:
     check_chunks(normalize_text(text), drafts, max_chars)
     assert all(len(draft.text) <= max_chars * 1.25 for draft in drafts)
     assert all(draft.text.strip("\n") == draft.text for draft in drafts)
+
+
+def test_long_headings_are_cut_and_their_words_kept_once() -> None:
+    heading = "word " * 5000 + "zacharias"
+    lines = [Block("text", Span("line", n, n), (heading, "below")) for n in range(1, 1000)]
+    chunks = chunk(lines, 1800)
+    assert sum("zacharias" in draft.text for draft in chunks) == 1
+    assert max(sum(map(len, draft.heading_path)) for draft in chunks) <= 1000
+    assert chunks[-1].heading_path == (("word " * 100).rstrip(), "below")
+
+
+def test_a_heading_that_is_in_the_text_is_not_added_to_it() -> None:
+    heading = "word " * 500 + "zacharias"
+    (draft,) = chunk([Block(heading, Span("line", 1, 1), (heading,), boundary=True)], 9000)
+    assert draft.text == heading
+
+
+def test_deep_paths_keep_their_innermost_headings() -> None:
+    path = tuple(f"{number} " + "x" * 100 for number in range(200))
+    (draft,) = chunk([Block("text", Span("line", 1, 1), path)], 1800)
+    assert draft.heading_path == path[-9:]

@@ -6,6 +6,7 @@ PDFs are in `parsers/test_pdf_words.py`.
 from __future__ import annotations
 
 import html
+import json
 import re
 from email.message import EmailMessage
 from itertools import count
@@ -19,6 +20,7 @@ from selectolax.lexbor import LexborHTMLParser
 from kb.ingest.chunk import chunk
 from kb.ingest.decode import Unsupported, decode
 from kb.ingest.parse import Parsers
+from kb.metadata import TITLE_CHARS
 from kb.ports import Source
 from tests.ingest.documents import CODE_LINES, MARKDOWN_LINES, documents
 from tests.ingest.parsers.archives import zipped
@@ -41,7 +43,8 @@ def words_found(name: str, data: bytes, max_chars: int = 1800) -> set[str]:
     parsed = parser.parse(source)
     texts = [draft.text for draft in chunk(parsed.blocks, max_chars)]
     said = parsed.attributes
-    known = [parsed.title, said.title, said.lang, said.kind, said.date, *said.tags]
+    titles = [(title or "")[:TITLE_CHARS] for title in (parsed.title, said.title)]
+    known = [*titles, said.lang, said.kind, said.date, *said.tags]
     return words_of("\n".join([*texts, *(text or "" for text in known)]))
 
 
@@ -88,6 +91,35 @@ def test_lines_that_are_too_long_for_a_passage() -> None:
     words = [f"w{number}" for number in range(30_000)]
     for name in ("a.md", "a.txt", "a.py", "a.csv", "a.rst"):
         assert set(words) <= words_found(name, " ".join(words).encode())
+
+
+TITLE = " ".join(f"title{number}" for number in range(1000))
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("a.md", f"---\ntitle: {TITLE}\n---\ntext"),
+        ("a.md", f"# {TITLE}\n\ntext"),
+        ("a.txt", f"---\ntitle: {TITLE}\n---\ntext"),
+        ("a.org", f"#+title: {TITLE}\ntext"),
+        ("a.org", f"* {TITLE}\ntext"),
+        ("a.rst", f"{TITLE}\n{'=' * len(TITLE)}\n\ntext"),
+        ("a.adoc", f"= {TITLE}\n\ntext"),
+        ("a.html", f"<title>{TITLE}</title><p>text"),
+        ("a.html", f"<h1>{TITLE}</h1><p>text"),
+        ("a.eml", f"Subject: {TITLE}\n\ntext"),
+        ("a.epub", zipped(parts() | {"OEBPS/book.opf": PACKAGE.replace("The book", TITLE)})),
+        ("a.docx", docx(p("text"), docProps__core=f"<core><title>{TITLE}</title></core>")),
+        ("a.docx", docx(p(TITLE, "Titel"))),
+        ("a.ipynb", json.dumps({"cells": [markdown("text")], "metadata": {"title": TITLE}})),
+    ],
+)  # fmt: skip
+def test_titles_that_are_too_long_to_be_stored_with_every_passage(
+    name: str, data: str | bytes
+) -> None:
+    found = words_found(name, data if isinstance(data, bytes) else data.encode())
+    assert words_of(TITLE) <= found
 
 
 # --- formats that hold their text in markup -------------------------------------------------------

@@ -296,3 +296,27 @@ def test_metadata_beyond_the_bound_stays_text(tmp_path: Path) -> None:
         (document,) = kb.documents()
         assert document.metadata == {"short": 1, "last": 2}
         assert len(kb.search("needle").hits) == 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        (["title: Winter # zacharias", "kind: fact"], "title: Winter # zacharias\nkind: fact\n---"),
+        (["kind: decision", "# zacharias", "lang: de"], "# zacharias\nlang: de\n---"),
+        (["tags:", "  - boat  # zacharias"], "  - boat  # zacharias\n---"),
+        (["tags: [boat, #", "  shed]"], "tags: [boat, #\n  shed]\n---"),
+        (["title: C# and F#", "tags: ['#boat', \"a #b\"]"], ""),
+        (["title: >", "  one # two", "  three", "lang: de"], ""),
+        (["title: größe # größer"], "title: größe # größer\n---"),
+    ],
+)
+def test_comments_are_text(lines: list[str], text: str) -> None:
+    assert read(*lines).text == text
+
+
+def test_a_title_beyond_the_bound_is_cut_and_stays_text() -> None:
+    front = read("kind: decision", f"title: {'word ' * 500}zacharias")
+    assert front.attributes.title == ("word " * 100).rstrip()
+    assert front.text.startswith("title: word word")
+    assert "zacharias" in front.text
+    assert front.warnings == ("front matter: the title is cut after 500 characters",)

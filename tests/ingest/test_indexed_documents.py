@@ -127,3 +127,17 @@ def test_a_file_that_needs_a_missing_library_keeps_what_was_known(
     assert [note.reason for note in report.skipped] == ["needs: pip install 'kb-search[html]'"]
     assert report.removed == ()
     assert list(library.documents()) == ["library/a.html"]
+
+
+def test_a_long_title_is_stored_once(library: Library) -> None:
+    words = " ".join(f"word{number}" for number in range(20_000))
+    body = "\n\n".join(["paragraph " * 100] * 200)
+    library.put("a.eml", f"From: a@x.test\nSubject: {words}\n\n{body}\n")
+    report = library.ingest("")
+    document = library.documents()["library/a.eml"]
+    assert len(document.title) <= 500
+    assert "word19999" in library.text("library/a.eml")
+    chunks = library.store.chunks_of(document.doc_id)
+    assert sum(len(one) for chunk in chunks for one in chunk.heading_path) < 1000 * len(chunks)
+    (note,) = report.warnings
+    assert note.reason == "the title is cut after 500 characters"

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from kb.errors import short_repr
-from kb.metadata import BYTES, LANG_CHARS, MOST_TAGS, TAG_CHARS, size_of
+from kb.metadata import BYTES, LANG_CHARS, MOST_TAGS, TAG_CHARS, TITLE_CHARS, size_of
 from kb.types import Attributes
 
 _MOST_NAMES = 3  # of dropped values in a warning
@@ -25,6 +25,13 @@ def bound_attributes(attributes: Attributes) -> tuple[Attributes, tuple[str, ...
     return replace(
         attributes, tags=tags, lang=lang, metadata=metadata
     ) if warnings else attributes, warnings
+
+
+def bound_title(title: str) -> tuple[str, tuple[str, ...]]:
+    """Return the beginning of `title` that fits, and a warning if it was cut."""
+    if len(title) <= TITLE_CHARS:
+        return title, ()
+    return title[:TITLE_CHARS].rstrip(), (f"the title is cut after {TITLE_CHARS} characters",)
 
 
 def bound_tags(tags: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

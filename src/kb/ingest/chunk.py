@@ -14,8 +14,10 @@ from itertools import pairwise, takewhile
 from kb.ingest.split import split_text
 from kb.types import Block, ChunkDraft, Span
 
-CHUNKER = "1"  # changes whenever the same blocks would result in different chunks
+CHUNKER = "2"  # changes whenever the same blocks would result in different chunks
 HARD_LIMIT_CHARS = 64 * 1024  # a longer block is split, even if it is atomic
+HEADING_CHARS = 500  # of one heading in a path; the path is stored with every chunk below it
+PATH_CHARS = 1000  # of all headings in a path
 
 _SMALL_CHARS = 200  # a shorter remainder joins the chunk before it
 _STRETCH = 1.25  # how far a chunk may exceed the limit to avoid such a remainder
@@ -56,8 +58,46 @@ Section = list[_Unit]
 # --- blocks into units ----------------------------------------------------------------------------
 
 
-def _units(blocks: Iterable[Block], max_chars: int) -> Iterator[_Unit]:
+def _bound_headings(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Shorten heading paths. The text of a shortened heading becomes a block of its own, unless the
+    block below it contains the heading."""
+    shortened: set[str] = set()
+    full: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
     for block in blocks:
+        if block.heading_path != full:
+            full = block.heading_path
+            path = bound_path(full)
+        if path is full:
+            yield block
+            continue
+        for heading in full:
+            if len(heading) > HEADING_CHARS and heading not in shortened:
+                shortened.add(heading)
+                if heading not in block.text:
+                    span = replace(block.span, end=block.span.start)
+                    yield Block(" ".join(heading.split()), span, path, boundary=True)
+        yield replace(block, heading_path=path)
+
+
+def bound_path(path: tuple[str, ...]) -> tuple[str, ...]:
+    """Cut long headings, and drop the outermost headings of a path that is still too long."""
+    if sum(map(len, path)) <= HEADING_CHARS:
+        return path
+    kept: list[str] = []
+    left_chars = PATH_CHARS
+    for heading in reversed(path):
+        short = heading[:HEADING_CHARS].rstrip()
+        left_chars -= len(short)
+        if left_chars < 0:
+            break
+        kept.append(short)
+    bounded = tuple(reversed(kept))
+    return path if bounded == path else bounded
+
+
+def _units(blocks: Iterable[Block], max_chars: int) -> Iterator[_Unit]:
+    for block in _bound_headings(blocks):
         atomic = block.atomic and len(block.text) <= HARD_LIMIT_CHARS
         if atomic or len(block.text) <= max_chars:
             if block.text.strip():

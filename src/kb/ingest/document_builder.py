@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from kb.ingest import dates, file_names, front_matter
-from kb.ingest.attribute_bounds import bound_attributes
+from kb.ingest.attribute_bounds import bound_attributes, bound_title
 from kb.ingest.chunk import CHUNKER, chunk
 from kb.ingest.decode import Unsupported, normalize_text
 from kb.ingest.file_entry import FileEntry
@@ -61,11 +61,14 @@ def build_document(
         replace(document.attributes, lang=document.attributes.lang or document.lang)
     )
     attributes = replace(attributes, lang=attributes.lang or _language(first))
+    title, title_warnings = bound_title(
+        nfc(attributes.title or document.title or file_names.title_of(name))
+    )
     draft = DocumentDraft(
         root_id=None,
         path=entry.path,
         doc_path="",
-        title=nfc(attributes.title or document.title or file_names.title_of(name)),
+        title=title,
         type=document.type,
         attributes=_with_dates(attributes, name, entry.mtime_ns),
         content_hash=content_hash,
@@ -76,7 +79,8 @@ def build_document(
         device=entry.device,
         os_path=entry.os_path,
     )
-    return PreparedDocument(draft, chain(first, chunks), (*document.warnings, *warnings))
+    warnings = (*document.warnings, *warnings, *title_warnings)
+    return PreparedDocument(draft, chain(first, chunks), warnings)
 
 
 def build_note(text: str, attributes: Attributes, now_ns: int, max_chars: int) -> PreparedDocument:

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from kb.ingest import dates
-from kb.ingest.attribute_bounds import bound_lang, bound_tags
+from kb.ingest.attribute_bounds import bound_lang, bound_tags, bound_title
 from kb.types import KINDS, SCOPES, TRUSTS, Attributes, Block, Span
 
 LIMIT_CHARS = 64 * 1024
@@ -24,6 +24,7 @@ _DEPTH = 32
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _CLOSING = re.compile(r"^(?:---|\.\.\.)[ \t]*$", re.MULTILINE)
 _KEY = re.compile(r"\w[\w -]*:(?:\s|$)")
+_COMMENT = re.compile(r"(?:^|\s)#")
 _ALIASES = {"created_at": "created", "updated_at": "updated", "expires_at": "expires"}
 _KNOWN = frozenset(
     {
@@ -87,9 +88,9 @@ def read(text: str, now: datetime) -> FrontMatter:
     pairs = root.value if root is not None else []
     reader = _Reader(pairs, now)
     attributes, text = reader.attributes(), ""
-    if reader.text_lines:
+    if text_lines := reader.text_lines | _comment_lines(block):
         written = f"{block}{closing[0]}".split("\n")
-        text = "\n".join(written[min(reader.text_lines) :])
+        text = "\n".join(written[min(text_lines) :])
     return FrontMatter(attributes, block.count("\n") + 2, tuple(reader.warnings), text)
 
 
@@ -132,6 +133,22 @@ def _check_limits(block: str) -> None:
             raise _InvalidYaml(f"it is nested more than {_DEPTH} levels deep")
 
 
+def _comment_lines(block: str) -> set[int]:
+    """Return the numbers of the lines that have a comment."""
+    if "#" not in block:
+        return set()
+    lines = block.split("\n")
+    for token in yaml.scan(block, Loader=_Loader):
+        if isinstance(token, yaml.ScalarToken):  # a `#` in a value is not a comment
+            start, end = token.start_mark, token.end_mark
+            for number in range(start.line, min(end.line + 1, len(lines))):
+                line = lines[number]
+                first = start.column if number == start.line else 0
+                last = end.column if number == end.line else len(line)
+                lines[number] = line[:first] + "x" * (last - first) + line[last:]
+    return {number for number, line in enumerate(lines) if _COMMENT.search(line)}
+
+
 def _plain(node: yaml.Node) -> Any:
     """Convert a node to JSON values; dates, NaN and huge numbers stay text."""
     if isinstance(node, yaml.MappingNode):
@@ -168,7 +185,7 @@ def _key(node: yaml.Node) -> str:
 class _Reader:
     """Reads the nodes of one front matter: known keys into attributes, the others into metadata.
 
-    `text_lines` are the line numbers of keys that are unknown or whose value is ignored.
+    `text_lines` are the line numbers of keys that are unknown, or whose value is ignored or cut.
     """
 
     def __init__(self, pairs: list[tuple[yaml.Node, yaml.Node]], now: datetime) -> None:
@@ -189,7 +206,7 @@ class _Reader:
         date, created, updated = (self._date(key) for key in ("date", "created", "updated"))
         born = created or date
         return Attributes(
-            title=self._text("title"),
+            title=self._title(),
             tags=self._tags(),
             kind=self._choice("kind", KINDS),
             scope=self._choice("scope", SCOPES),
@@ -226,6 +243,13 @@ class _Reader:
             self._ignore(key, "it must be text")
             return None
         return " ".join(str(node.value).split()) or None
+
+    def _title(self) -> str | None:
+        if (text := self._text("title")) is None:
+            return None
+        title, warnings = bound_title(text)
+        self._warn_bounds("title", warnings)
+        return title
 
     def _tags(self) -> tuple[str, ...]:
         node = self._nodes.get("tags")

@@ -31,7 +31,7 @@ _HEADER_LINES = 60
 
 class AsciidocParser(FormatParser):
     name = "asciidoc"
-    version = "2"
+    version = "3"
 
     def __init__(self, max_chars: int) -> None:
         self._max_chars = max_chars

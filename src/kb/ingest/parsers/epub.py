@@ -15,6 +15,7 @@ from kb.ingest.parser_support.signatures import signature
 from kb.ingest.parser_support.zip_archive import Archive, named, resolved
 from kb.ingest.parsers.html import parser as html
 from kb.ingest.parsers.html import tree as html_tree
+from kb.metadata import TITLE_CHARS
 from kb.ports import Parsed, Source
 from kb.types import Attributes
 
@@ -23,13 +24,13 @@ _ENCRYPTION = "META-INF/encryption.xml"
 # Fonts are often made unreadable for other programs; the text is not.
 _FONTS_ONLY = frozenset({"http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC"})
 _PAGES = frozenset({"application/xhtml+xml", "image/svg+xml", "text/html", "text/x-oeb1-document"})
-_NOTES = ("creator", "contributor", "publisher", "description", "subject")
+_NOTES = ("title", "creator", "contributor", "publisher", "description", "subject")
 _YEAR = re.compile(r"\d{4}")
 
 
 class EpubParser(FormatParser):
     name = "epub"
-    version = "2"
+    version = "3"
     signatures = frozenset({"epub", "zip"})
 
     def accepts(self, source: Source) -> bool:
@@ -42,7 +43,8 @@ class EpubParser(FormatParser):
         for chapter in book.chapters():
             rest += _write(book, chapter, out)
         said = book.said
-        out.rest((*rest, *book.labels, *book.notes), said.get("title", ""))
+        title = said.get("title", "")
+        out.rest((*rest, *book.labels, *book.notes), title[:TITLE_CHARS])
         date = _date(said.get("date", ""))
         metadata: dict[str, Any] = {
             key: said[key] for key in ("creator", "publisher", "identifier") if key in said
@@ -95,8 +97,9 @@ class _Book:
             raise Unreadable(f"{self._path} is missing")
         self._package = package
         self._items = {item.get("id", ""): item for item in named(package, "item")}
-        self.said = _metadata(package)
-        self.notes = [self.said[key] for key in _NOTES if key in self.said]
+        every = _metadata(package)
+        self.said = {key: texts[0] for key, texts in every.items()}
+        self.notes = [text for key in _NOTES for text in every.get(key, ())]
         titles = list(self._titles())
         self.titles = dict(titles)
         self.labels = [title for _, title in reversed(titles)]
@@ -163,11 +166,11 @@ def _refuse_encrypted(archive: Archive) -> None:
         raise Unsupported("encrypted: by a shop, for certain readers (DRM)")
 
 
-def _metadata(package: Element) -> dict[str, str]:
-    """The first of each of the elements of Dublin Core."""
-    said: dict[str, str] = {}
+def _metadata(package: Element) -> dict[str, list[str]]:
+    """Return the texts of each Dublin Core element, by its name."""
+    texts: dict[str, list[str]] = {}
     for node in package.iter():
         namespace, _, name = str(node.tag).rpartition("}")
         if namespace == "{http://purl.org/dc/elements/1.1/" and (text := one_line(node.text or "")):
-            said.setdefault(name, text)
-    return said
+            texts.setdefault(name, []).append(text)
+    return texts

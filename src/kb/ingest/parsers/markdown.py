@@ -38,7 +38,7 @@ _HEADING_CHARS = 500  # a longer heading is not one; reading its markup could ta
 
 class MarkdownParser(FormatParser):
     name = "markdown"
-    version = "2"
+    version = "3"
 
     def __init__(self, max_chars: int) -> None:
         self._max_chars = max_chars

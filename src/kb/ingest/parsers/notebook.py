@@ -15,6 +15,7 @@ from kb.ingest.parser_support.format_parser import FormatParser
 from kb.ingest.parsers.html import parser as html
 from kb.ingest.parsers.html import tree as html_tree
 from kb.ingest.parsers.markdown import MarkdownParser
+from kb.metadata import TITLE_CHARS
 from kb.ports import Parsed, Source
 from kb.types import Block, Span
 
@@ -31,7 +32,7 @@ _EMBEDDED = re.compile(r"!\[([^\]\n]{0,500})\]\(data:[^)\s]*\)")
 
 class NotebookParser(FormatParser):
     name = "notebook"
-    version = "2"
+    version = "3"
 
     def __init__(self, max_chars: int) -> None:
         self._markdown = MarkdownParser(max_chars)
@@ -49,13 +50,12 @@ class NotebookParser(FormatParser):
             if not _write_outputs(cell, out):
                 cut.append(number)
         metadata = _dict(notebook.get("metadata"))
-        title = metadata.get("title") or metadata.get("name")
+        title = _text(metadata.get("title")) or _text(metadata.get("name"))
+        out.rest([title], title[:TITLE_CHARS])
         return Parsed(
             type="notebook",
             blocks=out.blocks,
-            title=one_line(title if isinstance(title, str) else "")
-            or out.first_heading
-            or file_names.title_of(source.name),
+            title=one_line(title) or out.first_heading or file_names.title_of(source.name),
             warnings=_warnings(cut),
             text=out.text,
         )

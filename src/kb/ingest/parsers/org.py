@@ -32,7 +32,7 @@ _TODO = frozenset(
 
 class OrgParser(FormatParser):
     name = "org"
-    version = "2"
+    version = "3"
 
     def accepts(self, source: Source) -> bool:
         return file_names.suffix_of(source.name) == ".org"

@@ -43,7 +43,7 @@ _MARKS = re.compile(r"``|\*\*|(?<![\w\\])[*`|](?=\S)|(?<=\S)(?<!\\)[*`|](?!\w)_{
 
 class RstParser(FormatParser):
     name = "rst"
-    version = "3"
+    version = "4"
 
     def accepts(self, source: Source) -> bool:
         return file_names.suffix_of(source.name) in _SUFFIXES

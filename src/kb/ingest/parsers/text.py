@@ -21,7 +21,7 @@ _SUFFIXES = frozenset({".log", ".srt", ".tex", ".text", ".txt", ".vtt"})
 
 class TextParser(FormatParser):
     name = "text"
-    version = "2"
+    version = "3"
     priority = -1  # after the others: it accepts any text whose name has no suffix
 
     def accepts(self, source: Source) -> bool:

@@ -19,6 +19,7 @@ from kb.ingest.parser_support.format_parser import FormatParser
 from kb.ingest.parser_support.signatures import signature
 from kb.ingest.parser_support.zip_archive import Archive, local, resolved
 from kb.ingest.parsers.docx.styles import Role, Styles, attribute
+from kb.metadata import TITLE_CHARS
 from kb.ports import Parsed, Source
 from kb.types import Attributes
 
@@ -42,7 +43,7 @@ _TOLD = ("title", "subject", "creator", "keywords", "description", "category")
 
 class DocxParser(FormatParser):
     name = "docx"
-    version = "2"
+    version = "3"
     signatures = frozenset({"docx", "zip"})
 
     def accepts(self, source: Source) -> bool:
@@ -65,7 +66,7 @@ class DocxParser(FormatParser):
         said = _properties(archive)
         title = writer.title or said.get("title") or out.first_heading
         told = [said[key] for key in _TOLD if key in said]
-        out.rest([*writer.left_out, *_beside(archive, path), *told], title or "")
+        out.rest([*writer.left_out, *_beside(archive, path), *told], (title or "")[:TITLE_CHARS])
         return Parsed(
             type="docx",
             blocks=out.blocks,
