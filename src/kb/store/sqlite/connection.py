@@ -40,8 +40,21 @@ _FOLD_MS = 500  # how long that may wait for readers; other writers wait as long
 _CHECKED_STEPS = 250  # of SQLite's machine between two looks at the deadline: at most some 30 ms
 
 
+# Results of SQLite where a full disk, a quota or a limit on file sizes keeps the log or its shared
+# memory from growing.
+_NO_SPACE = frozenset(
+    {
+        apsw.SQLITE_IOERR_WRITE,
+        apsw.SQLITE_IOERR_SHMSIZE,
+        apsw.SQLITE_IOERR_SHMMAP,
+        apsw.SQLITE_IOERR_SHMOPEN,
+    }
+)
+
+
 class _Local(threading.local):
     reader: apsw.Connection | None = None
+    is_snapshot = False  # the reader does not see later writes: it serves one `reading` block
     writer: apsw.Connection | None = None
     reading = 0  # depth of nested `reading` blocks
 
@@ -82,8 +95,10 @@ class Database:
                 self._local.reading -= 1
                 if self._local.reading == 0:
                     connection.execute("ROLLBACK")
-                    if self._is_held(connection):
-                        self._local.reader = None
+                    if self._local.is_snapshot:
+                        connection.close()
+                    if self._local.is_snapshot or self._is_held(connection):
+                        self._local.reader, self._local.is_snapshot = None, False
 
     @contextmanager
     def writing(self) -> Iterator[apsw.Connection]:
@@ -212,7 +227,10 @@ class Database:
                 raise StoreMissing(
                     f"there is no store at {self.path}", "make one with: kb ingest FOLDER"
                 )
-            connection = self._open_readable()
+            try:
+                connection = self._open_readable()
+            except apsw.IOError as error:
+                connection = self._open_on_full_disk(error)
             if schema.version(connection, str(self.path)) < schema.VERSION:
                 self._bring_up_to_date(connection)
             self._local.reader = self._keep(connection)
@@ -249,6 +267,17 @@ class Database:
             else:
                 return connection
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _open_on_full_disk(self, error: apsw.IOError) -> apsw.Connection:
+        """Open the file without shared memory, which the disk has no room for. Only an empty log
+        can be left out; and since a writer may come as soon as there is room, the connection is
+        closed after the block that it was opened for."""
+        if not _lacks_space(error) or self.log_bytes() > 0:
+            raise error
+        uri = f"file:{quote(str(self.path))}?immutable=1"
+        connection = self._connect(uri, apsw.SQLITE_OPEN_READONLY)
+        self._local.is_snapshot = True
+        return connection
 
     def _log_is_needed(self, attempt: int, last: int) -> bool:
         """True before the immutable attempt if a log holds commits that it would not see."""
@@ -353,6 +382,10 @@ def _is_to_stop() -> bool:
     return False
 
 
+def _lacks_space(error: apsw.Error) -> bool:
+    return getattr(error, "extendedresult", 0) in _NO_SPACE
+
+
 def _translated(error: apsw.Error, path: Path) -> KbError:
     text = str(error)
     if isinstance(error, apsw.BusyError | apsw.LockedError):
@@ -365,10 +398,9 @@ def _translated(error: apsw.Error, path: Path) -> KbError:
             f"the disk of {path} is full: the last document was not written",
             "free some space and run the command again; everything before it is kept",
         )
-    # A quota and a limit on the size of files reach SQLite as any failure to write does.
-    if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE:
+    if _lacks_space(error):
         return DiskFull(
-            f"{path} cannot grow ({text}): a limit is reached, or the disk fails",
+            f"{path} cannot grow ({text}): the disk is full, a quota is reached, or the disk fails",
             "free some space and run the command again; what was written before is kept",
         )
     if isinstance(error, apsw.ReadOnlyError | apsw.PermissionsError):
