@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kb.config import load, may_be_zero, store_path
+from kb.config import load, may_be_zero
 from kb.errors import ConfigError
 
 
@@ -76,20 +76,6 @@ def test_a_choice_that_there_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     assert error.value.hint == "it must be auto, numpy, sqlite-vec, python"
     monkeypatch.setenv("KB_STORE_VECTOR_BACKEND", "sqlite-vec")
     assert load().store.vector_backend == "sqlite-vec"
-
-
-def test_where_the_store_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    deep = tmp_path / "project" / "src" / "deep"
-    deep.mkdir(parents=True)
-    assert store_path(start=deep).name == "kb.sqlite"
-    assert tmp_path / "project" not in store_path(start=deep).parents
-    (tmp_path / "project" / ".kb").mkdir()
-    assert store_path(start=deep) == tmp_path / "project" / ".kb" / "kb.sqlite"
-    monkeypatch.setenv("KB_STORE", str(tmp_path / "named.sqlite"))
-    assert store_path(start=deep) == tmp_path / "named.sqlite"
-    assert store_path(tmp_path / "given.db", start=deep) == tmp_path / "given.db"
-    assert store_path(tmp_path / "folder", start=deep) == tmp_path / "folder" / "kb.sqlite"
-    assert store_path(tmp_path / "project") == tmp_path / "project" / ".kb" / "kb.sqlite"
 
 
 def test_default_k_is_another_name_of_default_top(

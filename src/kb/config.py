@@ -12,18 +12,15 @@ name a program, a path or a model, weaken a protection, or use up the machine.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Container, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from kb import paths
 from kb.errors import ConfigError
+from kb.paths import STORE_FILE
 from kb.trust import SettingsFile, TrustRecord, is_own, read_settings
-
-STORE_FILE = "kb.sqlite"
-STORE_FOLDER = ".kb"
-
 
 Harmless = bool | Container[Any]
 
@@ -275,69 +272,35 @@ def keys() -> list[tuple[str, str, str, str]]:
     ]
 
 
-# --- where the store is ---------------------------------------------------------------------------
+# --- the store and the user's folders -------------------------------------------------------------
 
 
 def store_path(given: str | os.PathLike[str] | None = None, *, start: Path | None = None) -> Path:
-    """The store's file: `given`, else KB_STORE, else the nearest `.kb/` upwards from `start` (the
-    current folder), else the user data folder. It need not exist yet. A `.kb/` of another user
-    counts only if it is named: what is put into it can be read there."""
-    named = given if given is not None else os.environ.get("KB_STORE")
-    if named:
-        return _store_file(Path(named).expanduser())
-    here = (start or Path.cwd()).absolute()
-    for folder in (here, *here.parents):
-        if (near := folder / STORE_FOLDER).is_dir():
-            if not is_own(near.stat()):
-                raise ConfigError(
-                    f"{near} belongs to another user", f"to use it all the same: --store {near}"
-                )
-            return near / STORE_FILE
-    return data_folder() / STORE_FILE
+    """Return the store's file, which may not exist yet.
 
-
-def _store_file(path: Path) -> Path:
-    """`path` itself if it is, or by its suffix would be, a file; else the store file inside."""
-    if path.is_file() or path.suffix in (".sqlite", ".sqlite3", ".db"):
-        return path.absolute()
-    if path.name != STORE_FOLDER and (path / STORE_FOLDER).is_dir():
-        return (path / STORE_FOLDER / STORE_FILE).absolute()
-    return (path / STORE_FILE).absolute()
-
-
-_XDG = {
-    "data": ("XDG_DATA_HOME", "~/.local/share"),
-    "config": ("XDG_CONFIG_HOME", "~/.config"),
-    "cache": ("XDG_CACHE_HOME", "~/.cache"),
-}
+    It is `given`, else KB_STORE, else in the nearest `.kb/` from `start` (the current folder)
+    upwards, else in the user data folder. A `.kb/` of another user raises `ConfigError`, because
+    that user could read what is stored there; it has to be named explicitly.
+    """
+    file = paths.explicit_store(None if given is None else os.fspath(given))
+    if file is not None:
+        return Path(file)
+    near = paths.nearest_store_folder(str((start or Path.cwd()).absolute()))
+    if near is None:
+        return data_folder() / STORE_FILE
+    if not is_own(os.stat(near)):
+        raise ConfigError(f"{near} belongs to another user", f"to use it anyway: --store {near}")
+    return Path(near) / STORE_FILE
 
 
 def data_folder() -> Path:
-    """Where the user's own things are kept: the store, if it is in no folder of its own, and
-    models that were pulled."""
-    return _user_folder("data")
+    """Return the folder of the user's default store and of downloaded models."""
+    return Path(paths.user_folder("data"))
 
 
 def cache_folder() -> Path:
-    """Where things are kept that can be made again."""
-    return _user_folder("cache")
-
-
-def _user_folder(kind: str) -> Path:
-    """The user's folder for `data`, `config` or `cache`, as platformdirs has it. On Linux its rule
-    is kept here, since its import (tempfile, shutil, random) takes longer than a search."""
-    if sys.platform == "linux" and "ANDROID_ROOT" not in os.environ:
-        variable, default = _XDG[kind]
-        named = os.environ.get(variable, "")
-        return Path(named if named.strip() else os.path.expanduser(default)) / "kb"
-    import platformdirs
-
-    folder = {
-        "data": platformdirs.user_data_dir,
-        "config": platformdirs.user_config_dir,
-        "cache": platformdirs.user_cache_dir,
-    }[kind]
-    return Path(folder("kb", appauthor=False))
+    """Return the folder for files that kb can create again."""
+    return Path(paths.user_folder("cache"))
 
 
 # --- loading --------------------------------------------------------------------------------------
@@ -375,7 +338,7 @@ def load_logged(store: Path) -> Config:
 def user_file() -> Path:
     if named := os.environ.get("KB_CONFIG"):
         return Path(named).expanduser().absolute()
-    return _user_folder("config") / "config.toml"
+    return Path(paths.user_folder("config")) / "config.toml"
 
 
 def settings_file(store: Path) -> Path:
@@ -385,7 +348,7 @@ def settings_file(store: Path) -> Path:
 
 def trust_record() -> TrustRecord:
     """What the user has trusted."""
-    return TrustRecord(_user_folder("config") / "trusted")
+    return TrustRecord(Path(paths.user_folder("config")) / "trusted")
 
 
 def files(store: Path | None) -> list[Path]:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kb.cli.compare_view import comparison_text, marks_of, told_text
-from kb.cli.output import Page, columns
+from kb.cli.compare_view import comparison_text, problem_lines, shared_letters
+from kb.cli.output import Console, display_width
 from kb.types import (
     COMPARED,
     Citation,
@@ -62,9 +62,9 @@ def test_as_text(run: Run) -> None:
     told = run("compare", "harbour", "keys")
     assert (told.status, told.err) == (0, "")
     assert all(re.search(rf"^{name}  \d hits, ", told.out, re.M) for name in COMPARED)
-    assert "A  by 6  lib/keys.md#L1-L3  Keys" in told.out
+    assert "A  6 methods  lib/keys.md#L1-L3  Keys" in told.out
     assert re.search(r"^three_way_reranked +2 +3 +2 +3 +3$", told.out, re.M)
-    assert re.search(r"^\d+ ms in all, of which \d+ ms for what all share$", told.out, re.M)
+    assert re.search(r"^\d+ ms in total, \d+ ms of it shared by all methods$", told.out, re.M)
     assert run("compare", "-").status == 0
 
 
@@ -113,34 +113,34 @@ FOUND = Comparison(
     10.0,
     99.9,
 )
-PLAIN = Page(colour=False, width=None)
+PLAIN = Console(color=False, width=None)
 
 
 def test_letters_mark_what_several_found() -> None:
-    assert marks_of(FOUND) == {1: "A", 2: "B"}
+    assert shared_letters(FOUND) == {1: "A", 2: "B"}
     many = Comparison(
         "q", 30, {"a": compared(*range(1, 31)), "b": compared(*range(1, 31))}, (), 0, 0
     )
-    assert list(marks_of(many).values())[25:28] == ["Z", "AA", "AB"]
+    assert list(shared_letters(many).values())[25:28] == ["Z", "AA", "AB"]
 
 
 def test_columns_where_there_is_room() -> None:
-    lines = comparison_text(FOUND, Page(colour=False, width=120), 160).splitlines()
+    lines = comparison_text(FOUND, Console(color=False, width=120), 160).splitlines()
     assert lines[0].split() == list(COMPARED)
     assert "error: no model" in lines[1]
     assert lines[2].startswith("1  A quite-a-long-n…#L1-L10")
     assert lines[4].split()[1:] == ["·", "quite-a-long-n…#L3-L12", "·", "quite-a-long-n…#L4-L13"]
     starts = [lines[0].index(name) for name in COMPARED]
     assert lines[2][starts[3]] == "A"
-    assert all(columns(line) <= 160 for line in lines)
+    assert all(display_width(line) <= 160 for line in lines)
 
 
 @pytest.mark.parametrize("width", [None, 80, 100])
 def test_blocks_where_there_is_none(width: int | None) -> None:
-    lines = comparison_text(FOUND, Page(colour=False, width=width), width).splitlines()
+    lines = comparison_text(FOUND, Console(color=False, width=width), width).splitlines()
     assert lines[:2] == ["fts5_only  3 hits, 12.3 ms", "1.  A  lib/a/quite-a-long-name-1.md#L1-L10"]
-    assert all(columns(line) <= (width or 200) for line in lines)
-    assert lines[-1] == "100 ms in all, of which 10 ms for what all share"
+    assert all(display_width(line) <= (width or 200) for line in lines)
+    assert lines[-1] == "100 ms in total, 10 ms of it shared by all methods"
 
 
 def test_wide_letters_and_controls_in_names() -> None:
@@ -148,21 +148,21 @@ def test_wide_letters_and_controls_in_names() -> None:
                for name in COMPARED}  # fmt: skip
     found = replace(FOUND, methods=methods)
     for width in (60, 150, 200):
-        text = comparison_text(found, Page(colour=False, width=min(width, 120)), width)
+        text = comparison_text(found, Console(color=False, width=min(width, 120)), width)
         assert "\x1b" not in text
-        assert all(columns(line) <= width for line in text.splitlines()[:3])
+        assert all(display_width(line) <= width for line in text.splitlines()[:3])
 
 
 def test_colours_say_how_many_found_it() -> None:
-    text = comparison_text(FOUND, Page(colour=True, width=120), 160)
+    text = comparison_text(FOUND, Console(color=True, width=120), 160)
     assert "\x1b[33m" in text  # by some
     assert "\x1b[2m· quite" in text  # by one
     everywhere = replace(FOUND, methods={name: compared(1) for name in COMPARED})
-    assert "\x1b[32m\x1b[1mA quite" in comparison_text(everywhere, Page(True, 120), 160)
+    assert "\x1b[32m\x1b[1mA quite" in comparison_text(everywhere, Console(True, 120), 160)
 
 
 def test_what_went_wrong_is_told_once() -> None:
-    assert list(told_text(FOUND)) == [
+    assert list(problem_lines(FOUND)) == [
         "sparse_only: none",
         "two_way_hybrid, three_way_hybrid: dense: failed (bang)",
     ]
@@ -176,7 +176,7 @@ def test_one_cause_is_told_once_for_all_methods_and_parts() -> None:
         "two_way_hybrid": replace(compared(1), degraded=(dense,)),
         "three_way_hybrid": replace(compared(1), degraded=(dense, sparse)),
     }
-    assert list(told_text(replace(FOUND, methods=methods))) == [
+    assert list(problem_lines(replace(FOUND, methods=methods))) == [
         "sparse_only, two_way_hybrid, three_way_hybrid: dense and sparse: no model (no encoder)"
     ]
 
@@ -184,8 +184,8 @@ def test_one_cause_is_told_once_for_all_methods_and_parts() -> None:
 def test_nothing_shared() -> None:
     none = Comparison("q", 3, {name: compared() for name in COMPARED}, (), 0.0, 1.0)
     text = comparison_text(none, PLAIN, None)
-    assert "Found by several" not in text
-    assert "Hits shared" not in text
+    assert "Shared hits" not in text
+    assert "Hits in common" not in text
 
 
 def test_on_a_terminal(harbour: None, on_terminal: Callable[..., str]) -> None:

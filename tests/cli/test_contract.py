@@ -125,7 +125,7 @@ def test_nothing_is_suggested_where_nothing_is_near(here: Path, run: Run) -> Non
 def test_a_query_without_words(here: Path, run: Run, query: str) -> None:
     told = run("search", query)
     assert (told.status, told.out) == (0, "")
-    assert told.err == "the query has no words to look for\n"
+    assert told.err == "the query contains no words\n"
     silent = run("search", query, "--json")
     assert (silent.json["hits"], silent.err) == ([], "")
 
@@ -252,4 +252,4 @@ def test_ctrl_c_says_what_is_safe(tmp_path: Path) -> None:
         kb.send_signal(signal.SIGINT)
         out, err = kb.communicate(timeout=60)
     assert (kb.returncode, out) == (130, b"")
-    assert err.decode().strip().startswith("interrupted: what was read is in the store")
+    assert err.decode().strip().startswith("interrupted: finished files are in the store")

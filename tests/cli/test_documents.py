@@ -76,7 +76,7 @@ def test_list_in_json(here: Path, run: Run, valid: Valid) -> None:
 
 
 def test_nothing_to_list(here: Path, run: Run) -> None:
-    assert run("list", "--lang", "xx").err == "no documents with these filters\n"
+    assert run("list", "--lang", "xx").err == "no documents match these filters\n"
     assert run("list", "--lang", "xx", "--json").json == []
     assert run("list", "--lang", "xx", "--jsonl").out == ""
 

@@ -28,11 +28,11 @@ def test_what_is_pending_is_embedded(here: Path, model: Path, run: Run, valid: V
     left = first.json["left"]
     rest = run("embed")
     assert rest.status == 0
-    assert rest.out.startswith(f"{left} embedded by tiny 1 in ")
-    assert "longer than the model can see" in rest.err
+    assert rest.out.startswith(f"embedded {left} passages with tiny 1 in ")
+    assert "longer than the model's input limit" in rest.err
     again = run("embed")
     assert (again.status, again.err) == (0, "")
-    assert again.out == "nothing to do: every passage has its vectors by tiny 1\n"
+    assert again.out == "nothing to do: all passages have vectors from tiny 1\n"
 
 
 def test_without_a_store(model: Path, run: Run, tmp_path: Path) -> None:
@@ -67,7 +67,10 @@ def test_another_model_is_refused(here: Path, model: Path, run: Run) -> None:
     assert error["hint"] == (
         "words answer for now; make all vectors anew by tiny 2 with: kb embed --anew"
     )
-    assert "vectors of tiny 1, not tiny 2 (kb embed --anew" in run("search", "retry").err
+    assert (
+        "vectors of tiny 1, not tiny 2 (to replace the vectors, run: kb embed --anew"
+        in run("search", "retry").err
+    )
     assert "kb embed --anew" in run("doctor").out
     assert run("embed", "--anew", "--limit", "2", "--json").json["embedded"] == 2
     found = run("status", "--json").json["vectors"]
@@ -94,9 +97,9 @@ def test_what_was_given_up_is_said_and_tried_again(
     kb.close()
     told = run("embed")
     assert (told.status, told.out) == (
-        0, "nothing to do: every other passage has its vectors by tiny 1\n",
+        0, "nothing to do: all other passages have vectors from tiny 1\n",
     )  # fmt: skip
-    assert "1 passage is given up after several failures: a strange text" in told.err
+    assert "gave up on 1 passage after several failures: a strange text" in told.err
     assert "kb embed --retry" in told.err
     assert "kb embed --retry" in run("doctor").out
     shape = run("embed", "--json").json

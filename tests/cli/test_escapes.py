@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kb import KnowledgeBase
-from kb.cli.output import visible, visible_text
+from kb.cli.output import escape, escape_lines
 from tests.cli.conftest import Run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="names that Windows does not have")
@@ -37,7 +37,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _is_harmless(text: str) -> bool:
-    controls = {char for char in text if char != visible(char)} - {"\n", "\t"}
+    controls = {char for char in text if char != escape(char)} - {"\n", "\t"}
     return not controls and not any(line.startswith(FORGED) for line in text.splitlines())
 
 
@@ -89,6 +89,6 @@ def test_programs_get_names_as_they_are(folder: Path, run: Run) -> None:
 
 
 def test_one_line_and_several() -> None:
-    assert visible("a\nb\tc\x1b[m") == r"a\nb\tc\x1b[m"
-    assert visible_text("a\nb\tc\x1b[m\r\u2028") == "a\nb\tc\\x1b[m\\r\\u2028"
-    assert visible("plain \u00e9 \u6771") == "plain \u00e9 \u6771"
+    assert escape("a\nb\tc\x1b[m") == r"a\nb\tc\x1b[m"
+    assert escape_lines("a\nb\tc\x1b[m\r\u2028") == "a\nb\tc\\x1b[m\\r\\u2028"
+    assert escape("plain \u00e9 \u6771") == "plain \u00e9 \u6771"

@@ -86,7 +86,7 @@ def test_every_query_and_markdown(here: Path, run: Run, small: Path, valid: Vali
 def test_a_page(here: Path, run: Run, small: Path) -> None:
     told = run("eval", "run", "--data", small, "--methods", "default,match-all", "--html", "r.html")
     assert told.status == 0
-    assert "written: r.html" in told.err
+    assert "wrote r.html" in told.err
     assert Path("r.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
@@ -237,7 +237,7 @@ def test_tune_writes_what_is_better(
     monkeypatch.setenv("KB_CONFIG", str(config.absolute()))
     asked = ("--store", "none.sqlite", "eval", "tune", "--data", data, "--profile", "misled")
     told = run(*asked, "--write", "mine")
-    assert f"written: profile mine in {config.absolute()}" in told.out
+    assert f"wrote profile mine to {config.absolute()}" in told.out
     assert "reranking (colbert) is left as it is" in told.out
     profiles = run("config", "profiles", "--json").json
     assert profiles["mine"]["weights"]["dense"] < 0.7

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kb.cli.models import _is_unfit, _marks
+from kb.cli.models import _exam_results, _is_unfit
 from kb.degradation import degradation_message
 from kb.types import ExamMark, ModelInfo
 
@@ -19,14 +19,16 @@ def test_a_search_says_it_in_a_line() -> None:
 @pytest.mark.parametrize(
     ("known", "unfit"), [((12, 0), False), ((5, 0), False), ((4, 3), True), ((0, 0), True)]
 )
-def test_verifying_tells_the_marks(known: tuple[int, int], unfit: bool) -> None:
+def test_verifying_tells_the_exam_results(known: tuple[int, int], unfit: bool) -> None:
     marks = (ExamMark("dense", "LATIN", known[0], 12), ExamMark("dense", "CJK", known[1], 8))
     model = ModelInfo("some", marks=marks)
     assert _is_unfit(model) is unfit
-    assert _marks(model) == f" (dense: {known[0]} of 12 in English, {known[1]} of 8 in Chinese)"
+    assert (
+        _exam_results(model) == f" (dense: {known[0]} of 12 in English, {known[1]} of 8 in Chinese)"
+    )
 
 
 def test_without_an_exam_there_is_nothing_to_tell() -> None:
     for marks in (None, ()):
         assert not _is_unfit(ModelInfo("some", marks=marks))
-        assert _marks(ModelInfo("some", marks=marks)) == ""
+        assert _exam_results(ModelInfo("some", marks=marks)) == ""

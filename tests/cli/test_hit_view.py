@@ -9,8 +9,8 @@ import click
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.cli.hit_view import broken, explain_text, hit_text
-from kb.cli.output import Page, visible
+from kb.cli.hit_view import explain_text, hit_text, wrap
+from kb.cli.output import Console, escape
 from kb.types import Citation, Hit, Retrieval, Span
 
 HIT = Hit(
@@ -20,7 +20,7 @@ HIT = Hit(
     retrieval=Retrieval("hybrid", 0.0315, 0.9, 0.5, 1, 0.7, 2), sources=("fts", "vec"), tags=(),
     type="markdown", kind=None, chunker_version="1", embedding_model=None, indexed_at="2026",
 )  # fmt: skip
-PLAIN = Page(colour=False, width=None)
+PLAIN = Console(color=False, width=None)
 
 
 def marker(text: str) -> list[tuple[int, int]]:
@@ -28,7 +28,7 @@ def marker(text: str) -> list[tuple[int, int]]:
     return [(at, at + 5)] if at >= 0 else []
 
 
-def columns(text: str) -> int:
+def display_width(text: str) -> int:
     wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
     return len(text) + wide - sum(bool(unicodedata.combining(char)) for char in text)
 
@@ -46,18 +46,18 @@ def test_a_title_that_no_heading_repeats() -> None:
 
 
 def test_colour_marks_and_changes_no_character() -> None:
-    coloured = hit_text(HIT, Page(colour=True, width=None), marker)
+    coloured = hit_text(HIT, Console(color=True, width=None), marker)
     assert click.style("storm", fg="yellow", bold=True) in coloured
     assert click.style("lib/a.md#L3", fg="cyan", bold=True) in coloured
     assert click.unstyle(coloured) == hit_text(HIT, PLAIN, marker)
 
 
 def test_the_score_stands_at_the_edge() -> None:
-    first = hit_text(HIT, Page(colour=False, width=60), marker).split("\n")[0]
+    first = hit_text(HIT, Console(color=False, width=60), marker).split("\n")[0]
     assert len(first) == 60
     assert first.endswith("  0.5000")
     long = replace(HIT, citation=replace(HIT.citation, uri="x" * 100))
-    lines = hit_text(long, Page(colour=False, width=60), marker).split("\n")
+    lines = hit_text(long, Console(color=False, width=60), marker).split("\n")
     assert lines[:2] == [f"1.  {'x' * 100}", "0.5000".rjust(60)]
 
 
@@ -72,22 +72,22 @@ def test_every_retriever_is_explained() -> None:
 
 @given(st.text(alphabet="ab 東京\u0301", max_size=200), st.integers(2, 30))
 def test_lines_fit_and_nothing_is_lost(text: str, width: int) -> None:
-    lines = broken(text, width)
-    assert all(columns(text[start:end].strip(" ")) <= width for start, end in lines)
+    lines = wrap(text, width)
+    assert all(display_width(text[start:end].strip(" ")) <= width for start, end in lines)
     rest = "".join(text[start:end] for start, end in lines)
     assert rest.replace(" ", "") == text.replace(" ", "")
 
 
 def test_lines_break_at_spaces() -> None:
     text = "one two three"
-    assert [text[start:end] for start, end in broken(text, 8)] == ["one two", "three"]
-    assert broken("abcdef", 4) == [(0, 4), (4, 6)]
-    assert broken("", 4) == []
+    assert [text[start:end] for start, end in wrap(text, 8)] == ["one two", "three"]
+    assert wrap("abcdef", 4) == [(0, 4), (4, 6)]
+    assert wrap("", 4) == []
 
 
 @given(st.text())
 def test_nothing_invisible_is_obeyed(text: str) -> None:
-    shown = visible(text)
+    shown = escape(text)
     assert not any(unicodedata.category(char) == "Cc" and char not in "\n\t" for char in shown)
 
 
@@ -97,7 +97,7 @@ def test_small_numbers_keep_their_digits() -> None:
     lines = hit_text(faded, PLAIN, marker, explain=True, factors={"decay": 4.73e-8, "type": 0.0})
     assert lines.split("\n")[0].endswith("  4.7e-08")
     assert lines.split("\n")[3:] == [
-        "    lexical  rank 1    score 9.0e-07  only by words that most passages hold",
+        "    lexical  rank 1    score 9.0e-07  only by words that most passages contain",
         "    fused              score 0.500000",
         "    decay              times 4.7e-08",
         "    type               times 0.000000",
@@ -119,9 +119,9 @@ def test_how_it_was_found_fits_the_page() -> None:
         "    total          9.50 ms",
     ]
     for width in (60, 80, 120):
-        told = explain_text(explain, {"total": 9.5}, Page(colour=False, width=width))
+        told = explain_text(explain, {"total": 9.5}, Console(color=False, width=width))
         assert all(len(line) <= width for line in told.split("\n"))
         assert told.split() == " ".join(plain).split()
     assert "\n                     -> cut(top=1)\n" in explain_text(
-        explain, {"total": 9.5}, Page(colour=False, width=80)
+        explain, {"total": 9.5}, Console(color=False, width=80)
     )

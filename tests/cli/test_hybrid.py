@@ -12,7 +12,7 @@ import pytest
 
 from kb import KnowledgeBase
 from kb.cli import socket_client
-from kb.cli.socket_server import answering
+from kb.cli.socket_server import serve_socket
 from kb.embedding.embedder import EmbedProgress
 from kb.errors import ModelMissing
 from kb.types import Encoding
@@ -60,7 +60,7 @@ def ready(run: Run) -> int:
 def test_ingest_goes_on_to_embed(encoder: Stoppable, run: Run, valid: Valid) -> None:
     told = run("ingest", "lib")
     assert told.lines[0].startswith("3 added")
-    assert told.lines[1].startswith("3 embedded by weightless 1 in ")
+    assert told.lines[1].startswith("embedded 3 passages with weightless 1 in ")
     found = run("search", "harbour", "keys", "--json")
     valid("search_response.v1", found.json)
     assert (found.json["mode"], found.json["degraded"]) == ("hybrid", [])
@@ -95,7 +95,7 @@ def test_a_note_is_embedded_and_no_backlog_with_it(encoder: Stoppable, run: Run)
     told = run("add", "the harbour at night")
     assert (told.out, told.status) == ("note:4\n", 0)
     assert ready(run) == 1
-    assert run("ingest").lines[1].startswith("3 embedded")
+    assert run("ingest").lines[1].startswith("embedded 3 passages")
 
 
 def test_how_far_a_note_is_counts_no_backlog(encoder: Stoppable, run: Run) -> None:
@@ -114,7 +114,7 @@ def test_an_interruption_loses_nothing(encoder: Stoppable, run: Run) -> None:
     told = run("ingest", "lib")
     assert told.status == 130
     assert told.lines[0].startswith("3 added")
-    assert "kb embed makes the vectors that are missing" in told.err
+    assert "to create the missing vectors, run: kb embed" in told.err
     assert "lib/boat.md" in run("search", "--fts-only", "harbour").out
     encoder.left = 10**9
     assert run("embed").status == 0
@@ -130,7 +130,7 @@ def test_a_model_that_cannot_be_used_is_a_warning(
     monkeypatch.setattr("kb.models.encoder", missing)
     told = run("ingest", "lib")
     assert told.status == 0
-    assert "found by words only: there is no encoder 'x' (name another)" in told.err
+    assert "only found by words: there is no encoder 'x' (name another)" in told.err
     assert run("add", "a note").status == 0
     found = run("search", "harbour")
     assert (found.status, "lib/boat.md" in found.out) == (0, True)
@@ -262,8 +262,8 @@ def test_through_a_process_that_runs_already(
     """The same hits, by the vectors that the other process has in memory."""
     run("ingest", "lib")
     alone = run("search", "--jsonl", "harbour", "keys")
-    with KnowledgeBase(tmp_path / ".kb") as kb, answering(kb):
+    with KnowledgeBase(tmp_path / ".kb") as kb, serve_socket(kb):
         capsys.readouterr()
-        assert socket_client.ask(["search", "--jsonl", "harbour", "keys"]) == 0
+        assert socket_client.forward(["search", "--jsonl", "harbour", "keys"]) == 0
     assert capsys.readouterr() == (alone.out, alone.err)
     assert '"sources": ["fts", "vec"' in alone.out

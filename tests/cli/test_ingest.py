@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kb.cli import ingest, progress
-from kb.cli.progress import _lines, _shortened
+from kb.cli.progress import _line_reporter, _shorten
 from kb.ingest.progress import Progress
 from tests.cli.conftest import Run
 from tests.cli.test_contract import ESCAPE, Valid
@@ -100,7 +100,7 @@ def test_a_dry_run_tells_and_does_nothing(run: Run, library: Library, valid: Val
     root = library({"a.md": "# A\n\nalpha\n"})
     told = run("ingest", "--dry-run", root)
     assert told.lines[0] == "+ lib/a.md"
-    assert told.lines[1].startswith("would be: 1 added")
+    assert told.lines[1].startswith("dry run: 1 added")
     valid("ingest_report.v1", run("ingest", "--dry-run", root, "--json").json)
     assert run("status").status == 2
 
@@ -122,7 +122,7 @@ def test_a_missing_root_is_named(run: Run, library: Library, valid: Valid) -> No
     shutil.rmtree(root)
     told = run("ingest")
     assert told.status == 1
-    assert told.err == f"missing: {root} is not there; nothing of it was removed\n"
+    assert told.err == f"missing: {root} does not exist; its documents were kept\n"
     assert run("list").lines == ["lib/a.md"]
     valid("ingest_report.v1", run("ingest", "--json").json)
 
@@ -155,7 +155,7 @@ def test_a_bar_on_a_terminal(library: Library, on_terminal: Callable[..., str]) 
 
 def test_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
     now = [0.0]
-    show = _lines(lambda: now[0])
+    show = _line_reporter(lambda: now[0])
     for second in range(12):
         now[0] = second
         show("read", second, 12, "a.md")
@@ -175,8 +175,8 @@ def test_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_file_that_is_partly_read_counts_in_part() -> None:
     shown: list[tuple[object, ...]] = []
 
-    def show(stage: str, done: float, total: int, what: str, within: str = "") -> None:
-        shown.append((stage, done, total, what, within))
+    def show(stage: str, done: float, total: int, item: str, detail: str = "") -> None:
+        shown.append((stage, done, total, item, detail))
 
     for now in (
         Progress("read", 3, 9, "a.txt"),
@@ -200,18 +200,18 @@ def test_an_interruption_inside_a_long_file(
     root = library({"long.txt": "\n\n".join("word " * 300 for _ in range(600))})
 
     @contextmanager
-    def interrupting(_session: object) -> Iterator[progress.Show]:
-        def show(stage: str, done: float, total: int, what: str, within: str = "") -> None:
-            if within:
+    def interrupting(_invocation: object) -> Iterator[progress.ProgressReporter]:
+        def show(stage: str, done: float, total: int, item: str, detail: str = "") -> None:
+            if detail:
                 raise KeyboardInterrupt
 
         yield show
 
     with monkeypatch.context() as patched:
-        patched.setattr(progress, "shown", interrupting)
+        patched.setattr(progress, "reporter", interrupting)
         told = run("ingest", root / "long.txt")
     assert (told.status, told.out) == (130, "")
-    said = "interrupted: what was read is in the store; the same command, given again, reads"
+    said = "interrupted: finished files are in the store; to read the rest, run the same command"
     assert told.err.startswith(said)
     assert run("list").out == ""
     assert run("doctor").status == 0
@@ -220,8 +220,8 @@ def test_an_interruption_inside_a_long_file(
 
 
 def test_long_paths_keep_their_end() -> None:
-    assert _shortened("a/b.md") == "a/b.md"
-    assert _shortened("x" * 100 + "/b.md") == "…" + "x" * 34 + "/b.md"
+    assert _shorten("a/b.md") == "a/b.md"
+    assert _shorten("x" * 100 + "/b.md") == "…" + "x" * 34 + "/b.md"
 
 
 def test_a_renamed_file_is_told(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,19 +28,19 @@ def encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Weightless:
 
 
 def test_what_is_to_do_and_what_went_wrong(encoder: Weightless, run: Run, valid: Valid) -> None:
-    assert run("jobs").out == "nothing was embedded yet\n"
+    assert run("jobs").out == "nothing has been embedded yet\n"
     encoder.fails_on = frozenset({"poison"})
     run("embed")
     told = run("jobs")
     assert told.lines[0] == "weightless 1: 2 ready, 1 pending"
     assert told.lines[2].startswith(
-        "  note:2, chunk 2: tried again after 1 attempt: weightless fai"
+        "  note:2, chunk 2: will be retried after 1 attempt: weightless fai"
     )
     for _ in range(2):
         run("embed")
     told = run("jobs")
     assert told.lines[0] == "weightless 1: 2 ready, 0 pending, 1 failed"
-    assert "given up after 3 attempts" in told.lines[2]
+    assert "gave up after 3 attempts" in told.lines[2]
     shape = run("jobs", "--json").json
     valid("jobs.v1", shape)
     assert [one["given_up"] for one in shape["failures"]] == [True]
@@ -49,9 +49,9 @@ def test_what_is_to_do_and_what_went_wrong(encoder: Weightless, run: Run, valid:
     again = run("jobs", "retry", "--json").json
     valid("retry_report.v1", again)
     assert again["retried"] == 1
-    assert run("jobs", "retry").out == "0 to be tried again\n"
+    assert run("jobs", "retry").out == "0 passages will be retried\n"
     encoder.fails_on = frozenset()
-    assert run("embed").out.startswith("1 embedded by weightless 1")
+    assert run("embed").out.startswith("embedded 1 passage with weightless 1")
     assert run("jobs").out == "weightless 1: 3 ready, 0 pending\n"
 
 
@@ -63,18 +63,18 @@ def test_workers_are_shown(encoder: Weightless, run: Run, valid: Valid) -> None:
         told = run("jobs")
         assert told.lines[0] == "weightless 1: 1 ready, 2 pending, 1 worker"
         assert told.lines[1].startswith("  running: ")
-        assert told.lines[1].endswith("at work on 2")
+        assert told.lines[1].endswith("2 in progress")
         waiting = run("embed")
-        assert waiting.out == "nothing to do here: what is left is being embedded\n"
+        assert waiting.out == "nothing to do: another kb process is embedding the rest\n"
         assert waiting.err == (
-            "2 more get their vectors from another kb that is running; kb jobs shows it\n"
+            "2 more passages are being embedded by another kb process; see: kb jobs\n"
         )
         with kb._store._database.writing() as connection:
             connection.execute("UPDATE jobs SET lease_until = 0")
         shape = run("jobs", "--json").json
         valid("jobs.v1", shape)
         assert [one["state"] for one in shape["jobs"]] == ["lost"]
-        assert run("embed").out.startswith("2 embedded by weightless 1")
+        assert run("embed").out.startswith("embedded 2 passages with weightless 1")
         assert run("jobs", "--json").json["jobs"] == []
 
 
@@ -85,8 +85,8 @@ def test_parts_that_are_missing_are_said(
     run("embed")
     assert "3 ready (sparse 3, tokens 0)" in run("status").out
     monkeypatch.setenv("KB_MODELS_TOKENS", "1-bit")
-    assert run("jobs").lines[0] == "weightless 1: 3 ready, 0 pending, 3 lack a part"
-    assert run("embed").out.startswith("0 embedded, 3 completed by weightless 1")
+    assert run("jobs").lines[0] == "weightless 1: 3 ready, 0 pending, 3 incomplete"
+    assert run("embed").out.startswith("embedded 0 passages and completed 3 with weightless 1")
     assert "3 ready (sparse 3, tokens 3)" in run("status").out
     monkeypatch.setenv("KB_MODELS_TOKENS", "3-bit")
     assert "it must be 2-bit, 1-bit, int8, none" in run("embed").err
@@ -103,7 +103,7 @@ def test_a_change_of_the_model(
     monkeypatch.setattr("kb.embedding.reindex.GRACE_S", 0.0)
     told = run("reindex", "--model", os.path.relpath(new), "--keep-old")
     assert told.status == 0
-    assert told.lines[-1] == "the vectors of other 7 answer now"
+    assert told.lines[-1] == "searches now use the vectors of other 7"
     monkeypatch.chdir(here / ".kb")  # the folder is found from wherever one is
     monkeypatch.setenv("KB_MODELS_ENCODER", "/nowhere/else")
     found = run("search", "retry", "--mode", "vector", "--json").json
@@ -139,7 +139,7 @@ def test_a_change_that_a_model_is_not_fit_for(
     monkeypatch.setattr("kb.embedding.reindex.GRACE_S", 0.0)
     run("embed")
     told = run("reindex", "--model", "bad")
-    assert (told.status, told.lines[-1]) == (1, "the old vectors answer on")
+    assert (told.status, told.lines[-1]) == (1, "searches still use the old vectors")
     assert "could not be embedded by bad 1" in told.err
     assert "or add --force" in told.err
     shape = run("reindex", "--model", "bad", "--json").json

@@ -57,7 +57,7 @@ def test_a_model_that_is_not_there_is_listed_as_such(
 def test_everything_about_one(model: Path, run: Run, valid: Valid) -> None:
     told = run("models", "info", model)
     assert (told.status, told.err) == (0, "")
-    assert "sees     48 tokens" in told.lines
+    assert "input    48 tokens" in told.lines
     assert f"path     {model}" in told.lines
     shape = run("models", "info", model, "--json").json
     valid("models.v1", shape)
@@ -140,7 +140,7 @@ def test_the_side_is_one_of_two(model: Path, run: Run) -> None:
 
 def test_from_stdin_and_cut_off(model: Path, run: Run) -> None:
     told = run("embed-text", "-", stdin=b"buoy " * 50)
-    assert "truncated  the last 4 tokens of the text did not fit into 48" in told.lines
+    assert "truncated  the last 4 tokens exceed the limit of 48" in told.lines
 
 
 def test_no_words(model: Path, run: Run, valid: Valid) -> None:
@@ -192,7 +192,7 @@ def test_pulled_listed_used_and_removed(
     monkeypatch.chdir(tmp_path)
     told = run("models", "pull", laid)
     assert told.status == 0
-    assert told.out.startswith("tiny 1 is in ")
+    assert told.out.startswith("installed tiny 1 in ")
     assert told.err == "to use it: kb reindex --model tiny\n"
     shape = run("models", "pull", laid, "--json").json
     valid("models.v1", shape)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import io
-import os
-import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.cli.output import Page, columns, cut, has_colour
+from kb.cli.output import Console, display_width, has_color, truncate
 
 
 class Terminal(io.StringIO):
@@ -35,36 +32,19 @@ def test_colour(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expe
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert has_colour(Terminal()) is expected
-    assert has_colour(io.StringIO()) is ("FORCE_COLOR" in variables and expected)
+    assert has_color(Terminal()) is expected
+    assert has_color(io.StringIO()) is ("FORCE_COLOR" in variables and expected)
 
 
 @pytest.mark.parametrize(("said", "width"), [("80", 80), ("300", 120), ("20", None)])
 def test_width(monkeypatch: pytest.MonkeyPatch, said: str, width: int | None) -> None:
     monkeypatch.setenv("COLUMNS", said)
-    assert Page.of(Terminal()).width == width
-    assert Page.of(io.StringIO()).width is None
+    assert Console.of(Terminal()).width == width
+    assert Console.of(io.StringIO()).width is None
 
 
 @given(st.text(alphabet="ab東\u0301", max_size=30), st.integers(-2, 40))
 def test_what_is_cut_fits(text: str, width: int) -> None:
-    shown = cut(text, width)
-    assert columns(shown) <= max(width, 0)
+    shown = truncate(text, width)
+    assert display_width(shown) <= max(width, 0)
     assert shown == text or width <= 0 or shown.endswith("…")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="its rule is kept by hand on Linux only")
-@pytest.mark.parametrize("value", [None, "", "/somewhere/else"])
-def test_the_user_folders_are_those_of_platformdirs(
-    monkeypatch: pytest.MonkeyPatch, value: str | None
-) -> None:
-    import platformdirs
-
-    from kb.config import store_path, user_file
-
-    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
-        monkeypatch.delenv(name, raising=False)
-        if value is not None:
-            monkeypatch.setenv(name, value)
-    assert user_file() == Path(platformdirs.user_config_dir("kb")) / "config.toml"
-    assert store_path(start=Path(os.sep)) == Path(platformdirs.user_data_dir("kb")) / "kb.sqlite"

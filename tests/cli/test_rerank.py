@@ -121,7 +121,7 @@ def test_the_judge_in_the_list_of_models(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KB_MODELS_JUDGE", "kb-judge")
     assert any(
-        line.startswith("* kb-judge 1  from kb, scores of pairs") for line in run("models").lines
+        line.startswith("* kb-judge 1  from kb, pair scores") for line in run("models").lines
     )
     shape = run("models", "info", "kb-judge", "--json").json
     valid("models.v1", shape)

@@ -66,9 +66,9 @@ def test_an_option_named_like_json_is_not_asked_for(here: Path, run: Run) -> Non
 def test_words_that_look_like_options(here: Path, run: Run, args: str, meant: str) -> None:
     told = run(*args.split())
     assert told.status == 2
-    assert f"hint: to take it as words: {meant}; see: kb " in told.err
+    assert f"hint: to pass it as text: {meant}; see: kb " in told.err
     assert run(*meant.split()[1:]).status == 0
 
 
 def test_other_commands_take_no_words(here: Path, run: Run) -> None:
-    assert "as words" not in run("get", "a.md", "--force").err
+    assert "as text" not in run("get", "a.md", "--force").err

@@ -171,10 +171,10 @@ def test_what_a_threshold_cuts_is_said(here: Path, run: Run) -> None:
     count = run("search", "radio", "--fts-only", "--json").json["returned"]
     hits = "1 hit" if count == 1 else f"{count} hits"
     assert told.status == 0
-    assert f"--threshold 0.999 cut {hits}; the best score is {best:.4g}" in told.err
+    assert f"--threshold 0.999 dropped {hits}; the best score is {best:.4g}" in told.err
     nothing = run("search", "nosuchword", "--fts-only", "--threshold", "0.5").err
     assert "nothing found" in nothing
-    assert "cut" not in nothing
+    assert "dropped" not in nothing
 
 
 # --- logs -----------------------------------------------------------------------------------------

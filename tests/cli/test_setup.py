@@ -24,7 +24,7 @@ def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_init_here(run: Run, tmp_path: Path) -> None:
     made = run("init")
     assert made.lines == [str(tmp_path / ".kb" / "kb.sqlite")]
-    assert made.err == "now: kb ingest FOLDER\n"
+    assert made.err == "next: kb ingest FOLDER\n"
     assert (tmp_path / ".kb" / ".gitignore").read_text() == "*\n"
     (tmp_path / "below").mkdir()
     os.chdir("below")
@@ -36,7 +36,7 @@ def test_init_again_changes_nothing(run: Run, tmp_path: Path) -> None:
     run("add", "a note")
     (tmp_path / ".kb" / ".gitignore").write_text("mine\n")
     again = run("init")
-    assert (again.status, again.err) == (0, "this store was there already\n")
+    assert (again.status, again.err) == (0, "this store already exists\n")
     assert run("list").lines == ["note:1"]
     assert (tmp_path / ".kb" / ".gitignore").read_text() == "mine\n"
 

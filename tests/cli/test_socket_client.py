@@ -14,14 +14,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kb import KnowledgeBase, config
-from kb.cli import socket_client
-from kb.cli import socket_server as answering_module
-from kb.cli.socket_server import answering
+from kb.cli import socket_client, socket_server
+from kb.cli.socket_server import serve_socket
 from tests import hostile
 from tests.cli.conftest import COMMAND, Run
 
@@ -36,9 +34,9 @@ def store(here: Path) -> Path:
 
 
 @pytest.fixture
-def desk(store: Path) -> Iterator[Path]:
+def served(store: Path) -> Iterator[Path]:
     """The socket of a store that is answered for."""
-    with KnowledgeBase(store) as kb, answering(kb):
+    with KnowledgeBase(store) as kb, serve_socket(kb):
         yield Path(f"{store}{socket_client.SUFFIX}")
 
 
@@ -47,8 +45,8 @@ def plain(text: str) -> str:
     return _TIMES.sub("", text)
 
 
-def asked(*args: str) -> int | None:
-    return socket_client.ask(["search", *args])
+def forward(*args: str) -> int | None:
+    return socket_client.forward(["search", *args])
 
 
 # --- the same answers -----------------------------------------------------------------------------
@@ -74,10 +72,10 @@ CALLS: list[tuple[str, ...]] = [
 
 @pytest.mark.parametrize("args", CALLS, ids=" ".join)
 def test_answers_are_identical(
-    desk: Path, run: Run, capsys: pytest.CaptureFixture[str], args: tuple[str, ...]
+    served: Path, run: Run, capsys: pytest.CaptureFixture[str], args: tuple[str, ...]
 ) -> None:
     capsys.readouterr()
-    status = asked(*args)
+    status = forward(*args)
     through = capsys.readouterr()
     alone = run("search", *args)
     assert status == alone.status
@@ -87,21 +85,21 @@ def test_answers_are_identical(
 
 @pytest.mark.parametrize("variables", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
 def test_on_a_terminal_too(
-    desk: Path, on_terminal: Callable[..., str], variables: dict[str, str]
+    served: Path, on_terminal: Callable[..., str], variables: dict[str, str]
 ) -> None:
     through = on_terminal("search", "retry", "storm", columns=64, **variables)
-    desk.rename(desk.with_suffix(".off"))
+    served.rename(served.with_suffix(".off"))
     assert through == on_terminal("search", "retry", "storm", columns=64, **variables)
     assert ("\x1b[" in through) == (not variables)
 
 
-def test_names_and_queries_that_are_not_utf8(desk: Path, run: Run) -> None:
+def test_names_and_queries_that_are_not_utf8(served: Path, run: Run) -> None:
     alone = run("search", "caf\udce9")
     done = subprocess.run([*COMMAND, "search", b"caf\xe9"], capture_output=True, timeout=60)
     assert (done.returncode, done.stderr.decode()) == (alone.status, alone.err)
 
 
-def test_nothing_is_loaded_for_it(desk: Path) -> None:
+def test_nothing_is_loaded_for_it(served: Path) -> None:
     script = (
         "import atexit, sys\n"
         "sys.argv = ['kb', 'search', 'retry', 'storm']\n"
@@ -116,6 +114,7 @@ def test_nothing_is_loaded_for_it(desk: Path) -> None:
         "kb",
         "kb.cli",
         "kb.cli.socket_client",
+        "kb.paths",
     }
 
 
@@ -123,33 +122,33 @@ def test_nothing_is_loaded_for_it(desk: Path) -> None:
 
 
 def test_without_a_socket(store: Path) -> None:
-    assert asked("retry") is None
+    assert forward("retry") is None
 
 
 @pytest.mark.parametrize("arg", ["-", "-h", "--help", "-v", "--verbose"])
-def test_what_is_about_the_process_itself(desk: Path, arg: str) -> None:
-    assert asked("retry", arg) is None
+def test_what_is_about_the_process_itself(served: Path, arg: str) -> None:
+    assert forward("retry", arg) is None
 
 
-def test_other_commands(desk: Path) -> None:
-    assert socket_client.ask(["status"]) is None
-    assert socket_client.ask([]) is None
+def test_other_commands(served: Path) -> None:
+    assert socket_client.forward(["status"]) is None
+    assert socket_client.forward([]) is None
 
 
 def test_a_stale_socket(store: Path, run: Run, process: Run) -> None:
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(f"{store}{socket_client.SUFFIX}")
-    assert asked("retry") is None
+    assert forward("retry") is None
     found = process("search", "--json", "retry")
     assert (found.status, found.json["returned"] > 0) == (0, True)
-    with KnowledgeBase(store) as kb, answering(kb):  # and it is replaced
-        assert asked("retry") == 0
+    with KnowledgeBase(store) as kb, serve_socket(kb):  # and it is replaced
+        assert forward("retry") == 0
     assert not os.path.exists(f"{store}{socket_client.SUFFIX}")
 
 
 def test_a_plain_file_in_its_place(store: Path) -> None:
     Path(f"{store}{socket_client.SUFFIX}").write_text("no socket")
-    assert asked("retry") is None
+    assert forward("retry") is None
 
 
 def ended_by(signal_: signal.Signals, store: Path) -> int:
@@ -158,7 +157,7 @@ def ended_by(signal_: signal.Signals, store: Path) -> int:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
         assert server.stdout is not None
         assert server.stdout.readline()
-        assert asked("retry") == 0
+        assert forward("retry") == 0
         server.send_signal(signal_)
         return server.wait(60)
 
@@ -166,7 +165,7 @@ def ended_by(signal_: signal.Signals, store: Path) -> int:
 def test_a_killed_server(store: Path, process: Run) -> None:
     ended_by(signal.SIGKILL, store)
     assert os.path.exists(f"{store}{socket_client.SUFFIX}")
-    assert asked("retry") is None
+    assert forward("retry") is None
     assert process("search", "--json", "retry").json["returned"] > 0
 
 
@@ -186,7 +185,7 @@ def test_those_who_leave_stop_their_searches(
                         "KB_SEARCH_TIMEOUT_S": "0"}.items():  # fmt: skip
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(socket_client, "ANSWER_S", 3600.0)
-    with KnowledgeBase(store) as kb, answering(kb):
+    with KnowledgeBase(store) as kb, serve_socket(kb):
         address = f"{store}{socket_client.SUFFIX}"
         busy = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(4)]
         for client in busy:
@@ -194,7 +193,7 @@ def test_those_who_leave_stop_their_searches(
             request = socket_client._request(["search", hostile.EXPRESSION], str(store))
             client.sendall(json.dumps(request).encode())
             client.shutdown(socket.SHUT_WR)
-        waiting = threading.Thread(target=asked, args=("harbour",))
+        waiting = threading.Thread(target=forward, args=("harbour",))
         waiting.start()
         waiting.join(1.0)
         assert waiting.is_alive()  # the others take all there is
@@ -202,87 +201,89 @@ def test_those_who_leave_stop_their_searches(
             client.close()
         waiting.join(60.0)
         assert not waiting.is_alive()
-        assert asked("harbour") == 0
+        assert forward("harbour") == 0
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a file that takes nothing")
-def test_a_stderr_that_takes_nothing(desk: Path) -> None:
+def test_a_stderr_that_takes_nothing(served: Path) -> None:
     """What was printed is not printed a second time."""
     command = [*COMMAND, "search", "--rerank", "retry"]  # which there is nobody for
     with open("/dev/full", "w") as full:
         through = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, timeout=60)
-        desk.rename(desk.with_suffix(".off"))
+        served.rename(served.with_suffix(".off"))
         alone = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, timeout=60)
     assert (through.returncode, through.stdout) == (alone.returncode, alone.stdout)
     assert through.stdout
     assert through.returncode  # there was something to say
 
 
-def test_another_version(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert asked("retry") == 0
-    monkeypatch.setattr(answering_module, "__version__", "0.0.1")
-    assert asked("retry") is None
+def test_another_version(served: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert forward("retry") == 0
+    monkeypatch.setattr(socket_server, "__version__", "0.0.1")
+    assert forward("retry") is None
 
 
-def test_another_python(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_python(served: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = socket_client._request
 
     def other(args: list[str], store: str) -> dict[str, object]:
         return real(args, store) | {"prefix": "/elsewhere"}
 
     monkeypatch.setattr(socket_client, "_request", other)
-    assert asked("retry") is None
+    assert forward("retry") is None
 
 
-def test_other_settings(desk: Path, monkeypatch: pytest.MonkeyPatch, store: Path) -> None:
+def test_other_settings(served: Path, monkeypatch: pytest.MonkeyPatch, store: Path) -> None:
     with monkeypatch.context() as changed:
         changed.setenv("KB_SEARCH_DEFAULT_TOP", "1")
-        assert asked("retry") is None
-    assert asked("retry") == 0
+        assert forward("retry") is None
+    assert forward("retry") == 0
     (store.parent / "config.toml").write_text("[search]\ndefault_top = 1\n")
-    assert asked("retry") is None
+    assert forward("retry") is None
     (store.parent / "config.toml").unlink()
     config.user_file().parent.mkdir(parents=True)
     config.user_file().write_text("[serve]\nport = 9\n")
-    assert asked("retry") == 0
+    assert forward("retry") == 0
     (store.parent / "config.toml").write_text("not TOML")
-    assert asked("retry") is None
+    assert forward("retry") is None
 
 
 def test_ignored_settings_are_named_through_the_socket_too(
     store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (store.parent / "config.toml").write_text("[serve]\nport = 9\n")
-    with KnowledgeBase(store) as kb, answering(kb):
-        assert asked("retry") == 0
+    with KnowledgeBase(store) as kb, serve_socket(kb):
+        assert forward("retry") == 0
     assert "ignored serve.port of" in capsys.readouterr().err
 
 
-def test_logs_are_those_of_the_command_itself(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logs_are_those_of_the_command_itself(
+    served: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config.user_file().parent.mkdir(parents=True)
     config.user_file().write_text("[search]\nslow_ms = 500\n")
-    assert asked("retry") is None
+    assert forward("retry") is None
     config.user_file().write_text("[search]\nlog = 'stderr'\n")
-    assert asked("retry") is None
+    assert forward("retry") is None
 
 
-def test_another_store(desk: Path, tmp_path: Path) -> None:
+def test_another_store(served: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.sqlite"
     with KnowledgeBase(other) as kb:
         kb.add("something else")
-    os.symlink(desk, f"{other}{socket_client.SUFFIX}")
-    assert asked("--store", str(other), "retry") is None
+    os.symlink(served, f"{other}{socket_client.SUFFIX}")
+    assert forward("--store", str(other), "retry") is None
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can give it away")
-def test_another_user_s_socket(desk: Path) -> None:
-    os.chown(desk, 12345, 12345)
-    assert asked("retry") is None
+def test_another_user_s_socket(served: Path) -> None:
+    os.chown(served, 12345, 12345)
+    assert forward("retry") is None
 
 
-def test_another_user_at_the_other_end(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_user_at_the_other_end(served: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket_client, "peer_uid", lambda _: os.getuid() + 1)
-    assert asked("retry") is None
+    assert forward("retry") is None
 
 
 @contextmanager
@@ -328,69 +329,69 @@ def test_an_odd_answer(
 ) -> None:
     monkeypatch.setattr(socket_client, "ANSWER_S", 0.2)
     with odd(store, answer):
-        assert asked("retry") is None
+        assert forward("retry") is None
     assert capsys.readouterr() == ("", "")
 
 
 # --- the socket -----------------------------------------------------------------------------------
 
 
-def test_it_is_its_owner_s_alone(desk: Path) -> None:
-    assert desk.stat().st_mode & 0o777 == 0o600
+def test_it_is_its_owner_s_alone(served: Path) -> None:
+    assert served.stat().st_mode & 0o777 == 0o600
 
 
 def test_it_goes_with_its_process(store: Path) -> None:
-    with KnowledgeBase(store) as kb, answering(kb):
-        assert asked("retry") == 0
+    with KnowledgeBase(store) as kb, serve_socket(kb):
+        assert forward("retry") == 0
     assert not os.path.exists(f"{store}{socket_client.SUFFIX}")
 
 
 def test_the_first_that_answers_keeps_it(store: Path) -> None:
     path = Path(f"{store}{socket_client.SUFFIX}")
-    with KnowledgeBase(store) as first, answering(first):
+    with KnowledgeBase(store) as first, serve_socket(first):
         identity = path.stat().st_ino
-        with KnowledgeBase(store) as second, answering(second):
+        with KnowledgeBase(store) as second, serve_socket(second):
             assert path.stat().st_ino == identity
-        assert asked("retry") == 0
+        assert forward("retry") == 0
 
 
 @pytest.mark.parametrize(
     "request_",
-    [b"", b"nonsense", b"[]", b"{}", b'{"protocol": 1}', b"[" * 100_000, b"x" * (2 << 20)],
+    [b"", b"nonsense", b"[]", b"{}", b'{"protocol": 2}', b"[" * 100_000, b"x" * (2 << 20)],
     ids=lambda request: str(request)[:20],
 )
-def test_an_odd_request_harms_nobody(desk: Path, request_: bytes) -> None:
+def test_an_odd_request_harms_nobody(served: Path, request_: bytes) -> None:
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(60)
-        client.connect(str(desk))
+        client.connect(str(served))
         try:
             client.sendall(request_)
             client.shutdown(socket.SHUT_WR)
             assert client.recv(100) == b""
         except (BrokenPipeError, ConnectionResetError):
             pass  # sent away before it had said everything
-    assert asked("retry") == 0
+    assert forward("retry") == 0
 
 
-def test_only_searches_are_answered(desk: Path) -> None:
+def test_only_searches_are_answered(served: Path) -> None:
     request = socket_client._request(
-        ["rm", "library/"], str(desk).removesuffix(socket_client.SUFFIX)
+        ["rm", "library/"], str(served).removesuffix(socket_client.SUFFIX)
     )
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(60)
-        client.connect(str(desk))
+        client.connect(str(served))
         client.sendall(json.dumps(request).encode())
         client.shutdown(socket.SHUT_WR)
         assert json.loads(client.recv(10_000)) == {"answered": False, "why": "args"}
 
 
 def test_what_is_added_is_found(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with KnowledgeBase(store) as kb, answering(kb):
-        assert asked("--json", "shackles") == 0
+    with KnowledgeBase(store) as kb, serve_socket(kb):
+        assert forward("--json", "shackles") == 0
         before = json.loads(capsys.readouterr().out)["returned"]
         with KnowledgeBase(store) as other:
             other.add("The spare shackles are in locker 4.")
-        assert asked("--json", "shackles") == 0
+        assert forward("--json", "shackles") == 0
         assert json.loads(capsys.readouterr().out)["returned"] == before + 1
 
 
@@ -407,29 +408,5 @@ def test_what_is_added_is_found(store: Path, capsys: pytest.CaptureFixture[str])
         (["search", "--store"], ["search", "--store"], None),
     ],
 )
-def test_without_store(args: list[str], rest: list[str], named: str | None) -> None:
-    assert socket_client.without_store(args) == (rest, named)
-
-
-@pytest.mark.parametrize(
-    "given", [None, "", "s.sqlite", "s.db", "folder", "made", "made/.kb", "~/x"]
-)
-@pytest.mark.parametrize("variable", [None, "", "v.sqlite", "made"])
-@pytest.mark.parametrize("where", [".", "made", "made/deep", "data"])
-def test_the_store_is_the_one_that_the_command_would_take(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    given: str | None,
-    variable: str | None,
-    where: str,
-) -> None:
-    for folder in ("made/.kb", "made/deep", "data", "folder"):
-        (tmp_path / folder).mkdir(parents=True)
-    monkeypatch.chdir(tmp_path / where)
-    if variable is not None:
-        monkeypatch.setenv("KB_STORE", variable)
-    wanted: Any = config.store_path(given)
-    try:
-        assert socket_client.store_file(given) == str(wanted)
-    except OSError:
-        assert sys.platform != "linux"
+def test_the_store_option_is_split_off(args: list[str], rest: list[str], named: str | None) -> None:
+    assert socket_client.split_store_option(args) == (rest, named)

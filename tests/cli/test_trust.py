@@ -111,9 +111,9 @@ def test_trust_and_back(run: Run, clone: Path, elsewhere: Server) -> None:
         "origin": "default",
         "ignored": {"value": elsewhere.url, "origin": str(clone / ".kb" / "config.toml")},
     }
-    assert "; not trusted: true of" not in run("config").out
-    assert f'default; not trusted: "{elsewhere.url}" of' in run("config").out
-    said = run("config", "trust")
+    assert "; not trusted: true in" not in run("config").out
+    assert f'default; not trusted: "{elsewhere.url}" in' in run("config").out
+    said = run("config", "trust", "--yes")
     assert said.lines == [f"trusted: {clone / '.kb'}"]
     assert f'models.endpoint_url = "{elsewhere.url}"' in said.err
     assert "search.default_top" not in said.err  # which counted anyway
@@ -136,7 +136,7 @@ def test_trust_and_back(run: Run, clone: Path, elsewhere: Server) -> None:
 
 def test_trust_by_folder(run: Run, clone: Path, tmp_path: Path) -> None:
     os.chdir(tmp_path)
-    assert run("config", "trust", "clone").status == 0
+    assert run("config", "trust", "--yes", "clone").status == 0
     assert run("status", "--store", "clone").err.count("ignored") == 0
     with (clone / ".kb" / "config.toml").open("a") as file:
         file.write("[ingest]\nhidden = true\n")
@@ -155,11 +155,20 @@ def test_what_others_may_write_cannot_be_trusted(run: Run, clone: Path) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="no pseudo-terminals on Windows")
 def test_a_person_is_asked(clone: Path, on_terminal: Callable[..., str]) -> None:
-    assert "Trust this of" in on_terminal("config", "trust", typed="n\n")
+    assert "Trust these in" in on_terminal("config", "trust", typed="n\n")
     assert not trust_record().folder.exists()
     assert "trusted: " in on_terminal("config", "trust", typed="y\n")
     assert trust_record().remove(settings_file(clone / ".kb" / "kb.sqlite"))
     assert "trusted: " in on_terminal("config", "trust", "--yes")
+
+
+def test_without_a_terminal_trust_needs_yes(run: Run, clone: Path) -> None:
+    refused = run("config", "trust", "--json")
+    assert refused.status == 2
+    assert '"cannot ask for confirmation without a terminal"' in refused.err
+    assert "again with --yes" in refused.err
+    assert not trust_record().folder.exists()
+    assert "ignored models.encoder" in run("status").err
 
 
 def test_a_fitted_profile_keeps_trust(clone: Path) -> None:
@@ -207,7 +216,7 @@ def test_a_store_cannot_name_an_endpoint(
     searched = run("search", "--json", "vault").json
     assert "kb config trust" in searched["degraded"][0]["detail"]
     assert searched["hits"]
-    said = run("config", "trust")
+    said = run("config", "trust", "-y")
     assert "encoder of the store: endpoint:m" in said.err
     assert run("embed").status == 0
     assert elsewhere.asked

@@ -156,7 +156,7 @@ class Terminals:
 
 
 def _goes_on(shown: str) -> bool:
-    return "Ctrl-C ends it" in shown or shown.startswith("watching ")
+    return "press Ctrl-C to stop" in shown or shown.startswith("watching ")
 
 
 def _with_models(reader: Reader) -> Reader:

@@ -60,13 +60,13 @@ def test_an_endpoint_as_the_page_sets_it(reader: Reader) -> None:
         (reader.folder / ".kb" / "config.toml").write_text(
             re.sub(r"http://localhost:\d+", server.url, told), encoding="utf-8"
         )
-        assert reader.run("kb config trust")[0] == 0
+        assert reader.run("kb config trust --yes")[0] == 0
         status, printed = reader.run('kb embed-text "a text"')
         assert (status, "768 dimensions" in printed) == (0, True), printed
         untried = {"KB_MODELS_EXAM": "false"}  # it would find out
         reindex = "kb add --no-embed Ropes && kb reindex --model endpoint"
         status, printed = reader.run(reindex, **untried)
-        assert (status, "answer now" in printed) == (0, True), printed
+        assert (status, "searches now use" in printed) == (0, True), printed
     listed = reader.run("kb models")[1]
     assert f"* endpoint {settings['endpoint_model']}" in listed
 

@@ -340,7 +340,7 @@ def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
     assert process.returncode in (0, 130)
     assert "Traceback" not in errors
     # Said when it begins: the name may be mistyped.
-    assert errors.index(f"new store: {store}") < errors.index("Ctrl-C ends it")
+    assert errors.index(f"new store: {store}") < errors.index("press Ctrl-C to stop")
     assert TOKEN not in errors  # a secret is in no log
     with KnowledgeBase(store) as kb:
         assert kb.documents() == []

@@ -295,7 +295,7 @@ def test_killed_and_started_again(store: Path, root: Path) -> None:
 
 
 def test_events_in_words(store: Path, root: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    from kb.cli.watch import _tell
+    from kb.cli.watch import _write_event
     from kb.errors import StoreBusy
     from kb.types import IngestReport
     from kb.watch.watcher import Event
@@ -308,7 +308,7 @@ def test_events_in_words(store: Path, root: Path, capfd: pytest.CaptureFixture[s
         Event("failed", error=StoreBusy("locked", "wait"), retry_s=2.0),
         Event("embedded", embedded=3),
     ):
-        _tell(event)
+        _write_event(event)
     out, err = capfd.readouterr()
     assert out == ""
     assert err.splitlines() == [

@@ -1,4 +1,4 @@
-"""`kb compare`: one query by every method, side by side."""
+"""`kb compare`: one query by several methods, side by side."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from kb.cli import output
-from kb.cli.invocation import Session, pass_session
+from kb.cli.invocation import Invocation, pass_invocation
 from kb.cli.options import (
     Command,
     common_options,
     filter_options,
     option,
-    readable,
     text_or_stdin,
+    utf8_text,
 )
 from kb.types import Filters
 
@@ -24,47 +24,48 @@ if TYPE_CHECKING:
 
 
 @click.command("compare", cls=Command)
-@click.argument("query", type=readable, nargs=-1, required=True)
-@option("-n", "--top", type=int, metavar="N", help="How many hits of each method.  [default: 10]")
+@click.argument("query", type=utf8_text, nargs=-1, required=True)
+@option("-n", "--top", type=int, metavar="N", help="Number of hits per method.  [default: 10]")
 @filter_options
 @common_options()
-@pass_session
+@pass_invocation
 def compare_command(
-    session: Session, /, *, query: tuple[str, ...], top: int | None, filters: Filters
+    invocation: Invocation, /, *, query: tuple[str, ...], top: int | None, filters: Filters
 ) -> None:
-    """Find passages by six methods, side by side. QUERY is any text; - reads it from stdin.
+    """Run a query with six methods, side by side. QUERY is any text; - reads it from stdin.
 
-    Words alone (fts5_only), meaning alone (dense_only), terms as a model weighs them (sparse_only),
-    the first two fused, all three fused as in the profile `research`, and that reranked. A letter
-    marks a hit that several methods found. Times are without what all share: loading the model,
-    encoding the query.
+    The methods: words only (fts5_only), meaning only (dense_only), weighted terms only
+    (sparse_only), the first two fused, all three fused as in the profile `research`, and the same
+    reranked. A letter marks a hit that several methods return. Times exclude the work that all
+    methods share: loading the model and encoding the query.
 
     \b
     Examples:
       kb compare retry storm
       kb compare --top 5 --type markdown "why did the batch fail" --json
     """
-    with session.open() as kb:
-        found = kb.compare(text_or_stdin(query), top=top, filters=filters)
-    if session.json:
+    with invocation.open() as kb:
+        comparison = kb.compare(text_or_stdin(query), top=top, filters=filters)
+    if invocation.json:
         from kb import wire
 
-        output.say_json(wire.comparison(found))
+        output.write_json(wire.comparison(comparison))
     else:
-        _say(found)
+        _write(comparison)
 
 
-def _say(found: Comparison) -> None:
-    from kb.cli.compare_view import comparison_text, told_text
+def _write(comparison: Comparison) -> None:
+    from kb.cli.compare_view import comparison_text, problem_lines
 
-    sheet = output.Page.of(sys.stdout)
-    output.say(comparison_text(found, sheet, _whole_width() if sheet.width is not None else None))
-    for line in told_text(found):
+    console = output.Console.of(sys.stdout)
+    width = None if console.width is None else _terminal_width()
+    output.write(comparison_text(comparison, console, width))
+    for line in problem_lines(comparison):
         output.warn(line)
 
 
-def _whole_width() -> int:
-    """Of the terminal: columns are easy to read however wide it is."""
+def _terminal_width() -> int:
+    """Return the full width: columns stay readable on a wide terminal."""
     from shutil import get_terminal_size
 
     return get_terminal_size().columns

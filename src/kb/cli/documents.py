@@ -1,4 +1,4 @@
-"""`kb list`, `rm`, `tag` and `gc`: the documents of a store."""
+"""`kb list`, `rm`, `tag` and `gc`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kb.cli import output
-from kb.cli.invocation import Session, pass_session
+from kb.cli.invocation import Invocation, pass_invocation
 from kb.cli.options import (
     Command,
     common_options,
@@ -26,131 +26,135 @@ if TYPE_CHECKING:
 
 @click.command("list", cls=Command)
 @filter_options
-@option("--limit", type=click.IntRange(min=1), metavar="N", help="At most this many.")
-@option("-l", "--long", is_flag=True, heading="Output", help="With date, kind, title and tags.")
-@option("--jsonl", is_flag=True, heading="Output", help="Answer in JSON, one document a line.")
+@option("--limit", type=click.IntRange(min=1), metavar="N", help="List at most N documents.")
+@option(
+    "-l",
+    "--long",
+    is_flag=True,
+    heading="Output",
+    help="Also print date, type, kind, title and tags.",
+)
+@option("--jsonl", is_flag=True, heading="Output", help="Print JSON, one document per line.")
 @common_options()
-@pass_session
+@pass_invocation
 def list_command(
-    session: Session, *, filters: Filters, limit: int | None, long: bool, jsonl: bool
+    invocation: Invocation, *, filters: Filters, limit: int | None, long: bool, jsonl: bool
 ) -> None:
-    """List documents by path.
+    """List documents, sorted by path.
 
     \b
     Examples:
       kb list --tags incident --long
       kb list --path 'notes/**' --type markdown --jsonl
     """
-    with session.open() as kb:
+    with invocation.open() as kb:
         documents = kb.documents(filters, limit=limit)
-        listed = {document.root_id for document in documents}
-        detached = [root.name for root in kb.roots() if root.detached and root.root_id in listed]
-    if jsonl or session.json:
+        root_ids = {document.root_id for document in documents}
+        detached = [root.name for root in kb.roots() if root.detached and root.root_id in root_ids]
+    if jsonl or invocation.json:
         from kb import wire
 
         shapes = [wire.document(document) for document in documents]
         if not jsonl:
-            output.say_json(shapes)
+            output.write_json(shapes)
             return
         for shape in shapes:
-            output.say_json_line(shape)
+            output.write_json_line(shape)
     elif not documents:
-        output.note("no documents" + (" with these filters" if filters else ""))
+        output.note("no documents" + (" match these filters" if filters else ""))
     elif long:
-        output.say("\n".join(_long_lines(documents)))
+        output.write("\n".join(_long_lines(documents)))
     else:
-        output.say("\n".join(output.visible(document.doc_path) for document in documents))
+        output.write("\n".join(output.escape(document.doc_path) for document in documents))
     for name in detached:
-        output.note(
-            f"{output.visible(name)}/ is detached; to read its files: kb attach NAME FOLDER"
-        )
+        output.note(f"{output.escape(name)}/ is detached; to read its files: kb attach NAME FOLDER")
 
 
-_INDENT = 12  # the width of a date and its gap
+_INDENT = 12  # the width of a date and a gap
 
 
 def _long_lines(documents: Sequence[Document]) -> list[str]:
-    """Date, type, kind and path in columns; then title and tags, on a terminal on a line of their
-    own where they do not fit."""
-    sheet = output.Page.of(sys.stdout)
+    """Return date, type, kind and path in columns, then title and tags: on a line of their own if
+    they do not fit on the terminal."""
+    console = output.Console.of(sys.stdout)
     types = max(len(document.type) for document in documents)
     kinds = max(len(document.kind or "-") for document in documents)
     lines = []
     for document in documents:
         kind = (document.kind or "-").ljust(kinds)
         start = f"{document.date[:10]}  {document.type.ljust(types)}  {kind}  "
-        path = output.visible(document.doc_path)
-        rest = output.visible("  ".join((document.title, *(f"#{tag}" for tag in document.tags))))
+        path = output.escape(document.doc_path)
+        rest = output.escape("  ".join((document.title, *(f"#{tag}" for tag in document.tags))))
         gap = "  "
-        if sheet.width is not None and output.columns(start + path + gap + rest) > sheet.width:
+        width = output.display_width(start + path + gap + rest)
+        if console.width is not None and width > console.width:
             gap = "\n" + " " * _INDENT
-            rest = output.cut(rest, sheet.width - _INDENT)
-        lines.append(start + sheet.style(path, fg="cyan") + gap + sheet.style(rest, dim=True))
+            rest = output.truncate(rest, console.width - _INDENT)
+        lines.append(start + console.style(path, fg="cyan") + gap + console.style(rest, dim=True))
     return lines
 
 
 @click.command("rm", cls=Command)
 @document_argument("documents", metavar="DOC...", nargs=-1, required=True)
 @common_options()
-@pass_session
-def rm_command(session: Session, *, documents: tuple[str, ...]) -> None:
+@pass_invocation
+def rm_command(invocation: Invocation, *, documents: tuple[str, ...]) -> None:
     """Remove documents from the store, and print their paths.
 
-    DOC is a path as `kb list` shows it, the path of a file, note:<id>, or a folder with a / at its
-    end for all that is below. Files on disk are not touched. Those in a folder that stays ingested
-    come back with the next `kb ingest`, unless .kbignore names them; removing an ingested folder
-    itself (notes/) forgets it.
+    DOC is a path from `kb list`, the path of a file, note:<id>, or a folder with a trailing / for
+    everything in it. Files on disk are not touched. Files in an ingested folder return with the
+    next `kb ingest`, unless .kbignore excludes them. Removing the ingested folder itself (notes/)
+    makes kb forget it.
 
     \b
     Examples:
       kb rm notes/old.md note:12
       kb rm notes/drafts/
     """
-    with session.open() as kb:
+    with invocation.open() as kb:
         removed = kb.remove(*documents)
-    _say_paths(removed, session, "removed; files on disk are untouched")
+    _write_paths(removed, invocation, "removed; files on disk are untouched")
 
 
 @click.command("gc", cls=Command)
-@option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @common_options()
-@pass_session
-def gc_command(session: Session, *, dry_run: bool) -> None:
-    """Remove documents that have expired, and print their paths.
+@pass_invocation
+def gc_command(invocation: Invocation, *, dry_run: bool) -> None:
+    """Remove expired documents, and print their paths.
 
-    These are notes and files whose ttl is over; searches leave them out anyway.
+    A document expires when its ttl has passed. Searches skip expired documents anyway.
 
     \b
     Example:
       kb gc --dry-run
     """
-    with session.open() as kb:
+    with invocation.open() as kb:
         expired = kb.gc(dry_run=dry_run)
-    _say_paths(expired, session, "expired" if dry_run else "expired and removed")
+    _write_paths(expired, invocation, "expired" if dry_run else "expired and removed")
 
 
-def _say_paths(paths: Sequence[str], session: Session, what: str) -> None:
-    if session.json:
-        output.say_json(paths)
+def _write_paths(paths: Sequence[str], invocation: Invocation, description: str) -> None:
+    if invocation.json:
+        output.write_json(paths)
         return
     if paths:
-        output.say("\n".join(output.visible(path) for path in paths))
-    output.note(f"{len(paths)} document{'' if len(paths) == 1 else 's'} {what}")
+        output.write("\n".join(output.escape(path) for path in paths))
+    output.note(f"{output.count(len(paths), 'document')} {description}")
 
 
 @click.command("tag", cls=Command)
 @document_argument("document", metavar="[DOC]", required=False)
-@option("--add", metavar="A,B", multiple=True, help="Give the document these tags.")
-@option("--remove", metavar="A,B", multiple=True, help="Take these away.")
+@option("--add", metavar="A,B", multiple=True, help="Add these tags.")
+@option("--remove", metavar="A,B", multiple=True, help="Remove these tags.")
 @common_options()
-@pass_session
+@pass_invocation
 def tag_command(
-    session: Session, *, document: str | None, add: tuple[str, ...], remove: tuple[str, ...]
+    invocation: Invocation, *, document: str | None, add: tuple[str, ...], remove: tuple[str, ...]
 ) -> None:
-    """Give a document tags, take them away, or show them. Without DOC: every tag, with the number
-    of documents that have it.
+    """Add, remove or show the tags of a document. Without DOC, list all tags with their counts.
 
-    Tags from a file's front matter stay for as long as they stand there.
+    Tags from a file's front matter can only be removed in the file.
 
     \b
     Examples:
@@ -159,31 +163,31 @@ def tag_command(
     """
     if document is None:
         if add or remove:
-            raise click.UsageError("--add and --remove need a DOC")
-        _say_all_tags(session)
+            raise click.UsageError("--add and --remove require DOC")
+        _write_tags(invocation)
         return
-    with session.open() as kb:
+    with invocation.open() as kb:
         tagged = kb.tag(document, add=split_commas(add), remove=split_commas(remove))
-    if session.json:
+    if invocation.json:
         from kb import wire
 
-        output.say_json(wire.document(tagged))
+        output.write_json(wire.document(tagged))
     elif tagged.tags:
-        output.say("\n".join(output.visible(tag) for tag in tagged.tags))
+        output.write("\n".join(output.escape(tag) for tag in tagged.tags))
     else:
-        output.note(f"{output.visible(tagged.doc_path)} has no tags")
+        output.note(f"{output.escape(tagged.doc_path)} has no tags")
 
 
-def _say_all_tags(session: Session) -> None:
-    with session.open() as kb:
+def _write_tags(invocation: Invocation) -> None:
+    with invocation.open() as kb:
         tags = kb.tags()
-    if session.json:
-        output.say_json(tags)
+    if invocation.json:
+        output.write_json(tags)
     elif tags:
         most_first = sorted(tags.items(), key=lambda item: (-item[1], item[0]))
         width = len(str(most_first[0][1]))
-        output.say(
-            "\n".join(f"{count:{width}}  {output.visible(tag)}" for tag, count in most_first)
+        output.write(
+            "\n".join(f"{count:{width}}  {output.escape(tag)}" for tag, count in most_first)
         )
     else:
         output.note("no tags")

@@ -1,4 +1,4 @@
-"""`kb eval`: how well searches find what they should, and which settings find more."""
+"""`kb eval`: measures search quality, and tunes profiles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kb.cli import output, progress
-from kb.cli.invocation import Session, pass_session
+from kb.cli.invocation import Invocation, pass_invocation
 from kb.cli.options import Command, common_options, option, split_commas
 from kb.errors import InvalidRequest, KbError, ModelError
 
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from kb.library.knowledge_base import KnowledgeBase
     from kb.ports import Encoder
 
-_A_FILE = click.Path(path_type=Path)
+_PATH = click.Path(path_type=Path)
 
 
 def _data_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What is judged and what is searched."""
+    """Add the options that select judgments and documents."""
     for add in reversed((
         option(
-            "--data", metavar="DIR", type=_A_FILE,
-            help="A folder in BEIR's layout: queries.jsonl, qrels/ and, or not, corpus.jsonl.",
+            "--data", metavar="DIR", type=_PATH,
+            help="A folder in BEIR's layout: queries.jsonl, qrels/ and optionally corpus.jsonl.",
         ),
         option(
-            "--judgments", metavar="FILE.csv", type=_A_FILE,
-            help="Instead of --data: query, document, grade, about the documents of your store.",
+            "--judgments", metavar="FILE.csv", type=_PATH,
+            help="Instead of --data: columns query, document, grade, for documents in your store.",
         ),
         option(
-            "--documents", metavar="DIR", type=_A_FILE,
-            help="Search the files in this folder, in a scratch store, instead of your own store.",
+            "--documents", metavar="DIR", type=_PATH,
+            help="Search the files in this folder, in a temporary store, not your own.",
         ),
     )):  # fmt: skip
         command = add(command)
@@ -52,20 +52,20 @@ _GAIN = option(
     type=click.Choice(("linear", "exp")),
     default="linear",
     show_default=True,
-    help="What a grade is worth to nDCG: itself, or 2^grade - 1.",
+    help="The gain of a grade in nDCG: the grade itself, or 2^grade - 1.",
 )
 _LIMIT = option(
-    "--limit-queries", type=click.IntRange(min=1), metavar="N", help="Only the first N."
+    "--limit-queries", type=click.IntRange(min=1), metavar="N", help="Use only the first N queries."
 )
 _NO_CACHE = option(
-    "--no-cache", is_flag=True, help="Encode every passage again, and keep none for the next run."
+    "--no-cache", is_flag=True, help="Encode every passage again, and do not cache the result."
 )
 
 
 @click.group("eval", invoke_without_command=True)
 @click.pass_context
 def eval_command(context: click.Context) -> None:
-    """Measure searches on judged data, and fit them to it.
+    """Measure search quality on judged queries, and tune profiles.
 
     \b
     Example:
@@ -77,14 +77,14 @@ def eval_command(context: click.Context) -> None:
 
 @eval_command.command("run", cls=Command)
 @_data_options
-@option("--split", metavar="NAME", help="Which judgments of the folder.  [default: test]")
+@option("--split", metavar="NAME", help="The split of the judgments.  [default: test]")
 @option(
     "--methods",
     default="default",
     show_default=True,
     metavar="A,B",
-    help="Profiles to compare, and match-any, match-all, match-auto, fts5_only, dense_only, "
-    "sparse_only, two_way_hybrid, three_way_hybrid, three_way_reranked.",
+    help="Methods to compare: profiles, and match-any, match-all, match-auto, fts5_only, "
+    "dense_only, sparse_only, two_way_hybrid, three_way_hybrid, three_way_reranked.",
 )
 @option(
     "--measures",
@@ -94,23 +94,25 @@ def eval_command(context: click.Context) -> None:
     help="nDCG@k, Recall@k, Precision@k (P@k), MRR, MRR@k, Success@k.",
 )
 @_GAIN
-@option("--baseline", metavar="NAME", help="What to compare with.  [default: the first method]")
+@option("--baseline", metavar="NAME", help="The method to compare with.  [default: the first]")
 @_LIMIT
 @_NO_CACHE
-@option("--per-query", is_flag=True, heading="Output", help="Also the figures of every query.")
-@option("--markdown", is_flag=True, heading="Output", help="Tables in Markdown.")
 @option(
-    "--html", type=_A_FILE, metavar="FILE", heading="Output",
-    help="Also write a page with plots to FILE; it needs no network.",
+    "--per-query", is_flag=True, heading="Output", help="Also print the results of every query."
+)
+@option("--markdown", is_flag=True, heading="Output", help="Print Markdown tables.")
+@option(
+    "--html", type=_PATH, metavar="FILE", heading="Output",
+    help="Also write a self-contained page with plots to FILE.",
 )  # fmt: skip
 @option(
-    "--save", type=_A_FILE, metavar="FILE", heading="Output",
-    help="Also write the report to FILE, in JSON.",
+    "--save", type=_PATH, metavar="FILE", heading="Output",
+    help="Also write the report to FILE as JSON.",
 )  # fmt: skip
 @common_options()
-@pass_session
+@pass_invocation
 def run_command(
-    session: Session,
+    invocation: Invocation,
     /,
     *,
     methods: str,
@@ -125,10 +127,10 @@ def run_command(
 ) -> None:
     """Compare methods on judged queries.
 
-    Prints each measure with its confidence interval and the gain over the baseline, and latency.
-    A corpus in the folder goes into a scratch store. Without one, the judgments are about the
-    documents of your own store, by path, by citation, or by the end of a path that only one has.
-    Encoded passages are kept for the next run.
+    Prints each measure with its confidence interval, the gain over the baseline, and latency.
+    If the folder contains a corpus, it is searched in a temporary store. Otherwise the judgments
+    refer to documents in your own store, by path, by citation, or by an unambiguous end of a path.
+    Encoded passages are cached for the next run.
 
     \b
     Examples:
@@ -140,16 +142,16 @@ def run_command(
     from kb.evaluation.experiment import check_methods, parts_needed, run_trial
 
     _check_writable(html, save)
-    named = split_commas([methods])
-    if baseline is not None and baseline not in named:
-        named = (baseline, *named)
-    with session.open() as kb:
+    names = split_commas([methods])
+    if baseline is not None and baseline not in names:
+        names = (baseline, *names)
+    with invocation.open() as kb:
         config, store = kb.config, kb.path
-        check_methods(named, config)
-        encoder = _encoder(kb) if parts_needed(named, config) else None
-    with _tidy(), progress.shown(session) as show:
+        check_methods(names, config)
+        encoder = _encoder(kb) if parts_needed(names, config) else None
+    with _interrupt_on_sigterm(), progress.reporter(invocation) as show:
         report = run_trial(
-            methods=named,
+            methods=names,
             baseline=baseline,
             encoder=encoder,
             measures=split_commas([measures]),
@@ -160,36 +162,46 @@ def run_command(
             on_progress=lambda stage, done, total: show(stage, done, total, ""),
             **options,
         )
-    _say(session, report, per_query=per_query, markdown=markdown)
+    _write_report(invocation, report, per_query=per_query, markdown=markdown)
     _write_files(report, html=html, save=save, per_query=per_query)
 
 
 @eval_command.command("tune", cls=Command)
 @_data_options
 @option(
-    "--split", metavar="NAME", help="The judgments to fit to.  [default: dev or train, if there]"
+    "--split", metavar="NAME", help="The split to tune on.  [default: dev or train, if it exists]"
 )
 @option(
     "--report-split", metavar="NAME",
-    help="The judgments to measure on.  [default: test; without another split, folds]",
+    help="The split to measure on.  [default: test; with one split only, folds]",
 )  # fmt: skip
 @option(
     "--profile",
     default="default",
     show_default=True,
     metavar="NAME",
-    help="The profile to improve.",
+    help="The profile to tune.",
 )
-@option("--measure", default="nDCG@10", show_default=True, metavar="NAME", help="What is to rise.")
+@option(
+    "--measure",
+    default="nDCG@10",
+    show_default=True,
+    metavar="NAME",
+    help="The measure to maximize.",
+)
 @_GAIN
 @_LIMIT
 @_NO_CACHE
-@option("--write", metavar="NAME", help="If it is better, write it to config.toml as this profile.")
-@option("--force", is_flag=True, help="Replace a profile of that name.")
+@option(
+    "--write",
+    metavar="NAME",
+    help="Write the result to config.toml as this profile, if it is better.",
+)
+@option("--force", is_flag=True, help="Replace an existing profile of that name.")
 @common_options()
-@pass_session
+@pass_invocation
 def tune_command(
-    session: Session,
+    invocation: Invocation,
     /,
     *,
     profile: str,
@@ -198,14 +210,13 @@ def tune_command(
     force: bool,
     **options: Any,
 ) -> None:
-    """Fit how a profile fuses its retrievers to judged queries.
+    """Tune how a profile fuses retrievers on judged queries.
 
-    Weights, normalisation and k are tried on one split, and what fits best is measured on another,
-    against the profile as it is. With one split only, its queries are cut into five folds: each is
-    measured with what was fitted to the other four. `test` is never fitted to where there is
-    another split. A profile is written only if it is better beyond doubt: if the confidence
-    interval of the change is above zero. How it reranks is left as it is: fitted is the order
-    before, measured the one after.
+    Tries weights, normalization and k on one split, and measures the best combination on another,
+    against the current profile. With one split only, it uses five-fold cross-validation. It never
+    tunes on `test` if another split exists. The profile is written only if the confidence interval
+    of the change is above zero. Reranking settings do not change: tuning looks at the order before
+    reranking, measuring at the order after it.
 
     \b
     Examples:
@@ -219,7 +230,7 @@ def tune_command(
     from kb.evaluation.tuning import tune
     from kb.evaluation.tuning_report import tuning_to_dict, tuning_to_text
 
-    with session.open() as kb:
+    with invocation.open() as kb:
         if write is not None:
             check_name(write, profile, kb.config, force=force)
         encoder = _encoder(kb) if parts_needed([profile], kb.config) else None
@@ -230,7 +241,7 @@ def tune_command(
             judge=kb.judge,
             cache=None if no_cache else cache_folder(),
         )
-    with _tidy(), progress.shown(session) as show:
+    with _interrupt_on_sigterm(), progress.reporter(invocation) as show:
         tuning = tune(
             profile=profile,
             ground=ground,
@@ -241,60 +252,61 @@ def tune_command(
     if write is not None and tuning.better:
         try:
             written = _write_profile(write, tuning, ground)
-        except KbError as error:  # told behind the figures, which took minutes
+        except KbError as error:  # raised after the results are printed: they took minutes
             problem = error
-    if session.json:
-        output.say_json(tuning_to_dict(tuning, written))
+    if invocation.json:
+        output.write_json(tuning_to_dict(tuning, written))
     else:
-        output.say("\n".join(map(output.visible, tuning_to_text(tuning).split("\n"))))
+        output.write("\n".join(map(output.escape, tuning_to_text(tuning).split("\n"))))
         if written is not None:
-            output.say(f"written: profile {write} in {output.visible(written)}")
+            output.write(f"wrote profile {write} to {output.escape(written)}")
     if problem is not None:
         raise problem
 
 
 @contextmanager
-def _tidy() -> Iterator[None]:
-    """A trial that is told to end takes its scratch store with it, as one that is interrupted
-    does."""
-    before = None
-    with suppress(ValueError):  # not in the main thread, where signals go
-        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+def _interrupt_on_sigterm() -> Iterator[None]:
+    """Handle SIGTERM like Ctrl-C, so that the temporary store is removed."""
+    previous = None
+    with suppress(ValueError):  # signal handlers need the main thread
+        previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:
-        if before is not None:
-            signal.signal(signal.SIGTERM, before)
+        if previous is not None:
+            signal.signal(signal.SIGTERM, previous)
 
 
 def _write_profile(name: str, tuning: Tuning, ground: Ground) -> str:
-    """Into the settings of the store, if there is one, else into the user's."""
+    """Write the profile to the store's settings if the store exists, otherwise to the user's."""
     from kb.config import files, trust_record, user_file
     from kb.evaluation.profile_file import fitted_profile, write_profile
 
     own = ground.own
     path = files(own)[-1] if own is not None and own.exists() else user_file()
     table = fitted_profile(tuning.profile, ground.config, tuning.settings)
-    table["summary"] = f"{tuning.profile}, fitted to {tuning.data}"
+    table["summary"] = f"{tuning.profile}, tuned on {tuning.data}"
     with trust_record().kept(path):
         write_profile(path, name, table)
     return str(path)
 
 
-def _say(session: Session, report: EvalReport, *, per_query: bool, markdown: bool) -> None:
+def _write_report(
+    invocation: Invocation, report: EvalReport, *, per_query: bool, markdown: bool
+) -> None:
     from kb.evaluation.report import to_dict, to_markdown, to_table
 
-    if session.json:
-        output.say_json(to_dict(report, per_query=per_query))
+    if invocation.json:
+        output.write_json(to_dict(report, per_query=per_query))
     else:
-        told = (to_markdown if markdown else to_table)(report, per_query=per_query)
-        output.say("\n".join(map(output.visible, told.split("\n"))))
+        text = (to_markdown if markdown else to_table)(report, per_query=per_query)
+        output.write("\n".join(map(output.escape, text.split("\n"))))
 
 
 def _write_files(
     report: EvalReport, *, html: Path | None, save: Path | None, per_query: bool
 ) -> None:
-    """After the figures were printed: a disk that is full does not take them away."""
+    """Write the files. Called after the report is printed, so that a full disk does not lose it."""
     import json
 
     from kb.evaluation.html import to_html
@@ -304,48 +316,50 @@ def _write_files(
         _write(save, json.dumps(to_dict(report, per_query=per_query), indent=2) + "\n")
     if html is not None:
         _write(html, to_html(report))
-        output.note(f"written: {output.visible(str(html))}")
+        output.note(f"wrote {output.escape(str(html))}")
 
 
 def _encoder(kb: KnowledgeBase) -> Encoder | None:
     try:
         return kb.encoder()
     except ModelError as error:
-        output.warn(f"measured by words only: {error.message}")
+        output.warn(f"measuring words only: {error.message}")
         return None
 
 
 def _check_writable(*paths: Path | None) -> None:
-    """Before minutes are spent on what could not be written."""
-    named = [path for path in paths if path is not None]
-    for path in named:
-        if problem := _problem(path):
+    """Check the output files before spending minutes on a run."""
+    outputs = [path for path in paths if path is not None]
+    for path in outputs:
+        if problem := _write_problem(path):
             raise InvalidRequest(f"cannot write {path}: {problem}", "name another file")
-    if len({path.resolve() for path in named}) < len(named):
-        raise InvalidRequest(f"{named[0]} is to be two files", "name another file")
+    if len({path.resolve() for path in outputs}) < len(outputs):
+        raise InvalidRequest(
+            f"{outputs[0]} is given for two different outputs", "name another file"
+        )
 
 
-def _problem(path: Path) -> str:
+def _write_problem(path: Path) -> str:
     if path.is_dir():
         return "it is a folder"
     if not path.parent.is_dir():
-        return f"there is no folder {path.parent}"
+        return f"the folder {path.parent} does not exist"
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         return "no permission to write there"
     return ""
 
 
 def _write(path: Path, text: str) -> None:
-    """A file is there whole or not at all; what is no file, such as a pipe, is written into."""
+    """Write a regular file atomically; write directly to a pipe or device."""
     from kb.atomic import placed
 
-    with_what = {"encoding": "utf-8", "errors": "backslashreplace"}
+    options = {"encoding": "utf-8", "errors": "backslashreplace"}
     try:
         if path.exists() and not path.is_file():
-            path.write_text(text, **with_what)
+            path.write_text(text, **options)
         else:
             with placed(path.resolve(), overwrite=True) as part:
-                part.write_text(text, **with_what)
+                part.write_text(text, **options)
     except OSError as error:
         message = f"cannot write {path}: {error.strerror}"
         raise InvalidRequest(message, "name another file") from error

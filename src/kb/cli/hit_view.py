@@ -1,4 +1,4 @@
-"""Hits as a person reads them: where to open, what it is called, why it was found."""
+"""Hits as text: citation, title and headings, snippet, and how the hit was found."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
-from kb.cli.output import Page, columns, visible, visible_text
+from kb.cli.output import Console, display_width, escape, escape_lines
 from kb.text.headings import SEPARATOR
 from kb.types import Hit, Retrieval
 
 _INDENT = "    "
-_COMMON = 0.0001  # a lexical score below it: FTS5 gives a millionth to a word of most passages
+_COMMON = 0.0001  # FTS5 scores a word that most passages contain about a millionth
 
-Range = tuple[int, int]  # of characters, the end excluded
-Marker = Callable[[str], Iterable[Range]]  # where a text holds what was asked for
+Range = tuple[int, int]  # of characters; the end is excluded
+Highlighter = Callable[[str], Iterable[Range]]  # finds the query terms in a text
 
-# What a character looks like: one letter for each character of a text.
+# The style of each character, as a string of the same length as the text.
 _PLAIN, _TITLE, _DIM, _MATCH = " tdm"
 _STYLES: dict[str, dict[str, Any]] = {
     _PLAIN: {},
@@ -28,89 +28,89 @@ _STYLES: dict[str, dict[str, Any]] = {
 
 def hit_text(
     hit: Hit,
-    page: Page,
-    marker: Marker,
+    console: Console,
+    highlighter: Highlighter,
     *,
     explain: bool = False,
     factors: Mapping[str, float] | None = None,
 ) -> str:
-    """Rank, URI and score; title and headings; the snippet. To explain: how it was found, and the
-    `factors` of its score."""
-    title, headings = visible(hit.title), _headings(hit)
-    snippet = visible_text(hit.snippet)
+    """Return a hit: rank, URI and score; title and headings; the snippet. With `explain`, also how
+    it was found and the `factors` of its score."""
+    title, headings = escape(hit.title), _headings(hit)
+    snippet = escape_lines(hit.snippet)
     lines = [
-        _first_line(hit, page),
-        *_lines(title + headings, _TITLE * len(title) + _DIM * len(headings), marker, page),
-        *_lines(snippet, _PLAIN * len(snippet), marker, page),
+        _first_line(hit, console),
+        *_lines(title + headings, _TITLE * len(title) + _DIM * len(headings), highlighter, console),
+        *_lines(snippet, _PLAIN * len(snippet), highlighter, console),
     ]
     if explain:
-        told = [*_retrieval(hit.retrieval), *_factors(factors or {})]
-        lines += [_INDENT + page.style(line, dim=True) for line in told]
+        details = [*_retrieval(hit.retrieval), *_factors(factors or {})]
+        lines += [_INDENT + console.style(line, dim=True) for line in details]
     return "\n".join(lines)
 
 
-def _first_line(hit: Hit, page: Page) -> str:
-    uri, score = visible(hit.citation.uri), _number(hit.score, 4)
+def _first_line(hit: Hit, console: Console) -> str:
+    uri, score = escape(hit.citation.uri), _format_score(hit.score, 4)
     rank = f"{hit.rank}.".ljust(len(_INDENT) - 1) + " "
-    room = (page.width or 0) - len(rank) - columns(uri) - len(score)
+    room = (console.width or 0) - len(rank) - display_width(uri) - len(score)
     gap = " " * max(2, room)
-    if page.width is not None and room < 2:  # a long path has the line to itself
-        gap = "\n" + " " * (page.width - len(score))
-    return rank + page.style(uri, fg="cyan", bold=True) + gap + page.style(score, dim=True)
+    if console.width is not None and room < 2:  # a long path gets a line of its own
+        gap = "\n" + " " * (console.width - len(score))
+    return rank + console.style(uri, fg="cyan", bold=True) + gap + console.style(score, dim=True)
 
 
 def _headings(hit: Hit) -> str:
-    """Those that do not just repeat the title."""
+    """Return the headings, without a first one that repeats the title."""
     below = hit.heading_path[1:] if hit.heading_path[:1] == (hit.title,) else hit.heading_path
-    return "".join(SEPARATOR + visible(heading) for heading in below)
+    return "".join(SEPARATOR + escape(heading) for heading in below)
 
 
-# --- lines of a terminal --------------------------------------------------------------------------
+# --- wrapping and styling -------------------------------------------------------------------------
 
 
-def _lines(text: str, looks: str, marker: Marker, page: Page) -> list[str]:
-    """`text`, indented, in lines that fit the page, with what was asked for marked."""
-    if page.colour:
-        for start, end in marker(text):
-            looks = looks[:start] + _MATCH * (end - start) + looks[end:]
-    parts = _ranges(text, None if page.width is None else page.width - len(_INDENT))
-    return [_INDENT + _painted(text[a:b], looks[a:b], page) for a, b in parts]
+def _lines(text: str, styles: str, highlighter: Highlighter, console: Console) -> list[str]:
+    """Return `text` indented, wrapped to the console, with the query terms highlighted."""
+    if console.color:
+        for start, end in highlighter(text):
+            styles = styles[:start] + _MATCH * (end - start) + styles[end:]
+    parts = _line_ranges(text, None if console.width is None else console.width - len(_INDENT))
+    return [_INDENT + _apply_styles(text[a:b], styles[a:b], console) for a, b in parts]
 
 
-def _ranges(text: str, width: int | None) -> list[Range]:
-    """The lines of `text`, each in as many as it takes where there is a width."""
-    found: list[Range] = []
+def _line_ranges(text: str, width: int | None) -> list[Range]:
+    """Return the lines of `text`, wrapped if there is a width."""
+    ranges: list[Range] = []
     start = 0
     for line in text.split("\n"):
-        parts = [(0, len(line))] if width is None else broken(line, width)
-        found += [(start + a, start + b) for a, b in parts]
+        parts = [(0, len(line))] if width is None else wrap(line, width)
+        ranges += [(start + a, start + b) for a, b in parts]
         start += len(line) + 1
-    return found
+    return ranges
 
 
-def _painted(text: str, looks: str, page: Page) -> str:
+def _apply_styles(text: str, styles: str, console: Console) -> str:
     parts, at = [], 0
-    for look, same in groupby(looks):
+    for style, same in groupby(styles):
         end = at + len(list(same))
-        parts.append(page.style(text[at:end], **_STYLES[look]))
+        parts.append(console.style(text[at:end], **_STYLES[style]))
         at = end
     return "".join(parts)
 
 
-def broken(text: str, width: int) -> list[Range]:
-    """The lines of `text` at most `width` columns wide: cut at a space, or, in scripts without
-    spaces and in long words, anywhere."""
+def wrap(text: str, width: int) -> list[Range]:
+    """Wrap `text` to `width` columns: at a space, or anywhere in long words and in scripts without
+    spaces."""
     lines: list[Range] = []
     start, space, used = 0, -1, 0
     for at, char in enumerate(text):
-        wide = columns(char)
+        wide = display_width(char)
         if char == " ":
             space = at
         while used + wide > width and char != " " and start < at:
             end = space if space > start else at
             lines.append((start, end))
             start = end + 1 if end == space else end
-            used = columns(text[start:at])
+            used = display_width(text[start:at])
         used += wide
     if start < len(text):
         lines.append((start, len(text)))
@@ -120,41 +120,46 @@ def broken(text: str, width: int) -> list[Range]:
 # --- explain --------------------------------------------------------------------------------------
 
 
-def _retrieval(found: Retrieval) -> list[str]:
+def _retrieval(retrieval: Retrieval) -> list[str]:
     lines = []
     for name in ("lexical", "vector", "sparse"):
-        rank, score = getattr(found, f"{name}_rank"), getattr(found, f"{name}_score")
+        rank, score = getattr(retrieval, f"{name}_rank"), getattr(retrieval, f"{name}_score")
         if rank is not None:
             common = name == "lexical" and score < _COMMON
-            why = "  only by words that most passages hold" if common else ""
-            lines.append(f"{name:8} rank {rank:<4} score {_number(score, 6)}{why}")
-    fused = found.fusion_score if found.method == "hybrid" else None  # of one list: its own score
-    for name, value in (("fused", fused), ("reranked", found.rerank_score)):
+            why = "  only by words that most passages contain" if common else ""
+            lines.append(f"{name:8} rank {rank:<4} score {_format_score(score, 6)}{why}")
+    # With a single retriever, the fusion score repeats the score above.
+    fused = retrieval.fusion_score if retrieval.method == "hybrid" else None
+    for name, value in (("fused", fused), ("reranked", retrieval.rerank_score)):
         if value is not None:
-            lines.append(f"{name:8} {'':9} score {_number(value, 6)}")
+            lines.append(f"{name:8} {'':9} score {_format_score(value, 6)}")
     return lines
 
 
 def _factors(factors: Mapping[str, float]) -> list[str]:
-    return [f"{name:8} {'':9} times {_number(value, 6)}" for name, value in factors.items()]
+    return [f"{name:8} {'':9} times {_format_score(value, 6)}" for name, value in factors.items()]
 
 
-def _number(value: float, places: int) -> str:
-    """With so many places; where those would be zeros alone, by its first digits."""
+def _format_score(value: float, places: int) -> str:
+    """Format with `places` decimals, or in scientific notation if they would all be zero."""
     small = 0.0 < abs(value) < 10.0**-places
     return f"{value:.1e}" if small else f"{value:.{places}f}"
 
 
-def explain_text(explain: Mapping[str, Any], timing_ms: Mapping[str, float], page: Page) -> str:
-    """The pipeline, then every stage with its time and its facts."""
+def explain_text(
+    explain: Mapping[str, Any], timing_ms: Mapping[str, float], console: Console
+) -> str:
+    """Return the pipeline, then each stage with its time and its facts."""
     lines = [
-        page.style("How this was found", bold=True),
-        *_behind(f"{_INDENT}profile {explain['profile']}: ", explain["pipeline"], page),
+        console.style("How this was found", bold=True),
+        *_hanging_indent(f"{_INDENT}profile {explain['profile']}: ", explain["pipeline"], console),
     ]
     for stage in explain["stages"]:
-        facts = [_fact(name, value) for name, value in stage.items()
+        facts = [_fact_text(name, value) for name, value in stage.items()
                  if name not in ("stage", "ms") and value not in ([], None, "")]  # fmt: skip
-        lines += _behind(_stage(stage["stage"], stage["ms"]), visible("; ".join(facts)), page)
+        lines += _hanging_indent(
+            _stage(stage["stage"], stage["ms"]), escape("; ".join(facts)), console
+        )
     return "\n".join([*lines, _stage("total", timing_ms["total"]).rstrip()])
 
 
@@ -162,15 +167,15 @@ def _stage(name: str, ms: float) -> str:
     return f"{_INDENT}{name:10} {ms:8.2f} ms  "
 
 
-def _behind(start: str, text: str, page: Page) -> list[str]:
-    """`text` behind `start`, in lines that fit the page, all of them as far in."""
-    if page.width is None or page.width <= 2 * len(start):  # too little room for a column
+def _hanging_indent(start: str, text: str, console: Console) -> list[str]:
+    """Return `text` after `start`, wrapped, with further lines indented by the width of `start`."""
+    if console.width is None or console.width <= 2 * len(start):  # too narrow for a column
         return [(start + text).rstrip()]
-    parts = broken(text, page.width - len(start)) or [(0, 0)]
+    parts = wrap(text, console.width - len(start)) or [(0, 0)]
     return [((" " * len(start) if a else start) + text[a:b]).rstrip() for a, b in parts]
 
 
-def _fact(name: str, value: Any) -> str:
+def _fact_text(name: str, value: Any) -> str:
     if isinstance(value, Mapping):
         value = [f"{key} {each:.3g}" for key, each in value.items()]
     shown = " ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kb.cli import output, progress
-from kb.cli.invocation import Session, pass_session
+from kb.cli.invocation import Invocation, pass_invocation
 from kb.cli.options import Command, common_options, option
 
 if TYPE_CHECKING:
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     from kb.library.knowledge_base import KnowledgeBase
     from kb.types import FileNote, IngestReport
 
-# Said of a file that was begun, too: it is not in the store, and will be read from its beginning.
+# A file that was being read is not in the store, and will be read from its beginning.
 _INTERRUPTED = (
-    "interrupted: what was read is in the store; the same command, given again, reads the rest"
+    "interrupted: finished files are in the store; to read the rest, run the same command"
 )
-_NOT_WHOLE = 0.99
+_MAX_PART = 0.99
 
 
 @click.command("ingest", cls=Command)
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path())
-@option("--dry-run", is_flag=True, help="Only say what would be done.")
-@option("--hidden", is_flag=True, help="Also read what has a name that starts with a dot.")
-@option("--force", is_flag=True, help="Read files again that look unchanged.")
+@option("--dry-run", is_flag=True, help="Only show what would be done.")
+@option("--hidden", is_flag=True, help="Also read files and folders whose names start with a dot.")
+@option("--force", is_flag=True, help="Also read files that look unchanged.")
 @option("--follow-links", is_flag=True, help="Follow symbolic links.")
-@option("--no-embed", is_flag=True, help="Make no vectors now; kb embed makes them later.")
+@option("--no-embed", is_flag=True, help="Do not create vectors now; `kb embed` does it later.")
 @common_options()
-@pass_session
+@pass_invocation
 def ingest_command(
-    session: Session,
+    invocation: Invocation,
     *,
     paths: tuple[str, ...],
     dry_run: bool,
@@ -45,11 +45,12 @@ def ingest_command(
 ) -> int:
     """Read files and folders into the store.
 
-    What was read before is brought up to date: only what has changed is read again, and what is
-    gone from disk goes from the store. Without PATH, that is done for every folder that was
-    ingested before. .gitignore and .kbignore are honoured; keys, .env and the like are left out,
-    unless ingest.include_secrets names them.
-    What is new is found by its words at once, and by its meaning when its vectors are made, which
+    Folders that were ingested before are updated: changed files are read again, and files deleted
+    from disk are removed from the store. Without PATH, all ingested folders are updated.
+    .gitignore and .kbignore apply; files that look like keys or credentials are skipped, unless
+    ingest.include_secrets lists them.
+
+    New text is found by its words at once, and by its meaning as soon as it is embedded, which
     follows. The exit status is 1 if a file could not be read.
 
     \b
@@ -60,99 +61,99 @@ def ingest_command(
     """
     flags = {"ingest.hidden": hidden, "ingest.follow_links": follow_links}
     if not dry_run:
-        session.interrupted = _INTERRUPTED
+        invocation.interrupt_message = _INTERRUPTED
     overrides = {key: True for key, given in flags.items() if given}
-    with session.open(overrides) as kb:
-        with session.new_store_named(kb), progress.shown(session) as show:
+    with invocation.open(overrides) as kb:
+        with invocation.announce_new_store(kb), progress.reporter(invocation) as show:
             report = kb.ingest(
                 *paths, dry_run=dry_run, force=force, on_progress=lambda now: _show(now, show)
             )
-        return _end(session, kb, report, embed=not dry_run and not no_embed)
+        return _finish(invocation, kb, report, embed=not dry_run and not no_embed)
 
 
 @click.command("attach", cls=Command)
 @click.argument("name")
 @click.argument("folder", required=False, type=click.Path())
-@option("--no-embed", is_flag=True, help="Make no vectors now; kb embed makes them later.")
+@option("--no-embed", is_flag=True, help="Do not create vectors now; `kb embed` does it later.")
 @common_options()
-@pass_session
-def attach_command(session: Session, *, name: str, folder: str | None, no_embed: bool) -> int:
+@pass_invocation
+def attach_command(invocation: Invocation, *, name: str, folder: str | None, no_embed: bool) -> int:
     """Connect an imported or moved folder to its files.
 
-    `kb import` brings documents without their files: their folder is detached, and nothing at its
-    path is read. NAME is what `kb status` calls it, FOLDER is where its files lie on this machine
-    (without it, at the path that the import named). They are read as by `kb ingest`; documents
-    whose files are not there keep their text.
+    `kb import` restores documents without their files: the folder is detached, and kb does not
+    read its path. NAME is the folder's name in `kb status`; FOLDER is where its files are on this
+    machine (by default, the path in the import). The files are read as by `kb ingest`; documents
+    without a file keep their text.
 
     \b
     Examples:
       kb attach notes ~/notes
       kb attach papers /media/disk/papers
     """
-    session.interrupted = _INTERRUPTED
-    with session.open() as kb:
-        with progress.shown(session) as show:
+    invocation.interrupt_message = _INTERRUPTED
+    with invocation.open() as kb:
+        with progress.reporter(invocation) as show:
             report = kb.attach(name, folder, on_progress=lambda now: _show(now, show))
-        return _end(session, kb, report, embed=not no_embed)
+        return _finish(invocation, kb, report, embed=not no_embed)
 
 
-def _end(session: Session, kb: KnowledgeBase, report: IngestReport, *, embed: bool) -> int:
-    """Say what was done, and make vectors for what is new."""
-    if session.json:
+def _finish(invocation: Invocation, kb: KnowledgeBase, report: IngestReport, *, embed: bool) -> int:
+    """Print the report, embed new passages, and return the exit status."""
+    if invocation.json:
         from kb import wire
 
-        output.say_json(wire.ingest_report(report))
+        output.write_json(wire.ingest_report(report))
     else:
-        _say(report, listed=bool(session.verbose))
+        _write_report(report, verbose=bool(invocation.verbose))
     for note in report.notes:
-        output.note(output.visible(note))
+        output.note(output.escape(note))
     if embed:
         from kb.cli.embed import embed_new
 
-        embed_new(kb, session)
+        embed_new(kb, invocation)
     return 1 if report.failed or report.missing_roots else 0
 
 
-def _show(now: Progress, show: progress.Show) -> None:
-    """A file that is partly read counts as a part of one, so that the bar moves with it."""
-    share = min(now.part / now.parts, _NOT_WHOLE) if now.parts else 0.0
-    within = [f"{100 * now.part // now.parts} %"] if now.parts else []
+def _show(now: Progress, show: progress.ProgressReporter) -> None:
+    """Count a file in progress by the share that is read, so that the bar moves."""
+    share = min(now.part / now.parts, _MAX_PART) if now.parts else 0.0
+    details = [f"{100 * now.part // now.parts} %"] if now.parts else []
     if now.chunks:
-        within.append(f"{now.chunks:,} passages")
-    show(now.stage, now.done + share, now.total, now.path, ", ".join(within))
+        details.append(f"{now.chunks:,} passages")
+    show(now.stage, now.done + share, now.total, now.path, ", ".join(details))
 
 
-def _say(report: IngestReport, *, listed: bool) -> None:
-    """What was done is data; what went wrong is said on stderr."""
-    if listed or report.dry_run:
-        _say_changes(report)
-    _say_skipped(report.skipped, listed=listed)
-    output.say(_summary(report))
-    sheet = output.Page.of(sys.stderr)
+def _write_report(report: IngestReport, *, verbose: bool) -> None:
+    """Print the changes to stdout and the problems to stderr."""
+    if verbose or report.dry_run:
+        _write_changes(report)
+    _write_skipped(report.skipped, verbose=verbose)
+    output.write(_summary(report))
+    console = output.Console.of(sys.stderr)
     for warning in report.warnings:
-        output.warn(_line(warning))
+        output.warn(_file_note(warning))
     for failure in report.failed:
-        output.note(f"{sheet.style('failed:', fg='red', bold=True)} {_line(failure)}")
+        output.note(f"{console.style('failed:', fg='red', bold=True)} {_file_note(failure)}")
     for root in report.missing_roots:
-        missing = sheet.style("missing:", fg="red", bold=True)
-        output.note(f"{missing} {output.visible(root)} is not there; nothing of it was removed")
+        missing = console.style("missing:", fg="red", bold=True)
+        output.note(f"{missing} {output.escape(root)} does not exist; its documents were kept")
 
 
-def _say_changes(report: IngestReport) -> None:
+def _write_changes(report: IngestReport) -> None:
     for sign, paths in (("+", report.added), ("~", report.changed), ("-", report.removed)):
         for path in paths:
-            output.say(f"{sign} {output.visible(path)}")
+            output.write(f"{sign} {output.escape(path)}")
     for moved in report.renamed:
-        output.say(f"~ {output.visible(moved.before)} -> {output.visible(moved.after)}")
+        output.write(f"~ {output.escape(moved.before)} -> {output.escape(moved.after)}")
 
 
-def _say_skipped(skipped: tuple[FileNote, ...], *, listed: bool) -> None:
-    if listed:
+def _write_skipped(skipped: tuple[FileNote, ...], *, verbose: bool) -> None:
+    if verbose:
         for note in skipped:
-            output.say(f"skipped {_line(note)}")
+            output.write(f"skipped {_file_note(note)}")
         return
     for reason, count in Counter(note.reason for note in skipped).most_common():
-        output.say(f"skipped {count}: {output.visible(reason)}")
+        output.write(f"skipped {count}: {output.escape(reason)}")
 
 
 def _summary(report: IngestReport) -> str:
@@ -166,11 +167,11 @@ def _summary(report: IngestReport) -> str:
     }
     if report.renamed:
         counts["renamed"] = len(report.renamed)
-    shown = ", ".join(f"{count} {name}" for name, count in counts.items())
+    summary = ", ".join(f"{count} {name}" for name, count in counts.items())
     if report.dry_run:
-        return f"would be: {shown}"
-    return f"{shown} in {report.seconds:.1f} s"
+        return f"dry run: {summary}"
+    return f"{summary} in {report.seconds:.1f} s"
 
 
-def _line(note: FileNote) -> str:
-    return f"{output.visible(note.path)}: {output.visible(note.reason)}"
+def _file_note(note: FileNote) -> str:
+    return f"{output.escape(note.path)}: {output.escape(note.reason)}"

@@ -1,4 +1,4 @@
-"""What was said before or after the command's name: where the store is, how to answer."""
+"""The state of one invocation of `kb`: which store it uses, and how it reports."""
 
 from __future__ import annotations
 
@@ -16,53 +16,49 @@ if TYPE_CHECKING:
     from kb.library.knowledge_base import KnowledgeBase
 
 
-class Session:
-    """Filled in by the options that every command takes, in whatever place they stand."""
+class Invocation:
+    """The values of the options that every command takes, given before or after its name."""
 
     def __init__(self) -> None:
         self.store: str | None = None
         self.json = False
         self.verbose = 0
-        self.interrupted = "interrupted"  # what Ctrl-C is answered with
-        self.quiet = False  # no warnings: for the shell's completion
+        self.interrupt_message = "interrupted"  # printed after Ctrl-C
+        self.quiet = False  # no warnings, for shell completion
 
     def open(self, overrides: Mapping[str, Any] | None = None) -> KnowledgeBase:
-        """The knowledge base; `overrides` are settings that flags have changed."""
+        """Return the knowledge base. `overrides` are settings changed by options."""
         from kb.config import load, store_path
         from kb.library.knowledge_base import KnowledgeBase
 
         file = store_path(self.store)
         config = load(file, overrides=overrides)
         self._start_logging(config)
-        self.warn_of_ignored(config)
+        self.warn_ignored_settings(config)
         return KnowledgeBase(file, config=config)
 
-    def warn_of_ignored(self, config: Config) -> None:
-        """Name the settings of a folder's own file that do not count."""
+    def warn_ignored_settings(self, config: Config) -> None:
+        """Warn about the settings that kb ignores in a folder's own file."""
         if not self.quiet:
             for ignored in config.ignored:
                 output.warn(ignored.message)
 
     @contextmanager
-    def new_store_named(self, kb: KnowledgeBase) -> Iterator[None]:
-        """Says where the store is, once: when it was made by what is done inside. A user who did
-        not choose a place has to learn of it somehow; a program asks `kb status`."""
+    def announce_new_store(self, kb: KnowledgeBase) -> Iterator[None]:
+        """Print the store's path if the block creates it, since the user may not have chosen it.
+        Not with --json: programs run `kb status`."""
         is_new = not kb.path.exists()
         yield
         if is_new and not self.json and kb.path.exists():
-            output.note(f"new store: {output.visible(str(kb.path))}")
+            output.note(f"new store: {output.escape(str(kb.path))}")
 
     def _start_logging(self, config: Config) -> None:
-        """Logs go where -v and the settings say. `logging` is not loaded where nobody wants any."""
-        if (
-            self.verbose
-            or config.search.log
-            or "search.slow_ms" in config.origins
-            or logging_is_loaded()
-        ):
+        """Configure logging by -v and the settings, without importing `logging` needlessly."""
+        wants_logs = self.verbose or config.search.log or "search.slow_ms" in config.origins
+        if wants_logs or logging_is_loaded():
             from kb.cli import log_handlers
 
             log_handlers.start(config, verbose=self.verbose)
 
 
-pass_session = click.make_pass_decorator(Session, ensure=True)
+pass_invocation = click.make_pass_decorator(Invocation, ensure=True)

@@ -1,4 +1,4 @@
-"""`kb jobs` and `kb reindex`: vectors that are being made, and another model's."""
+"""`kb jobs` and `kb reindex`: embedding in progress, and the switch to another model."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from kb.cli import output, progress
-from kb.cli.embed import in_words, pace, say_embedded
-from kb.cli.invocation import Session, pass_session
+from kb.cli.embed import format_duration, format_pace, write_embed_report
+from kb.cli.invocation import Invocation, pass_invocation
 from kb.cli.options import Command, common_options, option
 
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 @common_options()
 @click.pass_context
 def jobs_command(context: click.Context) -> None:
-    """Show what waits for vectors, who is at it, what failed.
+    """Show pending and failed embeddings, and running jobs.
 
-    A job is a running `kb embed`, `kb ingest` or server. Each works on passages that no other does;
-    what one was at work on when it was killed is taken up by others. A passage that fails is tried
-    again after a minute, then after ten by those that run in the background, and at once by
-    `kb embed`; after three failures it is given up.
+    A job is a running `kb embed`, `kb ingest` or server. No two jobs work on the same passage; if
+    a job is killed, others take over its passages. After a failure, background jobs retry a
+    passage after one minute, then after ten; `kb embed` retries at once. After three failures kb
+    gives up on the passage.
 
     \b
     Examples:
@@ -35,122 +35,134 @@ def jobs_command(context: click.Context) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    session = context.ensure_object(Session)
-    with session.open() as kb:
-        found = kb.jobs()
-    if session.json:
+    invocation = context.ensure_object(Invocation)
+    with invocation.open() as kb:
+        jobs = kb.jobs()
+    if invocation.json:
         from kb import wire
 
-        output.say_json(wire.jobs(found))
+        output.write_json(wire.jobs(jobs))
     else:
-        _say(found)
+        _write(jobs)
 
 
 @jobs_command.command("retry", cls=Command)
 @common_options()
-@pass_session
-def retry_command(session: Session) -> None:
-    """Let passages that were given up be tried again.
+@pass_invocation
+def retry_command(invocation: Invocation) -> None:
+    """Retry passages that failed too often.
 
-    `kb embed`, or a server that is running, takes them up.
+    The next `kb embed`, or a running server, embeds them.
 
     \b
     Example:
       kb jobs retry && kb embed
     """
-    with session.open() as kb:
+    with invocation.open() as kb:
         retried = kb.retry()
-    if session.json:
+    if invocation.json:
         from kb import wire
 
-        output.say_json(wire.retry_report(retried))
+        output.write_json(wire.retry_report(retried))
     else:
-        output.say("1 to be tried again" if retried == 1 else f"{retried} to be tried again")
+        output.write(f"{output.count(retried, 'passage')} will be retried")
 
 
-def _say(found: Jobs) -> None:
-    sheet = output.Page.of(sys.stdout)
-    if not found.work:
-        output.say("nothing was embedded yet")
-    for work in found.work:
-        output.say(_work_line(work))
-    for job in found.jobs:
-        output.say(f"  {_job_line(job)}")
-    if found.failures:
-        output.say(sheet.style("failures", bold=True))
-    for failure in found.failures:
-        output.say(f"  {_failure_line(failure)}")
+def _write(jobs: Jobs) -> None:
+    console = output.Console.of(sys.stdout)
+    if not jobs.work:
+        output.write("nothing has been embedded yet")
+    for work in jobs.work:
+        output.write(_work_line(work))
+    for job in jobs.jobs:
+        output.write(f"  {_job_line(job)}")
+    if jobs.failures:
+        output.write(console.style("failures", bold=True))
+    for failure in jobs.failures:
+        output.write(f"  {_failure_line(failure)}")
 
 
 def _work_line(work: Work) -> str:
     model = work.model
     facts = [f"{model.ready} ready", f"{model.pending} pending"]
     facts += [f"{model.failed} failed"] if model.failed else []
-    facts += [f"{work.lacking} lack a part"] if work.lacking else []
+    facts += [f"{work.lacking} incomplete"] if work.lacking else []
     if work.workers:
-        facts.append("1 worker" if work.workers == 1 else f"{work.workers} workers")
+        facts.append(output.count(work.workers, "worker"))
     if work.seconds_left is not None:
-        facts.append(f"{work.per_second:.1f} a second, about {in_words(work.seconds_left)} left")
+        facts.append(
+            f"{work.per_second:.1f} per second, about {format_duration(work.seconds_left)} left"
+        )
     role = {"search": "", "next": " (next)", "gone": " (being dropped)"}[model.role or "search"]
-    return f"{output.visible(f'{model.name} {model.version}')}{role}: {', '.join(facts)}"
+    return f"{output.escape(f'{model.name} {model.version}')}{role}: {', '.join(facts)}"
 
 
 def _job_line(job: Job) -> str:
     state = "lost" if job.lost else "running"
-    at = f"{output.visible(job.place)}, process {job.pid}"
-    return f"{state}: {at}, {job.done} done in {in_words(job.seconds)}, at work on {job.leased}"
+    process = f"{output.escape(job.place)}, process {job.pid}"
+    time = format_duration(job.seconds)
+    return f"{state}: {process}, {job.done} done in {time}, {job.leased} in progress"
 
 
 def _failure_line(failure: Failure) -> str:
-    tried = "1 attempt" if failure.attempts == 1 else f"{failure.attempts} attempts"
-    state = "given up after" if failure.given_up else "tried again after"
-    lacks = " (found by meaning, lacks a part)" if failure.searchable else ""
-    place = output.visible(f"{failure.doc_path}, chunk {failure.chunk_id}")
-    return f"{place}: {state} {tried}{lacks}: {output.visible(failure.error)}"
+    attempts = output.count(failure.attempts, "attempt")
+    state = "gave up after" if failure.given_up else "will be retried after"
+    note = " (incomplete, but searchable)" if failure.searchable else ""
+    place = output.escape(f"{failure.doc_path}, chunk {failure.chunk_id}")
+    return f"{place}: {state} {attempts}{note}: {output.escape(failure.error)}"
 
 
 @click.command("reindex", cls=Command)
-@option("--model", required=True, metavar="NAME", help="An encoder: a name of kb models list.")
-@option("--force", is_flag=True, help="Do without vectors of passages that the model fails with.")
-@option("--keep-old", is_flag=True, help="Keep the old vectors, to change back to them at once.")
+@option(
+    "--model",
+    required=True,
+    metavar="NAME",
+    help="The encoder: a name from `kb models list`, or a folder.",
+)
+@option("--force", is_flag=True, help="Switch even if some passages cannot be embedded.")
+@option(
+    "--keep-old", is_flag=True, help="Keep the old vectors, to switch back without embedding again."
+)
 @common_options()
-@pass_session
-def reindex_command(session: Session, *, model: str, force: bool, keep_old: bool) -> int:
-    """Change to the vectors of another model, without a gap.
+@pass_invocation
+def reindex_command(invocation: Invocation, *, model: str, force: bool, keep_old: bool) -> int:
+    """Switch to another embedding model without downtime.
 
-    They are built beside those that answer, also for what is added meanwhile. When every passage
-    has one, they answer, all at once; then the old ones are dropped. NAME may be a folder that
-    holds a model too. The store remembers its model, whatever models.encoder says.
+    New vectors are created while searches use the old ones. When every passage has a new vector,
+    searches switch over at once, and the old vectors are deleted. The store remembers its model,
+    whatever models.encoder is set to.
 
-    No passage loses its vectors by it: while the new model fails with one that the old one has, the
-    old ones answer on, unless --force is given.
+    If the new model fails on a passage that has an old vector, the switch waits; --force switches
+    anyway.
 
-    It can be interrupted at any moment: the old vectors answer on, and the same command goes on
-    where it was, or a server that is running. Named again, the model of the old ones ends it: what
-    was built of the new ones is dropped. The exit status is 1 if the old ones still answer; what is
-    said then tells why.
+    You can interrupt it at any time: searches keep using the old vectors, and the same command or
+    a running server continues. To cancel the switch, run it with the old model. The exit status is
+    1 if searches still use the old vectors; a message explains why.
 
     \b
     Examples:
       kb reindex --model kb-mini
       kb reindex --model ~/models/bge-m3 --keep-old
     """
-    session.interrupted = "interrupted: the old vectors answer on; kb reindex goes on from here"
-    with session.open() as kb, progress.shown(session) as show:
+    invocation.interrupt_message = (
+        "interrupted: searches use the old vectors; to continue, run the same command"
+    )
+    with invocation.open() as kb, progress.reporter(invocation) as show:
         report, switched = kb.reindex(
             model,
             keep_old=keep_old,
             force=force,
-            on_progress=lambda now: show("reindex", now.done, now.total, pace(now)),
+            on_progress=lambda now: show("reindex", now.done, now.total, format_pace(now)),
         )
-    if session.json:
+    if invocation.json:
         from kb import wire
 
-        output.say_json(wire.reindex_report(report, switched))
+        output.write_json(wire.reindex_report(report, switched))
     else:
-        say_embedded(report, is_reindex=True)
-        name = output.visible(f"{report.model} {report.version}")
-        output.say(f"the vectors of {name} answer now" if switched else "the old vectors answer on")
+        write_embed_report(report, is_reindex=True)
+        name = output.escape(f"{report.model} {report.version}")
+        used = f"now use the vectors of {name}" if switched else "still use the old vectors"
+        output.write(f"searches {used}")
         if report.held is not None:
-            output.warn(output.visible(report.held))
+            output.warn(output.escape(report.held))
     return 0 if switched else 1

@@ -1,4 +1,4 @@
-"""Where logs go: to stderr, and to the file that the settings name."""
+"""Logging to stderr, and to the file in search.log."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from kb.cli.output import visible
+from kb.cli.output import escape
 from kb.errors import ConfigError
 
 if TYPE_CHECKING:
     from kb.config import Config
 
 STDERR = "stderr"
-_SEARCHES = "kb.search"
+_SEARCH_LOGGER = "kb.search"
 _PLAIN = "%(levelname)s %(name)s: %(message)s"
 _DATED = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
-class _OneLine(logging.Formatter):
-    """Shows names and texts of others without obeying them."""
+class _EscapingFormatter(logging.Formatter):
+    """Escapes control characters in file names and text."""
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # of the library
-        return visible(super().formatMessage(record))
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # logging's name
+        return escape(super().formatMessage(record))
 
 
 def wants_stderr(config: Config) -> bool:
-    """Whether what is logged of a search is to be seen where its command runs."""
+    """Whether the settings send search logs to the stderr of the command."""
     return config.search.log == STDERR or "search.slow_ms" in config.origins
 
 
 def start(config: Config, *, verbose: int = 0, serving: bool = False) -> None:
-    """Logs go to stderr with `verbose`; of a server, warnings; else what the settings ask for,
-    since what a user has to know (a degraded answer, a file that failed) is said by the commands.
-    A file gets what is about searches."""
+    """Configure logging: everything to stderr with `verbose`, warnings for a server, otherwise what
+    the settings ask for. Commands print what a user has to know themselves, such as a degraded
+    answer or a failed file. A log file receives only search logs."""
     handlers: list[logging.Handler] = []
     if verbose or serving or wants_stderr(config):
         handlers.append(_to_stderr(config, verbose=bool(verbose), serving=serving))
@@ -50,14 +50,14 @@ def _to_stderr(config: Config, *, verbose: bool, serving: bool) -> logging.Handl
     def is_shown(record: logging.LogRecord) -> bool:
         if verbose:
             return True
-        if _is_degraded(record):  # the answer itself says so
+        if _is_degraded(record):  # the answer reports it
             return False
-        if record.name == _SEARCHES:
+        if record.name == _SEARCH_LOGGER:
             return config.search.log == STDERR or record.levelno >= logging.WARNING
         return serving and record.levelno >= logging.WARNING
 
     handler = logging.StreamHandler()
-    handler.setFormatter(_OneLine(_DATED if serving and not verbose else _PLAIN))
+    handler.setFormatter(_EscapingFormatter(_DATED if serving and not verbose else _PLAIN))
     handler.addFilter(is_shown)
     return handler
 
@@ -65,15 +65,15 @@ def _to_stderr(config: Config, *, verbose: bool, serving: bool) -> logging.Handl
 def _to_file(name: str) -> logging.Handler:
     path = os.path.expanduser(name)
     try:
-        # Others need not know what was searched for.
+        # Private to the user: the log contains queries.
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
         handler = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise ConfigError(
-            f"cannot write the log {path}: {error.strerror}", "name another file in search.log"
+            f"cannot write the log {path}: {error.strerror}", "set search.log to another file"
         ) from error
-    handler.setFormatter(_OneLine(_DATED))
-    handler.addFilter(lambda record: record.name == _SEARCHES)
+    handler.setFormatter(_EscapingFormatter(_DATED))
+    handler.addFilter(lambda record: record.name == _SEARCH_LOGGER)
     return handler
 
 

@@ -1,4 +1,4 @@
-"""`kb doctor`, `backup`, `export` and `import`: looking after a store."""
+"""`kb doctor`, `backup`, `export` and `import`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from kb.cli import output, progress
-from kb.cli.invocation import Session, pass_session
+from kb.cli.invocation import Invocation, pass_invocation
 from kb.cli.options import Command, common_options, option
 
 if TYPE_CHECKING:
@@ -19,68 +19,68 @@ if TYPE_CHECKING:
     from kb.types import Diagnosis
 
 UNHEALTHY = 3
-_COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
+_COLORS = {"ok": "green", "warning": "yellow", "error": "red"}
 
 
 @click.command("doctor", cls=Command)
-@option("--fix", is_flag=True, help="Make anew what is derived, and values that cannot be read.")
+@option("--fix", is_flag=True, help="Rebuild derived data, and replace unreadable values.")
 @common_options()
-@pass_session
-def doctor_command(session: Session, *, fix: bool) -> int:
+@pass_invocation
+def doctor_command(invocation: Invocation, *, fix: bool) -> int:
     """Check the store's integrity.
 
-    Examines the file, its rows, indexes and counters, and whether folders, files and citations are
-    still there. --fix never touches documents and text that can be read; what is lost is named.
-    The exit status is 3 if something is wrong; warnings are allowed.
+    Checks the file, its rows, indexes and counters, and whether folders, files and citations still
+    exist. --fix never changes readable documents and text, and reports anything that is lost. The
+    exit status is 3 if an error is found; warnings do not count.
 
     \b
     Examples:
       kb doctor
       kb doctor --fix
     """
-    with session.open() as kb:
+    with invocation.open() as kb:
         diagnosis = kb.doctor(fix=fix)
-    if session.json:
+    if invocation.json:
         from kb import wire
 
-        output.say_json(wire.diagnosis(diagnosis))
+        output.write_json(wire.diagnosis(diagnosis))
     else:
-        _say(diagnosis)
+        _write_diagnosis(diagnosis)
     return 0 if diagnosis.healthy else UNHEALTHY
 
 
-def _say(diagnosis: Diagnosis) -> None:
-    sheet = output.Page.of(sys.stdout)
+def _write_diagnosis(diagnosis: Diagnosis) -> None:
+    console = output.Console.of(sys.stdout)
     width = max(len(finding.part) for finding in diagnosis.findings)
     for finding in diagnosis.findings:
         state = "fixed" if finding.fixed else finding.state
-        mark = sheet.style(f"{state:7}", fg=_COLOURS.get(state, "green"))
-        output.say(f"{mark}  {finding.part:{width}}  {output.visible(finding.what)}")
+        mark = console.style(f"{state:7}", fg=_COLORS.get(state, "green"))
+        output.write(f"{mark}  {finding.part:{width}}  {output.escape(finding.what)}")
         if finding.to_do:
-            output.say(
-                f"{'':9}{'':{width}}  {sheet.style(output.visible(finding.to_do), dim=True)}"
+            output.write(
+                f"{'':9}{'':{width}}  {console.style(output.escape(finding.to_do), dim=True)}"
             )
     output.note("healthy" if diagnosis.healthy else "not healthy")
 
 
 @click.command("backup", cls=Command)
 @click.argument("file", type=click.Path())
-@option("--force", is_flag=True, help="Write over FILE if it is there.")
+@option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @common_options()
-@pass_session
-def backup_command(session: Session, *, file: str, force: bool) -> None:
+@pass_invocation
+def backup_command(invocation: Invocation, *, file: str, force: bool) -> None:
     """Copy the store to FILE.
 
-    Others may go on writing: the copy is of one state. It is verified before it takes its place,
-    is one file, and opens as a store: kb --store FILE search ...
+    The copy is a consistent snapshot, even while other processes write. It is verified before it
+    replaces FILE, and can be opened as a store: kb --store FILE search ...
 
     \b
     Examples:
       kb backup ~/backup/kb-2026-05-28.sqlite
       kb backup --force /media/stick/kb.sqlite
     """
-    session.interrupted = "interrupted: no backup was made"
-    with session.open() as kb, _progress(session, "copy") as show:
+    invocation.interrupt_message = "interrupted: no backup was written"
+    with invocation.open() as kb, _progress(invocation, "copy") as show:
         path = kb.backup(file, overwrite=force, on_progress=show)
         shape = {
             "schema_version": "backup.v1",
@@ -88,75 +88,81 @@ def backup_command(session: Session, *, file: str, force: bool) -> None:
             "path": str(path),
             "size_bytes": path.stat().st_size,
         }
-    if session.json:
-        output.say_json(shape)
+    if invocation.json:
+        output.write_json(shape)
     else:
-        output.say(output.visible(str(path)))
+        output.write(output.escape(str(path)))
 
 
 @click.command("export", cls=Command)
 @click.argument("file", type=click.Path(), default="-")
-@option("--force", is_flag=True, help="Write over FILE if it is there.")
-@option("--vectors", is_flag=True, help="With the vectors, so that nothing is embedded again.")
+@option("--force", is_flag=True, help="Overwrite FILE if it exists.")
+@option("--vectors", is_flag=True, help="Include vectors, so that an import need not embed again.")
 @common_options()
-@pass_session
-def export_command(session: Session, *, file: str, force: bool, vectors: bool) -> None:
+@pass_invocation
+def export_command(invocation: Invocation, *, file: str, force: bool, vectors: bool) -> None:
     """Write everything in the store as JSON Lines.
 
-    FILE is stdout, if none is named; one that ends in .gz is compressed. The first line is a
-    header; then come folders, documents and passages, one a line. `kb import` reads it back.
+    Without FILE, it writes to stdout. A name that ends in .gz is compressed. The first line is a
+    header; folders, documents and passages follow, one per line. `kb import` reads the file.
 
     \b
     Examples:
       kb export notes.jsonl.gz
       kb export | jq -r 'select(.record == "document").title'
     """
-    session.interrupted = "interrupted: nothing was exported"
-    with session.open() as kb:
+    invocation.interrupt_message = "interrupted: nothing was exported"
+    with invocation.open() as kb:
         if file == "-":
             if sys.stdout is not None:
                 kb.export(sys.stdout.buffer, vectors=vectors)
                 sys.stdout.buffer.flush()
             return
-        with _progress(session, "export") as show:
+        with _progress(invocation, "export") as show:
             header = kb.export(file, overwrite=force, vectors=vectors, on_progress=show)
-    if session.json:
-        output.say_json(header)
+    if invocation.json:
+        output.write_json(header)
         return
-    output.say(output.visible(file))
-    output.note(f"{header['counts']['documents']} documents, {header['counts']['chunks']} chunks")
+    output.write(output.escape(file))
+    counts = header["counts"]
+    documents = output.count(counts["documents"], "document")
+    output.note(f"{documents}, {output.count(counts['chunks'], 'chunk')}")
 
 
 @click.command("import", cls=Command)
 @click.argument("file", type=click.Path())
-@option("--merge", is_flag=True, help="Into a store that is not empty: take what is new or newer.")
+@option(
+    "--merge",
+    is_flag=True,
+    help="Merge into a store that is not empty: add new documents, replace older ones.",
+)
 @common_options()
-@pass_session
-def import_command(session: Session, *, file: str, merge: bool) -> None:
-    """Read what `kb export` has written, all of it or nothing.
+@pass_invocation
+def import_command(invocation: Invocation, *, file: str, merge: bool) -> None:
+    """Import a file from `kb export`, completely or not at all.
 
-    FILE may be compressed; - is stdin. A new or empty store becomes what the exported one was, ids
-    included. With --merge, a document at the same path is replaced if the import's is newer.
-    Imported folders are detached: kb attach NAME FOLDER connects one to its files.
+    FILE may be compressed; - reads stdin. A new or empty store becomes a copy of the exported one,
+    including ids. With --merge, a document at the same path is replaced if the imported one is
+    newer. Imported folders are detached; `kb attach NAME FOLDER` connects them to their files.
 
     \b
     Examples:
       kb --store new.sqlite import notes.jsonl.gz
       ssh office kb export | kb import --merge -
     """
-    session.interrupted = "interrupted: nothing was imported"
-    with session.open() as kb, _progress(session, "import") as show:
+    invocation.interrupt_message = "interrupted: nothing was imported"
+    with invocation.open() as kb, _progress(invocation, "import") as show:
         report = kb.import_(_stdin() if file == "-" else file, merge=merge, on_progress=show)
         detached = [root.name for root in kb.roots() if root.detached]
-    if session.json:
+    if invocation.json:
         from kb import wire
 
-        output.say_json(wire.import_report(report))
+        output.write_json(wire.import_report(report))
         return
     counts = {"added": report.added, "replaced": report.replaced, "kept": report.kept}
-    output.say(", ".join(f"{count} {name}" for name, count in counts.items()))
+    output.write(", ".join(f"{count} {name}" for name, count in counts.items()))
     for name in detached:
-        output.note(f"{output.visible(name)} is detached; to read its files: kb attach NAME FOLDER")
+        output.note(f"{output.escape(name)} is detached; to read its files: kb attach NAME FOLDER")
 
 
 def _stdin() -> IO[bytes]:
@@ -164,6 +170,6 @@ def _stdin() -> IO[bytes]:
 
 
 @contextmanager
-def _progress(session: Session, stage: str) -> Iterator[OnProgress]:
-    with progress.shown(session) as show:
+def _progress(invocation: Invocation, stage: str) -> Iterator[OnProgress]:
+    with progress.reporter(invocation) as show:
         yield lambda done, total: show(stage, done, total, "")

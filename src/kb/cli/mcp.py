@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kb.cli import output
-from kb.cli.invocation import Session, pass_session
+from kb.cli.invocation import Invocation, pass_invocation
 from kb.cli.options import Command, common_options, option
 from kb.errors import MissingExtra
 
@@ -14,7 +14,7 @@ from kb.errors import MissingExtra
 @option(
     "--http",
     metavar="HOST:PORT",
-    help="Answer over streamable HTTP at http://HOST:PORT/mcp rather than over stdin and stdout.",
+    help="Serve streamable HTTP at http://HOST:PORT/mcp instead of stdin and stdout.",
 )
 @option(
     "--token-file",
@@ -26,20 +26,25 @@ from kb.errors import MissingExtra
     "allow_hosts",
     metavar="NAME",
     multiple=True,
-    help="A name that the HTTP server may be called by; may be repeated.",
+    help="An additional host name for the HTTP server; can be repeated.",
 )
 @common_options()
-@pass_session
+@pass_invocation
 def mcp_command(
-    session: Session, /, *, http: str | None, token_file: str | None, allow_hosts: tuple[str, ...]
+    invocation: Invocation,
+    /,
+    *,
+    http: str | None,
+    token_file: str | None,
+    allow_hosts: tuple[str, ...],
 ) -> None:
-    """Give an agent the tools search, fetch, add and status.
+    """Serve the tools search, fetch, add and status to AI agents.
 
-    An agent starts this command by itself and talks to it over stdin and stdout, by the Model
-    Context Protocol. With --http, one server answers many agents; only this machine can reach it,
-    unless HOST says otherwise, and then a token is needed.
+    An agent starts this command itself and speaks the Model Context Protocol over stdin and
+    stdout. With --http, one server serves many agents. It listens on this machine only, unless
+    HOST is another address, which requires a token.
 
-    What is added gets its vectors while the server runs.
+    New notes are embedded while the server runs.
 
     \b
     Examples:
@@ -55,29 +60,29 @@ def mcp_command(
         ) from error
     if http is None:
         if token_file or allow_hosts:
-            raise click.UsageError("--token-file and --allow-host are for --http")
-        with session.open() as kb:
+            raise click.UsageError("--token-file and --allow-host require --http")
+        with invocation.open() as kb:
             serve_stdio(kb)
         return
     from kb.server.lifecycle import read_token
     from kb.shutdown import Shutdown
 
     host, port = address(http)
-    session.interrupted = "stopped"
-    given = {
+    invocation.interrupt_message = "stopped"
+    settings = {
         "serve.host": host,
         "serve.port": port,
         "serve.token_file": token_file,
         "serve.allow_hosts": ",".join(allow_hosts),
     }
-    overrides = {key: value for key, value in given.items() if value not in (None, "")}
-    with Shutdown() as shutdown, session.open(overrides) as kb:
+    overrides = {key: value for key, value in settings.items() if value not in (None, "")}
+    with Shutdown() as shutdown, invocation.open(overrides) as kb:
         token = read_token(kb.config.serve.token_file)
-        serve_http(kb, token=token, ready=lambda port: _say(host, port), shutdown=shutdown)
+        serve_http(kb, token=token, ready=lambda port: _write_url(host, port), shutdown=shutdown)
         shutdown.finish()
 
 
-def _say(host: str, port: int) -> None:
-    shown = f"[{host}]" if ":" in host else host
-    output.say(f"http://{shown}:{port}/mcp")
-    output.note("Ctrl-C ends it")
+def _write_url(host: str, port: int) -> None:
+    name = f"[{host}]" if ":" in host else host
+    output.write(f"http://{name}:{port}/mcp")
+    output.note("press Ctrl-C to stop")

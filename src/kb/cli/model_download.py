@@ -1,4 +1,4 @@
-"""`kb models pull` and `kb models remove`: models from elsewhere."""
+"""`kb models pull` and `kb models remove`."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from pathlib import Path
 import click
 
 from kb.cli import output, progress
-from kb.cli.invocation import Session, pass_session
-from kb.cli.options import Command, common_options, option, readable
+from kb.cli.invocation import Invocation, pass_invocation
+from kb.cli.options import Command, common_options, option, utf8_text
 
 _MEGABYTE = 1_000_000
 
 
 @click.command("pull", cls=Command)
-@click.argument("source", metavar="NAME|URL|FOLDER", type=readable)
-@option("--revision", metavar="REVISION", help="The revision, where an address leaves it open.")
-@option("--sha256", metavar="HASH", help="What the SHA-256 of the model.json must be.")
-@option("--to", metavar="FOLDER", help="Where to put it.  [default: the user's data folder]")
+@click.argument("source", metavar="NAME|URL|FOLDER", type=utf8_text)
+@option("--revision", metavar="REVISION", help="The revision that replaces {revision} in the URL.")
+@option("--sha256", metavar="HASH", help="The expected SHA-256 of the model.json.")
+@option("--to", metavar="FOLDER", help="Where to install it.  [default: the user data folder]")
 @common_options()
-@pass_session
+@pass_invocation
 def pull_command(
-    session: Session, *, source: str, revision: str | None, sha256: str | None, to: str | None
+    invocation: Invocation, *, source: str, revision: str | None, sha256: str | None, to: str | None
 ) -> None:
-    """Fetch a model, and check every byte of it.
+    """Install a model, and verify its files.
 
-    A model.json says which files a model has, with their SHA-256, and where they are: beside it, or
-    below the address that it names as its source, in which {revision} stands for --revision. Name
-    that file, its address, or the folder it lies in. A folder may also hold an export without a
-    model.json, as hubs have them. A name is looked for below the address in $KB_MODELS_MIRROR.
+    A model.json lists the files of a model with their SHA-256. The files are beside it, or below
+    the source URL that it contains, where {revision} stands for --revision. Give the path or URL
+    of the model.json, or the folder that contains it. A folder may also contain an ONNX export
+    without a model.json, as model hubs publish them. A name is looked up below $KB_MODELS_MIRROR.
 
-    Interrupted, the same command goes on where it stopped. Nothing is put into its place before it
-    is complete. With KB_OFFLINE=1 or models.offline, only folders are read.
+    If it is interrupted, the same command continues. A model is installed only when it is complete.
+    With KB_OFFLINE=1 or models.offline, only local folders work.
 
     \b
     Examples:
@@ -41,41 +41,45 @@ def pull_command(
     """
     from kb.models.pull import pull
 
-    session.interrupted = "interrupted: what has arrived is kept; the same command goes on with it"
-    with session.open() as kb:
+    invocation.interrupt_message = (
+        "interrupted: downloaded data is kept; to continue, run the same command"
+    )
+    with invocation.open() as kb:
         config = kb.config
-    with progress.shown(session) as show:
-        placed = pull(
+    with progress.reporter(invocation) as show:
+        installed = pull(
             config,
             source,
             revision=revision,
             sha256=sha256,
             to=None if to is None else Path(to),
-            on_progress=lambda done, total, what: show(
-                "pull", done / _MEGABYTE, -(-total // _MEGABYTE), f"MB, {what}"
+            on_progress=lambda done, total, item: show(
+                "pull", done / _MEGABYTE, -(-total // _MEGABYTE), f"MB, {item}"
             ),
         )
-    name = placed.spec.name if to is None else str(placed.folder)
-    if session.json:
+    name = installed.spec.name if to is None else str(installed.folder)
+    if invocation.json:
         from kb import models, wire
 
-        output.say_json(wire.models([models.info(config, name)]))
+        output.write_json(wire.models([models.info(config, name)]))
     else:
-        spec, where, shown = placed.spec, output.visible(str(placed.folder)), output.visible(name)
-        output.say(f"{output.visible(f'{spec.name} {spec.version}')} is in {where}")
-        judge = f"set models.judge to {shown}"
-        output.note(f"to use it: {judge if spec.is_judge else f'kb reindex --model {shown}'}")
+        spec, folder = installed.spec, output.escape(str(installed.folder))
+        output.write(f"installed {output.escape(f'{spec.name} {spec.version}')} in {folder}")
+        shown_name = output.escape(name)
+        judge = f"set models.judge to {shown_name}"
+        reindex = f"kb reindex --model {shown_name}"
+        output.note(f"to use it: {judge if spec.is_judge else reindex}")
 
 
 @click.command("remove", cls=Command)
-@click.argument("name", type=readable)
+@click.argument("name", type=utf8_text)
 @common_options()
-@pass_session
-def remove_command(session: Session, *, name: str) -> None:
-    """Remove a model that was pulled.
+@pass_invocation
+def remove_command(invocation: Invocation, *, name: str) -> None:
+    """Remove an installed model.
 
-    Vectors that it has made stay in their stores, and are of no use until it is pulled again, or
-    kb reindex makes others.
+    Its vectors stay in their stores, but cannot be searched until the model is installed again or
+    `kb reindex` switches to another one.
 
     \b
     Example:
@@ -83,12 +87,12 @@ def remove_command(session: Session, *, name: str) -> None:
     """
     from kb.models.model_directory import remove
 
-    with session.open() as kb:
+    with invocation.open() as kb:
         used = (kb.config.models.encoder, kb.config.models.judge)
-    gone = str(remove(name))
-    if session.json:
-        output.say_json({"schema_version": "removed.v1", "removed": [gone]})
+    folder = str(remove(name))
+    if invocation.json:
+        output.write_json({"schema_version": "removed.v1", "removed": [folder]})
     else:
-        output.say(f"removed {output.visible(gone)}")
+        output.write(f"removed {output.escape(folder)}")
     if name in used:
-        output.warn(f"the settings still name {output.visible(name)}: see kb config")
+        output.warn(f"the settings still name {output.escape(name)}; see: kb config")

@@ -1,6 +1,4 @@
-"""`kb models` and `kb embed-text`: which models there are, and what one makes of a text.
-
-`kb models pull` and `remove`, which change what there is, are in `pulling`."""
+"""`kb models` and `kb embed-text`. `kb models pull` and `remove` are in `model_download`."""
 
 from __future__ import annotations
 
@@ -11,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from kb.cli import output
-from kb.cli.invocation import Session, pass_session
+from kb.cli.invocation import Invocation, pass_invocation
 from kb.cli.model_download import pull_command, remove_command
-from kb.cli.options import Choice, Command, common_options, option, readable, text_or_stdin
+from kb.cli.options import Choice, Command, common_options, option, text_or_stdin, utf8_text
 from kb.errors import ModelError, ModelMissing
 from kb.types import PARTS
 
@@ -31,11 +29,11 @@ _STRONGEST_TERMS = 12
 def models_command(context: click.Context) -> None:
     """Show the models: encoders and judges.
 
-    An encoder makes vectors of texts; search by meaning needs one, and the vectors of a store are
-    all of one. A judge reads a query and a passage together; a search with --reranker cross-encoder
-    asks it. Which are used say models.encoder and models.judge in the settings: a name from this
-    list, a folder that holds a model, or none; for an encoder also endpoint, a server that
-    models.endpoint_url names. A store that has vectors changes over by kb reindex.
+    An encoder turns text into vectors for search by meaning; all vectors of a store come from one
+    encoder. A judge scores a query and a passage together, for --reranker cross-encoder. The
+    settings models.encoder and models.judge select them: a name from this list, a folder that
+    contains a model, or none. An encoder can also be `endpoint`, the server at
+    models.endpoint_url. To change the encoder of a store that has vectors, use `kb reindex`.
 
     \b
     Examples:
@@ -45,30 +43,30 @@ def models_command(context: click.Context) -> None:
       kb models pull ./bge-m3
     """
     if context.invoked_subcommand is None:
-        _list(context.ensure_object(Session))
+        _list(context.ensure_object(Invocation))
 
 
 @models_command.command("list", cls=Command)
 @common_options()
-@pass_session
-def list_models_command(session: Session) -> None:
-    """List the models there are.
+@pass_invocation
+def list_models_command(invocation: Invocation) -> None:
+    """List the available models.
 
-    A * marks those that the settings name.
+    A * marks the models selected in the settings.
 
     \b
     Example:
       kb models list --json
     """
-    _list(session)
+    _list(invocation)
 
 
 @models_command.command("info", cls=Command)
-@click.argument("name", type=readable)
+@click.argument("name", type=utf8_text)
 @common_options()
-@pass_session
-def info_command(session: Session, *, name: str) -> None:
-    """Show everything about one model, without loading it.
+@pass_invocation
+def info_command(invocation: Invocation, *, name: str) -> None:
+    """Show the details of a model, without loading it.
 
     \b
     Example:
@@ -76,24 +74,23 @@ def info_command(session: Session, *, name: str) -> None:
     """
     from kb import models
 
-    found = models.info(_config(session), name)
-    if session.json:
-        _say_json([found])
+    info = models.info(_config(invocation), name)
+    if invocation.json:
+        _write_json([info])
     else:
-        output.say("\n".join(_facts(found)))
+        output.write("\n".join(_facts(info)))
 
 
 @models_command.command("verify", cls=Command)
-@click.argument("name", type=readable, required=False)
+@click.argument("name", type=utf8_text, required=False)
 @common_options()
-@pass_session
-def verify_command(session: Session, *, name: str | None) -> int:
-    """Look whether models are what they should be.
+@pass_invocation
+def verify_command(invocation: Invocation, *, name: str | None) -> int:
+    """Check models for damage.
 
-    Compares the files with their SHA-256, byte for byte, loads the model and gives it a text. An
-    encoder also sits the exam: how many answers it knows, in every script that it says it reads.
-    Without NAME, every model is looked at. The exit status is 1 if something is wrong with one, or
-    it reads nothing.
+    Compares the files with their SHA-256, loads the model and encodes a text. An encoder also takes
+    an exam: simple questions in every script that it claims to read. Without NAME, all models are
+    checked. The exit status is 1 if a model is broken, or fails the exam in every script.
 
     \b
     Examples:
@@ -102,85 +99,85 @@ def verify_command(session: Session, *, name: str | None) -> int:
     """
     from kb import models
 
-    config = _config(session)
-    named = [models.info(config, name)] if name else models.models(config)
-    verified = [_verified(config, each, name) for each in named]
-    if session.json:
-        _say_json(verified)
+    config = _config(invocation)
+    selected = [models.info(config, name)] if name else models.models(config)
+    verified = [_verified(config, each, name) for each in selected]
+    if invocation.json:
+        _write_json(verified)
     else:
         for each in verified:
-            _say_verdict(each)
+            _write_verdict(each)
         if not verified:
-            output.note("there are no models")
+            output.note("no models")
     return 1 if any(each.problem or _is_unfit(each) for each in verified) else 0
 
 
-def _verified(config: Config, found: ModelInfo, name: str | None) -> ModelInfo:
-    """With what is wrong with it as its problem. A folder is found by its path, not its name."""
+def _verified(config: Config, info: ModelInfo, name: str | None) -> ModelInfo:
+    """Return the model with its problem, if any. A folder is looked up by its path."""
     from kb import models
 
-    if found.problem is not None:
-        return found
+    if info.problem is not None:
+        return info
     try:
-        by_path = found.path if found.origin == "folder" else None
-        return models.verify(config, name or by_path or found.name)
+        by_path = info.path if info.origin == "folder" else None
+        return models.verify(config, name or by_path or info.name)
     except ModelError as error:
-        return replace(found, problem=f"{error.message} ({error.hint})")
+        return replace(info, problem=f"{error.message} ({error.hint})")
 
 
-def _say_verdict(found: ModelInfo) -> None:
-    sheet = output.Page.of(sys.stdout)
-    place = output.visible(_place(found))
-    if found.problem is None and _is_unfit(found):
-        output.say(f"{sheet.style('unfit ', fg='red')}  {place}{_marks(found)}")
-    elif found.problem is None:
-        output.say(f"{sheet.style('ok    ', fg='green')}  {place}{_marks(found)}")
+def _write_verdict(info: ModelInfo) -> None:
+    console = output.Console.of(sys.stdout)
+    place = output.escape(_place(info))
+    if info.problem is None and _is_unfit(info):
+        output.write(f"{console.style('unfit ', fg='red')}  {place}{_exam_results(info)}")
+    elif info.problem is None:
+        output.write(f"{console.style('ok    ', fg='green')}  {place}{_exam_results(info)}")
     else:
-        problem = output.visible(found.problem)
-        output.say(f"{sheet.style('broken', fg='red')}  {place}: {problem}")
+        problem = output.escape(info.problem)
+        output.write(f"{console.style('broken', fg='red')}  {place}: {problem}")
 
 
-def _is_unfit(found: ModelInfo) -> bool:
-    return bool(found.marks) and not any(mark.passed for mark in found.marks or ())
+def _is_unfit(info: ModelInfo) -> bool:
+    return bool(info.marks) and not any(mark.passed for mark in info.marks or ())
 
 
-def _marks(found: ModelInfo) -> str:
-    """Part by part: `dense: 12 of 12 in Latin`."""
+def _exam_results(info: ModelInfo) -> str:
+    """Return the results by part: `dense: 12 of 12 in Latin`."""
     by_part: dict[str, list[str]] = {}
-    for mark in found.marks or ():
+    for mark in info.marks or ():
         by_part.setdefault(mark.part, []).append(str(mark))
-    told = "; ".join(f"{part}: {', '.join(marks)}" for part, marks in by_part.items())
-    return f" ({told})" if told else ""
+    results = "; ".join(f"{part}: {', '.join(marks)}" for part, marks in by_part.items())
+    return f" ({results})" if results else ""
 
 
-def _place(found: ModelInfo) -> str:
-    """Its name; with its folder, where that is the user's: its name may be another's too."""
-    return f"{found.name} in {found.path}" if found.origin == "folder" else found.name
+def _place(info: ModelInfo) -> str:
+    """Return the name; with the folder for a user's own model, whose name may not be unique."""
+    return f"{info.name} in {info.path}" if info.origin == "folder" else info.name
 
 
 models_command.add_command(pull_command)
 models_command.add_command(remove_command)
 
 
-# --- what one makes of a text ---------------------------------------------------------------------
+# --- embed-text -----------------------------------------------------------------------------------
 
 
 @click.command("embed-text", cls=Command)
-@click.argument("text", type=readable, nargs=-1, required=True)
+@click.argument("text", type=utf8_text, nargs=-1, required=True)
 @option(
     "--as", "side", type=Choice(("query", "passage")), default="passage", show_default=True,
-    help="What to take the text for. Models may tell one from the other.",
+    help="Encode the text as a query or as a passage; models may distinguish them.",
 )  # fmt: skip
 @option("--model", metavar="NAME", help="The encoder.  [default: models.encoder]")
 @common_options()
-@pass_session
+@pass_invocation
 def embed_text_command(
-    session: Session, *, text: tuple[str, ...], side: str, model: str | None
+    invocation: Invocation, *, text: tuple[str, ...], side: str, model: str | None
 ) -> None:
-    """Show what the encoder makes of a text.
+    """Show how the encoder encodes a text.
 
-    That is a dense vector, the weights of its terms, and a vector for each of its tokens. TEXT is
-    stdin if it is a single -. With --json, all values are there.
+    The output is a dense vector, term weights, and a vector for each token. TEXT is any text; -
+    reads it from stdin. --json prints all values.
 
     \b
     Examples:
@@ -189,17 +186,17 @@ def embed_text_command(
     """
     from kb import models, wire
 
-    encoder = models.encoder(_config(session), model)
+    encoder = models.encoder(_config(invocation), model)
     if encoder is None:
         raise ModelMissing(
-            "the encoder is switched off: models.encoder is none", "name one with --model"
+            "the encoder is switched off: models.encoder is none", "choose one with --model"
         )
     spec = encoder.spec
     (encoding,) = encoder.encode([text_or_stdin(text)], as_query=side == "query", want=spec.gives)
-    if session.json:
-        output.say_json(wire.embedding(spec, side, encoding))
+    if invocation.json:
+        output.write_json(wire.embedding(spec, side, encoding))
     else:
-        output.say("\n".join(_encoding_lines(spec, side, encoding)))
+        output.write("\n".join(_encoding_lines(spec, side, encoding)))
 
 
 def _encoding_lines(spec: ModelSpec, side: str, encoding: Encoding) -> list[str]:
@@ -217,94 +214,94 @@ def _encoding_lines(spec: ModelSpec, side: str, encoding: Encoding) -> list[str]
         facts["tokens"] = f"{len(encoding.tokens)} vectors of {width} dimensions"
     if encoding.truncated:
         facts["truncated"] = (
-            f"the last {encoding.truncated} tokens of the text did not fit into {spec.max_tokens}"
+            f"the last {encoding.truncated} tokens exceed the limit of {spec.max_tokens}"
         )
     return _aligned(facts)
 
 
-# --- as lines -------------------------------------------------------------------------------------
+# --- formatting -----------------------------------------------------------------------------------
 
 
-def _config(session: Session) -> Config:
-    with session.open() as kb:
+def _config(invocation: Invocation) -> Config:
+    with invocation.open() as kb:
         return kb.config
 
 
-def _list(session: Session) -> None:
+def _list(invocation: Invocation) -> None:
     from kb import models
 
-    found = models.models(_config(session))
-    if session.json:
-        _say_json(found)
+    infos = models.models(_config(invocation))
+    if invocation.json:
+        _write_json(infos)
         return
-    for each in found:
-        output.say("\n".join(_summary(each)))
-    if not found:
-        output.note("there are no models: this installation of kb is not complete")
+    for each in infos:
+        output.write("\n".join(_summary(each)))
+    if not infos:
+        output.note("no models: this installation of kb is incomplete")
 
 
-def _say_json(found: list[ModelInfo]) -> None:
+def _write_json(infos: list[ModelInfo]) -> None:
     from kb import wire
 
-    output.say_json(wire.models(found))
+    output.write_json(wire.models(infos))
 
 
-def _summary(found: ModelInfo) -> list[str]:
-    sheet = output.Page.of(sys.stdout)
-    mark = "*" if found.in_use else " "
-    spec = found.spec
-    name = sheet.style(output.visible(_title(found)), bold=True)
+def _summary(info: ModelInfo) -> list[str]:
+    console = output.Console.of(sys.stdout)
+    mark = "*" if info.in_use else " "
+    spec = info.spec
+    name = console.style(output.escape(_title(info)), bold=True)
     if spec is None:
-        return [f"{mark} {name}  {sheet.style(output.visible(found.problem or ''), fg='red')}"]
-    origin = f"folder {found.path}" if found.origin == "folder" else found.origin
-    if found.origin == "endpoint":
-        origin = f"endpoint {found.path}"
-    facts = [f"from {origin}", _gives(spec), _size(found.size_bytes), found.licence]
-    line = f"{mark} {name}  {output.visible(', '.join(fact for fact in facts if fact))}"
-    return [line, f"    {output.visible(found.summary)}"] if found.summary else [line]
+        return [f"{mark} {name}  {console.style(output.escape(info.problem or ''), fg='red')}"]
+    origin = f"folder {info.path}" if info.origin == "folder" else info.origin
+    if info.origin == "endpoint":
+        origin = f"endpoint {info.path}"
+    facts = [f"from {origin}", _outputs(spec), _size(info.size_bytes), info.licence]
+    line = f"{mark} {name}  {output.escape(', '.join(fact for fact in facts if fact))}"
+    return [line, f"    {output.escape(info.summary)}"] if info.summary else [line]
 
 
-def _title(found: ModelInfo) -> str:
-    """Its name and version; of an endpoint, the model that is asked there."""
-    if found.spec is None:
-        return found.name
-    asked = found.spec.name if found.origin == "endpoint" else found.spec.version
-    return f"{found.name} {asked}"
+def _title(info: ModelInfo) -> str:
+    """Return the name and version; for an endpoint, the name of its model."""
+    if info.spec is None:
+        return info.name
+    detail = info.spec.name if info.origin == "endpoint" else info.spec.version
+    return f"{info.name} {detail}"
 
 
-def _gives(spec: ModelSpec) -> str:
+def _outputs(spec: ModelSpec) -> str:
     if spec.is_judge:
-        return "scores of pairs"
+        return "pair scores"
     widths = {"dense": spec.dimension, "tokens": spec.token_dimension}
     return " + ".join(
         f"{part} {widths.get(part) or ''}".rstrip() for part in PARTS if part in spec.gives
     )
 
 
-def _facts(found: ModelInfo) -> list[str]:
-    spec = found.spec
-    assert spec is not None  # or there would have been an error
+def _facts(info: ModelInfo) -> list[str]:
+    spec = info.spec
+    assert spec is not None  # otherwise `models.info` raises
     facts = {
         "name": spec.name,
         "version": spec.version,
-        "from": found.origin,
-        "path": found.path,
-        "size": _size(found.size_bytes),
-        "gives": _gives(spec),
-        "sees": f"{spec.max_tokens} tokens" if spec.max_tokens else None,
+        "from": info.origin,
+        "path": info.path,
+        "size": _size(info.size_bytes),
+        "outputs": _outputs(spec),
+        "input": f"{spec.max_tokens} tokens" if spec.max_tokens else None,
         "query": repr(spec.query_prefix) if spec.query_prefix else None,
         "passage": repr(spec.passage_prefix) if spec.passage_prefix else None,
-        "licence": found.licence,
-        "summary": found.summary,
-        "in use": "yes" if found.in_use else "no",
+        "license": info.licence,
+        "summary": info.summary,
+        "in use": "yes" if info.in_use else "no",
     }
     return _aligned({name: value for name, value in facts.items() if value})
 
 
 def _aligned(facts: dict[str, str]) -> list[str]:
-    sheet = output.Page.of(sys.stdout)
+    console = output.Console.of(sys.stdout)
     width = max(map(len, facts))
-    return [f"{sheet.style(f'{name:{width}}', bold=True)}  {output.visible(value)}"
+    return [f"{console.style(f'{name:{width}}', bold=True)}  {output.escape(value)}"
             for name, value in facts.items()]  # fmt: skip
 
 

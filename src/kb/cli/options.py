@@ -1,4 +1,4 @@
-"""Options that several commands take, and help that shows options under headings."""
+"""Options shared by several commands, and help with options grouped under headings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from kb.cli.invocation import Session
+from kb.cli.invocation import Invocation
 from kb.errors import KbError, check_choice
 from kb.types import KINDS, SCOPES, TRUSTS, TYPES, Filters
 
@@ -17,8 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Command(click.Command):
-    """A command whose options stand under headings, its own first, in the order they are
-    declared."""
+    """A command whose help groups options under headings, its own options first."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}
@@ -32,7 +31,7 @@ class Command(click.Command):
 
 
 class Option(click.Option):
-    """An option with the heading it stands under."""
+    """An option with a heading for the help."""
 
     def __init__(self, *args: Any, heading: str = "Options", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -40,7 +39,7 @@ class Option(click.Option):
 
 
 class Choice(click.Choice):  # type: ignore[type-arg]  # generic only in newer versions of click
-    """One of a closed set. Another value is the error that every other door gives for it."""
+    """One of a fixed set of values. An invalid value raises the same error as in every door."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         name = param.name if param is not None and param.name else "the value"
@@ -48,105 +47,116 @@ class Choice(click.Choice):  # type: ignore[type-arg]  # generic only in newer v
         return super().convert(value, param, ctx)
 
 
-def readable(value: str) -> str:
-    """The type of an option or an argument. Bytes that are not valid UTF-8 become escapes, as in
-    the paths of the store: so `kb get` takes the name of such a file as the shell completes it."""
+def utf8_text(value: str) -> str:
+    """The type of options and arguments that hold text. Bytes that are not valid UTF-8 become
+    escapes, as in the store's paths, so that `kb get` accepts such a name from the shell."""
     return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def option(*names: str, heading: str = "Options", **settings: Any) -> Callable[[F], F]:
+    """Declare an option with a heading; its type is text unless `settings` name one."""
     if not settings.keys() & {"type", "is_flag", "count"}:
-        settings["type"] = readable
+        settings["type"] = utf8_text
     return click.option(*names, cls=Option, heading=heading, **settings)
 
 
-# --- every command's ------------------------------------------------------------------------------
+# --- common options -------------------------------------------------------------------------------
 
 
 def common_options(*, store: bool = True) -> Callable[[F], F]:
-    """`--store`, `--json` and `-v`, remembered in the session wherever they stand."""
+    """Add `--store`, `--json` and `-v`, whose values go to the invocation."""
 
     def decorate(command: F) -> F:
         command = option(
-            "-v", "--verbose", count=True, expose_value=False, callback=_remember, heading="Output",
-            help="Log to stderr; twice for more.",
+            "-v", "--verbose", count=True, expose_value=False, callback=_record, heading="Output",
+            help="Log to stderr; repeat for more detail.",
         )(command)  # fmt: skip
         command = option(
-            "--json", is_flag=True, expose_value=False, callback=_remember, heading="Output",
-            help="Answer in JSON; errors too.",
+            "--json", is_flag=True, expose_value=False, callback=_record, heading="Output",
+            help="Print JSON, also for errors.",
         )(command)  # fmt: skip
         if store:
             command = option(
                 "--store", type=click.Path(), metavar="PATH", expose_value=False,
-                callback=_remember, help="The store: a file, or a folder that holds kb.sqlite.  "
-                "[default: $KB_STORE, the nearest .kb/ upwards, the user data folder]",
+                callback=_record, help="The store: a file, or a folder that contains kb.sqlite.  "
+                "[default: $KB_STORE, the nearest .kb/ in this or a parent folder, the user data "
+                "folder]",
             )(command)  # fmt: skip
         return command
 
     return decorate
 
 
-def _remember(context: click.Context, param: click.Parameter, value: Any) -> None:
-    """Not said here does not unsay what stood before the command's name."""
+def _record(context: click.Context, param: click.Parameter, value: Any) -> None:
+    """An omitted option keeps the value given before the subcommand."""
     if value:
-        setattr(context.ensure_object(Session), str(param.name), value)
+        setattr(context.ensure_object(Invocation), str(param.name), value)
 
 
 # --- filters --------------------------------------------------------------------------------------
 
 _FILTERS: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...] = (
-    option("--tags", metavar="A,B", multiple=True, heading="Filters", help="All of these tags."),
+    option(
+        "--tags", metavar="A,B", multiple=True, heading="Filters",
+        help="Only documents with all of these tags.",
+    ),
     option(
         "--tags-any", metavar="A,B", multiple=True, heading="Filters",
-        help="At least one of these tags.",
+        help="Only documents with at least one of these tags.",
     ),
     option(
         "--type", metavar="TYPE", multiple=True, heading="Filters",
-        help=f"Formats, one or several: {', '.join(TYPES)}.",
+        help=f"Only these formats: {', '.join(TYPES)}.",
     ),
     option(
         "--kind", metavar="KIND", multiple=True, heading="Filters",
-        help=f"What a document says, one or several: {', '.join(KINDS)}.",
+        help=f"Only these kinds: {', '.join(KINDS)}.",
     ),
     option(
         "--scope", type=Choice(SCOPES), metavar="SCOPE", heading="Filters",
-        help=f"Where it applies: {', '.join(SCOPES)}.",
+        help=f"Only this scope: {', '.join(SCOPES)}.",
     ),
-    option("--lang", metavar="LANG", heading="Filters", help="A language: en, de, python."),
+    option(
+        "--lang", metavar="LANG", heading="Filters",
+        help="Only this language, such as en, de or python.",
+    ),
     option(
         "--path", "path_glob", metavar="GLOB", heading="Filters",
-        help="A pattern for the path: * stops at /, ** does not.",
+        help="Only paths that match the pattern: * stops at /, ** does not.",
     ),
     option(
         "--trust-min", type=Choice(TRUSTS), metavar="TRUST", heading="Filters",
-        help=f"This much trust or more: {', '.join(TRUSTS)}.",
+        help=f"At least this trust: {', '.join(TRUSTS)}.",
     ),
-    option("--after", metavar="DATE", heading="Filters", help="Dated 2026-01-31 or later."),
-    option("--before", metavar="DATE", heading="Filters", help="Dated before 2026-01-31."),
+    option(
+        "--after", metavar="DATE", heading="Filters",
+        help="Only documents dated DATE (2026-01-31) or later.",
+    ),
+    option("--before", metavar="DATE", heading="Filters", help="Only documents dated before DATE."),
 )  # fmt: skip
 _LISTS = ("tags", "tags_any", "type", "kind")
 _SINGLES = ("scope", "lang", "path_glob", "trust_min", "after", "before")
 
 
 def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The filters of spec 10; the command gets them as one value, `filters`."""
+    """Add the filter options, which the command receives as one value, `filters`."""
 
     @wraps(command)
-    def filtered(*args: Any, **given: Any) -> Any:
-        values: dict[str, Any] = {name: split_commas(given.pop(name)) for name in _LISTS}
-        values |= {name: given.pop(name) for name in _SINGLES}
-        return command(*args, filters=Filters(**values), **given)
+    def with_filters(*args: Any, **options: Any) -> Any:
+        values: dict[str, Any] = {name: split_commas(options.pop(name)) for name in _LISTS}
+        values |= {name: options.pop(name) for name in _SINGLES}
+        return command(*args, filters=Filters(**values), **options)
 
-    decorated: Callable[..., Any] = filtered
+    decorated: Callable[..., Any] = with_filters
     for add in reversed(_FILTERS):
         decorated = add(decorated)
     return decorated
 
 
 def split_commas(values: Iterable[str]) -> tuple[str, ...]:
-    """`a,b` and `c`, as given by an option that may be repeated, to `a`, `b`, `c`."""
+    """Split the values of a repeated option at commas: `a,b` and `c` become `a`, `b`, `c`."""
     parts = [part.strip() for value in values for part in value.split(",")]
-    if parts and not any(parts):  # said, but nothing: not the same as not said
+    if parts and not any(parts):  # given but empty, which differs from omitted
         return ("",)
     return tuple(dict.fromkeys(part for part in parts if part))
 
@@ -155,22 +165,24 @@ def split_commas(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def document_argument(name: str, **settings: Any) -> Callable[[F], F]:
-    return click.argument(name, type=readable, shell_complete=_paths, **settings)
+    """Declare an argument that names a document; the shell completes its path."""
+    return click.argument(name, type=utf8_text, shell_complete=_complete_path, **settings)
 
 
-def _paths(context: click.Context, _param: click.Parameter, begun: str) -> list[str]:
-    """Documents for the shell to complete to. Where there are none to be had, it stays silent."""
-    session = context.ensure_object(Session)
-    session.quiet = True
+def _complete_path(context: click.Context, _param: click.Parameter, prefix: str) -> list[str]:
+    """Return the paths that start with `prefix`. Errors yield no completions."""
+    invocation = context.ensure_object(Invocation)
+    invocation.quiet = True
     try:
-        with session.open() as kb:
-            return [each.doc_path for each in kb.documents() if each.doc_path.startswith(begun)]
+        with invocation.open() as kb:
+            paths = (each.doc_path for each in kb.documents())
+            return [path for path in paths if path.startswith(prefix)]
     except KbError:
         return []
 
 
 def text_or_stdin(words: tuple[str, ...]) -> str:
-    """The words as one text, or stdin where they are a single `-`."""
+    """Join the words into one text, or read stdin if they are a single `-`."""
     if words != ("-",):
         return " ".join(words)
     if sys.stdin is None:  # as after `<&-`

@@ -1,13 +1,12 @@
-"""Text on stdout and stderr: data on the one, everything else on the other.
+"""Text on stdout and stderr: data on stdout, messages on stderr.
 
-Colour and line breaks are for terminals. Whatever is written, no character of it can be a crash,
-and no document can send commands to the terminal.
+Color and line wrapping are for terminals. No character can make a write fail, and control
+characters from documents are escaped before they reach a terminal.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,132 +15,138 @@ from typing import IO, Any, NamedTuple
 
 import click
 
-# What a terminal obeys, and what turns the direction of the text around.
-_CONTROLS = re.compile(
-    r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
-)
-_KEPT = "\t\n"  # in text of several lines
-_NARROW = 40  # columns; below, lines are not broken by us
-_WIDE = 120  # and longer lines are hard to read
+from kb.text.controls import escape as escape
+from kb.text.controls import escape_lines as escape_lines
+
+_MIN_WIDTH = 40  # columns; narrower terminals wrap lines themselves
+_MAX_WIDTH = 120  # longer lines are hard to read
 
 
-def prepare() -> None:
-    """A character that stdout or stderr cannot encode is written as an escape, not raised. The
-    same holds for what a file name has instead of characters when it is not valid UTF-8."""
+def configure_streams() -> None:
+    """Make stdout and stderr write escapes for characters they cannot encode, including the
+    undecodable bytes of file names that are not valid UTF-8."""
     for stream in (sys.stdout, sys.stderr):
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(errors="backslashreplace")
 
 
-# --- where to -------------------------------------------------------------------------------------
+# --- streams --------------------------------------------------------------------------------------
 
-_ELSEWHERE: ContextVar[tuple[IO[str], IO[str]] | None] = ContextVar("elsewhere", default=None)
-
-
-def out() -> IO[str] | None:
-    """Where data goes: stdout, unless this thread answers for another process."""
-    return elsewhere[0] if (elsewhere := _ELSEWHERE.get()) else sys.stdout
+_REDIRECT: ContextVar[tuple[IO[str], IO[str]] | None] = ContextVar("redirect", default=None)
 
 
-def err() -> IO[str] | None:
-    """Where everything else goes."""
-    return elsewhere[1] if (elsewhere := _ELSEWHERE.get()) else sys.stderr
+def stdout() -> IO[str] | None:
+    """Return the stream for data: `sys.stdout`, unless this thread's output is redirected."""
+    return redirected[0] if (redirected := _REDIRECT.get()) else sys.stdout
+
+
+def stderr() -> IO[str] | None:
+    """Return the stream for messages: `sys.stderr`, unless this thread's output is redirected."""
+    return redirected[1] if (redirected := _REDIRECT.get()) else sys.stderr
 
 
 @contextmanager
-def written_to(data: IO[str], rest: IO[str]) -> Iterator[None]:
-    """Write to these in this thread. They may tell their `colour`, `columns` and encoding."""
-    token = _ELSEWHERE.set((data, rest))
+def redirect(data: IO[str], messages: IO[str]) -> Iterator[None]:
+    """Redirect this thread's output. The streams may have the attributes `color`, `columns` and
+    `client_encoding`."""
+    token = _REDIRECT.set((data, messages))
     try:
         yield
     finally:
-        _ELSEWHERE.reset(token)
+        _REDIRECT.reset(token)
 
 
 # --- writing --------------------------------------------------------------------------------------
 
 
-def say(text: str) -> None:
-    """Data, for people."""
-    _write(text, out())
+def write(text: str) -> None:
+    """Write a line of data to stdout."""
+    _write_line(text, stdout())
 
 
-def say_json(shape: Any) -> None:
-    """Data, for programs: on one line, but for a person who looks at it."""
-    indent = 2 if is_terminal(out()) else None
-    _write(_json(shape, indent, out()), out())
+def write_json(value: Any) -> None:
+    """Write JSON to stdout: on one line, or indented on a terminal."""
+    indent = 2 if is_terminal(stdout()) else None
+    _write_line(_json(value, indent, stdout()), stdout())
 
 
-def say_json_line(shape: Mapping[str, Any]) -> None:
-    _write(_json(shape, None, out()), out())
+def write_json_line(value: Mapping[str, Any]) -> None:
+    """Write JSON to stdout, always on one line."""
+    _write_line(_json(value, None, stdout()), stdout())
 
 
 def note(text: str) -> None:
-    """Something to know that is not data."""
-    _write(text, err())
+    """Write a message to stderr."""
+    _write_line(text, stderr())
 
 
-def note_json(shape: Mapping[str, Any]) -> None:
-    _write(_json(shape, None, err()), err())
+def note_json(value: Mapping[str, Any]) -> None:
+    """Write JSON to stderr."""
+    _write_line(_json(value, None, stderr()), stderr())
 
 
 def error(message: str, hint: str) -> None:
-    page = Page.of(err())
-    note(f"{page.style('error:', fg='red', bold=True)} {visible(message)}")
+    """Write an error and its hint to stderr."""
+    console = Console.of(stderr())
+    note(f"{console.style('error:', fg='red', bold=True)} {escape(message)}")
     if hint:
-        lines = "\n  ".join(map(visible, hint.split("\n")))  # none begins where ours do
-        note(f"{page.style('hint:', fg='cyan')} {lines}")
+        lines = "\n  ".join(map(escape, hint.split("\n")))  # indented, unlike lines of our own
+        note(f"{console.style('hint:', fg='cyan')} {lines}")
 
 
 def warn(message: str) -> None:
-    note(f"{Page.of(err()).style('warning:', fg='yellow')} {visible(message)}")
+    """Write a warning to stderr."""
+    note(f"{Console.of(stderr()).style('warning:', fg='yellow')} {escape(message)}")
 
 
-def _write(text: str, stream: IO[str] | None) -> None:
-    """Flushed, so that stdout and stderr in one file stand in the order they were written."""
+def _write_line(text: str, stream: IO[str] | None) -> None:
+    """Flush each line, so that stdout and stderr keep their order when both go to one file."""
     if stream is None:  # closed, as after `>&-`
         return
-    if has_colour(stream):
-        click.echo(text, file=stream, color=True)  # knows the consoles of Windows
-    else:  # as it is: click would take escapes out of a document's own text
+    if has_color(stream):
+        click.echo(text, file=stream, color=True)  # supports Windows consoles
+    else:  # written directly: click would strip escape sequences from a document's own text
         stream.write(text + "\n")
         stream.flush()
 
 
-def _json(shape: Any, indent: int | None, stream: IO[str] | None) -> str:
-    """Escapes are JSON's own where the stream cannot write the character itself."""
+def _json(value: Any, indent: int | None, stream: IO[str] | None) -> str:
+    """Encode `value`, with JSON escapes where the stream cannot represent a character."""
     import json
 
-    told = getattr(stream, "told_encoding", None) or getattr(stream, "encoding", None)
-    encoding = (told or "ascii").lower().replace("-", "")
-    return json.dumps(shape, indent=indent, ensure_ascii=not encoding.startswith("utf"))
+    name = getattr(stream, "client_encoding", None) or getattr(stream, "encoding", None)
+    encoding = (name or "ascii").lower().replace("-", "")
+    return json.dumps(value, indent=indent, ensure_ascii=not encoding.startswith("utf"))
 
 
-# --- the sheet that is written on -----------------------------------------------------------------
+# --- layout ---------------------------------------------------------------------------------------
 
 
-class Page(NamedTuple):
-    """How a stream wants its text. `width` is None where lines are not to be broken."""
+class Console(NamedTuple):
+    """What a stream can display. `width` is None if lines must not be wrapped."""
 
-    colour: bool
+    color: bool
     width: int | None
 
     @classmethod
-    def of(cls, stream: IO[str] | None) -> Page:
-        return cls(has_colour(stream), _width(stream) if is_terminal(stream) else None)
+    def of(cls, stream: IO[str] | None) -> Console:
+        """Return the capabilities of `stream`."""
+        return cls(has_color(stream), _width(stream) if is_terminal(stream) else None)
 
     def style(self, text: str, **styles: Any) -> str:
-        return click.style(text, **styles) if self.colour else text
+        """Return `text` with click's `styles`, or as it is without color."""
+        return click.style(text, **styles) if self.color else text
 
 
 def is_terminal(stream: IO[str] | None) -> bool:
+    """Whether `stream` is open and a terminal."""
     return stream is not None and not stream.closed and stream.isatty()
 
 
-def has_colour(stream: IO[str] | None) -> bool:
-    """By the conventions of no-color.org and force-color.org; NO_COLOR wins, as in Python."""
-    if (told := getattr(stream, "colour", None)) is not None:
-        return bool(told)
+def has_color(stream: IO[str] | None) -> bool:
+    """Whether to write color, by no-color.org and force-color.org; NO_COLOR wins, as in Python."""
+    if (color := getattr(stream, "color", None)) is not None:
+        return bool(color)
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):
@@ -149,23 +154,8 @@ def has_colour(stream: IO[str] | None) -> bool:
     return is_terminal(stream) and os.environ.get("TERM") != "dumb"
 
 
-def visible(text: str) -> str:
-    """`text` in one line, with control characters shown as escapes, so that none is obeyed: a name
-    with a line break begins no line of its own."""
-    return _CONTROLS.sub(lambda found: _escaped(found[0]), text)
-
-
-def visible_text(text: str) -> str:
-    """The same of a text that may have several lines, and tabs."""
-    return _CONTROLS.sub(lambda one: one[0] if one[0] in _KEPT else _escaped(one[0]), text)
-
-
-def _escaped(char: str) -> str:
-    return ascii(char)[1:-1]
-
-
-def columns(text: str) -> int:
-    """How many columns a terminal needs: two for a wide character, none for a combining one."""
+def display_width(text: str) -> int:
+    """Return the columns that `text` takes: two for a wide character, none for a combining one."""
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width
@@ -174,17 +164,22 @@ def columns(text: str) -> int:
                for char in text)  # fmt: skip
 
 
-def cut(text: str, width: int) -> str:
-    """As much of `text` as fits; where it is not all, `…` says so."""
-    if columns(text) <= width:
+def truncate(text: str, width: int) -> str:
+    """Return `text` cut to `width` columns, with `…` in place of what is missing."""
+    if display_width(text) <= width:
         return text
-    while text and columns(text) >= width:
+    while text and display_width(text) >= width:
         text = text[:-1]
     return f"{text}…" if width > 0 else ""
+
+
+def count(number: int, noun: str) -> str:
+    """Return `1 passage` or `3 passages`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _width(stream: IO[str] | None) -> int | None:
     from shutil import get_terminal_size
 
     width = getattr(stream, "columns", None) or get_terminal_size().columns
-    return None if width < _NARROW else min(width, _WIDE)
+    return None if width < _MIN_WIDTH else min(width, _MAX_WIDTH)

@@ -1,4 +1,4 @@
-"""How far a long command is, on stderr: a bar on a terminal, a line now and then elsewhere."""
+"""Progress of long commands, on stderr: a bar on a terminal, otherwise a line every few seconds."""
 
 from __future__ import annotations
 
@@ -9,41 +9,44 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from kb.cli import output
-from kb.cli.invocation import Session
+from kb.cli.invocation import Invocation
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
 
-class Show(Protocol):
-    def __call__(self, stage: str, done: float, total: int, what: str, within: str = "") -> None:
-        """`total` is 0 while it is not known; `within` says how far `what` itself is."""
+class ProgressReporter(Protocol):
+    """A function that displays the progress of a stage."""
+
+    def __call__(self, stage: str, done: float, total: int, item: str, detail: str = "") -> None:
+        """`total` is 0 while unknown; `detail` is the progress within `item`."""
 
 
-_EVERY_S = 5.0  # between two lines
+_INTERVAL_S = 5.0  # between two lines
 _PATH_COLUMNS = 40
 
 
 @contextmanager
-def shown(session: Session) -> Iterator[Show]:
-    """Gives the function to report to. With -v there are lines too: a bar and a log do not mix."""
-    if output.has_colour(sys.stderr) and output.is_terminal(sys.stderr) and not session.verbose:
+def reporter(invocation: Invocation) -> Iterator[ProgressReporter]:
+    """Yield the function to report to. With -v it prints lines, since a bar would garble the
+    log."""
+    if output.has_color(sys.stderr) and output.is_terminal(sys.stderr) and not invocation.verbose:
         with _bar() as bar:
-            yield _on(bar)
+            yield _bar_reporter(bar)
     else:
-        yield _lines(time.monotonic)
+        yield _line_reporter(time.monotonic)
 
 
-def _lines(clock: Callable[[], float]) -> Show:
-    """The first line comes after a while: a short run needs none."""
+def _line_reporter(clock: Callable[[], float]) -> ProgressReporter:
+    """Short runs print nothing: the first line comes after one interval."""
     last = clock()
 
-    def show(stage: str, done: float, total: int, what: str, within: str = "") -> None:
+    def show(stage: str, done: float, total: int, item: str, detail: str = "") -> None:
         nonlocal last
-        if clock() - last >= _EVERY_S:
+        if clock() - last >= _INTERVAL_S:
             last = clock()
             line = f"{stage}: {int(done)} of {total}" if total else f"{stage}: {int(done)}"
-            output.note(f"{line}, {output.visible(what)}: {within}" if within else line)
+            output.note(f"{line}, {output.escape(item)}: {detail}" if detail else line)
 
     return show
 
@@ -62,17 +65,17 @@ def _bar() -> Progress:
     )
 
 
-def _on(bar: Progress) -> Show:
+def _bar_reporter(bar: Progress) -> ProgressReporter:
     task = bar.add_task("", total=None, what="")
 
-    def show(stage: str, done: float, total: int, what: str, within: str = "") -> None:
-        shown = f"{_shortened(what)}  {within}".rstrip()
-        bar.update(task, description=stage, completed=done, total=total or None, what=shown)
+    def show(stage: str, done: float, total: int, item: str, detail: str = "") -> None:
+        text = f"{_shorten(item)}  {detail}".rstrip()
+        bar.update(task, description=stage, completed=done, total=total or None, what=text)
 
     return show
 
 
-def _shortened(path: str) -> str:
-    """Its end, which tells one file from another."""
-    path = output.visible(path)
+def _shorten(path: str) -> str:
+    """Keep the end of a path, which distinguishes files."""
+    path = output.escape(path)
     return path if len(path) <= _PATH_COLUMNS else "…" + path[-_PATH_COLUMNS + 1 :]

@@ -1,5 +1,5 @@
-"""The `kb` command. Each subcommand's module is imported when the subcommand is used, so that
-none pays for another's imports."""
+"""The `kb` command. A subcommand's module is imported when the subcommand runs, so that no command
+pays for the imports of another."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ _COMMANDS = {
 
 
 class LazyGroup(click.Group):
-    """Commands in the order of a reader's first day: put in, find, look after."""
+    """Lists commands in the order a new user needs them: add, find, maintain."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
@@ -59,7 +59,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """click knows no names to suggest, since the commands are not loaded."""
+        """Suggest a name; click cannot, since the commands are not loaded."""
         name = args[0]
         if name not in _COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
             ctx.fail(f"No such command {name!r}.{_suggestion(name)}")
@@ -83,11 +83,11 @@ def _suggestion(name: str) -> str:
 @common_options()
 @click.pass_context
 def cli(context: click.Context) -> None:
-    """Find the right passage again in your notes, papers and code, with a citation that opens.
+    """Find the right passage in your notes, papers and code, with a citation that opens.
 
     \b
     Examples:
-      kb ingest ~/notes               read a folder; later, what changed in it
+      kb ingest ~/notes               read a folder, or update it
       kb search retry storm           find passages
       kb get notes/retry.md#L12-L34   open one
     """

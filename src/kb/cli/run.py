@@ -1,4 +1,4 @@
-"""One call of `kb`: from arguments to an exit status, and every error in the same words."""
+"""Runs `kb` with its arguments, prints errors in one format, and returns the exit status."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from contextlib import suppress
 import click
 
 from kb.cli import output
-from kb.cli.invocation import Session
+from kb.cli.invocation import Invocation
 from kb.cli.root import cli
 from kb.errors import KbError
 
-INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
+INTERRUPTED = 130  # the status that a shell reports after Ctrl-C
 USAGE = 2
-_WORDS = ("query", "text")  # arguments that are any words
-COMPLETE = "_KB_COMPLETE"  # set by the scripts of `kb completion`
+_WORDS = ("query", "text")  # arguments that take free text
+COMPLETE = "_KB_COMPLETE"  # set by the completion scripts
 
 
-def run(args: Sequence[str], session: Session | None = None) -> int:
-    """Run `kb` with `args`; the exit status. Never raises for what a user could bring about. With
-    a `session`, on behalf of another process."""
-    if session is None:
-        session = Session()
-        output.prepare()
+def run(args: Sequence[str], invocation: Invocation | None = None) -> int:
+    """Run `kb` with `args` and return its exit status. Every error is printed, none is raised. An
+    `invocation` is given when the command runs on behalf of another process."""
+    if invocation is None:
+        invocation = Invocation()
+        output.configure_streams()
     try:
-        return _status(args, session)
+        return _status(args, invocation)
     except (KeyboardInterrupt, click.Abort):
-        below = "\n" if output.is_terminal(sys.stderr) else ""  # where the terminal shows ^C
-        output.note(below + session.interrupted)
+        newline = "\n" if output.is_terminal(sys.stderr) else ""  # after the terminal's ^C
+        output.note(newline + invocation.interrupt_message)
         return INTERRUPTED
     except KbError as error:
         return _fail(error.code, error.message, error.hint, args, error.exit_status)
@@ -40,18 +40,24 @@ def run(args: Sequence[str], session: Session | None = None) -> int:
     except OSError as error:
         if error.filename is not None:
             message = f"{os.fsdecode(error.filename)}: {error.strerror}"
-            return _fail("file_error", message, "check the path and its permissions", args, USAGE)
-        return _cannot_write(error) if _is_about_stdout(error) else _bug(error, session, args)
-    except Exception as error:  # noqa: BLE001  # the last line of defence: no traceback by default
-        return _bug(error, session, args)
+            return _fail(
+                "file_error",
+                message,
+                "check that the path exists and that you have permission",
+                args,
+                USAGE,
+            )
+        return _cannot_write(error) if _is_about_stdout(error) else _bug(error, invocation, args)
+    except Exception as error:  # noqa: BLE001  # the last resort: no traceback without -v
+        return _bug(error, invocation, args)
 
 
-def _status(args: Sequence[str], session: Session) -> int:
-    """Not `cli.main`, which has an answer of its own to a reader that leaves."""
+def _status(args: Sequence[str], invocation: Invocation) -> int:
+    """Invoke the command. Avoids `cli.main`, which handles broken pipes itself."""
     if COMPLETE in os.environ:
-        cli.main(prog_name="kb")  # answers the shell, and exits
+        cli.main(prog_name="kb")  # prints the completions and exits
     try:
-        with cli.make_context("kb", list(args), obj=session) as context:
+        with cli.make_context("kb", list(args), obj=invocation) as context:
             status = cli.invoke(context)
     except click.exceptions.Exit as done:
         return done.exit_code
@@ -67,13 +73,13 @@ def _fail(code: str, message: str, hint: str, args: Sequence[str], status: int) 
 
 
 def _wants_json(args: Sequence[str]) -> bool:
-    """From the arguments themselves, since an error may be that they could not be parsed."""
+    """Read the raw arguments, since parsing them may be what failed."""
     options = args[: args.index("--")] if "--" in args else args
     return "--json" in options or "--jsonl" in options
 
 
 def _message(error: click.ClickException) -> str:
-    """click names whatever is near an option that there is not; the nearest is what was meant."""
+    """Suggest only the closest option; click lists several."""
     if not (isinstance(error, click.NoSuchOption) and error.possibilities):
         return error.format_message()
     from difflib import get_close_matches
@@ -87,44 +93,44 @@ def _hint(error: click.ClickException, args: Sequence[str]) -> str:
     see = f"see: {context.command_path if context else 'kb'} --help"
     if context is None or not isinstance(error, click.NoSuchOption | click.BadOptionUsage):
         return see
-    words = next((one for one in context.command.params if one.name in _WORDS), None)
+    words = next((param for param in context.command.params if param.name in _WORDS), None)
     if words is None or words.nargs != -1:
         return see
-    return f"to take it as words: {_as_words(error.option_name, args)}; {see}"
+    return f"to pass it as text: {_as_words(error.option_name, args)}; {see}"
 
 
 def _as_words(option: str, args: Sequence[str]) -> str:
-    """The command with the option as a word of the text: behind `--`, which stands as far to the
-    front as other options let it."""
+    """Return the command line with the option as text after `--`, placed as early as the other
+    options allow."""
     from shlex import join
 
-    given = list(args)
-    at = next((at for at, arg in enumerate(given) if arg.startswith(option)), len(given))
-    if not any(arg.startswith("-") for arg in given[:at]):
-        at = 1  # behind the command's name
-    return join(["kb", *given[:at], "--", *given[at:]])
+    words = list(args)
+    index = next((i for i, arg in enumerate(words) if arg.startswith(option)), len(words))
+    if not any(arg.startswith("-") for arg in words[:index]):
+        index = 1  # after the command's name
+    return join(["kb", *words[:index], "--", *words[index:]])
 
 
-def _bug(error: Exception, session: Session, args: Sequence[str]) -> int:
-    if session.verbose:
+def _bug(error: Exception, invocation: Invocation, args: Sequence[str]) -> int:
+    if invocation.verbose:
         import traceback
 
         output.note("".join(traceback.format_exception(error)).rstrip())
-    hint = "" if session.verbose else "run it again with -v for the traceback, and report it"
+    hint = "" if invocation.verbose else "please report it, with the traceback that -v prints"
     message = f"internal error: {type(error).__name__}: {error}"
     return _fail("internal_error", message, hint, args, USAGE)
 
 
-# --- a stdout that takes no more ------------------------------------------------------------------
+# --- stdout that cannot be written ----------------------------------------------------------------
 
 
 def _is_about_stdout(error: OSError) -> bool:
-    """The store's own arrive as KbError, and those about other files with a file name."""
+    """Errors about the store are `KbError`s, and errors about other files carry a file name."""
     return error.errno in (errno.EPIPE, errno.ENOSPC, errno.EIO)
 
 
 def _cannot_write(error: OSError) -> int:
-    """A reader that left (`kb search x | head -1`) has what it wanted: that is no failure."""
+    """A closed pipe (`kb search x | head -1`) is a success: the reader has what it needs."""
     _discard_stdout()
     if error.errno == errno.EPIPE:
         return 0
@@ -133,6 +139,8 @@ def _cannot_write(error: OSError) -> int:
 
 
 def _discard_stdout() -> None:
-    """Python writes what is left in its buffer when it exits, and must not fail again then."""
-    with suppress(OSError, ValueError, AttributeError):  # no real stdout: nothing to write either
+    """Point stdout to /dev/null, so that the flush at exit does not fail again."""
+    with suppress(
+        OSError, ValueError, AttributeError
+    ):  # stdout has no file descriptor: nothing to flush
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kb.cli import output
-from kb.cli.invocation import Session, pass_session
+from kb.cli.invocation import Invocation, pass_invocation
 from kb.cli.options import (
     Choice,
     Command,
@@ -17,8 +17,8 @@ from kb.cli.options import (
     document_argument,
     filter_options,
     option,
-    readable,
     text_or_stdin,
+    utf8_text,
 )
 from kb.errors import KbError
 from kb.types import MATCHES, MODES, RERANKERS, Filters
@@ -27,64 +27,70 @@ if TYPE_CHECKING:
     from kb.library.knowledge_base import KnowledgeBase
     from kb.types import Response
 
-_ASKED_CHARS = 60  # of a query that found nothing, to be recognised by
-_ANY_SCORE = -1e6  # a threshold that cuts nothing
+_QUERY_CHARS = 60  # of the query in the message that nothing was found
+_NO_THRESHOLD = -1e6  # lower than any score
 
 
 @click.command("search", cls=Command)
-@click.argument("query", type=readable, nargs=-1, required=True)
-@option("-n", "--top", type=int, metavar="N", help="How many hits.  [default: by profile, 10]")
-@option("--profile", metavar="NAME", help="How to search; kb config profiles shows which.")
+@click.argument("query", type=utf8_text, nargs=-1, required=True)
+@option(
+    "-n",
+    "--top",
+    type=int,
+    metavar="N",
+    help="Number of hits.  [default: set by the profile, or 10]",
+)
+@option("--profile", metavar="NAME", help="The search profile; see `kb config profiles`.")
 @option(
     "--mode",
     type=Choice(MODES),
     metavar="MODE",
-    help="Only this retriever: lexical (words), vector (meaning), sparse (weighted terms); or "
-    "hybrid: those of the profile.",
+    help="Use one retriever: lexical (words), vector (meaning) or sparse (weighted terms); or "
+    "hybrid, all retrievers of the profile.",
 )
-@option("--fts-only", is_flag=True, help="The same as --mode lexical.")
-@option("--vec-only", is_flag=True, help="The same as --mode vector.")
+@option("--fts-only", is_flag=True, help="Short for --mode lexical.")
+@option("--vec-only", is_flag=True, help="Short for --mode vector.")
 @option(
     "--match",
     type=Choice(MATCHES),
     metavar="MATCH",
-    help="Which words a hit found by words needs: any, all, or auto (all first, then any). What "
-    "is found by meaning may have others; with --mode lexical there is nothing else.",
+    help="Words that lexical hits must contain: any, all, or auto (all first, then any). Hits "
+    "found by meaning may contain other words; --mode lexical excludes them.",
 )
-@option("--threshold", type=float, metavar="SCORE", help="Cut hits with a lower score.")
+@option("--threshold", type=float, metavar="SCORE", help="Drop hits with a lower score.")
 @option(
     "--rerank",
     is_flag=True,
-    help="Have the first hits read once more, by the reranker of the profile or else the best.",
+    help="Rerank the first hits with the profile's reranker, or else the best available.",
 )
 @option(
     "--reranker",
     type=Choice(RERANKERS),
     metavar="NAME",
-    help="The same, by colbert or cross-encoder; none is --no-rerank.",
+    help="Rerank with colbert or cross-encoder; none is --no-rerank.",
 )
-@option("--no-rerank", is_flag=True, help="Not even if the profile does.")
+@option("--no-rerank", is_flag=True, help="Disable reranking, even if the profile enables it.")
 @option(
     "--budget-ms",
     type=int,
     metavar="MS",
-    help="How long a rerank may take, once its model is loaded: as many hits are read as fit in.",
+    help="Time limit for reranking, once its model is loaded; fewer hits are reranked if needed.",
 )
 @option(
     "--set",
     "settings",
     metavar="KEY=VALUE",
     multiple=True,
-    help="Change a setting of the profile; may be repeated.",
+    help="Override a setting of the profile; can be repeated.",
 )
-@option("--group", is_flag=True, help="Only the best hit of each document.")
+@option("--group", is_flag=True, help="Return only the best hit of each document.")
 @filter_options
-@option("--explain", is_flag=True, heading="Output", help="Also show how hits were found.")
-@option("--jsonl", is_flag=True, heading="Output", help="Answer in JSON, one hit a line.")
+@option("--explain", is_flag=True, heading="Output", help="Also show how the hits were found.")
+@option("--jsonl", is_flag=True, heading="Output", help="Print JSON, one hit per line.")
 @common_options()
-@pass_session
+@pass_invocation
 def search_command(
-    session: Session,
+    invocation: Invocation,
     /,
     *,
     query: tuple[str, ...],
@@ -103,8 +109,8 @@ def search_command(
 ) -> None:
     """Find passages. QUERY is any text; - reads it from stdin.
 
-    A query in single quotes is an FTS5 expression, as it stands. Give a hit's citation to
-    `kb get` to read the passage.
+    A query in single quotes is passed to FTS5 as an expression. To read a hit, pass its citation to
+    `kb get`.
 
     \b
     Examples:
@@ -113,9 +119,9 @@ def search_command(
       kb search "'NEAR(backoff jitter)'" --json
       kb search --rerank --budget-ms 500 why do clocks drift
     """
-    changed: dict[str, Any] = dict(_pair(text) for text in settings)
-    with session.open() as kb:
-        ask = partial(
+    changed: dict[str, Any] = dict(_parse_setting(text) for text in settings)
+    with invocation.open() as kb:
+        search = partial(
             kb.search,
             text_or_stdin(query),
             mode=_mode(mode, fts_only=fts_only, vec_only=vec_only),
@@ -124,26 +130,28 @@ def search_command(
             settings=changed | {"group": True} if group else changed,
             **options,
         )
-        _answer(ask, threshold, session, kb, filtered=bool(filters), jsonl=jsonl)
+        _run(search, threshold, invocation, kb, filtered=bool(filters), jsonl=jsonl)
 
 
 @click.command("similar", cls=Command)
 @document_argument("name")
-@option("-n", "--top", type=int, metavar="N", help="How many hits.  [default: 10]")
-@option("--threshold", type=float, metavar="SCORE", help="Cut hits with a lower cosine.")
+@option("-n", "--top", type=int, metavar="N", help="Number of hits.  [default: 10]")
+@option(
+    "--threshold", type=float, metavar="SCORE", help="Drop hits with a lower cosine similarity."
+)
 @option(
     "--group/--no-group",
     default=None,
     is_flag=True,
-    help="Only the best hit of each document.  [default: if NAME is a document]",
+    help="Return only the best hit of each document.  [default: if NAME is a document]",
 )
 @filter_options
-@option("--explain", is_flag=True, heading="Output", help="Also show how hits were found.")
-@option("--jsonl", is_flag=True, heading="Output", help="Answer in JSON, one hit a line.")
+@option("--explain", is_flag=True, heading="Output", help="Also show how the hits were found.")
+@option("--jsonl", is_flag=True, heading="Output", help="Print JSON, one hit per line.")
 @common_options()
-@pass_session
+@pass_invocation
 def similar_command(
-    session: Session,
+    invocation: Invocation,
     /,
     *,
     name: str,
@@ -152,28 +160,28 @@ def similar_command(
     jsonl: bool,
     **options: Any,
 ) -> None:
-    """Find what is like a passage, or like a document.
+    """Find passages similar to a passage or a document.
 
-    NAME is a citation as `kb search` shows it, a document's path, or the number of a chunk. What
-    it names is not found again.
+    NAME is a citation from `kb search`, the path of a document, or a chunk id. The passage or
+    document itself is not returned.
 
     \b
     Examples:
       kb similar notes/retry.md
       kb similar notes/retry.md#L12-L34 -n 5
     """
-    with session.open() as kb:
-        ask = partial(kb.similar, name, filters=filters, **options)
-        _answer(ask, threshold, session, kb, filtered=bool(filters), jsonl=jsonl)
+    with invocation.open() as kb:
+        search = partial(kb.similar, name, filters=filters, **options)
+        _run(search, threshold, invocation, kb, filtered=bool(filters), jsonl=jsonl)
 
 
 def _mode(mode: str | None, *, fts_only: bool, vec_only: bool) -> str | None:
-    said = {"--fts-only": "lexical"} if fts_only else {}
-    said |= {"--vec-only": "vector"} if vec_only else {}
-    said |= {f"--mode {mode}": mode} if mode is not None else {}
-    if len(set(said.values())) > 1:
-        raise click.UsageError(f"{' and '.join(said)} contradict each other")
-    return next(iter(said.values()), None)
+    modes = {"--fts-only": "lexical"} if fts_only else {}
+    modes |= {"--vec-only": "vector"} if vec_only else {}
+    modes |= {f"--mode {mode}": mode} if mode is not None else {}
+    if len(set(modes.values())) > 1:
+        raise click.UsageError(f"{' and '.join(modes)} contradict each other")
+    return next(iter(modes.values()), None)
 
 
 def _reranker(name: str | None, *, on: bool, off: bool) -> str | bool | None:
@@ -184,87 +192,87 @@ def _reranker(name: str | None, *, on: bool, off: bool) -> str | bool | None:
     return False if off_by is not None else name or on or None
 
 
-def _answer(
-    ask: Callable[..., Response],
+def _run(
+    search: Callable[..., Response],
     threshold: float | None,
-    session: Session,
+    invocation: Invocation,
     kb: KnowledgeBase,
     *,
     filtered: bool,
     jsonl: bool,
 ) -> None:
-    response = ask(threshold=threshold)
+    response = search(threshold=threshold)
     if jsonl:
-        _say_lines(response, kb)
-    elif session.json:
+        _write_lines(response, kb)
+    elif invocation.json:
         from kb import wire
 
-        output.say_json(wire.response(response))
+        output.write_json(wire.response(response))
     else:
-        _say(response, kb, filtered=filtered)
+        _write(response, kb, filtered=filtered)
         if threshold is not None and not response.hits:
-            _say_what_was_cut(ask(threshold=_ANY_SCORE), threshold)
+            _note_threshold(search(threshold=_NO_THRESHOLD), threshold)
 
 
-def _say_what_was_cut(response: Response, threshold: float) -> None:
-    """Scores have another scale in every profile: who asks too much is told what there is."""
+def _note_threshold(response: Response, threshold: float) -> None:
+    """Print the best score: the scale of scores depends on the profile."""
     if response.hits:
         best = max(hit.score for hit in response.hits)
-        hits = "1 hit" if response.returned == 1 else f"{response.returned} hits"
-        output.note(f"--threshold {threshold:g} cut {hits}; the best score is {best:.4g}")
+        hits = output.count(response.returned, "hit")
+        output.note(f"--threshold {threshold:g} dropped {hits}; the best score is {best:.4g}")
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _parse_setting(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals:
         raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")
     return key.strip(), value.strip()
 
 
-def _say_lines(response: Response, kb: KnowledgeBase) -> None:
+def _write_lines(response: Response, kb: KnowledgeBase) -> None:
     from kb import wire
 
     for hit in response.hits:
-        output.say_json_line(wire.hit(hit))
+        output.write_json_line(wire.hit(hit))
     _note_degraded(response, kb)
 
 
-def _say(response: Response, kb: KnowledgeBase, *, filtered: bool) -> None:
+def _write(response: Response, kb: KnowledgeBase, *, filtered: bool) -> None:
     from kb.cli.hit_view import explain_text, hit_text
 
     factors = _factors(response)
-    sheet = output.Page.of(output.out())
-    marker = partial(kb.highlights, response.query)
-    explained = response.explain is not None
-    shown = [
-        hit_text(hit, sheet, marker, explain=explained, factors=factors.get(hit.chunk_id, {}))
+    console = output.Console.of(output.stdout())
+    highlighter = partial(kb.highlights, response.query)
+    explain = response.explain is not None
+    parts = [
+        hit_text(hit, console, highlighter, explain=explain, factors=factors.get(hit.chunk_id, {}))
         for hit in response.hits
     ]
     if response.explain is not None:
-        shown.append(explain_text(response.explain, response.timing_ms, sheet))
-    if shown:
-        output.say("\n\n".join(shown))
+        parts.append(explain_text(response.explain, response.timing_ms, console))
+    if parts:
+        output.write("\n\n".join(parts))
     if not response.hits:
         output.note(_nothing_found(response.query, filtered=filtered))
         if not kb.documents(limit=1):
             output.note(
-                f"the store {output.visible(str(kb.path))} is empty; fill it with: kb ingest FOLDER"
+                f"the store {output.escape(str(kb.path))} is empty; to fill it: kb ingest FOLDER"
             )
     _note_degraded(response, kb)
 
 
 def _factors(response: Response) -> dict[int, dict[str, float]]:
-    """What each hit's score was multiplied by."""
-    told = {} if response.explain is None else response.explain
-    return {one["chunk_id"]: one["factors"] for one in told.get("hits", ())}
+    """Return the factors of each hit's score, by chunk id."""
+    hits = () if response.explain is None else response.explain.get("hits", ())
+    return {hit["chunk_id"]: hit["factors"] for hit in hits}
 
 
 def _nothing_found(query: str, *, filtered: bool) -> str:
     if not any(map(str.isalnum, query)):
-        return "the query has no words to look for"
-    cut = "…" if len(query) > _ASKED_CHARS else ""
-    asked = output.visible(query[:_ASKED_CHARS] + cut)
-    return f"nothing found for {asked!r}" + (" with these filters" if filtered else "")
+        return "the query contains no words"
+    ellipsis = "…" if len(query) > _QUERY_CHARS else ""
+    shown = output.escape(query[:_QUERY_CHARS] + ellipsis)
+    return f"nothing found for {shown!r}" + (" with these filters" if filtered else "")
 
 
 def _note_degraded(response: Response, kb: KnowledgeBase) -> None:

@@ -8,14 +8,14 @@ from typing import Any
 import click
 
 from kb.cli import log_handlers, output
-from kb.cli.invocation import Session, pass_session
+from kb.cli.invocation import Invocation, pass_invocation
 from kb.cli.options import Command, common_options, option
 from kb.errors import MissingExtra
 from kb.shutdown import Shutdown
 
 
 @click.command("serve", cls=Command)
-@option("--host", metavar="ADDRESS", help="Where to listen.  [default: 127.0.0.1]")
+@option("--host", metavar="ADDRESS", help="The address to listen on.  [default: 127.0.0.1]")
 @option("--port", type=click.IntRange(0, 65535), metavar="N", help="The port.  [default: 8765]")
 @option(
     "--token-file",
@@ -27,31 +27,32 @@ from kb.shutdown import Shutdown
     "allow_hosts",
     metavar="NAME",
     multiple=True,
-    help="A name that the server may be called by; may be repeated.",
+    help="An additional host name for the server; can be repeated.",
 )
 @option(
     "--ingest-from",
     metavar="FOLDER",
     multiple=True,
-    help="A folder that clients may have ingested; may be repeated.  [default: this one]",
+    help="A folder that clients may ingest; can be repeated.  [default: the current folder]",
 )
 @common_options()
-@pass_session
+@pass_invocation
 def serve_command(
-    session: Session,
+    invocation: Invocation,
     /,
     *,
     allow_hosts: tuple[str, ...],
     ingest_from: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Answer over HTTP, and show a page to search with.
+    """Serve the HTTP API and a search page.
 
-    Open the address that is printed in a browser, or send requests: /openapi.json tells which. What
-    is put in gets its vectors while the server runs. Ctrl-C ends it when what is under way is
-    answered, a second one at once.
+    Open the printed address in a browser, or send requests; /openapi.json describes them. New
+    documents are embedded while the server runs. Ctrl-C stops the server after pending requests
+    are answered; a second Ctrl-C stops it at once.
 
-    Only this machine can reach it, unless --host says otherwise; then a token is needed.
+    The server listens on this machine only, unless --host is another address, which requires a
+    token.
 
     \b
     Examples:
@@ -59,7 +60,7 @@ def serve_command(
       kb serve --port 9000 --ingest-from ~/notes
       KB_SERVE_TOKEN=... kb serve --host 0.0.0.0 --allow-host kb.example.org
     """
-    from kb.cli.socket_server import answering
+    from kb.cli.socket_server import serve_socket
 
     try:
         from kb.server.lifecycle import read_token, serve
@@ -67,25 +68,30 @@ def serve_command(
         raise MissingExtra(
             f"kb serve needs {error.name}", "install it with: pip install 'kb-search[serve]'"
         ) from error
-    given = options | {"allow_hosts": ",".join(allow_hosts), "ingest_from": ",".join(ingest_from)}
-    overrides = {f"serve.{name}": value for name, value in given.items() if value not in (None, "")}
-    session.interrupted = "stopped"
-    with Shutdown() as shutdown, session.open(overrides) as kb, ExitStack() as stack:
+    settings = options | {
+        "allow_hosts": ",".join(allow_hosts),
+        "ingest_from": ",".join(ingest_from),
+    }
+    overrides = {
+        f"serve.{name}": value for name, value in settings.items() if value not in (None, "")
+    }
+    invocation.interrupt_message = "stopped"
+    with Shutdown() as shutdown, invocation.open(overrides) as kb, ExitStack() as stack:
         is_new = not kb.path.exists()
-        log_handlers.start(kb.config, verbose=session.verbose, serving=True)
+        log_handlers.start(kb.config, verbose=invocation.verbose, serving=True)
         limits = kb.config.serve
 
         def ready(port: int) -> None:
-            stack.enter_context(answering(kb))
-            if is_new:  # said now: it may run for long, and the name may be mistyped
-                output.note(f"new store: {output.visible(str(kb.path))}")
-            _say(limits.host, port)
+            stack.enter_context(serve_socket(kb))
+            if is_new:  # printed now, in case the path is a typo
+                output.note(f"new store: {output.escape(str(kb.path))}")
+            _write_url(limits.host, port)
 
         serve(kb, token=read_token(limits.token_file), ready=ready, shutdown=shutdown)
         shutdown.finish()
 
 
-def _say(host: str, port: int) -> None:
-    shown = f"[{host}]" if ":" in host else host
-    output.say(f"http://{shown}:{port}/")
-    output.note("Ctrl-C ends it")
+def _write_url(host: str, port: int) -> None:
+    name = f"[{host}]" if ":" in host else host
+    output.write(f"http://{name}:{port}/")
+    output.note("press Ctrl-C to stop")

@@ -1,4 +1,4 @@
-"""`kb init`, `config` and `completion`: a store of one's own, settings, the shell."""
+"""`kb init`, `config` and `completion`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kb.cli import output
-from kb.cli.invocation import Session, pass_session
+from kb.cli.invocation import Invocation, pass_invocation
 from kb.cli.options import Command, common_options, option
 from kb.errors import ConfigError, InvalidRequest
 
@@ -21,36 +21,36 @@ if TYPE_CHECKING:
 @click.command("init", cls=Command)
 @click.argument("folder", type=click.Path(path_type=Path), default=".")
 @common_options(store=False)
-@pass_session
-def init_command(session: Session, *, folder: Path) -> None:
-    """Make a store of its own for a folder.
+@pass_invocation
+def init_command(invocation: Invocation, *, folder: Path) -> None:
+    """Create a store for a folder.
 
-    FOLDER is here, if none is named. The store is the .kb/ in it, which git ignores, and commands
-    use it from anywhere below. Nothing has to be made for the store in the user data folder: the
-    first `kb ingest` or `kb add` does that.
+    FOLDER defaults to the current folder. The store is created in FOLDER/.kb, which git ignores;
+    commands use it from anywhere inside FOLDER. The default store in the user data folder needs no
+    `kb init`: the first `kb ingest` or `kb add` creates it.
 
     \b
     Examples:
       kb init
       kb init ~/projects/tidepool
     """
-    from kb.config import STORE_FILE, STORE_FOLDER
+    from kb.paths import STORE_FILE, STORE_FOLDER
 
     store = folder.absolute() / STORE_FOLDER / STORE_FILE
-    known = store.exists()
-    session.store = str(store)
-    with session.open() as kb:
+    existed = store.exists()
+    invocation.store = str(store)
+    with invocation.open() as kb:
         kb.create()
         ignore = store.with_name(".gitignore")
         if not ignore.exists():
             ignore.write_text("*\n", encoding="utf-8")
-        if session.json:
-            output.say_json(kb.status())
+        if invocation.json:
+            output.write_json(kb.status())
             return
-    output.say(output.visible(str(store)))
-    output.note("this store was there already" if known else "now: kb ingest FOLDER")
-    if named := os.environ.get("KB_STORE"):
-        output.warn(f"KB_STORE is set, so that commands use {named} instead")
+    output.write(output.escape(str(store)))
+    output.note("this store already exists" if existed else "next: kb ingest FOLDER")
+    if other := os.environ.get("KB_STORE"):
+        output.warn(f"KB_STORE is set, so commands use {other} instead")
 
 
 # --- settings -------------------------------------------------------------------------------------
@@ -60,11 +60,11 @@ def init_command(session: Session, *, folder: Path) -> None:
 @common_options()
 @click.pass_context
 def config_command(context: click.Context) -> None:
-    """Show the settings in force, and where each comes from.
+    """Show the current settings and their origin.
 
-    A setting is changed in a config.toml, by a variable such as KB_SEARCH_DEFAULT_TOP, or, where
-    there is one, by an option. The config.toml beside a store may set what is harmless; the rest of
-    it is ignored until `kb config trust` has trusted the file.
+    Settings are changed in a config.toml, by a variable such as KB_SEARCH_DEFAULT_TOP, or by an
+    option if there is one. The config.toml beside a store may change harmless settings; the others
+    are ignored until you trust the file with `kb config trust`.
 
     \b
     Examples:
@@ -75,72 +75,72 @@ def config_command(context: click.Context) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    session = context.ensure_object(Session)
-    with session.open() as kb:
+    invocation = context.ensure_object(Invocation)
+    with invocation.open() as kb:
         config = kb.config
     values = {key: _setting(config, key, value) for key, value in config.as_keys().items()}
-    if session.json:
-        output.say_json(values)
+    if invocation.json:
+        output.write_json(values)
         return
     width = max(map(len, values))
-    widest = max(len(_toml(one["value"])) for one in values.values())
-    sheet = output.Page.of(sys.stdout)
-    for key, one in values.items():
-        value = output.visible(_toml(one["value"])).ljust(widest)
-        origin = output.visible(_origin(one))
-        output.say(f"{key:{width}}  {value}  {sheet.style(origin, dim=True)}")
+    value_width = max(len(_toml(entry["value"])) for entry in values.values())
+    console = output.Console.of(sys.stdout)
+    for key, entry in values.items():
+        value = output.escape(_toml(entry["value"])).ljust(value_width)
+        origin = output.escape(_origin(entry))
+        output.write(f"{key:{width}}  {value}  {console.style(origin, dim=True)}")
 
 
 def _setting(config: Config, key: str, value: Any) -> dict[str, Any]:
-    """A setting as `kb config --json` shows it."""
+    """Return a setting as in `kb config --json`."""
     origin = config.origins.get(key, "default")
-    shown = {"value": value, "origin": origin}
+    entry = {"value": value, "origin": origin}
     if origin in map(str, config.trusted):
-        shown["trusted"] = True
+        entry["trusted"] = True
     for ignored in config.ignored:
         if key in ignored.values:
-            shown["ignored"] = {"value": ignored.values[key], "origin": str(ignored.path)}
-    return shown
+            entry["ignored"] = {"value": ignored.values[key], "origin": str(ignored.path)}
+    return entry
 
 
-def _origin(shown: dict[str, Any]) -> str:
-    trusted = " (trusted)" if shown.get("trusted") else ""
-    if (ignored := shown.get("ignored")) is None:
-        return f"{shown['origin']}{trusted}"
-    return f"{shown['origin']}; not trusted: {_toml(ignored['value'])} of {ignored['origin']}"
+def _origin(entry: dict[str, Any]) -> str:
+    trusted = " (trusted)" if entry.get("trusted") else ""
+    if (ignored := entry.get("ignored")) is None:
+        return f"{entry['origin']}{trusted}"
+    return f"{entry['origin']}; not trusted: {_toml(ignored['value'])} in {ignored['origin']}"
 
 
 @config_command.command("profiles", cls=Command)
 @common_options()
-@pass_session
-def profiles_command(session: Session) -> None:
+@pass_invocation
+def profiles_command(invocation: Invocation) -> None:
     """Show the profiles that --profile takes, with their settings.
 
     \b
     Example:
       kb config profiles --json
     """
-    with session.open() as kb:
+    with invocation.open() as kb:
         profiles = kb.profiles()
-    if session.json:
-        output.say_json(profiles)
+    if invocation.json:
+        output.write_json(profiles)
         return
-    sheet = output.Page.of(sys.stdout)
+    console = output.Console.of(sys.stdout)
     for name, settings in profiles.items():
-        shown = {key: value for key, value in settings.items()
+        values = {key: value for key, value in settings.items()
                  if key != "summary" and value is not None}  # fmt: skip
-        output.say(f"{sheet.style(name, bold=True)}  {settings['summary']}")
-        for key, value in shown.items():
-            output.say(f"    {key} = {_toml(value)}")
+        output.write(f"{console.style(name, bold=True)}  {settings['summary']}")
+        for key, value in values.items():
+            output.write(f"    {key} = {_toml(value)}")
 
 
 @config_command.command("path", cls=Command)
 @common_options()
-@pass_session
-def path_command(session: Session) -> None:
-    """Print where settings are read from.
+@pass_invocation
+def path_command(invocation: Invocation) -> None:
+    """Print the paths of the settings files.
 
-    The files need not be there. Where two say different things, the first one wins.
+    The files may not exist. If both set the same key, the first one wins.
 
     \b
     Example:
@@ -148,25 +148,25 @@ def path_command(session: Session) -> None:
     """
     from kb.config import files, store_path
 
-    paths = [str(path) for path in reversed(files(store_path(session.store)))]
-    if session.json:
-        output.say_json(paths)
+    paths = [str(path) for path in reversed(files(store_path(invocation.store)))]
+    if invocation.json:
+        output.write_json(paths)
     else:
-        output.say("\n".join(map(output.visible, paths)))
+        output.write("\n".join(map(output.escape, paths)))
 
 
 @config_command.command("trust", cls=Command)
 @click.argument("folder", type=click.Path(path_type=Path), required=False)
-@option("--yes", "-y", is_flag=True, help="Do not ask.")
+@option("--yes", "-y", is_flag=True, help="Trust without asking; required without a terminal.")
 @common_options()
-@pass_session
-def trust_command(session: Session, *, folder: Path | None, yes: bool) -> None:
+@pass_invocation
+def trust_command(invocation: Invocation, *, folder: Path | None, yes: bool) -> None:
     """Trust the settings and the model that come with a folder.
 
-    FOLDER holds the store; without it, it is the store in use. Shows what would count, asks on a
-    terminal, and records the file by its path and its content: once it changes, it is not trusted
-    any more. Trust only what you have read: such settings can send your texts and your key to
-    another machine, or open the server.
+    FOLDER contains the store; the default is the current store. The command shows the settings,
+    asks for confirmation, and records the path and content of the file: if the file changes, it is
+    no longer trusted. Trust only settings that you have read: they can send your text and your API
+    key to another machine, or open the server to others.
 
     \b
     Examples:
@@ -177,41 +177,42 @@ def trust_command(session: Session, *, folder: Path | None, yes: bool) -> None:
     from kb.embedding.service import sources_to_trust
     from kb.trust import read_settings
 
-    store = _store_in(folder, session)
+    store = _select_store(folder, invocation)
     path = settings_file(store)
     file = read_settings(path)
     if file is not None and file.exposure is not None:
-        fix = f"chown it to yourself, and: chmod go-w {path}"
+        fix = f"chown it to yourself and run: chmod go-w {path}"
         raise ConfigError(f"{path} cannot be trusted: {file.exposure}", fix)
     values = untrusted(parse(file)) if file is not None else {}
     sources = sources_to_trust(store)
     for key, value in values.items():
-        output.note(output.visible(f"{key} = {_toml(value)}"))
+        output.note(output.escape(f"{key} = {_toml(value)}"))
     for source in sources:
-        output.note(output.visible(f"encoder of the store: {source}"))
+        output.note(output.escape(f"encoder of the store: {source}"))
     if not (values or sources):
         raise InvalidRequest(
-            f"nothing in {store.parent} needs trust", "what is harmless counts without it"
+            f"nothing in {store.parent} needs to be trusted",
+            "harmless settings apply without trust",
         )
-    if not yes and output.is_terminal(sys.stdin) and output.is_terminal(sys.stderr):
-        click.confirm(f"Trust this of {output.visible(str(store.parent))}?", abort=True, err=True)
+    if not yes:
+        _confirm(store.parent)
     record = trust_record()
     if file is not None and values:
         record.remove(path)
         record.add(path, file.content)
     for source in sources:
         record.add(store, os.fsencode(source))
-    _say_trust(session, store.parent, trusted=True)
+    _write_trust(invocation, store.parent, trusted=True)
 
 
 @config_command.command("untrust", cls=Command)
 @click.argument("folder", type=click.Path(path_type=Path), required=False)
 @common_options()
-@pass_session
-def untrust_command(session: Session, *, folder: Path | None) -> None:
-    """Take back what was trusted of a folder.
+@pass_invocation
+def untrust_command(invocation: Invocation, *, folder: Path | None) -> None:
+    """Stop trusting the settings and the model of a folder.
 
-    FOLDER holds the store; without it, it is the store in use.
+    FOLDER contains the store; the default is the current store.
 
     \b
     Example:
@@ -219,31 +220,41 @@ def untrust_command(session: Session, *, folder: Path | None) -> None:
     """
     from kb.config import settings_file, trust_record
 
-    store = _store_in(folder, session)
+    store = _select_store(folder, invocation)
     record = trust_record()
     if not record.remove(settings_file(store)) + record.remove(store):
-        raise InvalidRequest(f"nothing in {store.parent} was trusted", "see: kb config")
-    _say_trust(session, store.parent, trusted=False)
+        raise InvalidRequest(f"nothing in {store.parent} is trusted", "see: kb config")
+    _write_trust(invocation, store.parent, trusted=False)
 
 
-def _store_in(folder: Path | None, session: Session) -> Path:
+def _confirm(folder: Path) -> None:
+    """Ask on the terminal; without one, refuse."""
+    if not (output.is_terminal(sys.stdin) and output.is_terminal(sys.stderr)):
+        raise InvalidRequest(
+            "cannot ask for confirmation without a terminal",
+            "read the settings above, then run the command again with --yes",
+        )
+    click.confirm(f"Trust these in {output.escape(str(folder))}?", abort=True, err=True)
+
+
+def _select_store(folder: Path | None, invocation: Invocation) -> Path:
     from kb.config import store_path
 
-    return store_path(session.store if folder is None else folder)
+    return store_path(invocation.store if folder is None else folder)
 
 
-def _say_trust(session: Session, folder: Path, *, trusted: bool) -> None:
-    if session.json:
-        output.say_json({"folder": str(folder), "trusted": trusted})
+def _write_trust(invocation: Invocation, folder: Path, *, trusted: bool) -> None:
+    if invocation.json:
+        output.write_json({"folder": str(folder), "trusted": trusted})
     else:
-        output.say(
-            f"{'trusted' if trusted else 'not trusted any more'}: {output.visible(str(folder))}"
+        output.write(
+            f"{'trusted' if trusted else 'no longer trusted'}: {output.escape(str(folder))}"
         )
 
 
 def _toml(value: Any) -> str:
-    """As it would stand in a config.toml; JSON's own words are TOML's too, for plain values. What
-    JSON has no word for, such as a date, is shown as text."""
+    """Return `value` as TOML. For plain values JSON is the same; values that JSON lacks, such as
+    dates, become strings."""
     import json
 
     if isinstance(value, dict):
@@ -251,7 +262,7 @@ def _toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-# --- the shell ------------------------------------------------------------------------------------
+# --- completion -----------------------------------------------------------------------------------
 
 
 @click.command("completion", cls=Command)

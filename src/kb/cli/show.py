@@ -1,4 +1,4 @@
-"""`kb get` and `kb status`: what the store holds, a passage or all of it."""
+"""`kb get` and `kb status`."""
 
 from __future__ import annotations
 
@@ -9,73 +9,73 @@ from typing import Any
 import click
 
 from kb.cli import output
-from kb.cli.invocation import Session, pass_session
+from kb.cli.invocation import Invocation, pass_invocation
 from kb.cli.options import Command, common_options, document_argument
 
 _STATES = {
     "exact": "",
-    "moved": "the file has changed, and the passage now stands here; cite it so from now on",
-    "stale": "the file has changed or is gone since it was indexed; kb ingest reads it again",
+    "moved": "the file has changed and the passage has moved; use this citation from now on",
+    "stale": "the file has changed or was deleted since it was indexed; to update: kb ingest",
 }
-_COLOURS = {"exact": "green", "moved": "yellow", "stale": "red"}
+_COLORS = {"exact": "green", "moved": "yellow", "stale": "red"}
 
 
 @click.command("get", cls=Command)
 @document_argument("uri")
 @common_options()
-@pass_session
-def get_command(session: Session, *, uri: str) -> None:
-    """Print the passage that a citation names.
+@pass_invocation
+def get_command(invocation: Invocation, *, uri: str) -> None:
+    """Print the passage that a citation refers to.
 
-    URI is what `kb search` shows: notes/retry.md#L12-L34, paper.pdf#page=4, note:7#L1. A path
+    URI is a citation from `kb search`: notes/retry.md#L12-L34, paper.pdf#page=4, note:7#L1. A path
     alone, in the store or on disk, prints the whole document.
 
-    Whether the text is still what was indexed is said on stderr: exact; moved elsewhere in the
-    file; or stale, and then the text is what was indexed (a whole document: what its file says).
-    A file that is not read, as one that is too large by now, has its reason there too.
+    The state of the citation is printed to stderr: exact; moved to another place in the file; or
+    stale. For a stale passage, the indexed text is printed; for a stale document, its current
+    text. If a file cannot be read, for example because it is too large now, the reason follows.
 
     \b
     Examples:
       kb get notes/retry.md#L12-L34
       kb get note:7 --json
     """
-    with session.open() as kb:
+    with invocation.open() as kb:
         passage = kb.get(uri)
-    if session.json:
+    if invocation.json:
         from kb import wire
 
-        output.say_json(wire.passage(passage))
+        output.write_json(wire.passage(passage))
         return
-    sheet = output.Page.of(sys.stderr)
-    state = sheet.style(f"{passage.state}:", fg=_COLOURS[passage.state])
-    indexed = f"this is what was indexed; {passage.reason}" if passage.reason else ""
-    advice = indexed or _STATES[passage.state]
-    said = f" ({output.visible(advice)})" if advice else ""
-    output.note(f"{state} {output.visible(passage.citation.uri)}{said}")
-    shown = passage.text.removesuffix("\n")
-    output.say(output.visible_text(shown) if output.is_terminal(sys.stdout) else shown)
+    console = output.Console.of(sys.stderr)
+    state = console.style(f"{passage.state}:", fg=_COLORS[passage.state])
+    reason = f"this is the indexed text; {passage.reason}" if passage.reason else ""
+    advice = reason or _STATES[passage.state]
+    suffix = f" ({output.escape(advice)})" if advice else ""
+    output.note(f"{state} {output.escape(passage.citation.uri)}{suffix}")
+    text = passage.text.removesuffix("\n")
+    output.write(output.escape_lines(text) if output.is_terminal(sys.stdout) else text)
 
 
 @click.command("status", cls=Command)
 @common_options()
-@pass_session
-def status_command(session: Session) -> None:
-    """Show what the store holds, and where it is.
+@pass_invocation
+def status_command(invocation: Invocation) -> None:
+    """Show the contents of the store and its location.
 
     \b
     Example:
       kb status --json
     """
-    with session.open() as kb:
+    with invocation.open() as kb:
         status = kb.status()
-    if session.json:
-        output.say_json(status)
+    if invocation.json:
+        output.write_json(status)
     else:
-        output.say("\n".join(_status_lines(status)))
-        _warn(status["degraded"])
+        output.write("\n".join(_status_lines(status)))
+        _warn_degraded(status["degraded"])
 
 
-def _warn(parts: Iterable[dict[str, Any]]) -> None:
+def _warn_degraded(parts: Iterable[dict[str, Any]]) -> None:
     from kb.degradation import degradation_messages
     from kb.types import Degraded
 
@@ -86,12 +86,12 @@ def _warn(parts: Iterable[dict[str, Any]]) -> None:
 def _status_lines(status: dict[str, Any]) -> list[str]:
     from kb.library.doctor.store_checks import size_text
 
-    sheet = output.Page.of(sys.stdout)
+    console = output.Console.of(sys.stdout)
     facts = {
         "store": f"{status['store']} ({size_text(status['size_bytes'])})",
         "documents": str(status["documents"]),
         "chunks": str(status["chunks"]),
-        "expired": f"{status['expired']} (kb gc removes them)" if status["expired"] else "",
+        "expired": f"{status['expired']} (to remove: kb gc)" if status["expired"] else "",
         "types": _counts(status["by_type"]),
         "kinds": _counts(status["by_kind"]),
         "scopes": _counts(status["by_scope"]),
@@ -99,20 +99,20 @@ def _status_lines(status: dict[str, Any]) -> list[str]:
         "index": _counts(status["index_version"]),
         "vectors": _vectors(status["vectors"]),
     }
-    lines = [f"{sheet.style(f'{name:10}', bold=True)} {output.visible(value)}"
+    lines = [f"{console.style(f'{name:10}', bold=True)} {output.escape(value)}"
              for name, value in facts.items() if value]  # fmt: skip
     for number, root in enumerate(status["roots"]):
-        name = sheet.style(f"{'roots' if number == 0 else '':10}", bold=True)
-        missing = sheet.style("  missing", fg="red") if root["missing"] else ""
+        name = console.style(f"{'roots' if number == 0 else '':10}", bold=True)
+        missing = console.style("  missing", fg="red") if root["missing"] else ""
         if root["detached"]:
-            missing = sheet.style(f"  detached (kb attach {root['name']} FOLDER)", fg="yellow")
-        place = output.visible(f"{root['name']}: {root['path']}")
+            missing = console.style(f"  detached (kb attach {root['name']} FOLDER)", fg="yellow")
+        place = output.escape(f"{root['name']}: {root['path']}")
         lines.append(f"{name} {place} ({root['documents']}){missing}")
     return lines
 
 
 def _vectors(vectors: dict[str, Any]) -> str:
-    """The model whose vectors answer, and how many passages have one."""
+    """Return the model used in searches, and how many passages have its vectors."""
     state = str(vectors["state"]).replace("_", " ")
     if not vectors["models"]:
         return state
@@ -123,11 +123,11 @@ def _vectors(vectors: dict[str, Any]) -> str:
     parts = f" (sparse {model['sparse']}, tokens {model['tokens']})"
     unfit = f"; {model['unfit']}" if model["unfit"] else ""
     ready = f"{model['ready']} ready{parts}{pending}{failed}"
-    return f"{state}: {named}, {ready}{unfit}{_coming(vectors)}"
+    return f"{state}: {named}, {ready}{unfit}{_next_model(vectors)}"
 
 
-def _coming(vectors: dict[str, Any]) -> str:
-    """The model that is to answer next, and how far its vectors are."""
+def _next_model(vectors: dict[str, Any]) -> str:
+    """Return the model that a reindex is switching to, and its progress."""
     for model in vectors["models"]:
         if model["role"] == "next":
             named = f"{model['name']} {model['version']}"

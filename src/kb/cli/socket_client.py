@@ -1,42 +1,45 @@
-"""`kb search` through a running `kb serve` or `kb watch` of the same store, where there is one.
+"""The client side of `kb search` through a running `kb serve` or `kb watch` of the same store.
 
-Most of the time of a search by meaning is that of loading: Python's modules, a model, the vectors.
-A process that runs already has all that. So before anything else is imported, the arguments are
-sent to the socket beside the store, and what comes back is what the command would have printed.
-Whatever is odd about the socket, its owner, its version or its answer, `ask` gives None: the
-command then does the work itself, as it does where nobody listens.
+A search by meaning spends most of its time loading: Python modules, a model, vectors. A running
+process has loaded them already. So before it imports anything else, `kb search` sends its arguments
+to the socket beside the store and prints the response. If anything about the socket, its owner, its
+version or the response is unexpected, `forward` returns None, and the command runs the search in
+its own process, as it does when no server is running.
 
-Imports next to nothing: of `socket` only its core, since what is above it (lists of every constant,
-as enums) takes a third of the time that all of this does. The other side is `kb.cli.socket_server`.
+Imports next to nothing: of `socket` only its C core, since the Python layer (every constant as an
+enum) takes a third of the total time. The server side is `kb.cli.socket_server`.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from io import TextIOWrapper  # which Python has loaded already
+from io import TextIOWrapper  # already loaded by Python
 
-PROTOCOL = 1
+from kb.paths import find_store
+
+PROTOCOL = 2
 SUFFIX = ".sock"
 CONNECT_S, ANSWER_S = 0.5, 10.0
-_ALONE = ("-", "-h", "--help", "-v", "-vv", "--verbose")  # they are about this very process
-_PLACES = ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME")
-_OWN = ("KB_STORE", "KB_SERVE_TOKEN")  # said otherwise, or of no concern
+_LOCAL_ARGS = ("-", "-h", "--help", "-v", "-vv", "--verbose")  # these concern this process
+_FOLDER_VARIABLES = ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME")
+_IRRELEVANT_VARIABLES = ("KB_STORE", "KB_SERVE_TOKEN")
 
 
-def ask(args: list[str]) -> int | None:
-    """The exit status, when everything is printed; None: do it yourself."""
-    if args[:1] != ["search"] or any(arg in _ALONE for arg in args) or os.name != "posix":
+def forward(args: list[str]) -> int | None:
+    """Run the search in a server and print its output. Return the exit status, or None if the
+    command has to run in this process."""
+    if args[:1] != ["search"] or any(arg in _LOCAL_ARGS for arg in args) or os.name != "posix":
         return None
     if "_KB_COMPLETE" in os.environ or sys.stdout is None or sys.stderr is None:
         return None
     try:
-        rest, named = without_store(args)
-        store = os.path.realpath(store_file(named))
-        if not is_ours(store + SUFFIX):
+        rest, given = split_store_option(args)
+        store = os.path.realpath(find_store(given))
+        if not is_own_socket(store + SUFFIX):
             return None
-        answer = _exchange(store + SUFFIX, _request(rest, store))
-        return None if answer is None else _print(answer)
+        response = _exchange(store + SUFFIX, _request(rest, store))
+        return None if response is None else _print(response)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     except KeyboardInterrupt:
@@ -44,60 +47,27 @@ def ask(args: list[str]) -> int | None:
         return 130
 
 
-# --- which store ----------------------------------------------------------------------------------
-
-
-def without_store(args: list[str]) -> tuple[list[str], str | None]:
-    """The arguments without `--store`, and what it said last."""
+def split_store_option(args: list[str]) -> tuple[list[str], str | None]:
+    """Return the arguments without `--store`, and the last value of `--store`."""
     rest: list[str] = []
-    named = None
-    at = 0
-    while at < len(args):
-        arg = args[at]
+    store = None
+    index = 0
+    while index < len(args):
+        arg = args[index]
         if arg == "--":
-            return rest + args[at:], named
-        if arg == "--store" and at + 1 < len(args):
-            named, at = args[at + 1], at + 1
+            return rest + args[index:], store
+        if arg == "--store" and index + 1 < len(args):
+            store, index = args[index + 1], index + 1
         elif arg.startswith("--store="):
-            named = arg[len("--store=") :]
+            store = arg[len("--store=") :]
         else:
             rest.append(arg)
-        at += 1
-    return rest, named
+        index += 1
+    return rest, store
 
 
-def store_file(given: str | None) -> str:
-    """As `kb.config.store_path` has it, whose imports take longer than all of this."""
-    named = given if given is not None else os.environ.get("KB_STORE")
-    if named:
-        return _inside(os.path.abspath(os.path.expanduser(named)))
-    here = os.getcwd()
-    while True:
-        if os.path.isdir(os.path.join(here, ".kb")):
-            return os.path.join(here, ".kb", "kb.sqlite")
-        if here == os.path.dirname(here):
-            break
-        here = os.path.dirname(here)
-    if sys.platform != "linux":
-        raise OSError("the user's folder is for platformdirs to say")
-    data = os.environ.get("XDG_DATA_HOME", "")
-    folder = data if data.strip() else os.path.expanduser("~/.local/share")
-    return os.path.join(folder, "kb", "kb.sqlite")
-
-
-def _inside(path: str) -> str:
-    if os.path.isfile(path) or path.endswith((".sqlite", ".sqlite3", ".db")):
-        return path
-    if os.path.basename(path) != ".kb" and os.path.isdir(os.path.join(path, ".kb")):
-        return os.path.join(path, ".kb", "kb.sqlite")
-    return os.path.join(path, "kb.sqlite")
-
-
-# --- asking ---------------------------------------------------------------------------------------
-
-
-def is_ours(path: str) -> bool:
-    """Whether a socket is there, and is this user's."""
+def is_own_socket(path: str) -> bool:
+    """Whether `path` is a socket that belongs to this user."""
     import stat
 
     try:
@@ -108,26 +78,30 @@ def is_ours(path: str) -> bool:
 
 
 def peer_uid(connection: object) -> int | None:
-    """Who is at the other end; None where the system does not tell."""
+    """Return the user id of the other process; None if the system does not provide it."""
     import _socket
     import struct
 
     assert isinstance(connection, _socket.socket)
     if hasattr(_socket, "SO_PEERCRED"):
-        told = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, struct.calcsize("3i"))
-        return int(struct.unpack("3i", told)[1])
+        raw = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, struct.calcsize("3i"))
+        return int(struct.unpack("3i", raw)[1])
     if sys.platform == "darwin":
-        told = connection.getsockopt(0, 1, 76)  # LOCAL_PEERCRED: a version, then the user
-        return int(struct.unpack("2I", told[:8])[1])
+        raw = connection.getsockopt(0, 1, 76)  # LOCAL_PEERCRED: a version, then the user
+        return int(struct.unpack("2I", raw[:8])[1])
     return None
 
 
-def settings_of(environment: dict[str, str]) -> dict[str, str]:
-    """The variables that settings depend on."""
+# --- request and response -------------------------------------------------------------------------
+
+
+def settings_variables(environment: dict[str, str]) -> dict[str, str]:
+    """Return the environment variables that affect the settings."""
     return {
         name: value
         for name, value in sorted(environment.items())
-        if name in _PLACES or (name.startswith("KB_") and name not in _OWN)
+        if name in _FOLDER_VARIABLES
+        or (name.startswith("KB_") and name not in _IRRELEVANT_VARIABLES)
     }
 
 
@@ -139,27 +113,27 @@ def _request(args: list[str], store: str) -> dict[str, object]:
         "version": __version__,
         "prefix": sys.prefix,
         "store": store,
-        "settings": settings_of(dict(os.environ)),
+        "settings": settings_variables(dict(os.environ)),
         "args": args,
-        "out": _sheet(sys.stdout),
-        "err": _sheet(sys.stderr),
+        "out": _capabilities(sys.stdout),
+        "err": _capabilities(sys.stderr),
     }
 
 
-def _sheet(stream: object) -> dict[str, object]:
-    """What `page` would find out about the stream."""
+def _capabilities(stream: object) -> dict[str, object]:
+    """Return what `kb.cli.output` would determine about the stream."""
     terminal = bool(stream.isatty())  # type: ignore[attr-defined]  # a text stream
     if os.environ.get("NO_COLOR"):
-        colour = False
+        color = False
     else:
         forced = bool(os.environ.get("FORCE_COLOR"))
-        colour = forced or (terminal and os.environ.get("TERM") != "dumb")
+        color = forced or (terminal and os.environ.get("TERM") != "dumb")
     encoding = getattr(stream, "encoding", None) or "ascii"
-    return {"terminal": terminal, "colour": colour, "columns": _columns(), "encoding": encoding}
+    return {"terminal": terminal, "color": color, "columns": _columns(), "encoding": encoding}
 
 
 def _columns() -> int:
-    """As `shutil.get_terminal_size` has it."""
+    """Return the terminal's width, as `shutil.get_terminal_size` does."""
     try:
         columns = int(os.environ.get("COLUMNS", "0"))
     except ValueError:
@@ -173,6 +147,7 @@ def _columns() -> int:
 
 
 def _exchange(path: str, request: dict[str, object]) -> dict[str, object] | None:
+    """Send the request and return the response; None if the server declined."""
     import _socket
     import json
 
@@ -190,18 +165,18 @@ def _exchange(path: str, request: dict[str, object]) -> dict[str, object] | None
             parts.append(part)
     finally:
         connection.close()
-    answer = json.loads(b"".join(parts))
-    return answer if answer["answered"] is True else None
+    response = json.loads(b"".join(parts))
+    return response if response["answered"] is True else None
 
 
-def _print(answer: dict[str, object]) -> int:
-    status, out, err = answer["status"], answer["out"], answer["err"]
+def _print(response: dict[str, object]) -> int:
+    status, out, err = response["status"], response["out"], response["err"]
     if not (isinstance(status, int) and isinstance(out, str) and isinstance(err, str)):
         raise TypeError
     _write(sys.stdout, out)
     try:
         _write(sys.stderr, err)
-    except OSError:  # then it is said to nobody, and what was printed is not printed again
+    except OSError:  # a retry in this process would print the hits twice
         return 1
     return status
 

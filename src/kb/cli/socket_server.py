@@ -1,10 +1,10 @@
-"""The server side of `kb.cli.socket_client`: a running `kb serve` or `kb watch` answers `kb search`
-over a socket beside the store.
+"""The server side of `kb.cli.socket_client`: a running `kb serve` or `kb watch` runs `kb search`
+for other processes, over a socket beside the store.
 
-Only its owner can reach it: the file is for them alone, and who connects is asked for by the
-system. A request runs the search command itself, with the open knowledge base and with sheets in
-place of stdout and stderr, so that what is printed is the same, to the letter. Requests that do not
-fit (another version, other settings, another store) are sent away: their command works alone.
+Only the store's owner can connect: the socket's mode is 0600, and the system reports the peer's
+user id. A request runs the search command itself, with the open knowledge base and with stand-ins
+for stdout and stderr, so the output is identical. A request from another version, with other
+settings or for another store is declined, and its command runs the search in its own process.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
 from kb import __version__
 from kb.cli import output, socket_client
-from kb.cli.invocation import Session
+from kb.cli.invocation import Invocation
 from kb.cli.log_handlers import wants_stderr
 from kb.config import Config, ServeConfig, load
 from kb.deadline import Deadline
@@ -33,42 +33,43 @@ from kb.library.knowledge_base import KnowledgeBase
 from kb.logs import logger
 from kb.types import JsonDict
 
-_AT_ONCE = 4
-_READ_S = 5.0
-_MOST_BYTES = 1 << 20
-_LONGEST_PATH = 100  # of a socket: 108 bytes on Linux, 104 elsewhere
-_log = logger("kb.instant")
+_THREADS = 4
+_READ_TIMEOUT_S = 5.0
+_MAX_REQUEST_BYTES = 1 << 20
+_MAX_PATH_BYTES = 100  # of a socket: 108 on Linux, 104 elsewhere
+_log = logger("kb.socket")
 
 
 @contextmanager
-def answering(kb: KnowledgeBase) -> Iterator[None]:
-    """Answer at the store's socket while what is inside runs; quietly not, where that cannot be."""
-    desk = _Desk(kb) if os.name == "posix" else None
-    if desk is None or not desk.open():
+def serve_socket(kb: KnowledgeBase) -> Iterator[None]:
+    """Serve searches at the store's socket while the block runs. Does nothing if a socket cannot
+    be created, or if another process serves it already."""
+    server = _SocketServer(kb) if os.name == "posix" else None
+    if server is None or not server.open():
         yield
         return
     try:
         yield
     finally:
-        desk.close()
+        server.close()
 
 
-class Sheet(io.StringIO):
-    """A stream somewhere else, with what `page` asks of one."""
+class RemoteStream(io.StringIO):
+    """Collects output for a stream of the client, with that stream's capabilities."""
 
-    def __init__(self, told: Mapping[str, Any]) -> None:
+    def __init__(self, capabilities: Mapping[str, Any]) -> None:
         super().__init__()
-        self._terminal = bool(told["terminal"])
-        self.colour = bool(told["colour"])
-        self.columns = int(told["columns"])
-        self.told_encoding = str(told["encoding"])
+        self._terminal = bool(capabilities["terminal"])
+        self.color = bool(capabilities["color"])
+        self.columns = int(capabilities["columns"])
+        self.client_encoding = str(capabilities["encoding"])
 
     def isatty(self) -> bool:
         return self._terminal
 
 
-class Lent(Session):
-    """A session whose knowledge base stays open."""
+class SharedInvocation(Invocation):
+    """An invocation that uses the server's open knowledge base and leaves it open."""
 
     def __init__(self, kb: KnowledgeBase) -> None:
         super().__init__()
@@ -76,114 +77,104 @@ class Lent(Session):
 
     def open(self, overrides: Mapping[str, Any] | None = None) -> KnowledgeBase:
         assert not overrides, "a search changes no settings"
-        self.warn_of_ignored(self._kb.config)
-        return _StaysOpen(self._kb)  # type: ignore[return-value]  # entered, it is one
+        self.warn_ignored_settings(self._kb.config)
+        return nullcontext(self._kb)  # type: ignore[return-value]  # `with` yields the real one
 
 
-class _StaysOpen:
-    def __init__(self, kb: KnowledgeBase) -> None:
-        self._kb = kb
-
-    def __enter__(self) -> KnowledgeBase:
-        return self._kb
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
-class _Desk:
+class _SocketServer:
     def __init__(self, kb: KnowledgeBase) -> None:
         self._kb = kb
         self._store = os.path.realpath(kb.path)
         self._path = self._store + socket_client.SUFFIX
-        self._settings = socket_client.settings_of(dict(os.environ))
-        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="kb-instant")
-        self._asked: dict[int, Deadline] = {}  # by the number of the connection
-        self._listening: socket.socket | None = None
-        self._ours: tuple[int, int] | None = None
+        self._settings = socket_client.settings_variables(dict(os.environ))
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="kb-socket")
+        self._deadlines: dict[int, Deadline] = {}  # by the connection's file descriptor
+        self._listener: socket.socket | None = None
+        self._identity: tuple[int, int] | None = None
 
-    # --- from start to end ------------------------------------------------------------------------
+    # --- start and stop ---------------------------------------------------------------------------
 
     def open(self) -> bool:
-        if len(os.fsencode(self._path)) > _LONGEST_PATH or _is_answered(self._path):
+        if len(os.fsencode(self._path)) > _MAX_PATH_BYTES or _is_served(self._path):
             return False
         try:
-            self._listening = self._listen()
-        except OSError as error:  # a folder that cannot be written, a disk without sockets
+            self._listener = self._listen()
+        except OSError as error:  # a read-only folder, a file system without sockets
             _log.info("no socket at %s: %s", self._path, error)
             return False
-        threading.Thread(target=self._accept, name="kb-instant", daemon=True).start()
-        self._threads.submit(self._warm)
+        threading.Thread(target=self._accept, name="kb-socket", daemon=True).start()
+        self._threads.submit(self._warm_up)
         return True
 
     def _listen(self) -> socket.socket:
-        """Made beside and moved into its place, so that it is the owner's alone from the first
-        moment, and one that a killed process has left is replaced."""
-        part = f"{self._path}.{os.getpid()}"
-        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        """Create the socket under another name and rename it, so that it is never open to other
+        users, and replaces a socket left by a killed process."""
+        temporary = f"{self._path}.{os.getpid()}"
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             with suppress(FileNotFoundError):
-                os.unlink(part)
-            listening.bind(part)
-            os.chmod(part, 0o600)
-            listening.listen(16)
-            info = os.lstat(part)
-            os.replace(part, self._path)
+                os.unlink(temporary)
+            listener.bind(temporary)
+            os.chmod(temporary, 0o600)
+            listener.listen(16)
+            info = os.lstat(temporary)
+            os.replace(temporary, self._path)
         except OSError:
-            listening.close()
+            listener.close()
             raise
-        self._ours = (info.st_dev, info.st_ino)
-        return listening
+        self._identity = (info.st_dev, info.st_ino)
+        return listener
 
     def close(self) -> None:
-        listening, self._listening = self._listening, None
-        if listening is not None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
             with suppress(OSError):
-                listening.shutdown(socket.SHUT_RDWR)
-            listening.close()
+                listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
         with suppress(OSError):
             info = os.lstat(self._path)
-            if (info.st_dev, info.st_ino) == self._ours:  # and not another's by now
+            if (info.st_dev, info.st_ino) == self._identity:  # not replaced by another process
                 os.unlink(self._path)
-        for deadline in list(self._asked.values()):
+        for deadline in list(self._deadlines.values()):
             deadline.cancel()
         self._threads.shutdown(cancel_futures=True)
 
-    def _warm(self) -> None:
-        """The first question is to be answered as fast as the others."""
+    def _warm_up(self) -> None:
+        """Load the model and the vectors, so that the first search is as fast as later ones."""
         with suppress(KbError):
             if (encoder := self._kb.encoder()) is not None:
-                encoder.encode(["warm"], as_query=True)  # before, or it were a slow search
+                # Load first, so that the warm-up is not logged as a slow search.
+                encoder.encode(["warm"], as_query=True)
             self._kb.search("warm", top=1)
 
     def _accept(self) -> None:
-        """Begins what is asked, and cancels it when the one who asked has gone."""
-        ears = select.poll()
-        with suppress(OSError, ValueError):  # closed meanwhile
-            while (listening := self._listening) is not None:
-                ears.register(listening, select.POLLIN)
-                own, heard = listening.fileno(), [number for number, _ in ears.poll()]
-                for number in heard:
-                    if number != own:  # it has hung up, or is closed on this side
-                        ears.unregister(number)
-                        if (deadline := self._asked.pop(number, None)) is not None:
+        """Start a search for each connection, and cancel it when its client disconnects."""
+        poll = select.poll()
+        with suppress(OSError, ValueError):  # closed in the meantime
+            while (listener := self._listener) is not None:
+                poll.register(listener, select.POLLIN)
+                own, ready = listener.fileno(), [fd for fd, _ in poll.poll()]
+                for fd in ready:
+                    if fd != own:  # closed by the client or by this process
+                        poll.unregister(fd)
+                        if (deadline := self._deadlines.pop(fd, None)) is not None:
                             deadline.cancel()
-                # After those that have gone, whose numbers new ones may get.
-                if own in heard and not self._begin(listening, ears):
+                # Accept last: a new connection may reuse a file descriptor closed above.
+                if own in ready and not self._start(listener, poll):
                     return
 
-    def _begin(self, listening: socket.socket, ears: select.poll) -> bool:
-        connection, _ = listening.accept()
-        # Who waits no longer has done the work alone.
+    def _start(self, listener: socket.socket, poll: select.poll) -> bool:
+        connection, _ = listener.accept()
+        # A client that has waited this long runs the search itself.
         deadline = Deadline(socket_client.ANSWER_S)
-        self._asked[connection.fileno()] = deadline
-        ears.register(connection, 0)
+        self._deadlines[connection.fileno()] = deadline
+        poll.register(connection, 0)
         try:
-            done = self._threads.submit(self._serve, connection, deadline)
-        except RuntimeError:  # closed meanwhile
+            future = self._threads.submit(self._serve, connection, deadline)
+        except RuntimeError:  # closed in the meantime
             connection.close()
             return False
-        done.add_done_callback(_closing(connection))  # also where it never came to it
+        future.add_done_callback(_close_callback(connection))  # also if it was canceled
         return True
 
     # --- one request ------------------------------------------------------------------------------
@@ -192,64 +183,65 @@ class _Desk:
         try:
             if socket_client.peer_uid(connection) != os.getuid():
                 return
-            connection.settimeout(_READ_S)
+            connection.settimeout(_READ_TIMEOUT_S)
             request = _read(connection)
             with deadline:
-                answer = self._answer(request)
-            deadline.check()  # an error of ours, such as too little time, is none of theirs
-            connection.sendall(json.dumps(answer).encode())
+                response = self._respond(request)
+            deadline.check()  # an expired deadline is not the client's error
+            connection.sendall(json.dumps(response).encode())
         except Stopped as error:
-            _log.info("a search was given up: %s", error)
+            _log.info("search canceled: %s", error)
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            _log.info("a request that makes no sense: %s", error)
-        # Whoever asked works alone then; this process goes on.
+            _log.info("invalid request: %s", error)
+        # The client then runs the search itself; the server keeps running.
         except Exception:  # noqa: BLE001
             _log.exception("internal error")
 
-    def _answer(self, request: JsonDict) -> JsonDict:
-        if (why := self._unfit(request)) is not None:
-            return {"answered": False, "why": why}
+    def _respond(self, request: JsonDict) -> JsonDict:
+        if (reason := self._mismatch(request)) is not None:
+            return {"answered": False, "why": reason}
         from kb.cli.run import run
 
-        out, err = Sheet(request["out"]), Sheet(request["err"])
-        with output.written_to(out, err):
-            status = run([str(arg) for arg in request["args"]], Lent(self._kb))
+        out, err = RemoteStream(request["out"]), RemoteStream(request["err"])
+        with output.redirect(out, err):
+            status = run([str(arg) for arg in request["args"]], SharedInvocation(self._kb))
         return {"answered": True, "status": status, "out": out.getvalue(), "err": err.getvalue()}
 
-    def _unfit(self, request: JsonDict) -> str | None:
-        """Why the answer could be another than that of the command alone."""
-        fits = {
+    def _mismatch(self, request: JsonDict) -> str | None:
+        """Return why the result could differ from that of the command in its own process."""
+        expected = {
             "protocol": socket_client.PROTOCOL,
             "version": __version__,
             "prefix": sys.prefix,
             "store": self._store,
             "settings": self._settings,
         }
-        for name, ours in fits.items():
-            if request[name] != ours:
+        for name, value in expected.items():
+            if request[name] != value:
                 return name
         if request["args"][:1] != ["search"]:
             return "args"
         try:
-            now = load(self._kb.path)
-        except KbError:  # the command will say what is wrong with them
+            config = load(self._kb.path)
+        except KbError:  # the command reports it
             return "settings"
-        if wants_stderr(now):  # its own stderr, and not that of this process
+        if wants_stderr(config):  # the client's stderr, not this process's
             return "log"
-        return None if _searching(now) == _searching(self._kb.config) else "settings"
+        same = _search_settings(config) == _search_settings(self._kb.config)
+        return None if same else "settings"
 
 
-def _closing(connection: socket.socket) -> Callable[[object], None]:
-    def close(_done: object) -> None:
-        with suppress(OSError):  # the other side has closed it
-            connection.shutdown(socket.SHUT_RDWR)  # by itself, `close` waits for the poll
+def _close_callback(connection: socket.socket) -> Callable[[object], None]:
+    def close(_future: object) -> None:
+        with suppress(OSError):  # closed by the client
+            connection.shutdown(socket.SHUT_RDWR)  # `close` alone would wait for the poll
         connection.close()
 
     return close
 
 
-def _searching(config: Config) -> Config:
-    """The settings that a search could notice. Those that are ignored are named by a warning."""
+def _search_settings(config: Config) -> Config:
+    """Return the settings that affect a search. Ignored settings do too: they cause a warning."""
     return replace(config, serve=ServeConfig(), origins={}, trusted=())
 
 
@@ -258,16 +250,16 @@ def _read(connection: socket.socket) -> JsonDict:
     while part := connection.recv(1 << 16):
         parts.append(part)
         size += len(part)
-        if size > _MOST_BYTES:
-            raise ValueError("a request that is too long")
+        if size > _MAX_REQUEST_BYTES:
+            raise ValueError("the request is too long")
     request = json.loads(b"".join(parts))
     if not isinstance(request, dict):
-        raise TypeError("a request that is no object")
+        raise TypeError("the request is not an object")
     return request
 
 
-def _is_answered(path: str) -> bool:
-    """Whether another process is there already."""
+def _is_served(path: str) -> bool:
+    """Whether another process accepts connections at `path`."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(socket_client.CONNECT_S)
         try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kb.cli import output
-from kb.cli.invocation import Session, pass_session
+from kb.cli.invocation import Invocation, pass_invocation
 from kb.cli.options import Command, common_options, option
 from kb.errors import MissingExtra
 from kb.shutdown import Shutdown
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     "--quiet-ms",
     type=click.IntRange(min=1),
     metavar="MS",
-    help="Read a change when nothing has changed for so long.  [default: 300]",
+    help="Read changes once nothing has changed for MS milliseconds.  [default: 300]",
 )
-@option("--jsonl", is_flag=True, heading="Output", help="Tell every event in JSON, one a line.")
+@option("--jsonl", is_flag=True, heading="Output", help="Print every event as JSON, one per line.")
 @common_options()
-@pass_session
+@pass_invocation
 def watch_command(
-    session: Session, *, paths: tuple[str, ...], quiet_ms: int | None, jsonl: bool
+    invocation: Invocation, *, paths: tuple[str, ...], quiet_ms: int | None, jsonl: bool
 ) -> None:
     """Keep the store up to date with folders while they change.
 
-    First everything that has changed since the last time is read, then what changes, shortly after
-    it does; and what is new gets its vectors. Without PATH, that is done for every folder that was
-    ingested before. A renamed file stays the same document. A folder that is not there, an
-    unmounted disk for instance, loses nothing, and is read again when it comes back.
+    It first reads everything that has changed since the last run, then each change shortly after it
+    happens, and embeds new text. Without PATH, it watches all ingested folders. A renamed file
+    stays the same document. If a folder is missing, such as on an unmounted disk, its documents are
+    kept, and it is read again when it returns.
 
-    It can be ended at any moment, by Ctrl-C or a kill: the next start reads what was missed.
+    You can stop it at any time: the next run reads what was missed.
 
     \b
     Examples:
@@ -51,38 +51,38 @@ def watch_command(
       kb watch --jsonl ~/notes
     """
     try:
-        import watchfiles  # noqa: F401  # here rather than after everything was read
+        import watchfiles  # noqa: F401  # fail now, not after everything is read
     except ImportError as error:
         raise MissingExtra(
             f"kb watch needs {error.name}", "install it with: pip install 'kb-search[watch]'"
         ) from error
-    from kb.cli.socket_server import answering
+    from kb.cli.socket_server import serve_socket
     from kb.watch.watcher import QUIET_MS, Watcher
 
-    session.interrupted = "stopped"
+    invocation.interrupt_message = "stopped"
     stop = threading.Event()
-    tell = _tell_json if jsonl or session.json else _tell
-    with Shutdown() as shutdown, session.open() as kb, ExitStack() as stack:
+    write_event = _write_event_json if jsonl or invocation.json else _write_event
+    with Shutdown() as shutdown, invocation.open() as kb, ExitStack() as stack:
         shutdown.on_signal(stop.set)
 
-        def hear(event: Event) -> None:
-            if event.kind == "ready":  # now there is a store, and something to search
-                stack.enter_context(answering(kb))
-            tell(event)
+        def on_event(event: Event) -> None:
+            if event.kind == "ready":  # now the store exists
+                stack.enter_context(serve_socket(kb))
+            write_event(event)
 
-        Watcher(kb, paths, hear, stop=stop, quiet_ms=quiet_ms or QUIET_MS).run()
+        Watcher(kb, paths, on_event, stop=stop, quiet_ms=quiet_ms or QUIET_MS).run()
         shutdown.finish()
 
 
-# --- telling --------------------------------------------------------------------------------------
+# --- events --------------------------------------------------------------------------------------
 
 
-def _tell_json(event: Event) -> None:
-    output.say_json_line(_shape(event))
+def _write_event_json(event: Event) -> None:
+    output.write_json_line(_event_json(event))
 
 
-def _shape(event: Event) -> JsonDict:
-    """`watch_event.v1`."""
+def _event_json(event: Event) -> JsonDict:
+    """Return the event as `watch_event.v1`."""
     from kb import wire
 
     return {
@@ -96,23 +96,23 @@ def _shape(event: Event) -> JsonDict:
     }
 
 
-def _tell(event: Event) -> None:
+def _write_event(event: Event) -> None:
     if line := _LINES[event.kind](event):
         output.note(line)
 
 
 def _ready(event: Event) -> str:
-    missing = [] if event.report is None else map(output.visible, event.report.missing_roots)
-    told = [_did(event.report) or "up to date", *(f"missing: {root}" for root in missing)]
-    return f"watching {_where(event)}: {', '.join(told)}"
+    missing = [] if event.report is None else map(output.escape, event.report.missing_roots)
+    facts = [_changes(event.report) or "up to date", *(f"missing: {root}" for root in missing)]
+    return f"watching {_paths(event)}: {', '.join(facts)}"
 
 
 def _batch(event: Event) -> str:
-    """One line; none where nothing came of the changes."""
-    return _did(event.report)
+    """Return one line; none if the changes had no effect."""
+    return _changes(event.report)
 
 
-def _did(report: IngestReport | None) -> str:
+def _changes(report: IngestReport | None) -> str:
     if report is None:
         return ""
     counts = {
@@ -122,28 +122,26 @@ def _did(report: IngestReport | None) -> str:
         "removed": report.removed,
         "failed": report.failed,
     }
-    told = [f"{len(paths)} {name}" for name, paths in counts.items() if paths]
-    told += [
-        f"{output.visible(note.path)}: {output.visible(note.reason)}" for note in report.failed
-    ]
-    return ", ".join(told)
+    facts = [f"{len(paths)} {name}" for name, paths in counts.items() if paths]
+    facts += [f"{output.escape(note.path)}: {output.escape(note.reason)}" for note in report.failed]
+    return ", ".join(facts)
 
 
 def _failed(event: Event) -> str:
     assert event.error is not None
-    return f"failed, next try in {event.retry_s:.0f} s: {output.visible(event.error.message)}"
+    return f"failed, retrying in {event.retry_s:.0f} s: {output.escape(event.error.message)}"
 
 
-def _where(event: Event) -> str:
-    return ", ".join(output.visible(_text(path)) for path in event.paths)
+def _paths(event: Event) -> str:
+    return ", ".join(output.escape(_text(path)) for path in event.paths)
 
 
 _LINES: dict[str, Callable[[Event], str]] = {
     "ready": _ready,
     "batch": _batch,
-    "missing": lambda event: f"missing: {_where(event)}; nothing of it is removed",
-    "back": lambda event: f"back: {_where(event)}",
-    "embedded": lambda event: f"{event.embedded} embedded",
+    "missing": lambda event: f"missing: {_paths(event)}; its documents are kept",
+    "back": lambda event: f"back: {_paths(event)}",
+    "embedded": lambda event: f"embedded {output.count(event.embedded, 'passage')}",
     "failed": _failed,
     "stopped": lambda _: "stopped",
 }
