@@ -155,3 +155,39 @@ def test_a_broken_file_is_refused(data: bytes) -> None:
 
 def test_damage() -> None:
     check_survives(parser, "a.epub", zipped(parts()))
+
+
+def test_a_self_closed_script_does_not_hide_a_chapter() -> None:
+    head = "<html><head><script src='x.js'/><title/></head>"
+    text = check_parsed(parse(parts() | {"OEBPS/text/one.xhtml": f"{head}<p>words</p>"}), b"")
+    assert "words" in text
+
+
+def test_a_chapter_that_is_plain_text() -> None:
+    every = parts()
+    plain = PACKAGE.replace(
+        'href="text/one.xhtml" media-type="application/xhtml+xml"',
+        'href="text/one.txt" media-type="text/plain"',
+    )
+    every |= {"OEBPS/book.opf": plain, "OEBPS/text/one.txt": "Plain <words>\n\nmore words"}
+    assert check_parsed(parse(every), b"").startswith(
+        "Plain <words>\n\nmore words\n\n# Chapter two"
+    )
+
+
+def test_a_chapter_of_another_type_is_named() -> None:
+    package = PACKAGE.replace("image/png", "application/pdf")
+    assert parse(parts() | {"OEBPS/book.opf": package}).warnings == (
+        "OEBPS/pic.png is not read: its type is application/pdf",
+    )
+
+
+def test_every_author_and_subject_can_be_found() -> None:
+    more = (
+        "<dc:creator>B. Other</dc:creator><dc:subject>ice</dc:subject><dc:subject>snow</dc:subject>"
+    )
+    package = PACKAGE.replace("</metadata>", f"{more}</metadata>")
+    nav = NAV.replace("<nav", "<h1>Overview</h1><nav")
+    text = check_parsed(parse(parts() | {"OEBPS/book.opf": package, "OEBPS/nav.xhtml": nav}), b"")
+    for word in ("Other", "ice", "snow", "Overview"):
+        assert word in text

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kb.ingest.decode import Unreadable, Unsupported
 from kb.ingest.parse import Parsers
+from kb.ingest.parsers.html import xhtml
 from kb.ingest.parsers.html.parser import HtmlParser
 from kb.ports import Parsed, Source
 from tests.ingest.parsers.mutations import check_parsed, check_survives
@@ -93,8 +94,8 @@ def parse(page: str | bytes, name: str = "some-page.html") -> Parsed:
     return parser.parse(Source(name, page.encode() if isinstance(page, str) else page))
 
 
-def text_of(page: str | bytes) -> str:
-    parsed = parse(page)
+def text_of(page: str | bytes, name: str = "some-page.html") -> str:
+    parsed = parse(page, name)
     assert parsed.text is not None
     return check_parsed(parsed, b"")
 
@@ -387,3 +388,73 @@ def test_bytes_that_are_no_characters_are_counted() -> None:
     page = b"<meta charset=euc-kr><p>a \xff\xff b</p>"
     assert parse(page).warnings == ("2 characters cannot be decoded: they are read as \ufffd",)
     assert parse("<p>é").warnings == ()
+
+
+# --- XHTML ----------------------------------------------------------------------------------------
+
+XHTML = '<?xml version="1.0"?>\n<html xmlns="http://www.w3.org/1999/xhtml">'
+PLAIN_HTML = "<!DOCTYPE html><html>"
+
+
+@pytest.mark.parametrize(
+    "element",
+    ["<script src='x.js'/>", "<style/>", "<title/>", "<template />", "<textarea\n/>",
+     '<script type="a/b" src="x>y"/>', "<iframe src='x'/>", "<SCRIPT/>"],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "begin"),
+    [("a.html", XHTML), ("a.html", XHTML.partition("\n")[2]), ("a.xhtml", "<html>"),
+     ("a.html", PLAIN_HTML)],
+)  # fmt: skip
+def test_a_self_closed_element_does_not_hide_the_rest(name: str, begin: str, element: str) -> None:
+    page = f"{begin}<head><title>T</title>{element}</head><body><p>words</p></body></html>"
+    if begin == PLAIN_HTML and "title" in element:
+        page = page.replace("<title>T</title>", "")
+    assert "words" in text_of(page, name).split("\n")
+
+
+def test_elements_of_xhtml_end_where_they_are_closed() -> None:
+    page = f"{XHTML}<body><h1>One</h1><p><a id='p1'/>two <b/>three<br/>four</p></body></html>"
+    assert text_of(page, "a.xhtml") == "# One\n\ntwo three\nfour"
+
+
+def test_cdata_sections_of_xhtml() -> None:
+    page = f"{XHTML}<body><p>a <![CDATA[b < c <script/> & d]]> e</p><p>f</p></body></html>"
+    assert text_of(page, "a.xhtml") == "a b < c <script/> & d e\n\nf"
+    page = f"{XHTML}<script>//<![CDATA[\nx</p>\n//]]></script><p>f</p>"
+    assert text_of(page, "a.xhtml") == "f"
+
+
+def test_comments_of_xhtml_stay_comments() -> None:
+    page = f"{XHTML}<body><!-- <script/> <![CDATA[x]]> --><p>f</p></body></html>"
+    assert text_of(page, "a.xhtml") == "f"
+
+
+def test_entities_that_xhtml_defines() -> None:
+    head = """<?xml version='1.0'?><!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.1//EN" "x.dtd" [
+      <!ENTITY kb "knowledge"> <!ENTITY both '&kb; base'> ]>"""
+    page = f"{head}<html><body><p>The &both; &amp; &auml;</p></body></html>"
+    assert text_of(page, "a.xhtml") == "The knowledge base & ä"
+
+
+def test_entities_that_grow_are_refused() -> None:
+    entities = "".join(f"<!ENTITY e{n} '{f'&e{n - 1};' * 10}'>" for n in range(1, 12))
+    head = f"<?xml version='1.0'?><!DOCTYPE html [<!ENTITY e0 'words '>{entities}]>"
+    with pytest.raises(Unreadable, match="entities expand"):
+        text_of(f"{head}<html><p>&e11;</p></html>", "a.xhtml")
+
+
+@pytest.mark.parametrize(
+    "unit", ["<script/>", "<a b=\"", "<a", "<a ", "<!--", "<![CDATA[", "<a b='x' />", "<a /", "&a;"]
+)  # fmt: skip
+def test_xhtml_takes_linear_time(unit: str) -> None:
+    xhtml.to_html(XHTML + unit * (400_000 // len(unit)))
+    xhtml.close_opaque(unit * (400_000 // len(unit)))
+
+
+def test_links_in_asides_and_footers_can_be_found() -> None:
+    links = "".join(f"<li><a href=x>word{n}</a></li>" for n in range(9))
+    page = "<main><p>text</p></main><{0}><ul>{1}</ul></{0}>"
+    for tag in ("aside", "footer", "aside role=complementary", "div role=contentinfo"):
+        assert "word7" in text_of(page.format(tag, links).replace(f"/{tag}", f"/{tag.split()[0]}"))
+    assert "word7" not in text_of(page.format("nav", links))

@@ -9,12 +9,14 @@ from xml.etree.ElementTree import Element
 
 from kb.ingest import dates, file_names
 from kb.ingest.decode import Unreadable, Unsupported
-from kb.ingest.parser_support.extract import Extract, one_line
+from kb.ingest.parser_support.extract import Extract, clean, one_line
 from kb.ingest.parser_support.format_parser import FormatParser
+from kb.ingest.parser_support.sections import paragraphs
 from kb.ingest.parser_support.signatures import signature
 from kb.ingest.parser_support.zip_archive import Archive, named, resolved
 from kb.ingest.parsers.html import parser as html
 from kb.ingest.parsers.html import tree as html_tree
+from kb.ingest.parsers.html.rest import rest_of
 from kb.metadata import TITLE_CHARS
 from kb.ports import Parsed, Source
 from kb.types import Attributes
@@ -23,7 +25,12 @@ _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
 # Fonts are often made unreadable for other programs; the text is not.
 _FONTS_ONLY = frozenset({"http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC"})
-_PAGES = frozenset({"application/xhtml+xml", "image/svg+xml", "text/html", "text/x-oeb1-document"})
+_XML_PAGES = frozenset(
+    {"application/x-dtbook+xml", "application/xhtml+xml", "application/xml", "image/svg+xml"}
+)
+_PAGES = _XML_PAGES | {"text/html", "text/x-oeb1-document"}
+_PLAIN = "text/plain"
+_WORDLESS = ("audio/", "font/", "image/", "video/")
 _NOTES = ("title", "creator", "contributor", "publisher", "description", "subject")
 _YEAR = re.compile(r"\d{4}")
 
@@ -40,8 +47,8 @@ class EpubParser(FormatParser):
         book = _Book(Archive(source.data))
         out = Extract()
         rest: list[str] = []
-        for chapter in book.chapters():
-            rest += _write(book, chapter, out)
+        for chapter, media_type in book.chapters():
+            rest += _write(book, chapter, media_type, out)
         said = book.said
         title = said.get("title", "")
         out.rest((*rest, *book.labels, *book.notes), title[:TITLE_CHARS])
@@ -65,15 +72,21 @@ class EpubParser(FormatParser):
         )
 
 
-def _write(book: _Book, chapter: str, out: Extract) -> list[str]:
+def _write(book: _Book, chapter: str, media_type: str, out: Extract) -> list[str]:
     """A chapter, under its own heading or, where it has none, under the one that the book's table
     of contents gives it. Returns what has no place in it."""
     data = book.archive.read(chapter)
     if data is None:
         book.warnings.append(f"{chapter} is not in the book")
         return []
-    tree = html_tree.parse(html.decode(data))
     title = book.titles.get(chapter)
+    if media_type == _PLAIN:
+        out.heading(1, title or "")
+        lines = clean(html.decode(data)).split("\n")
+        for start, end in paragraphs(lines, 0, len(lines)):
+            out.lines(lines[start:end])
+        return []
+    tree = html_tree.parse(html.decode(data), xml=media_type in _XML_PAGES)
     if title and tree.css_first("h1, h2, h3") is None:
         out.heading(1, title)
     return html.write_all(tree, out, menus=False)
@@ -104,19 +117,22 @@ class _Book:
         self.titles = dict(titles)
         self.labels = [title for _, title in reversed(titles)]
 
-    def chapters(self) -> Iterator[str]:
-        """The names of the parts, in reading order; last those without a place in it, which other
-        parts lead to, such as notes."""
+    def chapters(self) -> Iterator[tuple[str, str]]:
+        """Yield the names and media types of the parts in reading order; last the parts that are
+        not in it but linked from others, such as notes."""
         references = [one.get("idref", "") for one in named(self._package, "itemref")]
         for identity in dict.fromkeys((*references, *self._items)):
             item = self._items.get(identity)
             if item is None or "nav" in item.get("properties", "").split():
                 continue
             path = resolved(self._path, item.get("href", ""))
-            if item.get("media-type", "").lower() in _PAGES and (
-                identity in references or path in self.archive
-            ):
-                yield path
+            media_type = item.get("media-type", "").lower()
+            is_chapter = identity in references
+            if media_type in _PAGES or media_type == _PLAIN:
+                if is_chapter or path in self.archive:
+                    yield path, media_type
+            elif is_chapter and not media_type.startswith(_WORDLESS):
+                self.warnings.append(f"{path} is not read: its type is {media_type or 'not known'}")
 
     def _titles(self) -> Iterator[tuple[str, str]]:
         """(part, title) by the tables of contents, the one of EPUB 3 after the one of EPUB 2. Both
@@ -143,7 +159,9 @@ class _Book:
         data = self.archive.read(path)
         if data is None:
             return
-        for link in reversed(html_tree.parse(html.decode(data)).css("nav a[href]")):
+        tree = html_tree.parse(html.decode(data), xml=True)
+        self.notes += rest_of(tree, set())
+        for link in reversed(tree.css("nav a[href]")):
             yield resolved(path, link.attributes.get("href") or ""), one_line(link.text())
 
 

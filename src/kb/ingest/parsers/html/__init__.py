@@ -6,6 +6,7 @@ Modules:
     rest     the text outside the main text: headers, footers, forms, attributes
     tree     the parsed page: traversal, limits, menus, the main element
     writer   elements into headings, paragraphs, lists, tables and listings
+    xhtml    XML documents rewritten for the HTML parser
 """
 
 from kb.ingest.parsers.html.parser import HtmlParser

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser
 
 _SUFFIXES = frozenset({".htm", ".html", ".shtml", ".xht", ".xhtml"})
+_XML_SUFFIXES = frozenset({".xht", ".xhtml"})
 _HEAD_BYTES = 8192
 _DECLARED = re.compile(
     rb"""<meta[^>]{1,200}?charset\s*=\s*["']?\s*([\w:.+-]{1,40})"""
@@ -44,7 +45,7 @@ _SEPARATOR = re.compile(r"\s+(?:[|·»«•–—-]|::)\s+")
 
 class HtmlParser(FormatParser):
     name = "html"
-    version = "2"
+    version = "3"
     priority = 1
 
     def accepts(self, source: Source) -> bool:
@@ -54,7 +55,8 @@ class HtmlParser(FormatParser):
         return signature(source.data) == "html" and language_of(source.name, source.data) is None
 
     def parse(self, source: Source) -> Parsed:
-        tree = html_tree.parse(decode(source.data))
+        is_xml = file_names.suffix_of(source.name) in _XML_SUFFIXES
+        tree = html_tree.parse(decode(source.data), xml=is_xml)
         out = Extract()
         written = write_main(tree, out)
         meta = _meta(tree)

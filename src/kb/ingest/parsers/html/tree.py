@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kb.ingest.decode import Unavailable, Unreadable
+from kb.ingest.parsers.html import xhtml
 from kb.text.normalize import nfc
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ _TOOLS = frozenset(
     """.split()
 )
 _CLASSES = _AROUND | _TOOLS
-_AROUND_TAGS = frozenset({"aside", "footer", "header", "menu", "nav"})
+_AROUND_TAGS = frozenset({"header", "menu", "nav"})
 _BREAKS = re.compile("[\u00ad\u200b\u2060\ufeff]")  # where a word may be broken
 _INVISIBLE = re.compile(r"display\s*:\s*none", re.IGNORECASE)
 _CONTAINERS = frozenset({"div", "dl", "ol", "section", "table", "td", "ul"})
@@ -85,11 +86,13 @@ _SUSPECT = re.compile(
 _OUT_OF_DRAWINGS = frozenset("b blockquote body div h1 h2 h3 i ol pre span table ul".split())
 
 
-def parse(text: str) -> LexborHTMLParser:
+def parse(text: str, *, xml: bool = False) -> LexborHTMLParser:
+    """Parse a page. `xml` marks an XML document that does not say so itself."""
     try:
         from selectolax.lexbor import LexborHTMLParser
     except ImportError:
         raise Unavailable("needs: pip install 'kb-search[html]'") from None
+    text = xhtml.to_html(text) if xml or xhtml.is_xml(text) else xhtml.close_opaque(text)
     if text.count("<") > _DEPTH and _is_deep(text):
         raise Unreadable(f"its HTML is nested more than {_DEPTH:,} levels deep")
     if len(text) > 2 * _ATTRIBUTES and _is_crowded(text):
@@ -150,10 +153,14 @@ def is_tool(attributes: Mapping[str, str | None]) -> bool:
 
 
 def is_around(tag: str, attributes: Mapping[str, str | None]) -> bool:
-    """Whether a page says of an element that it is around its text."""
+    """Whether a page marks an element as a place for menus. Links in an `aside` or a `footer` are
+    text: references, sources, addresses."""
+    role = attributes.get("role")
+    if tag in ("aside", "footer") or role in ("complementary", "contentinfo"):
+        return role in ("menu", "navigation")
     return (
         tag in _AROUND_TAGS
-        or attributes.get("role") in _ROLES
+        or role in _ROLES
         or (bool(attributes) and not _AROUND.isdisjoint(_names(attributes)))
     )
 
