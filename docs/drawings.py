@@ -1,8 +1,8 @@
-"""The pictures of the documentation as SVG, each a function of what it shows. See pictures.py.
+"""The pictures of the documentation as SVG, each a function of its data. See pictures.py.
 
-A picture brings both its light and its dark colours, and a ground of its own, so that it can be
-read wherever it is put. Nothing in it is loaded, and nothing depends on the fonts of a machine but
-the shapes of its letters. What a picture shows stands as a table beside it too.
+Each picture has light and dark colors and its own background, so that it is readable anywhere. It
+loads nothing, and only the shapes of its letters depend on the fonts of a machine. The same data is
+also in a table beside the picture.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def line(x1: float, y1: float, x2: float, y2: float) -> str:
 
 
 def arrow(x1: float, y1: float, x2: float, y2: float) -> Iterator[str]:
-    """To the right, bent where the ends are not on one height."""
+    """An arrow to the right, curved if its ends differ in height."""
     middle = (x1 + x2) / 2
     way = f"M{_n(x1)} {_n(y1)}C{_n(middle)} {_n(y1)} {_n(middle)} {_n(y2)} {_n(x2 - 5)} {_n(y2)}"
     yield f'<path d="{way}" class="arrow"/>'
@@ -76,13 +76,13 @@ def arrow(x1: float, y1: float, x2: float, y2: float) -> Iterator[str]:
 
 
 def badge(x: float, y: float, letter: str, kind: str = "strong") -> Iterator[str]:
-    """A letter in a disc: the passage that it stands for in all of a picture."""
+    """A letter in a disc, which stands for one passage in the whole picture."""
     yield dot(x, y, kind, 9)
     yield text(x, y + 4.5, letter, "on middle")
 
 
 def box(x: float, y: float, width: float, lines: Sequence[str], kind: str = "") -> Iterator[str]:
-    """Its first line is what it is called."""
+    """A box whose first line is its name."""
     yield rect(x, y, width, 18 + 18 * len(lines), "box", 6)
     if kind:
         yield rect(x, y, 4, 18 + 18 * len(lines), kind, 2)
@@ -91,22 +91,22 @@ def box(x: float, y: float, width: float, lines: Sequence[str], kind: str = "") 
 
 
 def _n(value: float) -> str:
-    """Short, and the same everywhere."""
+    """A number in a short form that is the same on every machine."""
     return f"{value:.1f}".removesuffix(".0")
 
 
-# --- the way of a query ---------------------------------------------------------------------------
+# --- the stages of a search -----------------------------------------------------------------------
 
 
 def stages(measured: Mapping[str, Any]) -> str:
-    """The stages, with what came out of each for one query."""
+    """The stages of a search, with the counts of one query."""
     found = measured["found"]
     lists = (
         ("lexical", "words", "an index; BM25"),
         ("dense", "meaning", "vectors; cosine"),
         ("sparse", "weighted terms", "an index; products"),
     )
-    parts = [*box(16, 105, 112, ["analyse", "words, runs,", "script"])]
+    parts = [*box(16, 105, 112, ["analyze", "words, runs,", "script"])]
     for row, (name, title, how) in enumerate(lists):
         y = 16 + 92 * row
         parts += box(168, y, 166, [title, how, f"{found[name]} passages"], name)
@@ -114,12 +114,12 @@ def stages(measured: Mapping[str, Any]) -> str:
     parts += box(374, 105, 130, ["fuse", "one scale, a sum", f"{measured['candidates']} passages"])
     parts += arrow(504, 141, 548, 43)
     parts += box(548, 16, 196, ["boost", "kind, reads, age"])
-    parts += box(548, 100, 196, ["rerank", "the first 100 once more,", "if asked for"])
+    parts += box(548, 100, 196, ["rerank", "the first 100 again,", "optional"])
     parts += box(548, 202, 196, ["cut", "the first 10, or above", "a threshold"])
     parts += [*down(646, 70, 100), *down(646, 172, 202)]
-    told = "Filters hold inside all three lists, before anything is ranked."
-    parts.append(text(168, 300, told, "soft"))
-    return drawing("The way of a query", 316, parts)
+    note = "Filters apply inside all three lists, before ranking."
+    parts.append(text(168, 300, note, "soft"))
+    return drawing("The stages of a search", 316, parts)
 
 
 def down(x: float, y1: float, y2: float) -> Iterator[str]:
@@ -131,7 +131,7 @@ def down(x: float, y1: float, y2: float) -> Iterator[str]:
 
 
 def one_query(measured: Mapping[str, Any]) -> str:
-    """Three lists on top; below, what each adds to the sum of every passage."""
+    """Three lists at the top; below, what each adds to the sum of every passage."""
     letters = {each["where"]: each["letter"] for each in measured["passages"]}
     parts = [text(16, 28, f"“{measured['query']}”", "head")]
     for column, (name, title) in enumerate(LISTS.items()):
@@ -150,7 +150,7 @@ def _list(
     measured: Mapping[str, Any],
     letters: Mapping[str, str],
 ) -> Iterator[str]:
-    """A dot stands for a passage that is not among the first of the sum."""
+    """One list; a dot is a passage that is not among the first of the sum."""
     entries = measured["lists"][name]
     scale = 84 / max(each["z"] for each in entries)
     yield text(x, y + 12, title, "head")
@@ -206,23 +206,25 @@ def _sum(
 
 
 def filters(measured: Mapping[str, Any]) -> str:
-    """Ten places, filtered behind ranking and before it."""
+    """Ten hits, filtered after ranking and before it."""
     kept = measured["filtered"]
     first = [place <= 10 for place in kept["places"]]
     parts = [
         text(16, 28, f"“{measured['query']}”  {kept['filter']}", "head"),
-        text(16, 62, "Filter after ranking: of ten hits, what does not fit is thrown away", "head"),
+        text(16, 62, "Filter after ranking: hits that do not match are dropped", "head"),
     ]
     for place in range(1, 11):
         parts += _place(place, 78, place in kept["places"], f"{place}")
     parts += [
-        text(16, 136, f"{sum(first)} hits are left of ten.", "soft"),
-        text(16, 180, "Filter before ranking, as kb does: only what fits is ranked", "head"),
+        text(16, 136, f"{sum(first)} of ten hits are left.", "soft"),
+        text(
+            16, 180, "Filter before ranking, as kb does: only matching passages are ranked", "head"
+        ),
     ]
     for number, place in enumerate(kept["places"], start=1):
         parts += _place(number, 196, True, f"{place}")
-    told = f"{len(kept['places'])} hits. Numbers are places in the list without a filter."
-    parts.append(text(16, 254, told, "soft"))
+    note = f"{len(kept['places'])} hits. Numbers are ranks in the unfiltered list."
+    parts.append(text(16, 254, note, "soft"))
     return drawing("A filter before ranking and after it", 270, parts)
 
 
@@ -236,7 +238,7 @@ def _place(number: int, y: float, fits: bool, label: str) -> Iterator[str]:
 
 
 def quality(collections: Sequence[str], methods: Mapping[str, Sequence[float]]) -> str:
-    """A column a collection, each on a scale of its own, from its least figure to its best."""
+    """A column for each collection, on its own scale from the lowest figure to the highest."""
     left, step, width = 210, 110, 70
     parts = []
     for column, name in enumerate(collections):

@@ -1,13 +1,13 @@
-"""Draws `docs/pictures/` and writes the tables beside them, from what was measured.
+"""Draws `docs/pictures/` and writes the tables beside them, from measurements.
 
     python docs/pictures.py            search the example library, then draw: make docs
-    python docs/pictures.py --draw     draw what was measured before
-    python docs/pictures.py --check    exit 1 if a picture or a table is not what would be drawn
+    python docs/pictures.py --draw     draw from the last measurement
+    python docs/pictures.py --check    exit 1 if a picture or a table is out of date
 
-What a search gives depends, in the last digits, on the processor that runs the model. So it is
-measured once and kept (`docs/pictures/query.json`); all that is drawn from it is the same on every
-machine, and a test looks whether what is kept is still what a search gives. The figures of quality
-are those of the README, and stand nowhere else.
+The last digits of a search's scores depend on the processor that runs the model. So a search is
+measured once and recorded (`docs/pictures/query.json`), and everything drawn from the record is the
+same on every machine; a test checks that a search still agrees with it. The quality figures come
+from the README.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ LIBRARY = DOCS.parent / "examples" / "library"
 
 QUERY = "How wide are the radio slots and why were they made wider?"
 TYPE = "code"
-FIRST = 5  # of each list and of the sum
-AS_SHOWN = 1e-6  # how near to a shown score its parts must sum up
+FIRST = 5  # shown of each list and of the sum
+AS_SHOWN = 1e-6  # the largest difference between a score and the sum of its parts
 
 _PART = re.compile(r"(<!-- picture: (\w+);[^>]*-->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -51,7 +51,7 @@ def main(args: Sequence[str]) -> int:
     for path, content in stale.items():
         name = path.relative_to(DOCS.parent).as_posix()
         if check:
-            sys.stderr.write(f"{name} is not what would be drawn: make docs\n")
+            sys.stderr.write(f"{name} is out of date: make docs\n")
         else:
             path.write_text(content, encoding="utf-8", newline="\n")
             sys.stdout.write(f"wrote {name}\n")
@@ -59,7 +59,7 @@ def main(args: Sequence[str]) -> int:
 
 
 def drawn() -> dict[Path, str]:
-    """What every file should hold."""
+    """The expected content of every file."""
     measured = json.loads(MEASURED.read_text(encoding="utf-8"))
     collections, methods = figures(README.read_text(encoding="utf-8"))
     pictures = {
@@ -69,8 +69,8 @@ def drawn() -> dict[Path, str]:
         "quality": drawings.quality(collections, methods),
         **{f"flow-{name}": svg for name, svg in diagrams.diagrams().items()},
     }
-    told = parts(measured, collections, methods)
-    text = _PART.sub(lambda found: found[1] + told[found[2]] + found[3], _read(PAGE))
+    sections = parts(measured, collections, methods)
+    text = _PART.sub(lambda match: match[1] + sections[match[2]] + match[3], _read(PAGE))
     return {**{FOLDER / f"{name}.svg": svg for name, svg in pictures.items()}, PAGE: text}
 
 
@@ -78,11 +78,11 @@ def _read(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
-# --- what a search gives --------------------------------------------------------------------------
+# --- the measured search --------------------------------------------------------------------------
 
 
 def measure() -> dict[str, Any]:
-    """The query in a store of the example library alone."""
+    """Search a store that contains only the example library."""
     from kb import Filters, KnowledgeBase
 
     with tempfile.TemporaryDirectory() as folder, KnowledgeBase(f"{folder}/kb.sqlite") as kb:
@@ -106,7 +106,7 @@ def _stages(response: Any) -> dict[str, dict[str, Any]]:
 
 
 def ranked(response: Any) -> dict[str, Any]:
-    """The lists and the sums, rounded as they are shown."""
+    """The lists and the sums, rounded for display."""
     facts = _stages(response)
     found = {name: facts[name]["found"] for name in drawings.LISTS}
     scores = {each["chunk_id"]: each["scores"] for each in response.explain["hits"]}
@@ -117,7 +117,9 @@ def ranked(response: Any) -> dict[str, Any]:
     for letter, hit in zip("ABCDEFGH", response.hits[:FIRST], strict=False):
         total = math.fsum(weights[name] * z[name][hit.chunk_id] for name in drawings.LISTS)
         if abs(1 / (1 + math.exp(-total)) - hit.score) > AS_SHOWN:
-            sys.exit(f"{hit.citation.uri}: the sum is not its score; has fusion changed?")
+            sys.exit(
+                f"{hit.citation.uri}: its parts do not sum to its score; fusion may have changed"
+            )
         passages.append({"letter": letter, "title": hit.heading_path[-1], "where": _where(hit),
                          "sum": round(total, 2), "score": round(hit.score, 3),
                          "lists": {name: _entry(hit.chunk_id, name, scores, z)
@@ -173,7 +175,7 @@ def _where(hit: Any) -> str:
 
 
 def figures(readme: str) -> tuple[list[str], dict[str, list[float]]]:
-    """The collections and what each method reaches: the table whose rows are methods."""
+    """The collections, and each method's figures, from the README's table of methods."""
     rows = [
         [cell.strip(" *`") for cell in line.strip("|").split("|")]
         for line in readme.splitlines()
@@ -189,7 +191,7 @@ def figures(readme: str) -> tuple[list[str], dict[str, list[float]]]:
 
 
 def _method(name: str) -> str:
-    """Short enough for a picture."""
+    """The name of a method, shortened for a picture."""
     name = name.replace("`", "").partition(" (")[0].partition(":")[0]
     return {"profile default": "default"}.get(name, name).replace(" without its ", ", no ")
 
@@ -205,10 +207,10 @@ def parts(
     best = {name: max(methods, key=lambda method: methods[method][column])
             for column, name in enumerate(collections)}  # fmt: skip
     first, wanted = len(measured["passages"]), measured["filtered"]["filter"]
-    told = {
+    sections = {
         "stages": (
-            "A query is analysed and goes to three retrievers side by side; their lists are fused, "
-            "boosted, reranked and cut. The list below says the same.",
+            "A query is analyzed and goes to three retrievers in parallel; their lists are fused, "
+            "boosted, reranked and cut. The list below describes this.",
             "",
         ),
         "query": (
@@ -216,12 +218,12 @@ def parts(
             "\n".join(_table(measured)) + f"\n\n{_filled(_citations(measured))}",
         ),
         "filters": (
-            f"Of ten hits found without a filter, {len(within)} are of the type asked for; "
-            f"filtered first, there are {len(kept)}.",
+            f"Of ten hits without a filter, {len(within)} are of the requested type; "
+            f"with the filter applied first, there are {len(kept)}.",
             _filled(
-                f"With `{wanted}`, the first {len(kept)} hits of this query are on places "
-                f"{_and(kept)} of the list without a filter. A filter behind the first ten would "
-                f"have left {len(within)} of them."
+                f"With `{wanted}`, the first {len(kept)} hits of this query have the ranks "
+                f"{_and(kept)} in the unfiltered list. A filter applied to the first ten hits "
+                f"would have left {len(within)} of them."
             ),
         ),
         "quality": (
@@ -231,7 +233,7 @@ def parts(
             "",
         ),
     }
-    return {name: _part(name, alt, text) for name, (alt, text) in told.items()}
+    return {name: _part(name, alt, text) for name, (alt, text) in sections.items()}
 
 
 def _part(name: str, alt: str, text: str) -> str:
