@@ -62,7 +62,7 @@ def test_much_html_is_not_deep_html(page: str) -> None:
 
 def test_a_table_that_says_a_quote_parts_its_cells() -> None:
     """`csv` of Python 3.13 and later refuses that with a ValueError."""
-    parsed = TableParser().parse(Source("a.csv", b'sep="\na"b\n1"2\n'))
+    parsed = TableParser(1).parse(Source("a.csv", b'sep="\na"b\n1"2\n'))
     assert "".join(block.text for block in parsed.blocks) == 'sep="a"b1"2'
 
 

@@ -22,6 +22,7 @@ Reading files:
     parsers           one module or package for each format
     parser_support    code that several parsers share
     decode            bytes into text
+    escapes           escaped characters in JSON, YAML and XML
     front_matter      attributes in YAML at the top of a file
     attribute_bounds  limits on tags, language and metadata
     dates             dates and times into the form of the store

@@ -12,6 +12,7 @@ from kb.config import Config, IngestConfig
 from kb.errors import InvalidCitation, NotFound, check_text, short_repr
 from kb.ingest.decode import Unreadable, Unsupported, decode
 from kb.ingest.document_builder import content_digest
+from kb.ingest.escapes import unescape
 from kb.ingest.file_names import portable_path
 from kb.ingest.parse import Parsers
 from kb.ingest.parser_limits import Limits
@@ -190,9 +191,9 @@ def _read(
         return None, f"its folder is detached; to read its file: kb attach {name} FOLDER"
     try:
         data = file_data(place, ingest)
-        text = (
-            decode(data) if document.type in LINE_TYPES else _extracted(place.inside, data, ingest)
-        )
+        text = decode(data) if document.type in LINE_TYPES else None
+        if text is None or unescape(place.inside, text) is not text:
+            text = _extracted(place.inside, data, ingest)
     except (FileNotFoundError, NotADirectoryError):
         return None, "its file is gone"
     except OSError as error:

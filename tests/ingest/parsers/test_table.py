@@ -14,7 +14,7 @@ from kb.types import Block
 from tests.ingest.documents import check_blocks, documents
 from tests.ingest.parsers.mutations import check_parsed, check_survives
 
-parser = TableParser()
+parser = TableParser(1)  # a block for each row
 TYPICAL = 'name,note,amount\nA,"one, ""two""",3\nB,"several\n\nlines",4\nC,plain 5" disk,5\n'
 
 
@@ -23,8 +23,9 @@ def parse(text: str, name: str = "some-rows.csv") -> Parsed:
 
 
 def blocks_of(text: str, name: str = "some-rows.csv") -> list[Block]:
-    blocks = list(parse(text, name).blocks)
-    check_blocks(normalize_text(text), blocks)
+    parsed = parse(text, name)
+    blocks = list(parsed.blocks)
+    check_blocks(normalize_text(text) if parsed.text is None else parsed.text, blocks)
     return blocks
 
 
@@ -116,3 +117,32 @@ LINES = ("a,b", "1,2", '"x",2', '"x', 'y"', '""', '"a""b",', ";", "", "", "\t", 
 @given(documents(LINES), st.sampled_from(["a.csv", "a.tsv", "a.jsonl"]))
 def test_every_line_is_in_exactly_one_block(text: str, name: str) -> None:
     check_parsed(parse(text, name), text.encode())
+
+
+def test_rows_share_blocks_of_the_size_of_a_chunk() -> None:
+    text = "number,square\n" + "".join(f"{n},{n * n}\n" * (n % 3) + "\n" for n in range(1000))
+    packed = TableParser(100).parse(Source("a.csv", text.encode()))
+    check_parsed(packed, text.encode())
+    assert all(len(block.text) <= 100 for block in packed.blocks)
+    assert chunk(packed.blocks, 100) == chunk(parse(text).blocks, 100)
+
+
+@given(documents(LINES), st.sampled_from([5, 20, 1800]))
+def test_packed_rows_are_chunked_like_single_rows(text: str, max_chars: int) -> None:
+    packed = TableParser(max_chars).parse(Source("a.jsonl", text.encode()))
+    assert chunk(packed.blocks, max_chars) == chunk(parse(text, "a.jsonl").blocks, max_chars)
+
+
+def test_millions_of_rows() -> None:
+    parsed = TableParser(1800).parse(Source("a.csv", b"a\n" * 300_000))
+    assert len(list(parsed.blocks)) < 400
+
+
+def test_escapes_in_json_lines() -> None:
+    text = (
+        json.dumps({"city": "M\u00fcnchen \u6771\u4eac"}) + "\n\n" + json.dumps("one\ntwo\\three")
+    )
+    parsed = parse(text, "a.jsonl")
+    assert parsed.text == '{"city": "M\u00fcnchen \u6771\u4eac"}\n\n"one two\\\\three"'
+    assert [block.span.start for block in parsed.blocks] == [1, 3]
+    check_parsed(parsed, text.encode())

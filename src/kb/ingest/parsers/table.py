@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from kb.ingest import file_names
 from kb.ingest.decode import decode
+from kb.ingest.escapes import unescape
 from kb.ingest.parser_support.extract import one_line
 from kb.ingest.parser_support.format_parser import FormatParser
 from kb.ingest.parser_support.sections import line_block
@@ -27,33 +28,63 @@ _SEP_LINE = re.compile(r"sep=(.)", re.IGNORECASE)  # how some spreadsheets say i
 
 class TableParser(FormatParser):
     name = "table"
-    version = "1"
+    version = "2"
 
     def accepts(self, source: Source) -> bool:
         return file_names.suffix_of(source.name) in _SEPARATED | _LINES
 
+    def __init__(self, max_chars: int) -> None:
+        self._max_chars = max_chars
+
     def parse(self, source: Source) -> Parsed:
-        lines = decode(source.data).split("\n")
-        separated = file_names.suffix_of(source.name) in _SEPARATED
-        blocks = _separated(lines) if separated else _by_line(lines)
-        return Parsed(type="table", blocks=list(blocks), title=file_names.title_of(source.name))
+        text = decode(source.data)
+        if file_names.suffix_of(source.name) in _SEPARATED:
+            lines = text.split("\n")
+            blocks = list(self._packed(lines, _labeled_rows(lines)))
+            return Parsed(type="table", blocks=blocks, title=file_names.title_of(source.name))
+        decoded = unescape(source.name, text)
+        lines = decoded.split("\n")
+        rows = ((number, number + 1, "") for number, line in enumerate(lines) if line)
+        return Parsed(
+            type="table",
+            blocks=list(self._packed(lines, rows)),
+            title=file_names.title_of(source.name),
+            text=None if decoded is text else decoded,
+        )
+
+    def _packed(
+        self, lines: Sequence[str], rows: Iterable[tuple[int, int, str]]
+    ) -> Iterator[Block]:
+        """Put rows into blocks of the size of a chunk: a block for each of millions of rows would
+        take gigabytes."""
+        first = last = chars = 0
+        above: str | None = None
+        for start, end, label in rows:
+            added = sum(len(lines[number]) + 1 for number in range(last, end))
+            if above is not None and (label != above or chars + added > self._max_chars + 1):
+                yield from _block(lines, first, last, above)
+                above = None
+            if above is None:
+                first, chars = start, 0
+                added = sum(len(lines[number]) + 1 for number in range(start, end))
+            last, chars, above = end, chars + added, label
+        if above is not None:
+            yield from _block(lines, first, last, above)
 
 
-def _by_line(lines: Sequence[str]) -> Iterator[Block]:
-    for number, line in enumerate(lines):
-        if line and (block := line_block(lines, number, number + 1)) is not None:
-            yield block
+def _block(lines: Sequence[str], start: int, end: int, label: str) -> Iterator[Block]:
+    block = line_block(lines, start, end, heading_path=(label,) if label else ())
+    if block is not None:
+        yield block
 
 
-def _separated(lines: Sequence[str]) -> Iterator[Block]:
-    """Each row a block, under the names of the columns."""
+def _labeled_rows(lines: Sequence[str]) -> Iterator[tuple[int, int, str]]:
+    """Yield the lines of each row, and the names of the columns."""
     delimiter, label = _delimiter(lines), None
     for start, end in _rows(lines, delimiter):
         if label is None and not _SEP_LINE.fullmatch(lines[start]):
             label = _label(lines, start, delimiter)
-        path = (label,) if label else ()
-        if (block := line_block(lines, start, end, heading_path=path)) is not None:
-            yield block
+        yield start, end, label or ""
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -133,6 +164,6 @@ def _label(lines: Sequence[str], start: int, delimiter: str) -> str:
         len(named) * 2 > len(cells)
         and len(set(named)) == len(named)
         and not any(_NUMBER.fullmatch(cell) for cell in named)
-        and any(lines[start + first[1] :])
+        and any(islice(lines, start + first[1], None))
     )
     return ", ".join(named)[:_LABEL_CHARS] if is_header else ""

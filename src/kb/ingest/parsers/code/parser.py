@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from kb.ingest.decode import Unsupported, decode
+from kb.ingest.escapes import unescape
 from kb.ingest.parser_support.format_parser import FormatParser
 from kb.ingest.parser_support.sections import paragraphs, trimmed
 from kb.ingest.parsers.code.grammars import GRAMMARS
@@ -26,7 +27,7 @@ _LINE_CHARS = 5000  # longer lines are generated or minified
 
 class CodeParser(FormatParser):
     name = "code"
-    version = "1"
+    version = "2"
 
     def __init__(self, max_chars: int) -> None:
         self._max_chars = max_chars
@@ -36,12 +37,15 @@ class CodeParser(FormatParser):
 
     def parse(self, source: Source) -> Parsed:
         language = language_of(source.name, source.data) or "text"
-        lines = decode(source.data).split("\n")
+        text = decode(source.data)
+        decoded = unescape(source.name, text)
+        lines = decoded.split("\n")
         if language in _SHIPPED and max(map(len, lines)) > _MINIFIED_CHARS:
             raise Unsupported("minified or generated")
         shown = "typescript" if language == "tsx" else language
         blocks = list(self._blocks(lines, language, shown))
-        return Parsed(type="code", blocks=blocks, title=source.name, lang=shown)
+        extracted = None if decoded is text else decoded
+        return Parsed(type="code", blocks=blocks, title=source.name, lang=shown, text=extracted)
 
     def _blocks(self, lines: Sequence[str], language: str, shown: str) -> Iterator[Block]:
         for start, end, path in self._ranges(lines, language):
