@@ -495,8 +495,8 @@ def outcome_of(place: str, made: Case, limits: Limits) -> str:
 
 
 def kind_of(outcome: str) -> str:
-    for kind, words in (("crash", "crashed"), ("memory", "of memory"), ("time", "to be parsed"),
-                        ("output", "gives more"), ("senseless", "makes no sense")):  # fmt: skip
+    for kind, words in (("crash", "crashed"), ("memory", "of memory"), ("time", " s to parse"),
+                        ("output", "contains more"), ("invalid", "invalid result")):  # fmt: skip
         if words in outcome:
             return kind
     return outcome if outcome in ("read", "unsupported") else "unreadable"
@@ -509,7 +509,7 @@ def run_through_workers(names: Sequence[str], start: int, count: int) -> bool:
     from concurrent.futures import ThreadPoolExecutor
     from os import cpu_count
 
-    limits = Limits.of(IngestConfig())
+    limits = Limits.from_config(IngestConfig())
     parsers = Parsers(MAX_CHARS, plug_ins=())
     counted: Counter[str] = Counter()
     slowest: list[tuple[float, str]] = []
@@ -536,7 +536,7 @@ def run_through_workers(names: Sequence[str], start: int, count: int) -> bool:
                 say(done=done, per_s=round(done / (time.perf_counter() - began), 1))
     parser_pool.close()
     say(done=counted, slowest_s=sorted(slowest)[-5:], s=round(time.perf_counter() - began))
-    return sum(counted.values()) == count and not counted["senseless"]
+    return sum(counted.values()) == count and not counted["invalid"]
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
-"""What a file's name says: its text, its title, its day, and whether it keeps a secret.
+"""What a file name shows: its portable spelling, title, date and suffix, and likely secrets.
 
-Pure. Serves the walk and the parsers. `secret_files` looks at the content too.
+Pure. `secret_files` checks the content as well.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import unicodedata
 from collections.abc import Sequence
 from datetime import date
 
-# Folders that hold versions, dependencies or caches, kb's own store and uploads under way. Never
-# read.
+# Folders of version control, dependencies and caches, kb's own store and unfinished uploads. They
+# are never read.
 TOOL_FOLDERS = frozenset(
     {".git", ".hg", ".svn", ".kb", ".kb-uploads", "node_modules", "__pycache__"}
 )
@@ -47,7 +47,7 @@ _SEPARATORS = re.compile(r"[-_\s]+")
 
 
 def is_secret(name: str, *, folder: bool = False) -> bool:
-    """Whether a file or folder of this name is known to hold keys or passwords."""
+    """Whether files or folders of this name usually hold keys or passwords."""
     lower = name.lower()
     if folder:
         return lower in _SECRET_FOLDERS
@@ -60,20 +60,22 @@ def is_secret(name: str, *, folder: bool = False) -> bool:
 
 
 def leads_to_secret(path: str, *, folder: bool = False) -> bool:
-    """Whether what is at `path` keeps a secret, or lies in a folder that does."""
+    """Whether `path`, or a folder above it, usually holds secrets."""
     *above, name = path.replace(os.sep, "/").split("/")
     return is_secret(name, folder=folder) or any(is_secret(step, folder=True) for step in above)
 
 
 def portable(names: Sequence[str]) -> list[str]:
-    """The names of one folder as text that every system, and JSON, can carry: NFC, with bytes that
-    are not UTF-8 as `\\xNN`. Different names stay different."""
+    """Spell the names of one folder so that every system, and JSON, can carry them.
+
+    The result is NFC, with bytes that are not UTF-8 as `\\xNN`. Different names stay different.
+    """
     if all(name.isascii() and "\\" not in name for name in names):
         return list(names)
     present, taken, texts = set(names), set[str](), []
     for name in names:
         text = _readable(name)
-        # Two spellings of one text (`é` in one or in two characters): the odd one shows its bytes.
+        # Two forms of one text (`é` as one or two characters): the non-NFC form shows its bytes.
         if text in taken or (text != name and text in present):
             text = _escaped(name)
         taken.add(text)
@@ -82,21 +84,21 @@ def portable(names: Sequence[str]) -> list[str]:
 
 
 def portable_path(path: str) -> str:
-    """`path` as text, name by name, with `/`."""
+    """Spell every name of `path` portably, with `/` between them."""
     return "/".join(portable([name])[0] for name in path.replace(os.sep, "/").split("/"))
 
 
 def _readable(name: str) -> str:
-    text = _marked(name).decode("utf-8", "backslashreplace")
+    text = _disk_bytes(name).decode("utf-8", "backslashreplace")
     return unicodedata.normalize("NFC", text)
 
 
 def _escaped(name: str) -> str:
-    return _marked(name).decode("ascii", "backslashreplace")
+    return _disk_bytes(name).decode("ascii", "backslashreplace")
 
 
-def _marked(name: str) -> bytes:
-    """The name's bytes; a `\\x` that stands in the name itself must not read as one of ours."""
+def _disk_bytes(name: str) -> bytes:
+    """The bytes of a name, with a literal `\\x` escaped to keep it apart from the escapes."""
     return os.fsencode(name.replace("\\x", "\\x5cx"))
 
 
@@ -104,8 +106,10 @@ _SOURCES = frozenset({".rst", ".md", ".adoc", ".org"})
 
 
 def suffix_of(name: str) -> str:
-    """`.md` for `Notes.MD`; nothing for `README` and for `.profile`; `.rst` for `index.rst.txt`, as
-    documentation that is served shows its sources."""
+    """The suffix in lower case: `.md` for `Notes.MD`, none for `README` and `.profile`.
+
+    It is `.rst` for `index.rst.txt`, as documentation sites serve their sources.
+    """
     stem, suffix = os.path.splitext(name)
     if suffix.lower() == ".txt" and (inner := os.path.splitext(stem)[1].lower()) in _SOURCES:
         return inner
@@ -113,19 +117,19 @@ def suffix_of(name: str) -> str:
 
 
 def day_of(name: str) -> str | None:
-    """The day that a name starts with, if there is such a day: `2026-03-01 call.md`."""
-    found = _DAY.match(name)
-    if found is None:
+    """The date at the start of a name, if it is valid: `2026-03-01 call.md`."""
+    match = _DAY.match(name)
+    if match is None:
         return None
     try:
-        date.fromisoformat(found[1])
+        date.fromisoformat(match[1])
     except ValueError:
         return None
-    return found[1]
+    return match[1]
 
 
 def title_of(name: str) -> str:
-    """A title for a file that has none: `2026-03-01-first_call.md` -> `2026-03-01 first call`."""
+    """Derive a title from a file name: `2026-03-01-first_call.md` -> `2026-03-01 first call`."""
     stem = os.path.splitext(name)[0]
     if os.path.splitext(stem)[1].lower() in _SOURCES:
         stem = os.path.splitext(stem)[0]

@@ -68,7 +68,7 @@ class Indexer:
         paths = [os.fspath(path) for path in paths]
         known = {root.path for root in self._store.roots()}
         if any(os.path.abspath(path) not in known for path in paths):
-            parser_pool.prepare()  # files will be parsed: start the process early
+            parser_pool.warm_up()  # files will be parsed: start the process early
         parsers = Parsers(self._config.chunk.max_chars)
         progress = ProgressReporter(on_event)
         run = _Run(
@@ -260,7 +260,7 @@ class _Run:
             return
         name = os.path.basename(file.entry.path)
         source = Source(name, data, file.entry.mtime_ns, self.progress.parse_progress)
-        location, limits = self.parsers.location(parser), Limits.of(ingest)
+        location, limits = self.parsers.location(parser), Limits.from_config(ingest)
         file.parsing = parser_pool.start(location, source, max_chars, limits, self.progress.repeat)
 
     def _process(self, file: _File) -> None:

@@ -1,11 +1,11 @@
-"""How much a file may take to be parsed, and how a parser process holds itself to it.
+"""Limits on the parsing of one file, and how a parser process enforces them.
 
-The time by the clock and the length of the answer are watched by the process that waits for it (see
-`parser_pool`). Memory and processor time are limited inside the parser process:
+The waiting process checks the elapsed time and the length of the result (see `parser_pool`). Memory
+and CPU time are limited inside the parser process:
 
     Linux     by the kernel: an allocation beyond the limit fails
     Windows   by a job object, in the same way
-    macOS     by a thread that looks at the process's memory and ends it; the system has no limit
+    macOS     by a thread that checks the memory and exits, since the system has no such limit
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kb.config import IngestConfig
 
-OUT_OF_MEMORY = 86  # the exit status of a process that has ended itself
-OUT_OF_TIME = -getattr(signal, "SIGPROF", 1000)  # of one that the system has ended
+OUT_OF_MEMORY = 86  # exit status of a parser process that reached its memory limit
+OUT_OF_TIME = -getattr(signal, "SIGPROF", 1000)  # that the system stopped
 
 _MB = 1024 * 1024
 _OUTPUT_BYTES = 256 * _MB
 _SPARE_CPU_S = 5.0
-_LOOK_S = 0.05
+_CHECK_INTERVAL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one file may take. `output_bytes` is the length of the answer, which is mostly text."""
+    """The resources that one file may use. `output_bytes` limits the result, mostly text."""
 
     memory_bytes: int
     timeout_s: float
     output_bytes: int = _OUTPUT_BYTES
 
     @classmethod
-    def of(cls, ingest: IngestConfig) -> Limits:
-        """The limits of a small file, as they are set."""
+    def from_config(cls, ingest: IngestConfig) -> Limits:
+        """The configured limits, which apply to a small file."""
         return cls(ingest.parse_memory_bytes, ingest.parse_timeout_s)
 
     def for_file(self, size_bytes: int) -> Limits:
-        """The limits of a file of this size: half of the time more for each megabyte, and memory
-        for its text in several shapes."""
+        """The limits for a file of this size: half the time again for each megabyte, and memory for
+        several copies of its text."""
         return replace(
             self,
             memory_bytes=self.memory_bytes + 16 * size_bytes,
@@ -53,29 +53,29 @@ class Limits:
 
     @property
     def cpu_s(self) -> float:
-        """What ends a parser process that nobody waits for any more, since its parent was killed.
-        Longer than `timeout_s`, so that it is never the first to end one."""
+        """The CPU time after which an orphaned parser process ends. Longer than `timeout_s`, which
+        applies while the parent process is alive."""
         return self.timeout_s + _SPARE_CPU_S
 
 
 def limit_cpu(seconds: float) -> None:
-    """Have the system end this process after so much more processor time; 0: never."""
+    """Have the system end this process after this much more CPU time; 0 removes the limit."""
     if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def limit_memory(size_bytes: int) -> None:
-    """Let this process have no more memory than this in all."""
+    """Limit the total memory of this process."""
     if sys.platform == "linux":
         import resource
 
-        _, most = resource.getrlimit(resource.RLIMIT_AS)
-        size_bytes = size_bytes if most < 0 else min(size_bytes, most)
-        resource.setrlimit(resource.RLIMIT_AS, (size_bytes, most))
+        _, hard_limit = resource.getrlimit(resource.RLIMIT_AS)
+        size_bytes = size_bytes if hard_limit < 0 else min(size_bytes, hard_limit)
+        resource.setrlimit(resource.RLIMIT_AS, (size_bytes, hard_limit))
     elif sys.platform == "win32":
         _limit_job(size_bytes)
     else:
-        _watch(size_bytes)
+        _start_watching(size_bytes)
 
 
 if sys.platform == "win32":
@@ -109,7 +109,7 @@ if sys.platform == "win32":
     _job: int | None = None
 
     def _limit_job(size_bytes: int) -> None:
-        """Put this process into a job of its own, whose limit can be changed later."""
+        """Assign this process to a job object, whose limit can be changed later."""
         global _job
         kernel = ctypes.WinDLL("kernel32", use_last_error=True)
         kernel.CreateJobObjectW.restype = wintypes.HANDLE
@@ -131,23 +131,23 @@ if sys.platform == "win32":
             raise ctypes.WinError(ctypes.get_last_error())
 
 else:
-    _most_bytes = 0
+    _memory_limit_bytes = 0
 
-    def _watch(size_bytes: int) -> None:
-        """End this process once it has had more memory than this. A thread can look only when the
-        parser lets it, so that a single huge allocation is noticed late."""
-        global _most_bytes
-        first, _most_bytes = not _most_bytes, size_bytes
+    def _start_watching(size_bytes: int) -> None:
+        """Exit once this process has used more memory. The thread runs only when the parser lets
+        it, so a single huge allocation is noticed late."""
+        global _memory_limit_bytes
+        first, _memory_limit_bytes = not _memory_limit_bytes, size_bytes
         if first:
             import threading
 
-            threading.Thread(target=_look, name="kb-memory", daemon=True).start()
+            threading.Thread(target=_watch_memory, name="kb-memory", daemon=True).start()
 
-    def _look() -> None:
+    def _watch_memory() -> None:
         import resource
         import time
 
         unit = 1 if sys.platform == "darwin" else 1024
-        while resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit <= _most_bytes:
-            time.sleep(_LOOK_S)
+        while resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit <= _memory_limit_bytes:
+            time.sleep(_CHECK_INTERVAL_S)
         os._exit(OUT_OF_MEMORY)

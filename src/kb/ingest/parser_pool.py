@@ -1,12 +1,12 @@
-"""Where files of any origin are parsed: in processes of their own, under limits.
+"""Parses files in separate processes, under limits.
 
     with start("pdf", source, max_chars, limits) as parsing:
         for chunk in parsing.document().chunks: ...
 
-A file can make its parser take all memory, run for hours or crash. So no file is parsed in the
-process that holds the store: a parser process gets its bytes and answers with its chunks. One that
-breaks its limits is ended, and costs its file alone. All threads share the parser processes, which
-are started when they are needed, kept for the next file, and ended after a minute without one.
+A hostile file can make its parser use all memory, run for hours or crash. So no file is parsed in
+the process that holds the store: a parser process receives its bytes and returns its chunks. One
+that exceeds its limits is ended, and only its file fails. All threads share the parser processes,
+which are started on demand, reused for the next file, and ended after a minute without work.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from kb.ingest import parser_wire as wire
 from kb.ingest.decode import Unavailable, Unreadable, Unsupported
 from kb.ingest.parsed_document import ChunkedDocument
 from kb.ingest.parser_limits import OUT_OF_MEMORY, OUT_OF_TIME, Limits
-from kb.ingest.parser_process import OnWait, ParserProcess, ending
+from kb.ingest.parser_process import OnWait, ParserProcess, describe_exit
 from kb.logs import logger
 from kb.ports import Source
 from kb.types import ChunkDraft
 
-_MOST_PROCESSES = 4  # a file that comes while all are at work waits
+_MAX_PROCESSES = 4  # further files wait
 _IDLE_S = 60.0
 _WAIT_S = 0.25
 
 
-def _nothing() -> None:
-    """For callers who have nothing to do while they wait."""
+def _no_op() -> None:
+    """The default of `on_wait`."""
 
 
 def start(
@@ -43,16 +43,16 @@ def start(
     source: Source,
     max_chars: int,
     limits: Limits,
-    on_wait: OnWait = _nothing,
+    on_wait: OnWait = _no_op,
     *,
     want: str = "chunks",
 ) -> Parsing:
-    """Send `source` to a process, which begins to parse it with the parser of this place (see
-    `parsers.registry`). With `want="text"`, only its text will be asked for.
+    """Send `source` to a process, which starts to parse it.
 
-    `on_wait` is called a few times a second while the caller has to wait, now and later. What it
-    raises ends the parsing, and so does the deadline of the thread. Raises `ParserUnavailable` if
-    no process can be started.
+    `parser` is the location of the parser (see `parser_registry`). With `want="text"`, the process
+    returns the text instead of chunks. `on_wait` is called a few times a second while the caller
+    waits, now and later; an exception from it ends the parsing, and so does the thread's deadline.
+    Raises `ParserUnavailable` if no process can be started.
     """
     size = len(source.data)
     limits = limits.for_file(size)
@@ -66,7 +66,7 @@ def start(
         "memory_bytes": limits.memory_bytes,
         "cpu_s": limits.cpu_s,
     }
-    process = _POOL.take(limits.memory_bytes, on_wait)
+    process = _POOL.acquire(limits.memory_bytes, on_wait)
     parsing = Parsing(process, limits, source, on_wait)
     try:
         process.send(request, source.data, on_wait)
@@ -77,19 +77,21 @@ def start(
 
 
 def extract_text(parser: str, source: Source, max_chars: int, limits: Limits) -> str | None:
-    """The text that the parser takes out of `source`; None where that is the file's own. Raises
-    what `start` and `Parsing.document` do."""
+    """Return the text that the parser extracts from `source`; None if it is the file's own text.
+
+    Raises the errors of `start` and `Parsing.document`.
+    """
     with start(parser, source, max_chars, limits, want="text") as parsing:
         return parsing.text()
 
 
-def prepare() -> None:
+def warm_up() -> None:
     """Start a process now, so that it is ready when the first file is read."""
-    _POOL.prepare()
+    _POOL.warm_up()
 
 
 def close() -> None:
-    """End all processes. The next file starts another one."""
+    """End all processes. The next file starts a new one."""
     _POOL.close()
 
 
@@ -97,8 +99,10 @@ def close() -> None:
 
 
 class Parsing:
-    """A file that is being parsed in another process, for as long as it keeps to the limits. To be
-    closed, which ends what is not done."""
+    """The parsing of one file in another process, within the limits.
+
+    Must be closed, which ends the process if it is not done.
+    """
 
     def __init__(
         self, process: ParserProcess, limits: Limits, source: Source, on_wait: OnWait
@@ -118,20 +122,24 @@ class Parsing:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all of the answer is here, and its process free for another file."""
+        """Whether the whole result has arrived, so that the process is free for another file."""
         return self._process is None
 
     def document(self) -> ChunkedDocument:
-        """The document, as soon as its first chunks are known; a long file is parsed further while
-        they are read. Raises `Unsupported` and `Unreadable`, now or while the chunks are read: as
-        the parser does, and where the file breaks the limits."""
+        """Return the document as soon as its first chunks arrive; the rest of a long file is parsed
+        while its chunks are iterated.
+
+        Raises `Unsupported` and `Unreadable`, here or during the iteration, if the parser does or
+        if the file exceeds the limits.
+        """
         try:
             first = self._next()
             return wire.document_of(first.get("document"), self._chunks(first))
-        except wire.Malformed as error:
-            raise _senseless(error) from error
+        except wire.MalformedMessage as error:
+            raise _invalid_result(error) from error
 
     def text(self) -> str | None:
+        """Return the extracted text; None if it is the file's own. Raises as `document` does."""
         pieces: list[str] = []
         try:
             while not self.is_complete:
@@ -139,8 +147,8 @@ class Parsing:
                 if not isinstance(piece, str):
                     return None
                 pieces.append(piece)
-        except wire.Malformed as error:
-            raise _senseless(error) from error
+        except wire.MalformedMessage as error:
+            raise _invalid_result(error) from error
         return "".join(pieces)
 
     def close(self) -> None:
@@ -149,21 +157,21 @@ class Parsing:
     def _release(self, *, usable: bool) -> None:
         process, self._process = self._process, None
         if process is not None:
-            _POOL.give_back(process, usable=usable)
+            _POOL.release(process, usable=usable)
 
     def _chunks(self, message: wire.Message) -> Iterator[ChunkDraft]:
-        """The chunks of `message` and of those that follow it."""
+        """Yield the chunks of `message` and of the messages after it."""
         try:
             while True:
                 yield from map(wire.chunk_of, wire.rows_of(message))
                 if not message.get("more"):
                     return
                 message = self._next()
-        except wire.Malformed as error:
-            raise _senseless(error) from error
+        except wire.MalformedMessage as error:
+            raise _invalid_result(error) from error
 
     def _next(self) -> wire.Message:
-        """The next part of the answer. What the parser tells or logs before it is passed on."""
+        """Return the next part of the result; pass on progress and log records before it."""
         while True:
             message = self._receive()
             if "tell" in message:
@@ -173,7 +181,7 @@ class Parsing:
                 logger(name).log(level, "%s: %s", self._name, text)
             elif "error" in message:
                 kind, reason = wire.error_of(message["error"])
-                self._release(usable=kind != "memory")  # it may have kept what it got
+                self._release(usable=kind != "memory")  # it may still hold the memory
                 raise self._error(kind, reason)
             else:
                 if not message.get("more"):
@@ -181,10 +189,10 @@ class Parsing:
                 return message
 
     def _receive(self) -> wire.Message:
-        """The next message. What counts is the time that is spent waiting for the parser: the
-        store that takes its chunks may be slow as well."""
+        """Return the next message. Only the time spent waiting for the parser counts, since the
+        store may be slow as well."""
         if (process := self._process) is None:
-            raise wire.Malformed("its end is missing")
+            raise wire.MalformedMessage("the result is incomplete")
         started = time.monotonic()
 
         def tick() -> None:
@@ -196,47 +204,47 @@ class Parsing:
         body = process.receive(tick)
         self._waited_s += time.monotonic() - started
         if body is None:
-            raise self._ended(process.end())
+            raise self._exit_error(process.wait())
         self._bytes += len(body)
         if self._bytes > self._limits.output_bytes:
-            raise Unreadable(f"gives more than {_size(self._limits.output_bytes)} of text")
+            raise Unreadable(f"contains more than {_size(self._limits.output_bytes)} of text")
         return wire.decode(body)
 
     def _error(self, kind: str, reason: str) -> Unreadable | Unsupported:
-        """What the parser has raised, in the process where it has run."""
+        """The exception for an error that the parser process reported."""
         if kind == "unsupported":
             return Unsupported(reason)
         if kind == "unavailable":
             return Unavailable(reason)
         if kind == "time":
             return Unreadable(
-                f"takes longer than {self._limits.timeout_s:,.0f} s to be parsed "
-                "(see the setting ingest.parse_timeout_s)"
+                f"takes longer than {self._limits.timeout_s:,.0f} s to parse; "
+                "if you trust it, raise ingest.parse_timeout_s"
             )
         if kind == "memory":
             return Unreadable(
-                f"needs more than {_size(self._limits.memory_bytes)} of memory to be parsed "
-                "(see the setting ingest.parse_memory_bytes)"
+                f"needs more than {_size(self._limits.memory_bytes)} of memory to parse; "
+                "if you trust it, raise ingest.parse_memory_bytes"
             )
         return Unreadable(reason)
 
-    def _ended(self, status: int) -> Unreadable | Unsupported:
-        """What a process that is gone leaves unsaid. Many libraries crash where they get no
-        memory."""
+    def _exit_error(self, status: int) -> Unreadable | Unsupported:
+        """The exception for a process that ended without a result. Many libraries crash when an
+        allocation fails."""
         if status in (OUT_OF_MEMORY, OUT_OF_TIME):
             return self._error("memory" if status == OUT_OF_MEMORY else "time", "")
         return Unreadable(
-            f"its parser crashed ({ending(status)}), perhaps since it needed more than "
+            f"its parser crashed ({describe_exit(status)}), possibly because it needed more than "
             f"{_size(self._limits.memory_bytes)} of memory"
         )
 
 
-def _senseless(error: wire.Malformed) -> Unreadable:
-    return Unreadable(f"its parser gave an answer that makes no sense: {error}")
+def _invalid_result(error: wire.MalformedMessage) -> Unreadable:
+    return Unreadable(f"its parser returned an invalid result: {error}")
 
 
 def _size(size_bytes: int) -> str:
-    """`1 GB`, `300 MB`."""
+    """Format a size: `1 GB`, `300 MB`."""
     mb = size_bytes / (1024 * 1024)
     return f"{mb / 1024:.3g} GB" if mb >= 1000 else f"{mb:.3g} MB"
 
@@ -249,33 +257,33 @@ class _Pool:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._idle: list[ParserProcess] = []  # the one that was used last at the end
+        self._idle: list[ParserProcess] = []  # in the order of their last use
         self._busy: set[ParserProcess] = set()
-        self._closed: threading.Event | None = None  # ends the thread that ends idle processes
+        self._closed: threading.Event | None = None  # stops the thread that ends idle processes
 
-    def take(self, memory_bytes: int, on_wait: OnWait) -> ParserProcess:
-        """A process for one file, which is to be given back."""
+    def acquire(self, memory_bytes: int, on_wait: OnWait) -> ParserProcess:
+        """Wait for a process for one file; `release` it afterwards."""
         while True:
             with self._changed:
-                if (process := self._free(memory_bytes)) is not None:
+                if (process := self._idle_or_new(memory_bytes)) is not None:
                     self._busy.add(process)
                     return process
                 self._changed.wait(_WAIT_S)
             deadline.check()
             on_wait()
 
-    def _free(self, memory_bytes: int) -> ParserProcess | None:
+    def _idle_or_new(self, memory_bytes: int) -> ParserProcess | None:
         while self._idle:
             process = self._idle.pop()
             if process.fits(memory_bytes):
                 return process
             process.kill()
-        return ParserProcess() if len(self._busy) < _MOST_PROCESSES else None
+        return ParserProcess() if len(self._busy) < _MAX_PROCESSES else None
 
-    def give_back(self, process: ParserProcess, *, usable: bool) -> None:
-        """Keep a process for the next file; end one that is not `usable`."""
+    def release(self, process: ParserProcess, *, usable: bool) -> None:
+        """Keep a process for the next file, or end it if it is not `usable`."""
         with self._changed:
-            usable = usable and process in self._busy  # else `close` has ended it
+            usable = usable and process in self._busy  # otherwise `close` has ended it
             self._busy.discard(process)
             if usable:
                 self._keep(process)
@@ -283,10 +291,10 @@ class _Pool:
         if not usable:
             process.kill()
 
-    def prepare(self) -> None:
+    def warm_up(self) -> None:
         with self._changed:
             if not self._idle and not self._busy:
-                with suppress(ParserUnavailable):  # which the first file will report
+                with suppress(ParserUnavailable):  # the first file will report it
                     self._keep(ParserProcess())
 
     def _keep(self, process: ParserProcess) -> None:
@@ -299,7 +307,7 @@ class _Pool:
             ).start()
 
     def _reap(self, closed: threading.Event) -> None:
-        """End processes that have had nothing to do for a while. Ends with the last of them."""
+        """End idle processes after a while; return when no process is left."""
         while not closed.wait(_IDLE_S / 4):
             with self._changed:
                 while self._idle and time.monotonic() - self._idle[0].idle_since > _IDLE_S:
@@ -321,7 +329,7 @@ class _Pool:
             process.interrupt()
 
     def forget(self) -> None:
-        """In a fork: the processes are those of the parent, and its locks may be held for ever."""
+        """Reset the pool after a fork: the processes and the held locks are the parent's."""
         for process in (*self._idle, *self._busy):
             process.forget()
         self.__init__()  # type: ignore[misc]

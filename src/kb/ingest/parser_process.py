@@ -1,4 +1,4 @@
-"""One parser process, seen from the process that has started it: see `parser_worker`."""
+"""A parser process, from its parent's side; `parser_worker` runs in it."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ _WAIT_S = 0.25  # between two calls of `on_wait`
 _START_S = 60.0
 _END_S = 5.0
 _READ_BYTES = 256 * 1024
-_SECRETS = ("KB_ENDPOINT_KEY", "KB_SERVE_TOKEN")
-# The same modules as here are found there, whatever has been added to the path; -P keeps the
-# current folder, which may be anybody's, from being searched before that.
+_SECRET_VARIABLES = ("KB_ENDPOINT_KEY", "KB_SERVE_TOKEN")
+# The process gets the module path of this one, whatever has been added to it. -P keeps Python from
+# searching the current folder, which may be untrusted, before that.
 _PROGRAM = (
     "import sys; sys.path[:] = sys.argv[1:]; from kb.ingest.parser_worker import main; main()"
 )
-_ADVICE = "try: python -m kb.ingest.parser_worker < /dev/null; no file is parsed without it"
+_ADVICE = "to see why, run: python -m kb.ingest.parser_worker < /dev/null"
 
 
 class ParserProcess:
-    """A process that parses one file at a time, for one thread at a time. It is started at once,
-    and waited for when it gets its first file. Raises `ParserUnavailable` if that fails."""
+    """A process that parses one file at a time, for one thread at a time.
+
+    It starts at once; `send` waits until it is ready. Both raise `ParserUnavailable` on failure.
+    """
 
     def __init__(self) -> None:
         try:
@@ -39,15 +41,15 @@ class ParserProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 bufsize=0,
-                env={key: value for key, value in os.environ.items() if key not in _SECRETS},
-                # Apart from the terminal: Ctrl-C is for us, and we end it.
+                env={
+                    key: value for key, value in os.environ.items() if key not in _SECRET_VARIABLES
+                },
+                # Detached from the terminal: this process handles Ctrl-C and ends it.
                 start_new_session=sys.platform != "win32",
                 creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
             )
         except (OSError, ValueError) as error:
-            raise ParserUnavailable(
-                f"the process that parses files cannot be started: {error}", _ADVICE
-            ) from error
+            raise ParserUnavailable(f"cannot start the parser process: {error}", _ADVICE) from error
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._in, self._out = self._process.stdin, self._process.stdout
@@ -60,51 +62,51 @@ class ParserProcess:
         return self._process.pid
 
     def fits(self, memory_bytes: int) -> bool:
-        """Whether it can take another file: it is alive, and what is left in its memory of earlier
-        files is less than half of what the next one may take."""
+        """Whether the process is alive, and uses less than half of the memory that the next file
+        may use."""
         if self._process.poll() is not None:
             return False
         return not self._ready or 2 * _memory_bytes(self.pid) <= memory_bytes
 
     def send(self, request: wire.Message, data: bytes, on_wait: OnWait) -> None:
-        """Send a request with the bytes of its file, once the process is ready."""
+        """Wait until the process is ready, then send a request and the bytes of its file."""
         if not self._ready:
             self._start(on_wait)
-        with suppress(OSError):  # it has ended: whoever waits for the answer learns how
+        with suppress(OSError):  # the process has ended; `receive` will report it
             head = wire.encode(request)
-            # What is short is sent at once, so that the process wakes up once.
+            # A short file is sent in one write, so that the process wakes up once.
             for part in (head + data,) if len(data) < _READ_BYTES else (head, data):
-                left = memoryview(part)
-                while left:
-                    left = left[self._in.write(left) :]
+                rest = memoryview(part)
+                while rest:
+                    rest = rest[self._in.write(rest) :]
 
     def _start(self, on_wait: OnWait) -> None:
         started = time.monotonic()
 
         def tick() -> None:
             if time.monotonic() - started > _START_S:
-                raise ParserUnavailable("the process that parses files does not answer", _ADVICE)
+                raise ParserUnavailable("the parser process does not respond", _ADVICE)
             on_wait()
 
         body = self.receive(tick)
         if body is None:
-            how = ending(self.end())
-            raise ParserUnavailable(f"the process that parses files did not start: {how}", _ADVICE)
+            status = describe_exit(self.wait())
+            raise ParserUnavailable(f"the parser process did not start: {status}", _ADVICE)
         if (version := wire.decode(body).get("version")) != __version__:
             raise ParserUnavailable(
-                f"kb {version} is installed, but this is kb {__version__}", "start kb again"
+                f"kb {version} is installed, but this process runs kb {__version__}", "restart kb"
             )
         self._ready = True
 
     def receive(self, on_wait: OnWait) -> bytes | None:
-        """The next message, not decoded; None if the process has ended. `on_wait` is called a few
-        times a second until it comes."""
+        """Return the next message, undecoded, or None if the process has ended. `on_wait` is called
+        a few times a second until the message arrives."""
         head = self._read(wire.SIZE.size, on_wait)
         if head is None:
             return None
         (size,) = wire.SIZE.unpack(head)
         if size > wire.FRAME_BYTES:
-            raise wire.Malformed(f"a message of {size:,} bytes")
+            raise wire.MalformedMessage(f"a message of {size:,} bytes")
         return self._read(size, on_wait)
 
     def _read(self, size: int, on_wait: OnWait) -> bytes | None:
@@ -119,25 +121,25 @@ class ParserProcess:
         del self._buffer[:size]
         return message
 
-    def end(self) -> int:
-        """Wait for a process that has closed its output; its exit status."""
+    def wait(self) -> int:
+        """Wait for a process that has closed its output, and return its exit status."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_S)
         return self.kill()
 
     def kill(self) -> int:
-        """End it, whatever it does; its exit status, or minus the signal that has ended it."""
+        """Kill the process and return its exit status, or the negative number of the signal."""
         status = self.interrupt()
         self._close()
         return status
 
     def interrupt(self) -> int:
-        """End it while another thread waits for its answer, which then ends."""
+        """Kill the process while another thread waits in `receive`, which then returns."""
         self._process.kill()
         return self._process.wait()
 
     def forget(self) -> None:
-        """Let go of it without ending it: this process is a fork of the one that uses it."""
+        """Close this side only: this process is a fork of the one that uses the parser process."""
         self._process.returncode = 0
         self._close()
 
@@ -147,8 +149,8 @@ class ParserProcess:
         self._out.close()
 
 
-def ending(status: int) -> str:
-    """How a process has ended: `exit status 1`, `SIGSEGV`."""
+def describe_exit(status: int) -> str:
+    """Describe how a process ended: `exit status 1`, `SIGSEGV`."""
     if status >= 0:
         return f"exit status {status}"
     import signal
@@ -160,7 +162,7 @@ def ending(status: int) -> str:
 
 
 def _memory_bytes(pid: int) -> int:
-    """The memory that `limit_memory` counts, where the system shows it; else 0."""
+    """The memory that `limit_memory` limits, or 0 where the system does not show it."""
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:
             return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
@@ -173,8 +175,7 @@ if sys.platform == "win32":
     import msvcrt
 
     def _is_readable(descriptor: int) -> bool:
-        """Whether there are bytes to read, or the end; waits a little for them. A pipe cannot be
-        waited for in Windows, only looked at."""
+        """Wait a moment for data or the end of the stream. Windows can only poll a pipe."""
         handle = msvcrt.get_osfhandle(descriptor)
         until = time.monotonic() + _WAIT_S
         try:
@@ -190,7 +191,7 @@ else:
     import select
 
     def _is_readable(descriptor: int) -> bool:
-        """Whether there are bytes to read, or the end; waits a little for them."""
+        """Wait a moment for data or the end of the stream."""
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)
         return bool(poll.poll(_WAIT_S * 1000))

@@ -1,16 +1,16 @@
-"""What a parser process and the process that started it say to each other.
+"""The messages between a parser process and its parent.
 
-A message is a JSON object behind its length in four bytes. JSON, not pickle: bytes from a process
-that has parsed a hostile file must not run code in the one that reads them. The bytes of the file
-to parse follow their request as they are.
+A message is its length in four bytes and a JSON object. JSON, not pickle: a process that has parsed
+a hostile file must not be able to run code in its parent. The raw bytes of the file follow its
+request.
 
     -> {parser, max_chars, name, mtime_ns, want, size, memory_bytes, cpu_s}, then `size` bytes
     <- {version}                    once, when the process is ready
-    <- {tell: [part, parts]}        how far the parser is
+    <- {tell: [part, parts]}        the parser's progress
     <- {log: [name, level, text]}
-    <- {document, chunks, more}     the first of a document, with its first chunks
-    <- {chunks, more}               more chunks, until `more` is false
-    <- {text, more}                 instead of those, where the text of the document was wanted
+    <- {document, chunks, more}     the document, with its first chunks
+    <- {chunks, more}               further chunks, until `more` is false
+    <- {text, more}                 instead, if the text was requested
     <- {error: [kind, reason]}      instead of the rest
 """
 
@@ -36,12 +36,12 @@ _TEXTS = ("title", "kind", "scope", "trust", "lang", "date", "created_at", "upda
           "expires_at")  # fmt: skip
 
 
-class Malformed(Exception):
-    """A message that no parser process of ours would send."""
+class MalformedMessage(Exception):
+    """A message that a parser process of kb never sends."""
 
 
 def encode(message: Message) -> bytes:
-    """`message` with its length in front. Lone surrogates, which a plug-in may give, pass."""
+    """Encode `message` with its length. Lone surrogates, which a plug-in may return, are kept."""
     body = _JSON.encode(message).encode("utf-8", "surrogatepass")
     return SIZE.pack(len(body)) + body
 
@@ -50,15 +50,15 @@ def decode(body: bytes | bytearray) -> Message:
     try:
         message = json.loads(body.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError) as error:
-        raise Malformed(str(error)) from error
+        raise MalformedMessage(str(error)) from error
     if not isinstance(message, dict):
-        raise Malformed("not an object")
+        raise MalformedMessage("not an object")
     return message
 
 
 def read(recv: Callable[[int], bytes]) -> Message | None:
-    """The next message from `recv`, which gives as many bytes as it is asked for; None at the end
-    of the stream."""
+    """Return the next message from `recv`, which reads a number of bytes; None at the end of the
+    stream."""
     head = recv(SIZE.size)
     if len(head) < SIZE.size:
         return None
@@ -70,19 +70,22 @@ def read(recv: Callable[[int], bytes]) -> Message | None:
 
 
 def document_message(document: ChunkedDocument) -> Message:
-    said = document.attributes
-    attributes = {name: getattr(said, name) for name in _TEXTS}
+    attributes = {name: getattr(document.attributes, name) for name in _TEXTS}
     return {
         "type": document.type,
         "title": document.title,
         "lang": document.lang,
         "warnings": list(document.warnings),
-        "attributes": attributes | {"tags": list(said.tags), "metadata": dict(said.metadata)},
+        "attributes": attributes
+        | {
+            "tags": list(document.attributes.tags),
+            "metadata": dict(document.attributes.metadata),
+        },
     }
 
 
 def document_of(message: Any, chunks: Any) -> ChunkedDocument:
-    """The document of a `document` message, with these chunks."""
+    """Decode the document of a `document` message, with these chunks."""
     attributes = _field(message, "attributes", dict)
     texts = {name: _optional_text(attributes, name) for name in _TEXTS}
     return ChunkedDocument(
@@ -101,8 +104,8 @@ def document_of(message: Any, chunks: Any) -> ChunkedDocument:
 
 def chunk_message(draft: ChunkDraft) -> list[Any]:
     spans = [
-        [one.kind, one.start, one.end, one.page, one.symbol, one.lang, dict(one.extra)]
-        for one in draft.spans
+        [span.kind, span.start, span.end, span.page, span.symbol, span.lang, dict(span.extra)]
+        for span in draft.spans
     ]
     return [draft.text, draft.heading_path, draft.section_label, spans]
 
@@ -112,13 +115,13 @@ def chunk_of(row: Any) -> ChunkDraft:
         text, path, label, spans = row
         chunk = ChunkDraft(text, _texts(path), label, tuple(Span(*span) for span in spans))
     except (TypeError, ValueError) as error:
-        raise Malformed(str(error)) from error
+        raise MalformedMessage(str(error)) from error
     if not isinstance(text, str) or not isinstance(label, str | None):
-        raise Malformed("a chunk is no text")
+        raise MalformedMessage("a chunk is not text")
     return chunk
 
 
-# --- what else is said ----------------------------------------------------------------------------
+# --- other messages -------------------------------------------------------------------------------
 
 
 def rows_of(message: Message) -> list[Any]:
@@ -131,27 +134,27 @@ def progress_of(value: Any) -> tuple[int, int]:
     match value:
         case [int(part), int(parts)]:
             return part, parts
-    raise Malformed("progress")
+    raise MalformedMessage("invalid progress")
 
 
 def log_of(value: Any) -> tuple[str, int, str]:
     match value:
         case [str(name), int(level), str(text)]:
             return name, level, text
-    raise Malformed("a log record")
+    raise MalformedMessage("invalid log record")
 
 
 def error_of(value: Any) -> tuple[str, str]:
     match value:
         case [str(kind), str(reason)]:
             return kind, reason
-    raise Malformed("an error")
+    raise MalformedMessage("invalid error")
 
 
 def _field(message: Any, name: str, kind: type) -> Any:
     value = message.get(name) if isinstance(message, dict) else None
     if not isinstance(value, kind):
-        raise Malformed(f"{name} is not a {kind.__name__}")
+        raise MalformedMessage(f"{name} is not a {kind.__name__}")
     return value
 
 
@@ -161,5 +164,5 @@ def _optional_text(message: Any, name: str) -> str | None:
 
 def _texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise Malformed("not a list of texts")
+        raise MalformedMessage("not a list of strings")
     return tuple(value)

@@ -1,8 +1,8 @@
-"""A parser process: reads one file after the other from its standard input, and answers with the
-chunks of each on its standard output.
+"""The program of a parser process: reads files from standard input, and writes their chunks to
+standard output.
 
-It is started by `parser_pool`, and ends when its input does. What it imports is kept to the least:
-the first file of a run waits for it to start.
+`parser_pool` starts it, and it ends when its input ends. It imports as little as possible, since
+the first file of a run waits for it.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from kb.ingest.parser_registry import load_parser
 from kb.ports import Parser, Source
 
 _REASON_CHARS = 2000
-_STEPS = 100  # of one file, however often its parser tells
+_STEPS = 100  # at most, of one file
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it, not the keyboard
-    requests, answers = _pipes()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process, not the keyboard
+    requests, responses = _pipes()
     parsers: dict[tuple[str, int], Parser] = {}
-    _send(answers, {"version": __version__})
+    _send(responses, {"version": __version__})
     while (request := wire.read(requests.read)) is not None:
         limit_memory(request["memory_bytes"])
         limit_cpu(request["cpu_s"])
-        answer = _Answer(answers)
+        response = _Response(responses)
         try:
             data = requests.read(request["size"])
         except MemoryError:
-            os._exit(OUT_OF_MEMORY)  # the rest of the file would be taken for the next request
-        _serve(request, data, answer, parsers)
+            os._exit(OUT_OF_MEMORY)  # the rest of the file would be read as the next request
+        _serve(request, data, response, parsers)
         del data
         limit_cpu(0)
 
 
 def _pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Standard input and output under other numbers: what a parser prints must not get between the
-    messages, and goes to standard error."""
-    requests, answers = os.dup(0), os.dup(1)
+    """Duplicate standard input and output, and redirect the originals: output that a parser prints
+    goes to standard error, not between the messages."""
+    requests, responses = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
@@ -53,73 +53,71 @@ def _pipes() -> tuple[BinaryIO, BinaryIO]:
     if sys.platform == "win32":
         import msvcrt
 
-        for number in (requests, answers):
+        for number in (requests, responses):
             msvcrt.setmode(number, os.O_BINARY)
-    return open(requests, "rb"), open(answers, "wb", buffering=0)
+    return open(requests, "rb"), open(responses, "wb", buffering=0)
 
 
-def _send(answers: BinaryIO, message: wire.Message) -> None:
+def _send(responses: BinaryIO, message: wire.Message) -> None:
     data = memoryview(wire.encode(message))
     try:
         while data:
-            data = data[answers.write(data) :]
+            data = data[responses.write(data) :]
     except BrokenPipeError:
-        os._exit(0)  # the parent has ended, and nobody waits for the rest
+        os._exit(0)  # the parent has ended
 
 
 def _serve(
-    request: wire.Message, data: bytes, answer: _Answer, parsers: dict[tuple[str, int], Parser]
+    request: wire.Message, data: bytes, response: _Response, parsers: dict[tuple[str, int], Parser]
 ) -> None:
     try:
         key = request["parser"], request["max_chars"]
         if key not in parsers:
             parsers[key] = load_parser(*key)
             if "logging" in sys.modules:
-                _forward_logs(answer)
-        source = Source(request["name"], data, request["mtime_ns"], answer.tell)
+                _forward_logs(response)
+        source = Source(request["name"], data, request["mtime_ns"], response.tell)
         if request["want"] == "text":
-            answer.text(parsers[key].parse(source).text)
+            response.text(parsers[key].parse(source).text)
         else:
-            answer.document(parse_and_chunk(parsers[key], source, request["max_chars"]))
+            response.document(parse_and_chunk(parsers[key], source, request["max_chars"]))
     except MemoryError:
-        answer.fail("memory", "")
+        response.fail("memory", "")
     except Unsupported as unsupported:
         kind = "unavailable" if isinstance(unsupported, Unavailable) else "unsupported"
-        answer.fail(kind, unsupported.reason)
-    except SystemExit as left:
-        answer.fail("unreadable", f"its parser has left: SystemExit: {left}")
-    # Parsers read files of any origin, and some are other people's: whatever they raise is the
-    # failure of this file alone.
+        response.fail(kind, unsupported.reason)
+    except SystemExit as exit_:
+        response.fail("unreadable", f"its parser exited: SystemExit: {exit_}")
+    # Files and parsers may come from anywhere: any error fails this file alone.
     except Exception as error:  # noqa: BLE001
         from kb.ingest.report import reason_of
 
-        answer.fail("memory" if _lacked_memory(error) else "unreadable", reason_of(error))
+        response.fail("memory" if _lacked_memory(error) else "unreadable", reason_of(error))
 
 
 def _lacked_memory(error: BaseException) -> bool:
-    """Whether a parser has made another error of a `MemoryError`."""
+    """Whether the error is a `MemoryError`, or was caused by one."""
     cause = error.__cause__ or error.__context__
     return isinstance(error, MemoryError) or (cause is not None and _lacked_memory(cause))
 
 
-class _Answer:
-    """The answer to one request, sent in messages of a bounded length."""
+class _Response:
+    """The response to one request, sent in messages of bounded length."""
 
-    def __init__(self, answers: BinaryIO) -> None:
-        self._answers = answers
-        self._told = (-1, 0)
+    def __init__(self, responses: BinaryIO) -> None:
+        self._answers = responses
+        self._reported = (-1, 0)
         self._head: wire.Message = {}
         self._rows: list[Any] = []
         self._chars = 0
 
     def tell(self, part: int, parts: int) -> None:
-        """How far the parser is: behind the chunks it has made, a hundred times for a file at
-        most."""
+        """Send the parser's progress after its chunks, at most a hundred times for a file."""
         if parts <= 0 or not 0 <= part <= parts:
             return
         now = (part * _STEPS // parts, parts)
-        if now != self._told:
-            self._told = now
+        if now != self._reported:
+            self._reported = now
             if self._rows:
                 self._flush(more=True)
             _send(self._answers, {"tell": [int(part), int(parts)]})
@@ -154,13 +152,13 @@ class _Answer:
         _send(self._answers, {"log": [name, level, text]})
 
 
-def _forward_logs(answer: _Answer) -> None:
-    """Send what the parsers log to the parent, whose handlers write it."""
+def _forward_logs(response: _Response) -> None:
+    """Send log records of the parsers to the parent, whose handlers write them."""
     import logging
 
     class Forward(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            answer.log(record.name, record.levelno, record.getMessage())
+            response.log(record.name, record.levelno, record.getMessage())
 
     logging.getLogger("kb").handlers = [Forward()]
 

@@ -1,9 +1,9 @@
-"""Whether a file keeps a secret: by its name, by the folders it lies in, and by its first bytes.
+"""Whether a file holds a secret: by its name, by its folders, and by its first bytes.
 
-Pure. The one rule for every door that reads a file: ingest, uploads, watch, and the reading of
-passages. A file that *is* a key or a list of credentials is meant, not one that writes about them:
-a PEM header in prose has no key after it, and a key in a long text is not most of that text. All
-patterns take time in proportion to the text.
+Pure. Everything that reads files uses this rule: ingest, uploads, watch, and showing passages. It
+finds files that *are* a key or a list of credentials, not texts about them: a PEM header in prose
+has no key after it, and a key in a long text is not most of that text. All patterns match in linear
+time.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterable
 from kb.ingest import file_names
 from kb.ingest.decode import wide_encoding
 
-HEAD_BYTES = 64 * 1024  # of a file, to tell whether it keeps a secret
-HOW_TO_INCLUDE = "to read it all the same, name it in ingest.include_secrets"
-BY_NAME = f"{file_names.SECRET}, by its name ({HOW_TO_INCLUDE})"
+HEAD_BYTES = 64 * 1024  # of a file, to detect secrets
+HOW_TO_INCLUDE = "to read it anyway, add it to ingest.include_secrets"
+BY_NAME = f"{file_names.SECRET}, judging by its name ({HOW_TO_INCLUDE})"
 
 _COMMENTS = (b"#", b";", b"//")
 _PREAMBLE = re.compile(rb"(?:\s+|[#;][^\n]*|//[^\n]*)*(?:---[ \t]*\n\s*)?")
 
-# One block of PEM, of PGP's armor or of SSH2's, as far as the text goes.
+# A block of PEM, PGP or SSH2 armor, which may be cut off at the end of the text.
 _BLOCK = re.compile(
     rb"-{4,5} ?BEGIN ([A-Z0-9 ]{1,60}?) ?-{4,5}(.*?)(?:-{4,5} ?END [A-Z0-9 ]{1,60}-{4,5}|\Z)",
     re.DOTALL,
@@ -56,7 +56,7 @@ _KUBE_CONFIG = (
 )
 _KUBE_SECRET = (
     re.compile(rb"^kind[ \t]*:[ \t]*['\"]?Secret\b", re.MULTILINE),
-    # Neither a template ({{ … }}) nor a place to fill in (<password>).
+    # Neither a template ({{ … }}) nor a placeholder (<password>).
     re.compile(
         rb"^(?:data|stringData)[ \t]*:[ \t]*\r?\n"
         rb"[ \t]+[\w.-]+[ \t]*:[ \t]*['\"]?[^\s{<'\"]",
@@ -76,7 +76,7 @@ _HASHED = re.compile(
     rb"[^\s:]{1,255}:(?:\$(?:apr1|[1256y]|2[abxy]|argon2id?|7)\$|\{S?SHA(?:256|512)?\})\S",
     re.IGNORECASE,
 )
-_LINES = 50  # of a list, that are looked at
+_LINES = 50  # of a list, to examine
 # What the exports of browsers and password managers call their columns.
 _PASSWORD_COLUMN = re.compile(
     rb"(?:login[ _]?)?(?:password|passwort|passwd|pwd|kennwort)|mot de passe|contrase\xc3\xb1a"
@@ -112,68 +112,70 @@ _NETRC = re.compile(rb"machine[ \t]+\S+\s+(?:login[ \t]+\S+\s+)?(?:password|pass
 
 
 def secret_reason(path: str, head: bytes, included: Iterable[str] = ()) -> str | None:
-    """Why the file at `path` must not be read, as a report says it; None: it may be.
+    """Return the reason why the file at `path` must not be read, or None if it may be.
 
-    `path` is absolute, or a bare name where there is no more to know. `head` are the first
-    `HEAD_BYTES` of the file, or fewer if it has no more. `included` are the files and folders that
-    the user wants to have read all the same, as `included_paths` gives them.
+    `path` is absolute, or a bare file name if no path is known. `head` holds the first `HEAD_BYTES`
+    of the file. `included` are the files and folders to read anyway, as `included_paths` returns
+    them.
     """
     if is_included(path, included):
         return None
     if file_names.leads_to_secret(path):
         return BY_NAME
-    what = _content(head)
-    return None if what is None else f"{what} ({HOW_TO_INCLUDE})"
+    kind = _kind_of_secret(head)
+    return None if kind is None else f"{kind} ({HOW_TO_INCLUDE})"
 
 
 def included_paths(setting: str) -> tuple[str, ...]:
-    """The paths of the setting `ingest.include_secrets`, without links."""
+    """The paths of the setting `ingest.include_secrets`, with links resolved."""
     given = (path.strip() for path in setting.split(","))
-    return tuple(_normal(os.path.realpath(os.path.expanduser(path))) for path in given if path)
+    return tuple(
+        _normalize_case(os.path.realpath(os.path.expanduser(path))) for path in given if path
+    )
 
 
 def is_included(path: str, included: Iterable[str]) -> bool:
-    """Whether `path`, absolute and without links, is one of those or lies in one."""
-    listed = tuple(included)
-    if not listed:
+    """Whether `path`, absolute and without links, is one of `included` or lies below one."""
+    paths = tuple(included)
+    if not paths:
         return False
-    normal = _normal(path)
-    return any(normal == one or normal.startswith(one.rstrip(os.sep) + os.sep) for one in listed)
+    normal = _normalize_case(path)
+    return any(normal == each or normal.startswith(each.rstrip(os.sep) + os.sep) for each in paths)
 
 
-def _normal(path: str) -> str:
+def _normalize_case(path: str) -> str:
     return os.path.normcase(path)
 
 
 # --- the first bytes ------------------------------------------------------------------------------
 
 
-def _content(head: bytes) -> str | None:
-    """What the file holds, if that is a secret. How it begins, after comments, says what it could
-    be; so most files cost one search for a private key."""
-    text = _as_utf_8(head[:HEAD_BYTES])
+def _kind_of_secret(head: bytes) -> str | None:
+    """Which kind of secret the file holds, if any. Its beginning, after comments, rules out most
+    kinds, so that most files cost one search for a private key."""
+    text = _as_utf8(head[:HEAD_BYTES])
     if b"PRIVATE KEY" in text and _is_key(_without_comments(text)):
         return "holds a private key"
     preamble = _PREAMBLE.match(text)
     bare = text if preamble is None else text[preamble.end() :]
-    return next((what for what, is_it in _KINDS if is_it(bare)), None)
+    return next((kind for kind, matches in _KINDS if matches(bare)), None)
 
 
-def _as_utf_8(head: bytes) -> bytes:
+def _as_utf8(head: bytes) -> bytes:
     if (encoding := wide_encoding(head)) is not None:
         return head.decode(encoding, "ignore").removeprefix("\ufeff").encode()
     return head.removeprefix(b"\xef\xbb\xbf")
 
 
 def _without_comments(text: bytes) -> bytes:
-    """The lines that are no comments, with `\\n` between them."""
+    """Drop comment lines, and join the others with `\\n`."""
     lines = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
     return b"\n".join(line for line in lines if not line.lstrip().startswith(_COMMENTS)).strip()
 
 
 def _is_key(text: bytes) -> bool:
-    """Whether a private key is more than half of the text, together with certificates and the like
-    where the text begins with one."""
+    """Whether a private key makes up more than half of the text, counting other blocks such as
+    certificates if the text begins with one."""
     size, private, begins = 0, False, False
     for block in _BLOCK.finditer(text):
         is_private = b"PRIVATE KEY" in block[1] and _KEY_BODY.search(block[2]) is not None
@@ -185,7 +187,7 @@ def _is_key(text: bytes) -> bool:
 
 
 def _count(text: bytes) -> int:
-    """How many bytes are no space."""
+    """Count the bytes other than whitespace."""
     return sum(map(len, text.split()))
 
 
@@ -271,9 +273,9 @@ _KINDS: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
         "holds a private key",
         lambda text: text.startswith(b"[") and _WIREGUARD.search(text) is not None,
     ),
-    ("holds the key of an account", _is_service_account),
-    ("holds credentials of Kubernetes", _is_kubernetes),
-    ("holds credentials of AWS", _is_aws),
+    ("holds an account key", _is_service_account),
+    ("holds Kubernetes credentials", _is_kubernetes),
+    ("holds AWS credentials", _is_aws),
     ("holds passwords", _is_password_list),
     ("holds secret variables", _is_environment),
 )

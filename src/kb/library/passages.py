@@ -212,7 +212,7 @@ def _extracted(path: str, data: bytes, ingest: IngestConfig) -> str:
     parser = parsers.detect(source)
     if parser is None:
         raise Unsupported("unsupported format")
-    text = extract_text(parsers.location(parser), source, max_chars, Limits.of(ingest))
+    text = extract_text(parsers.location(parser), source, max_chars, Limits.from_config(ingest))
     return decode(data) if text is None else text
 
 

@@ -1,5 +1,5 @@
-"""What is on its way into a store: Block -> ChunkDraft, with its DocumentDraft; and what the store
-remembers of folders and files, to tell what has changed."""
+"""Values on their way into a store (Block, ChunkDraft, DocumentDraft), and the store's records of
+folders and files, by which ingest recognizes changes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kb.types.places import Span
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What a parser yields: a structural unit of the source, in reading order.
+    """A structural unit of a source, as parsers yield them in reading order.
 
-    `atomic` units (a code fence, a table) are never cut by the chunker. A block with another
-    `heading_path` than its predecessor's, or with `boundary`, starts a new section.
+    The chunker never splits an `atomic` block, such as a code fence or a table. A block with
+    `boundary`, or with a different `heading_path` than the block before it, starts a new section.
     """
 
     text: str
@@ -37,7 +37,7 @@ class ChunkDraft:
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What a front matter or `kb add` may say about a document; None means: not said."""
+    """The attributes that front matter or `kb add` may set; None means that one is not set."""
 
     title: str | None = None
     tags: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class Attributes:
 
 @dataclass(frozen=True, slots=True)
 class DocumentDraft:
-    """A document before it has an id. `root_id` is None for notes, which carry their `body`."""
+    """A document before it has an id. `root_id` is None for notes, which have a `body`."""
 
     root_id: int | None
     path: str
@@ -68,14 +68,16 @@ class DocumentDraft:
     mtime_ns: int
     ctime_ns: int = 0
     device: int | None = None
-    os_path: bytes | None = None  # the name on disk, where it is not `path` in UTF-8
+    os_path: bytes | None = None  # the path on disk, if it is not `path` in UTF-8
     body: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A folder that was ingested. `whole` is False when only single files of it were asked for. One
-    that an import brought is `detached`: nothing at `path` is read before the user attaches it."""
+    """An ingested folder. `whole` is False if only single files of it were ingested.
+
+    A `detached` root comes from an import: nothing at `path` is read until the user attaches it.
+    """
 
     root_id: int
     name: str
@@ -86,8 +88,8 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class FilePlace:
-    """Where a document's file lies: `inside` is its path below the folder `root`. The file of a
-    `detached` document must not be read."""
+    """The location of a document's file: `inside` is its path below the folder `root`. The file of
+    a `detached` document must not be read."""
 
     root: str
     inside: str
@@ -96,8 +98,8 @@ class FilePlace:
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """What the store remembers of a file, to tell an unchanged one by one stat. A `detached`
-    document came by an import, and its file was not read since."""
+    """The store's record of a file, by which one `stat` call recognizes an unchanged file. A
+    `detached` document comes from an import, and its file has not been read since."""
 
     doc_id: int
     path: str
