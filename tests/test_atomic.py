@@ -18,7 +18,7 @@ HOLD = """
 import sys
 from pathlib import Path
 from kb import atomic
-with atomic.placed(Path(sys.argv[1])) as part, atomic.scratch_folder("test") as folder:
+with atomic.atomic_path(Path(sys.argv[1])) as part, atomic.scratch_folder("test") as folder:
     for end in ("", "-wal"):
         Path(str(part) + end).write_text("half")
     (folder / "x").write_text("half")
@@ -59,7 +59,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> No
     killed.communicate()
     assert len(_hidden(tmp_path)) == 6
     assert len(list((tmp_path / "temporary").iterdir())) == 3
-    with atomic.placed(target) as part, atomic.scratch_folder("test"):
+    with atomic.atomic_path(target) as part, atomic.scratch_folder("test"):
         part.write_text("whole")
         assert len(_hidden(tmp_path)) == 5  # of the two that run, and its own
         assert len(list((tmp_path / "temporary").iterdir())) == 3
@@ -67,7 +67,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> No
     for process in (other, running):
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    with atomic.placed(target, overwrite=True) as part:
+    with atomic.atomic_path(target, overwrite=True) as part:
         part.write_text("again")
     assert [name.split(".")[2] for name in _hidden(tmp_path)] == ["other", "other"]
 
@@ -94,7 +94,7 @@ def test_what_nobody_knows_is_removed_after_a_day(tmp_path: Path) -> None:
     long_ago = time.time() - 2 * 24 * 3600
     os.utime(old, (long_ago, long_ago))
     os.utime(mine, (long_ago, long_ago))
-    with atomic.placed(tmp_path / "x") as part:
+    with atomic.atomic_path(tmp_path / "x") as part:
         part.write_text("whole")
     assert _hidden(tmp_path) == [new.name, mine.name]
 
@@ -102,5 +102,5 @@ def test_what_nobody_knows_is_removed_after_a_day(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     for target in (tmp_path / ("x" * 300), tmp_path / "file" / "x", Path(), Path("/")):
         (tmp_path / "file").touch()
-        with pytest.raises(InvalidRequest), atomic.placed(target) as part:
+        with pytest.raises(InvalidRequest), atomic.atomic_path(target) as part:
             part.write_text("x")

@@ -84,7 +84,7 @@ def test_a_share_leaves_time_for_others() -> None:
 def test_what_is_loaded_once_does_not_count() -> None:
     now = [0.0]
     with Deadline(10.0, clock=lambda: now[0]) as whole, deadline.share():
-        with deadline.uncounted():
+        with deadline.pause_deadline():
             now[0] = 1000.0
             deadline.check()
         deadline.check()

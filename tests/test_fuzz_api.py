@@ -10,7 +10,14 @@ import pytest
 
 from kb import Filters, KnowledgeBase
 from kb.errors import InvalidRequest, KbError, PathMissing
-from kb.metadata import BYTES, DEPTH, LANG_CHARS, MOST_TAGS, TAG_CHARS, check_metadata
+from kb.metadata import (
+    LANG_CHARS,
+    MAX_TAGS,
+    METADATA_BYTES,
+    METADATA_DEPTH,
+    TAG_CHARS,
+    check_metadata,
+)
 from kb.store.sqlite.filters import MAX_VALUES
 from tests.fuzz_api import Fuzzer
 
@@ -108,9 +115,9 @@ def _nested(depth: int, *, lists: bool = False) -> Any:
 
 @pytest.mark.parametrize("lists", [False, True])
 def test_metadata_has_a_depth(kb: KnowledgeBase, *, lists: bool) -> None:
-    deepest = _nested(DEPTH - 1, lists=lists)
+    deepest = _nested(METADATA_DEPTH - 1, lists=lists)
     assert kb.add("x", metadata=deepest).metadata == deepest
-    for depth in (DEPTH, 947, 100_000):
+    for depth in (METADATA_DEPTH, 947, 100_000):
         with pytest.raises(InvalidRequest, match="nested deeper"):
             kb.add("x", metadata=_nested(depth, lists=lists))
     assert len(kb.documents()) == 1
@@ -120,7 +127,7 @@ def test_metadata_has_a_depth(kb: KnowledgeBase, *, lists: bool) -> None:
     "metadata",
     [
         5, "x", [1], {1: 2}, {"a": b"x"}, {"a": {1, 2}}, {"a": float("inf")}, {"a": 2**63},
-        {"a": -(2**63) - 1}, {"a": 10**5000}, {"a": "x" * BYTES}, {"a": object()},
+        {"a": -(2**63) - 1}, {"a": 10**5000}, {"a": "x" * METADATA_BYTES}, {"a": object()},
     ],
 )  # fmt: skip
 def test_metadata_that_is_none(metadata: Any) -> None:
@@ -133,7 +140,7 @@ def test_metadata_that_is_none(metadata: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({"tags": [f"t{n}" for n in range(MOST_TAGS + 1)]}, "1,001 tags are more than the 1,000"),
+        ({"tags": [f"t{n}" for n in range(MAX_TAGS + 1)]}, "1,001 tags are more than the 1,000"),
         ({"tags": ["x" * (TAG_CHARS + 1)]}, "longer than 200 characters"),
         ({"tags": "x" * 900_000}, "longer than 200 characters"),
         ({"lang": "x" * (LANG_CHARS + 1)}, "lang is longer than 35 characters"),
@@ -148,7 +155,7 @@ def test_tags_and_languages_are_bounded(kb: KnowledgeBase, given: dict[str, Any]
 
 
 def test_as_many_and_as_long_as_they_may_be(kb: KnowledgeBase) -> None:
-    tags = tuple(f"{n:04}".ljust(TAG_CHARS, "x") for n in range(MOST_TAGS))
+    tags = tuple(f"{n:04}".ljust(TAG_CHARS, "x") for n in range(MAX_TAGS))
     note = kb.add("x", tags=tags, lang="x" * LANG_CHARS)
     assert (note.tags, note.lang) == (tags, "x" * LANG_CHARS)
     with pytest.raises(InvalidRequest, match="1,001 tags"):
@@ -160,7 +167,7 @@ def test_as_many_and_as_long_as_they_may_be(kb: KnowledgeBase) -> None:
 
 
 def test_metadata_has_a_length(kb: KnowledgeBase) -> None:
-    longest = {"a": "é" * ((BYTES - len('{"a": ""}')) // 2)}
+    longest = {"a": "é" * ((METADATA_BYTES - len('{"a": ""}')) // 2)}
     assert kb.add("x", metadata=longest).metadata == longest
     with pytest.raises(InvalidRequest, match="longer than 65,536 bytes"):
         kb.add("x", metadata={"a": longest["a"] + "éé"})

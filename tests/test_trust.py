@@ -19,11 +19,11 @@ from kb.config import (
     load,
     settings_file,
     store_path,
-    trust_record,
+    trust_store,
     user_file,
 )
 from kb.errors import ConfigError
-from kb.trust import MOST_BYTES, exposure, is_own
+from kb.trust import MAX_SETTINGS_BYTES, exposure, is_own
 
 posix = pytest.mark.skipif(os.name != "posix", reason="owners and permissions are POSIX's")
 as_root = pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can chown")
@@ -56,7 +56,7 @@ def write(store: Path, text: str) -> Path:
 
 
 def trust(file: Path) -> None:
-    trust_record().add(file, file.read_bytes())
+    trust_store().add(file, file.read_bytes())
 
 
 # --- what a folder's file may set -----------------------------------------------------------------
@@ -167,9 +167,9 @@ def test_a_changed_or_copied_file_is_not_trusted(store: Path, tmp_path: Path) ->
     assert list(config.ignored[0].values) == ["serve.allow_hosts", "serve.host"]
     file.write_text(DANGEROUS)
     assert load(store).serve.allow_hosts == "evil.example"
-    assert trust_record().remove(file) == 1
+    assert trust_store().remove(file) == 1
     assert load(store).ignored
-    assert trust_record().remove(file) == 0
+    assert trust_store().remove(file) == 0
 
 
 def test_the_file_that_the_user_names_is_the_user_s(
@@ -243,7 +243,7 @@ def test_the_user_s_own_file_must_be_theirs_alone() -> None:
     user_file().write_text("[models]\noffline = true\n")
     assert load().models.offline
     os.chmod(user_file(), 0o666)
-    with pytest.raises(ConfigError, match="not safe to use: others may write to it") as error:
+    with pytest.raises(ConfigError, match="not safe to use: other users can write to it") as error:
         load()
     assert "chmod go-w" in error.value.hint
 
@@ -263,10 +263,10 @@ STRANGER = 54321
         ((0o644,), (0o755,), None),
         ((0o644, 0), (0o755, 0), None),
         ((0o644, STRANGER), (0o755,), "it belongs to another user"),
-        ((0o646,), (0o755,), "others may write to it"),
-        ((0o664, None, STRANGER), (0o755,), "others may write to it"),
+        ((0o646,), (0o755,), "other users can write to it"),
+        ((0o664, None, STRANGER), (0o755,), "other users can write to it"),
         ((0o644,), (0o755, STRANGER), "its folder belongs to another user"),
-        ((0o644,), (0o777,), "others may write to its folder"),
+        ((0o644,), (0o777,), "other users can write to its folder"),
         ((0o644,), (0o777 | stat.S_ISVTX,), None),
     ],
 )
@@ -317,7 +317,7 @@ def test_what_is_no_file_of_settings(store: Path, kind: str) -> None:
     elif kind == "folder":
         file.mkdir()
     else:
-        file.write_bytes(b"#" * (MOST_BYTES + 1))
+        file.write_bytes(b"#" * (MAX_SETTINGS_BYTES + 1))
     code = "import sys; from kb.config import *; from pathlib import Path; load(Path(sys.argv[1]))"
     done = subprocess.run(
         [sys.executable, "-c", code, str(store)], capture_output=True, text=True, timeout=60

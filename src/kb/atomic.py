@@ -1,8 +1,8 @@
-"""A file that appears whole or not at all: written beside its place, then renamed into it.
+"""Files that appear complete or not at all: written beside their target, then renamed.
 
-Used where the store writes another file: backups, exports, a store that an import makes. A process
-that is killed leaves what it had written so far, under a name that tells the process; the next one
-that writes to the same place removes it. The same holds for folders in the system's temporary one.
+Used for backups, exports and imported stores. A killed process leaves its unfinished file under a
+name that contains its process id; the next process that writes to the same target removes it. The
+same holds for scratch folders in the system's temporary folder.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from zlib import crc32
 
 from kb.errors import DiskFull, InvalidRequest, KbError
 
-_NAMED = re.compile(r"([0-9a-f]{8})-([0-9]{1,10})-\w+")  # the reach, the process, something random
+_OWNER = re.compile(r"([0-9a-f]{8})-([0-9]{1,10})-\w+")  # namespace, process id, random part
 _ABANDONED_S = 24 * 3600
-_BESIDE = ("-wal", "-shm", "-journal")  # what SQLite keeps next to a file
+_SQLITE_SUFFIXES = ("-wal", "-shm", "-journal")  # of the files that SQLite keeps beside a database
 
 
 @contextmanager
-def placed(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """A path to write to. It becomes `target` when the block ends well; else nothing is left."""
+def atomic_path(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """Yield a path to write to; it becomes `target` if the block succeeds, or is removed."""
     if not target.name:
         raise InvalidRequest(f"{target} is a folder", "name a file")
-    part = target.with_name(f".{target.name}.{_process()}-{secrets.token_hex(4)}.part")
+    part = target.with_name(f".{target.name}.{_owner()}-{secrets.token_hex(4)}.part")
     try:
-        check(target, overwrite=overwrite)
+        check_target(target, overwrite=overwrite)
         target.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(target.parent, f".{target.name}.", ".part")
+        _remove_abandoned(target.parent, f".{target.name}.", ".part")
         yield part
         _sync(part)
         _rename(part, target, overwrite=overwrite)
@@ -41,54 +41,58 @@ def placed(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
     except OSError as error:
         raise _unwritable(target, error) from error
     finally:
-        for path in (part, *_neighbours(part)):
+        for path in (part, *_sqlite_siblings(part)):
             with suppress(OSError):
                 path.unlink()
 
 
 @contextmanager
 def scratch_folder(name: str) -> Iterator[Path]:
-    """A folder of one's own in the system's temporary one, removed at the end; before, those of
-    processes that were killed are removed."""
+    """Yield a temporary folder that is removed at the end. First removes the folders that killed
+    processes have left."""
     import tempfile
 
-    _sweep(Path(tempfile.gettempdir()), f"kb-{name}-", "")
-    with tempfile.TemporaryDirectory(prefix=f"kb-{name}-{_process()}-") as folder:
+    _remove_abandoned(Path(tempfile.gettempdir()), f"kb-{name}-", "")
+    with tempfile.TemporaryDirectory(prefix=f"kb-{name}-{_owner()}-") as folder:
         yield Path(folder)
 
 
-def _process() -> str:
-    """This process, and how far its number reaches, for the name of a file."""
-    from kb.processes import here
+def _owner() -> str:
+    """This process, for a file name: a hash of its namespace, and its id."""
+    from kb.processes import pid_namespace
 
-    return f"{crc32(here().encode()):08x}-{os.getpid()}"
+    return f"{crc32(pid_namespace().encode()):08x}-{os.getpid()}"
 
 
-def _sweep(folder: Path, start: str, end: str) -> None:
-    """Remove what processes have left that are no more."""
+def _remove_abandoned(folder: Path, start: str, end: str) -> None:
+    """Remove the files and folders that ended processes have left."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             name = entry.name
-            for beside in ("", *_BESIDE):
-                if name.startswith(start) and name.endswith(end + beside):
-                    left = name[len(start) : len(name) - len(end + beside)]
-                    if _is_abandoned(entry, left):
+            for suffix in ("", *_SQLITE_SUFFIXES):
+                if name.startswith(start) and name.endswith(end + suffix):
+                    owner = name[len(start) : len(name) - len(end + suffix)]
+                    if _is_abandoned(entry, owner):
                         _remove(entry)
                     break
 
 
-def _is_abandoned(entry: os.DirEntry[str], name: str) -> bool:
-    """By the process in the `name`; where that cannot be told, by a day without a change."""
-    from kb.processes import here, is_gone
+def _is_abandoned(entry: os.DirEntry[str], owner: str) -> bool:
+    """Whether the owning process has ended or, if unknown, nothing has changed for a day."""
+    from kb.processes import has_exited, pid_namespace
 
     with suppress(OSError):
-        about = entry.stat(follow_symlinks=False)
-        if hasattr(os, "getuid") and about.st_uid != os.getuid():
+        info = entry.stat(follow_symlinks=False)
+        if hasattr(os, "getuid") and info.st_uid != os.getuid():
             return False
-        told = _NAMED.fullmatch(name)
-        if told and _process().startswith(f"{told[1]}-") and is_gone(here(), int(told[2])):
+        match = _OWNER.fullmatch(owner)
+        if (
+            match
+            and _owner().startswith(f"{match[1]}-")
+            and has_exited(pid_namespace(), int(match[2]))
+        ):
             return True
-        return time.time() - about.st_mtime > _ABANDONED_S
+        return time.time() - info.st_mtime > _ABANDONED_S
     return False
 
 
@@ -105,31 +109,31 @@ def _remove(entry: os.DirEntry[str]) -> None:
 def _unwritable(target: Path, error: OSError) -> KbError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(
-            f"the disk of {target.parent} is full: {target.name} was not written",
+            f"the disk of {target.parent} is full, so {target.name} was not written",
             "free some space, or choose another disk",
         )
-    return InvalidRequest(f"cannot write {target}: {error.strerror}", "choose another place")
+    return InvalidRequest(f"cannot write {target}: {error.strerror}", "choose another location")
 
 
-def check(target: Path, *, overwrite: bool) -> None:
-    """Refuse before any work is done what would be refused after it."""
+def check_target(target: Path, *, overwrite: bool) -> None:
+    """Raise `InvalidRequest` before any work is done if `target` cannot be written."""
     if target.is_dir():
         raise InvalidRequest(f"{target} is a folder", "name a file in it")
     if target.parent.exists() and not target.parent.is_dir():
         raise InvalidRequest(f"{target.parent} is not a folder", "name a file in a folder")
     if target.exists() and not overwrite:
-        raise _taken(target)
-    for path in _neighbours(target):
-        # SQLite would take a log that lies there for the new file's own, and play it back.
+        raise _exists(target)
+    for path in _sqlite_siblings(target):
+        # SQLite would treat an existing log as that of the new file, and replay it.
         if path.exists() and not path.name.endswith("-shm"):
             raise InvalidRequest(
-                f"{path} belongs to a store that is in use, or was not closed",
-                "choose another name, or open and close that store first, as by: kb status",
+                f"{path} belongs to a store that is open or was not closed",
+                "choose another name, or run kb status on that store, which closes it",
             )
 
 
-def _neighbours(path: Path) -> list[Path]:
-    return [path.with_name(path.name + end) for end in _BESIDE]
+def _sqlite_siblings(path: Path) -> list[Path]:
+    return [path.with_name(path.name + end) for end in _SQLITE_SUFFIXES]
 
 
 def _rename(part: Path, target: Path, *, overwrite: bool) -> None:
@@ -137,21 +141,21 @@ def _rename(part: Path, target: Path, *, overwrite: bool) -> None:
         os.replace(part, target)
         return
     try:
-        os.link(part, target)  # unlike a rename, never replaces what came to be there meanwhile
+        os.link(part, target)  # unlike a rename, never replaces a file that was created meanwhile
     except FileExistsError:
-        raise _taken(target) from None
+        raise _exists(target) from None
     except (OSError, NotImplementedError, AttributeError):  # a file system without hard links
         if target.exists():
-            raise _taken(target) from None
+            raise _exists(target) from None
         os.replace(part, target)
 
 
-def _taken(target: Path) -> InvalidRequest:
-    return InvalidRequest(f"{target} is there already", "choose another name, or use --force")
+def _exists(target: Path) -> InvalidRequest:
+    return InvalidRequest(f"{target} already exists", "choose another name, or use --force")
 
 
 def _sync(path: Path) -> None:
-    """On the disk, not only on its way there. Folders cannot be synced everywhere."""
+    """Flush a file or folder to the disk. Not every system can sync a folder."""
     with suppress(OSError):
         handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
         try:

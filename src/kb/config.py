@@ -20,7 +20,7 @@ from typing import Any
 from kb import paths
 from kb.errors import ConfigError
 from kb.paths import STORE_FILE
-from kb.trust import SettingsFile, TrustRecord, is_own, read_settings
+from kb.trust import SettingsFile, TrustStore, is_own, read_settings
 
 Harmless = bool | Container[Any]
 
@@ -346,9 +346,9 @@ def settings_file(store: Path) -> Path:
     return store.parent / "config.toml"
 
 
-def trust_record() -> TrustRecord:
+def trust_store() -> TrustStore:
     """What the user has trusted."""
-    return TrustRecord(Path(paths.user_folder("config")) / "trusted")
+    return TrustStore(Path(paths.user_folder("config")) / "trusted")
 
 
 def files(store: Path | None) -> list[Path]:
@@ -385,7 +385,7 @@ def _merge_folder(config: Config, path: Path) -> Config:
     whole = _merge(config, path, data)  # so that a slip of the pen is an error either way
     if not refused:
         return whole
-    if trust_record().holds(path, file.content):
+    if trust_store().is_trusted(path, file.content):
         return replace(whole, trusted=(*whole.trusted, path))
     kept = {
         section: {key: each for key, each in values.items() if f"{section}.{key}" not in refused}

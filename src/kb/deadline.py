@@ -1,16 +1,16 @@
-"""How long work may take, and how it is stopped before its end.
+"""Deadlines and cancellation.
 
     with Deadline(5.0):
-        kb.search("retry storm")  # raises DeadlineExceeded when five seconds are over
+        kb.search("retry storm")  # raises DeadlineExceeded after five seconds
 
-    deadline = Deadline()  # no limit of time
+    deadline = Deadline()  # without a time limit
     ...                    # one thread works in `with deadline:`
-    deadline.cancel()      # and another stops it: Cancelled is raised there
+    deadline.cancel()      # another thread stops it: Cancelled is raised there
 
-The deadline of a thread is in a context variable: it reaches the loops of a search and every
-statement of SQLite (by the progress handler) without being an argument of all that lies between.
-Threads that take over a part of the work enter the deadline of the thread that asked them. A
-deadline that is made inside another one ends with it, or earlier.
+The deadline of a thread is a context variable: it reaches the loops of a search and every SQLite
+statement (through the progress handler) without being passed as an argument. Threads that take over
+a part of the work enter the deadline of the thread that started them. A deadline created inside
+another one ends with it, or earlier.
 """
 
 from __future__ import annotations
@@ -24,16 +24,19 @@ from threading import get_ident
 
 from kb.errors import Cancelled, DeadlineExceeded
 
-_SHARE = 0.5  # of the time that is left, for one of several parts
+_SHARE = 0.5  # of the remaining time, for one of several parts
 
 _current: ContextVar[Deadline | None] = ContextVar("kb_deadline", default=None)
 
 
 class Deadline:
-    """A moment in time, and a flag that any thread may raise. `timeout_s` counts from now; without
-    it, only `cancel` ends the work. `setting` is what a user raises for more time. `outer` is the
-    deadline that this one ends with; without it, the thread's own. Several threads may be inside
-    the same deadline, each once. `clock` gives seconds; without it, the outer deadline's does."""
+    """A time limit, and a flag with which any thread can cancel the work.
+
+    `timeout_s` counts from now; without it, only `cancel` ends the work. `setting` names the
+    setting that raises the limit, for the error message. The deadline ends with `outer`, by default
+    the current deadline of the thread. `clock` returns seconds, by default that of `outer`. Several
+    threads may enter the same deadline, each once.
+    """
 
     def __init__(
         self,
@@ -53,7 +56,7 @@ class Deadline:
             self.timeout_s, self.setting = self._outer.timeout_s, self._outer.setting
             self._end = self._outer._end
         self._error: Cancelled | None = None
-        self._before: dict[int, Deadline | None] = {}  # what each thread had
+        self._before: dict[int, Deadline | None] = {}  # the deadline of each thread before
 
     def __enter__(self) -> Deadline:
         self._before[get_ident()] = _current.get()
@@ -62,19 +65,19 @@ class Deadline:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         _current.set(self._before.pop(get_ident()))
-        if kind is not None:  # other threads need not go on with their parts
+        if kind is not None:  # stop the other threads as well
             self.cancel()
 
     def cancel(self, error: Cancelled | None = None) -> None:
-        """Stop the work at its next step, from any thread; `error` is what is raised there."""
+        """Stop the work at its next check, from any thread; `error` is raised there."""
         self._error = error or Cancelled("the work was cancelled")
 
     def remaining_s(self) -> float:
-        """The time that is left; infinite if there is no limit, never below zero."""
+        """The remaining time; infinite without a limit, never below zero."""
         return max(0.0, self._end - self._clock()) if self._end < inf else inf
 
     def check(self) -> None:
-        """Raise `Cancelled` or `DeadlineExceeded` if the work is to stop."""
+        """Raise `Cancelled` or `DeadlineExceeded` if the work must stop."""
         each: Deadline | None = self
         while each is not None:
             if each._error is not None:
@@ -84,7 +87,7 @@ class Deadline:
             more = f", or raise {self.setting}" if self.setting else ""
             raise DeadlineExceeded(
                 f"no answer within {self.timeout_s:g} s",
-                f"ask for less (fewer terms, a narrower filter){more}",
+                f"simplify the request (fewer terms, a narrower filter){more}",
             )
 
     def _extend(self, seconds: float) -> None:
@@ -94,43 +97,43 @@ class Deadline:
 
 
 def current() -> Deadline | None:
-    """The deadline of this thread, if it has one."""
+    """The current deadline of this thread, if any."""
     return _current.get()
 
 
 def check() -> None:
-    """Raise if this thread's work is to stop. Cheap enough for every step of a loop."""
+    """Raise if the work of this thread must stop. Cheap enough for every step of a loop."""
     if (deadline := _current.get()) is not None:
         deadline.check()
 
 
 def remaining_s() -> float:
-    """The time that this thread's work has left; infinite if there is no limit."""
+    """The remaining time of this thread; infinite without a limit."""
     deadline = _current.get()
     return inf if deadline is None else deadline.remaining_s()
 
 
 def share(part: float = _SHARE) -> Deadline:
-    """A deadline for one part of the work: it gets a `part` of the time that is left, so that the
-    others can still answer if it takes too long."""
+    """Create a deadline for one part of the work, with the fraction `part` of the remaining time,
+    so that the other parts can still finish if it takes too long."""
     deadline = _current.get()
-    if deadline is None or (left := deadline.remaining_s()) == inf:
+    if deadline is None or (remaining := deadline.remaining_s()) == inf:
         return Deadline()
-    return Deadline(left * part, setting=deadline.setting)
+    return Deadline(remaining * part, setting=deadline.setting)
 
 
 @contextmanager
-def uncounted() -> Iterator[None]:
-    """What is done inside is neither stopped nor counted: models and indexes, which are loaded once
-    and kept for every search that follows."""
+def pause_deadline() -> Iterator[None]:
+    """Suspend the deadline: the time inside does not count. For models and indexes, which are
+    loaded once and serve all later searches."""
     deadline = _current.get()
     if deadline is None:
         yield
         return
     token = _current.set(None)
-    began = deadline._clock()
+    started = deadline._clock()
     try:
         yield
     finally:
         _current.reset(token)
-        deadline._extend(deadline._clock() - began)
+        deadline._extend(deadline._clock() - started)

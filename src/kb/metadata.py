@@ -1,7 +1,6 @@
-"""Metadata that a caller brings: a JSON object of bounded depth and size. And how much a document's
-tags and language may be. Pure.
+"""Limits on metadata, tags and languages, and the check of metadata that a caller passes. Pure.
 
-Every door checks by this, so that what one of them stores no other stumbles over.
+All entry points use this check, so that a value stored through one is valid for the others.
 """
 
 from __future__ import annotations
@@ -14,35 +13,39 @@ from typing import Any
 from kb.errors import InvalidRequest, check_text, short_repr
 from kb.types import JsonDict
 
-DEPTH = 32  # of lists and objects in each other, as in front matter
-BYTES = 64 << 10
-STORED_BYTES = 1 << 20  # what older stores may hold, and their exports
-PAGE_BYTES = 1 << 20  # of tags and metadata in one page of a list: parsed, they take many times it
+METADATA_DEPTH = 32  # of nested lists and objects, as in front matter
+METADATA_BYTES = 64 << 10
+LEGACY_METADATA_BYTES = 1 << 20  # in older stores and their exports
+PAGE_BYTES = 1 << 20  # of tags and metadata in one page of a list; parsed, they take far more
 TAG_CHARS = 200
-MOST_TAGS = 1_000  # of one document, and of one call
+MAX_TAGS = 1_000  # of one document, or in one call
 TITLE_CHARS = 500  # of a file; the title is stored with every passage
-LANG_CHARS = 35  # the longest language tag that BCP 47 asks to make room for
-STORED_CHARS = 64 << 10  # of a tag or a language in older stores: a whole front matter
-STORED_TAGS = 32 << 10
+LANG_CHARS = 35  # the longest language tag that BCP 47 requires support for
+LEGACY_TEXT_CHARS = 64 << 10  # of a tag or a language in older stores
+LEGACY_TAGS = 32 << 10
 _NUMBERS = 1 << 63
 
 
 def check_metadata(value: object, *, stored: bool = False) -> JsonDict:
-    """`value` as the plain object that JSON makes of it. Raises `InvalidRequest` for what is no
-    object, not JSON, nested deeper than `DEPTH`, longer than `BYTES`, or has numbers that not every
-    reader of JSON can hold. What is `stored` already may be as long as `STORED_BYTES`, and have
-    long numbers."""
+    """Return `value` as plain JSON values.
+
+    Raises `InvalidRequest` if it is not an object, not JSON, nested deeper than `METADATA_DEPTH`,
+    longer than `METADATA_BYTES`, or has numbers that some JSON readers cannot represent. Values
+    already `stored` may have `LEGACY_METADATA_BYTES` and long integers.
+    """
     if not isinstance(value, Mapping):
-        raise InvalidRequest(f"metadata is a {type(value).__name__}", "give an object")
+        raise InvalidRequest(f"metadata is a {type(value).__name__}", "use an object")
     plain: JsonDict = _object(value, 1, stored)
-    most = STORED_BYTES if stored else BYTES
-    if size_of(plain) > most:
-        raise InvalidRequest(f"metadata is longer than {most:,} bytes", "put it into the text")
+    limit = LEGACY_METADATA_BYTES if stored else METADATA_BYTES
+    if size_of(plain) > limit:
+        raise InvalidRequest(
+            f"metadata is longer than {limit:,} bytes", "put the data into the text"
+        )
     return plain
 
 
 def size_of(plain: JsonDict) -> int:
-    """Its bytes as JSON, as the store writes it."""
+    """The size in bytes of the JSON that the store writes."""
     return len(json.dumps(plain, ensure_ascii=False).encode())
 
 
@@ -67,23 +70,25 @@ def _plain(value: object, depth: int, stored: bool) -> Any:
         _check_depth(depth + 1)
         return [_plain(each, depth + 1, stored) for each in value]
     raise InvalidRequest(
-        f"metadata cannot hold {short_repr(value)}", "use texts, numbers, lists and objects"
+        f"metadata cannot hold {short_repr(value)}", "use strings, numbers, lists and objects"
     )
 
 
 def _check_depth(depth: int) -> None:
-    if depth > DEPTH:
-        raise InvalidRequest(f"metadata is nested deeper than {DEPTH} levels", "nest it less")
+    if depth > METADATA_DEPTH:
+        raise InvalidRequest(
+            f"metadata is nested deeper than {METADATA_DEPTH} levels", "nest it less"
+        )
 
 
 def _number(value: float) -> float:
-    """A finite one; whole ones of 64 bits, which every reader of JSON can hold."""
+    """Check that a number is finite and that an integer fits 64 bits, as JSON readers expect."""
     if isinstance(value, int):
         if not -_NUMBERS <= value < _NUMBERS:
             raise InvalidRequest(
-                f"metadata cannot hold the number {short_repr(value)}", "give it as a text"
+                f"metadata cannot hold the number {short_repr(value)}", "use a string instead"
             )
         return value
     if not math.isfinite(value):
-        raise InvalidRequest(f"metadata cannot hold {value}", "leave it out, or use null")
+        raise InvalidRequest(f"metadata cannot hold {value}", "omit it, or use null")
     return value

@@ -1,5 +1,7 @@
-"""Which process is at work, and whether another one still is. Used for leases, which also expire:
-where nothing can be told, a process counts as alive."""
+"""Whether another process is still running, for leases and abandoned files.
+
+Leases also expire: a process whose state is unknown counts as running.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ from functools import lru_cache
 
 
 @lru_cache(maxsize=1)
-def here() -> str:
-    """As far as process ids reach: the machine and, on Linux, the namespace of its ids."""
+def pid_namespace() -> str:
+    """Where a process id is unique: the machine and, on Linux, its PID namespace."""
     import platform
 
     try:
@@ -19,25 +21,27 @@ def here() -> str:
     return f"{platform.node()} {space}".rstrip()
 
 
-def is_gone(place: str, pid: int) -> bool:
-    """Whether that process has ended, even if its parent has not asked how. On Windows a process
-    cannot be asked without harm."""
-    if place != here() or os.name != "posix":
+def has_exited(namespace: str, pid: int) -> bool:
+    """Whether the process has ended, zombies included. Always False on Windows, which has no
+    harmless way to check."""
+    if namespace != pid_namespace() or os.name != "posix":
         return False
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
-    except OSError:  # it is another user's
+    except OSError:  # it belongs to another user
         return False
     return _is_zombie(pid)
 
 
 def _is_zombie(pid: int) -> bool:
-    """On Linux; elsewhere nobody knows."""
+    """Whether the process is a zombie; known only on Linux."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
-            state = stat.read().rpartition(b") ")[2][:1]  # the name before it may hold anything
+            state = stat.read().rpartition(b") ")[2][
+                :1
+            ]  # the command name before it may contain anything
     except OSError:
         return False
     return state in (b"Z", b"X")

@@ -1,8 +1,8 @@
-"""The end of a process that runs until it is told to stop.
+"""Orderly shutdown of a process that runs until it receives a signal.
 
-The first SIGTERM or SIGINT begins an orderly end: what is under way is answered, then it is
-cancelled. Where that takes too long, the process exits all the same, and a second signal ends it at
-once. Nothing is lost by that: what is being written is in the store as a whole or not at all.
+The first SIGTERM or SIGINT starts an orderly shutdown: pending work is finished, then cancelled. If
+that takes too long, the process exits anyway, and a second signal ends it at once. No data is lost,
+since every write to the store is atomic.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-LIMIT_S = 9.0  # for an orderly end
-ABANDONED = 1  # the exit status where it took longer
-_SIGNALS = ("SIGINT", "SIGTERM", "SIGBREAK")  # the last one on Windows only
+LIMIT_S = 9.0  # for an orderly shutdown
+EXIT_ABANDONED = 1  # the exit status if it took longer
+_SIGNALS = ("SIGINT", "SIGTERM", "SIGBREAK")  # SIGBREAK on Windows only
 
 
 class Shutdown:
-    """Takes the signals of the process while it is entered, if that is in the main thread.
+    """A context manager that handles the signals of the process, if entered in the main thread.
 
-    `on_signal` sets what the first one calls. Until then, a signal ends the process by raising
-    `KeyboardInterrupt` or `SystemExit`, as it would without this."""
+    `on_signal` sets the function that the first signal calls. Until then, a signal raises
+    `KeyboardInterrupt` or `SystemExit`, as it would by default.
+    """
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
         self.limit_s = limit_s
         self._stop: Callable[[], None] | None = None
         self._before: dict[int, Any] = {}
-        self._begun = False
+        self._started = False
         self._interrupted = False
 
     def __enter__(self) -> Shutdown:
@@ -44,23 +45,23 @@ class Shutdown:
             signal.signal(each, handler)
 
     def on_signal(self, stop: Callable[[], None]) -> None:
-        """Have the first signal call `stop`, which returns at once."""
+        """Have the first signal call `stop`, which must return at once."""
         self._stop = stop
 
     def begin(self) -> None:
-        """Start the clock: if the process still runs when the time is over, it exits."""
-        if not self._begun:
-            self._begun = True
+        """Start the timer: the process exits if it still runs after `limit_s`."""
+        if not self._started:
+            self._started = True
             threading.Thread(target=self._watch, name="kb-shutdown", daemon=True).start()
 
     def finish(self) -> None:
-        """To be called when the orderly end is over: Ctrl-C is told to the caller as ever."""
+        """Call this after the orderly shutdown: raises `KeyboardInterrupt` if Ctrl-C started it."""
         if self._interrupted:
             self._interrupted = False
             raise KeyboardInterrupt
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        if self._begun:
+        if self._started:
             os._exit(128 + number)
         self.begin()
         if self._stop is not None:
@@ -73,6 +74,6 @@ class Shutdown:
 
     def _watch(self) -> None:
         threading.Event().wait(self.limit_s)
-        told = f"kb: work under way did not stop within {self.limit_s:g} s and was abandoned\n"
-        os.write(2, told.encode())
-        os._exit(ABANDONED)
+        message = f"kb: pending work did not stop within {self.limit_s:g} s and was abandoned\n"
+        os.write(2, message.encode())
+        os._exit(EXIT_ABANDONED)

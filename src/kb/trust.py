@@ -1,11 +1,11 @@
-"""Which files of settings may be obeyed, and which folders the user has trusted.
+"""Which settings files may be used, and which folders the user has trusted.
 
-A folder's own `config.toml` comes with the folder: from a clone, an archive, a shared disk. What it
-may set without being trusted is declared in `kb.config`. Trust is given to a content at a path, as
-direnv does it: a file in the user's configuration folder whose name is the SHA-256 of both. A file
-that changes, or is copied elsewhere, is not trusted any more.
+The `config.toml` of a folder comes with the folder: from a clone, an archive, a shared disk.
+`kb.config` declares which keys it may set without trust. Trust applies to a content at a path, as
+in direnv: it is a file in the user's configuration folder whose name is the SHA-256 of both. A
+settings file that is changed or copied is not trusted any more.
 
-Owners and permissions are those of POSIX. On Windows they are not checked; trust works the same.
+Owners and permissions are checked on POSIX only; trust works the same on Windows.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from pathlib import Path
 
 from kb.regular_files import open_file
 
-MOST_BYTES = 256 * 1024  # of a file of settings
+MAX_SETTINGS_BYTES = 256 * 1024  # of a settings file
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsFile:
-    """A file of settings as it was read. Where `exposure` says who else could have written it,
-    nothing was read."""
+    """A settings file. If `exposure` is set, others could have written it, and it was not read."""
 
     path: Path
     content: bytes = b""
@@ -33,14 +32,19 @@ class SettingsFile:
 
 
 def read_settings(path: Path) -> SettingsFile | None:
-    """The file at `path`, or None where there is none. Raises `OSError` for what is no regular
-    file, is too large or cannot be read; waits for nothing."""
+    """Read the settings file at `path`; None if it does not exist.
+
+    Raises `OSError` if it is not a regular file, is too large or cannot be read. Never blocks.
+    """
     try:
         with open_file(path, links="follow") as file:
             if problem := exposure(file.info, os.stat(path.parent)):
                 return SettingsFile(path, exposure=problem)
-            return SettingsFile(path, file.read(MOST_BYTES))
-    except (FileNotFoundError, NotADirectoryError):  # the latter: a store named below a file
+            return SettingsFile(path, file.read(MAX_SETTINGS_BYTES))
+    except (
+        FileNotFoundError,
+        NotADirectoryError,
+    ):  # the latter: the store's path leads through a file
         return None
 
 
@@ -48,36 +52,36 @@ def read_settings(path: Path) -> SettingsFile | None:
 
 
 def exposure(file: os.stat_result, folder: os.stat_result) -> str | None:
-    """Who besides this user and root could have written the file; None: nobody."""
+    """Describe who besides this user and root could have written the file; None if nobody."""
     if os.name != "posix":
         return None
     if not is_own(file):
         return "it belongs to another user"
-    if _others_write(file):
-        return "others may write to it"
+    if _others_can_write(file):
+        return "other users can write to it"
     if not is_own(folder):
         return "its folder belongs to another user"
-    if _others_write(folder) and not folder.st_mode & stat.S_ISVTX:
-        return "others may write to its folder"
+    if _others_can_write(folder) and not folder.st_mode & stat.S_ISVTX:
+        return "other users can write to its folder"
     return None
 
 
 def is_own(info: os.stat_result) -> bool:
-    """Whether it belongs to this user, to root, or to the user who called sudo."""
+    """Whether the file belongs to this user, to root, or to the user who called sudo."""
     if os.name != "posix" or info.st_uid in (os.geteuid(), 0):
         return True
     return os.geteuid() == 0 and os.environ.get("SUDO_UID") == str(info.st_uid)
 
 
-def _others_write(info: os.stat_result) -> bool:
+def _others_can_write(info: os.stat_result) -> bool:
     if info.st_mode & stat.S_IWOTH:
         return True
     return bool(info.st_mode & stat.S_IWGRP) and not _is_private_group(info.st_gid, info.st_uid)
 
 
 def _is_private_group(gid: int, uid: int) -> bool:
-    """Whether the group is root's, or one that only its user is in: many systems give everyone a
-    group of their own, and let new files be writable by it."""
+    """Whether the group is root's, or has no other member than the user: many systems give each
+    user a private group that can write to new files."""
     import grp
     import pwd
 
@@ -91,16 +95,16 @@ def _is_private_group(gid: int, uid: int) -> bool:
     return False
 
 
-# --- what the user has trusted --------------------------------------------------------------------
+# --- trust ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class TrustRecord:
-    """What the user has trusted, in a folder of its own: contents at paths."""
+class TrustStore:
+    """The contents and paths that the user has trusted, one file for each in `folder`."""
 
     folder: Path
 
-    def holds(self, path: Path, content: bytes) -> bool:
+    def is_trusted(self, path: Path, content: bytes) -> bool:
         entry = self._entry(path, content)
         try:
             return exposure(os.lstat(entry), os.stat(self.folder)) is None
@@ -115,7 +119,7 @@ class TrustRecord:
             file.write(os.fsencode(_resolved(path)) + b"\n")
 
     def remove(self, path: Path) -> int:
-        """Trust nothing at this path any more; how many contents were."""
+        """Revoke the trust in all contents at this path; return how many there were."""
         subject = os.fsencode(_resolved(path)) + b"\n"
         removed = 0
         for entry in self._entries():
@@ -126,11 +130,11 @@ class TrustRecord:
         return removed
 
     @contextmanager
-    def kept(self, path: Path) -> Iterator[None]:
-        """Trust the file after the block if it was trusted before: the block makes a change that
-        the user has asked for."""
+    def preserve(self, path: Path) -> Iterator[None]:
+        """Keep trusting the file after the block has changed it, if it was trusted before: the user
+        requested the change."""
         before = read_settings(path)
-        trusted = before is not None and self.holds(path, before.content)
+        trusted = before is not None and self.is_trusted(path, before.content)
         yield
         if trusted and (after := read_settings(path)) is not None:
             self.remove(path)
@@ -147,5 +151,5 @@ class TrustRecord:
 
 
 def _resolved(path: Path) -> str:
-    """The path without links, but for the last name: a link to a trusted file is not trusted."""
+    """Resolve links except in the last name: a link to a trusted file is not trusted."""
     return os.path.join(os.path.realpath(path.parent), path.name)

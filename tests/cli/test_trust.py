@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from kb import KnowledgeBase
-from kb.config import settings_file, trust_record
+from kb.config import settings_file, trust_store
 from tests.cli.conftest import COMMAND, Run
 from tests.models import tiny
 from tests.models.serving import Answer, Asked, Server, answer, serving
@@ -149,16 +149,16 @@ def test_trust_by_folder(run: Run, clone: Path, tmp_path: Path) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="owners and permissions are POSIX's")
 def test_what_others_may_write_cannot_be_trusted(run: Run, clone: Path) -> None:
     os.chmod(clone / ".kb" / "config.toml", 0o666)
-    assert "others may write to it" in run("config", "trust").err
+    assert "other users can write to it" in run("config", "trust").err
     assert "ignored all settings" in run("status").err
 
 
 @pytest.mark.skipif(os.name != "posix", reason="no pseudo-terminals on Windows")
 def test_a_person_is_asked(clone: Path, on_terminal: Callable[..., str]) -> None:
     assert "Trust these in" in on_terminal("config", "trust", typed="n\n")
-    assert not trust_record().folder.exists()
+    assert not trust_store().folder.exists()
     assert "trusted: " in on_terminal("config", "trust", typed="y\n")
-    assert trust_record().remove(settings_file(clone / ".kb" / "kb.sqlite"))
+    assert trust_store().remove(settings_file(clone / ".kb" / "kb.sqlite"))
     assert "trusted: " in on_terminal("config", "trust", "--yes")
 
 
@@ -167,7 +167,7 @@ def test_without_a_terminal_trust_needs_yes(run: Run, clone: Path) -> None:
     assert refused.status == 2
     assert '"cannot ask for confirmation without a terminal"' in refused.err
     assert "again with --yes" in refused.err
-    assert not trust_record().folder.exists()
+    assert not trust_store().folder.exists()
     assert "ignored models.encoder" in run("status").err
 
 
@@ -175,13 +175,13 @@ def test_a_fitted_profile_keeps_trust(clone: Path) -> None:
     from kb.evaluation.profile_file import write_profile
 
     file = settings_file(clone / ".kb" / "kb.sqlite")
-    with trust_record().kept(file):
+    with trust_store().preserve(file):
         write_profile(file, "mine", {"base": "notes"})
-    assert not trust_record().holds(file, file.read_bytes())
-    trust_record().add(file, file.read_bytes())
-    with trust_record().kept(file):
+    assert not trust_store().is_trusted(file, file.read_bytes())
+    trust_store().add(file, file.read_bytes())
+    with trust_store().preserve(file):
         write_profile(file, "other", {"base": "notes"})
-    assert trust_record().holds(file, file.read_bytes())
+    assert trust_store().is_trusted(file, file.read_bytes())
 
 
 # --- the model that a store names -----------------------------------------------------------------

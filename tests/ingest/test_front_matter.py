@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kb import KnowledgeBase
 from kb.ingest import front_matter
 from kb.ingest.front_matter import FrontMatter, merge
-from kb.metadata import LANG_CHARS, MOST_TAGS, TAG_CHARS
+from kb.metadata import LANG_CHARS, MAX_TAGS, TAG_CHARS
 from kb.text.normalize import nfc
 from kb.types import Attributes
 
@@ -271,10 +271,10 @@ def test_a_note_is_not_named_after_it(kb: KnowledgeBase) -> None:
 
 
 def test_tags_and_a_language_beyond_the_bounds_stay_text() -> None:
-    tags = [f"t{n:04}" for n in range(MOST_TAGS + 1)]
+    tags = [f"t{n:04}" for n in range(MAX_TAGS + 1)]
     long = "longest" * TAG_CHARS
     front = read(f"tags: [{long}, {', '.join(tags)}]", f"lang: {'zyx' * LANG_CHARS}")
-    assert front.attributes.tags == tuple(tags[:MOST_TAGS])
+    assert front.attributes.tags == tuple(tags[:MAX_TAGS])
     assert front.attributes.lang is None
     assert len(front.warnings) == 3
     assert "longer than 200 characters" in front.warnings[0]

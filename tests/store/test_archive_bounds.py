@@ -15,7 +15,7 @@ import pytest
 
 from kb import KnowledgeBase
 from kb.errors import BrokenImport, KbError
-from kb.metadata import STORED_BYTES
+from kb.metadata import LEGACY_METADATA_BYTES
 from tests.conftest import Clock
 from tests.models.weightless import Weightless, unexamined
 from tests.store.library import opened
@@ -119,11 +119,11 @@ def test_metadata_that_is_nested_deeply(
 
 
 def test_metadata_of_older_stores_comes_back(lines: Lines, tmp_path: Path, clock: Clock) -> None:
-    old = {"a": "x" * (STORED_BYTES - 100)}
+    old = {"a": "x" * (LEGACY_METADATA_BYTES - 100)}
     lines[_at(lines, "document")]["metadata"] = old
     with imported(lines, tmp_path / "new.sqlite", clock) as kb:
         assert old in [one.metadata for one in kb.documents()]
-    lines[_at(lines, "document")]["metadata"] = {"a": "x" * STORED_BYTES}
+    lines[_at(lines, "document")]["metadata"] = {"a": "x" * LEGACY_METADATA_BYTES}
     with pytest.raises(BrokenImport, match="metadata is longer than 1,048,576 bytes"):
         imported(lines, tmp_path / "other.sqlite", clock)
 

@@ -251,7 +251,7 @@ def test_a_backup_answers_like_the_store(
 def test_a_backup_overwrites_only_if_told(filled: KnowledgeBase, tmp_path: Path) -> None:
     target = tmp_path / "b.sqlite"
     target.write_text("precious")
-    with pytest.raises(InvalidRequest, match="is there already"):
+    with pytest.raises(InvalidRequest, match="already exists"):
         filled.backup(target)
     assert target.read_text() == "precious"
     filled.backup(target, overwrite=True)

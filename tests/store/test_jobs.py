@@ -109,7 +109,7 @@ def test_a_process_that_is_gone_leaves_its_chunks_at_once(
     with store._database.writing() as connection:
         connection.execute("UPDATE jobs SET pid = ?", (gone,))
     (known,) = store.jobs()
-    assert known.lost is processes.is_gone(processes.here(), gone)
+    assert known.lost is processes.has_exited(processes.pid_namespace(), gone)
     assert known.lost
     assert store.has_work(1, PARTS)
     assert len(store.lease(store.start_job(1), 1, limit=10)) == 10
@@ -119,15 +119,15 @@ def test_a_process_that_is_gone_leaves_its_chunks_at_once(
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
 def test_a_killed_process_is_gone_before_its_parent_has_asked() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        assert not processes.is_gone(processes.here(), process.pid)
+        assert not processes.has_exited(processes.pid_namespace(), process.pid)
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # ended, and not reaped
-        assert processes.is_gone(processes.here(), process.pid)
+        assert processes.has_exited(processes.pid_namespace(), process.pid)
 
 
 def test_processes_of_elsewhere_are_not_judged() -> None:
-    assert not processes.is_gone("another machine", 2**22 + 1)
-    assert not processes.is_gone(processes.here(), 1)
+    assert not processes.has_exited("another machine", 2**22 + 1)
+    assert not processes.has_exited(processes.pid_namespace(), 1)
 
 
 def test_has_work_says_what_a_lease_would_find(store: SqliteStore, clock: Clock) -> None:

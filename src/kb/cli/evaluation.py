@@ -279,14 +279,14 @@ def _interrupt_on_sigterm() -> Iterator[None]:
 
 def _write_profile(name: str, tuning: Tuning, ground: Ground) -> str:
     """Write the profile to the store's settings if the store exists, otherwise to the user's."""
-    from kb.config import files, trust_record, user_file
+    from kb.config import files, trust_store, user_file
     from kb.evaluation.profile_file import fitted_profile, write_profile
 
     own = ground.own
     path = files(own)[-1] if own is not None and own.exists() else user_file()
     table = fitted_profile(tuning.profile, ground.config, tuning.settings)
     table["summary"] = f"{tuning.profile}, tuned on {tuning.data}"
-    with trust_record().kept(path):
+    with trust_store().preserve(path):
         write_profile(path, name, table)
     return str(path)
 
@@ -351,14 +351,14 @@ def _write_problem(path: Path) -> str:
 
 def _write(path: Path, text: str) -> None:
     """Write a regular file atomically; write directly to a pipe or device."""
-    from kb.atomic import placed
+    from kb.atomic import atomic_path
 
     options = {"encoding": "utf-8", "errors": "backslashreplace"}
     try:
         if path.exists() and not path.is_file():
             path.write_text(text, **options)
         else:
-            with placed(path.resolve(), overwrite=True) as part:
+            with atomic_path(path.resolve(), overwrite=True) as part:
                 part.write_text(text, **options)
     except OSError as error:
         message = f"cannot write {path}: {error.strerror}"

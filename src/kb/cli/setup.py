@@ -173,7 +173,7 @@ def trust_command(invocation: Invocation, *, folder: Path | None, yes: bool) -> 
       kb config trust
       kb config trust ~/projects/tidepool
     """
-    from kb.config import parse, settings_file, trust_record, untrusted
+    from kb.config import parse, settings_file, trust_store, untrusted
     from kb.embedding.service import sources_to_trust
     from kb.trust import read_settings
 
@@ -196,7 +196,7 @@ def trust_command(invocation: Invocation, *, folder: Path | None, yes: bool) -> 
         )
     if not yes:
         _confirm(store.parent)
-    record = trust_record()
+    record = trust_store()
     if file is not None and values:
         record.remove(path)
         record.add(path, file.content)
@@ -218,10 +218,10 @@ def untrust_command(invocation: Invocation, *, folder: Path | None) -> None:
     Example:
       kb config untrust ~/projects/tidepool
     """
-    from kb.config import settings_file, trust_record
+    from kb.config import settings_file, trust_store
 
     store = _select_store(folder, invocation)
-    record = trust_record()
+    record = trust_store()
     if not record.remove(settings_file(store)) + record.remove(store):
         raise InvalidRequest(f"nothing in {store.parent} is trusted", "see: kb config")
     _write_trust(invocation, store.parent, trusted=False)

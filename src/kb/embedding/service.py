@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from kb.config import Config, load, trust_record
+from kb.config import Config, load, trust_store
 from kb.errors import InvalidRequest, KbError, ModelMissing, NotFound, StoreMissing, short_repr
 from kb.store import SqliteStore
 
@@ -138,7 +138,7 @@ def needs_trust(
         return False
     if models.is_endpoint(source) and models.is_endpoint(config.models.encoder):
         return False  # texts go to that server anyway
-    return not trust_record().holds(store, os.fsencode(source))
+    return not trust_store().is_trusted(store, os.fsencode(source))
 
 
 def sources_to_trust(path: Path) -> list[str]:
@@ -247,7 +247,7 @@ class Embedding:
         if needs_trust(self._store.path, self._config, source):
             # Where it cannot be recorded, the next process says so, and how to mend it.
             with suppress(OSError):
-                trust_record().add(self._store.path, os.fsencode(source))
+                trust_store().add(self._store.path, os.fsencode(source))
         done = reindex(
             self._store,
             encoder,

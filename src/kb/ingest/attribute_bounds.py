@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from kb.errors import short_repr
-from kb.metadata import BYTES, LANG_CHARS, MOST_TAGS, TAG_CHARS, TITLE_CHARS, size_of
+from kb.metadata import LANG_CHARS, MAX_TAGS, METADATA_BYTES, TAG_CHARS, TITLE_CHARS, size_of
 from kb.types import Attributes
 
 _MOST_NAMES = 3  # of dropped values in a warning
@@ -41,9 +41,9 @@ def bound_tags(tags: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     warnings = []
     if long := [tag for tag in every if len(tag) > TAG_CHARS]:
         warnings.append(f"tags longer than {TAG_CHARS} characters are ignored: {_names(long)}")
-    if more := short[MOST_TAGS:]:
-        warnings.append(f"tags after the first {MOST_TAGS:,} are ignored: {_names(more)}")
-    return short[:MOST_TAGS], tuple(warnings)
+    if more := short[MAX_TAGS:]:
+        warnings.append(f"tags after the first {MAX_TAGS:,} are ignored: {_names(more)}")
+    return short[:MAX_TAGS], tuple(warnings)
 
 
 def bound_lang(lang: str | None) -> tuple[str | None, tuple[str, ...]]:
@@ -55,19 +55,19 @@ def bound_lang(lang: str | None) -> tuple[str | None, tuple[str, ...]]:
 
 def _bound_metadata(metadata: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the first entries that fit, and a warning about the others."""
-    if size_of(metadata) <= BYTES:
+    if size_of(metadata) <= METADATA_BYTES:
         return metadata, ()
     kept: dict[str, Any] = {}
     dropped = []
     size_bytes = len("{}")
     for key, value in metadata.items():
         entry_bytes = size_of({key: value})  # its braces stand for the comma and the space
-        if size_bytes + entry_bytes > BYTES:
+        if size_bytes + entry_bytes > METADATA_BYTES:
             dropped.append(key)
         else:
             kept[key] = value
             size_bytes += entry_bytes
-    return kept, (f"metadata beyond {BYTES:,} bytes is ignored: {_names(dropped)}",)
+    return kept, (f"metadata beyond {METADATA_BYTES:,} bytes is ignored: {_names(dropped)}",)
 
 
 def _names(dropped: Sequence[str]) -> str:

@@ -42,7 +42,7 @@ def export(
     """Write the store to a stream or a file; returns the header."""
     if not hasattr(target, "write"):
         path = check_path("an export", target)
-        with atomic.placed(path, overwrite=overwrite) as part, _writer(part, path) as stream:
+        with atomic.atomic_path(path, overwrite=overwrite) as part, _writer(part, path) as stream:
             return _write(store, stream, on_progress, vectors)
     return _write(store, cast(IO[bytes], target), on_progress, vectors)
 

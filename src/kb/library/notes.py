@@ -9,7 +9,7 @@ from typing import Any
 
 from kb.errors import InvalidRequest, check_choice, check_text, short_repr
 from kb.ingest.dates import expiry
-from kb.metadata import LANG_CHARS, MOST_TAGS, TAG_CHARS, check_metadata
+from kb.metadata import LANG_CHARS, MAX_TAGS, TAG_CHARS, check_metadata
 from kb.text.normalize import nfc
 from kb.types import KINDS, SCOPES, TRUSTS, Attributes
 
@@ -75,9 +75,9 @@ def new_tags(tags: Iterable[str]) -> tuple[str, ...]:
 
 def check_tag_count(count: int) -> None:
     """`InvalidRequest` if a document cannot have so many tags."""
-    if count > MOST_TAGS:
+    if count > MAX_TAGS:
         raise InvalidRequest(
-            f"{count:,} tags are more than the {MOST_TAGS:,} of a document", "give fewer tags"
+            f"{count:,} tags are more than the {MAX_TAGS:,} of a document", "give fewer tags"
         )
 
 

@@ -60,9 +60,9 @@ def _read() -> dict[str, Any]:
 
 
 def _write(memory: dict[str, Any]) -> None:
-    from kb.atomic import placed
+    from kb.atomic import atomic_path
 
     kept = {path: known for path, known in memory.items() if Path(path).exists()}
     # Without a memory everything works, only slower.
-    with suppress(OSError, KbError), placed(_file(), overwrite=True) as part:
+    with suppress(OSError, KbError), atomic_path(_file(), overwrite=True) as part:
         part.write_text(json.dumps(kept), encoding="utf-8")

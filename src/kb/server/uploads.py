@@ -40,7 +40,7 @@ from kb.errors import (
 )
 from kb.library.knowledge_base import KnowledgeBase
 from kb.logs import logger
-from kb.processes import here, is_gone
+from kb.processes import has_exited, pid_namespace
 from kb.types import Document, IngestReport
 
 FOLDER = "uploads"
@@ -249,7 +249,7 @@ def _is_folder(path: Path) -> bool:
 def _is_abandoned(path: Path, pid: int) -> bool:
     """Whether the process that was at it has ended. A process id that is our own was another's: we
     have only begun."""
-    if pid == os.getpid() or is_gone(here(), pid):
+    if pid == os.getpid() or has_exited(pid_namespace(), pid):
         return True
     return time.time() - path.lstat().st_mtime > _ABANDONED_S
 

@@ -19,7 +19,7 @@ from math import inf, sqrt
 from operator import mul
 from typing import TYPE_CHECKING, NamedTuple
 
-from kb.deadline import uncounted
+from kb.deadline import pause_deadline
 from kb.errors import InvalidRequest, ModelBroken, ModelMissing
 from kb.search.retrievers.availability import EncoderSource
 
@@ -95,7 +95,7 @@ class QueryEncoder:
         entry = self._entry(_Key(encoder.spec.name, encoder.spec.version, text))
         needed = (want if need is None else need) & encoder.spec.gives
         timeout_s = self._patience_s if self.warm else None
-        with nullcontext() if self.warm else uncounted(), _locked(entry, timeout_s, needed):
+        with nullcontext() if self.warm else pause_deadline(), _locked(entry, timeout_s, needed):
             if needed - entry.parts:
                 self._add(entry, encoder, text, (want & encoder.spec.gives) - entry.parts)
                 _raise_first(entry, needed)
@@ -105,7 +105,7 @@ class QueryEncoder:
         """Have the model loaded, so that what comes next takes the time it takes."""
         encoder = None if self.warm else self._source()
         if encoder is not None:
-            with uncounted():
+            with pause_deadline():
                 encoder.encode([_WARM], as_query=True)
             self.warm = True
 

@@ -139,7 +139,7 @@ class RerankStage:
     ) -> _Read:
         scores: Scores = {}
         count = 0
-        with deadline.uncounted():
+        with deadline.pause_deadline():
             reranker.load()
         began_ms = elapsed_ms()
         left_ms = None if self.budget_ms is None else _left(self.budget_ms, elapsed_ms)

@@ -26,7 +26,7 @@ from kb.errors import (
     is_unicode,
     short_repr,
 )
-from kb.metadata import STORED_CHARS, STORED_TAGS, check_metadata
+from kb.metadata import LEGACY_TAGS, LEGACY_TEXT_CHARS, check_metadata
 from kb.regular_files import OutsideRoot, names_inside
 from kb.types import KINDS, SCOPES, TRUSTS, JsonDict
 
@@ -276,14 +276,14 @@ def _check_inside(value: Mapping[str, Any], number: int) -> None:
             check_metadata(value["metadata"], stored=True)
         except InvalidRequest as error:
             raise broken(number, error.message) from error
-    if len(value.get("lang") or "") > STORED_CHARS:
-        raise broken(number, f"'lang' is longer than {STORED_CHARS:,} characters")
-    if len(value.get("tags", {})) > STORED_TAGS:
-        raise broken(number, f"a document with more than {STORED_TAGS:,} tags")
+    if len(value.get("lang") or "") > LEGACY_TEXT_CHARS:
+        raise broken(number, f"'lang' is longer than {LEGACY_TEXT_CHARS:,} characters")
+    if len(value.get("tags", {})) > LEGACY_TAGS:
+        raise broken(number, f"a document with more than {LEGACY_TAGS:,} tags")
     for tag, source in value.get("tags", {}).items():
-        if len(tag) > STORED_CHARS:
+        if len(tag) > LEGACY_TEXT_CHARS:
             raise broken(
-                number, f"the tag {short_repr(tag)} is longer than {STORED_CHARS:,} characters"
+                number, f"the tag {short_repr(tag)} is longer than {LEGACY_TEXT_CHARS:,} characters"
             )
         if source not in ("file", "user"):
             raise broken(number, f"the tag {tag!r} cannot come from {source!r}")

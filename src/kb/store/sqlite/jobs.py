@@ -35,7 +35,7 @@ def start(connection: apsw.Connection, model_id: int, now: float) -> int:
         raise NotFound("nobody asks for these vectors any more", "kb status shows the model in use")
     connection.execute(
         "INSERT INTO jobs (model_id, place, pid, started, lease_until) VALUES (?, ?, ?, ?, ?)",
-        (model_id, processes.here(), os.getpid(), now, now + LEASE_S),
+        (model_id, processes.pid_namespace(), os.getpid(), now, now + LEASE_S),
     )
     return connection.last_insert_rowid()
 
@@ -101,7 +101,7 @@ def _resumed(connection: apsw.Connection, job_id: int, model_id: int, now: float
     connection.execute(
         "INSERT INTO jobs (job_id, model_id, place, pid, started, lease_until) "
         "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-        (job_id, model_id, processes.here(), os.getpid(), now, now + LEASE_S),
+        (job_id, model_id, processes.pid_namespace(), os.getpid(), now, now + LEASE_S),
     )
     return True
 
@@ -124,7 +124,7 @@ def _all(connection: apsw.Connection) -> list[Any]:
 
 
 def _is_over(place: str, pid: int, until: float, now: float) -> bool:
-    return until < now or processes.is_gone(place, pid)
+    return until < now or processes.has_exited(place, pid)
 
 
 def _leased(connection: apsw.Connection, model_id: int) -> list[int]:

@@ -79,7 +79,7 @@ def write(store: Path, owner: Owner, content: Sidecar) -> bool:
         "sum": _sum(content.ids, content.rows),
     }
     try:
-        with atomic.placed(path, overwrite=True) as part, open(part, "wb") as file:
+        with atomic.atomic_path(path, overwrite=True) as part, open(part, "wb") as file:
             file.write(_formatted(header))
             content.ids.tofile(file)
             content.rows.tofile(file)

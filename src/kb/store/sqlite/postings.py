@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
-from kb.deadline import uncounted
+from kb.deadline import pause_deadline
 from kb.errors import StoreUnusable, check_choice
 from kb.index import cosine, sparse_weights
 from kb.store.sqlite import embeddings, segments, vectors
@@ -119,7 +119,7 @@ class Postings:
         key = _key(connection, model_id)
         if (known := self._states.get(key)) is not None:
             return known
-        with uncounted(), self._building:  # by one thread; the others find it made
+        with pause_deadline(), self._building:  # by one thread; the others find it made
             if (known := self._states.get(key)) is None:
                 known = _made(connection, key)
                 kept = list(self._states.items())[1 - _STATES :]

@@ -20,7 +20,7 @@ def backup(database: Database, target: Path, *, overwrite: bool, on_step: pages.
     with suppress(OSError):  # a target that cannot be looked at is refused below
         if target.samefile(database.path):
             raise InvalidRequest(f"{target} is the store itself", "choose another name")
-    with atomic.placed(target, overwrite=overwrite) as part:
+    with atomic.atomic_path(target, overwrite=overwrite) as part:
         with database.reading() as connection:
             pages.copy(connection, part, on_step)
         pages.verify(part)
@@ -40,7 +40,7 @@ def load(
     header = export_format.header(next(following, b""), schema.VERSION)
     if database.read_only or database.path.exists():
         return _load(database, header, following, merge, on_line)
-    with atomic.placed(database.path) as part:  # a store that is not there comes whole
+    with atomic.atomic_path(database.path) as part:  # a store that is not there comes whole
         fresh = Database(part, read_only=False, busy_timeout_s=0)
         try:
             report = _load(fresh, header, following, merge, on_line)

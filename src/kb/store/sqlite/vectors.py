@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from kb.deadline import uncounted
+from kb.deadline import pause_deadline
 from kb.errors import InvalidRequest, ModelBroken, ModelMismatch, check_choice
 from kb.index import cosine
 from kb.store.sqlite import embeddings, matrix_file, python_scan, vec0
@@ -99,7 +99,7 @@ class Vectors:
         key = (model.model_id, mark)
         if (known := self._matrices.get(key)) is not None:
             return known
-        with uncounted(), self._building:  # by one thread; the others find it made
+        with pause_deadline(), self._building:  # by one thread; the others find it made
             if (known := self._matrices.get(key)) is None:
                 known = self._made(connection, model, mark)
                 kept = list(self._matrices.items())[1 - _STATES :]
