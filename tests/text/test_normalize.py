@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kb.text.normalize import (
-    blank_unspaced,
-    identifier_parts,
-    indexed_parts,
-    indexed_pieces,
+    bigrams,
     nfc,
-    pieces,
+    split_identifier,
+    subwords,
+    unspaced_ngrams,
+    without_unspaced_runs,
 )
 
 
@@ -34,25 +34,25 @@ from kb.text.normalize import (
     ],
 )
 def test_identifier_parts(word: str, parts: list[str]) -> None:
-    assert identifier_parts(word) == parts
+    assert split_identifier(word) == parts
 
 
-def test_indexed_parts_hold_only_what_the_tokenizer_does_not_see() -> None:
-    assert indexed_parts("call targetHost, target_host and HOST") == "target host"
+def test_subwords_are_only_what_the_tokenizer_does_not_see() -> None:
+    assert subwords("call targetHost, target_host and HOST") == "target host"
 
 
-def test_pieces_are_bigrams_and_single_characters() -> None:
-    assert pieces("数据库") == ["数据", "据库"]
-    assert pieces("库") == ["库"]
-    assert indexed_pieces("用 kb 搜索") == "用 搜 索 搜索"
+def test_ngrams_are_bigrams_and_single_characters() -> None:
+    assert bigrams("数据库") == ["数据", "据库"]
+    assert bigrams("库") == ["库"]
+    assert unspaced_ngrams("用 kb 搜索") == "用 搜 索 搜索"
 
 
 def test_half_width_katakana_is_found_by_full_width() -> None:
-    assert indexed_pieces("ｶﾞ") == indexed_pieces("ガ") == "ガ"
+    assert unspaced_ngrams("ｶﾞ") == unspaced_ngrams("ガ") == "ガ"
 
 
-def test_unspaced_script_is_blanked() -> None:
-    assert blank_unspaced("用kb搜索").split() == ["kb"]
+def test_unspaced_script_becomes_a_space() -> None:
+    assert without_unspaced_runs("用kb搜索").split() == ["kb"]
 
 
 @pytest.mark.parametrize("marks", ["\u0301\u0327", "\u0f74\u0f72", "\u0f73", "\ufe20\u302a"])
@@ -71,6 +71,6 @@ def test_any_text_has_an_nfc_form_that_utf8_can_write(text: str) -> None:
 
 
 @given(st.text())
-def test_pieces_stand_in_the_text(text: str) -> None:
-    for piece in indexed_pieces(text).split():
-        assert len(piece) <= 2
+def test_ngrams_occur_in_the_text(text: str) -> None:
+    for gram in unspaced_ngrams(text).split():
+        assert len(gram) <= 2

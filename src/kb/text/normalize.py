@@ -1,8 +1,8 @@
-"""How text becomes terms, beyond what FTS5's own tokenizers see.
+"""Normalization that indexing and queries share. Pure.
 
-Three things that the indexer and the query must do alike: NFC normalisation, the parts of
-identifiers (`targetHost` -> `target host`), and the one- and two-character pieces of scripts that
-are written without spaces. Pure.
+- Unicode normalization form C;
+- identifiers, split into words: `targetHost` -> `target host`;
+- scripts without spaces between words, split into single characters and bigrams.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-# Scripts whose words are not separated by spaces, or, in Korean, carry their particles with them:
-# Han, kana, bopomofo, Hangul, and Thai, Lao, Khmer and Burmese with their combining vowels.
+# Scripts without spaces between words: Han, kana, bopomofo, and Thai, Lao, Khmer and Burmese with
+# their combining vowels. Also Hangul, since Korean particles are written as part of the word.
 _UNSPACED = (
     "\u0e01-\u0e3a\u0e40-\u0e4e"  # Thai
     "\u0e81-\u0ecd\u0edc-\u0edf"  # Lao
@@ -27,20 +27,19 @@ _UNSPACED = (
     "\uff66-\uff9f"  # half-width katakana
     "\U00020000-\U0003ffff"  # Han, extensions
 )
-_LONGEST_NAME = 256  # a longer word is data, not a name
-# Texts, which `re` compiles when they are first used, and keeps: a search in ASCII needs none.
+_MAX_IDENTIFIER_CHARS = 256  # a longer word is data
+_MAX_MARKS = 30  # on one letter; composing a longer stack takes quadratic time
+# Patterns for text beyond ASCII are compiled by `re` on first use: most searches need none.
 _RUN = f"[{_UNSPACED}]+"
-_MANY_SIGNS = r"[^\w\s\x00-\x7f]{31,}"  # what may be a long stack of marks
-_MOST_MARKS = 30  # no script stacks more on a letter; to compose a stack takes time by its square
-_HALF_WIDTH = "[\uff66-\uff9f]"
-_GLUED = rf"(?<=[{_UNSPACED}])[^\W_{_UNSPACED}]+|[^\W_{_UNSPACED}]+(?=[{_UNSPACED}])"
-_SMALL = r"[^\W_0-9A-Z]"  # any letter but a capital of ASCII: `café` and `Élan` are one part
-_CAMEL = re.compile(rf"[A-Z]+(?!{_SMALL})|[A-Z]?{_SMALL}+|[0-9]+")
-_MIXED = re.compile(r"(?<![A-Za-z0-9])[A-Za-z][a-z0-9]*+[A-Z][A-Za-z0-9]*+")
+_LONG_SYMBOL_RUN = r"[^\w\s\x00-\x7f]{31,}"  # may be a stack of combining marks
+_HALF_WIDTH_KATAKANA = "[\uff66-\uff9f]"
+_BESIDE_RUN = rf"(?<=[{_UNSPACED}])[^\W_{_UNSPACED}]+|[^\W_{_UNSPACED}]+(?=[{_UNSPACED}])"
+_NOT_CAPITAL = r"[^\W_0-9A-Z]"  # any letter but an ASCII capital, so `Élan` is one word
+_CAMEL_CASE_WORD = re.compile(rf"[A-Z]+(?!{_NOT_CAPITAL})|[A-Z]?{_NOT_CAPITAL}+|[0-9]+")
+_IDENTIFIER = re.compile(r"(?<![A-Za-z0-9])[A-Za-z][a-z0-9]*+[A-Z][A-Za-z0-9]*+")
 
-
-# English words that say how a question is put, not what it is about.
-FUNCTION_WORDS = frozenset(
+# English words that carry the form of a question rather than its topic.
+STOP_WORDS = frozenset(
     """
     a an the and or but if as of in on at by to from for with into about
     is are was were be been being am do does did have has had can could should will would
@@ -50,68 +49,78 @@ FUNCTION_WORDS = frozenset(
 )
 
 
+# --- Unicode --------------------------------------------------------------------------------------
+
+
 def nfc(text: str) -> str:
-    """`text` in NFC, with what is not Unicode text (lone surrogates) made visible as U+FFFD."""
+    """`text` in NFC, with a question mark in place of each lone surrogate."""
     if text.isascii():
         return text
     text = text.encode("utf-8", "replace").decode("utf-8")
-    return unicodedata.normalize("NFC", re.sub(_MANY_SIGNS, _few_marks, text))
+    return unicodedata.normalize("NFC", re.sub(_LONG_SYMBOL_RUN, _drop_excess_marks, text))
 
 
-def _few_marks(signs: re.Match[str]) -> str:
+def _drop_excess_marks(match: re.Match[str]) -> str:
     kept: list[str] = []
     marks = 0
-    for sign in signs[0]:
-        is_mark = unicodedata.combining(unicodedata.normalize("NFD", sign)[0])
+    for char in match[0]:
+        is_mark = unicodedata.combining(unicodedata.normalize("NFD", char)[0])
         marks = marks + 1 if is_mark else 0
-        if marks <= _MOST_MARKS:
-            kept.append(sign)
+        if marks <= _MAX_MARKS:
+            kept.append(char)
     return "".join(kept)
 
 
+def widen_katakana(text: str) -> str:
+    """Convert half-width katakana to full width, so that both forms match each other."""
+    return unicodedata.normalize("NFKC", text) if re.search(_HALF_WIDTH_KATAKANA, text) else text
+
+
+# --- scripts without spaces -----------------------------------------------------------------------
+
+
 def unspaced_runs(text: str) -> list[str]:
-    """The runs of characters of unspaced scripts, in order: `用 kb 搜索` -> `用`, `搜索`."""
-    return [] if text.isascii() else re.findall(_RUN, wide(text))
+    """The runs of unspaced script, in order: `用 kb 搜索` -> `用`, `搜索`."""
+    return [] if text.isascii() else re.findall(_RUN, widen_katakana(text))
 
 
-def blank_unspaced(text: str) -> str:
-    """Everything else, with spaces in their place: `用kb搜索` -> ` kb `."""
+def without_unspaced_runs(text: str) -> str:
+    """`text` with a space in place of each run of unspaced script: `用kb搜索` -> ` kb `."""
     return text if text.isascii() else re.sub(_RUN, " ", text)
 
 
-def pieces(run: str) -> list[str]:
-    """The bigrams of a run; the character itself where the run is one long."""
+def bigrams(run: str) -> list[str]:
+    """The pairs of adjacent characters; a run of one character is returned as it is."""
     return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
 
 
-def indexed_pieces(text: str) -> str:
-    """The column under `chunks_cjk`: every character and every pair of neighbours."""
+def unspaced_ngrams(text: str) -> str:
+    """The text to index in `chunks_cjk`: all characters and bigrams of unspaced script."""
     if text.isascii():
         return ""
     runs = unspaced_runs(text)
-    return " ".join(piece for run in runs for piece in (*run, *(pieces(run) if run[1:] else ())))
+    return " ".join(gram for run in runs for gram in (*run, *(bigrams(run) if run[1:] else ())))
 
 
-def identifier_parts(word: str) -> list[str]:
-    """`targetHost` -> `target`, `host`; `HTTPServer` -> `http`, `server`; a plain word: none."""
-    found = _CAMEL.findall(word) if len(word) <= _LONGEST_NAME else []
-    return [part.lower() for part in found] if len(found) > 1 else []
+# --- identifiers ----------------------------------------------------------------------------------
 
 
-def identifiers(text: str) -> Iterator[tuple[int, int, list[str]]]:
-    """(start, end, parts) of every word in `text` that is made of several."""
-    for found in _MIXED.finditer(text):
-        if parts := identifier_parts(found[0]):
-            yield found.start(), found.end(), parts
+def split_identifier(word: str) -> list[str]:
+    """The words of an identifier in lower case: `HTTPServer` -> `http`, `server`. Empty if the
+    word is not an identifier."""
+    words = _CAMEL_CASE_WORD.findall(word) if len(word) <= _MAX_IDENTIFIER_CHARS else []
+    return [part.lower() for part in words] if len(words) > 1 else []
 
 
-def indexed_parts(text: str) -> str:
-    """The column of parts: words that `porter unicode61` would not see inside of what it takes for
-    one word, be it an identifier or a script without spaces (`用kb搜索` -> `kb`)."""
-    glued = [] if text.isascii() else re.findall(_GLUED, text)
-    return " ".join([*glued, *(part for _, _, parts in identifiers(text) for part in parts)])
+def find_identifiers(text: str) -> Iterator[tuple[int, int, list[str]]]:
+    """Yield start, end and words of every identifier in `text`."""
+    for match in _IDENTIFIER.finditer(text):
+        if words := split_identifier(match[0]):
+            yield match.start(), match.end(), words
 
 
-def wide(text: str) -> str:
-    """Half-width katakana made full-width, so that both are found by either."""
-    return unicodedata.normalize("NFKC", text) if re.search(_HALF_WIDTH, text) else text
+def subwords(text: str) -> str:
+    """The text to index in the column `parts`: words that the tokenizer does not separate, because
+    they are part of an identifier or adjoin unspaced script (`用kb搜索` -> `kb`)."""
+    adjoining = [] if text.isascii() else re.findall(_BESIDE_RUN, text)
+    return " ".join([*adjoining, *(word for *_, words in find_identifiers(text) for word in words)])

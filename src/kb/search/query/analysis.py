@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from kb.errors import InvalidRequest
 from kb.text.normalize import (
-    FUNCTION_WORDS,
-    blank_unspaced,
-    identifier_parts,
+    STOP_WORDS,
+    bigrams,
     nfc,
-    pieces,
+    split_identifier,
     unspaced_runs,
+    without_unspaced_runs,
 )
 from kb.text.tokenize import tokenize
 from kb.types import Degraded, LexicalQuery
@@ -64,10 +64,10 @@ def analyze(text: str) -> Analysis:
         return Analysis(text, nothing, nothing, expression, stems, fragments, ())
     runs = list(dict.fromkeys(unspaced_runs(text)))
     words: dict[str, tuple[str, ...]] = {}
-    spaced = blank_unspaced(text)
+    spaced = without_unspaced_runs(text)
     for start, end, stem in tokenize(spaced):
         word = spaced[start:end]
-        parts = identifier_parts(word)
+        parts = split_identifier(word)
         words.setdefault(stem, (word, " ".join(parts)) if parts else (word,))
     asked = len(words) + len(runs)
     kept_runs = runs[:MAX_TERMS]
@@ -81,7 +81,7 @@ def analyze(text: str) -> Analysis:
         content,
         None,
         frozenset(stem for _, _, stem in tokenize(shown)),
-        tuple(dict.fromkeys(piece for run in kept_runs for piece in (run, *pieces(run)))),
+        tuple(dict.fromkeys(piece for run in kept_runs for piece in (run, *bigrams(run)))),
         _truncation(asked),
     )
 
@@ -115,7 +115,7 @@ def _expression_stems(expression: str) -> frozenset[str]:
 
 
 def _content(query: LexicalQuery) -> LexicalQuery:
-    words = tuple(word for word in query.words if word[0].lower() not in FUNCTION_WORDS)
+    words = tuple(word for word in query.words if word[0].lower() not in STOP_WORDS)
     return query._replace(words=words) if words or query.runs else query
 
 

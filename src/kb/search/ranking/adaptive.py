@@ -28,7 +28,7 @@ from math import fsum
 from typing import Any
 from unicodedata import category
 
-from kb.text.normalize import blank_unspaced, unspaced_runs
+from kb.text.normalize import unspaced_runs, without_unspaced_runs
 
 FEW_WORDS, MANY_WORDS = 3, 10
 _LETTERS_A_WORD = 2  # in scripts without spaces
@@ -84,7 +84,7 @@ def _rules(text: str) -> list[tuple[str, float, str]]:
 
 def word_count(text: str) -> int:
     """Words, with two characters of an unspaced script for one."""
-    spaced = sum(any(map(str.isalnum, word)) for word in blank_unspaced(text).split())
+    spaced = sum(any(map(str.isalnum, word)) for word in without_unspaced_runs(text).split())
     letters = (len(run) for run in unspaced_runs(text))
     return spaced + sum(-(-count // _LETTERS_A_WORD) for count in letters)
 

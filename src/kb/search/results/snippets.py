@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from kb import deadline
 from kb.search.query.analysis import Analysis
-from kb.text.normalize import identifiers
+from kb.text.normalize import find_identifiers
 from kb.text.tokenize import tokenize
 
 _HEADINGS = re.compile(r"\A(?:#{1,6}[ \t].*(?:\n+|\Z))+")
@@ -97,7 +97,7 @@ def _words(text: str, analysis: Analysis) -> Iterable[Match]:
     if not analysis.stems:
         return
     yield from tokenize(text, analysis.stems)
-    for start, end, parts in identifiers(text):
+    for start, end, parts in find_identifiers(text):
         if inside := tokenize(" ".join(parts), analysis.stems):
             yield start, end, inside[0][2]
 

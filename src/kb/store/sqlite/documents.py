@@ -16,7 +16,7 @@ from kb.store.sqlite import filters as where
 from kb.store.sqlite.files import attach_document
 from kb.store.sqlite.functions import scalar
 from kb.text.headings import heading_text
-from kb.text.normalize import indexed_parts, indexed_pieces
+from kb.text.normalize import subwords, unspaced_ngrams
 from kb.types import Chunk, Document, Filters, Span, Written
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _write_chunks(
             "heading_path, content_hash, indexed_at, heading, text, parts, cjk) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (doc_id, ordinal, *place, digest, now, heading, chunk.text,
-             indexed_parts(chunk.text), indexed_pieces(f"{heading}\n{chunk.text}")),
+             subwords(chunk.text), unspaced_ngrams(f"{heading}\n{chunk.text}")),
         )  # fmt: skip
         added += 1
     gone = [(chunk_id,) for left in old.values() for chunk_id in left]

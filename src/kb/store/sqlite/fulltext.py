@@ -16,7 +16,7 @@ import apsw
 from kb.errors import QuerySyntax
 from kb.store.sqlite import filters as where
 from kb.store.sqlite.functions import scalar
-from kb.text.normalize import pieces
+from kb.text.normalize import bigrams
 from kb.text.tokenize import tokenize
 from kb.types import Filters, LexicalQuery, ScoredChunk, TextMatches
 
@@ -183,7 +183,7 @@ def _stem(word: str) -> str:
 
 
 def _piece_terms(runs: Iterable[str]) -> list[Term]:
-    distinct = dict.fromkeys(piece for run in runs for piece in pieces(run))
+    distinct = dict.fromkeys(piece for run in runs for piece in bigrams(run))
     return [Term(_quoted(piece), piece) for piece in distinct]
 
 
@@ -229,7 +229,7 @@ def _holding_all(runs: Sequence[str], words: Sequence[str]) -> tuple[str, list[A
     """Chunks that hold each run and each word as a substring, in their text or above it: those with
     all pieces of the runs, by index, and then by looking."""
     terms = [*runs, *words]
-    pieces_of_all = dict.fromkeys(piece for run in runs for piece in pieces(run))
+    pieces_of_all = dict.fromkeys(piece for run in runs for piece in bigrams(run))
     return (
         "SELECT chunk_id FROM chunks WHERE chunk_id IN "
         "(SELECT rowid FROM chunks_cjk WHERE chunks_cjk MATCH ?) "

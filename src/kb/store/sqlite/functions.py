@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import apsw
 
 from kb.text import globs
-from kb.text.normalize import wide
+from kb.text.normalize import widen_katakana
 from kb.text.timestamps import utc_timestamp
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def glob_matches(pattern: Any, path: Any) -> bool:
 def count_substrings(text: Any, terms_json: Any) -> int:
     """How many of the terms stand in `text`, whatever their case. By `lower`, as the trigram index
     folds it: `casefold` would make two letters of the ß that the index keeps."""
-    folded = wide(text).lower()
+    folded = widen_katakana(text).lower()
     return sum(term in folded for term in _terms(terms_json))
 
 

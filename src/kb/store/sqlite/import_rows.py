@@ -18,7 +18,7 @@ from kb.errors import InvalidRequest, ModelBroken, StoreUnusable
 from kb.index import cosine, sparse_weights, token_codes
 from kb.store.sqlite import documents, embeddings, export_format, files, segments
 from kb.store.sqlite.functions import scalar
-from kb.text.normalize import indexed_parts, indexed_pieces
+from kb.text.normalize import subwords, unspaced_ngrams
 from kb.types import ImportReport, JsonDict
 
 OnLine = Callable[[int, int], None]  # lines done, lines in all
@@ -116,8 +116,8 @@ class _Restore:
 
     def chunk(self, record: JsonDict) -> None:
         derived = {
-            "parts": indexed_parts(record["text"]),
-            "cjk": indexed_pieces(f"{record['heading']}\n{record['text']}"),
+            "parts": subwords(record["text"]),
+            "cjk": unspaced_ngrams(f"{record['heading']}\n{record['text']}"),
         }
         chunk_id = self._insert("chunks", export_format.as_columns(record) | derived)
         self.chunks += 1

@@ -27,7 +27,7 @@ from kb.store.sqlite.functions import scalar
 from kb.store.sqlite.repair import Repair, repair, without_triggers
 from kb.store.sqlite.vector_integrity import VectorHealth
 from kb.store.sqlite.vectors import Vectors
-from kb.text.normalize import indexed_parts, indexed_pieces
+from kb.text.normalize import subwords, unspaced_ngrams
 
 if TYPE_CHECKING:
     from kb.types import FilePlace
@@ -288,7 +288,7 @@ def _some(connection: apsw.Connection, columns: str, limit: int) -> Iterator[Any
 
 
 def _derived(heading: str, text: str) -> tuple[str, str]:
-    return indexed_parts(text), indexed_pieces(f"{heading}\n{text}")
+    return subwords(text), unspaced_ngrams(f"{heading}\n{text}")
 
 
 def _corrections(rows: list[Any]) -> Iterator[tuple[str, str, int]]:
