@@ -46,7 +46,7 @@ from kb.text import globs
 )
 def test_globs(pattern: str, path: str, matches: bool) -> None:
     assert globs.matches(pattern, path) == matches
-    assert globs._follow(globs._States(globs._compiled(pattern)), path) == matches
+    assert globs._run(globs._StateMachine(globs._parse(pattern)), path) == matches
     assert by_definition(pattern, path) == matches
 
 
@@ -130,16 +130,16 @@ def test_some_patterns_by_definition() -> None:
         path = "".join(chance.choices("ab//", k=chance.randint(0, 7)))
         expected = by_definition(pattern, path)
         assert globs.matches(pattern, path) == expected, (pattern, path)
-        assert globs._follow(globs._States(globs._compiled(pattern)), path) == expected
+        assert globs._run(globs._StateMachine(globs._parse(pattern)), path) == expected
 
 
 @settings(max_examples=1000)
 @given(patterns, paths)
 def test_all_ways_to_match_agree(pattern: str, path: str) -> None:
-    steps = globs._compiled(pattern)
+    steps = globs._parse(pattern)
     expected = by_definition(pattern, path)
     assert globs.matches(pattern, path) == expected
-    assert globs._follow(globs._States(steps), path) == expected
+    assert globs._run(globs._StateMachine(steps), path) == expected
     if (regex := globs._regex(steps)) is not None:
         assert (regex.fullmatch(path) is not None) == expected
 
@@ -172,15 +172,15 @@ def test_no_pattern_takes_long(pattern: str, path: str) -> None:
 
 
 def test_a_star_is_left_for_good_at_the_next_one_of_its_segment() -> None:
-    regex = globs._regex(globs._compiled("*a*b/*c/**/*d*e"))
+    regex = globs._regex(globs._parse("*a*b/*c/**/*d*e"))
     assert regex is not None
     assert regex.pattern == ("(?>[^/]*?a)[^/]*b/[^/]*c/(?:(?s:.*)/)?(?>[^/]*?d)[^/]*e")
-    assert globs.is_simple(globs._compiled("a**b")) is False
-    assert globs.is_simple(globs._compiled("**/a/**/b")) is False
+    assert globs.is_simple(globs._parse("a**b")) is False
+    assert globs.is_simple(globs._parse("**/a/**/b")) is False
 
 
 def test_usual_patterns_are_regular_expressions() -> None:
     for pattern in ("lib/**", "**/*.py", "**/*draft*.md", "a/**/b/*c*/d", "**/x/**", "*.md"):
-        assert globs._regex(globs._compiled(pattern)) is not None
+        assert globs._regex(globs._parse(pattern)) is not None
     for pattern in ("**/a/**/b", "**a", "*a**/b"):
-        assert globs._regex(globs._compiled(pattern)) is None
+        assert globs._regex(globs._parse(pattern)) is None

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kb import Filters, KnowledgeBase
 from kb.text import language
-from kb.text.language import language_of
+from kb.text.language import detect_language
 
 needs_langid = pytest.mark.skipif(
     importlib.util.find_spec("py3langid") is None, reason="the extra `lang` is not installed"
@@ -29,12 +29,12 @@ needs_langid = pytest.mark.skipif(
     ],
 )
 def test_script_decides(text: str, code: str | None) -> None:
-    assert language_of(text) == code
+    assert detect_language(text) == code
 
 
 def test_a_name_in_another_script_does_not_decide() -> None:
     text = "The paper of 王小明 is about databases and how they store what was written. " * 3
-    assert language_of(text) != "zh"
+    assert detect_language(text) != "zh"
 
 
 @needs_langid
@@ -48,17 +48,17 @@ def test_a_name_in_another_script_does_not_decide() -> None:
     ],
 )
 def test_words_decide_within_a_script(text: str, code: str) -> None:
-    assert language_of(text) == code
+    assert detect_language(text) == code
 
 
 def test_without_the_library_the_language_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(language, "_identifier", lambda: None)
-    assert language_of("The database did not answer, so we had to look at the log.") is None
+    assert detect_language("The database did not answer, so we had to look at the log.") is None
 
 
 @given(st.text())
 def test_any_text_has_a_language_or_none(text: str) -> None:
-    code = language_of(text)
+    code = detect_language(text)
     assert code is None or 2 <= len(code) <= 3
 
 

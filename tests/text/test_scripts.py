@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.text.scripts import is_cjk, unread
+from kb.text.scripts import is_cjk, unsupported_scripts
 
 
 @pytest.mark.parametrize(
@@ -13,7 +13,7 @@ from kb.text.scripts import is_cjk, unread
      "أين", "用 kb 搜索中文笔记", "ＡＢ 超级碗"],
 )  # fmt: skip
 def test_other_scripts_are_foreign(text: str) -> None:
-    assert unread(text, ["Latin"])
+    assert unsupported_scripts(text, ["Latin"])
 
 
 @pytest.mark.parametrize(
@@ -23,28 +23,28 @@ def test_other_scripts_are_foreign(text: str) -> None:
      "donʼt", "ℵ₀ sets"],
 )  # fmt: skip
 def test_latin_with_symbols_is_not(text: str) -> None:
-    assert not unread(text, ["Latin"])
+    assert not unsupported_scripts(text, ["Latin"])
 
 
 @pytest.mark.parametrize("text", ["itemprop 속성", "CSS를 이용한 HTML", "HTTP 헤더 쿠키 response",
                                   "what does 知识库 mean", "the word книга here"])  # fmt: skip
 def test_a_word_that_is_not_read_is_what_the_query_is_about(text: str) -> None:
-    assert unread(text, ["Latin"])
+    assert unsupported_scripts(text, ["Latin"])
 
 
 def test_japanese_is_one_language_of_several_scripts() -> None:
     scripts = ["Latin", "CJK", "Hiragana", "Katakana"]
     for text in ("データベースの移行", "人々の様々な", "東京タワー"):
-        assert not unread(text, scripts)
-        assert unread(text, (), {"HIRAGANA"})
-        assert not unread(text, (), {"CJK"})
-    assert unread("超级碗", (), {"CJK"})
-    assert not unread("超级碗", (), {"HIRAGANA"})
+        assert not unsupported_scripts(text, scripts)
+        assert unsupported_scripts(text, (), {"HIRAGANA"})
+        assert not unsupported_scripts(text, (), {"CJK"})
+    assert unsupported_scripts("超级碗", (), {"CJK"})
+    assert not unsupported_scripts("超级碗", (), {"HIRAGANA"})
 
 
 def test_failed_scripts_are_not_read_though_they_are_named() -> None:
-    assert unread("install git", ["Latin"], {"LATIN"})
-    assert not unread("超级碗", ["Latin", "CJK"], {"LATIN"})
+    assert unsupported_scripts("install git", ["Latin"], {"LATIN"})
+    assert not unsupported_scripts("超级碗", ["Latin", "CJK"], {"LATIN"})
 
 
 @pytest.mark.parametrize(
@@ -58,11 +58,11 @@ def test_where_two_letters_are_a_word(text: str, expected: bool) -> None:
 
 
 def test_several_scripts() -> None:
-    assert not unread("Где ключи", ["Latin", "Cyrillic"])
-    assert unread("where are the keys", ["Cyrillic"])
+    assert not unsupported_scripts("Где ключи", ["Latin", "Cyrillic"])
+    assert unsupported_scripts("where are the keys", ["Cyrillic"])
 
 
 @given(st.text())
 def test_a_model_that_names_none_reads_all(text: str) -> None:
-    assert not unread(text, ())
-    unread(text, ["Latin"])
+    assert not unsupported_scripts(text, ())
+    unsupported_scripts(text, ["Latin"])

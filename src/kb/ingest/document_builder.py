@@ -16,7 +16,7 @@ from kb.ingest.file_entry import FileEntry
 from kb.ingest.parsed_document import ChunkedDocument
 from kb.ingest.parsers.text import TextParser, first_words
 from kb.ports import Parser, Source
-from kb.text.language import language_of
+from kb.text.language import detect_language
 from kb.text.normalize import nfc
 from kb.text.timestamps import utc_timestamp
 from kb.types import Attributes, ChunkDraft, DocumentDraft, Root
@@ -91,7 +91,9 @@ def build_note(text: str, attributes: Attributes, now_ns: int, max_chars: int) -
     parsed = parser.parse(Source("", data, now_ns))
     chunks = tuple(chunk(parsed.blocks, max_chars))
     attributes, warnings = bound_attributes(front_matter.merge(attributes, parsed.attributes))
-    attributes = replace(attributes, lang=attributes.lang or language_of(body, by_script_only=True))
+    attributes = replace(
+        attributes, lang=attributes.lang or detect_language(body, script_only=True)
+    )
     text = front_matter.strip(body, dates.from_ns(now_ns))
     draft = DocumentDraft(
         root_id=None,
@@ -111,7 +113,7 @@ def build_note(text: str, attributes: Attributes, now_ns: int, max_chars: int) -
 
 def _language(first: Iterable[ChunkDraft]) -> str | None:
     """Detect the language from several chunks: a single one may be a heading or a license."""
-    return language_of("\n".join(chunk.text for chunk in first))
+    return detect_language("\n".join(chunk.text for chunk in first))
 
 
 def _with_dates(attributes: Attributes, name: str, mtime_ns: int) -> Attributes:

@@ -21,7 +21,7 @@ from operator import eq
 
 from kb.regular_files import Links, read_file
 from kb.text import globs
-from kb.text.globs import ANY, FOLDERS, ONE, STAR, Matcher, one_of
+from kb.text.globs import ANY, FOLDERS, ONE, STAR, Matcher, char_class
 
 IGNORE_FILES = (".kbignore", ".gitignore")
 MAX_BYTES = 256 * 1024
@@ -236,7 +236,7 @@ def parse(line: str) -> Pattern | None:
     if steps is None:
         return None
     cost = 1 if globs.is_simple(steps) else _COST
-    return Pattern(globs.matcher(steps), *kind, cost)
+    return Pattern(globs.compile_steps(steps), *kind, cost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,4 +331,4 @@ def _set(text: str, at: int) -> tuple[str, int] | None:
         at += 1
     if not items and not negated:
         return None
-    return one_of(items, negated=negated), at + 1
+    return char_class(items, negated=negated), at + 1

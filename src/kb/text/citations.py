@@ -1,8 +1,7 @@
-"""Citations: `lib/a.md#L12-L34`, `lib/a.md#L12`, `lib/paper.pdf#page=13`.
+"""Citations: `lib/a.md#L12-L34`, `lib/a.md#L12`, `lib/paper.pdf#page=13`. Pure.
 
-Pure: formatting and parsing, so that path and fragment survive the round trip. In the path, `#`,
-`%`, `?`, spaces and control characters are percent-encoded; everything else, other scripts
-included, stays readable.
+Formatting and parsing are inverse. In the path, `#`, `%`, `?`, spaces and control characters are
+percent-encoded; all other characters stay readable, whatever their script.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from typing import NamedTuple
 from kb.errors import InvalidCitation
 from kb.types import Citation, Span
 
-_ENCODED = re.compile(r"[\x00-\x20\x7f-\xa0#%?\u2028\u2029\ud800-\udfff]")
+_RESERVED = re.compile(r"[\x00-\x20\x7f-\xa0#%?\u2028\u2029\ud800-\udfff]")
 _ESCAPE = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _LINES = re.compile(r"L([1-9][0-9]{0,9})(?:-L([1-9][0-9]{0,9}))?")
 _PAGE = re.compile(r"page=([1-9][0-9]{0,9})")
 
 
 class Target(NamedTuple):
-    """What a URI points at: a document, and the lines or the page of it, if it names any."""
+    """The target of a citation: a document, or lines or a page of it."""
 
     path: str
     start: int | None = None
@@ -34,7 +33,8 @@ def cite(path: str, span: Span, section: str | None) -> Citation:
 
 
 def format_uri(path: str, span: Span | None = None) -> str:
-    quoted = _ENCODED.sub(_quote, path)
+    """The URI of `span`, or of the whole document at `path`."""
+    quoted = _RESERVED.sub(_quote, path)
     if span is None:
         return quoted
     if span.page is not None:
@@ -47,34 +47,35 @@ def format_uri(path: str, span: Span | None = None) -> str:
 
 
 def parse_uri(uri: str) -> Target:
-    """The target of a URI, or `InvalidCitation`. A bare path is a target without lines."""
+    """The target of a URI; a path without a fragment is the whole document. Raises
+    `InvalidCitation`."""
     quoted, hash_, fragment = uri.partition("#")
     path = _ESCAPE.sub(_unquote, quoted)
     if not path:
-        raise InvalidCitation(f"{uri!r} names no document", _FORMS)
+        raise InvalidCitation(f"{uri!r} has no document path", _FORMS)
     if not hash_:
         return Target(path)
     if lines := _LINES.fullmatch(fragment):
         start = int(lines[1])
         end = int(lines[2]) if lines[2] else start
         if end < start:
-            raise InvalidCitation(f"{uri!r} ends before it starts", _FORMS)
+            raise InvalidCitation(f"the last line of {uri!r} is before the first", _FORMS)
         return Target(path, start, end)
     if page := _PAGE.fullmatch(fragment):
         return Target(path, page=int(page[1]))
-    raise InvalidCitation(f"{uri!r} has a fragment that is neither lines nor a page", _FORMS)
+    raise InvalidCitation(f"the fragment of {uri!r} is neither lines nor a page", _FORMS)
 
 
 _FORMS = "citations look like folder/file.md#L12-L34, folder/file.md#L12 or folder/file.pdf#page=4"
 
 
-def _quote(found: re.Match[str]) -> str:
-    return "".join(f"%{byte:02X}" for byte in found[0].encode("utf-8", "surrogatepass"))
+def _quote(match: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "surrogatepass"))
 
 
-def _unquote(found: re.Match[str]) -> str:
-    raw = bytes.fromhex(found[0].replace("%", ""))
+def _unquote(match: re.Match[str]) -> str:
+    raw = bytes.fromhex(match[0].replace("%", ""))
     try:
         return raw.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
-        return found[0]
+        return match[0]

@@ -1,11 +1,12 @@
-"""Globs over document paths: `*` and `?` stop at `/`, `**` does not, `**/` is also nothing at all,
-`[a-z]` is a set. Pure.
+"""Globs over document paths, matched in linear time. Pure.
 
-No pattern makes a match slow. The usual ones, with one `**/` and a `**` at the end at most, become
-a regular expression that cannot backtrack far: in a segment, only the last star may be tried again.
-All others are followed as a set of states, one bit each, that takes one step a character.
+`*` and `?` do not match `/`, `**` does; `**/` also matches nothing; `[a-z]` is a set.
 
-`kb.ingest.ignore` reads patterns of its own, by git's rules, into the same steps.
+Common patterns, with at most one `**/` and a `**` at the end, become a regular expression with
+little backtracking: only the last star of a segment can be retried. All others run as a state
+machine with one bit per state.
+
+`kb.ingest.ignore` parses git's patterns into the same steps.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import NamedTuple
 STAR, ANY, FOLDERS = "[^/]*", "(?s:.*)", "(?:(?s:.*)/)?"
 _MANY = frozenset((STAR, ANY, FOLDERS))
 ONE, _NONE = "[^/]", "(?!)"
-# What a wildcard is together with the one behind it, where the two are no more than one of them.
+# Adjacent wildcards that are equivalent to one of them.
 _MERGED = {
     (ANY, STAR): ANY,
     (ANY, ANY): ANY,
@@ -27,37 +28,37 @@ _MERGED = {
     (FOLDERS, FOLDERS): FOLDERS,
 }
 
-Steps = tuple[str, ...]  # regular expressions: a wildcard, or what one character may be
+Steps = tuple[str, ...]  # regular expressions, each a wildcard or a class of characters
 Matcher = Callable[[str], bool]
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Whether the whole path is what the pattern says."""
-    return _matcher(_compiled(pattern))(path)
+    """Whether the pattern matches the whole path."""
+    return _matcher(_parse(pattern))(path)
 
 
-def matcher(steps: Steps) -> Matcher:
-    """Whether a whole path is what the steps say, as a function to be kept."""
+def compile_steps(steps: Steps) -> Matcher:
+    """A function that tests whether the steps match a whole path."""
     regex = _regex(steps)
     if regex is not None:
         fullmatch = regex.fullmatch
         return lambda path: fullmatch(path) is not None
-    return partial(_follow, _States(steps))
+    return partial(_run, _StateMachine(steps))
 
 
 @lru_cache(maxsize=64)
 def _matcher(steps: Steps) -> Matcher:
-    return matcher(steps)
+    return compile_steps(steps)
 
 
-# --- by a regular expression ----------------------------------------------------------------------
+# --- regular expressions --------------------------------------------------------------------------
 
 
 def _regex(steps: Steps) -> re.Pattern[str] | None:
-    """The steps as an expression that takes time by the length of the path; None if there is none.
+    """The steps as an expression that matches in linear time; None if there is none.
 
-    A star and what stands behind it, up to the next star of the segment, is taken where it is first
-    found, and for good: the next star can reach whatever a later place could."""
+    A star and the steps up to the next star of the segment form an atomic group, which takes the
+    first match: the next star reaches everything that a later match could."""
     if not is_simple(steps):
         return None
     parts, at = [], 0
@@ -73,7 +74,7 @@ def _regex(steps: Steps) -> re.Pattern[str] | None:
 
 
 def is_simple(steps: Steps) -> bool:
-    """Whether a regular expression can match the steps; states take some hundred times as long."""
+    """Whether a regular expression can match the steps. States take about 100 times as long."""
     if ANY in steps[:-1] or steps.count(FOLDERS) > 1:
         return False
     at = steps.index(FOLDERS) if FOLDERS in steps else 0
@@ -90,29 +91,30 @@ def _next_star(steps: Steps, at: int) -> int | None:
     return None
 
 
-# --- by sets of states ----------------------------------------------------------------------------
+# --- state machine --------------------------------------------------------------------------------
 
 
-class _States:
-    """A step is a bit. The set of those that a path may have come to is one number."""
+class _StateMachine:
+    """A nondeterministic automaton with one bit per step; a set of states is an integer."""
 
     def __init__(self, steps: Steps) -> None:
         self.end = 1 << len(steps)
         self.star, self.any, self.folders = (_bits(steps, kind) for kind in (STAR, ANY, FOLDERS))
         self.many = self.star | self.any | self.folders
-        self._ones = [(1 << at, re.compile(step)) for at, step in enumerate(steps)
-                      if step not in _MANY]  # fmt: skip
-        self._taken: dict[str, int] = {}
+        self._single = [
+            (1 << at, re.compile(step)) for at, step in enumerate(steps) if step not in _MANY
+        ]
+        self._accepting: dict[str, int] = {}
 
-    def taking(self, character: str) -> int:
-        """The steps for one character that this one fits."""
-        if (known := self._taken.get(character)) is None:
-            known = sum(bit for bit, kind in self._ones if kind.match(character))
-            self._taken[character] = known
+    def accepting(self, character: str) -> int:
+        """The single-character steps that match `character`."""
+        if (known := self._accepting.get(character)) is None:
+            known = sum(bit for bit, kind in self._single if kind.match(character))
+            self._accepting[character] = known
         return known
 
-    def entered(self, states: int) -> int:
-        """The states, and those behind wildcards, which may also be nothing."""
+    def closure(self, states: int) -> int:
+        """`states`, and those that follow by matching nothing with a wildcard."""
         reached = states
         while states := (states & self.many) << 1:
             reached |= states
@@ -123,25 +125,25 @@ def _bits(steps: Steps, kind: str) -> int:
     return sum(1 << at for at, step in enumerate(steps) if step == kind)
 
 
-def _follow(known: _States, path: str) -> bool:
-    """Every state that can be reached is followed at once, so that nothing is tried again."""
-    states = known.entered(1)
+def _run(machine: _StateMachine, path: str) -> bool:
+    """Run all reachable states at once, without backtracking."""
+    states = machine.closure(1)
     for character in path:
-        moved = states & known.taking(character)
-        stay = states & (known.any | known.folders)
+        moved = states & machine.accepting(character)
+        stay = states & (machine.any | machine.folders)
         if character == "/":
-            moved |= states & known.folders
+            moved |= states & machine.folders
         else:
-            stay |= states & known.star
-        # Who stays in a star may leave it at any moment; who stays in folders, after a `/` alone.
-        moved |= stay & ~known.folders
-        states = stay | known.entered(moved << 1)
+            stay |= states & machine.star
+        # A star may end after any character, folders only after a `/`.
+        moved |= stay & ~machine.folders
+        states = stay | machine.closure(moved << 1)
         if not states:
             return False
-    return bool(states & known.end)
+    return bool(states & machine.end)
 
 
-# --- reading a pattern ----------------------------------------------------------------------------
+# --- parsing --------------------------------------------------------------------------------------
 
 
 class _Token(NamedTuple):
@@ -150,7 +152,7 @@ class _Token(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _compiled(pattern: str) -> Steps:
+def _parse(pattern: str) -> Steps:
     if pattern.endswith("/"):
         pattern += "**"
     steps: list[str] = []
@@ -177,14 +179,14 @@ def _token(pattern: str, at: int) -> _Token:
         negated = pattern[at + 1 : at + 2] in ("!", "^")
         close = pattern.find("]", at + 2 + negated)
         if close != -1:
-            return _Token(_set(pattern[at + 1 : close]), close + 1)
+            return _Token(_parse_set(pattern[at + 1 : close]), close + 1)
     return _Token(re.escape(pattern[at]), at + 1)
 
 
-def _set(inside: str) -> str:
-    """A character set that never matches `/`; a range that runs backwards matches nothing."""
-    negated = inside[0] in "!^"
-    body = inside[1:] if negated else inside
+def _parse_set(body: str) -> str:
+    """A character class that never matches `/`. A reversed range matches nothing."""
+    negated = body[0] in "!^"
+    body = body[1:] if negated else body
     items, at = [], 0
     while at < len(body):
         if body[at + 1 : at + 2] == "-" and at + 2 < len(body):
@@ -194,11 +196,11 @@ def _set(inside: str) -> str:
         else:
             items.append(re.escape(body[at]))
             at += 1
-    return one_of(items, negated=negated)
+    return char_class(items, negated=negated)
 
 
-def one_of(items: Sequence[str], *, negated: bool) -> str:
-    """The step for one character of a set, as a regular expression has its items; never `/`."""
+def char_class(items: Sequence[str], *, negated: bool) -> str:
+    """The step for one character of a set, given as items of a regular expression; never `/`."""
     if not items:
         return ONE if negated else _NONE
     return f"(?!/)[{'^' if negated else ''}{''.join(items)}]"

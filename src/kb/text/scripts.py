@@ -1,8 +1,7 @@
-"""Scripts: whether a query is written in one that a model reads. Pure.
+"""The scripts of a query, and whether a model supports them. Pure.
 
-A model that was made from English text knows other scripts by a few characters at most, and what
-it says of a question in Chinese is noise. One that is mostly English and asks about one Chinese
-word is no better off: it is about that word.
+A model trained on English text knows few characters of other scripts, so its results for a Chinese
+query are noise. The same goes for an English query about one Chinese word.
 """
 
 from __future__ import annotations
@@ -12,53 +11,56 @@ from collections.abc import Sequence, Set
 from itertools import groupby
 from unicodedata import category, name, normalize
 
-# So few letters in a row are symbols, as in TNF-α, ΔΨ or ℵ₀; of others than these, one is.
-_SYMBOL_LETTERS = {"LATIN": 0, "GREEK": 2}
+# Runs of at most this many letters are symbols, as in TNF-α, ΔΨ or ℵ₀; in other scripts, of one.
+_MAX_SYMBOL_LETTERS = {"LATIN": 0, "GREEK": 2}
 _KANA = ("HIRAGANA", "KATAKANA")
-# Two letters of these count as a word, as everywhere in kb; of others, a word is a word.
-_DENSE = frozenset({"CJK", "HANGUL", "THAI", "LAO", "KHMER", "MYANMAR", *_KANA})
-# From this share of its words on, a query cannot be read by who does not know their scripts.
-_SHARE = 0.2
+# Two letters of these scripts count as a word; in the others, spaces separate words.
+_UNSPACED = frozenset({"CJK", "HANGUL", "THAI", "LAO", "KHMER", "MYANMAR", *_KANA})
+# Scripts with a smaller share of a query's words are ignored.
+_MIN_SHARE = 0.2
 
 
-def unread(text: str, read: Sequence[str], failed: Set[str] = frozenset()) -> frozenset[str]:
-    """The scripts of `text` that are not among those `read`, where none means any, or that are
-    among those `failed`; empty where too little of it is written in them to matter. A text without
-    letters is read by all."""
-    if not failed and (not read or (text.isascii() and "Latin" in read)):
+def unsupported_scripts(
+    text: str, supported: Sequence[str], failed: Set[str] = frozenset()
+) -> frozenset[str]:
+    """The scripts of `text` that a model does not support, because they are not in `supported` or
+    because it `failed` their exam. An empty `supported` stands for all scripts. The result is empty
+    if these scripts make up only a small part of the text."""
+    if not failed and (not supported or (text.isascii() and "Latin" in supported)):
         return frozenset()
-    known = {script.upper() for script in read}
+    known = {script.upper() for script in supported}
     words = words_by_script(text)
     japanese = not words.keys().isdisjoint(_KANA)
-    foreign = frozenset(
+    unsupported = frozenset(
         script
         for script in words
-        if (known and script not in known) or _taught_as(script, japanese=japanese) in failed
+        if (known and script not in known) or _exam_script(script, japanese=japanese) in failed
     )
-    count = sum(words[script] for script in foreign)
-    return foreign if count and count >= _SHARE * words.total() else frozenset()
+    count = sum(words[script] for script in unsupported)
+    return unsupported if count and count >= _MIN_SHARE * words.total() else frozenset()
 
 
 def is_cjk(text: str) -> bool:
-    """Whether as much of `text` is written without spaces, or in Hangul."""
+    """Whether a good part of `text` is in Hangul or in scripts without spaces between words."""
     if text.isascii():
         return False
     words = words_by_script(text)
-    count = sum(words[script] for script in _DENSE)
-    return bool(count) and count >= _SHARE * words.total()
+    count = sum(words[script] for script in _UNSPACED)
+    return bool(count) and count >= _MIN_SHARE * words.total()
 
 
 def words_by_script(text: str) -> Counter[str]:
-    """How many half words of a text are in which script, as the names of its letters begin."""
+    """Count words by script, in units of half a word. Scripts are named as in Unicode's names of
+    letters, in capitals."""
     words: Counter[str] = Counter()
-    for word in normalize("NFKC", text).split():  # wide forms are those of the plain letter
+    for word in normalize("NFKC", text).split():  # full-width letters are Latin
         for script, letters in _letters(word).items():
-            words[script] += letters if script in _DENSE else 2
+            words[script] += letters if script in _UNSPACED else 2
     return words
 
 
-def _taught_as(script: str, *, japanese: bool) -> str:
-    """The script whose exam tells whether this one is read: Japanese has letters of several."""
+def _exam_script(script: str, *, japanese: bool) -> str:
+    """The script whose exam covers `script`: Japanese mixes kana and Han."""
     return "HIRAGANA" if script in _KANA or (japanese and script == "CJK") else script
 
 
@@ -66,14 +68,14 @@ def _letters(word: str) -> Counter[str]:
     counts: Counter[str] = Counter()
     for script, run in groupby(map(_script, word)):
         length = sum(1 for _ in run)
-        if script and length > _SYMBOL_LETTERS.get(script, script not in _DENSE):
+        if script and length > _MAX_SYMBOL_LETTERS.get(script, script not in _UNSPACED):
             counts[script] += length
     return counts
 
 
 def _script(char: str) -> str:
-    """The first word of a letter's name, which is its script's; empty for what is no letter, or
-    changes one."""
+    """The script of a letter: the first word of its Unicode name. Empty for modifier letters and
+    for characters that are not letters."""
     if char.isascii():
         return "LATIN" if char.isalpha() else ""
     if not char.isalpha() or category(char) == "Lm":

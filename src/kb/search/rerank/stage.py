@@ -23,7 +23,7 @@ from kb.search.rerank.blend import blend_scores
 from kb.search.rerank.result import PART, RerankResult
 from kb.search.results.hits import CandidateCache
 from kb.search.retrievers.base import failure
-from kb.text.scripts import unread
+from kb.text.scripts import unsupported_scripts
 from kb.types import Degraded, ScoredChunk
 
 log = logger("kb.search")
@@ -171,7 +171,7 @@ class RerankStage:
 def _unreadable(analysis: Analysis, reranker: Reranker) -> Degraded | None:
     if analysis.empty:
         return Degraded(PART, "no_query", "there is no text to read passages by")
-    if unread(analysis.text, reranker.scripts):
+    if unsupported_scripts(analysis.text, reranker.scripts):
         detail = f"{reranker.model} reads {' and '.join(reranker.scripts)} script"
         return Degraded(PART, "language", detail)
     if verdict := reranker.unfit(analysis.text):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kb.errors import KbError
-from kb.text.scripts import unread
+from kb.text.scripts import unsupported_scripts
 from kb.types import Degraded
 
 if TYPE_CHECKING:
@@ -125,7 +125,9 @@ def exam_verdict(model: StoredModel | None, part: str, text: str) -> str:
     if nothing. A text without letters is for every model that reads something."""
     if model is None:
         return ""
-    is_read = not model.reads_nothing(part) and not unread(text, (), model.failed_scripts(part))
+    is_read = not model.reads_nothing(part) and not unsupported_scripts(
+        text, (), model.failed_scripts(part)
+    )
     return "" if is_read else model.verdict(part)
 
 

@@ -16,7 +16,7 @@ from kb.search.query.analysis import Analysis
 from kb.search.query.query_encoder import QueryEncoding
 from kb.search.retrievers.availability import RetrieverStatus, exam_verdict
 from kb.search.retrievers.base import Candidates, failure
-from kb.text.scripts import unread
+from kb.text.scripts import unsupported_scripts
 from kb.types import Degraded, Filters, VectorMatches
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class ModelRetriever(ABC):
         """A query in a script that the model does not read: what it makes of it would be noise, and
         drag the words' list down. It is only asked for where it is all that was asked for."""
         status = self._status
-        if unread(analysis.text, status.scripts):
+        if unsupported_scripts(analysis.text, status.scripts):
             reason = "language"
             detail = f"{status.encoder} reads {' and '.join(status.scripts)} script"
         elif verdict := exam_verdict(status.model, self.name, analysis.text):
