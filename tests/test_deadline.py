@@ -6,10 +6,12 @@ import os
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 import pytest
@@ -27,14 +29,18 @@ PATIENCE_S = 60.0
 
 
 class Steps:
-    """A clock whose seconds are the times that it was looked at."""
+    """A clock whose seconds are the times that a thread has looked at it, and no other thread."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.counts: Counter[int] = Counter()
 
     def __call__(self) -> float:
-        self.count += 1
-        return float(self.count)
+        self.counts[get_ident()] += 1
+        return float(self.counts[get_ident()])
+
+    @property
+    def count(self) -> int:
+        return max(self.counts.values())
 
 
 # --- a deadline -----------------------------------------------------------------------------------

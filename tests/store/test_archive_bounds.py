@@ -247,7 +247,9 @@ with KnowledgeBase(sys.argv[1]) as kb:
     try:
         kb.import_(sys.argv[2])
     except KbError as error:
-        print(error.code, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        # Not ru_maxrss: a process inherits that from the one that has started it.
+        status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+        print(error.code, status["VmHWM"].split()[0])
 """
 
 
