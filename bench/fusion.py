@@ -128,7 +128,7 @@ def _queries(data: Path, encoder: Encoder, cache: Path | None) -> tuple[Queries,
     fit = next((name for name in ("dev", "train") if name in there), "test")
     ground = Ground(Config(), encoder=encoder, cache=cache)
     test = judged_data(data, None, "test")
-    with searched(test, ground, DEFAULT.parts()) as store:
+    with searched(test, ground, DEFAULT.model_outputs()) as store:
         searcher = ground.searcher(store)
         try:
             found = []

@@ -20,7 +20,7 @@ from kb import KnowledgeBase, models
 from kb.config import Config
 from kb.errors import ModelError
 from kb.ports import Encoder
-from kb.search import searcher
+from kb.search.retrievers import model_retriever
 from kb.types import Encoding, ModelSpec
 
 COUNTS = (10_000, 100_000)
@@ -100,11 +100,11 @@ def _fresh(asked: Sequence[str]) -> list[str]:
 
 
 def _one_thread(kb: KnowledgeBase, asked: Sequence[str]) -> tuple[str, str]:
-    usual, searcher.PARALLEL_FROM = searcher.PARALLEL_FROM, sys.maxsize
+    usual, model_retriever.SLOW_FROM = model_retriever.SLOW_FROM, sys.maxsize
     try:
         return _cells(*spread_ms(lambda query: kb.search(query), _fresh(asked)))
     finally:
-        searcher.PARALLEL_FROM = usual
+        model_retriever.SLOW_FROM = usual
 
 
 def _process(path: Path, query: str) -> float:

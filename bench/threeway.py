@@ -25,7 +25,7 @@ from bench.timing import table
 from kb import KnowledgeBase, models
 from kb.config import Config
 from kb.ports import Encoder
-from kb.search import searcher
+from kb.search.retrievers import model_retriever
 from kb.store import SqliteStore
 from kb.types import Encoding, ModelSpec, Response, TokenVectors
 
@@ -155,11 +155,11 @@ def search(kb: KnowledgeBase, query: str) -> Response:
 
 
 def _one_thread(kb: KnowledgeBase, asked: Sequence[str]) -> list[Response]:
-    usual, searcher.PARALLEL_FROM = searcher.PARALLEL_FROM, sys.maxsize
+    usual, model_retriever.SLOW_FROM = model_retriever.SLOW_FROM, sys.maxsize
     try:
         return [search(kb, query) for query in (*asked[:10], *asked)][10:]
     finally:
-        searcher.PARALLEL_FROM = usual
+        model_retriever.SLOW_FROM = usual
 
 
 def retrieving(found: Response) -> float:

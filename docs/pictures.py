@@ -137,14 +137,14 @@ def ranked(response: Any) -> dict[str, Any]:
 
 def standard(name: str, scores: Mapping[int, Mapping[str, float]], found: int) -> dict[int, float]:
     """How many standard deviations each candidate lies above the mean, as `convex` has it."""
-    from kb.search.pipeline import _absence
+    from kb.search.pipeline import absence
     from kb.search.ranking.fusion import RankedList, _column, _normalize_column
     from kb.types import ScoredChunk
 
     own = sorted(((each[name], chunk) for chunk, each in scores.items() if name in each),
                  reverse=True)  # fmt: skip
     ranked = [ScoredChunk(chunk, score, rank) for rank, (score, chunk) in enumerate(own, start=1)]
-    listed = RankedList(name, ranked, absent=_absence(name, cut=found >= 100))
+    listed = RankedList(name, ranked, absent=absence(name, cut=found >= 100))
     column = _normalize_column(_column(listed, scores), "zscore")
     return {chunk: value or 0.0 for chunk, value in zip(scores, column, strict=True)}
 

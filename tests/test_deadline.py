@@ -207,7 +207,7 @@ def test_one_part_out_of_time_leaves_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parallel: bool
 ) -> None:
     """Words take some steps; half as many for the whole search are too few for them, not for it."""
-    monkeypatch.setattr("kb.search.searcher.PARALLEL_FROM", 0 if parallel else 10**9)
+    monkeypatch.setattr("kb.search.retrievers.model_retriever.SLOW_FROM", 0 if parallel else 10**9)
     config = replace(unexamined(), search=SearchConfig(timeout_s=0.0, retriever_timeout_ms=0))
     with KnowledgeBase(tmp_path / "kb.sqlite", config=config, encoder=Weightless()) as kb:
         for at in range(300):

@@ -8,7 +8,17 @@ from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 from kb.errors import InvalidRequest, short_repr
-from kb.types import PARTS, Chunk, Citation, Document, Filters, Hit, JsonDict, Response
+from kb.types import (
+    PARTS,
+    Chunk,
+    Citation,
+    Document,
+    Filters,
+    Hit,
+    JsonDict,
+    Response,
+    SearchRequest,
+)
 
 if TYPE_CHECKING:
     from kb.types import (
@@ -23,6 +33,7 @@ if TYPE_CHECKING:
         ModelInfo,
         ModelSpec,
         Passage,
+        Retrieval,
         Work,
     )
 
@@ -74,8 +85,20 @@ def hit(value: Hit) -> JsonDict:
     shape |= {name: list(shape[name]) for name in lists}
     return shape | {
         "citation": citation(value.citation),
-        "retrieval": asdict(value.retrieval),
+        "retrieval": _retrieval(value.retrieval),
     }
+
+
+def _retrieval(value: Retrieval) -> JsonDict:
+    shape: JsonDict = {
+        "method": value.method,
+        "fusion_score": value.fusion_score,
+        "rerank_score": value.rerank_score,
+    }
+    for mode, chunk in value.retrievers.items():
+        shape[f"{mode}_score"] = None if chunk is None else chunk.score
+        shape[f"{mode}_rank"] = None if chunk is None else chunk.rank
+    return shape
 
 
 def comparison(value: Comparison) -> JsonDict:
@@ -273,15 +296,15 @@ def diagnosis(value: Diagnosis) -> JsonDict:
 # --- in -------------------------------------------------------------------------------------------
 
 
-def read_request(data: Mapping[str, Any]) -> JsonDict:
-    """The keyword arguments of `KnowledgeBase.search` for a `search_request.v1`."""
+def read_request(data: Mapping[str, Any]) -> SearchRequest:
+    """Read a `search_request.v1`."""
     switch = {"rerank": bool} if isinstance(data.get("rerank"), bool) else {}  # or a name
     known = _checked(data, _REQUEST | switch, "search_request.v1")
     if "query" not in known:
         raise InvalidRequest("search_request.v1 has no query", "give a text as `query`")
     if "filters" in known:
         known["filters"] = read_filters(known["filters"])
-    return known
+    return SearchRequest(**known)
 
 
 def read_filters(data: Mapping[str, Any]) -> Filters:

@@ -10,14 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kb.cli.hit_view import explain_text, hit_text, wrap
-from kb.cli.output import Console, escape
-from kb.types import Citation, Hit, Retrieval, Span
+from kb.types import Citation, Hit, Retrieval, ScoredChunk, Span
 
+RETRIEVAL = Retrieval(
+    "hybrid", 0.0315, 0.9, {"lexical": ScoredChunk(1, 0.5, 1), "vector": ScoredChunk(1, 0.7, 2)}
+)
 HIT = Hit(
     rank=1, score=0.5, score_kind="bm25", chunk_id=1, doc_id=1, doc_path="lib/a.md", title="Title",
     heading_path=("Title", "One", "Two"), section_label="Two", snippet="a retry storm at sea",
     citation=Citation("line", "lib/a.md", "lib/a.md#L3", None, Span("line", 3, 3)),
-    retrieval=Retrieval("hybrid", 0.0315, 0.9, 0.5, 1, 0.7, 2), sources=("fts", "vec"), tags=(),
+    retrieval=RETRIEVAL, sources=("fts", "vec"), tags=(),
     type="markdown", kind=None, chunker_version="1", embedding_model=None, indexed_at="2026",
 )  # fmt: skip
 PLAIN = Console(color=False, width=None)
@@ -92,8 +94,8 @@ def test_nothing_invisible_is_obeyed(text: str) -> None:
 
 
 def test_small_numbers_keep_their_digits() -> None:
-    faded = replace(HIT, score=4.73e-8, retrieval=Retrieval("hybrid", 0.5, lexical_score=9e-7,
-                                                            lexical_rank=1))  # fmt: skip
+    retrieval = Retrieval("hybrid", 0.5, retrievers={"lexical": ScoredChunk(1, 9e-7, 1)})
+    faded = replace(HIT, score=4.73e-8, retrieval=retrieval)
     lines = hit_text(faded, PLAIN, marker, explain=True, factors={"decay": 4.73e-8, "type": 0.0})
     assert lines.split("\n")[0].endswith("  4.7e-08")
     assert lines.split("\n")[3:] == [

@@ -15,7 +15,7 @@ import pytest
 from kb import KnowledgeBase
 from kb.errors import InvalidRequest, ModelBroken, ModelMissing, NotFound, StoreMissing
 from kb.search.searcher import Searcher
-from kb.types import Encoding
+from kb.types import Encoding, SearchRequest
 from tests.models.weightless import Weightless
 
 OLD, NEW = Weightless(), Weightless(32, name="second")
@@ -312,12 +312,14 @@ def test_a_search_ends_with_the_encoder_it_began_with(
     kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though its threads see the store after the switch."""
-    monkeypatch.setattr("kb.search.searcher.PARALLEL_FROM", 0)
+    monkeypatch.setattr("kb.search.retrievers.model_retriever.SLOW_FROM", 0)
     here = threading.current_thread()
     searcher = Searcher(
         kb._store, kb.config, time.time, lambda: OLD if threading.current_thread() is here else NEW
     )
-    found = searcher.search("note number 7", mode="hybrid", profile="research", rerank="none")
+    found = searcher.search(
+        SearchRequest("note number 7", mode="hybrid", profile="research", rerank="none")
+    )
     assert found.degraded == ()
     assert found.hits[0].retrieval.vector_score == pytest.approx(1.0)
     searcher.close()

@@ -22,7 +22,11 @@ TARGETS = (
     Target("search/ranking/adaptive", ("tests/search/ranking/test_adaptive.py",)),
     Target("search/ranking/agreement", ("tests/search/ranking/test_agreement.py",)),
     Target("search/ranking/boosts", ("tests/search/ranking/test_boosts.py",)),
-    Target("search/rerank/blend", ("tests/search/rerank/test_blend.py",)),
+    Target("search/ranking/calibration", ("tests/search/ranking/test_fusion.py",)),
+    Target(
+        "search/rerank/blend",
+        ("tests/search/rerank/test_blend.py", "tests/search/rerank/test_stage.py"),
+    ),
     Target(
         "search/rerank/stage",
         ("tests/search/rerank/test_stage.py",),
@@ -36,7 +40,6 @@ TARGETS = (
     ),
     Target("search/rerank/late_interaction", ("tests/search/rerank/test_late_interaction.py",)),
     Target("search/rerank/cross_encoder", ("tests/search/rerank/test_stage.py",)),
-    Target("search/rerank/result", ("tests/search/rerank/test_stage.py",)),
     Target(
         "search/rerank/selection",
         ("tests/search/rerank/test_selection.py",),

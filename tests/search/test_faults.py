@@ -17,7 +17,7 @@ import pytest
 from kb import KnowledgeBase, wire
 from kb.config import SearchConfig
 from kb.errors import StoreUnusable
-from kb.search import searcher as searching
+from kb.search.retrievers import model_retriever
 from kb.types import Degraded
 from tests.models.weightless import unexamined
 from tests.schemas import validate
@@ -47,7 +47,7 @@ Fault = Callable[..., Any]
 @pytest.fixture(params=["in one thread", "side by side"])
 def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     side_by_side = request.param == "side by side"
-    monkeypatch.setattr(searching, "PARALLEL_FROM", 0 if side_by_side else 1_000_000)
+    monkeypatch.setattr(model_retriever, "SLOW_FROM", 0 if side_by_side else 1_000_000)
     return str(request.param)
 
 
@@ -138,7 +138,7 @@ def test_one_that_is_late_leaves_the_others(
     monkeypatch: pytest.MonkeyPatch,
     faulty: tuple[str, ...],
 ) -> None:
-    monkeypatch.setattr(searching, "PARALLEL_FROM", 0)
+    monkeypatch.setattr(model_retriever, "SLOW_FROM", 0)
     gate = threading.Event()
     try:
         for part in faulty:
@@ -162,7 +162,7 @@ def test_one_that_is_late_leaves_the_others(
 def test_without_a_time_limit_the_late_one_is_waited_for(
     tmp_path: Path, encoder: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searching, "PARALLEL_FROM", 0)
+    monkeypatch.setattr(model_retriever, "SLOW_FROM", 0)
     config = replace(unexamined(), search=SearchConfig(retriever_timeout_ms=0))
     with KnowledgeBase(tmp_path / "kb.sqlite", config=config, encoder=encoder) as kb:
         kb.add("the harbour master keeps the keys")
@@ -188,7 +188,7 @@ def test_a_model_that_is_still_to_be_loaded_is_waited_for(
     tmp_path: Path, encoder: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first query of a process; the time limit is for those after it."""
-    monkeypatch.setattr(searching, "PARALLEL_FROM", 0)
+    monkeypatch.setattr(model_retriever, "SLOW_FROM", 0)
     config = replace(unexamined(), search=SearchConfig(retriever_timeout_ms=1))
     with KnowledgeBase(tmp_path / "kb.sqlite", config=config, encoder=encoder) as kb:
         kb.add("the harbour master keeps the keys")

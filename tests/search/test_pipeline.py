@@ -11,7 +11,7 @@ import pytest
 
 from kb import KnowledgeBase, wire
 from kb.errors import KbError
-from kb.search import searcher as searching
+from kb.search.retrievers import model_retriever
 from kb.types import Response
 from tests.schemas import validate
 
@@ -188,7 +188,7 @@ def test_several_threads_answer_as_one(
     profiles = ("default", "research")
     asked = [(query, profile) for query in queries for profile in profiles]
     alone = [hybrid.search(query, profile=profile) for query, profile in asked]
-    monkeypatch.setattr(searching, "PARALLEL_FROM", 0)
+    monkeypatch.setattr(model_retriever, "SLOW_FROM", 0)
     beside = [hybrid.search(query, profile=profile) for query, profile in asked]
     assert [found.hits for found in beside] == [found.hits for found in alone]
 
@@ -199,7 +199,7 @@ def test_eight_search_while_one_writes(
     hybrid: KnowledgeBase, monkeypatch: pytest.MonkeyPatch, parallel_from: int, profile: str
 ) -> None:
     """A document comes, gets its vector and goes: every answer is that of one of these states."""
-    monkeypatch.setattr(searching, "PARALLEL_FROM", parallel_from)
+    monkeypatch.setattr(model_retriever, "SLOW_FROM", parallel_from)
     monkeypatch.setattr(hybrid._searcher, "_timeout_s", None)  # however busy the machine is
     for number in range(12):
         hybrid.add(f"harbour anchor {number}")

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from kb.cli.output import Console, display_width, escape, escape_lines
+from kb.search.retrievers.registry import LEXICAL
 from kb.text.headings import SEPARATOR
 from kb.types import Hit, Retrieval
 
@@ -122,12 +123,12 @@ def wrap(text: str, width: int) -> list[Range]:
 
 def _retrieval(retrieval: Retrieval) -> list[str]:
     lines = []
-    for name in ("lexical", "vector", "sparse"):
-        rank, score = getattr(retrieval, f"{name}_rank"), getattr(retrieval, f"{name}_score")
-        if rank is not None:
-            common = name == "lexical" and score < _COMMON
+    for name, chunk in retrieval.retrievers.items():
+        if chunk is not None:
+            common = name == LEXICAL and chunk.score < _COMMON
             why = "  only by words that most passages contain" if common else ""
-            lines.append(f"{name:8} rank {rank:<4} score {_format_score(score, 6)}{why}")
+            score = _format_score(chunk.score, 6)
+            lines.append(f"{name:8} rank {chunk.rank:<4} score {score}{why}")
     # With a single retriever, the fusion score repeats the score above.
     fused = retrieval.fusion_score if retrieval.method == "hybrid" else None
     for name, value in (("fused", fused), ("reranked", retrieval.rerank_score)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -39,11 +39,20 @@ class Option(click.Option):
 
 
 class Choice(click.Choice):  # type: ignore[type-arg]  # generic only in newer versions of click
-    """One of a fixed set of values. An invalid value raises the same error as in every door."""
+    """One of several values. An invalid value raises the same error as in every door. If `values`
+    is a function, each use calls it, because retrievers can be registered."""
+
+    def __init__(self, values: Sequence[str] | Callable[[], Sequence[str]]) -> None:
+        self._values = values
+        super().__init__(self._current())
+
+    def _current(self) -> Sequence[str]:
+        return self._values() if callable(self._values) else self._values
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         name = param.name if param is not None and param.name else "the value"
-        check_choice(name, value, tuple(self.choices))
+        self.choices = tuple(self._current())
+        check_choice(name, value, self.choices)
         return super().convert(value, param, ctx)
 
 

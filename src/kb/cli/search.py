@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,8 @@ from kb.cli.options import (
     utf8_text,
 )
 from kb.errors import KbError
-from kb.types import MATCHES, MODES, RERANKERS, Filters
+from kb.search.retrievers import registry
+from kb.types import MATCHES, RERANKERS, Filters, SearchRequest
 
 if TYPE_CHECKING:
     from kb.library.knowledge_base import KnowledgeBase
@@ -43,7 +45,7 @@ _NO_THRESHOLD = -1e6  # lower than any score
 @option("--profile", metavar="NAME", help="The search profile; see `kb config profiles`.")
 @option(
     "--mode",
-    type=Choice(MODES),
+    type=Choice(registry.modes),
     metavar="MODE",
     help="Use one retriever: lexical (words), vector (meaning) or sparse (weighted terms); or "
     "hybrid, all retrievers of the profile.",
@@ -121,8 +123,7 @@ def search_command(
     """
     changed: dict[str, Any] = dict(_parse_setting(text) for text in settings)
     with invocation.open() as kb:
-        search = partial(
-            kb.search,
+        request = SearchRequest(
             text_or_stdin(query),
             mode=_mode(mode, fts_only=fts_only, vec_only=vec_only),
             rerank=_reranker(reranker, on=rerank, off=no_rerank),
@@ -130,6 +131,10 @@ def search_command(
             settings=changed | {"group": True} if group else changed,
             **options,
         )
+
+        def search(threshold: float | None) -> Response:
+            return kb.execute(replace(request, threshold=threshold))
+
         _run(search, threshold, invocation, kb, filtered=bool(filters), jsonl=jsonl)
 
 

@@ -16,11 +16,11 @@ from kb.evaluation.metrics import distinct
 from kb.evaluation.qrels import Judged
 from kb.search.pipeline import FusionStage
 from kb.search.profiles import Profile
+from kb.search.retrievers import registry
 from kb.search.retrievers.base import Candidates
 from kb.search.searcher import Searcher
-from kb.types import Response, ScoredChunk
+from kb.types import Response, ScoredChunk, SearchRequest
 
-_MODES = {"lexical": "lexical", "dense": "vector", "sparse": "sparse"}
 # As each retriever finds it: nothing cut, raised or joined.
 _BARE = {"boosts": "none", "threshold": "none", "group": False, "min_score": "none"}
 _STILL_RAN = ("truncated", "pending", "fallback", "failed")  # where there are hits all the same
@@ -72,13 +72,15 @@ def _retrieve(searcher: Searcher, text: str, profile: Profile, limit: int) -> Re
     for name in profile.retrievers:
         try:
             response = searcher.search(
-                text,
-                profile=profile.name,
-                mode=_MODES[name],
-                top=limit,
-                settings=_BARE,
-                rerank=False,
-                snippets=False,
+                SearchRequest(
+                    text,
+                    profile=profile.name,
+                    mode=registry.get(name).mode,
+                    top=limit,
+                    settings=_BARE,
+                    rerank=False,
+                    snippets=False,
+                )
             )
         except QuerySyntax:  # a query in single quotes finds nothing in a trial either
             found[name] = Candidates()

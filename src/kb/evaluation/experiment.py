@@ -30,7 +30,7 @@ from kb.search.profiles import Profile, profile_names, resolve, restrict, with_r
 from kb.search.rerank.selection import JudgeSource, no_judge
 from kb.search.searcher import Searcher
 from kb.store import SqliteStore
-from kb.types import MATCHES, Degraded, Response
+from kb.types import MATCHES, Degraded, Response, SearchRequest
 
 _WARM_UP, _WARM_UP_TOP = "once more", 10
 MEASURES = ("nDCG@10", "Recall@100", "MRR")
@@ -154,7 +154,7 @@ def check_methods(methods: Sequence[str], config: Config) -> None:
 
 def parts_needed(methods: Sequence[str], config: Config) -> frozenset[str]:
     """Which parts of an encoder's work these methods search by."""
-    return frozenset().union(*(_profile(name, config).parts() for name in methods))
+    return frozenset().union(*(_profile(name, config).model_outputs() for name in methods))
 
 
 def _profile(method: str, config: Config) -> Profile:
@@ -200,7 +200,7 @@ class SearchRanker:
         asked = self.asked(asked_as) if callable(self.asked) else self.asked
         settings = {**asked.get("settings", {}), "group": True}
         return self._searcher.search(
-            query, top=k, snippets=False, **{**asked, "settings": settings}
+            SearchRequest(query, top=k, snippets=False, **{**asked, "settings": settings})
         )
 
     def degraded(self) -> dict[tuple[str, str], int]:

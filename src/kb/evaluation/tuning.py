@@ -97,7 +97,7 @@ def tune(
     judged = judged_data(data, judgments, split, limit_queries)
     held_out = None if report_split is None else judged_data(data, judgments, report_split)
     judged, left_out = _without(judged, held_out)
-    with searched(judged, ground, base.parts(), on_progress) as store:
+    with searched(judged, ground, base.model_outputs(), on_progress) as store:
         judged, _ = known(judged, store, exact=ground.has_corpus_of(judged))
         searcher = ground.searcher(store)
         try:

@@ -35,7 +35,7 @@ from kb.errors import (
 from kb.search.searcher import Searcher
 from kb.store import SqliteStore
 from kb.text.normalize import nfc
-from kb.types import Document, Filters, Hit, Response
+from kb.types import Document, Filters, Hit, Response, SearchRequest
 
 if TYPE_CHECKING:
     from kb.embedding.embedder import OnEmbedded
@@ -356,20 +356,26 @@ class KnowledgeBase:
         A query in single quotes is an FTS5 expression; if it is malformed, that is an error, or,
         with `malformed="empty"`, an empty answer. `settings` change the profile for this search.
         """
-        return self._searcher.search(
-            query,
-            top=top,
-            profile=profile,
-            mode=mode,
-            match=match,
-            filters=filters,
-            threshold=threshold,
-            rerank=rerank,
-            budget_ms=budget_ms,
-            explain=explain,
-            malformed=malformed,
-            settings=settings,
+        return self.execute(
+            SearchRequest(
+                query,
+                top=top,
+                profile=profile,
+                mode=mode,
+                match=match,
+                filters=filters,
+                threshold=threshold,
+                rerank=rerank,
+                budget_ms=budget_ms,
+                explain=explain,
+                malformed=malformed,
+                settings=settings,
+            )
         )
+
+    def execute(self, request: SearchRequest) -> Response:
+        """Run a search that is described by a `SearchRequest`, see `search`."""
+        return self._searcher.search(request)
 
     def search_lexical(self, query: str, *, limit: int = 20, **options: Any) -> tuple[Hit, ...]:
         """The lexical retriever alone; a malformed expression finds nothing [004]."""
@@ -419,11 +425,10 @@ class KnowledgeBase:
         return self._by_vector(query, given, settings=settings, **options).hits
 
     def _by_vector(self, query: str, embedding: Sequence[float] | None, **options: Any) -> Response:
-        if embedding is None:
-            return self._searcher.search(query, **options)
         from kb.search.query.query_encoder import normalize
 
-        return self._searcher.search(query, vector=normalize(embedding), **options)
+        vector = None if embedding is None else normalize(embedding)
+        return self.execute(SearchRequest(query, vector=vector, **options))
 
     def similar(
         self,
@@ -443,17 +448,15 @@ class KnowledgeBase:
 
         with self._searcher.deadline(), self._store.reading():
             chunks, whole = passages_at(self._store, name)
-            return similar(
-                self._searcher,
-                self._store,
+            request = SearchRequest(
                 str(name),
-                chunks,
                 top=top,
                 filters=filters,
                 threshold=threshold,
                 explain=explain,
                 settings={"group": whole if group is None else group},
             )
+            return similar(self._searcher, self._store, request, chunks)
 
     def compare(
         self, query: str, *, top: int | None = None, filters: Filters | None = None
@@ -482,9 +485,10 @@ class KnowledgeBase:
         return {name: resolve(name, custom).settings() for name in profile_names(custom)}
 
     def index_version(self) -> dict[str, str]:
-        """The version of every retriever's index; it changes when an answer could."""
-        vectors = self._store.vector_version()
-        return {"lexical": self._store.index_version(), "dense": vectors, "sparse": vectors}
+        """The version of every retriever's index; it changes when results could."""
+        from kb.search.retrievers import registry
+
+        return {spec.name: spec.index_version(self._store) for spec in registry.specs()}
 
     # --- reading ----------------------------------------------------------------------------------
 

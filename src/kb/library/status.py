@@ -10,7 +10,7 @@ from typing import Any
 
 from kb.errors import KbError, StoreMissing
 from kb.ingest.plan import is_missing
-from kb.search.retrievers.availability import EncoderSource, retriever_status
+from kb.search.retrievers.availability import ActiveModel, EncoderSource
 from kb.store import SqliteStore
 from kb.types import IngestReport, JsonDict
 
@@ -23,7 +23,7 @@ def status(
         raise StoreMissing(f"there is no store at {store.path}", "make one with: kb ingest FOLDER")
     with store.reading():
         counts = store.counts()
-        stands = retriever_status(store, source)
+        vectors = ActiveModel(store, source).status("dense")
         return {
             "schema_version": "status.v1",
             "store": str(store.path),
@@ -38,12 +38,12 @@ def status(
             "roots": _roots(store, counts["per_root"]),
             "index_version": versions(),
             "vectors": {
-                "state": stands.state,
-                "encoder": stands.encoder,
-                "pending": stands.pending,
+                "state": vectors.state,
+                "encoder": vectors.encoder,
+                "pending": vectors.pending,
                 "models": counts["models"],
             },
-            "degraded": [asdict(part) for part in stands.degraded],
+            "degraded": [asdict(part) for part in vectors.degraded],
         }
 
 

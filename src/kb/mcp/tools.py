@@ -13,7 +13,8 @@ from typing import Any
 from kb.errors import InvalidRequest, check_choice, short_repr
 from kb.library.knowledge_base import KnowledgeBase
 from kb.mcp import formatting
-from kb.types import KINDS, MODES, SCOPES, TRUSTS, TYPES, Filters, JsonDict
+from kb.search.retrievers import registry
+from kb.types import KINDS, SCOPES, TRUSTS, TYPES, Filters, JsonDict, SearchRequest
 
 INSTRUCTIONS = (
     "A knowledge base of the user's own files and notes. `search` finds passages, by words and by "
@@ -114,7 +115,8 @@ def _search(kb: KnowledgeBase, given: JsonDict) -> str:
     filters = Filters(**{name: given.pop(name) for name in _FILTERS if name in given})
     top, offset = given.pop("top", _DEFAULT_TOP), given.pop("offset", 0)
     max_chars = given.pop("max_chars", formatting.DEFAULT_CHARS)
-    response = kb.search(given.pop("query"), top=offset + top, filters=filters, **given)
+    request = SearchRequest(top=offset + top, filters=filters, **given)
+    response = kb.execute(request)
     return formatting.found(response, offset=offset, top=top, max_chars=max_chars)
 
 
@@ -173,7 +175,7 @@ TOOLS: tuple[Tool, ...] = (
             "max_chars": _MAX_CHARS,
             "profile": _text("How to search; leave it out unless the user names one."),
             "mode": _text("Search only by words (lexical), by meaning (vector) or by weighted "
-                          "terms (sparse).", enum=list(MODES)),
+                          "terms (sparse).", enum=list(registry.modes())),
             "rerank": {"type": "boolean", "description": "Read the best hits once more, to order "
                        "them better; slower."},
             "tags": _texts("Only documents with all of these tags."),

@@ -1,1 +1,15 @@
-"""Search: query -> analyse -> retrieve -> fuse -> cut -> hits. Reads only; never speaks SQL."""
+"""Search: request -> analyze -> retrieve -> fuse -> boost -> rerank -> cut -> hits. Only reads.
+
+searcher            turns a request into a pipeline and runs it
+context             what one search resolves once
+pipeline            the stages, and the run of a query through them
+profiles            named settings of a search
+profile_settings    how the settings are read and checked
+similar             passages like a given one
+compare             one query by six methods
+query/              from text to terms and vectors
+retrievers/         lexical, dense and sparse retrieval, and their registry
+ranking/            fusion, weights and boosts
+rerank/             a closer look at the first candidates
+results/            hits, snippets and the trace of a search
+"""

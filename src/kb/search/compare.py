@@ -1,22 +1,31 @@
-"""Compare: one query by six methods, side by side [002 R8].
+"""Comparison: one query by six methods [002 R8].
 
-What all of them need is done once before and counts for none: the model is loaded, the query
-encoded, what is kept of the indexes is read. Then one method after the other, so that none takes
-another's time; all in one state of the store. A method that cannot answer says why, and leaves the
-others.
+Work that all methods share is done first and counts for none: loading the model, encoding the query
+and warming the caches. Then the methods run one after the other on one state of the store, so that
+none slows down another. A method that cannot run reports why; the others still run.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from kb import deadline
 from kb.errors import KbError, check_integer
 from kb.search.searcher import Searcher
-from kb.types import COMPARED, Compared, Comparison, Degraded, Filters, Overlap, Response
+from kb.types import (
+    COMPARED,
+    Compared,
+    Comparison,
+    Degraded,
+    Filters,
+    Overlap,
+    Response,
+    SearchRequest,
+)
 
 if TYPE_CHECKING:
     from kb.ports import Store
@@ -25,7 +34,7 @@ PROFILE = "research"
 DEFAULT_TOP = 10
 
 _FUSED: Mapping[str, Any] = {"rerank": False}
-# What each method asks the profile for.
+# How the request of each method differs from the others.
 METHODS: Mapping[str, Mapping[str, Any]] = {
     "fts5_only": {"mode": "lexical", **_FUSED},
     "dense_only": {"mode": "vector", **_FUSED},
@@ -37,7 +46,7 @@ METHODS: Mapping[str, Mapping[str, Any]] = {
     "three_way_reranked": {"rerank": True},
 }  # fmt: skip
 
-# Without this part a method is not what its name says, and what is left is another's answer.
+# Without this part, a method would return the results of another one.
 _OWN_PART = {
     "fts5_only": "lexical",
     "dense_only": "dense",
@@ -54,15 +63,16 @@ def compare(
     top: int | None = None,
     filters: Filters | None = None,
 ) -> Comparison:
-    """The best `top` hits of every method."""
+    """Run the query by every method, and return the best `top` hits of each."""
     count = check_integer("top", DEFAULT_TOP if top is None else top, least=1)
     began = time.perf_counter()
     with searcher.deadline(), store.reading():
         _prepare(searcher, query, filters)
         shared_ms = _ms_since(began)
+        request = SearchRequest(query, top=count, profile=PROFILE, filters=filters, explain=True)
         methods = {
-            name: _method(searcher, query, name, 1 / (len(COMPARED) - done), top=count,
-                          filters=filters)
+            name: _method(searcher, name, replace(request, **METHODS[name]),
+                          share=1 / (len(COMPARED) - done))
             for done, name in enumerate(COMPARED)
         }  # fmt: skip
     return Comparison(
@@ -76,60 +86,61 @@ def compare(
 
 
 def _prepare(searcher: Searcher, query: str, filters: Filters | None) -> None:
-    """A search that asks for as little as there is, of every part. What is wrong with the query or
-    the store is wrong for all methods, and an error of the whole."""
-    searcher.load()  # which a query that is not encoded would leave to the first that is
+    """Run a minimal search by all parts. An error of the query or the store concerns all methods,
+    and is raised here."""
+    searcher.load()  # this search may not need the model
     few = {"candidates": 1, "rerank_candidates": 1}
-    searcher.search(query, profile=PROFILE, top=1, filters=filters, settings=few, rerank=True)
+    searcher.search(
+        SearchRequest(query, top=1, profile=PROFILE, filters=filters, rerank=True, settings=few)
+    )
 
 
-def _method(searcher: Searcher, query: str, name: str, share: float, **asked: Any) -> Compared:
-    """What one method finds, in its `share` of the time that is left."""
+def _method(searcher: Searcher, name: str, request: SearchRequest, *, share: float) -> Compared:
+    """Run one method within its `share` of the remaining time."""
     began = time.perf_counter()
     try:
         with deadline.share(share):
-            found = searcher.search(query, profile=PROFILE, explain=True, **asked, **METHODS[name])
+            response = searcher.search(request)
     except KbError as error:
-        deadline.check()  # of the whole: then the others have no time either
+        deadline.check()  # of the comparison: if it is over, no method has time left
         return Compared(error=error.to_dict())
     latency_ms = _ms_since(began)
-    own = _OWN_PART.get(name)
-    if own is not None and not _ran(own, found):
-        for part in found.degraded:
-            if part.part == own and part.reason != "truncated":
+    required = _OWN_PART.get(name)
+    if required is not None and not _ran(required, response):
+        for part in response.degraded:
+            if part.part == required and part.reason != "truncated":
                 return Compared(error=_as_error(part))
-    return Compared(found.hits, latency_ms, found.degraded)
+    return Compared(response.hits, latency_ms, response.degraded)
 
 
-def _ran(part: str, found: Response) -> bool:
-    """Whether it did its work, even if there was little to work on, or nothing to find."""
+def _ran(part: str, response: Response) -> bool:
+    """Whether the part ran, even if it found nothing."""
     if part == "rerank":
-        return any(hit.retrieval.rerank_score is not None for hit in found.hits)
-    stages = [] if found.explain is None else found.explain["stages"]
+        return any(hit.retrieval.rerank_score is not None for hit in response.hits)
+    stages = [] if response.explain is None else response.explain["stages"]
     return not any(stage["stage"] == part and "failed" in stage for stage in stages)
 
 
 def _as_error(part: Degraded) -> dict[str, str]:
-    """Of a method whose own part could not do its work."""
-    told = part.reason.replace("_", " ") if part.detail is None else str(part.detail)
+    """The error of a method whose required part did not run."""
+    message = part.reason.replace("_", " ") if part.detail is None else str(part.detail)
     if part.reason == "pending":
         count = "1 passage has" if part.detail == 1 else f"{part.detail} passages have"
         kind = "token" if part.part == "rerank" else part.part
-        told = f"{count} no {kind} vectors yet"
+        message = f"{count} no {kind} vectors yet"
     hint = "kb embed makes them" if part.reason == "pending" else ""
-    return {"code": part.reason, "message": told, "hint": hint}
+    return {"code": part.reason, "message": message, "hint": hint}
 
 
 def overlaps(methods: Mapping[str, Compared]) -> tuple[Overlap, ...]:
-    """Every two methods that answered, in the order they stand."""
-    found = {
+    """The overlap of every pair of methods that ran, in order."""
+    ids = {
         name: {hit.chunk_id for hit in each.hits}
         for name, each in methods.items()
         if each.error is None
     }
     return tuple(
-        _overlap(first, second, found[first], found[second])
-        for first, second in combinations(found, 2)
+        _overlap(first, second, ids[first], ids[second]) for first, second in combinations(ids, 2)
     )
 
 

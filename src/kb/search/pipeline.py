@@ -1,12 +1,12 @@
-"""The pipeline: a value made from a profile, and the run of a query through it.
+"""The pipeline: the stages of a search as a value, and the run of a query through them.
 
-    query -> analyse -> retrieve -> fuse -> boost -> rerank -> cut -> hits
+    query -> analyze -> retrieve -> fuse -> boost -> rerank -> cut -> hits
 
-All of it reads one state of the store, and nothing of it writes.
+All stages read one state of the store, and none writes.
 
-What is fused are always the same candidates, however many hits are asked for: normalised scores
-depend on all of them. Where they are too few, each retriever is asked for more, and what is new is
-fused by itself and comes after. So a longer list only goes on where a shorter one ends.
+The number of fused candidates does not depend on the number of hits, because normalized scores
+depend on all candidates. If the candidates are too few, every retriever is asked for more; new
+candidates are fused separately and appended. So a longer list of hits starts with the shorter one.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from kb.search.ranking.adaptive import QueryWeights, adapt_weights
 from kb.search.ranking.agreement import FIRST, weigh_by_agreement
 from kb.search.ranking.boosts import Boosts, apply_boosts
 from kb.search.ranking.fusion import Fusion, RankedList
-from kb.search.rerank.result import RerankResult
+from kb.search.rerank.blend import RerankResult
 from kb.search.results.hits import CandidateCache, ScoreBreakdown, cap_scores, make_hits
 from kb.search.results.trace import Trace
-from kb.search.retrievers.base import Candidates, Retriever
-from kb.search.retrievers.retrieval import ParallelRetrieval, RetrievalRequest, retrieve
+from kb.search.retrievers import registry
+from kb.search.retrievers.base import Candidates, RetrievalRequest, Retriever
+from kb.search.retrievers.registry import LEXICAL
+from kb.search.retrievers.retrieval import ParallelRetrieval, retrieve
 from kb.text.scripts import is_cjk
 from kb.types import Degraded, Query, Response, ScoredChunk
 
@@ -34,14 +36,14 @@ if TYPE_CHECKING:
     from kb.ports import Store
     from kb.search.rerank.stage import RerankStage
 
-_DEPTH_FACTOR = 4  # how much further is looked where the candidates are too few
-_MAX_DEPTH = 4096  # where one document fills the list
+_DEPTH_FACTOR = 4  # how many times more candidates the next retrieval returns
+_MAX_DEPTH = 4096  # the limit if one document fills the list
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How many hits are returned, how good they must be, and what is not wanted. With `group`,
-    one hit a document."""
+    """The last stage: drops hits below the threshold, chunks to exclude, and all but `top` hits.
+    With `group`, a document has only one hit."""
 
     top: int
     threshold: float | None = None
@@ -63,7 +65,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class FusionStage:
-    """The fuse stage: how, with which weights, and what is cut before any boost."""
+    """The fusion of a profile: the method, the weights, and the least score to keep."""
 
     fusion: Fusion
     weights: Mapping[str, float]
@@ -72,50 +74,48 @@ class FusionStage:
     adaptive: bool = False
     agreement: bool = False
 
-    def query_weights(self, text: str, found: Mapping[str, Candidates]) -> QueryWeights:
-        """What each retriever counts for this query. Those that did not answer leave their share
-        to the others."""
+    def query_weights(self, text: str, candidates: Mapping[str, Candidates]) -> QueryWeights:
+        """The weights of the retrievers for this query. Retrievers that did not run have none."""
         query_weights = QueryWeights(self.weights)
-        ran = [name for name, each in found.items() if each.ran]
+        ran = [name for name, each in candidates.items() if each.ran]
         if self.adaptive:
             query_weights = adapt_weights(text, {name: self.weights.get(name, 1.0) for name in ran})
         if self.agreement:
-            firsts = {name: _first_ids(found[name]) for name in ran}
-            told = weigh_by_agreement(query_weights.weights, firsts, cjk=is_cjk(text))
-            query_weights = QueryWeights(told.weights, (*query_weights.rules, *told.rules))
+            first_ids = {name: _first_ids(candidates[name]) for name in ran}
+            agreement = weigh_by_agreement(query_weights.weights, first_ids, cjk=is_cjk(text))
+            rules = (*query_weights.rules, *agreement.rules)
+            query_weights = QueryWeights(agreement.weights, rules)
         return query_weights
 
     def lists(
-        self, found: Mapping[str, Candidates], full: Set[str], weights: Mapping[str, float]
+        self, candidates: Mapping[str, Candidates], full: Set[str], weights: Mapping[str, float]
     ) -> list[RankedList]:
-        """`full` are the retrievers whose lists were cut: they would have gone on."""
+        """The lists to fuse. `full` names the retrievers whose lists were cut at the limit."""
         return [
             RankedList(
                 name,
                 each.ranked,
                 weights.get(name, 1.0),
-                absent=_absence(name, cut=name in full),
+                absent=absence(name, cut=name in full),
                 ran=each.ran,
             )
-            for name, each in found.items()
+            for name, each in candidates.items()
         ]
 
 
-def _first_ids(found: Candidates) -> list[int]:
-    return [one.chunk_id for one in found.ranked[:FIRST]]
+def absence(retriever: str, *, cut: bool) -> str:
+    """The score of a chunk that is missing in a list, see `RankedList`."""
+    spec = registry.get(retriever)
+    return "half" if cut and spec.absence == "zero" else spec.absence
 
 
-def _absence(retriever: str, *, cut: bool) -> str:
-    """What it means not to be in a list: no word of the query, or too few of them to be among the
-    first; or just farther away than others."""
-    if retriever == "dense":
-        return "least"
-    return "half" if cut else "zero"
+def _first_ids(candidates: Candidates) -> list[int]:
+    return [one.chunk_id for one in candidates.ranked[:FIRST]]
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The stages of one kind of search. `repr` reads as the drawing above."""
+    """The stages of a search. Its `repr` shows them in order."""
 
     store: Store
     retrievers: tuple[Retriever, ...]
@@ -144,6 +144,7 @@ class Pipeline:
         return " -> ".join(["analyse", *stages, repr(self.cut)])
 
     def run(self, query: Query, now: str) -> Response:
+        """Run a query through all stages."""
         trace = Trace()
         with self.store.reading():
             with trace.stage("analyse") as facts:
@@ -153,10 +154,9 @@ class Pipeline:
             ranked = run.ranked()
             with trace.stage("hits") as facts:
                 hits = make_hits(ranked, run.breakdown, run.cache, analysis, self.snippet_chars)
-                hits = run.rerank_result.marked(hits)
+                hits = run.rerank_result.annotate(hits)
                 facts["returned"] = len(hits)
-            # Dense and sparse vectors have one version: they are written together.
-            versions = {each.name == "lexical": each.index_version() for each in self.retrievers}
+            index_version = self._index_version()
         response = Response(
             query=query.text,
             profile=query.profile,
@@ -164,16 +164,21 @@ class Pipeline:
             hits=hits,
             degraded=(*self._query_degraded(analysis), *run.degraded()),
             timing_ms=trace.timing_ms(),
-            index_version="+".join(versions.values()),
+            index_version=index_version,
             explain=run.explain(ranked) if query.explain else None,
         )
         self._log(response)
         return response
 
+    def _index_version(self) -> str:
+        """The versions of all indexes that this search reads. Retrievers may share an index."""
+        functions = (registry.get(each.name).index_version for each in self.retrievers)
+        return "+".join(function(self.store) for function in dict.fromkeys(functions))
+
     def _query_degraded(self, analysis: Analysis) -> tuple[Degraded, ...]:
-        """Words that were left out are missed where words are looked for."""
-        words = any(retriever.name == "lexical" for retriever in self.retrievers)
-        return analysis.degraded if words else ()
+        """Terms that were left out matter only to lexical retrieval."""
+        lexical = any(retriever.name == LEXICAL for retriever in self.retrievers)
+        return analysis.degraded if lexical else ()
 
     def _log(self, response: Response) -> None:
         total = response.timing_ms["total"]
@@ -188,7 +193,7 @@ class Pipeline:
 
 
 class PipelineRun:
-    """One query on its way through a pipeline."""
+    """The run of one query through a pipeline."""
 
     def __init__(
         self, pipeline: Pipeline, query: Query, analysis: Analysis, now: str, trace: Trace
@@ -201,102 +206,101 @@ class PipelineRun:
         self.cache = CandidateCache(pipeline.store)
         self.breakdown = ScoreBreakdown.of({}, (), "fused")
         self._lists: list[RankedList] = []
-        self._unavailable: dict[
-            str, Candidates
-        ] = {}  # retrievers that could not answer: asked once
+        self._unavailable: dict[str, Candidates] = {}  # retrievers that failed: not run again
         self._factors: dict[int, dict[str, float]] = {}
         self.rerank_result = RerankResult(())
 
     def ranked(self) -> tuple[ScoredChunk, ...]:
-        """The chunks to return. Where there are too few of them, it is looked further down."""
+        """The chunks to return. If there are too few, retrieves more candidates."""
         cut, limit = self._pipeline.cut, self._pipeline.candidates
         ranked: list[ScoredChunk] = []
         while True:
-            found = self._retrieve(limit)
-            fresh = self._boost(self._fuse(self._fresh(found), found, limit))
-            ranked += self._after(ranked, fresh) if ranked else self._rerank(fresh)
+            candidates = self._retrieve(limit)
+            fused = self._boost(self._fuse(self._new(candidates), candidates, limit))
+            ranked += self._append(ranked, fused) if ranked else self._rerank(fused)
             kept = cut(ranked, self.cache)
-            full = any(len(each.ranked) >= limit for each in found.values())
+            full = any(len(each.ranked) >= limit for each in candidates.values())
             if not full or self._enough(kept, limit):
                 return kept
             limit *= _DEPTH_FACTOR
 
     def _enough(self, kept: Sequence[ScoredChunk], limit: int) -> bool:
-        """Fewer than were asked for are enough where the others are not good enough; but not where
-        others of the same document stand in their place."""
+        """Whether more candidates cannot add hits. Hits below the threshold are not replaced; hits
+        of the same document are."""
         cut = self._pipeline.cut
         if cut.group:
             return len(kept) >= cut.top or limit >= max(_MAX_DEPTH, cut.top)
         return len(self.breakdown.fused) >= cut.top + len(cut.exclude)
 
-    def _fresh(self, found: Mapping[str, Candidates]) -> dict[str, Candidates]:
-        """What was found without what was found before."""
+    def _new(self, candidates: Mapping[str, Candidates]) -> dict[str, Candidates]:
+        """The candidates without those that were fused before."""
         seen = self.breakdown.fused
         if not seen:
-            return dict(found)
+            return dict(candidates)
         return {
             name: replace(
                 each, ranked=tuple(one for one in each.ranked if one.chunk_id not in seen)
             )
-            for name, each in found.items()
+            for name, each in candidates.items()
         }
 
     def _retrieve(self, limit: int) -> dict[str, Candidates]:
-        asked = RetrievalRequest(self._analysis, self._query.filters, self._now, limit)
+        request = RetrievalRequest(self._analysis, self._query.filters, self._now, limit)
         pipeline = self._pipeline
         able = [each for each in pipeline.retrievers if each.name not in self._unavailable]
-        found = retrieve(able, asked, self._trace, store=pipeline.store, parallel=pipeline.parallel)
-        self._unavailable |= {name: each for name, each in found.items() if not each.ran}
-        every = self._unavailable | found
+        candidates = retrieve(
+            able, request, self._trace, store=pipeline.store, parallel=pipeline.parallel
+        )
+        self._unavailable |= {name: each for name, each in candidates.items() if not each.ran}
+        every = self._unavailable | candidates
         return {each.name: every[each.name] for each in pipeline.retrievers}
 
     def _fuse(
-        self, fresh: Mapping[str, Candidates], found: Mapping[str, Candidates], limit: int
+        self, new: Mapping[str, Candidates], candidates: Mapping[str, Candidates], limit: int
     ) -> list[ScoredChunk]:
-        """One list of what is `fresh` of what was `found`."""
-        fusion_stage = self._pipeline.fusion_stage
-        full = frozenset(name for name, each in found.items() if len(each.ranked) >= limit)
-        query_weights = fusion_stage.query_weights(self._analysis.text, found)
-        lists = fusion_stage.lists(fresh, full, query_weights.weights)
-        if len(fresh) == 1:
-            fused = fusion_stage.fusion(lists)
+        """Fuse the `new` ones of all `candidates`."""
+        stage = self._pipeline.fusion_stage
+        full = frozenset(name for name, each in candidates.items() if len(each.ranked) >= limit)
+        query_weights = stage.query_weights(self._analysis.text, candidates)
+        lists = stage.lists(new, full, query_weights.weights)
+        if len(new) == 1:
+            fused = stage.fusion(lists)
         else:
             with self._trace.stage("fuse") as facts:
-                lists = self._completed(lists, fresh)
-                fused = fusion_stage.fusion(lists)
-                kind = fusion_stage.fusion.kind(lists)
+                lists = self._complete(lists, new)
+                fused = stage.fusion(lists)
+                kind = stage.fusion.kind(lists)
                 facts |= {"candidates": len(fused), "scale": kind, **query_weights.facts()}
         fused = self.breakdown.cap_scores(fused)
-        self.breakdown = self.breakdown.joined(fresh, fused, fusion_stage.fusion.kind(lists))
+        self.breakdown = self.breakdown.extend(new, fused, stage.fusion.kind(lists))
         self._lists += lists
-        return at_least(fused, fusion_stage.min_score)
+        return at_least(fused, stage.min_score)
 
-    def _completed(
-        self, lists: Sequence[RankedList], found: Mapping[str, Candidates]
+    def _complete(
+        self, lists: Sequence[RankedList], candidates: Mapping[str, Candidates]
     ) -> list[RankedList]:
-        """Each list with what its retriever can tell of candidates that only others found: their
-        scores, if the profile wants them, and those that can have none yet."""
+        """Add what each retriever knows about candidates that only others returned: their scores,
+        if the profile is `complete`, and which of them cannot be scored yet."""
         complete = self._pipeline.fusion_stage.complete
-        everything = {one.chunk_id for ranked_list in lists for one in ranked_list.ranked}
+        chunk_ids = {one.chunk_id for ranked_list in lists for one in ranked_list.ranked}
         by_name = {retriever.name: retriever for retriever in self._pipeline.retrievers}
-        told = []
+        completed = []
         for ranked_list in lists:
-            others = everything - {one.chunk_id for one in ranked_list.ranked}
+            others = chunk_ids - {one.chunk_id for one in ranked_list.ranked}
             scores = None
-            if ranked_list.ran and others and (complete or found[ranked_list.name].partial):
+            if ranked_list.ran and others and (complete or candidates[ranked_list.name].partial):
                 scores = by_name[ranked_list.name].scores(self._analysis, others)
             if scores is not None:
                 unknown = others - scores.keys()
-                ranked_list = replace(
-                    ranked_list, known=scores if complete else {}, unknown=unknown
-                )
-            told.append(ranked_list)
-        return told
+                known = scores if complete else {}
+                ranked_list = replace(ranked_list, known=known, unknown=unknown)
+            completed.append(ranked_list)
+        return completed
 
     def _boost(self, ranked: list[ScoredChunk]) -> list[ScoredChunk]:
         boosts, ids = self._pipeline.boosts, [one.chunk_id for one in ranked]
         if self._pipeline.cut.group or boosts:
-            self.cache.find_owners(ids)
+            self.cache.fetch_owners(ids)
         if not boosts:
             return ranked
         with self._trace.stage("boost"):
@@ -309,7 +313,7 @@ class PipelineRun:
             return apply_boosts(ranked, self._factors)
 
     def _rerank(self, ranked: list[ScoredChunk]) -> list[ScoredChunk]:
-        """Once, and of the first that are found: what comes later stays below them."""
+        """Rerank the first candidates, once. Later ones stay below them."""
         rerank = self._pipeline.rerank
         if rerank is None or not ranked:
             return ranked
@@ -320,20 +324,25 @@ class PipelineRun:
             )
         return list(self.rerank_result.ranked)
 
-    def _after(
+    def _append(
         self, first: Sequence[ScoredChunk], later: Sequence[ScoredChunk]
     ) -> list[ScoredChunk]:
-        """What is found later, with scores that do not rise above the last of `first`."""
-        told = self.rerank_result.after(first, later)
-        return cap_scores(later, first[-1].score) if told is None else told
+        """Later candidates, with scores that do not exceed the last of `first`."""
+        reranked = self.rerank_result.append(first, later)
+        return cap_scores(later, first[-1].score) if reranked is None else reranked
 
     def degraded(self) -> tuple[Degraded, ...]:
-        """What was cut off the query is the same for every part of a model, and told once."""
-        told = [part for each in self.breakdown.found.values() for part in each.degraded]
-        cut = [part for part in told if part.reason == "truncated"]
-        return (*(part for part in told if part not in cut[1:]), *self.rerank_result.degraded)
+        """The problems of all stages. A truncated query is reported once, because it is the same
+        for every output of the model."""
+        parts = [part for each in self.breakdown.candidates.values() for part in each.degraded]
+        truncated = [part for part in parts if part.reason == "truncated"]
+        return (
+            *(part for part in parts if part not in truncated[1:]),
+            *self.rerank_result.degraded,
+        )
 
     def explain(self, ranked: Sequence[ScoredChunk]) -> dict[str, Any]:
+        """The explanation of the response, as JSON."""
         known: dict[str, dict[int, float]] = {}
         for ranked_list in self._lists:
             if ranked_list.ran:
@@ -357,11 +366,11 @@ class PipelineRun:
 
 
 def at_least(ranked: Sequence[ScoredChunk], least: float | None) -> list[ScoredChunk]:
+    """The chunks with at least this score."""
     return list(ranked) if least is None else [one for one in ranked if one.score >= least]
 
 
 def _best_per_document(ranked: Sequence[ScoredChunk], cache: CandidateCache) -> list[ScoredChunk]:
-    """The first chunk of every document."""
     best: dict[int, ScoredChunk] = {}
     for one in ranked:
         best.setdefault(cache.owner(one.chunk_id), one)

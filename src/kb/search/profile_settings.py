@@ -1,4 +1,4 @@
-"""The settings of a profile as they are read: from TOML in their types, from `--set` as texts."""
+"""Reads the settings of a profile: typed values from TOML, texts from `--set`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from typing import Any
 from kb.errors import InvalidRequest, check_choice, check_integer, short_repr
 from kb.search.ranking.boosts import BOOSTS
 from kb.search.ranking.fusion import FUSIONS, NORMALISATIONS
+from kb.search.retrievers import registry
 from kb.types import KINDS, MATCHES, RERANKERS
 
-RETRIEVERS = ("lexical", "dense", "sparse")
-# Settings that are tables, with the names that may stand in them.
-TABLES: Mapping[str, tuple[str, ...]] = {"weights": RETRIEVERS, "type_weights": KINDS}
-# Names that seeds and other tools have for them.
+Names = Callable[[], tuple[str, ...]]  # read when needed, because retrievers can be registered
+
+# Settings that are tables, with the names of their entries.
+TABLES: Mapping[str, Names] = {"weights": registry.names, "type_weights": lambda: KINDS}
+# Names of settings in seeds and other tools.
 ALIASES = {
     "max_results": "top",
     "half_life": "half_life_days",
@@ -27,10 +29,10 @@ ALIASES = {
     "rerank.candidates": "rerank_candidates",
 }
 
-MOST = 1_000_000.0  # of any number
-_MOST_RERANKED = 1_000  # candidates
+MAX_NUMBER = 1_000_000.0
+_MAX_RERANKED = 1_000  # candidates
 
-# As they are written everywhere, and not as Python reads them: neither 1_000 nor １０ nor inf.
+# Common notation only, not all that Python accepts: neither 1_000 nor １０ nor inf.
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _WHOLE = re.compile(r"[+-]?\d{1,9}", re.ASCII)
 _CANDIDATES = re.compile(r"[1-9]\d{0,5}|[1-9]\d?x", re.ASCII)
@@ -38,19 +40,19 @@ _SWITCH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no
 
 
 def read(key: str, value: Any) -> Any:
-    """`value` in the type of the setting `key`; `InvalidRequest` if it cannot be."""
+    """Convert `value` to the type of the setting `key`. Raises `InvalidRequest`."""
     return KEYS[key](key, value)
 
 
 def read_entry(profile: str, table: str, entry: str, value: Any) -> float:
-    """A number of a table: `weights.dense`."""
+    """Convert the value of a table's entry, such as `weights.dense`."""
     check_name(profile, f"{table}.{entry}")
     return read_number(f"{table}.{entry}", value, least=0.0)
 
 
 def check_name(profile: str, key: str) -> None:
-    """Refuses what is no setting of a profile."""
-    entries = (f"{table}.{name}" for table, names in TABLES.items() for name in names)
+    """Raise unless `key` is a setting of a profile."""
+    entries = (f"{table}.{name}" for table, names in TABLES.items() for name in names())
     known = (*KEYS, *entries)
     if key not in known:
         raise InvalidRequest(
@@ -58,17 +60,17 @@ def check_name(profile: str, key: str) -> None:
         )
 
 
-def read_number(key: str, value: Any, *, least: float = -MOST) -> float:
-    """Bounded, since what a search multiplies and adds must stay a number."""
+def read_number(key: str, value: Any, *, least: float = -MAX_NUMBER) -> float:
+    """Convert a number. It is bounded, so that sums and products of scores stay finite."""
     try:
         number = float(value) if _is_number(value) else nan
     except OverflowError:
         number = nan
-    if least <= number <= MOST:
+    if least <= number <= MAX_NUMBER:
         return number
     raise InvalidRequest(
         f"{key} cannot be {short_repr(value)}",
-        f"{key} is a number from {least:,.0f} to {MOST:,.0f}",
+        f"{key} is a number from {least:,.0f} to {MAX_NUMBER:,.0f}",
     )
 
 
@@ -93,10 +95,10 @@ def _whole(key: str, value: Any) -> int:
     return check_integer(key, int(value) if digits else value, least=1)
 
 
-def _reranked(key: str, value: Any) -> int:
-    if (count := _whole(key, value)) <= _MOST_RERANKED:
+def _rerank_count(key: str, value: Any) -> int:
+    if (count := _whole(key, value)) <= _MAX_RERANKED:
         return count
-    hint = f"{key} is a whole number from 1 to {_MOST_RERANKED:,}"
+    hint = f"{key} is a whole number from 1 to {_MAX_RERANKED:,}"
     raise InvalidRequest(f"{key} cannot be {short_repr(value)}", hint)
 
 
@@ -109,10 +111,10 @@ def _blend(key: str, value: Any) -> float | None:
 
 
 def _switch(key: str, value: Any) -> bool:
-    said = _SWITCH.get(_text(value).lower())
-    if said is None:
+    switch = _SWITCH.get(_text(value).lower())
+    if switch is None:
         raise InvalidRequest(f"{key} cannot be {short_repr(value)}", f"{key} is true or false")
-    return said
+    return switch
 
 
 def _candidates(key: str, value: Any) -> str:
@@ -133,24 +135,25 @@ def _one_of(valid: tuple[str, ...]) -> Callable[[str, Any], str]:
     return lambda key, value: check_choice(key, _text(value), valid)
 
 
-def _some_of(valid: tuple[str, ...], *, least: int) -> Callable[[str, Any], tuple[str, ...]]:
+def _some_of(valid_names: Names, *, least: int) -> Callable[[str, Any], tuple[str, ...]]:
     def read_names(key: str, value: Any) -> tuple[str, ...]:
+        valid = valid_names()
         names = value.split(",") if isinstance(value, str) else value
         if not isinstance(names, list | tuple):
             hint = f"some of: {', '.join(valid)}"
             raise InvalidRequest(f"{key} cannot be {short_repr(value)}", hint)
-        said = {_text(name) for name in names} - {"", "none"}
-        for name in said:
+        chosen = {_text(name) for name in names} - {"", "none"}
+        for name in chosen:
             check_choice(key, name, valid)
-        if len(said) < least:
+        if len(chosen) < least:
             raise InvalidRequest(f"{key} cannot be empty", f"some of: {', '.join(valid)}")
-        return tuple(name for name in valid if name in said)
+        return tuple(name for name in valid if name in chosen)
 
     return read_names
 
 
 KEYS: Mapping[str, Callable[[str, Any], Any]] = {
-    "retrievers": _some_of(RETRIEVERS, least=1),
+    "retrievers": _some_of(registry.names, least=1),
     "match": _one_of(MATCHES),
     "candidates": _candidates,
     "fusion": _one_of(FUSIONS[1:]),
@@ -160,38 +163,41 @@ KEYS: Mapping[str, Callable[[str, Any], Any]] = {
     "agreement": _switch,
     "complete": _switch,
     "min_score": _optional_number,
-    "boosts": _some_of(BOOSTS, least=0),
+    "boosts": _some_of(lambda: BOOSTS, least=0),
     "half_life_days": _positive,
     "rerank": _one_of(RERANKERS),
-    "rerank_candidates": _reranked,
+    "rerank_candidates": _rerank_count,
     "rerank_blend": _blend,
     "threshold": _optional_number,
     "group": _switch,
     "top": _whole,
 }
 
-# What each is, for the reference.
+# Descriptions for the reference.
 ABOUT: Mapping[str, str] = {
-    "retrievers": "which run: `lexical` (words), `dense` (meaning), `sparse` (weighted terms)",
-    "match": "which words a hit that is found by words needs: `any` (one that has content, or, if "
-    "none is found, any at all), `all`, or `auto` (all first, then as `any`)",
-    "candidates": "how many each retriever gives: a number, or a multiple of `top` such as `3x`",
-    "fusion": "how lists become one: `rrf`, `weighted` or `convex`",
+    "retrievers": "the retrievers to run: `lexical` (words), `dense` (meaning), `sparse` (weighted "
+    "terms)",
+    "match": "which words a lexical hit must contain: `any` (one content word; if none matches, "
+    "any word), `all`, or `auto` (all first, then as `any`)",
+    "candidates": "how many candidates each retriever returns: a number, or a multiple of `top` "
+    "such as `3x`",
+    "fusion": "how several lists become one: `rrf`, `weighted` or `convex`",
     "k": "the constant of `rrf`",
-    "normalisation": "of `convex`: `zscore` or `minmax`",
-    "weights": "what a retriever counts, by its name",
-    "adaptive": "whether weights follow the query, by how long it is and how it is put",
-    "agreement": "whether a list that shares next to nothing with the others counts less",
-    "complete": "whether candidates that only others found get a dense or sparse score too",
-    "min_score": "candidates whose fused score is lower are cut, before any boost",
-    "boosts": "what multiplies a score: `type`, `access`, `decay`",
-    "type_weights": "of the boost `type`, by kind",
-    "half_life_days": "of the boost `decay`",
-    "rerank": "what reads the first candidates once more: `none`, `colbert` or `cross-encoder`",
-    "rerank_candidates": "how many of them are read",
-    "rerank_blend": "what the reranker counts beside the fused score: from 0 to 1, which is the "
-    "reranker alone; `none`: what measured best for it",
-    "threshold": "hits whose shown score is lower are cut",
+    "normalisation": "the normalization of `convex`: `zscore` or `minmax`",
+    "weights": "the weight of each retriever, by name",
+    "adaptive": "whether weights depend on the length and the form of the query",
+    "agreement": "whether a list that shares almost nothing with the others gets less weight",
+    "complete": "whether a dense or sparse score is computed for candidates that only other "
+    "retrievers returned",
+    "min_score": "candidates with a lower fused score are dropped, before any boost",
+    "boosts": "factors of the score: `type`, `access`, `decay`",
+    "type_weights": "the factors of the boost `type`, by kind",
+    "half_life_days": "the half-life of the boost `decay`",
+    "rerank": "the reranker of the first candidates: `none`, `colbert` or `cross-encoder`",
+    "rerank_candidates": "how many candidates the reranker reads",
+    "rerank_blend": "the share of the reranker in the final score, from 0 (fused score alone) to 1 "
+    "(reranker alone); `none`: the best measured value",
+    "threshold": "hits with a lower score are dropped",
     "group": "whether only the best hit of a document is returned",
-    "top": "how many hits are returned; `search.default_top` if it is not said",
+    "top": "how many hits are returned; by default `search.default_top`",
 }

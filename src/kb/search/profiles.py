@@ -1,5 +1,5 @@
-"""Profiles: pipelines as data (spec 1). Every field can be changed in `config.toml` and by `--set`,
-one of a table by its dotted name: `weights.dense=0.5`."""
+"""Profiles: pipelines as data (spec 1). `config.toml` and `--set` can change every field; entries
+of a table have dotted names, such as `weights.dense=0.5`."""
 
 from __future__ import annotations
 
@@ -11,51 +11,54 @@ from kb.errors import InvalidRequest, check_choice, check_text
 from kb.search.profile_settings import ALIASES, TABLES, check_name, read, read_entry
 from kb.search.ranking.boosts import HALF_LIFE_DAYS, TYPE_WEIGHTS, Boosts
 from kb.search.ranking.fusion import RRF_K, Fusion
-from kb.types import MODES, RERANKERS
+from kb.search.retrievers import registry
+from kb.types import RERANKERS
 
 _SHOWN_IF_SET = ("boosts", "group", "complete", "adaptive", "agreement")
 RERANKER = "colbert"  # the better one: docs/decisions/0016-rerankers.md
 BLENDS = {"colbert": 0.5, "cross-encoder": 0.2}  # as measured there
-_MODE_OF = {"lexical": "lexical", "dense": "vector", "sparse": "sparse"}
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a search does when nothing more is said."""
+    """The settings of a search."""
 
     name: str
     summary: str
     retrievers: tuple[str, ...]
     match: str  # any, all, auto
-    candidates: str = "100"  # how many each retriever gives: a number, or a multiple of top: 3x
+    candidates: str = "100"  # of each retriever: a number, or a multiple of top, such as 3x
     fusion: str = "none"
     k: float = RRF_K
     normalisation: str = "zscore"
-    weights: Mapping[str, float] = field(default_factory=dict)  # of retrievers; 1 if not said
-    adaptive: bool = False  # weights follow the query: `search.adaptive`
-    agreement: bool = False  # a list that no other bears out counts less: `search.agreement`
-    complete: bool = False  # dense scores for candidates that only others found
-    min_score: float | None = None  # candidates whose fused score is lower are cut
+    weights: Mapping[str, float] = field(default_factory=dict)  # of retrievers; 1 by default
+    adaptive: bool = False  # weights depend on the query: `ranking.adaptive`
+    agreement: bool = False  # an outlier list gets less weight: `ranking.agreement`
+    complete: bool = False  # score candidates that only other retrievers returned
+    min_score: float | None = None  # drop candidates with a lower fused score
     boosts: tuple[str, ...] = ()
     type_weights: Mapping[str, float] = field(default_factory=lambda: dict(TYPE_WEIGHTS))
     half_life_days: float = HALF_LIFE_DAYS
-    rerank: str = "none"  # what reads the first candidates once more
+    rerank: str = "none"
     rerank_candidates: int = 100
-    rerank_blend: float | None = None  # None: what measured best for the reranker
-    threshold: float | None = None  # hits whose shown score is lower are cut
-    group: bool = False  # only the best hit of a document
+    rerank_blend: float | None = None  # None: the best measured value
+    threshold: float | None = None  # drop hits with a lower score
+    group: bool = False  # keep only the best hit of a document
     top: int | None = None  # None: search.default_top
 
     @property
     def mode(self) -> str:
-        return _MODE_OF[self.retrievers[0]] if len(self.retrievers) == 1 else "hybrid"
+        """The mode of the only retriever, or `hybrid`."""
+        if len(self.retrievers) > 1:
+            return registry.HYBRID
+        return registry.get(self.retrievers[0]).mode
 
     def settings(self) -> dict[str, Any]:
-        """Those that have an effect, as they would stand in a `config.toml`."""
-        shown = {item.name: getattr(self, item.name) for item in fields(self)}
-        shown["weights"] = {name: self.weight(name) for name in self.retrievers}
-        idle = {"name", *self._unused_settings()}
-        return {key: _plain(value) for key, value in shown.items() if key not in idle}
+        """The settings that have an effect, as in a `config.toml`."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        values["weights"] = {name: self.weight(name) for name in self.retrievers}
+        unused = {"name", *self._unused_settings()}
+        return {key: _plain(value) for key, value in values.items() if key not in unused}
 
     def _unused_settings(self) -> Iterator[str]:
         fused = len(self.retrievers) > 1
@@ -76,29 +79,34 @@ class Profile:
             yield from ("rerank", "rerank_candidates", "rerank_blend")
 
     def weight(self, retriever: str) -> float:
+        """The weight of a retriever."""
         return self.weights.get(retriever, 1.0)
 
-    def parts(self) -> frozenset[str]:
-        """What of a query must be encoded: all in one pass of the model."""
-        tokens = ("tokens",) if self.rerank == "colbert" else ()
-        return frozenset((*(name for name in self.retrievers if name != "lexical"), *tokens))
+    def model_outputs(self) -> frozenset[str]:
+        """The outputs of the model that a search needs for the query."""
+        outputs = {registry.get(name).model_output for name in self.retrievers}
+        tokens = {"tokens"} if self.rerank == "colbert" else set()
+        return frozenset(output for output in outputs | tokens if output is not None)
 
     def blend(self) -> float:
-        """What the reranker counts."""
-        given = self.rerank_blend
-        return BLENDS.get(self.rerank, 1.0) if given is None else given
+        """The share of the reranker in the final score."""
+        if self.rerank_blend is not None:
+            return self.rerank_blend
+        return BLENDS.get(self.rerank, 1.0)
 
     def candidates_for(self, top: int) -> int:
-        """How many of each retriever are fused. Where that is a number, it is the same for any
-        `top`, so that a larger one changes no order."""
+        """How many candidates of each retriever are fused. A fixed number keeps the order of hits
+        for any `top`."""
         if self.candidates.endswith("x"):
             return top * int(self.candidates[:-1])
         return int(self.candidates)
 
     def as_fusion(self) -> Fusion:
+        """The fusion method."""
         return Fusion(self.fusion, self.k, self.normalisation)
 
     def as_boosts(self) -> Boosts:
+        """The boosts."""
         return Boosts(self.boosts, self.type_weights, self.half_life_days)
 
 
@@ -135,6 +143,7 @@ BUILT_IN = {
 
 
 def profile_names(custom: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+    """The names of built-in and configured profiles."""
     return (*BUILT_IN, *(name for name in custom if name not in BUILT_IN))
 
 
@@ -143,38 +152,43 @@ def resolve(
     custom: Mapping[str, Mapping[str, Any]],
     overrides: Mapping[str, Any] | None = None,
 ) -> Profile:
-    """The profile `name`: built in, changed or added by the settings, then by `overrides`."""
+    """The profile `name`: built in or configured, with the configured settings and `overrides`."""
     check_choice("profile", name, profile_names(custom))
-    said = dict(custom.get(name, {}))
-    base = said.pop("base", "default")
+    settings = dict(custom.get(name, {}))
+    base = settings.pop("base", "default")
     profile = BUILT_IN.get(name) or replace(
         BUILT_IN[check_choice("base", base, tuple(BUILT_IN))],
         name=name,
         summary=f"made from {base}",
     )
-    summary = str(said.pop("summary", profile.summary))
-    return _with_settings(_with_settings(replace(profile, summary=summary), said), overrides or {})
+    summary = str(settings.pop("summary", profile.summary))
+    configured = _with_settings(replace(profile, summary=summary), settings)
+    return _with_settings(configured, overrides or {})
 
 
 def restrict(profile: Profile, mode: str | None) -> Profile:
-    """The profile with only the retriever of `mode`. One that fuses can be brought down to any
-    retriever, also to one that it does not fuse; one that has a single retriever stays with it."""
+    """Restrict the profile to the retriever of `mode`. A profile that fuses can be restricted to
+    any retriever; a profile with a single retriever cannot change it."""
     if mode is None or mode == profile.mode:
         return profile
-    check_choice("mode", mode, MODES)
-    if len(profile.retrievers) == 1 or mode == "hybrid":
+    check_choice("mode", mode, registry.modes())
+    if len(profile.retrievers) == 1 or mode == registry.HYBRID:
         raise InvalidRequest(
             f"profile {profile.name} has no {mode} search", f"mode of this profile: {profile.mode}"
         )
-    kept = tuple(name for name, of_it in _MODE_OF.items() if of_it == mode)
-    # A single retriever's scores are its own: what was set for fused ones does not fit them. Who
-    # asks for one retriever asks for its order: a reranker must be asked for too.
-    return replace(profile, retrievers=kept, fusion="none", min_score=None, rerank="none")
+    # The minimum for fused scores does not fit the scores of a retriever. The mode asks for the
+    # retriever's own order, so a reranker runs only on request.
+    return replace(
+        profile,
+        retrievers=registry.of_mode(mode),
+        fusion="none",
+        min_score=None,
+        rerank="none",
+    )
 
 
 def with_reranker(profile: Profile, rerank: str | bool | None) -> Profile:
-    """The profile with another reranker: a name, True for the one that it has or else the best, or
-    False for none."""
+    """Set the reranker: a name, True for the profile's own or else the best, False for none."""
     if rerank is None:
         return profile
     if isinstance(rerank, bool):
@@ -188,16 +202,16 @@ def _with_settings(profile: Profile, values: Mapping[str, Any]) -> Profile:
         table, _, entry = key.partition(".")
         if table in TABLES and entry:
             number = read_entry(profile.name, table, entry, value)
-            changed: Any = {table: {**getattr(profile, table), entry: number}}
+            change: Any = {table: {**getattr(profile, table), entry: number}}
         else:
             check_name(profile.name, key)
-            changed = {key: read(key, value)}
-        profile = replace(profile, **changed)
+            change = {key: read(key, value)}
+        profile = replace(profile, **change)
     return profile
 
 
 def _flatten(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Tables, as TOML nests them, as dotted names; other names of a setting as its own."""
+    """Flatten nested tables to dotted names, and resolve aliases."""
     if not isinstance(values, Mapping):
         raise InvalidRequest(
             f"settings are a {type(values).__name__}", 'give a dict: {"top": 5, "group": True}'

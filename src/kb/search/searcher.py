@@ -1,25 +1,25 @@
-"""Searcher: a request, filled in from profile and settings, sent through its pipeline."""
+"""The searcher: turns a request into a pipeline and runs it."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kb.config import Config
 from kb.deadline import Deadline
 from kb.errors import (
     InvalidRequest,
-    KbError,
     QuerySyntax,
     check_choice,
     check_integer,
     check_text,
     is_unicode,
 )
+from kb.search.context import SearchContext
 from kb.search.pipeline import Cut, FusionStage, Pipeline
 from kb.search.profile_settings import read_number
 from kb.search.profiles import Profile, resolve, restrict, with_reranker
@@ -27,34 +27,30 @@ from kb.search.query.analysis import analyze
 from kb.search.query.query_encoder import QueryEncoder
 from kb.search.rerank.selection import JudgeSource, RerankerSelector, no_judge
 from kb.search.results.snippets import match_ranges, merge_ranges
+from kb.search.retrievers import registry
 from kb.search.retrievers.availability import (
+    ActiveModel,
     EncoderSource,
     RetrieverStatus,
     no_encoder,
-    retriever_status,
 )
 from kb.search.retrievers.base import Retriever
-from kb.search.retrievers.lexical import LexicalRetriever
+from kb.search.retrievers.registry import LEXICAL
 from kb.search.retrievers.retrieval import ParallelRetrieval
-from kb.text.timestamps import utc_timestamp
-from kb.types import MATCHES, Filters, Query, Response
+from kb.types import MATCHES, Filters, Query, Response, SearchRequest
 
 if TYPE_CHECKING:
-    from kb.ports import Clock, Encoder, Store
+    from kb.ports import Clock, Store
     from kb.search.rerank.stage import RerankStage
-    from kb.search.retrievers.model_retriever import Encode, ModelRetriever
     from kb.search.retrievers.thread_pool import ThreadPool
-    from kb.types import Vector
-
-# From so many vectors on, threads gain more than they cost: a sixth of the time at 10,000 on two
-# cores, nothing at 1,000.
-PARALLEL_FROM = 2_000
-_BY_MODEL = ("dense", "sparse")  # retrievers that need an encoder
 
 
 class Searcher:
-    """`encoder` gives the model that queries are encoded by; without it, words alone count. `judge`
-    gives the one that a rerank by cross-encoder asks."""
+    """Runs searches on one store. Threads may share it.
+
+    `encoder` returns the model that encodes queries; without it, only lexical retrieval works.
+    `judge` returns the model of the cross-encoder reranker.
+    """
 
     def __init__(
         self,
@@ -71,244 +67,167 @@ class Searcher:
         timeout_ms = config.search.retriever_timeout_ms
         self._timeout_s = timeout_ms / 1000 if timeout_ms else None
         self._query_encoder = QueryEncoder(encoder, timeout_s=self._timeout_s)
-        keeps_tokens = config.models.tokens != "none"
         self._rerankers = RerankerSelector(
-            store, self._query_encoder, encoder, judge, keeps_tokens=keeps_tokens
+            store, self._query_encoder, judge, keeps_tokens=config.models.tokens != "none"
         )
         self._pool: ThreadPool | None = None
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Waits for nobody: a retriever that hangs must not keep its caller."""
+        """Stop idle threads. Does not wait for running retrievers, which may hang."""
         with self._lock:
             if self._pool is not None:
                 self._pool.close()
             self._pool = None
 
-    def search(
-        self,
-        text: str,
-        *,
-        top: int | None = None,
-        profile: str | None = None,
-        mode: str | None = None,
-        match: str | None = None,
-        filters: Filters | None = None,
-        threshold: float | None = None,
-        rerank: str | bool | None = None,
-        budget_ms: int | None = None,
-        explain: bool = False,
-        malformed: str = "raise",
-        settings: Mapping[str, Any] | None = None,
-        snippets: bool = True,
-        vector: Vector[float] | None = None,
-        exclude: frozenset[int] = frozenset(),
-    ) -> Response:
-        """See `KnowledgeBase.search`. Without `snippets`, those stay empty: to time the ranking.
-        `vector` is a ready-made one of the query, at length 1; `exclude` are chunks not to find.
-        Raises `DeadlineExceeded` where `search.timeout_s` is over before there is an answer."""
-        check_choice("malformed", malformed, ("raise", "empty"))
-        text = _query_text(text)
-        _check(filters, threshold)
-        asked = resolve(profile or self._config.search.profile, self._config.profiles, settings)
+    def search(self, request: SearchRequest) -> Response:
+        """Run a search, see `KnowledgeBase.search`. Raises `DeadlineExceeded` after
+        `search.timeout_s`."""
+        check_choice("malformed", request.malformed, ("raise", "empty"))
+        text = _query_text(request.query)
+        _check(request.filters, request.threshold)
+        configured = resolve(
+            request.profile or self._config.search.profile, self._config.profiles, request.settings
+        )
         with self.deadline(), self._store.reading():
-            wanted = with_reranker(restrict(asked, mode), rerank)
-            named = profile is not None
-            chosen, by_model = self._available(wanted, vector, exclude, named=named)
-            query = self._query(text, chosen, top, match, filters, threshold, explain)
-            stage = self._rerankers.stage(
-                chosen,
-                asked=rerank is not None or "rerank" in (settings or {}),
-                named=named,
-                budget_ms=_budget(budget_ms),
+            wanted = with_reranker(restrict(configured, request.mode), request.rerank)
+            model = ActiveModel(self._store, self._encoder)
+            profile = _with_available_retrievers(wanted, model, request)
+            query = self._query(text, profile, request)
+            rerank = self._rerankers.stage(
+                profile,
+                model,
+                explicit=request.rerank is not None or "rerank" in (request.settings or {}),
+                profile_named=request.profile is not None,
+                budget_ms=_budget(request.budget_ms),
             )
-            pipeline = self._pipeline(query, chosen, by_model, stage, exclude, snippets=snippets)
-            now = self.now()
+            context = SearchContext(
+                store=self._store,
+                request=request,
+                query=query,
+                profile=profile,
+                model=model,
+                query_encoder=self._query_encoder,
+                now=self.now(),
+                vector_backend=self._config.store.vector_backend,
+                reranks=rerank is not None,
+            )
+            pipeline = self._pipeline(context, rerank)
             try:
-                return pipeline.run(query, now)
+                return pipeline.run(query, context.now)
             except QuerySyntax:
-                if malformed == "raise":
+                if request.malformed == "raise":
                     raise
-                return pipeline.run(replace(query, text=""), now)
+                return pipeline.run(replace(query, text=""), context.now)
 
     def highlights(self, query: str, texts: Iterable[str]) -> list[list[tuple[int, int]]]:
-        """See `KnowledgeBase.highlights`; of several texts at once."""
+        """The highlights in several texts, see `KnowledgeBase.highlights`."""
         with self.deadline():
             analysis = analyze(check_text("a query", query))
             checked = (check_text("a text", text) for text in texts)
             return [merge_ranges(match_ranges(text, analysis)) for text in checked]
 
     def deadline(self) -> Deadline:
-        """For one search or read, by the setting."""
+        """The configured deadline of one search or read."""
         return Deadline(self._config.search.timeout_s or None, setting="search.timeout_s")
 
     def load(self) -> None:
-        """The encoder, where there is one: so that the next search does not wait for it. What is
-        wrong with it, that search says."""
+        """Load the encoder's model, if there is one. The next search reports any error."""
         with suppress(Exception):
             self._query_encoder.load()
 
     def status(self) -> RetrieverStatus:
-        """How dense search status, for `kb status`."""
+        """The status of dense retrieval, for `kb status`."""
         with self._store.reading():
-            return retriever_status(self._store, self._encoder)
+            return ActiveModel(self._store, self._encoder).status("dense")
 
     def now(self) -> str:
-        return utc_timestamp(self._clock())
+        """The current time, as the store writes it."""
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._clock()))
 
-    # --- building ---------------------------------------------------------------------------------
+    # --- building the pipeline --------------------------------------------------------------------
 
-    def _available(
-        self,
-        profile: Profile,
-        vector: Vector[float] | None,
-        exclude: frozenset[int],
-        *,
-        named: bool,
-    ) -> tuple[Profile, dict[str, ModelRetriever]]:
-        """The profile with the retrievers that are switched on, and those of them that a model
-        works for. Where there are no words to fall back on, what is off is asked all the same, and
-        says so. What the chosen model does not give is missed by who has `named` the profile."""
-        asked = [name for name in profile.retrievers if name in _BY_MODEL]
-        status = {name: self._stands(name, ready_made=vector is not None) for name in asked}
-        alone = "lexical" not in profile.retrievers
-        if not alone:
-            idle = {
-                name for name, each in status.items() if each.off or (each.lacking and not named)
-            }
-            kept = [name for name in profile.retrievers if name not in idle]
-            profile = replace(profile, retrievers=tuple(kept))
-        encode = partial(self._query_encoder.of, want=profile.parts(), encoder=self._pinned(asked))
-        return profile, {
-            name: self._by_model(name, each, encode, vector, exclude, alone)
-            for name, each in status.items()
-            if name in profile.retrievers
-        }
-
-    def _pinned(self, asked: Sequence[str]) -> Encoder | None:
-        """The encoder of the vectors that this search began with. Retrievers ask in threads of
-        their own, which may see the store after a switch to another model."""
-        if asked:
-            with suppress(KbError):  # said by who needs it
-                return self._encoder()
-        return None
-
-    def _stands(self, name: str, *, ready_made: bool) -> RetrieverStatus:
-        """A ready-made vector is a dense one: a sparse search needs the encoder all the same."""
-        if name == "dense":
-            return retriever_status(self._store, self._encoder, ready_made=ready_made)
-        return retriever_status(self._store, self._encoder).for_sparse()
-
-    def _by_model(
-        self,
-        name: str,
-        status: RetrieverStatus,
-        encode: Encode,
-        vector: Vector[float] | None,
-        exclude: frozenset[int],
-        alone: bool,
-    ) -> ModelRetriever:
-        if alone:
-            status = status.required()
-        if name == "sparse":
-            from kb.search.retrievers.sparse import SparseRetriever
-
-            return SparseRetriever(self._store, status, encode, alone=alone)
-        from kb.search.retrievers.dense import DenseRetriever
-
-        backend = self._config.store.vector_backend
-        return DenseRetriever(
-            self._store,
-            status,
-            encode,
-            vector=vector,
-            backend=backend,
-            alone=alone,
-            exclude=exclude,
-        )
-
-    def _query(
-        self,
-        text: str,
-        chosen: Profile,
-        top: int | None,
-        match: str | None,
-        filters: Filters | None,
-        threshold: float | None,
-        explain: bool,
-    ) -> Query:
-        count = _first_given(top, chosen.top, self._config.search.default_top)
+    def _query(self, text: str, profile: Profile, request: SearchRequest) -> Query:
+        tops = (request.top, profile.top, self._config.search.default_top)
+        top = next(value for value in tops if value is not None)
+        threshold = profile.threshold if request.threshold is None else request.threshold
         return Query(
             text=text,
-            top=check_integer("top", count, least=1),
-            profile=chosen.name,
-            mode=chosen.mode,
-            match=check_choice("match", match or chosen.match, MATCHES),
-            filters=filters or Filters(),
-            threshold=chosen.threshold if threshold is None else threshold,
-            explain=explain,
+            top=check_integer("top", top, least=1),
+            profile=profile.name,
+            mode=profile.mode,
+            match=check_choice("match", request.match or profile.match, MATCHES),
+            filters=request.filters or Filters(),
+            threshold=threshold,
+            explain=request.explain,
         )
 
-    def _pipeline(
-        self,
-        query: Query,
-        profile: Profile,
-        by_model: Mapping[str, ModelRetriever],
-        rerank: RerankStage | None,
-        exclude: frozenset[int],
-        *,
-        snippets: bool,
-    ) -> Pipeline:
-        warn_expression = rerank is not None or not all(
-            each.ready_made for each in by_model.values()
-        )
-        words = LexicalRetriever(self._store, match=query.match, warn_expression=warn_expression)
-        retrievers: dict[str, Retriever] = {"lexical": words, **by_model}
-        used = tuple(retrievers[name] for name in profile.retrievers)
-        wide = len(used) > 1 or profile.boosts or profile.group or rerank is not None
-        candidates = profile.candidates_for(query.top) if wide else query.top
-        if rerank is not None:  # the same are read, whatever the top
+    def _pipeline(self, context: SearchContext, rerank: RerankStage | None) -> Pipeline:
+        profile, query, request = context.profile, context.query, context.request
+        retrievers = tuple(registry.get(name).create(context) for name in profile.retrievers)
+        reorders = len(retrievers) > 1 or profile.boosts or profile.group or rerank is not None
+        candidates = profile.candidates_for(query.top) if reorders else query.top
+        if rerank is not None:  # it reads the same candidates for any number of hits
             candidates = max(candidates, rerank.candidates)
+        weights = {name: profile.weight(name) for name in profile.retrievers}
         return Pipeline(
             store=self._store,
-            retrievers=used,
-            candidates=candidates + len(exclude),
+            retrievers=retrievers,
+            candidates=candidates + len(request.exclude),
             fusion_stage=FusionStage(
                 profile.as_fusion(),
-                # Also of one that the model does not give: its sibling takes its share.
-                {**profile.weights, **{name: profile.weight(name) for name in profile.retrievers}},
+                # Includes the weights of retrievers that cannot run: see `agreement`.
+                {**profile.weights, **weights},
                 profile.complete,
                 profile.min_score,
                 profile.adaptive,
                 profile.agreement,
             ),
             boosts=profile.as_boosts(),
-            cut=Cut(query.top, query.threshold, profile.group, exclude),
-            snippet_chars=self._config.search.snippet_chars if snippets else 0,
+            cut=Cut(query.top, query.threshold, profile.group, request.exclude),
+            snippet_chars=self._config.search.snippet_chars if request.snippets else 0,
             slow_ms=self._config.search.slow_ms,
-            parallel=self._parallel(by_model) if len(used) > 1 else None,
+            parallel=self._parallel(retrievers) if len(retrievers) > 1 else None,
             rerank=rerank,
         )
 
-    def _parallel(self, by_model: Mapping[str, ModelRetriever]) -> ParallelRetrieval | None:
-        """Threads, where they gain something, or where a server may keep words waiting. Nobody is
-        held to a time while the model may still have to be loaded, here or there: that can take as
-        long as it likes, and happens once. A server may give it up if nobody waits."""
-        is_remote = any(each.is_remote for each in by_model.values())
-        if not is_remote and not any(each.is_large(PARALLEL_FROM) for each in by_model.values()):
+    def _parallel(self, retrievers: Sequence[Retriever]) -> ParallelRetrieval | None:
+        """Threads, if a retriever is slow. While the model is not loaded, there is no timeout:
+        loading may take long, and happens once. A server could give up if nobody waited."""
+        if not any(retriever.is_slow for retriever in retrievers):
             return None
         with self._lock:
             if self._pool is None:
                 from kb.search.retrievers.thread_pool import ThreadPool
 
                 self._pool = ThreadPool()
-            return ParallelRetrieval(
-                self._pool, self._timeout_s if self._query_encoder.warm else None
-            )
+            timeout_s = self._timeout_s if self._query_encoder.warm else None
+            return ParallelRetrieval(self._pool, timeout_s)
+
+
+def _with_available_retrievers(
+    profile: Profile, model: ActiveModel, request: SearchRequest
+) -> Profile:
+    """Leave out retrievers whose model the user disabled, or whose output the model does not have;
+    but report missing outputs if the request names the profile. Without lexical retrieval nothing
+    is left out: then the retrievers themselves report why they cannot run."""
+    if LEXICAL not in profile.retrievers:
+        return profile
+    named = request.profile is not None
+    kept = []
+    for name in profile.retrievers:
+        output = registry.get(name).model_output
+        if output is not None:
+            has_vector = output == "dense" and request.vector is not None
+            status = model.status(output, has_vector=has_vector)
+            if status.is_off or (status.is_unsupported and not named):
+                continue
+        kept.append(name)
+    return replace(profile, retrievers=tuple(kept))
 
 
 def _query_text(value: object) -> str:
-    """A query as text. No query is an error: half a character (a surrogate) matches nothing."""
+    """Check the query. A lone surrogate matches nothing, but is not an error."""
     if isinstance(value, str) and not is_unicode(value):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return check_text("a query", value)
@@ -323,9 +242,5 @@ def _check(filters: object, threshold: object) -> None:
         read_number("threshold", threshold)
 
 
-def _budget(given: int | None) -> int | None:
-    return None if given is None else check_integer("budget_ms", given, least=1)
-
-
-def _first_given(*values: int | None) -> int:
-    return next(value for value in values if value is not None)
+def _budget(value: int | None) -> int | None:
+    return None if value is None else check_integer("budget_ms", value, least=1)

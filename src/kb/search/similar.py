@@ -1,7 +1,7 @@
-"""What is like a passage, or like a whole document: a search whose query is a vector of the store.
+"""Similar passages: a search with the stored vectors of a passage or a document.
 
-Where there is none yet, or it is of a model that failed the exam, the words of the passage
-are the query, and the answer says so.
+If there are no vectors yet, or their model failed its exam, the words of the passage are the query,
+and the response reports that.
 """
 
 from __future__ import annotations
@@ -9,56 +9,58 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import fsum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kb.search.query.query_encoder import normalize
 from kb.search.retrievers.availability import exam_verdict
 from kb.search.searcher import Searcher
-from kb.types import Chunk, Degraded, Response, Vector
+from kb.types import Chunk, Degraded, Response, SearchRequest, Vector
 
 if TYPE_CHECKING:
     from kb.ports import Store
 
 PROFILE = "similar"
-_WORDS_FROM = 1500  # characters that stand for the passage, where there is no vector
+_QUERY_CHARS = 1500  # of the passage, if its words are the query
 
 
 def similar(
-    searcher: Searcher, store: Store, label: str, chunks: Sequence[Chunk], **options: Any
+    searcher: Searcher, store: Store, request: SearchRequest, chunks: Sequence[Chunk]
 ) -> Response:
-    """The nearest passages to the mean of `chunks`, without those themselves. `label` is what is
-    shown as the query; `options` are those of `Searcher.search`."""
+    """The passages nearest to the mean of `chunks`, without those. The response shows
+    `request.query` as the query; the other fields of the request apply as usual."""
     ids = frozenset(chunk.chunk_id for chunk in chunks)
-    text = " ".join(chunk.text for chunk in chunks)[:_WORDS_FROM]
+    text = " ".join(chunk.text for chunk in chunks)[:_QUERY_CHARS]
     model = next(iter(store.models()), None)
     vectors = store.vectors_of(model.model_id, ids) if model is not None else {}
     verdict = exam_verdict(model, "dense", text) if vectors else ""
+    base = replace(request, exclude=ids, rerank=False)
     if vectors and not verdict:
-        middle = normalize(mean(vectors.values()))
-        found = searcher.search(
-            "", profile="notes", mode="vector", vector=middle, exclude=ids, rerank=False, **options
+        center = normalize(mean(vectors.values()))
+        response = searcher.search(
+            replace(base, query="", profile="notes", mode="vector", vector=center)
         )
     else:
-        found = searcher.search(
-            _plain(text), profile="lexical", exclude=ids, match="any", rerank=False, **options
+        response = searcher.search(
+            replace(base, query=_plain(text), profile="lexical", match="any")
         )
-        why = Degraded("dense", "unfit", verdict) if verdict else _why(searcher, len(ids))
-        found = replace(found, degraded=(*found.degraded, why))
-    explain = found.explain and {**found.explain, "profile": PROFILE}
-    return replace(found, query=label, profile=PROFILE, explain=explain)
+        reason = Degraded("dense", "unfit", verdict) if verdict else _missing(searcher, len(ids))
+        response = replace(response, degraded=(*response.degraded, reason))
+    explain = response.explain and {**response.explain, "profile": PROFILE}
+    return replace(response, query=request.query, profile=PROFILE, explain=explain)
 
 
-def _why(searcher: Searcher, chunks: int) -> Degraded:
-    """There is no vector yet; nor will there be, where there is no encoder to make it."""
-    told = searcher.status().required().degraded
+def _missing(searcher: Searcher, chunks: int) -> Degraded:
+    """Why there are no vectors: there is no encoder, or it has not encoded the passages yet."""
     pending = Degraded("dense", "pending", chunks)
-    return next((part for part in told if part.reason == "no_model"), pending)
+    reasons = searcher.status().required().degraded
+    return next((part for part in reasons if part.reason == "no_model"), pending)
 
 
 def mean(vectors: Iterable[Vector[float]]) -> list[float]:
+    """The sum of vectors, which has the direction of their mean."""
     return [fsum(values) for values in zip(*vectors, strict=True)]
 
 
 def _plain(text: str) -> str:
-    """Not an FTS5 expression, whatever the text is wrapped in."""
+    """The text without quotes around it, so that it is no FTS5 expression."""
     return text.strip().strip("'")

@@ -71,10 +71,10 @@ def router() -> APIRouter:
         openapi_extra=says("search_response.v1", takes="search_request.v1", asks=_ASKED),
     )
     async def search(request: Request, desk: AtDesk) -> Response:
-        asked = wire.read_request(await desk.body(request))
-        desk.check_query(asked["query"])
-        desk.check_top(asked.get("top"))
-        response = await desk.search(request, lambda: desk.kb.search(**asked))
+        wanted = wire.read_request(await desk.body(request))
+        desk.check_query(wanted.query)
+        desk.check_top(wanted.top)
+        response = await desk.search(request, lambda: desk.kb.execute(wanted))
         desk.figures.search(response)
         return told(wire.response(response))
 

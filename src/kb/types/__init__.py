@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         Response,
         Retrieval,
         ScoredChunk,
+        SearchRequest,
         TextMatches,
         VectorMatches,
     )
@@ -76,7 +77,6 @@ KINDS = ("decision", "lesson", "summary", "temp_note")
 SCOPES = ("global", "project")
 TRUSTS = ("generated", "secondary", "primary")  # rising
 MATCHES = ("any", "all", "auto")
-MODES = ("lexical", "vector", "sparse", "hybrid")
 RERANKERS = ("none", "colbert", "cross-encoder")
 PARTS = ("dense", "sparse", "tokens")  # what an encoder may give
 
@@ -87,8 +87,8 @@ _HOMES = {
     "documents": "Document Chunk Written ToEmbed",
     "ingest": "Block ChunkDraft Attributes DocumentDraft Root FilePlace FileState",
     "models": "ModelSpec ExamMark StoredModel TokenVectors Encoding ModelInfo Vector",
-    "search": "Filters Query LexicalQuery ScoredChunk TextMatches VectorMatches Retrieval "
-    "Degraded Hit Response",
+    "search": "Filters SearchRequest Query LexicalQuery ScoredChunk TextMatches VectorMatches "
+    "Retrieval Degraded Hit Response",
     "answers": "Compared Overlap Comparison Passage COMPARED",
     "work": "Outcome Embedded Job Failure Work Jobs",
     "reports": "FileNote Renamed IngestReport EmbedReport ImportReport Finding Diagnosis",
@@ -100,7 +100,6 @@ __all__ = [
     "KINDS",
     "LINE_TYPES",
     "MATCHES",
-    "MODES",
     "PARTS",
     "RERANKERS",
     "SCOPES",
@@ -145,6 +144,7 @@ __all__ = [
     "Retrieval",
     "Root",
     "ScoredChunk",
+    "SearchRequest",
     "Span",
     "StoredModel",
     "TextMatches",

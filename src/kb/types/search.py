@@ -1,17 +1,20 @@
-"""A search and its answer: Query (+ Filters) -> Scored -> Hit -> Response."""
+"""A search and its results: SearchRequest -> Query -> ScoredChunk -> Hit -> Response."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kb.types.places import Citation
+
+if TYPE_CHECKING:
+    from kb.types.models import Vector
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What a hit's document must be (spec 10). Empty means: anything."""
+    """Conditions on the document of a hit (spec 10). Empty filters accept every document."""
 
     tags: tuple[str, ...] = ()
     tags_any: tuple[str, ...] = ()
@@ -32,8 +35,34 @@ _NO_FILTERS = Filters()
 
 
 @dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """A search as a caller states it. None means the default of the profile or the configuration.
+
+    The fields up to `settings` are the arguments of `KnowledgeBase.search`. `vector` is a
+    normalized dense vector to use instead of the query's encoding. `exclude` holds the ids of
+    chunks that are never returned. Without `snippets`, the snippets of the hits are empty.
+    """
+
+    query: str
+    top: int | None = None
+    profile: str | None = None
+    mode: str | None = None
+    match: str | None = None
+    filters: Filters | None = None
+    threshold: float | None = None
+    rerank: str | bool | None = None
+    budget_ms: int | None = None
+    explain: bool = False
+    malformed: str = "raise"
+    settings: Mapping[str, Any] | None = None
+    vector: Vector[float] | None = None
+    exclude: frozenset[int] = frozenset()
+    snippets: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
-    """A search as asked: `search_request.v1` with every default filled in."""
+    """A search request with every default filled in."""
 
     text: str
     top: int
@@ -46,10 +75,10 @@ class Query:
 
 
 class LexicalQuery(NamedTuple):
-    """Terms for the lexical index, already analysed.
+    """The terms of a query for the full-text index.
 
-    A word is a tuple of alternatives: itself, and for an identifier the phrase of its parts.
-    `runs` are stretches of unspaced script.
+    A word is a tuple of alternatives: the word itself and, for an identifier, the phrase of its
+    parts. `runs` are stretches of text in scripts without spaces between words.
     """
 
     words: tuple[tuple[str, ...], ...] = ()
@@ -58,7 +87,7 @@ class LexicalQuery(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ScoredChunk:
-    """A chunk as one retriever found it. `score` is higher-is-better; `rank` starts at 1."""
+    """A chunk in a ranked list. A higher `score` is better; `rank` starts at 1."""
 
     chunk_id: int
     score: float
@@ -66,15 +95,16 @@ class ScoredChunk:
 
 
 class TextMatches(NamedTuple):
-    """What a lexical look-up found, best first, and the terms it left out as too common."""
+    """The chunks that a full-text lookup returns, best first, and the terms that it ignored because
+    they are too common."""
 
     chunks: list[ScoredChunk]
     dropped_terms: tuple[str, ...] = ()
 
 
 class VectorMatches(NamedTuple):
-    """What a dense or a sparse look-up found, best first; `backend` is the one that looked, and
-    `why` says why it is not the one that was asked for."""
+    """The chunks that a dense or sparse lookup returns, best first. `backend` is the backend that
+    ran; `fallback_reason` is empty unless another one was requested."""
 
     chunks: list[ScoredChunk]
     backend: str
@@ -83,22 +113,29 @@ class VectorMatches(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """How a hit was found; None where a retriever did not run or did not find it [001]."""
+    """The scores of a hit.
+
+    `method` is `hybrid`, or the mode of the only retriever that ran. `retrievers` holds the chunk
+    as each retriever ranked it, by the retriever's mode; None if it did not run or did not return
+    the chunk [001]. The same values are attributes: `lexical_score`, `vector_rank`.
+    """
 
     method: str
     fusion_score: float | None = None
     rerank_score: float | None = None
-    lexical_score: float | None = None
-    lexical_rank: int | None = None
-    vector_score: float | None = None
-    vector_rank: int | None = None
-    sparse_score: float | None = None
-    sparse_rank: int | None = None
+    retrievers: Mapping[str, ScoredChunk | None] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> Any:
+        mode, _, value = name.rpartition("_")
+        if value not in ("score", "rank") or mode not in self.retrievers:
+            raise AttributeError(f"Retrieval has no attribute {name!r}")
+        chunk = self.retrievers[mode]
+        return None if chunk is None else getattr(chunk, value)
 
 
 @dataclass(frozen=True, slots=True)
 class Degraded:
-    """A part that did not do its work, and why. Nothing falls back silently."""
+    """A part of a search that did not work as requested, and why. No part fails silently."""
 
     part: str
     reason: str
@@ -107,7 +144,7 @@ class Degraded:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A passage found, with everything a reader needs to judge and to open it."""
+    """A passage in the results, with everything needed to judge and to open it."""
 
     rank: int
     score: float
@@ -132,7 +169,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """The answer to a query."""
+    """The results of a search."""
 
     query: str
     profile: str

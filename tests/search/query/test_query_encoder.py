@@ -45,20 +45,20 @@ def open_gate() -> Gated:
 def test_all_parts_in_one_pass(open_gate: Gated) -> None:
     encodings = QueryEncoder(lambda: open_gate)
     parts = frozenset({"dense", "sparse", "tokens"})
-    made = encodings.of("harbour keys", parts)
+    made = encodings.encode("harbour keys", parts)
     assert made.vector is not None
     assert made.sparse == {"harbour": 1.0, "keys": 1.0}
     assert made.tokens is not None
     assert len(made.tokens) == 2
-    assert encodings.of("harbour keys", {"sparse"}) == made
+    assert encodings.encode("harbour keys", {"sparse"}) == made
     assert open_gate.wanted == [parts]
 
 
 def test_a_part_that_was_not_made_is_made_later(open_gate: Gated) -> None:
     encodings = QueryEncoder(lambda: open_gate)
-    first = encodings.of("harbour", {"dense"})
+    first = encodings.encode("harbour", {"dense"})
     assert (first.sparse, first.tokens) == (None, None)
-    second = encodings.of("harbour", {"dense", "tokens"})
+    second = encodings.encode("harbour", {"dense", "tokens"})
     assert (second.vector, second.tokens is not None) == (first.vector, True)
     assert open_gate.wanted == [{"dense"}, {"tokens"}]
 
@@ -67,8 +67,8 @@ def test_a_part_that_the_model_does_not_give_is_none() -> None:
     encoder = Weightless()
     object.__setattr__(encoder.spec, "gives", frozenset({"dense"}))
     encodings = QueryEncoder(lambda: encoder)
-    assert encodings.of("harbour", {"dense", "sparse"}).sparse is None
-    assert encodings.of("harbour", {"sparse"}).sparse is None
+    assert encodings.encode("harbour", {"dense", "sparse"}).sparse is None
+    assert encodings.encode("harbour", {"sparse"}).sparse is None
     assert len(encoder.calls) == 1
 
 
@@ -76,19 +76,19 @@ def test_a_part_without_use_leaves_the_others(open_gate: Gated) -> None:
     encodings = QueryEncoder(lambda: open_gate)
     zero = Encoding(dense=array("f", [0.0] * 64), sparse={"harbour": 1.0})
     open_gate.encode = lambda *_, **__: [zero]  # type: ignore[method-assign]
-    made = encodings.of("harbour", {"dense", "sparse"})
+    made = encodings.encode("harbour", {"dense", "sparse"})
     assert (made.vector, made.sparse) == (None, {"harbour": 1.0})
 
 
 def test_without_an_encoder() -> None:
     with pytest.raises(ModelMissing):
-        QueryEncoder(lambda: None).of("harbour")
+        QueryEncoder(lambda: None).encode("harbour")
 
 
 def _ask(encodings: QueryEncoder, told: list[object], want: frozenset[str]) -> threading.Thread:
     def work() -> None:
         try:
-            told.append(encodings.of("harbour", want))
+            told.append(encodings.encode("harbour", want))
         except RuntimeError as error:
             told.append(str(error))
 

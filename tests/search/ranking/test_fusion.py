@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 
 from kb.errors import InvalidRequest
 from kb.search.ranking import fusion
+from kb.search.ranking.calibration import keyword_score, spread
 from kb.search.ranking.fusion import (
     Fusion,
     RankedList,
     convex_sum,
-    keyword_score,
     rrf,
-    spread,
     weighted_sum,
 )
 from kb.types import ScoredChunk

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kb.search.rerank.blend import Scale, blend_scores, shown
+from kb.search.rerank.blend import Scale, blend_scores, logistic
 from kb.types import ScoredChunk
 
 numbers = st.floats(-1e6, 1e6) | st.integers(-3, 3).map(float)
@@ -56,7 +56,7 @@ def test_who_is_better_by_both_stays_before(
 def test_a_higher_score_never_costs_a_place(fused: list[float], data: st.DataObject) -> None:
     """By the reranker alone: the order is that of its scores, and equals keep theirs."""
     scores = data.draw(st.lists(numbers, min_size=len(fused), max_size=len(fused)))
-    spread = Scale.of(scores).spread
+    spread = Scale.of(scores).deviation
     gaps = [abs(a - b) for a, b in itertools.combinations(scores, 2) if a != b]
     assume(not gaps or min(gaps) > 1e-9 * max(1.0, spread))
     order = ids(blend_scores(ranked(fused), scored(list(scores)), 1.0).ranked)
@@ -118,31 +118,33 @@ def test_the_formula() -> None:
     step = (3 / 2) ** 0.5  # one score apart, in standard deviations of three in a row
     places = {100: 0.25 * -step + 0.75 * step, 101: 0.25 * step, 102: 0.75 * -step}
     assert ids(found) == [100, 101, 102]
-    assert [one.score for one in found] == pytest.approx([shown(places[chunk]) for chunk in places])
-    assert shown(0.0) == 0.5
-    assert shown(1.0) == pytest.approx(0.7310585786)
+    assert [one.score for one in found] == pytest.approx(
+        [logistic(places[chunk]) for chunk in places]
+    )
+    assert logistic(0.0) == 0.5
+    assert logistic(1.0) == pytest.approx(0.7310585786)
 
 
 def test_a_scale() -> None:
     assert Scale.of([]) == Scale(0.0, 0.0)
     assert Scale.of([2.0]) == Scale(2.0, 0.0)
     assert Scale.of([1.0, 3.0]) == Scale(2.0, 1.0)
-    assert Scale(2.0, 4.0).place(8.0) == 1.5
+    assert Scale(2.0, 4.0).z_score(8.0) == 1.5
 
 
 def test_scores_that_are_as_good_as_equal_say_nothing() -> None:
     """Measured by their mean, since larger numbers are less exact."""
-    assert Scale(0.0, 1e-12).place(1.0) == 0.0
-    assert Scale(0.0, 1.05e-12).place(1.0) == 500.0
-    assert Scale(-1000.0, 9e-10).place(1.0) == 0.0
-    assert Scale(1000.0, 1.05e-9).place(-1.0) == -500.0
-    assert Scale(0.5, 0.95e-12).place(1.0) == 0.0
+    assert Scale(0.0, 1e-12).z_score(1.0) == 0.0
+    assert Scale(0.0, 1.05e-12).z_score(1.0) == 500.0
+    assert Scale(-1000.0, 9e-10).z_score(1.0) == 0.0
+    assert Scale(1000.0, 1.05e-9).z_score(-1.0) == -500.0
+    assert Scale(0.5, 0.95e-12).z_score(1.0) == 0.0
 
 
 def test_no_place_is_farther_than_the_logistic_function_reaches() -> None:
-    assert Scale(0.0, 1e-6).place(1.0) == 500.0
-    assert Scale(0.0, 1e-6).place(-1.0) == -500.0
-    assert Scale(0.0, 1.0).place(499.0) == 499.0
+    assert Scale(0.0, 1e-6).z_score(1.0) == 500.0
+    assert Scale(0.0, 1e-6).z_score(-1.0) == -500.0
+    assert Scale(0.0, 1.0).z_score(499.0) == 499.0
 
 
 def test_what_comes_later_is_on_the_scale_of_the_fused_scores() -> None:
@@ -152,5 +154,5 @@ def test_what_comes_later_is_on_the_scale_of_the_fused_scores() -> None:
     later = found.below(others, 0.4)
     step = (3 / 2) ** 0.5
     assert [(one.chunk_id, one.rank) for one in later] == [(7, 4), (8, 5), (9, 6)]
-    expected = [0.4, shown(-2 * step), shown(-3 * step)]
+    expected = [0.4, logistic(-2 * step), logistic(-3 * step)]
     assert [one.score for one in later] == pytest.approx(expected)

@@ -17,7 +17,7 @@ from kb.search.rerank.cross_encoder import CrossEncoder
 from kb.search.rerank.late_interaction import Colbert
 from kb.search.rerank.selection import RerankerSelector
 from kb.search.rerank.stage import RerankStage
-from kb.search.retrievers.availability import retriever_status
+from kb.search.retrievers.availability import ActiveModel
 from kb.store import SqliteStore
 from kb.store.sqlite.embeddings import ATTEMPTS
 from kb.types import ModelSpec
@@ -64,21 +64,21 @@ def stage(
     encoders = source or (lambda: encoder)
     kept = {"keeps_tokens": asked.pop("keeps_tokens")} if "keeps_tokens" in asked else {}
     judges = source or (lambda: judge)
-    rerankers = RerankerSelector(store, QueryEncoder(encoders), encoders, judges, **kept)
-    said: dict[str, Any] = {"asked": False, "named": False, "budget_ms": None} | asked
-    return rerankers.stage(profile, **said)
+    rerankers = RerankerSelector(store, QueryEncoder(encoders), judges, **kept)
+    options: dict[str, Any] = {"explicit": False, "profile_named": False, "budget_ms": None}
+    return rerankers.stage(profile, ActiveModel(store, encoders), **(options | asked))
 
 
 def why(found: RerankStage | None) -> tuple[str, object]:
     assert found is not None
     assert found.reranker is None
-    ((part, reason, detail),) = ((one.part, one.reason, one.detail) for one in found.why)
+    ((part, reason, detail),) = ((one.part, one.reason, one.detail) for one in found.degraded)
     assert part == "rerank"
     return reason, detail
 
 
 def test_a_profile_without_one(store: SqliteStore) -> None:
-    assert stage(store, BUILT_IN["default"], Weightless(), WordJudge(), asked=True) is None
+    assert stage(store, BUILT_IN["default"], Weightless(), WordJudge(), explicit=True) is None
 
 
 def test_the_judge_of_the_cross_encoder(store: SqliteStore) -> None:
@@ -87,7 +87,7 @@ def test_the_judge_of_the_cross_encoder(store: SqliteStore) -> None:
     assert isinstance(found.reranker, CrossEncoder)
     assert found.reranker.model == "word-judge"
     assert (found.name, found.candidates, found.blend) == ("cross-encoder", 7, 0.2)
-    assert (found.why, found.budget_ms, found.tells) == ((), 300, False)
+    assert (found.degraded, found.budget_ms, found.warns_of_expression) == ((), 300, False)
 
 
 def test_colbert_by_the_vectors_of_the_store(store: SqliteStore) -> None:
@@ -114,7 +114,7 @@ def test_an_expression_is_told_where_words_are_not_asked(store: SqliteStore) -> 
     meaning = replace(COLBERT, retrievers=("dense",))
     found = stage(store, meaning, Weightless())
     assert found is not None
-    assert found.tells
+    assert found.warns_of_expression
 
 
 def test_token_vectors_that_are_no_longer_made(store: SqliteStore, tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_token_vectors_that_are_no_longer_made(store: SqliteStore, tmp_path: Pat
     (made,) = Weightless().encode(["harbour keys"])
     bare.write_embeddings(bare.use_model(Weightless().spec).model_id, [(1, made)])
     assert stage(bare, COLBERT, Weightless(), keeps_tokens=False) is None
-    asked = stage(bare, COLBERT, Weightless(), keeps_tokens=False, asked=True)
+    asked = stage(bare, COLBERT, Weightless(), keeps_tokens=False, explicit=True)
     assert why(asked) == ("no_model", "token vectors are switched off")
     later = stage(bare, COLBERT, Weightless())
     assert later is not None
@@ -140,15 +140,15 @@ def test_token_vectors_that_are_no_longer_made(store: SqliteStore, tmp_path: Pat
 @pytest.mark.parametrize("named", [False, True])
 def test_what_is_switched_off_is_told_to_who_asked_alone(store: SqliteStore, named: bool) -> None:
     assert stage(store, CROSS_ENCODER, named=named) is None
-    asked = stage(store, CROSS_ENCODER, named=named, asked=True)
+    asked = stage(store, CROSS_ENCODER, named=named, explicit=True)
     assert why(asked) == ("no_model", "the judge is switched off")
 
 
 def test_an_encoder_that_is_switched_off(tmp_path: Path) -> None:
     empty = SqliteStore(tmp_path / "empty.sqlite")
     empty.create()
-    assert stage(empty, COLBERT, None, named=True) is None
-    asked = stage(empty, COLBERT, None, asked=True)
+    assert stage(empty, COLBERT, None, profile_named=True) is None
+    asked = stage(empty, COLBERT, None, explicit=True)
     assert why(asked) == ("no_model", "the encoder is switched off")
     empty.close()
 
@@ -178,8 +178,8 @@ def test_the_first_reason_is_told(tmp_path: Path) -> None:
     model_id = waiting.use_model(Weightless().spec).model_id
     for _ in range(ATTEMPTS):
         waiting.fail_embeddings(model_id, [1], "cannot be encoded")
-    stands = retriever_status(waiting, Weightless)
-    assert [part.reason for part in stands.degraded] == ["pending", "failed"]
+    status = ActiveModel(waiting, Weightless).status("dense")
+    assert [part.reason for part in status.degraded] == ["pending", "failed"]
     assert why(stage(waiting, COLBERT, Weightless())) == ("pending", 1)
     waiting.close()
 

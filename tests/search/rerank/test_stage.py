@@ -15,9 +15,8 @@ import pytest
 from kb.deadline import Deadline
 from kb.errors import Cancelled, DeadlineExceeded, ModelBroken
 from kb.search.query.analysis import Analysis, analyze
-from kb.search.rerank.blend import blend_scores
+from kb.search.rerank.blend import RerankResult, blend_scores
 from kb.search.rerank.cross_encoder import CrossEncoder
-from kb.search.rerank.result import RerankResult
 from kb.search.rerank.stage import RerankStage, Scores, slices
 from kb.search.results.hits import CandidateCache
 from kb.types import Chunk, Degraded, Hit, Retrieval, ScoredChunk
@@ -99,7 +98,7 @@ def test_the_first_candidates_are_read_and_sorted() -> None:
     assert found.scores == {10: 1.0, 11: 3.0, 12: 2.0}
     assert found.degraded == ()
     assert facts == {"model": "reader-1", "candidates": 3, "scored": 3}
-    assert found.blend_scores == blend_scores(FUSED[:3], {10: 1.0, 11: 3.0, 12: 2.0}, 1.0)
+    assert found.blend == blend_scores(FUSED[:3], {10: 1.0, 11: 3.0, 12: 2.0}, 1.0)
     assert found.ranked[3].score <= found.ranked[2].score
 
 
@@ -137,7 +136,7 @@ def test_what_is_not_read_is_never_above_what_was() -> None:
 def test_without_a_reader_the_reason_is_named() -> None:
     why = (Degraded("rerank", "no_model", "it is not there"),)
     facts: dict[str, Any] = {}
-    found = stage(None, why=why)(QUERY, FUSED, NO_SHELF, lambda: 0.0, facts)
+    found = stage(None, degraded=why)(QUERY, FUSED, NO_SHELF, lambda: 0.0, facts)
     assert found == RerankResult(tuple(FUSED), degraded=why)
     assert facts == {}
 
@@ -146,14 +145,14 @@ def test_an_expression_is_not_read() -> None:
     expression = analyze("'harbour AND keys'")
     for tells in (False, True):
         reader = Reader({10: 1.0, 11: 3.0, 12: 2.0})
-        found, _ = run(reader, expression, tells=tells)
+        found, _ = run(reader, expression, warns_of_expression=tells)
         assert order(found) == [10, 11, 12, 13]
         assert [part.reason for part in found.degraded] == ["expression"] * tells
         assert reader.calls == []
     assert found.degraded == (
-        Degraded("rerank", "expression", "an FTS5 expression is not read once more"),
+        Degraded("rerank", "expression", "an FTS5 expression is not reranked"),
     )
-    assert not stage(None).tells
+    assert not stage(None).warns_of_expression
 
 
 @pytest.mark.parametrize(
@@ -297,23 +296,23 @@ def hit(chunk_id: int, score: float) -> Hit:
 
 def test_hits_say_how_they_were_reranked() -> None:
     found, _ = run(Reader({10: 1.0, 11: 3.0, 12: None}))
-    marked = found.marked([hit(11, 0.9), hit(12, 0.5)])
+    marked = found.annotate([hit(11, 0.9), hit(12, 0.5)])
     assert [one.score_kind for one in marked] == ["rerank", "rerank"]
     assert [one.retrieval.rerank_score for one in marked] == [0.9, None]
 
 
 def test_hits_of_a_search_without_it_stay_as_they_are() -> None:
     hits = [hit(11, 0.9)]
-    assert RerankResult(()).marked(hits) == tuple(hits)
-    assert RerankResult(()).after(FUSED, FUSED) is None
+    assert RerankResult(()).annotate(hits) == tuple(hits)
+    assert RerankResult(()).append(FUSED, FUSED) is None
 
 
 def test_what_is_found_later_is_on_the_same_scale() -> None:
     found, _ = run(Reader({10: 1.0, 11: 3.0, 12: 2.0}))
-    assert found.blend_scores is not None
+    assert found.blend is not None
     later = [ScoredChunk(20, 0.99, 1), ScoredChunk(21, -5.0, 2)]
-    expected = found.blend_scores.below(later, found.ranked[-1].score)
-    assert found.after(found.ranked, later) == expected
+    expected = found.blend.below(later, found.ranked[-1].score)
+    assert found.append(found.ranked, later) == expected
     assert expected[0].score == found.ranked[-1].score
 
 

@@ -63,7 +63,7 @@ def test_weighed_terms_alone(hybrid: KnowledgeBase, profile: str) -> None:
     assert (first.score_kind, first.sources, first.embedding_model) == (
         "sparse", ("sparse",), "weightless",
     )  # fmt: skip
-    query = hybrid._searcher._query_encoder.of("harbour keys the the").sparse
+    query = hybrid._searcher._query_encoder.encode("harbour keys the the").sparse
     assert query is not None
     passage = hybrid._store.sparse_of(1, [first.chunk_id])[first.chunk_id]
     assert first.score == product(query, passage) > 1  # bit for bit

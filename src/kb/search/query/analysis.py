@@ -1,7 +1,7 @@
-"""The first stage: what a query asks for. Pure; the tokenizer is given.
+"""Query analysis, the first stage of a search: text -> terms. Pure.
 
-A query may be any text at all. What it becomes are words, each quoted by the store, and runs of
-unspaced script; no character of it is ever syntax, unless the whole query status in single quotes.
+A query may be any text. It becomes words, which the store quotes, and runs of scripts without
+spaces. No character is syntax, unless the whole query is in single quotes.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from kb.text.normalize import (
 from kb.text.tokenize import tokenize
 from kb.types import Degraded, LexicalQuery
 
-MAX_TERMS = 256  # distinct ones; what is above is named in `degraded`
-MAX_CHARS = 1_000_000  # of a query; of an expression, which FTS5 reads in its own time, fewer
-MAX_EXPRESSION_CHARS = 8_000
+MAX_TERMS = 256  # distinct terms; `degraded` reports how many more there are
+MAX_CHARS = 1_000_000
+MAX_EXPRESSION_CHARS = 8_000  # FTS5 parses an expression without a deadline
 _OPERATORS = frozenset(("AND", "OR", "NOT", "NEAR"))
 
 _FTS5_SYNTAX = re.compile(r'[(){}\[\]^"~*?:\\]')
@@ -31,11 +31,11 @@ _FTS5_SYNTAX = re.compile(r'[(){}\[\]^"~*?:\\]')
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """`stems` and `fragments` are what to look for in a text to show why it was found."""
+    """The terms of a query. `stems` and `fragments` are highlighted in the text of a hit."""
 
     text: str
     lexical: LexicalQuery
-    content: LexicalQuery  # the same without function words, unless it has no others
+    content: LexicalQuery  # without function words, unless there are only those
     expression: str | None
     stems: frozenset[str]
     fragments: tuple[str, ...]
@@ -46,16 +46,18 @@ class Analysis:
         return self.expression is None and not (self.lexical.words or self.lexical.runs)
 
     def substrings(self) -> tuple[str, ...]:
-        """Terms for the last tier [003]: runs of any length, words of three letters or more."""
+        """The terms of the last tier [003]: runs, and words of at least three letters."""
         return (*self.lexical.runs, *self.long_words())
 
     def long_words(self) -> tuple[str, ...]:
+        """The words of at least three letters."""
         return tuple(word[0] for word in self.lexical.words if len(word[0]) >= 3)
 
 
 def analyze(text: str) -> Analysis:
+    """Split a query into terms. Raises `InvalidRequest` if it is too long."""
     if len(text) > MAX_CHARS:
-        raise InvalidRequest(f"the query is longer than {MAX_CHARS:,} characters", "ask for less")
+        raise InvalidRequest(f"the query is longer than {MAX_CHARS:,} characters", "shorten it")
     text = nfc(text).strip()
     if (expression := _expression(text)) is not None:
         stems = _expression_stems(expression)
@@ -69,7 +71,7 @@ def analyze(text: str) -> Analysis:
         word = spaced[start:end]
         parts = split_identifier(word)
         words.setdefault(stem, (word, " ".join(parts)) if parts else (word,))
-    asked = len(words) + len(runs)
+    count = len(words) + len(runs)
     kept_runs = runs[:MAX_TERMS]
     kept_words = list(words.values())[: MAX_TERMS - len(kept_runs)]
     lexical = LexicalQuery(tuple(kept_words), tuple(kept_runs))
@@ -82,29 +84,30 @@ def analyze(text: str) -> Analysis:
         None,
         frozenset(stem for _, _, stem in tokenize(shown)),
         tuple(dict.fromkeys(piece for run in kept_runs for piece in (run, *bigrams(run)))),
-        _truncation(asked),
+        _truncation(count),
     )
 
 
 def sanitize(text: str) -> str:
-    """`text` without FTS5's special characters [004]: `test (query) *special*` -> `test query
-    special`. kb's own searches do not need it, since they quote every term."""
+    """Remove FTS5's special characters [004]: `test (query) *special*` -> `test query special`.
+    Searches of kb do not need this, because they quote every term."""
     return " ".join(_FTS5_SYNTAX.sub(" ", text).split())
 
 
 def _expression(text: str) -> str | None:
-    """An FTS5 expression, if the query is one: wrapped in single quotes [001]."""
+    """The FTS5 expression, if the query is one: a text in single quotes [001]."""
     wrapped = len(text) > 2 and text[0] == "'" == text[-1]
     return text[1:-1].replace("\0", " ") if wrapped and text[1:-1].strip() else None
 
 
 def _expression_stems(expression: str) -> frozenset[str]:
-    """The stems of its terms, if they are not too many: FTS5 looks for all of them, and a prefix
-    such as `a*` is as many words as begin with it."""
+    """The stems of the expression's terms. Raises if there are too many, because FTS5 looks up all
+    of them, and a prefix such as `a*` stands for many words."""
     hint = "without the single quotes, the first terms of a long query count"
     if len(expression) > MAX_EXPRESSION_CHARS:
-        most = f"{MAX_EXPRESSION_CHARS:,}"
-        raise InvalidRequest(f"the expression is longer than {most} characters", hint)
+        raise InvalidRequest(
+            f"the expression is longer than {MAX_EXPRESSION_CHARS:,} characters", hint
+        )
     tokens = tokenize(expression)
     terms = sum(expression[start:end] not in _OPERATORS for start, end, _ in tokens)
     if terms > MAX_TERMS:
@@ -119,9 +122,8 @@ def _content(query: LexicalQuery) -> LexicalQuery:
     return query._replace(words=words) if words or query.runs else query
 
 
-def _truncation(asked: int) -> tuple[Degraded, ...]:
-    if asked <= MAX_TERMS:
+def _truncation(count: int) -> tuple[Degraded, ...]:
+    if count <= MAX_TERMS:
         return ()
-    left_out = asked - MAX_TERMS
-    detail = f"{left_out} of {asked} terms left out; the first {MAX_TERMS} count"
+    detail = f"{count - MAX_TERMS} of {count} terms left out; the first {MAX_TERMS} count"
     return (Degraded("query", "truncated", detail),)

@@ -1,9 +1,9 @@
-"""Queries as a model sees them: one pass of the encoder gives every part that a search asks for.
+"""Encodes queries: one pass of the encoder computes every output that a search uses.
 
-The retrievers of one search ask at the same time, and a person who types on asks again. So what was
-made is kept, one thread encodes a text while the others that want it wait, and what was not asked
-for before (the tokens, for a reranker) is made when it is. Where all parts at once fail, each is
-tried by itself: one that cannot be made leaves the others.
+The retrievers of a search need the encoding at the same time, and a user who types on repeats the
+query. So encodings are cached; one thread encodes a text while others that need it wait; and
+outputs that were not needed before (token vectors, for a reranker) are added later. If a pass for
+all outputs fails, each output is tried alone, so that one failure leaves the others.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from kb.types import Encoding, TokenVectors, Vector
 
 
-_CACHE_SIZE = 256  # queries: a person types on, an agent asks again
-_NO_PARTS: frozenset[str] = frozenset()
-_PARTS = ("dense", "sparse", "tokens")
-_WARM = "warm"  # a text to load a model by
+_CACHE_SIZE = 256  # queries
+_NO_OUTPUTS: frozenset[str] = frozenset()
+_OUTPUTS = ("dense", "sparse", "tokens")
+_WARM = "warm"  # a text to encode, so that the model is loaded
 
 
 @dataclass(frozen=True, slots=True)
 class QueryEncoding:
-    """A query's parts: None where one was not asked for, or the model gave none. The vector is at
-    length 1; `truncated` tells how many tokens of the query the model did not see."""
+    """The outputs of the model for a query; None if one was not requested or not produced. `vector`
+    is normalized. `truncated` is the number of tokens that did not fit into the model."""
 
     vector: Vector[float] | None = None
     sparse: Mapping[str, float] | None = None
@@ -52,31 +52,31 @@ class _Key(NamedTuple):
 
 
 class _Entry:
-    """What there is of one text. Who holds the lock may add to it."""
+    """The cached outputs for one text. The holder of the lock may add to them."""
 
-    __slots__ = ("began", "encoding", "errors", "failures", "lock", "parts")
+    __slots__ = ("began", "encoding", "errors", "failures", "lock", "outputs")
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.began = 0.0
-        self.parts = _NO_PARTS
+        self.outputs = _NO_OUTPUTS
         self.encoding = QueryEncoding()
         self.failures = 0
-        self.errors: dict[str, Exception] = {}  # of the parts that could not be made last time
+        self.errors: dict[str, Exception] = {}  # of outputs that failed in the last attempt
 
 
 class QueryEncoder:
-    """Encodings of queries, made when they are asked for. Shared between threads. `timeout_s` is
-    how long an encoder may take before those that wait for another's text give up."""
+    """Encodes queries and caches the encodings. Threads may share it. `timeout_s` limits how long a
+    thread waits for another one that is encoding the same text."""
 
     def __init__(self, source: EncoderSource, *, timeout_s: float | None = None) -> None:
         self._source = source
-        self._patience_s = timeout_s
+        self._timeout_s = timeout_s
         self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
         self._lock = threading.Lock()
-        self.warm = False  # whether the model has answered: it is loaded, and can be held to a time
+        self.warm = False  # whether the model is loaded, so that timeouts are fair
 
-    def of(
+    def encode(
         self,
         text: str,
         want: Set[str] = frozenset({"dense"}),
@@ -84,25 +84,27 @@ class QueryEncoder:
         *,
         need: Set[str] | None = None,
     ) -> QueryEncoding:
-        """The parts of `want` that the model gives, and those that were made before. What the
-        caller cannot do without are those that it has `need` of, all of them if it does not say:
-        others may fail, and are left to who needs them. `encoder` is the one that a search began
-        with: another may have come to answer since. Who finds the text being encoded waits; if that
-        fails, so does this, and if it takes too long, it is a `TimeoutError`."""
+        """Return the outputs in `want` that the model has, and those in the cache.
+
+        Only the outputs in `need` must succeed, by default all of `want`; the errors of others are
+        raised when they are needed. `encoder` is the one that the search started with, because a
+        model switch may replace the active one meanwhile. If another thread is encoding the same
+        text, this one waits, and shares its failure. Raises `TimeoutError` if that takes too long.
+        """
         encoder = encoder or self._source()
         if encoder is None:
             raise ModelMissing("the encoder is switched off", "set models.encoder")
         entry = self._entry(_Key(encoder.spec.name, encoder.spec.version, text))
         needed = (want if need is None else need) & encoder.spec.gives
-        timeout_s = self._patience_s if self.warm else None
+        timeout_s = self._timeout_s if self.warm else None
         with nullcontext() if self.warm else pause_deadline(), _locked(entry, timeout_s, needed):
-            if needed - entry.parts:
-                self._add(entry, encoder, text, (want & encoder.spec.gives) - entry.parts)
+            if needed - entry.outputs:
+                self._add(entry, encoder, text, (want & encoder.spec.gives) - entry.outputs)
                 _raise_first(entry, needed)
             return entry.encoding
 
     def load(self) -> None:
-        """Have the model loaded, so that what comes next takes the time it takes."""
+        """Load the model, so that the next search need not."""
         encoder = None if self.warm else self._source()
         if encoder is not None:
             with pause_deadline():
@@ -119,29 +121,33 @@ class QueryEncoder:
 
     def _add(self, entry: _Entry, encoder: Encoder, text: str, missing: Set[str]) -> None:
         entry.errors = {}
-        if not self._encode_parts(entry, encoder, text, missing) and len(missing) > 1:
-            for part in _PARTS:
-                if part in missing:
-                    self._encode_parts(entry, encoder, text, {part})
+        if not self._encode_outputs(entry, encoder, text, missing) and len(missing) > 1:
+            for output in _OUTPUTS:
+                if output in missing:
+                    self._encode_outputs(entry, encoder, text, {output})
         entry.failures += bool(entry.errors)
 
-    def _encode_parts(self, entry: _Entry, encoder: Encoder, text: str, parts: Set[str]) -> bool:
-        """Whether these could be made, all at once."""
+    def _encode_outputs(
+        self, entry: _Entry, encoder: Encoder, text: str, outputs: Set[str]
+    ) -> bool:
+        """Compute the outputs in one pass; returns whether that succeeded."""
         try:
-            made = encoder.encode([text], as_query=True, want=parts)[0]
-            entry.encoding = _with_parts(entry.encoding, made)
-        except Exception as error:  # noqa: BLE001  # of a model or a library: raised to who needs it
-            entry.errors |= dict.fromkeys(parts, error)
+            encoding = encoder.encode([text], as_query=True, want=outputs)[0]
+            entry.encoding = _merge(entry.encoding, encoding)
+        except Exception as error:  # noqa: BLE001  # of a model or a library: raised later
+            entry.errors |= dict.fromkeys(outputs, error)
             return False
-        entry.parts |= parts
-        entry.errors = {part: why for part, why in entry.errors.items() if part not in parts}
+        entry.outputs |= outputs
+        entry.errors = {
+            output: error for output, error in entry.errors.items() if output not in outputs
+        }
         self.warm = True
         return True
 
 
 @contextmanager
 def _locked(entry: _Entry, timeout_s: float | None, needed: Set[str]) -> Iterator[None]:
-    """The entry's lock. What went wrong while this waited for it is not tried a second time."""
+    """Hold the entry's lock. A failure while waiting for it is raised rather than repeated."""
     failures = entry.failures
     if not entry.lock.acquire(blocking=False) and not _acquire(entry, timeout_s):
         raise TimeoutError(f"no answer within {timeout_s:g} s")
@@ -155,44 +161,44 @@ def _locked(entry: _Entry, timeout_s: float | None, needed: Set[str]) -> Iterato
 
 
 def _raise_first(entry: _Entry, needed: Set[str]) -> None:
-    for part in _PARTS:
-        if part in needed and part in entry.errors:
-            raise entry.errors[part]
+    for output in _OUTPUTS:
+        if output in needed and output in entry.errors:
+            raise entry.errors[output]
 
 
 def _acquire(entry: _Entry, timeout_s: float | None) -> bool:
-    """Whether the lock was had. An encoder that hangs since long ago is not waited for again."""
+    """Wait for the lock; returns whether it was acquired. The time counts from the start of the
+    encoding, so that an encoder that hangs delays only the first search."""
     if timeout_s is None:
         return entry.lock.acquire()
     left_s = timeout_s - (time.perf_counter() - entry.began)
     return entry.lock.acquire(timeout=max(0.0, left_s))
 
 
-def _with_parts(known: QueryEncoding, made: Encoding) -> QueryEncoding:
-    """`known` with the parts that were made. A vector without direction is none: who needs it says
-    so, and the other parts are as good as before."""
-    vector = known.vector
-    if made.dense is not None:
+def _merge(cached: QueryEncoding, encoding: Encoding) -> QueryEncoding:
+    """Add new outputs to the cached ones. A zero vector counts as none."""
+    vector = cached.vector
+    if encoding.dense is not None:
         with suppress(InvalidRequest):
-            vector = normalize(made.dense)
+            vector = normalize(encoding.dense)
     return QueryEncoding(
         vector=vector,
-        sparse=known.sparse if made.sparse is None else made.sparse,
-        tokens=known.tokens if made.tokens is None else made.tokens,
-        truncated=made.truncated,
+        sparse=cached.sparse if encoding.sparse is None else encoding.sparse,
+        tokens=cached.tokens if encoding.tokens is None else encoding.tokens,
+        truncated=encoding.truncated,
     )
 
 
-def unusable_part(model: str | None, part: str) -> ModelBroken:
-    """The error of a part that the model says it gives, and did not."""
-    return ModelBroken(f"{model} gave no usable {part} vector", "see: kb models verify")
+def unusable_output(model: str | None, output: str) -> ModelBroken:
+    """The error for a declared output that the model did not produce."""
+    return ModelBroken(f"{model} gave no usable {output} vector", "see: kb models verify")
 
 
-# --- vectors that callers bring -------------------------------------------------------------------
+# --- vectors of callers ---------------------------------------------------------------------------
 
 
 def is_empty(embedding: Sequence[float] | None) -> bool:
-    """Whether a vector was given that has no numbers."""
+    """Whether the vector has no elements; False for None."""
     if embedding is None:
         return False
     check_list(embedding)
@@ -200,28 +206,28 @@ def is_empty(embedding: Sequence[float] | None) -> bool:
 
 
 def normalize(vector: Sequence[float]) -> Vector[float]:
-    """The vector at length 1 [004]. One that has no direction cannot be used."""
+    """Return the vector scaled to length 1 [004]. Raises `InvalidRequest` for a zero vector."""
     check_list(vector)
     try:
-        given = array("d", vector)
+        values = array("d", vector)
     except (TypeError, ValueError):
-        raise _no_list() from None
+        raise _not_a_list() from None
     except OverflowError:
-        given = array("d", [inf])
-    length = sqrt(sum(map(mul, given, given)))
-    if not 0.0 < length < inf:  # nor is a NaN
+        values = array("d", [inf])
+    length = sqrt(sum(map(mul, values, values)))
+    if not 0.0 < length < inf:  # also for a NaN
         raise InvalidRequest(
             "an embedding is zero or not finite", "it has no direction; encode the text again"
         )
-    return array("f", [value / length for value in given])
+    return array("f", [value / length for value in values])
 
 
 def check_list(vector: object) -> None:
-    """Refuses what is no list at all. Bytes would be read as the memory of numbers."""
-    ranked_list = hasattr(vector, "__len__") and hasattr(vector, "__getitem__")
-    if not ranked_list or isinstance(vector, str | bytes | bytearray | Mapping):
-        raise _no_list()
+    """Raise unless the value is a list. `array` would read bytes as raw memory."""
+    is_list = hasattr(vector, "__len__") and hasattr(vector, "__getitem__")
+    if not is_list or isinstance(vector, str | bytes | bytearray | Mapping):
+        raise _not_a_list()
 
 
-def _no_list() -> InvalidRequest:
+def _not_a_list() -> InvalidRequest:
     return InvalidRequest("an embedding is not a list of numbers", "give numbers")

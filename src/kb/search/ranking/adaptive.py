@@ -1,21 +1,21 @@
-"""Adaptive weights: what each retriever counts for this query (spec 6 [002 R4]). Pure.
+"""Adaptive weights: the weight of each retriever depends on the query (spec 6 [002 R4]). Pure.
 
-    at most 3 words                      lexical + 0.5   names and terms are found by their words
-    more than 10 words                   dense + 0.5     a whole sentence says what it means
-    technical marks                      sparse + 0.5    code and formulas: rare terms decide
-    who, what, when, where, why, how     dense + 0.3     the answer has other words than a question
+    at most 3 words                      lexical + 0.5   names and terms match by their words
+    more than 10 words                   dense + 0.5     a sentence expresses a meaning
+    technical marks                      sparse + 0.5    in code and formulas, rare terms decide
+    who, what, when, where, why, how     dense + 0.3     answers use other words than questions
       at the start
 
-Each retriever starts at 1 (or at its weight in the profile, of which these are parts), then all are
-scaled to sum up to 1 over those that answered.
+The weights of a profile (1 by default) are multiplied by 1 plus these increments, and then scaled
+to a sum of 1 over the retrievers that ran.
 
-A word is a stretch without spaces that holds a letter or a digit. In scripts without spaces, two
-characters count as one. Chinese, Japanese and Korean put the question word where the answer would
-stand, so there it counts anywhere in the query.
+A word is a stretch without spaces that contains a letter or a digit. In scripts without spaces, two
+characters count as one word. In Chinese, Japanese and Korean, a question word counts anywhere in
+the query, because it takes the place of the answer.
 
-Technical marks are what people write in code and formulas and not in prose: see `MARKS`. A hyphen,
-an apostrophe, a slash, an abbreviation (`e.g.`), a plural in brackets (`file(s)`), a name such as
-`iPhone` or `mRNA`, the address of a site, a square metre and the charge of an ion are none.
+Technical marks are what people write in code and formulas but not in prose: see `MARKS`. Hyphens,
+apostrophes, slashes, abbreviations (`e.g.`), plurals in brackets (`file(s)`), names such as
+`iPhone` or `mRNA`, web addresses, square metres and charges of ions do not count.
 """
 
 from __future__ import annotations
@@ -36,26 +36,27 @@ _LETTERS_A_WORD = 2  # in scripts without spaces
 
 @dataclass(frozen=True, slots=True)
 class QueryWeights:
-    """Weights, and the rules that made them what they are."""
+    """The weights of the retrievers for a query, and the rules that changed them."""
 
     weights: Mapping[str, float]
     rules: tuple[str, ...] = ()
 
     def facts(self) -> dict[str, Any]:
-        """As `--explain` shows them."""
+        """The facts that `--explain` shows."""
         return {"weights": dict(self.weights), **({"rules": "; ".join(self.rules)} if self.rules
                                                   else {})}  # fmt: skip
 
 
 def adapt_weights(text: str, base: Mapping[str, float]) -> QueryWeights:
-    """The weights of those retrievers that answered, for the query `text`; they sum up to 1."""
-    fired = [(retriever, rise, why) for retriever, rise, why in _rules(text) if retriever in base]
+    """The weights for the query `text`. `base` has the profile's weights of the retrievers that
+    ran; the result has a sum of 1."""
+    rules = [rule for rule in _rules(text) if rule[0] in base]
     weights = {
-        name: weight * (1.0 + fsum(rise for retriever, rise, _ in fired if retriever == name))
+        name: weight * (1.0 + fsum(rise for retriever, rise, _ in rules if retriever == name))
         for name, weight in base.items()
     }
-    rules = tuple(f"{why}: {retriever} +{rise:g}" for retriever, rise, why in fired)
-    return QueryWeights(_sum_to_one(weights), rules)
+    shown = tuple(f"{reason}: {retriever} +{rise:g}" for retriever, rise, reason in rules)
+    return QueryWeights(_sum_to_one(weights), shown)
 
 
 def _sum_to_one(weights: Mapping[str, float]) -> dict[str, float]:
@@ -66,10 +67,10 @@ def _sum_to_one(weights: Mapping[str, float]) -> dict[str, float]:
 
 
 def _rules(text: str) -> list[tuple[str, float, str]]:
-    """Those that hold: retriever, rise, and why."""
+    """The rules that apply: retriever, increment and reason."""
     words = word_count(text)
     marks = technical_marks(text)
-    asked = question_word(text)
+    question = question_word(text)
     rules = []
     if words <= FEW_WORDS:
         rules.append(("lexical", 0.5, f"at most {FEW_WORDS} words"))
@@ -77,13 +78,13 @@ def _rules(text: str) -> list[tuple[str, float, str]]:
         rules.append(("dense", 0.5, f"more than {MANY_WORDS} words"))
     if marks:
         rules.append(("sparse", 0.5, f"technical ({', '.join(marks)})"))
-    if asked is not None:
-        rules.append(("dense", 0.3, f"a question ({asked})"))
+    if question is not None:
+        rules.append(("dense", 0.3, f"a question ({question})"))
     return rules
 
 
 def word_count(text: str) -> int:
-    """Words, with two characters of an unspaced script for one."""
+    """The number of words; two characters of an unspaced script count as one."""
     spaced = sum(any(map(str.isalnum, word)) for word in without_unspaced_runs(text).split())
     letters = (len(run) for run in unspaced_runs(text))
     return spaced + sum(-(-count // _LETTERS_A_WORD) for count in letters)
@@ -91,10 +92,10 @@ def word_count(text: str) -> int:
 
 # --- questions ------------------------------------------------------------------------------------
 
-# At the start, whatever punctuation status before; `how-to` and `whatever` are no questions.
+# At the start, after any punctuation; `how-to` and `whatever` do not match.
 _ENGLISH = r"\W*(who|what|when|where|why|how)(?:['’](?:s|re|d|ll|ve|m))?(?![\w'’-])"
-# Anywhere; what looks the same inside of other words (任何 any, 几何 geometry, いつも always, 왜곡
-# distortion) is left out.
+# Anywhere, except where the same characters are part of another word (任何 any, 几何 geometry,
+# いつも always, 왜곡 distortion).
 _EASTERN = (
     "谁|誰|什么|什麼|甚麼|哪[里裡裏儿兒个個些位年天种種]|(?<=[在去到从從])哪(?!怕)|为何|為何|怎么|怎麼|怎样|怎樣|如何|多少"
     "|(?<![任几幾])何(?![况況必不])"
@@ -105,25 +106,25 @@ _EASTERN = (
 
 
 def question_word(text: str) -> str | None:
-    """The word that makes a question of the query; None where there is none."""
-    if found := _compiled(_ENGLISH, re.IGNORECASE).match(text):
-        return found[1].lower()
+    """The question word of the query; None if the query is not a question."""
+    if match := _compiled(_ENGLISH, re.IGNORECASE).match(text):
+        return match[1].lower()
     if text.isascii():
         return None
-    found = _compiled(_EASTERN, 0).search(text)
-    return None if found is None else found[0]
+    match = _compiled(_EASTERN, 0).search(text)
+    return None if match is None else match[0]
 
 
 # --- technical marks ------------------------------------------------------------------------------
 
 _NAME = r"[A-Za-z_]\w+"
-# What is looked for, under the name that `--explain` gives it.
+# The patterns, by the name that `--explain` shows.
 MARKS: Mapping[str, str] = {
     # f(x), open(), O(n); not file(s), not a(n), not a (remark)
     "call": r"[A-Za-z0-9_]\((?!(?:s|es|e|n|r)\))|(?<![A-Za-z0-9_])[B-Zb-z]\(",
     "brackets": r"[{}]|[A-Za-z0-9_]\[|\[(?!\d+(?:[,–-]\s?\d+)*\]|sic\]|…|\.\.\.)[^\[\]]*\]",
     "operator": r"::|->|=>|[=!:<>]=|&&|\|\||[+*/-]=|<<|>>|;\s*$|(?<!\w)[Ca-z]\+\+",  # C++, i++
-    # In capitals, or of everything: people do select one thing from another.
+    # In capitals, or with `*`: prose selects one thing from another, too.
     "query": r"(?<!\w)(?:SELECT\s+(?:DISTINCT\s+)?(?:\*|\w+(?:\.\w+)?(?:\s*,\s*\w+(?:\.\w+)?)*)"
     r"\s+FROM|(?i:select\s+\*\s+from)|INSERT\s+INTO|DELETE\s+FROM|(?:CREATE|ALTER|DROP)\s+TABLE)(?!\w)",
     "snake_case": r"[A-Za-z0-9]_+[A-Za-z0-9]|(?<!\w)__\w",
@@ -140,23 +141,23 @@ MARKS: Mapping[str, str] = {
 
 
 def technical_marks(text: str) -> tuple[str, ...]:
-    """The kinds of technical marks that the query has, by their names in `MARKS`."""
-    found = [name for name, pattern in MARKS.items() if _compiled(pattern, 0).search(text)]
+    """The kinds of technical marks in the query, by their names in `MARKS`."""
+    kinds = [name for name, pattern in MARKS.items() if _compiled(pattern, 0).search(text)]
     if not text.isascii() and any(map(_is_symbol, text)):
-        found.append("symbol")
-    return tuple(found)
+        kinds.append("symbol")
+    return tuple(kinds)
 
 
-# Those that keyboards have, the charge of an ion, and the wide ones of Chinese text.
+# Symbols on keyboards, the charge of an ion, and the full-width symbols of Chinese text.
 _EVERYDAY_SYMBOLS = "+<=>|~⁺⁻＋＜＝＞｜～￢￩￪￫￬"
 
 
 def _is_symbol(char: str) -> bool:
-    """A mathematical one that no keyboard has: ∑ and ≤."""
+    """Whether the character is a mathematical symbol that keyboards lack, such as ∑ and ≤."""
     return category(char) == "Sm" and char not in _EVERYDAY_SYMBOLS
 
 
 @lru_cache(maxsize=32)
 def _compiled(pattern: str, flags: int) -> re.Pattern[str]:
-    """When first used: most searches need none of them."""
+    """Compile a pattern on first use, because most searches need none."""
     return re.compile(pattern, flags)

@@ -1,5 +1,5 @@
-"""Boosts: what a document is, how often it was read and how old it is, as factors of a score
-(spec 7). Pure functions; every factor is shown by `--explain`.
+"""Boosts: factors of a score for the kind, the accesses and the age of a document (spec 7). Pure
+functions; `--explain` shows every factor.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import MappingProxyType
 from kb.types import Document, ScoredChunk
 
 BOOSTS = ("type", "access", "decay")
-# What a document says counts more or less [004]; what is not named counts once.
+# Factors by the kind of a document [004]; 1 for other kinds.
 TYPE_WEIGHTS: Mapping[str, float] = MappingProxyType(
     {"decision": 2.0, "lesson": 2.0, "summary": 0.5, "temp_note": 0.3}
 )
@@ -25,7 +25,7 @@ _DAILY = re.compile(r"(\d{4})-(\d{2})-(\d{2})\.md", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Boosts:
-    """The factors that a profile applies, by name, in the order of `BOOSTS`."""
+    """The boosts of a profile, in the order of `BOOSTS`."""
 
     names: tuple[str, ...] = ()
     type_weights: Mapping[str, float] = field(default_factory=lambda: TYPE_WEIGHTS)
@@ -39,26 +39,28 @@ class Boosts:
         return f"boost({', '.join(shown.get(name, name) for name in self.names)})"
 
     def factors(self, document: Document, today: date) -> dict[str, float]:
-        every = {
+        """The factors of a document, by the name of the boost."""
+        functions = {
             "type": lambda: type_weight(document.kind, self.type_weights),
             "access": lambda: access_boost(document.access_count),
             "decay": lambda: decay(document.doc_path, today, self.half_life_days),
         }
-        return {name: every[name]() for name in self.names}
+        return {name: functions[name]() for name in self.names}
 
 
 def type_weight(kind: str | None, weights: Mapping[str, float] = TYPE_WEIGHTS) -> float:
+    """The factor of a kind of document; 1 if it has none."""
     return 1.0 if kind is None else weights.get(kind, 1.0)
 
 
 def access_boost(access_count: int) -> float:
-    """`1 + ln(1 + n)`: what is read often rises, and never runs away with the list [004]."""
+    """`1 + ln(1 + n)`: documents that are read often rise, but slowly [004]."""
     return 1.0 + log(1 + max(0, access_count))
 
 
 def decay(path: str, today: date, half_life_days: float = HALF_LIFE_DAYS) -> float:
-    """`exp(-ln 2 / half-life * age)` for a daily note [003]; 1 for every other path, and for days
-    that are still to come or never will."""
+    """`exp(-ln 2 / half-life * age)` for a daily note [003]; 1 for other paths, days in the future
+    and dates that do not exist."""
     day = day_of(path)
     if day is None or half_life_days <= 0:
         return 1.0
@@ -66,12 +68,12 @@ def decay(path: str, today: date, half_life_days: float = HALF_LIFE_DAYS) -> flo
 
 
 def day_of(path: str) -> date | None:
-    """The day a path is named for, as `YYYY-MM-DD.md`; None where it is not, or is no day."""
-    named = _DAILY.fullmatch(path.rpartition("/")[2])
-    if named is None:
+    """The date in a file name like `YYYY-MM-DD.md`; None if there is none."""
+    match = _DAILY.fullmatch(path.rpartition("/")[2])
+    if match is None:
         return None
     try:
-        return date(int(named[1]), int(named[2]), int(named[3]))
+        return date(int(match[1]), int(match[2]), int(match[3]))
     except ValueError:  # 2026-02-31
         return None
 
@@ -79,7 +81,7 @@ def day_of(path: str) -> date | None:
 def apply_boosts(
     ranked: Sequence[ScoredChunk], factors: Mapping[int, Mapping[str, float]]
 ) -> list[ScoredChunk]:
-    """Every score times its factors, in the new order; equals stay in the order they had."""
+    """Multiply every score by its factors, and sort. Ties keep their order."""
     scores = []
     for one in ranked:
         score = one.score

@@ -1,12 +1,12 @@
-"""Fusion: several ranked lists to one (spec 6). Pure functions over scores and ranks.
+"""Fusion: several ranked lists become one (spec 6). Pure functions over scores and ranks.
 
-    rrf        sum of w / (k + rank): ranks only, so that no scale matters
-    weighted   sum of w * score, on the retrievers' own scales [003]
-    convex     sum of w * normalised score over all candidates, by z-score or min-max: keeps how far
-               apart the scores are, and so a strong retriever is not dragged to a weak one
+    rrf        sum of w / (k + rank): uses ranks only, so the scales of scores do not matter
+    weighted   sum of w * score, with each score mapped to [0, 1] [003]
+    convex     sum of w * normalized score over all candidates, by z-score or min-max: keeps the
+               distances between scores, so that a weak retriever cannot drag down a strong one
 
-Every sum is `math.fsum`, which is exact: the order of the lists cannot change a result. Equal
-scores are ordered by lexical rank, then by chunk id.
+Every sum is `math.fsum`, which is exact: the order of the lists cannot change a result. Ties are
+broken by lexical rank, then by chunk id.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from dataclasses import dataclass, field
 from math import exp, fsum, inf, isnan, sqrt
 
 from kb.errors import check_choice
+from kb.search.retrievers import registry
+from kb.search.retrievers.registry import LEXICAL
 from kb.types import ScoredChunk
 
 FUSIONS = ("none", "rrf", "weighted", "convex")
 NORMALISATIONS = ("zscore", "minmax")
-OWN_KINDS = {"lexical": "bm25", "dense": "cosine", "sparse": "sparse"}
 
 RRF_K = 60.0
-_LARGEST = 1e6  # scores beyond it, and infinite ones, count as this
-_KEYWORD_LEAST, _KEYWORD_REACH = 0.35, 0.64  # see `keyword_score`
-_NEARLY_ONE = 0.999  # a substring hit may hold every word, and has a score of 1
+_LARGEST = 1e6  # larger and infinite scores count as this
 
 
 @dataclass(frozen=True, slots=True)
 class RankedList:
-    """One retriever's list on its way into a fusion.
+    """The list of one retriever as input of a fusion.
 
-    `known` are true scores of candidates that only other lists hold. What is in neither counts as
-    `absent` says: `zero` (a chunk without a word of the query has no BM25), `least` (as good as
-    the last of the list, at most) or `half` of that (a list that was cut: some of what is missing
-    would have followed). What is `unknown`, since no score can be had, is neither good nor bad. A
-    list that was never made (`ran` is False) leaves its weight to the others.
+    `known` holds the true scores of candidates that only other lists contain. Other candidates
+    get the score that `absent` names: `zero` (a chunk without a word of the query has no BM25
+    score), `least` (the lowest score in the list), or `half` of the lowest score (the list was cut,
+    and some of the missing chunks would have followed). Candidates in `unknown` cannot be scored,
+    and count neither for nor against. If the retriever did not run (`ran` is False), the other
+    lists share its weight.
     """
 
     name: str
@@ -48,21 +48,21 @@ class RankedList:
     ran: bool = True
 
     def scores(self) -> dict[int, float]:
-        """Every score there is, by chunk."""
-        found = {one.chunk_id: _finite(one.score) for one in self.ranked}
-        return {chunk: _finite(score) for chunk, score in self.known.items()} | found
+        """All known scores, by chunk id."""
+        ranked = {one.chunk_id: _finite(one.score) for one in self.ranked}
+        return {chunk: _finite(score) for chunk, score in self.known.items()} | ranked
 
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """Which way to fuse, as a profile says it."""
+    """The fusion method of a profile."""
 
     name: str
     k: float = RRF_K
     normalisation: str = "zscore"
 
     def __call__(self, lists: Sequence[RankedList]) -> list[ScoredChunk]:
-        """One list of all that the lists hold, best first."""
+        """Fuse the lists into one, best first."""
         ran = [ranked_list for ranked_list in lists if ranked_list.ran]
         if self.name == "rrf":
             return rrf(ran, self.k)
@@ -74,12 +74,12 @@ class Fusion:
         return convex_sum(ran, self.normalisation)
 
     def kind(self, lists: Sequence[RankedList]) -> str:
-        """The scale of the scores: the retriever's own, where there is nothing to fuse. RRF and
-        weighted sums keep their scale even then, since thresholds are set for it."""
+        """The kind of the fused scores. A single list keeps the scores of its retriever, except
+        with RRF and weighted sums, because thresholds are set for their scale."""
         if self.name in ("rrf", "weighted"):
             return self.name
         names = [ranked_list.name for ranked_list in lists if ranked_list.ran]
-        return OWN_KINDS[names.pop()] if len(names) == 1 else "fused"
+        return registry.get(names.pop()).score_kind if len(names) == 1 else "fused"
 
     def __repr__(self) -> str:
         inside = {"rrf": f"k={self.k:g}", "convex": self.normalisation}.get(self.name, "")
@@ -99,41 +99,25 @@ def rrf(lists: Sequence[RankedList], k: float = RRF_K) -> list[ScoredChunk]:
 
 
 def weighted_sum(lists: Sequence[RankedList]) -> list[ScoredChunk]:
-    """`sum of w * score` [003]. A candidate has 0 in a list that did not find it, and the weight of
-    a list that never ran goes to those that did, in proportion."""
+    """`sum of w * score` [003]. A list adds nothing to candidates that it does not contain. The
+    weight of a list that did not run is shared by the others, in proportion."""
     ran = [ranked_list for ranked_list in lists if ranked_list.ran]
     weights = _scale([ranked_list.weight for ranked_list in ran], fsum(one.weight for one in lists))
     parts: dict[int, list[float]] = {}
     for ranked_list, weight in zip(ran, weights, strict=True):
         for chunk, score in ranked_list.scores().items():
-            parts.setdefault(chunk, []).append(weight * _on_one_scale(ranked_list.name, score))
+            parts.setdefault(chunk, []).append(weight * _unit_score(ranked_list.name, score))
     return _rank({chunk: fsum(terms) for chunk, terms in parts.items()}, ran)
 
 
-def _on_one_scale(retriever: str, score: float) -> float:
-    """From 0 to 1. A product of sparse weights has no upper end: like BM25, it is bent to one."""
-    if retriever == "lexical":
-        return keyword_score(score)
-    least = max(0.0, score)
-    return least / (1.0 + least) if retriever == "sparse" else least
-
-
-def keyword_score(score: float) -> float:
-    """A lexical score as the weighted sum takes it. FTS5 gives almost nothing to a word that status
-    in most chunks, and a `min_score` would silently delete such hits; from 0.35 upwards, a weight
-    of 0.3 keeps every one of them above 0.1."""
-    return _KEYWORD_LEAST + _KEYWORD_REACH * score
-
-
-def spread(score: float) -> float:
-    """A lexical score as the convex sum takes it: the BM25 that it came from. `b / (1 + b)` presses
-    all good hits together just below 1, so that no mean of them and a zero says anything."""
-    return score / (1.0 - min(score, _NEARLY_ONE))
+def _unit_score(retriever: str, score: float) -> float:
+    spec = registry.find(retriever)
+    return max(0.0, score) if spec is None else spec.unit_score(score)
 
 
 def convex_sum(lists: Sequence[RankedList], normalisation: str = "zscore") -> list[ScoredChunk]:
-    """Weighted mean of the scores, each list normalised over all candidates. By z-score it is
-    brought to (0, 1) by the logistic function, so that boosts can multiply it."""
+    """Weighted mean of the scores, each list normalized over all candidates. With z-scores, the
+    logistic function maps the mean to (0, 1), so that boosts can multiply it."""
     check_choice("normalisation", normalisation, NORMALISATIONS)
     chunks = sorted({one.chunk_id for ranked_list in lists for one in ranked_list.ranked})
     weights = [ranked_list.weight for ranked_list in lists]
@@ -150,27 +134,27 @@ def convex_sum(lists: Sequence[RankedList], normalisation: str = "zscore") -> li
 
 
 def _column(ranked_list: RankedList, chunks: Iterable[int]) -> list[float | None]:
-    """The list's score of every candidate; None where it cannot know it."""
+    """The list's score of every candidate; None if it is unknown."""
     scores = ranked_list.scores()
-    if ranked_list.name == "lexical":
-        scores = {chunk: spread(score) for chunk, score in scores.items()}
+    if (spec := registry.find(ranked_list.name)) is not None:
+        scores = {chunk: spec.linear_score(score) for chunk, score in scores.items()}
     least = min(scores.values(), default=0.0)
     absent = {"zero": min(0.0, least), "half": min(least, least / 2)}.get(ranked_list.absent, least)
     return [None if chunk in ranked_list.unknown else scores.get(chunk, absent) for chunk in chunks]
 
 
 def _mean(values: Sequence[float | None], weights: Sequence[float]) -> float:
-    """By weight, over the lists that can know the candidate: a new note has its place by words
-    until it has a vector."""
+    """The weighted mean over the lists that can score the candidate. A new note is ranked by its
+    words until it has a vector."""
     known = [
         (value, weight) for value, weight in zip(values, weights, strict=True) if value is not None
     ]
-    own = _scale([weight for _, weight in known], 1.0)
-    return fsum(value * weight for (value, _), weight in zip(known, own, strict=True))
+    shares = _scale([weight for _, weight in known], 1.0)
+    return fsum(value * weight for (value, _), weight in zip(known, shares, strict=True))
 
 
 def _normalize_column(column: Sequence[float | None], normalisation: str) -> list[float | None]:
-    """Where all are equal the list says nothing, and every candidate gets the same."""
+    """Normalize the scores. If all are equal, every candidate gets the same value."""
     present = [value for value in column if value is not None]
     if not present:
         return list(column)
@@ -186,15 +170,15 @@ def _normalize_column(column: Sequence[float | None], normalisation: str) -> lis
 
 
 def _scale(weights: Sequence[float], total: float) -> list[float]:
-    """The weights, scaled to sum up to `total`; equal ones where all are 0."""
-    own = fsum(weights)
-    if own <= 0.0:
+    """Scale the weights so that their sum is `total`; equal weights if all are 0."""
+    current = fsum(weights)
+    if current <= 0.0:
         return [total / len(weights) for _ in weights]
-    return [weight / own * total for weight in weights]
+    return [weight / current * total for weight in weights]
 
 
 def _rank(scores: Mapping[int, float], lists: Sequence[RankedList]) -> list[ScoredChunk]:
-    words = next((ranked_list.ranked for ranked_list in lists if ranked_list.name == "lexical"), ())
+    words = next((ranked_list.ranked for ranked_list in lists if ranked_list.name == LEXICAL), ())
     lexical = {one.chunk_id: one.rank for one in words}
     order = sorted(scores, key=lambda chunk: (-scores[chunk], lexical.get(chunk, inf), chunk))
     return [ScoredChunk(chunk, scores[chunk], rank) for rank, chunk in enumerate(order, start=1)]

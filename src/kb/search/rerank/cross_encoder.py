@@ -1,4 +1,4 @@
-"""The cross-encoder as a reranker: a judge reads the query and each passage together (spec 8)."""
+"""The cross-encoder reranker: a judge reads the query and each passage together (spec 8)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from kb.types import Chunk
 if TYPE_CHECKING:
     from kb.ports import Judge
 
-_AT_ONCE = 16  # passages between two looks at the deadline
+_BATCH = 16  # passages between two checks of the deadline
 
 
 class CrossEncoder:
-    """Shows the judge a passage as the encoder saw it: what it is about, then its text."""
+    """Passes each passage to the judge as the encoder gets it: headings, then text."""
 
     name = "cross-encoder"
 
@@ -28,25 +28,25 @@ class CrossEncoder:
         self.model = judge.spec.name
         self.scripts = judge.spec.scripts
 
-    def unfit(self, text: str) -> str:  # noqa: ARG002  # a judge sits no exam
+    def unfit(self, text: str) -> str:  # noqa: ARG002  # judges have no exam
         return ""
 
     def load(self) -> None:
-        """Where the judge can be loaded by itself."""
+        """Load the judge's model, if the judge can do so in advance."""
         load = getattr(self._judge, "load", None)
         if load is not None:
             load()
 
     def prepare(self, text: str) -> None:
-        """A query is read with each passage."""
+        """Nothing: the judge reads the query with each passage."""
 
     def scores(self, text: str, chunk_ids: Sequence[int], cache: CandidateCache) -> Scores:
         cache.fetch_chunks(chunk_ids)
         passages = [_passage(cache.document(one).title, cache.chunks[one]) for one in chunk_ids]
         scores: list[float] = []
-        for start in range(0, len(passages), _AT_ONCE):
+        for start in range(0, len(passages), _BATCH):
             deadline.check()
-            scores += self._judge.scores(text, passages[start : start + _AT_ONCE])
+            scores += self._judge.scores(text, passages[start : start + _BATCH])
         if len(scores) != len(chunk_ids):
             raise ModelBroken(
                 f"{self.model} gave {len(scores)} scores of {len(chunk_ids)} passages",

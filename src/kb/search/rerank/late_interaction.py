@@ -1,10 +1,9 @@
-"""Late interaction: every token of the query looks for its nearest token in a passage (spec 8).
+"""Late interaction: compares every token of the query with every token of a passage (spec 8).
 
     MaxSim = mean over the query's tokens of the highest cosine to a token of the passage
 
-The passages' token vectors were stored at ingest, compressed, so that only the query is encoded
-now. Passages that have none yet cannot be told, and are left out; those without a single token have
-nothing to compare.
+The store has compressed token vectors of the passages, so that only the query is encoded. Passages
+without token vectors yet are left out; passages without any token get no score.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kb.ports import Store
+    from kb.ports import Encoder, Store
 
     Rows = NDArray[np.float32]
 
@@ -33,8 +32,8 @@ TOKENS = frozenset({"tokens"})
 
 
 class Colbert:
-    """Compares the query's token vectors with those that the store has of `stored`. Passages
-    without any will get them later, if they are `kept`."""
+    """Compares the query's token vectors with those of the model `stored`. `kept` tells whether
+    passages without token vectors will get them later."""
 
     name = "colbert"
 
@@ -43,6 +42,7 @@ class Colbert:
         store: Store,
         query_encoder: QueryEncoder,
         stored: StoredModel,
+        encoder: Encoder | None = None,
         scripts: tuple[str, ...] = (),
         *,
         kept: bool = True,
@@ -50,12 +50,13 @@ class Colbert:
         self._store = store
         self._query_encoder = query_encoder
         self._stored = stored
+        self._encoder = encoder
         self.model = stored.name
         self.scripts = scripts
-        self._entries = kept
+        self._kept = kept
 
     def unfit(self, text: str) -> str:
-        """Token vectors sit no exam of their own: who cannot read by one does not by the other."""
+        """The exam verdict on dense vectors, because token vectors have no exam of their own."""
         return exam_verdict(self._stored, "dense", text)
 
     def load(self) -> None:
@@ -66,45 +67,45 @@ class Colbert:
 
     def scores(self, text: str, chunk_ids: Sequence[int], cache: CandidateCache) -> Scores:  # noqa: ARG002  # no text is read
         query = self._query(text)
-        found = self._store.tokens_of(self._stored.model_id, chunk_ids)
-        for vectors in found.values():
+        stored = self._store.tokens_of(self._stored.model_id, chunk_ids)
+        for vectors in stored.values():
             if vectors.dimension != query.dimension:
                 raise ModelBroken(
                     f"token vectors of {vectors.dimension} dimensions, and a query of "
                     f"{query.dimension}",
                     "make them anew with: kb embed --anew",
                 )
-        told: Scores = dict.fromkeys(found if self._entries else chunk_ids)
-        told.update(maxsim(query, {chunk: each for chunk, each in found.items() if len(each)}))
-        return told
+        scores: Scores = dict.fromkeys(stored if self._kept else chunk_ids)
+        scores.update(maxsim(query, {chunk: each for chunk, each in stored.items() if len(each)}))
+        return scores
 
     def _query(self, text: str) -> TokenVectors:
-        tokens = self._query_encoder.of(text, TOKENS).tokens
+        tokens = self._query_encoder.encode(text, TOKENS, self._encoder).tokens
         if tokens is None or not len(tokens):
             raise ModelBroken(f"{self.model} gave no token vectors of the query", "see: kb models")
         return tokens
 
 
 def maxsim(query: TokenVectors, passages: Mapping[int, TokenVectors]) -> dict[int, float]:
-    """Of vectors at length 1; every passage has one at least."""
+    """The scores of passages with normalized vectors; each passage has at least one."""
     if not passages:
         return {}
     try:
-        import numpy  # noqa: F401  # whether it is there
+        import numpy  # noqa: F401  # only checks that it is installed
     except ImportError:
         return {chunk: _maxsim(query, vectors) for chunk, vectors in passages.items()}
     return _maxsim_of_all(query, passages)
 
 
 def _maxsim_of_all(query: TokenVectors, passages: Mapping[int, TokenVectors]) -> dict[int, float]:
-    """All passages as one matrix: 100 of 190 tokens take 3 ms, where nobody else computes."""
+    """Scores of all passages by one matrix product: 100 passages of 190 tokens take 3 ms."""
     import numpy as np
 
     width = query.dimension
     rows = np.frombuffer(b"".join(one.data for one in passages.values()), np.float32)
-    asked = np.frombuffer(query.data, np.float32).reshape(-1, width)
-    # Not by `@`: that wakes the threads of BLAS, and takes longer than this does in one.
-    cosines: Rows = np.einsum("ij,kj->ik", asked, rows.reshape(-1, width))
+    tokens = np.frombuffer(query.data, np.float32).reshape(-1, width)
+    # Not by `@`, which starts BLAS threads and takes longer.
+    cosines: Rows = np.einsum("ij,kj->ik", tokens, rows.reshape(-1, width))
     lengths = [len(one) for one in passages.values()]
     starts = np.concatenate(([0], np.cumsum(lengths)[:-1]))
     best = np.maximum.reduceat(cosines, starts, axis=1)
@@ -112,7 +113,7 @@ def _maxsim_of_all(query: TokenVectors, passages: Mapping[int, TokenVectors]) ->
 
 
 def _maxsim(query: TokenVectors, passage: TokenVectors) -> float:
-    """Without numpy: the same, and slow."""
+    """The same without numpy, slowly."""
     rows = _rows(passage)
     return fsum(max(sum(map(mul, token, row)) for row in rows) for token in _rows(query)) / len(
         query

@@ -1,4 +1,4 @@
-"""Which reranker a search gets, and why it gets none."""
+"""Selection of the reranker for a search, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -9,35 +9,34 @@ from typing import TYPE_CHECKING
 from kb.errors import KbError
 from kb.search.profiles import Profile
 from kb.search.query.query_encoder import QueryEncoder
-from kb.search.rerank.result import PART
-from kb.search.retrievers.availability import EncoderSource, retriever_status
+from kb.search.rerank.blend import PART
+from kb.search.retrievers.availability import ActiveModel
+from kb.search.retrievers.registry import LEXICAL
 from kb.types import Degraded
 
 if TYPE_CHECKING:
     from kb.ports import Judge, Store
     from kb.search.rerank.stage import Reranker, RerankStage
 
-# The judge, made ready when it is first asked for. None where it is switched off; a `ModelError`
-# where it cannot be had.
+# Returns the judge, which loads its model on first use; None if it is disabled. Raises `ModelError`
+# if the judge cannot be used.
 JudgeSource = Callable[[], "Judge | None"]
 
-# Why there is none, where that is nobody's fault: switched off by the user, or not what the chosen
-# model gives.
+# Reasons that are not failures: disabled by the user, or not supported by the chosen model.
 _OFF, _LACKING = "off", "lacking"
 
 
 def no_judge() -> None:
-    """The source of a search that has no judge."""
+    """The source of a search without a judge."""
 
 
 class RerankerSelector:
-    """Token vectors may be switched off for what is embedded from now on (`keeps_tokens`)."""
+    """Creates rerank stages. Without `keeps_tokens`, new chunks get no token vectors."""
 
     def __init__(
         self,
         store: Store,
         query_encoder: QueryEncoder,
-        encoder: EncoderSource,
         judge: JudgeSource,
         *,
         keeps_tokens: bool = True,
@@ -45,36 +44,41 @@ class RerankerSelector:
         self._keeps_tokens = keeps_tokens
         self._store = store
         self._query_encoder = query_encoder
-        self._encoder = encoder
         self._judge = judge
 
     def stage(
-        self, profile: Profile, *, asked: bool, named: bool, budget_ms: int | None
+        self,
+        profile: Profile,
+        model: ActiveModel,
+        *,
+        explicit: bool,
+        profile_named: bool,
+        budget_ms: int | None,
     ) -> RerankStage | None:
-        """The stage that the profile wants. What it needs may be switched off, or be what the
-        chosen model does not give: then there is none. A search that has `asked` for a reranker is
-        told so; one that has `named` the profile, what the model does not give."""
+        """Create the rerank stage of the profile; None if the user disabled its model or the chosen
+        model does not support it. Then a stage that reports this is created only for a search with
+        an `explicit` reranker, or, for missing model outputs, with an explicit profile."""
         if profile.rerank == "none":
             return None
         from kb.search.rerank.stage import RerankStage
 
-        found = self._colbert() if profile.rerank == "colbert" else self._cross_encoder()
-        if isinstance(found, Degraded) and found.reason in (_OFF, _LACKING):
-            if not asked and not (named and found.reason == _LACKING):
+        reranker = self._colbert(model) if profile.rerank == "colbert" else self._cross_encoder()
+        if isinstance(reranker, Degraded) and reranker.reason in (_OFF, _LACKING):
+            if not explicit and not (profile_named and reranker.reason == _LACKING):
                 return None
-            found = replace(found, reason="no_model")
+            reranker = replace(reranker, reason="no_model")
         return RerankStage(
             profile.rerank,
             profile.rerank_candidates,
             profile.blend(),
-            reranker=None if isinstance(found, Degraded) else found,
-            why=(found,) if isinstance(found, Degraded) else (),
+            reranker=None if isinstance(reranker, Degraded) else reranker,
+            degraded=(reranker,) if isinstance(reranker, Degraded) else (),
             budget_ms=budget_ms,
-            tells="lexical" not in profile.retrievers,
+            warns_of_expression=LEXICAL not in profile.retrievers,
         )
 
     def _cross_encoder(self) -> Reranker | Degraded:
-        """Or why there is none."""
+        """The cross-encoder, or the reason why there is none."""
         from kb.search.rerank.cross_encoder import CrossEncoder
 
         try:
@@ -85,25 +89,25 @@ class RerankerSelector:
             return Degraded(PART, _OFF, "the judge is switched off")
         return CrossEncoder(judge)
 
-    def _colbert(self) -> Reranker | Degraded:
-        """Or why there is none."""
+    def _colbert(self, model: ActiveModel) -> Reranker | Degraded:
+        """The late-interaction reranker, or the reason why there is none."""
         from kb.search.rerank.late_interaction import Colbert
 
-        status = retriever_status(self._store, self._encoder)
-        model = status.model
-        if status.off:
+        status, stored = model.status("dense"), model.stored
+        if status.is_off:
             return Degraded(PART, _OFF, "the encoder is switched off")
-        if status.gives and "tokens" not in status.gives:  # nor will it, once all is embedded
+        if status.outputs and "tokens" not in status.outputs:
             return Degraded(PART, _LACKING, f"{status.encoder} gives no token vectors")
-        if not status.usable or model is None:
-            told = status.degraded[0] if status.degraded else Degraded(PART, "pending", 0)
-            return replace(told, part=PART)
-        if not self._keeps_tokens and not model.tokens:
+        if not status.usable or stored is None:
+            reason = status.degraded[0] if status.degraded else Degraded(PART, "pending", 0)
+            return replace(reason, part=PART)
+        if not self._keeps_tokens and not stored.tokens:
             return Degraded(PART, _OFF, "token vectors are switched off")
         return Colbert(
             self._store,
             self._query_encoder,
-            model,
+            stored,
+            model.encoder,
             status.scripts,
             kept=self._keeps_tokens,
         )

@@ -1,12 +1,11 @@
-"""The rerank stage: the first candidates read once more by a reader that looks closer (spec 8).
+"""The rerank stage: a reranker reads the first candidates and orders them again (spec 8).
 
     fuse -> boost -> rerank -> cut
 
-Always the same candidates are read, however many hits are asked for, from the first one on. With a
-budget they are read in slices, of which the first is a single one: before each it is looked what
-time is left, and a slice is no larger than fits into it by the pace of the last one. The time
-counts from when the model is loaded, which takes as long as it takes, and happens once. Whatever
-fails leaves the fused order, and is told.
+The number of candidates does not depend on the number of hits. With a budget, candidates are read
+in slices, the first of which has one candidate. The size of each next slice follows from the pace
+of the last one and the time left. Loading the model does not count. After a failure the fused order
+stays, and the response reports the failure.
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ from kb import deadline
 from kb.errors import ModelBroken, Stopped
 from kb.logs import logger
 from kb.search.query.analysis import Analysis
-from kb.search.rerank.blend import blend_scores
-from kb.search.rerank.result import PART, RerankResult
+from kb.search.rerank.blend import PART, RerankResult, blend_scores
 from kb.search.results.hits import CandidateCache
 from kb.search.retrievers.base import failure
 from kb.text.scripts import unsupported_scripts
@@ -29,30 +27,31 @@ from kb.types import Degraded, ScoredChunk
 log = logger("kb.search")
 
 _FIRST_SLICE, _LARGEST_SLICE = 1, 16
-_MARGIN = 0.9  # of the time left is planned with
-_HUGE = 1e100  # a score that no reader means, and whose square is no number any more
+_MARGIN = 0.9  # the share of the remaining time that a slice may use
+_HUGE = 1e100  # larger scores are errors, and their squares overflow
 
-_EXPRESSION = Degraded(PART, "expression", "an FTS5 expression is not read once more")
+_EXPRESSION = Degraded(PART, "expression", "an FTS5 expression is not reranked")
 
-ElapsedMs = Callable[[], float]  # since some moment
+ElapsedMs = Callable[[], float]  # since a fixed moment
 Scores = dict[int, float | None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """What came of reading the first `count` candidates, and how long it took."""
+class _Reading:
+    """The scores of the first `count` candidates, and how long they took."""
 
     scores: Scores
     count: int
     took_ms: float
 
     def known(self) -> dict[int, float]:
+        """The scores that are not None."""
         return {chunk: score for chunk, score in self.scores.items() if score is not None}
 
 
 class Reranker(Protocol):
-    """Reads a query and passages. `model` is the model that does, `scripts` those that it reads;
-    none means: any."""
+    """Scores passages for a query. `model` is the name of its model; `scripts` are the scripts that
+    it reads, empty for all."""
 
     @property
     def name(self) -> str: ...
@@ -64,34 +63,35 @@ class Reranker(Protocol):
     def scripts(self) -> tuple[str, ...]: ...
 
     def unfit(self, text: str) -> str:
-        """What is known to speak against its word on such a query; empty if nothing."""
+        """Why the model is not fit for this query; empty if it is."""
         ...
 
     def load(self) -> None:
-        """Load the model, once: no budget counts it."""
+        """Load the model. The budget does not include this."""
         ...
 
     def prepare(self, text: str) -> None:
-        """What there is to do with the query alone."""
+        """Do the work that depends on the query alone."""
         ...
 
     def scores(self, text: str, chunk_ids: Sequence[int], cache: CandidateCache) -> Scores:
-        """Higher is better, on a scale of its own; None where there is nothing to compare. Chunks
-        that it cannot know yet are left out."""
+        """The scores by chunk id, higher is better; None for a chunk without content to compare.
+        Chunks that cannot be scored yet are left out."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RerankStage:
-    """The stage as a profile says it. Without a `reranker` it cannot run, and `why` says why."""
+    """The rerank stage of a profile. Without a `reranker` it does nothing but report `degraded`.
+    `warns_of_expression` reports that an FTS5 expression is not reranked."""
 
     name: str
     candidates: int
     blend: float
     reranker: Reranker | None
-    why: tuple[Degraded, ...] = ()
+    degraded: tuple[Degraded, ...] = ()
     budget_ms: int | None = None
-    tells: bool = False  # that an expression is not read, where nobody else does
+    warns_of_expression: bool = False
 
     def __repr__(self) -> str:
         parts = [self.name, f"top {self.candidates}", f"blend={self.blend:g}"]
@@ -107,27 +107,28 @@ class RerankStage:
         elapsed_ms: ElapsedMs,
         facts: dict[str, Any],
     ) -> RerankResult:
-        """`facts` are told by `--explain`."""
-        unread = RerankResult(tuple(ranked))
+        """Rerank the candidates. Adds to `facts` what `--explain` shows."""
+        unchanged = RerankResult(tuple(ranked))
         if self.reranker is None:
-            return replace(unread, degraded=self.why)
-        if analysis.expression is not None:  # it asks for just what it says, not for a meaning
-            return replace(unread, degraded=(_EXPRESSION,) if self.tells else ())
-        if told := _unreadable(analysis, self.reranker):
-            return replace(unread, degraded=(told,))
+            return replace(unchanged, degraded=self.degraded)
+        if analysis.expression is not None:  # a matter of words, not of meaning
+            warnings = (_EXPRESSION,) if self.warns_of_expression else ()
+            return replace(unchanged, degraded=warnings)
+        if reason := _unreadable(analysis, self.reranker):
+            return replace(unchanged, degraded=(reason,))
         first = [one.chunk_id for one in ranked[: self.candidates]]
         try:
             with deadline.share():
-                read = self._read(self.reranker, analysis.text, first, cache, elapsed_ms)
+                reading = self._read(self.reranker, analysis.text, first, cache, elapsed_ms)
         except Stopped as error:
-            deadline.check()  # of the whole search; else the fused order still answers
-            return replace(unread, degraded=(failure(PART, error),))
-        except Exception as error:  # of a model or a library: the fused order still answers
+            deadline.check()  # of the search; if there is time left, the fused order stays
+            return replace(unchanged, degraded=(failure(PART, error),))
+        except Exception as error:  # of a model or a library: the fused order stays
             log.warning("%s failed", self.name, exc_info=True)
-            return replace(unread, degraded=(failure(PART, error),))
-        scored = len(read.known())
+            return replace(unchanged, degraded=(failure(PART, error),))
+        scored = len(reading.known())
         facts |= {"model": self.reranker.model, "candidates": len(first), "scored": scored}
-        return self._blended(ranked, read, len(first))
+        return self._blend(ranked, reading, len(first))
 
     def _read(
         self,
@@ -136,36 +137,36 @@ class RerankStage:
         chunk_ids: Sequence[int],
         cache: CandidateCache,
         elapsed_ms: ElapsedMs,
-    ) -> _Read:
+    ) -> _Reading:
         scores: Scores = {}
         count = 0
         with deadline.pause_deadline():
             reranker.load()
         began_ms = elapsed_ms()
-        left_ms = None if self.budget_ms is None else _left(self.budget_ms, elapsed_ms)
+        left_ms = None if self.budget_ms is None else _countdown(self.budget_ms, elapsed_ms)
         reranker.prepare(text)
         for start, end in slices(len(chunk_ids), left_ms):
             scores |= _checked(reranker, reranker.scores(text, chunk_ids[start:end], cache))
             count = end
-        return _Read(scores, count, elapsed_ms() - began_ms)
+        return _Reading(scores, count, elapsed_ms() - began_ms)
 
-    def _blended(self, ranked: Sequence[ScoredChunk], read: _Read, wanted: int) -> RerankResult:
+    def _blend(self, ranked: Sequence[ScoredChunk], reading: _Reading, wanted: int) -> RerankResult:
         degraded = []
-        if read.count < wanted:
-            degraded.append(Degraded(PART, "timeout", self._timeout(read, wanted)))
-        if unknown := read.count - len(read.scores):
+        if reading.count < wanted:
+            degraded.append(Degraded(PART, "timeout", self._timeout(reading, wanted)))
+        if unknown := reading.count - len(reading.scores):
             degraded.append(Degraded(PART, "pending", unknown))
-        if not (scores := read.known()):
+        if not (scores := reading.known()):
             return RerankResult(tuple(ranked), degraded=tuple(degraded))
-        made = blend_scores(ranked[: read.count], scores, self.blend)
-        below = made.below(ranked[read.count :], made.ranked[-1].score)
-        return RerankResult((*made.ranked, *below), scores, made, tuple(degraded))
+        blend = blend_scores(ranked[: reading.count], scores, self.blend)
+        below = blend.below(ranked[reading.count :], blend.ranked[-1].score)
+        return RerankResult((*blend.ranked, *below), scores, blend, tuple(degraded))
 
-    def _timeout(self, read: _Read, wanted: int) -> str:
-        told = f"{read.count} of {wanted} candidates"
-        if self.budget_ms is None or read.took_ms <= self.budget_ms:
-            return f"{told} within {self.budget_ms} ms"
-        return f"{told} in {read.took_ms:.1f} ms, of {self.budget_ms} ms allowed"
+    def _timeout(self, reading: _Reading, wanted: int) -> str:
+        count = f"{reading.count} of {wanted} candidates"
+        if self.budget_ms is None or reading.took_ms <= self.budget_ms:
+            return f"{count} within {self.budget_ms} ms"
+        return f"{count} in {reading.took_ms:.1f} ms, of {self.budget_ms} ms allowed"
 
 
 def _unreadable(analysis: Analysis, reranker: Reranker) -> Degraded | None:
@@ -180,19 +181,19 @@ def _unreadable(analysis: Analysis, reranker: Reranker) -> Degraded | None:
 
 
 def _checked(reranker: Reranker, scores: Scores) -> Scores:
-    if all(score is None or abs(score) <= _HUGE for score in scores.values()):  # not so a NaN
+    if all(score is None or abs(score) <= _HUGE for score in scores.values()):  # False for a NaN
         return scores
     raise ModelBroken(f"{reranker.model} gave scores that are no numbers", "see: kb models verify")
 
 
-def _left(budget_ms: int, elapsed_ms: ElapsedMs) -> ElapsedMs:
+def _countdown(budget_ms: int, elapsed_ms: ElapsedMs) -> ElapsedMs:
     end_ms = elapsed_ms() + budget_ms
     return lambda: end_ms - elapsed_ms()
 
 
 def slices(count: int, left_ms: ElapsedMs | None) -> Iterator[tuple[int, int]]:
-    """Where each slice begins and ends; all is one, where nobody counts the time. Who iterates does
-    the work of a slice before asking for the next: so its pace is seen."""
+    """The start and the end of each slice; one slice if there is no budget. The caller reads a
+    slice before it requests the next one, so that the time in between is the pace."""
     if left_ms is None:
         yield 0, count
         return

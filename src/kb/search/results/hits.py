@@ -1,4 +1,4 @@
-"""The last stage: ranked chunks to hits, with document, citation, snippet and where from."""
+"""The last stage of a search: ranked chunks become hits with document, citation and snippet."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from kb.search.results.snippets import (
     without_front_matter,
     without_headings,
 )
+from kb.search.retrievers import registry
 from kb.search.retrievers.base import Candidates
 from kb.text.citations import cite
 from kb.types import Chunk, Document, Hit, Retrieval, ScoredChunk, Span
@@ -22,115 +23,128 @@ from kb.types import Chunk, Document, Hit, Retrieval, ScoredChunk, Span
 if TYPE_CHECKING:
     from kb.ports import Store
 
-SOURCES = {"lexical": "fts", "dense": "vec", "sparse": "sparse"}
-_FIELDS = {"lexical": "lexical", "dense": "vector", "sparse": "sparse"}
-
 
 @dataclass(frozen=True, slots=True)
 class CandidateCache:
-    """The chunks of one search and their documents, as far as they are needed: boosts and groups
-    ask for every candidate's document, and only hits for the text of a chunk."""
+    """The chunks and documents of one search, read as needed: boosts and groups read the document
+    of every candidate, hits also the text of the chunk."""
 
     store: Store
     owners: dict[int, int] = field(default_factory=dict)  # chunk -> document
     chunks: dict[int, Chunk] = field(default_factory=dict)
     documents: dict[int, Document] = field(default_factory=dict)
 
-    def find_owners(self, chunk_ids: Iterable[int]) -> None:
+    def fetch_owners(self, chunk_ids: Iterable[int]) -> None:
+        """Look up the documents' ids of these chunks."""
         if missing := set(chunk_ids) - self.owners.keys():
             self.owners.update(self.store.owners(missing))
 
     def fetch_documents(self, chunk_ids: Iterable[int]) -> None:
-        wanted = {self.owner(chunk_id) for chunk_id in chunk_ids} - self.documents.keys()
-        if wanted:
-            # A search has hundreds of candidates, and no use for their metadata.
-            self.documents.update(self.store.documents_by_id(wanted, metadata=False))
+        """Read the documents of these chunks, whose ids are known."""
+        missing = {self.owner(chunk_id) for chunk_id in chunk_ids} - self.documents.keys()
+        if missing:
+            # A search has hundreds of candidates, and does not use their metadata.
+            self.documents.update(self.store.documents_by_id(missing, metadata=False))
 
     def fetch_chunks(self, chunk_ids: Iterable[int]) -> None:
+        """Read these chunks and their documents."""
         self.chunks.update(self.store.chunks_by_id(chunk_ids))
         self.owners.update({chunk_id: one.doc_id for chunk_id, one in self.chunks.items()})
         self.fetch_documents(self.chunks)
 
     def document(self, chunk_id: int) -> Document:
+        """The document of a chunk, which has been fetched."""
         if (document := self.documents.get(self.owner(chunk_id))) is None:
-            raise _without_document(chunk_id)
+            raise _orphan(chunk_id)
         return document
 
     def owner(self, chunk_id: int) -> int:
-        """The document of a chunk. An index may hold a chunk that is gone."""
+        """The id of a chunk's document. Raises `StoreUnusable` if an index has a chunk that the
+        store has not."""
         if (doc_id := self.owners.get(chunk_id)) is None:
-            raise _without_document(chunk_id)
+            raise _orphan(chunk_id)
         return doc_id
 
 
-def _without_document(chunk_id: int) -> StoreUnusable:
+def _orphan(chunk_id: int) -> StoreUnusable:
     return StoreUnusable(
         f"the store is damaged: passage {chunk_id} belongs to no document",
-        "mend it with: kb doctor --fix",
+        "repair it with: kb doctor --fix",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreBreakdown:
-    """How the ranked chunks came about: what each retriever found, and the fused scores."""
+    """The scores of the candidates: those of each retriever, and the fused ones."""
 
-    found: Mapping[str, Candidates]
+    candidates: Mapping[str, Candidates]
     fused: Mapping[int, float]
     kind: str
     ranks: Mapping[str, Mapping[int, ScoredChunk]]
 
     @classmethod
     def of(
-        cls, found: Mapping[str, Candidates], fused: Sequence[ScoredChunk], kind: str
+        cls, candidates: Mapping[str, Candidates], fused: Sequence[ScoredChunk], kind: str
     ) -> ScoreBreakdown:
-        ranks = {name: {one.chunk_id: one for one in each.ranked} for name, each in found.items()}
-        return cls(found, {one.chunk_id: one.score for one in fused}, kind, ranks)
+        ranks = {
+            name: {one.chunk_id: one for one in each.ranked} for name, each in candidates.items()
+        }
+        return cls(candidates, {one.chunk_id: one.score for one in fused}, kind, ranks)
 
     def cap_scores(self, fused: Sequence[ScoredChunk]) -> list[ScoredChunk]:
-        """What was fused later, with scores that do not rise above those from before."""
+        """Cap the scores of a later fusion, so that they do not exceed the earlier ones."""
         return cap_scores(fused, min(self.fused.values(), default=inf))
 
-    def joined(
-        self, found: Mapping[str, Candidates], fused: Sequence[ScoredChunk], kind: str
+    def extend(
+        self, candidates: Mapping[str, Candidates], fused: Sequence[ScoredChunk], kind: str
     ) -> ScoreBreakdown:
-        """This and what was found later; the scale is the first one's."""
-        later = ScoreBreakdown.of(found, fused, kind)
-        if not self.found:
+        """Add the candidates of a later retrieval. The kind of the first scores stays."""
+        later = ScoreBreakdown.of(candidates, fused, kind)
+        if not self.candidates:
             return later
-        both = {name: _merge_candidates(self.found[name], each) for name, each in found.items()}
+        both = {
+            name: _concatenate(self.candidates[name], each) for name, each in candidates.items()
+        }
         ranks = {name: {**self.ranks[name], **later.ranks[name]} for name in both}
         return ScoreBreakdown(both, {**self.fused, **later.fused}, self.kind, ranks)
 
     def sources(self, chunk_id: int) -> tuple[str, ...]:
-        return tuple(SOURCES[name] for name in SOURCES if chunk_id in self.ranks.get(name, {}))
+        """The sources of the retrievers that returned the chunk."""
+        return tuple(
+            spec.source for spec in registry.specs() if chunk_id in self.ranks.get(spec.name, {})
+        )
 
     def retrieval(self, chunk_id: int) -> Retrieval:
-        ran = [name for name, each in self.found.items() if each.ran]
-        shown: dict[str, float | int] = {}
-        for name, field_name in _FIELDS.items():
-            if (one := self.ranks.get(name, {}).get(chunk_id)) is not None:
-                shown |= {f"{field_name}_score": one.score, f"{field_name}_rank": one.rank}
+        """The scores of a chunk by every retriever."""
+        ran = [name for name, each in self.candidates.items() if each.ran]
         return Retrieval(
-            method=_FIELDS[ran[0]] if len(ran) == 1 else "hybrid",
+            method=registry.get(ran[0]).mode if len(ran) == 1 else registry.HYBRID,
             fusion_score=self.fused[chunk_id],
-            **shown,  # type: ignore[arg-type]  # scores are floats and ranks whole numbers
+            retrievers={
+                spec.mode: self.ranks.get(spec.name, {}).get(chunk_id) for spec in registry.specs()
+            },
         )
 
     def model(self, chunk_id: int) -> str | None:
-        """The model that had a part in finding the chunk."""
-        by_model = (name for name, each in self.found.items() if each.model is not None)
+        """The name of the model if a retriever that uses it returned the chunk."""
         return next(
-            (self.found[name].model for name in by_model if chunk_id in self.ranks[name]), None
+            (
+                each.model
+                for name, each in self.candidates.items()
+                if each.model is not None and chunk_id in self.ranks[name]
+            ),
+            None,
         )
 
 
 def cap_scores(ranked: Sequence[ScoredChunk], ceiling: float) -> list[ScoredChunk]:
+    """Lower scores above the ceiling to it."""
     return [replace(one, score=min(one.score, ceiling)) for one in ranked]
 
 
-def _merge_candidates(first: Candidates, later: Candidates) -> Candidates:
-    told = (*first.degraded, *(part for part in later.degraded if part not in first.degraded))
-    return replace(first, ranked=(*first.ranked, *later.ranked), degraded=told)
+def _concatenate(first: Candidates, later: Candidates) -> Candidates:
+    new = (part for part in later.degraded if part not in first.degraded)
+    return replace(first, ranked=(*first.ranked, *later.ranked), degraded=(*first.degraded, *new))
 
 
 def make_hits(
@@ -140,7 +154,7 @@ def make_hits(
     analysis: Analysis,
     snippet_chars: int,
 ) -> tuple[Hit, ...]:
-    """Hits in this order; without `snippet_chars` their snippets stay empty."""
+    """Make hits of the ranked chunks. If `snippet_chars` is 0, their snippets are empty."""
     cache.fetch_chunks([one.chunk_id for one in ranked])
     return tuple(
         _hit(rank, one, breakdown, cache, _snippet(cache, one.chunk_id, analysis, snippet_chars))

@@ -1,7 +1,7 @@
-"""Snippets: the stretch of a chunk that shows best why it was found. Pure.
+"""Snippets: the part of a chunk that matches the query best. Pure.
 
-Cut here rather than by FTS5's snippet(), which counts words where the limit is in characters,
-sees one of the three lexical tables, and knows nothing of a hit that was found by meaning.
+FTS5's snippet() counts words rather than characters, reads only one of the three lexical tables,
+and has no snippet for a hit of another retriever.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from kb.text.normalize import find_identifiers
 from kb.text.tokenize import tokenize
 
 _HEADINGS = re.compile(r"\A(?:#{1,6}[ \t].*(?:\n+|\Z))+")
-# Keys of front matter that are text, down to the line that ends it.
+# Front matter without its first line, up to the line that ends it.
 _FRONT = re.compile(
     r"\A(?:[\w-][\w -]*+:(?:[ \t].*+)?+\n(?:(?!---)[ \t#-].*+\n)*+)++(?:---|\.\.\.)[ \t]*+\n+"
 )
-_LONGEST_READ = 70_000  # characters of a chunk that are looked at: only a huge table is longer
-_MOST_LINES = 6  # of code: ten hits are to fit on a page or two
+_MAX_CHARS = 70_000  # of a chunk that are searched: only huge tables are longer
+_MAX_LINES = 6  # of code, so that ten hits fit on two pages
 _TAB = 4
 ELLIPSIS = "…"
 
-Match = tuple[int, int, str]  # start, end, what was found
+Match = tuple[int, int, str]  # start, end, term
 
 
 def snippet(text: str, analysis: Analysis, limit: int) -> str:
-    """At most `limit` characters around the densest matches, or the beginning of the text."""
-    flat = " ".join(text[:_LONGEST_READ].split())
+    """At most `limit` characters around the densest matches, or from the start of the text."""
+    flat = " ".join(text[:_MAX_CHARS].split())
     if len(flat) <= limit:
         return flat
     start, end = _densest(match_ranges(flat, analysis), limit - 2 * len(ELLIPSIS))
@@ -37,21 +37,21 @@ def snippet(text: str, analysis: Analysis, limit: int) -> str:
 
 
 def code_snippet(text: str, analysis: Analysis, limit: int) -> str:
-    """The same of code, line by line as it status there: at most six lines from the one above the
-    densest matches on, without blank ones and without the indentation they have in common."""
-    lines = [line.expandtabs(_TAB).rstrip() for line in text[:_LONGEST_READ].splitlines()]
+    """A snippet of code: at most six lines, from the one above the densest matches on, without
+    blank lines and common indentation."""
+    lines = [line.expandtabs(_TAB).rstrip() for line in text[:_MAX_CHARS].splitlines()]
     lines = [line for line in lines if line]
     whole = "\n".join(lines)
-    room = limit - 2 * len(ELLIPSIS) - 2  # and two ends of lines
+    room = limit - 2 * len(ELLIPSIS) - 2  # and two line ends
     first = 0
-    if len(whole) > room or len(lines) > _MOST_LINES:
+    if len(whole) > room or len(lines) > _MAX_LINES:
         start, _ = _densest(match_ranges(whole, analysis), room)
         first = max(0, whole.count("\n", 0, start) - 1)
-    kept = _dedent(lines[first : first + _MOST_LINES])
+    kept = _dedent(lines[first : first + _MAX_LINES])
     while len(kept) > 1 and len("\n".join(kept)) > room:
         kept.pop()
     shown = "\n".join(kept)
-    if len(shown) > room:  # a line that is longer: the place in it counts
+    if len(shown) > room:  # a long line: cut around the matches in it
         return snippet(text, analysis, limit)
     before = f"{ELLIPSIS}\n" if first else ""
     return f"{before}{shown}" + (f"\n{ELLIPSIS}" if first + len(kept) < len(lines) else "")
@@ -63,12 +63,12 @@ def _dedent(lines: list[str]) -> list[str]:
 
 
 def without_headings(text: str) -> str:
-    """A Markdown chunk without the headings it begins with: a hit shows them by itself."""
+    """Remove the headings at the start of a Markdown chunk, because a hit shows them separately."""
     return _HEADINGS.sub("", text) or text
 
 
 def without_front_matter(text: str, analysis: Analysis) -> str:
-    """A chunk without the front matter it begins with, unless the query is about that."""
+    """Remove the front matter at the start of a chunk, unless it matches the query."""
     front = _FRONT.match(text)
     if front is None or match_ranges(front[0], analysis):
         return text
@@ -76,16 +76,16 @@ def without_front_matter(text: str, analysis: Analysis) -> str:
 
 
 def match_ranges(text: str, analysis: Analysis) -> list[Match]:
-    """Where the query's terms stand in `text`, in order."""
+    """The matches of the query's terms in `text`, in order."""
     deadline.check()
-    found = [*_words(text, analysis), *_fragments(text, analysis.fragments)]
-    return sorted(found) or sorted(_inside_words(text, analysis.long_words()))
+    matches = [*_words(text, analysis), *_fragments(text, analysis.fragments)]
+    return sorted(matches) or sorted(_inside_words(text, analysis.long_words()))
 
 
-def merge_ranges(found: Iterable[Match]) -> list[tuple[int, int]]:
-    """The marks, which are in order, as stretches that do not overlap."""
+def merge_ranges(matches: Iterable[Match]) -> list[tuple[int, int]]:
+    """Merge matches, which are in order, into ranges that do not overlap."""
     merged: list[tuple[int, int]] = []
-    for start, end, _ in found:
+    for start, end, _ in matches:
         if merged and start <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
         else:
@@ -103,9 +103,9 @@ def _words(text: str, analysis: Analysis) -> Iterable[Match]:
 
 
 def _inside_words(text: str, terms: Iterable[str]) -> Iterable[Match]:
-    """Where terms stand inside of longer words, as the last tier finds them."""
+    """The matches of terms inside longer words, as in the last lexical tier."""
     folded = text.lower()
-    if len(folded) == len(text):  # else the places would not be those of `text`
+    if len(folded) == len(text):  # otherwise the positions would differ from those in `text`
         yield from _fragments(folded, (term.lower() for term in terms))
 
 
@@ -117,27 +117,27 @@ def _fragments(text: str, fragments: Iterable[str]) -> Iterable[Match]:
             at = text.find(fragment, at + len(fragment))
 
 
-def _densest(found: list[Match], width: int) -> tuple[int, int]:
-    """The window with the most distinct terms, then with the most of them, the first of equals."""
+def _densest(matches: list[Match], width: int) -> tuple[int, int]:
+    """The window with the most distinct terms, then the most matches; the first of equals."""
     best, best_value = (0, 0), (0, 0)
     inside: dict[str, int] = {}
     first = 0
-    for last, (_, end, term) in enumerate(found):
+    for last, (_, end, term) in enumerate(matches):
         inside[term] = inside.get(term, 0) + 1
-        while end - found[first][0] > width and first < last:
-            inside[found[first][2]] -= 1
-            if not inside[found[first][2]]:
-                del inside[found[first][2]]
+        while end - matches[first][0] > width and first < last:
+            inside[matches[first][2]] -= 1
+            if not inside[matches[first][2]]:
+                del inside[matches[first][2]]
             first += 1
         value = (len(inside), last - first + 1)
         if value > best_value:
-            best, best_value = (found[first][0], end), value
+            best, best_value = (matches[first][0], end), value
     return best
 
 
 def _cut(text: str, start: int, end: int, limit: int) -> str:
-    """The window widened to the limit, a third of the room before it, at word boundaries. Where
-    there is no room for more than the signs of a cut, they are left out."""
+    """Widen the window to the limit at word boundaries, with a third of the extra room before it.
+    The ellipses are left out if there is no room for them."""
     room = limit - 2 * len(ELLIPSIS)
     if room < 1:
         return text[start : start + limit].strip()

@@ -1,1 +1,12 @@
-"""TODO map."""
+"""Retrievers: each finds candidates for a query in its own way.
+
+registry           one entry per retriever: name, mode, label, scores, class
+base               the retriever protocol, its request and its result
+lexical            by words, in the full-text index
+model_retriever    base class of the retrievers that use a model's output
+dense              by the cosine of vectors
+sparse             by term weights that a model learned
+availability       which outputs of the model can be searched
+retrieval          runs the retrievers of a search, in parallel if that is faster
+thread_pool        the threads for that
+"""

@@ -1,11 +1,12 @@
-"""How search by a model status: what vectors the store has, and whether there is a model to ask
-them with. Every search asks, and `kb status` shows the same. Cheap: loads no model.
+"""Availability of retrieval by a model: which vectors the store has, and whether an encoder for
+queries exists. Loads no model. `kb status` reports the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kb.errors import KbError
@@ -14,10 +15,10 @@ from kb.types import Degraded
 
 if TYPE_CHECKING:
     from kb.ports import Encoder, Store
-    from kb.types import StoredModel
+    from kb.types import ModelSpec, StoredModel
 
-# The encoder, made ready when it is first asked for. None where it is switched off; a `ModelError`
-# where it cannot be had.
+# Returns the encoder, which loads its model on first use; None if encoders are disabled. Raises
+# `ModelError` if the encoder cannot be used.
 EncoderSource = Callable[[], "Encoder | None"]
 
 
@@ -25,125 +26,155 @@ _OFF = "the encoder is switched off"
 
 
 def no_encoder() -> None:
-    """The source of a search that has no encoder."""
+    """The source of a search without an encoder."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetrieverStatus:
-    """`model` is the one whose vectors answer; `usable` says whether they can be asked.
+    """Whether one output of the model can be searched.
 
-    Keyword search by choice is `off`: the encoder is switched off, and there are no vectors that it
-    leaves unused. Nothing is degraded then.
+    `model` is the model whose vectors the store has. `degraded` is empty if everything works, and
+    also if the user disabled the encoder and the store has no vectors.
     """
 
+    output: str
     encoder: str | None
     model: StoredModel | None
     pending: int
     usable: bool
     degraded: tuple[Degraded, ...] = ()
-    scripts: tuple[str, ...] = ()  # that the encoder reads; none means: any
-    gives: frozenset[str] = frozenset()  # parts, of the encoder
-    part: str = "dense"  # which kind of vectors this is about
-    no_sparse: int = 0  # how many have vectors that will get no sparse ones
-    remote: bool = False  # whether a server encodes, which may not answer
+    scripts: tuple[str, ...] = ()  # that the encoder reads; empty for all
+    outputs: frozenset[str] = frozenset()  # of the encoder
+    is_remote: bool = False  # whether a server encodes queries
 
     @property
-    def off(self) -> bool:
+    def is_off(self) -> bool:
+        """Whether the user disabled the encoder, and no vectors are left unused by that."""
         return not self.usable and not self.degraded and self.encoder is None
 
     @property
-    def lacking(self) -> bool:
-        """Whether the model is one that gives no such vectors."""
-        return self.encoder is not None and bool(self.gives) and self.part not in self.gives
-
-    def required(self) -> RetrieverStatus:
-        """As it status for a search that wants vectors and nothing else."""
-        return replace(self, degraded=(_no_model(_OFF, self.part),)) if self.off else self
-
-    def for_sparse(self) -> RetrieverStatus:
-        """The same of sparse vectors: the model may give none, and may have come to give them after
-        others of its vectors were made."""
-        of_it = replace(self, part="sparse")
-        if of_it.lacking:
-            none = _no_model(f"{self.encoder} gives no sparse vectors", "sparse")
-            return replace(of_it, usable=False, degraded=(none,))
-        if not self.usable or self.model is None:
-            told = tuple(replace(part, part="sparse") for part in self.degraded)
-            return replace(of_it, degraded=told)
-        pending = self.pending + self.model.no_sparse - self.no_sparse
-        return replace(
-            of_it,
-            pending=pending,
-            usable=self.model.sparse > 0,
-            degraded=_incomplete(self.model.failed + self.no_sparse, pending, "sparse"),
-        )
+    def is_unsupported(self) -> bool:
+        """Whether the encoder never produces this output."""
+        return self.encoder is not None and bool(self.outputs) and self.output not in self.outputs
 
     @property
     def state(self) -> str:
-        """In a word: off, ready, or what is wrong."""
+        """`off`, `ready`, or the reason of the first problem."""
         if self.degraded:
             return self.degraded[0].reason
-        return "off" if self.off else "ready"
+        return "off" if self.is_off else "ready"
+
+    def required(self) -> RetrieverStatus:
+        """The status for a search that has no other retriever: a disabled encoder is a problem."""
+        return replace(self, degraded=(_no_model(self.output, _OFF),)) if self.is_off else self
 
 
-def retriever_status(
-    store: Store, source: EncoderSource, *, ready_made: bool = False
-) -> RetrieverStatus:
-    """With a `ready_made` query vector no encoder is needed."""
-    model = next(iter(store.models()), None)
-    ready = model is not None and model.ready > 0
-    pending = model.pending if model is not None else store.chunk_count()
-    try:
-        encoder = source()
-    except KbError as error:
-        if not ready_made:
-            return RetrieverStatus(None, model, pending, False, (_no_model(error.message),))
-        encoder = None
-    name = None if encoder is None else encoder.spec.name
-    if encoder is None and not ready_made:
-        unused = (_no_model(_OFF),) if ready else ()
-        return RetrieverStatus(None, model, pending, False, unused)
-    if encoder is not None and model is not None and ready and not ready_made:
+class ActiveModel:
+    """The model that answers searches and its encoder, each looked up at most once."""
+
+    def __init__(self, store: Store, source: EncoderSource) -> None:
+        self._store = store
+        self._source = source
+        self._statuses: dict[tuple[str, bool], RetrieverStatus] = {}
+
+    @cached_property
+    def stored(self) -> StoredModel | None:
+        """The store's record of the model; None if the store has no vectors."""
+        return next(iter(self._store.models()), None)
+
+    @property
+    def encoder(self) -> Encoder | None:
+        """The encoder; None if it is disabled or cannot be used."""
+        found = self._encoder_or_error
+        return None if isinstance(found, KbError) else found
+
+    @cached_property
+    def _encoder_or_error(self) -> Encoder | KbError | None:
+        try:
+            return self._source()
+        except KbError as error:
+            return error
+
+    def status(self, output: str, *, has_vector: bool = False) -> RetrieverStatus:
+        """The status of retrieval by an output of the model: `dense`, `sparse` or `tokens`.
+        With `has_vector`, the caller supplies the query's vector, and no encoder is needed."""
+        key = (output, has_vector)
+        if key not in self._statuses:
+            self._statuses[key] = self._status(output, has_vector=has_vector)
+        return self._statuses[key]
+
+    def _status(self, output: str, *, has_vector: bool) -> RetrieverStatus:
+        model = self.stored
+        pending = model.pending if model is not None else self._store.chunk_count()
+        unusable = RetrieverStatus(output, None, model, pending, usable=False)
+        error = self._encoder_or_error
+        if isinstance(error, KbError) and not has_vector:
+            return replace(unusable, degraded=(_no_model(output, error.message),))
+        ready = model is not None and model.ready > 0
+        encoder = self.encoder
+        if encoder is None:
+            if has_vector:
+                return self._complete(replace(unusable, usable=ready))
+            unused = (_no_model(output, _OFF),) if ready else ()
+            return replace(unusable, degraded=unused)
         spec = encoder.spec
-        if (spec.name, spec.version) != (model.name, model.version):
+        unusable = replace(unusable, encoder=spec.name)
+        if model is not None and ready and not has_vector and not _made_by(model, spec):
             detail = f"vectors of {model.name} {model.version}, not {spec.name} {spec.version}"
-            return RetrieverStatus(
-                name, model, pending, False, (Degraded("dense", "model_mismatch", detail),)
+            return replace(unusable, degraded=(Degraded(output, "model_mismatch", detail),))
+        return self._complete(
+            replace(
+                unusable,
+                usable=ready,
+                scripts=spec.scripts,
+                outputs=spec.gives,
+                is_remote=getattr(encoder, "remote", False),
             )
-    unfinished = _incomplete(0 if model is None else model.failed, pending)
-    if encoder is None:
-        return RetrieverStatus(name, model, pending, ready, unfinished)
-    spec = encoder.spec
-    return RetrieverStatus(
-        name, model, pending, ready, unfinished, spec.scripts, spec.gives,
-        no_sparse=_no_sparse(store, model, spec.gives), remote=getattr(encoder, "remote", False),
-    )  # fmt: skip
+        )
+
+    def _complete(self, status: RetrieverStatus) -> RetrieverStatus:
+        """Add the number of passages without this output. A newer version of the encoder may
+        produce an output that older vectors lack."""
+        model, output, pending = status.model, status.output, status.pending
+        if status.is_unsupported:
+            detail = f"{status.encoder} gives no {output} vectors"
+            return replace(status, usable=False, degraded=(_no_model(output, detail),))
+        if model is None or not status.usable:
+            return replace(status, degraded=_incomplete(output, pending, model))
+        missing = model.lacks(output)
+        failed = self._store.without_part(model.model_id, output) if missing else 0
+        pending += missing - failed
+        return replace(
+            status,
+            pending=pending,
+            usable=model.ready > missing,
+            degraded=_incomplete(output, pending, model, failed),
+        )
 
 
-def exam_verdict(model: StoredModel | None, part: str, text: str) -> str:
-    """What the exam has shown that speaks against asking `part` of the model for such a text; empty
-    if nothing. A text without letters is for every model that reads something."""
+def exam_verdict(model: StoredModel | None, output: str, text: str) -> str:
+    """Why the model's exam speaks against searching for this text by this output; empty if nothing
+    does. A text without letters suits every model that passed in any script."""
     if model is None:
         return ""
-    is_read = not model.reads_nothing(part) and not unsupported_scripts(
-        text, (), model.failed_scripts(part)
-    )
-    return "" if is_read else model.verdict(part)
+    failed = unsupported_scripts(text, (), model.failed_scripts(output))
+    return model.verdict(output) if failed or model.reads_nothing(output) else ""
 
 
-def _no_sparse(store: Store, model: StoredModel | None, gives: frozenset[str]) -> int:
-    if model is None or "sparse" not in gives or not model.no_sparse:
-        return 0
-    return store.without_part(model.model_id, "sparse")
+def _made_by(model: StoredModel, spec: ModelSpec) -> bool:
+    return (model.name, model.version) == (spec.name, spec.version)
 
 
-def _no_model(detail: str, part: str = "dense") -> Degraded:
-    return Degraded(part, "no_model", detail)
+def _no_model(output: str, detail: str) -> Degraded:
+    return Degraded(output, "no_model", detail)
 
 
-def _incomplete(failed: int, pending: int, part: str = "dense") -> tuple[Degraded, ...]:
-    parts = [Degraded(part, "pending", pending)] if pending else []
+def _incomplete(
+    output: str, pending: int, model: StoredModel | None, failed: int = 0
+) -> tuple[Degraded, ...]:
+    parts = [Degraded(output, "pending", pending)] if pending else []
+    failed += 0 if model is None else model.failed
     if failed:
         passages = "1 passage" if failed == 1 else f"{failed} passages"
-        parts.append(Degraded(part, "failed", f"{passages} could not be embedded"))
+        parts.append(Degraded(output, "failed", f"{passages} could not be embedded"))
     return tuple(parts)

@@ -1,111 +1,106 @@
-"""The dense retriever: by meaning, as a model sees it (spec 5).
-
-The query's vector is compared with every ready vector of the store.
-"""
+"""The dense retriever: compares the query's vector with all vectors of the store (spec 5)."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
 from operator import mul
-from typing import TYPE_CHECKING
 
 from kb.errors import ModelMismatch
+from kb.search.context import SearchContext
 from kb.search.query.analysis import Analysis
-from kb.search.query.query_encoder import QueryEncoding, unusable_part
+from kb.search.query.query_encoder import QueryEncoding, unusable_output
 from kb.search.retrievers.availability import RetrieverStatus
-from kb.search.retrievers.model_retriever import Encode, ModelRetriever, VectorQuery
-from kb.types import Degraded, Filters, ScoredChunk, StoredModel, Vector, VectorMatches
-
-if TYPE_CHECKING:
-    from kb.ports import Store
+from kb.search.retrievers.base import RetrievalRequest
+from kb.search.retrievers.model_retriever import ModelRetriever
+from kb.types import Degraded, ScoredChunk, StoredModel, Vector, VectorMatches
 
 
 class DenseRetriever(ModelRetriever):
-    """Finds chunks by their vectors. `vector` is a ready-made one of the query, at length 1, and
-    `exclude` are chunks not to find: those that it was made of."""
+    """Finds chunks by the cosine of their vectors. A vector in the request replaces the query's
+    encoding."""
 
     name = "dense"
 
-    def __init__(
-        self,
-        store: Store,
-        status: RetrieverStatus,
-        encode: Encode,
-        *,
-        vector: Vector[float] | None = None,
-        backend: str = "auto",
-        alone: bool = False,
-        exclude: frozenset[int] = frozenset(),
-    ) -> None:
-        super().__init__(store, status, encode, alone=alone)
-        self._vector = vector
-        self.ready_made = vector is not None
-        self._backend = backend
-        self._exclude = exclude
+    def __init__(self, context: SearchContext) -> None:
+        self._vector = context.request.vector
+        self._exclude = context.request.exclude
+        self._backend = context.vector_backend
+        super().__init__(context)
 
     def scores(self, analysis: Analysis, chunk_ids: Iterable[int]) -> dict[int, float] | None:
         model = self._status.model
         if model is None or not self._applies(analysis):
             return None
-        vector = self._checked(self._query(analysis))
+        vector = self._checked(self._encode(analysis))
         return cosines(self._store.vectors_of(model.model_id, chunk_ids), vector)
 
-    def _lookup(self, model: StoredModel, vector_query: VectorQuery) -> VectorMatches:
-        found = self._store.nearest(
+    def _lookup(
+        self, model: StoredModel, encoding: QueryEncoding, request: RetrievalRequest
+    ) -> VectorMatches:
+        matches = self._store.nearest(
             model.model_id,
-            self._checked(vector_query.query),
-            filters=vector_query.filters,
-            now=vector_query.now,
-            limit=vector_query.limit + len(self._exclude),
+            self._checked(encoding),
+            filters=request.filters,
+            now=request.now,
+            limit=request.limit + len(self._exclude),
             backend=self._backend,
         )
-        return self._without_excluded(found, vector_query.limit) if self._exclude else found
+        return self._without_excluded(matches, request.limit) if self._exclude else matches
 
-    def _without_excluded(self, found: VectorMatches, limit: int) -> VectorMatches:
-        kept = [one for one in found.chunks if one.chunk_id not in self._exclude][:limit]
-        ranked = [ScoredChunk(one.chunk_id, one.score, at) for at, one in enumerate(kept, start=1)]
-        return found._replace(chunks=ranked)
+    def _without_excluded(self, matches: VectorMatches, limit: int) -> VectorMatches:
+        kept = [one for one in matches.chunks if one.chunk_id not in self._exclude][:limit]
+        return matches._replace(
+            chunks=[
+                ScoredChunk(one.chunk_id, one.score, rank) for rank, one in enumerate(kept, start=1)
+            ]
+        )
 
-    def _checked(self, query: QueryEncoding) -> Vector[float]:
-        if query.vector is None:
-            raise unusable_part(self._status.encoder, "dense")
-        return query.vector
+    def _checked(self, encoding: QueryEncoding) -> Vector[float]:
+        if encoding.vector is None:
+            raise unusable_output(self._status.encoder, "dense")
+        return encoding.vector
 
-    # --- a vector that the caller brings ----------------------------------------------------------
+    def _fallback(self, matches: VectorMatches) -> tuple[Degraded, ...]:
+        """The result is the same, but the search may be slower."""
+        if self._backend in ("auto", matches.backend):
+            return ()
+        reason = matches.fallback_reason or f"{self._backend} is not there"
+        return (Degraded("dense", "fallback", f"{reason}: by {matches.backend}"),)
 
-    def _query(self, analysis: Analysis) -> QueryEncoding:
-        return super()._query(analysis) if self._vector is None else QueryEncoding(self._vector)
+    # --- a vector in the request ------------------------------------------------------------------
+
+    def _model_status(self) -> RetrieverStatus:
+        return self._context.model.status(self.name, has_vector=self._vector is not None)
+
+    def _encodes_remotely(self) -> bool:
+        return self._vector is None and super()._encodes_remotely()
+
+    def _encode(self, analysis: Analysis) -> QueryEncoding:
+        return super()._encode(analysis) if self._vector is None else QueryEncoding(self._vector)
 
     def _applies(self, analysis: Analysis) -> bool:
         return self._vector is not None or super()._applies(analysis)
 
-    def _check_syntax(self, analysis: Analysis, filters: Filters, now: str) -> None:
+    def _check_syntax(self, request: RetrievalRequest) -> None:
         if self._vector is None:
-            super()._check_syntax(analysis, filters, now)
+            super()._check_syntax(request)
 
     def _unreadable(self, analysis: Analysis) -> tuple[Degraded, ...]:
         return super()._unreadable(analysis) if self._vector is None else ()
 
     def _is_caller_error(self, error: Exception) -> bool:
-        """A ready-made vector that does not fit the store is its caller's mistake."""
+        """A vector of another dimension is the caller's mistake."""
         return self._vector is not None and isinstance(error, ModelMismatch)
-
-    def _fallback(self, found: VectorMatches) -> tuple[Degraded, ...]:
-        """As good as the one that was chosen, but maybe not as fast."""
-        if self._backend in ("auto", found.backend):
-            return ()
-        why = found.fallback_reason or f"{self._backend} is not there"
-        return (Degraded("dense", "fallback", f"{why}: by {found.backend}"),)
 
 
 def cosines(vectors: Mapping[int, Vector[float]], query: Vector[float]) -> dict[int, float]:
-    """Of vectors at length 1. By numpy, where it is loaded already: it is ten times faster."""
+    """The cosines of normalized vectors. Uses numpy if it is loaded, which is ten times faster."""
     if not vectors or "numpy" not in sys.modules:
         return {chunk_id: sum(map(mul, vector, query)) for chunk_id, vector in vectors.items()}
     import numpy as np
 
     rows = np.frombuffer(b"".join(vectors.values()), np.float32).reshape(len(vectors), -1)
-    # Not by `@`: that wakes the threads of BLAS, which go on to compete with the encoder's.
-    found = np.einsum("ij,j->i", rows, np.frombuffer(query, np.float32))
-    return dict(zip(vectors, found.tolist(), strict=True))
+    # Not by `@`, which starts BLAS threads that compete with the encoder's.
+    values = np.einsum("ij,j->i", rows, np.frombuffer(query, np.float32))
+    return dict(zip(vectors, values.tolist(), strict=True))

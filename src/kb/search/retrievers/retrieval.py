@@ -1,9 +1,9 @@
-"""The retrieve stage: every retriever of a pipeline asked, side by side where that is faster.
+"""The retrieval stage: runs all retrievers of a search, in parallel if that is faster.
 
-One that fails, or is late, leaves the others: what it would have found is missing, and is said to
-be. All answers are of one state of the store. A thread has a connection of its own, which may open
-a moment later than the search began; an answer from there counts only if the versions of the
-indexes are those of the search. If not, the retriever is asked again in the search's own thread.
+A retriever that fails or times out leaves the others: its list is missing, and the response reports
+that. All retrievers read one state of the store. A thread has its own connection, whose snapshot
+may be newer than that of the search. Its result counts only if the index versions are equal;
+otherwise the retriever runs again in the thread of the search.
 """
 
 from __future__ import annotations
@@ -24,162 +24,157 @@ from kb.errors import (
     StoreMissing,
 )
 from kb.logs import logger
-from kb.search.query.analysis import Analysis
 from kb.search.results.trace import Trace
-from kb.search.retrievers.base import Candidates, Retriever, failure
-from kb.types import Degraded, Filters
+from kb.search.retrievers.base import Candidates, RetrievalRequest, Retriever, failure
+from kb.types import Degraded
 
 if TYPE_CHECKING:
     from kb.ports import Store
     from kb.search.retrievers.thread_pool import Task, ThreadPool
 
-# Mistakes of who asks, not of who is asked: no other retriever can make up for them. And nobody
-# waits for any of them any more.
-_MISTAKES = (InvalidRequest, ModelMismatch, StoreMissing, Cancelled)
-
-
-class RetrievalRequest(NamedTuple):
-    """What every retriever is asked."""
-
-    analysis: Analysis
-    filters: Filters
-    now: str
-    limit: int
+# Errors of the caller, which no other retriever can make up for, and a cancelled search.
+_CALLER_ERRORS = (InvalidRequest, ModelMismatch, StoreMissing, Cancelled)
 
 
 @dataclass(frozen=True, slots=True)
 class ParallelRetrieval:
-    """Threads to ask in, and how long to wait for them: None is for ever."""
+    """Runs retrievers in threads, and waits for them at most `timeout_s`; None means forever."""
 
     pool: ThreadPool
     timeout_s: float | None = None
 
 
-class _TimedCandidates(NamedTuple):
+class _Timed(NamedTuple):
     candidates: Candidates
     ms: float
 
 
-class _SharedTimeout:
-    """The same moment for all: they were asked together."""
+class _Timeout:
+    """A timeout that tasks share, because they started together."""
 
-    def __init__(self, after_s: float | None) -> None:
-        self.after_s = inf if after_s is None else after_s
+    def __init__(self, timeout_s: float | None) -> None:
+        self.timeout_s = inf if timeout_s is None else timeout_s
         self._began = time.perf_counter()
 
-    def met_by(self, answer: Task[Any]) -> bool:
-        """Whether the answer is there in time; waits until one or the other is the case."""
-        if self.after_s == inf:
-            return answer.wait()
-        return answer.wait(max(0.0, self._began + self.after_s - time.perf_counter()))
+    def wait_for(self, task: Task[Any]) -> bool:
+        """Wait until the task is done or the time is up; returns whether it is done."""
+        if self.timeout_s == inf:
+            return task.wait()
+        return task.wait(max(0.0, self._began + self.timeout_s - time.perf_counter()))
 
 
 def retrieve(
     retrievers: Sequence[Retriever],
-    asked: RetrievalRequest,
+    request: RetrievalRequest,
     trace: Trace,
     *,
     store: Store,
     parallel: ParallelRetrieval | None = None,
 ) -> dict[str, Candidates]:
-    """What each retriever found, by its name. If none could do its work, since the store could not,
-    that error is raised."""
-    waiting = _submit_all(retrievers, asked, store, parallel) if parallel is not None else {}
-    patience = _SharedTimeout(parallel.timeout_s if parallel is not None else None)
-    found: dict[str, Candidates] = {}
-    failures: list[Exception] = []
+    """The candidates of each retriever, by its name. Raises the error of the store if no retriever
+    could run because of it."""
+    tasks = _submit_all(retrievers, request, store, parallel) if parallel is not None else {}
+    timeout = _Timeout(parallel.timeout_s if parallel is not None else None)
+    candidates: dict[str, Candidates] = {}
+    errors: list[Exception] = []
     for retriever in retrievers:
-        answer = waiting.get(retriever.name)
+        task = tasks.get(retriever.name)
         began = time.perf_counter()
         try:
-            timed = _result(retriever, asked, answer, patience, alone=len(retrievers) == 1)
-        except _MISTAKES:
+            timed = _result(retriever, request, task, timeout, alone=len(retrievers) == 1)
+        except _CALLER_ERRORS:
             raise
         except Exception as error:
-            deadline.check()  # of the whole search: then the others have no time either
+            deadline.check()  # of the search: if it is over, no retriever has time left
             if len(retrievers) == 1:
                 raise
             if not isinstance(error, DeadlineExceeded):
                 logger("kb.search").warning("%s retriever failed", retriever.name, exc_info=True)
-            failures.append(error)
-            timed = _TimedCandidates(_unavailable(failure(retriever.name, error)), _ms_since(began))
-        found[retriever.name] = timed.candidates
+            errors.append(error)
+            timed = _Timed(_unavailable(failure(retriever.name, error)), _ms_since(began))
+        candidates[retriever.name] = timed.candidates
         trace.add(retriever.name, timed.ms, _facts(timed.candidates))
-    _raise_if_nothing_works(found, failures)
-    return found
+    _raise_if_none_ran(candidates, errors)
+    return candidates
 
 
-def _raise_if_nothing_works(found: dict[str, Candidates], failures: Sequence[Exception]) -> None:
-    """An empty answer would say that there is nothing to find."""
-    if not any(each.ran for each in found.values()):
-        for error in failures:
+def _raise_if_none_ran(candidates: dict[str, Candidates], errors: Sequence[Exception]) -> None:
+    """An empty response would mean that nothing matches."""
+    if not any(each.ran for each in candidates.values()):
+        for error in errors:
             if isinstance(error, StoreError | DeadlineExceeded):
                 raise error
 
 
 def _result(
     retriever: Retriever,
-    asked: RetrievalRequest,
-    answer: Task[_TimedCandidates | None] | None,
-    patience: _SharedTimeout,
+    request: RetrievalRequest,
+    task: Task[_Timed | None] | None,
+    timeout: _Timeout,
     *,
     alone: bool,
-) -> _TimedCandidates:
-    """Where there are others, none may use up all the time that the search has."""
-    if answer is None and alone:
-        return _ask(retriever, asked)
-    if answer is not None:
-        if not patience.met_by(answer):
-            answer.leave()
-            why = Degraded(retriever.name, "timeout", f"no answer within {patience.after_s:g} s")
-            return _TimedCandidates(_unavailable(why), patience.after_s * 1000)
-        if (timed := answer.value()) is not None:
+) -> _Timed:
+    """The result of the task, or of a run in this thread. One of several retrievers gets only a
+    share of the search's deadline."""
+    if task is None and alone:
+        return _run(retriever, request)
+    if task is not None:
+        if not timeout.wait_for(task):
+            task.cancel()
+            detail = f"no answer within {timeout.timeout_s:g} s"
+            late = Degraded(retriever.name, "timeout", detail)
+            return _Timed(_unavailable(late), timeout.timeout_s * 1000)
+        if (timed := task.result()) is not None:
             return timed
     with deadline.share():
-        return _ask(retriever, asked)
+        return _run(retriever, request)
 
 
-def _unavailable(why: Degraded) -> Candidates:
-    return Candidates(ran=False, degraded=(why,))
+def _unavailable(reason: Degraded) -> Candidates:
+    return Candidates(ran=False, degraded=(reason,))
 
 
 def _submit_all(
     retrievers: Sequence[Retriever],
-    asked: RetrievalRequest,
+    request: RetrievalRequest,
     store: Store,
     parallel: ParallelRetrieval,
-) -> dict[str, Task[_TimedCandidates | None]]:
-    state = _state(store)
+) -> dict[str, Task[_Timed | None]]:
+    versions = _versions(store)
 
-    def elsewhere(retriever: Retriever) -> Callable[[], _TimedCandidates | None]:
-        def work() -> _TimedCandidates | None:
+    def in_thread(retriever: Retriever) -> Callable[[], _Timed | None]:
+        def run() -> _Timed | None:
             with store.reading():
-                return _ask(retriever, asked) if _state(store) == state else None
+                return _run(retriever, request) if _versions(store) == versions else None
 
-        return work
+        return run
 
-    return {each.name: parallel.pool.ask(each.name, elsewhere(each)) for each in retrievers}
+    return {each.name: parallel.pool.submit(each.name, in_thread(each)) for each in retrievers}
 
 
-def _state(store: Store) -> tuple[str, str]:
+def _versions(store: Store) -> tuple[str, str]:
     return store.index_version(), store.vector_version()
 
 
-def _ask(retriever: Retriever, asked: RetrievalRequest) -> _TimedCandidates:
+def _run(retriever: Retriever, request: RetrievalRequest) -> _Timed:
     began = time.perf_counter()
-    found = retriever.search(*asked)
-    return _TimedCandidates(found, _ms_since(began))
+    candidates = retriever.search(request)
+    return _Timed(candidates, _ms_since(began))
 
 
 def _ms_since(began: float) -> float:
     return (time.perf_counter() - began) * 1000
 
 
-def _facts(found: Candidates) -> dict[str, Any]:
-    facts: dict[str, Any] = {"found": len(found.ranked)}
-    if found.backend is not None:
-        facts |= {"backend": found.backend, "model": found.model}
-        return facts | {"encoding_ms": round(found.encoding_ms, 3)}
-    if not found.ran:
-        return {"failed": "; ".join(f"{one.reason} ({one.detail})" for one in found.degraded)}
-    return facts | {"tiers": list(found.tiers), "too_common": list(found.dropped)}
+def _facts(candidates: Candidates) -> dict[str, Any]:
+    facts: dict[str, Any] = {"found": len(candidates.ranked)}
+    if candidates.backend is not None:
+        facts |= {"backend": candidates.backend, "model": candidates.model}
+        return facts | {"encoding_ms": round(candidates.encoding_ms, 3)}
+    if not candidates.ran:
+        reasons = (f"{one.reason} ({one.detail})" for one in candidates.degraded)
+        return {"failed": "; ".join(reasons)}
+    return facts | {
+        "tiers": list(candidates.tiers),
+        "too_common": list(candidates.dropped_terms),
+    }

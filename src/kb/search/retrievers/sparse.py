@@ -1,7 +1,7 @@
-"""The sparse retriever: by words as a model weighs them (spec 5).
+"""The sparse retriever: compares term weights that a model learned (spec 5).
 
-Like words, it finds what shares a term with the query; like meaning, a model says how much each
-term matters, in the query and in the passage.
+Like lexical retrieval, it finds chunks that share a term with the query. Like dense retrieval, a
+model decides how much each term matters, in the query and in the chunk.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kb.search.query.analysis import Analysis
-from kb.search.query.query_encoder import QueryEncoding, unusable_part
-from kb.search.retrievers.model_retriever import ModelRetriever, VectorQuery
+from kb.search.query.query_encoder import QueryEncoding, unusable_output
+from kb.search.retrievers.base import RetrievalRequest
+from kb.search.retrievers.model_retriever import ModelRetriever
 from kb.types import StoredModel, VectorMatches
 
-_LARGEST = 3.4e38  # as much as a stored weight can be
+_LARGEST = 3.4e38  # the largest weight that a store can hold
 
 
 class SparseRetriever(ModelRetriever):
-    """Finds chunks by the weights of their terms."""
+    """Finds chunks by the dot product of their term weights and the query's."""
 
     name = "sparse"
 
@@ -25,29 +26,32 @@ class SparseRetriever(ModelRetriever):
         model = self._status.model
         if model is None or not self._applies(analysis):
             return None
-        query = self._checked(self._query(analysis))
-        passages = self._store.sparse_of(model.model_id, chunk_ids)
-        return {chunk_id: product(query, weights) for chunk_id, weights in passages.items()}
+        query = self._checked(self._encode(analysis))
+        weights_by_chunk = self._store.sparse_of(model.model_id, chunk_ids)
+        return {chunk_id: product(query, weights) for chunk_id, weights in weights_by_chunk.items()}
 
-    def _lookup(self, model: StoredModel, vector_query: VectorQuery) -> VectorMatches:
+    def _lookup(
+        self, model: StoredModel, encoding: QueryEncoding, request: RetrievalRequest
+    ) -> VectorMatches:
         return self._store.sparse_nearest(
             model.model_id,
-            self._checked(vector_query.query),
-            filters=vector_query.filters,
-            now=vector_query.now,
-            limit=vector_query.limit,
+            self._checked(encoding),
+            filters=request.filters,
+            now=request.now,
+            limit=request.limit,
         )
 
-    def _checked(self, query: QueryEncoding) -> Mapping[str, float]:
-        weights = query.sparse
+    def _checked(self, encoding: QueryEncoding) -> Mapping[str, float]:
+        weights = encoding.sparse
+        # The comparison is False for a NaN.
         if weights is None or not all(0 <= weight <= _LARGEST for weight in weights.values()):
-            raise unusable_part(self._status.encoder, "sparse")  # a NaN is neither
+            raise unusable_output(self._status.encoder, "sparse")
         return weights
 
 
 def product(query: Mapping[str, float], passage: Mapping[str, float]) -> float:
-    """The sum over the terms they share, in the order of the terms: so it is the store's, bit for
-    bit."""
+    """The dot product, summed in the order of the terms. The store sums in the same order, so both
+    results are identical bit for bit."""
     shared = sorted(term for term, weight in query.items() if weight and term in passage)
     total = 0.0
     for term in shared:

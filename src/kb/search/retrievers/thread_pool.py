@@ -1,8 +1,8 @@
-"""Threads that retrievers work in, which nobody has to wait for.
+"""Daemon threads for retrievers, which a search can stop waiting for.
 
-Each retriever has a group of its own: a thread keeps a connection to the store, and what that has
-read is of use for the next search of the same kind. Threads are started when none is idle. They are
-daemons, since an encoder that hangs must keep neither a search nor the end of the program waiting.
+Each retriever has its own threads. A thread keeps a connection to the store, whose page cache helps
+the next search of the same retriever. A pool starts a thread if none is idle. Threads are daemons,
+because an encoder that hangs must block neither a search nor the exit of the process.
 """
 
 from __future__ import annotations
@@ -17,94 +17,93 @@ from kb import deadline
 
 T = TypeVar("T")
 
-_MAX_THREADS = 8  # threads of a group: so many searches at the same time
+_MAX_THREADS = 8  # per retriever: the number of searches that run at the same time
 
 
 class Task(Generic[T]):
-    """What a thread will have found. It works under the deadline of who asked, and has a share of
-    its time."""
+    """A function call in another thread. It runs under a share of the caller's deadline."""
 
-    def __init__(self, work: Callable[[], T]) -> None:
-        self._work: Callable[[], T] | None = work
+    def __init__(self, function: Callable[[], T]) -> None:
+        self._function: Callable[[], T] | None = function
         self._deadline = deadline.share()
         self._done = threading.Event()
         self._value: T | None = None
         self._error: BaseException | None = None
 
     def run(self) -> None:
-        """In the thread. What nobody waits for any more is not begun."""
-        work, self._work = self._work, None
+        """Call the function in this thread, unless the task was cancelled."""
+        function, self._function = self._function, None
         try:
-            if work is not None:
+            if function is not None:
                 with self._deadline:
-                    self._value = work()
-        except BaseException as error:  # noqa: BLE001  # raised again where it is waited for
+                    self._value = function()
+        except BaseException as error:  # noqa: BLE001  # raised again by `result`
             self._error = error
         finally:
             self._done.set()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Whether it is there."""
+        """Wait for the task; returns whether it is done."""
         return self._done.wait(timeout_s)
 
-    def value(self) -> T | None:
-        """What was found, once it is there; or the error is raised."""
+    def result(self) -> T | None:
+        """The function's result. Raises the function's error. Call `wait` first."""
         if self._error is not None:
             raise self._error
         return self._value
 
-    def leave(self) -> None:
-        """Nobody waits for it any more. A thread that has begun ends it by itself."""
-        self._work = None
+    def cancel(self) -> None:
+        """Drop the task if it has not started. A running function is not interrupted."""
+        self._function = None
 
 
 class _Workers:
-    """The threads of one retriever, and what waits for them."""
+    """The threads of one retriever and their queue."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._waiting: SimpleQueue[Task[object] | None] = SimpleQueue()
-        self._unused_settings = threading.Semaphore(0)
+        self._queue: SimpleQueue[Task[object] | None] = SimpleQueue()
+        self._idle = threading.Semaphore(0)
         self._threads = 0
 
-    def take(self, answer: Task[object]) -> None:
-        self._waiting.put(answer)
-        if not self._unused_settings.acquire(blocking=False) and self._threads < _MAX_THREADS:
+    def submit(self, task: Task[object]) -> None:
+        self._queue.put(task)
+        if not self._idle.acquire(blocking=False) and self._threads < _MAX_THREADS:
             self._threads += 1
             name = f"kb-{self._name}-{self._threads}"
-            threading.Thread(target=self._serve, name=name, daemon=True).start()
+            threading.Thread(target=self._run, name=name, daemon=True).start()
 
-    def _serve(self) -> None:
-        while (answer := self._waiting.get()) is not None:
-            answer.run()
-            del answer  # it holds a search, which may be the last to hold its store
-            self._unused_settings.release()
+    def _run(self) -> None:
+        while (task := self._queue.get()) is not None:
+            task.run()
+            del task  # it refers to a search, which may be the last to refer to its store
+            self._idle.release()
 
     def close(self) -> None:
         for _ in range(self._threads):
-            self._waiting.put(None)
+            self._queue.put(None)
 
 
 class ThreadPool:
-    """The workers of one searcher. Closing waits for nobody."""
+    """The threads of one searcher. `close` does not wait for running tasks."""
 
     def __init__(self) -> None:
         self._workers: dict[str, _Workers] = {}
         self._lock = threading.Lock()
-        self._finish = weakref.finalize(self, _close, self._workers)  # also where nobody closes it
+        self._finish = weakref.finalize(self, _close, self._workers)  # if nobody calls `close`
 
     def close(self) -> None:
         self._finish()
 
-    def ask(self, name: str, work: Callable[[], T]) -> Task[T]:
-        """`work`, begun as soon as a thread of that name is free."""
-        answer = Task(work)
+    def submit(self, name: str, function: Callable[[], T]) -> Task[T]:
+        """Call `function` in a thread of that name, as soon as one is idle."""
+        task = Task(function)
         with self._lock:
-            group = self._workers.setdefault(name, _Workers(name))
-            group.take(answer)  # type: ignore[arg-type]  # a queue of answers of every kind
-        return answer
+            workers = self._workers.setdefault(name, _Workers(name))
+            workers.submit(task)  # type: ignore[arg-type]  # one queue for tasks of all types
+        return task
 
 
 def _close(workers: dict[str, _Workers]) -> None:
-    for group in workers.values():
-        group.close()
+    for each in workers.values():
+        each.close()

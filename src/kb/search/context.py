@@ -1,0 +1,56 @@
+"""The context of one search: what is resolved once and shared by all of its stages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kb.search.retrievers import registry
+from kb.search.retrievers.registry import LEXICAL
+from kb.types import Query, SearchRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Set
+
+    from kb.ports import Store
+    from kb.search.profiles import Profile
+    from kb.search.query.query_encoder import QueryEncoder, QueryEncoding
+    from kb.search.retrievers.availability import ActiveModel
+
+
+@dataclass(frozen=True, slots=True)
+class SearchContext:
+    """A request with its profile, its model and the time. `profile` has only the retrievers that
+    can run. `reranks` tells whether a reranker will read the candidates."""
+
+    store: Store
+    request: SearchRequest
+    query: Query
+    profile: Profile
+    model: ActiveModel
+    query_encoder: QueryEncoder
+    now: str
+    vector_backend: str = "auto"
+    reranks: bool = False
+
+    @property
+    def standalone(self) -> bool:
+        """Whether no lexical retriever runs: then a retriever must answer as well as it can."""
+        return LEXICAL not in self.profile.retrievers
+
+    @property
+    def uses_meaning(self) -> bool:
+        """Whether anything but the lexical retriever reads the query's text. A vector in the
+        request replaces the text for dense retrieval."""
+        others = (registry.get(name) for name in self.profile.retrievers if name != LEXICAL)
+        has_vector = self.request.vector is not None
+        return self.reranks or any(
+            not has_vector or spec.model_output != "dense" for spec in others
+        )
+
+    def encode(self, text: str, *, need: Set[str]) -> QueryEncoding:
+        """Encode a query with all outputs that this search uses. An output in `need` that cannot be
+        computed raises."""
+        return self.query_encoder.encode(
+            text, self.profile.model_outputs(), self.model.encoder, need=need
+        )
