@@ -1,7 +1,8 @@
-"""The files of the web page. Only those listed here can be had: no path is looked up."""
+"""The files of the web page. Only known names are served: no path is looked up."""
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from hashlib import sha256
 from importlib import resources
@@ -10,8 +11,11 @@ from typing import NamedTuple
 from fastapi import APIRouter, Request, Response
 
 from kb.errors import NotFound
+from kb.search.retrievers import registry
 
 _READS = ["GET", "HEAD"]  # whoever looks whether the page is there asks with HEAD
+_RETRIEVERS = "retrievers.js"
+_COLOURS = 3  # of retrievers in the style sheet; others share one
 _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -33,8 +37,7 @@ def _files() -> dict[str, _File]:
     for each in folder.iterdir():
         suffix = each.name[each.name.rfind(".") :]
         if suffix in _TYPES:
-            data = each.read_bytes()
-            found[each.name] = _File(data, _TYPES[suffix], f'"{sha256(data).hexdigest()[:20]}"')
+            found[each.name] = _file(each.read_bytes(), suffix)
     return found
 
 
@@ -52,8 +55,27 @@ def router() -> APIRouter:
     return routes
 
 
+def _retrievers() -> _File:
+    """The registered retrievers as a JavaScript module, so that the page has no list of its own."""
+    entries = [
+        {
+            "name": spec.name,
+            "mode": spec.mode,
+            "source": spec.source,
+            "label": spec.label.capitalize(),
+            "style": f"by-{number}" if number <= _COLOURS else "by-other",
+        }
+        for number, spec in enumerate(registry.specs(), start=1)
+    ]
+    return _file(f"export const RETRIEVERS = {json.dumps(entries)};\n".encode(), ".js")
+
+
+def _file(data: bytes, suffix: str) -> _File:
+    return _File(data, _TYPES[suffix], f'"{sha256(data).hexdigest()[:20]}"')
+
+
 def _served(name: str, request: Request) -> Response:
-    file = _files().get(name)
+    file = _retrievers() if name == _RETRIEVERS else _files().get(name)
     if file is None:
         raise NotFound("there is no such file", "open /")
     headers = {"ETag": file.etag, "Cache-Control": "no-cache"}

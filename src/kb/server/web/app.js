@@ -8,6 +8,7 @@ import { acceptDrops, openAdd, showProgress } from "./ingest.js";
 import { listenToKeys, openHelp, step } from "./keys.js";
 import * as marks from "./marks.js";
 import * as reader from "./reader.js";
+import { RETRIEVERS } from "./retrievers.js";
 import {
   markSnippets,
   showBones,
@@ -253,6 +254,20 @@ function askForToken() {
 
 // --- controls ------------------------------------------------------------------------------------
 
+// One mode for each retriever, between "Auto" and "Hybrid".
+function showModes() {
+  $("hybrid").before(
+    ...RETRIEVERS.map(({ mode, label }) =>
+      h(
+        "label",
+        {},
+        h("input", { type: "radio", name: "mode", value: mode }),
+        h("span", {}, label),
+      ),
+    ),
+  );
+}
+
 function reflect() {
   $("query").value = state.query;
   for (const radio of document.querySelectorAll('input[name="mode"]'))
@@ -295,6 +310,7 @@ function focusFilters() {
 }
 
 function wire() {
+  showModes();
   $("ask").addEventListener("submit", (event) => {
     event.preventDefault();
     enter();

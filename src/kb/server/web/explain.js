@@ -1,19 +1,10 @@
 // How a hit came about: a bar for every retriever, and the way of the query above them.
 
 import { h } from "./dom.js";
+import { RETRIEVERS } from "./retrievers.js";
 
-export const RETRIEVERS = [
-  { part: "lexical", field: "lexical", source: "fts", name: "Words", style: "by-words" },
-  { part: "dense", field: "vector", source: "vec", name: "Meaning", style: "by-meaning" },
-  { part: "sparse", field: "sparse", source: "sparse", name: "Terms", style: "by-terms" },
-];
-
-const COLOURS = {
-  lexical: "by-words",
-  dense: "by-meaning",
-  sparse: "by-terms",
-  rerank: "by-judge",
-};
+const COLOURS = { rerank: "by-judge" };
+for (const { name, style } of RETRIEVERS) COLOURS[name] = style;
 
 const number = (value) => (Math.abs(value) >= 100 ? value.toFixed(0) : value.toPrecision(3));
 
@@ -32,12 +23,12 @@ export function scales(response) {
 
 function contributions(hit, response) {
   const told = response.explain?.hits?.find((each) => each.chunk_id === hit.chunk_id);
-  const rows = RETRIEVERS.map(({ part, field, name, style }) => ({
-    part,
-    name,
+  const rows = RETRIEVERS.map(({ name, mode, label, style }) => ({
+    part: name,
+    name: label,
     style,
-    rank: hit.retrieval[`${field}_rank`],
-    score: hit.retrieval[`${field}_score`] ?? told?.scores?.[part] ?? null,
+    rank: hit.retrieval[`${mode}_rank`],
+    score: hit.retrieval[`${mode}_score`] ?? told?.scores?.[name] ?? null,
   }));
   rows.push({
     part: "rerank",

@@ -1,8 +1,9 @@
 // Hits, and what is shown when there are none.
 
 import { $, h, plural, show } from "./dom.js";
-import { RETRIEVERS, scales, walk, why } from "./explain.js";
+import { scales, walk, why } from "./explain.js";
 import { marked } from "./marks.js";
+import { RETRIEVERS } from "./retrievers.js";
 import { filterCount, state } from "./state.js";
 
 export function showHits(response, act) {
@@ -48,8 +49,8 @@ function one(hit, response, longest, act) {
         "span",
         { class: "found" },
         h("span", { class: "unseen" }, "found by"),
-        RETRIEVERS.filter(({ source }) => hit.sources.includes(source)).map(({ name, style }) =>
-          h("i", { class: style }, name),
+        RETRIEVERS.filter(({ source }) => hit.sources.includes(source)).map(({ label, style }) =>
+          h("i", { class: style }, label),
         ),
       ),
     ),
@@ -207,13 +208,8 @@ function ways(error, act) {
 
 // --- parts that did not do their work ------------------------------------------------------------
 
-const PARTS = {
-  dense: "Search by meaning",
-  sparse: "Search by terms",
-  lexical: "Search by words",
-  rerank: "The second look",
-  query: "Your query",
-};
+const PARTS = { rerank: "The second look", query: "Your query" };
+for (const { name, label } of RETRIEVERS) PARTS[name] = `Search by ${label.toLowerCase()}`;
 const PASSAGES = (count) =>
   `${plural(Number(count), "passage has", "passages have")} no vectors yet`;
 
