@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kb.cli.hit_view import explain_text, hit_text, wrap
+from kb.cli.output import Console, escape
 from kb.types import Citation, Hit, Retrieval, ScoredChunk, Span
 
 RETRIEVAL = Retrieval(
