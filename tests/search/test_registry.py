@@ -119,10 +119,8 @@ def test_fusion_uses_its_scales() -> None:
 
 @pytest.mark.parametrize("change", [{"mode": "new"}, {"name": "new"}, {"mode": "hybrid"}])
 def test_names_and_modes_are_unique(change: dict[str, Any]) -> None:
-    from dataclasses import replace
-
     with pytest.raises(InvalidRequest):
-        registry.register(replace(LETTERS, **change))
+        registry.register(LETTERS._replace(**change))
 
 
 def test_built_in_retrievers_stay() -> None:

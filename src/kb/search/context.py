@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kb.search.retrievers import registry
 from kb.search.retrievers.registry import LEXICAL
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from kb.search.retrievers.availability import ActiveModel
 
 
-@dataclass(frozen=True, slots=True)
-class SearchContext:
+class SearchContext(NamedTuple):
     """A request with its profile, its model and the time. `profile` has only the retrievers that
     can run. `reranks` tells whether a reranker will read the candidates."""
 

@@ -139,8 +139,8 @@ def test_token_vectors_that_are_no_longer_made(store: SqliteStore, tmp_path: Pat
 
 @pytest.mark.parametrize("named", [False, True])
 def test_what_is_switched_off_is_told_to_who_asked_alone(store: SqliteStore, named: bool) -> None:
-    assert stage(store, CROSS_ENCODER, named=named) is None
-    asked = stage(store, CROSS_ENCODER, named=named, explicit=True)
+    assert stage(store, CROSS_ENCODER, profile_named=named) is None
+    asked = stage(store, CROSS_ENCODER, profile_named=named, explicit=True)
     assert why(asked) == ("no_model", "the judge is switched off")
 
 
@@ -158,7 +158,7 @@ def test_a_model_without_token_vectors_is_told_to_who_named_the_profile(tmp_path
     put(empty, "a.md", "harbour")
     assert stage(empty, COLBERT, NoTokens()) is None
     for named in (False, True):
-        found = stage(empty, COLBERT, NoTokens(), named=named, asked=not named)
+        found = stage(empty, COLBERT, NoTokens(), profile_named=named, explicit=not named)
         assert why(found) == ("no_model", "no-tokens gives no token vectors")
     empty.close()
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import exp, fsum, sqrt
+from typing import NamedTuple
 
 from kb.types import Degraded, Hit, ScoredChunk
 
@@ -25,8 +26,7 @@ PART = "rerank"  # in `degraded`, in explanations and as a kind of score
 _LARGEST = 500.0  # standard deviations; `exp` overflows at 709
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(NamedTuple):
     """The mean and the standard deviation of some scores."""
 
     mean: float
@@ -51,8 +51,7 @@ def logistic(z_score: float) -> float:
     return 1.0 / (1.0 + exp(-z_score))
 
 
-@dataclass(frozen=True, slots=True)
-class BlendResult:
+class BlendResult(NamedTuple):
     """The candidates in their new order, and the scale of their fused scores. Later candidates are
     shown on the same scale."""
 

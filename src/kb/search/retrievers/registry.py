@@ -7,8 +7,7 @@ output and the web page read the entry. `register` adds a retriever from outside
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kb.errors import InvalidRequest, check_choice
 from kb.search.ranking.calibration import bounded, keyword_score, positive, spread, unchanged
@@ -22,8 +21,7 @@ LEXICAL = "lexical"  # breaks ties between fused scores, and answers if no other
 HYBRID = "hybrid"  # the mode of a search with several retrievers
 
 
-@dataclass(frozen=True, slots=True)
-class RetrieverSpec:
+class RetrieverSpec(NamedTuple):
     """What the rest of kb needs to know about a retriever.
 
     `name` is its name in profiles, in explanations and as a degraded part. `mode` is the search

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,8 +35,7 @@ if TYPE_CHECKING:
 _CALLER_ERRORS = (InvalidRequest, ModelMismatch, StoreMissing, Cancelled)
 
 
-@dataclass(frozen=True, slots=True)
-class ParallelRetrieval:
+class ParallelRetrieval(NamedTuple):
     """Runs retrievers in threads, and waits for them at most `timeout_s`; None means forever."""
 
     pool: ThreadPool
