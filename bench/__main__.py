@@ -33,7 +33,7 @@ from bench.threeway import ASKED, threeway, threeway_store
 from bench.timing import process_ms, seconds, spread_ms, table
 from kb import KnowledgeBase, models
 from kb.config import Config
-from kb.store import SqliteStore
+from kb.store.sqlite.store import SqliteStore
 from kb.types import Attributes, ChunkDraft, DocumentDraft, Filters, Span
 
 BUILD = Path("build/bench")
@@ -61,7 +61,7 @@ def passage_store(count: int) -> Path:
             ChunkDraft(text, (), None, (Span("line", number, number),))
             for number, text in enumerate(texts[start : start + PER_DOCUMENT], start=1)
         ]
-        store.write_document(draft, chunks)
+        store.catalog.write_document(draft, chunks)
     store.close()
     unfinished.rename(path)
     return path

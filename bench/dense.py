@@ -14,11 +14,12 @@ from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any
 
 import apsw
+from tests.store.builders import write_vectors
 
 from bench.timing import _NO_BYTECODE, seconds, table
-from kb.store import SqliteStore
 from kb.store.sqlite import vec0
 from kb.store.sqlite.functions import scalar
+from kb.store.sqlite.store import SqliteStore
 from kb.types import Attributes, ChunkDraft, DocumentDraft, Encoding, Filters, ModelSpec, Span
 
 if TYPE_CHECKING:
@@ -75,15 +76,17 @@ def _write_document(store: SqliteStore, number: int) -> None:
         ChunkDraft(f"{number} {line}", (), None, (Span("line", line, line),))
         for line in range(PER_DOCUMENT)
     ]
-    store.write_document(draft, chunks)
+    store.catalog.write_document(draft, chunks)
 
 
 def _write_vectors(store: SqliteStore, count: int) -> None:
-    model_id = store.use_model(SPEC).model_id
+    model_id = store.vectors.use_model(SPEC).model_id
     rows = iter(enumerate(vectors(count), start=1))
     while batch := list(islice(rows, 1000)):
-        store.write_embeddings(
-            model_id, [(chunk_id, Encoding(dense=array("f", row))) for chunk_id, row in batch]
+        write_vectors(
+            store,
+            model_id,
+            [(chunk_id, Encoding(dense=array("f", row))) for chunk_id, row in batch],
         )
 
 
@@ -133,11 +136,11 @@ def plain_sql_search(connection: apsw.Connection, top: int, filtered: bool) -> S
 
 
 def kb_search(store: SqliteStore, backend: str, top: int, filtered: bool) -> Search:
-    model_id = store.models()[0].model_id
+    model_id = store.vectors.models()[0].model_id
     filters = TAGGED if filtered else Filters()
 
     def search(query: Floats) -> object:
-        found = store.nearest(
+        found = store.vectors.nearest_dense(
             model_id, array("f", query), filters=filters, now=NOW, limit=top, backend=backend
         )
         assert found.backend == backend, found.backend
@@ -190,7 +193,7 @@ def _with_table(path: Path) -> Path:
     if not copy.exists():
         shutil.copy(path, copy)
         store = SqliteStore(copy, vector_backend="sqlite-vec")
-        store.index_vectors(store.models()[0].model_id)
+        store.vectors.build_index(store.vectors.models()[0].model_id)
         store.close()
     return copy
 
@@ -199,7 +202,7 @@ FRESH = """
 import re, sys, time
 from array import array
 from pathlib import Path
-from kb.store import SqliteStore
+from kb.store.sqlite.store import SqliteStore
 from kb.types import Filters
 store = SqliteStore(Path(sys.argv[1]), read_only=True)
 tags = Filters(tags=("hundredth",)) if sys.argv[3] else Filters()
@@ -207,8 +210,10 @@ started = time.perf_counter()
 if sys.argv[2] == "numpy":
     import numpy
 loaded = time.perf_counter()
-store.nearest(1, array("f", [1.0] * 384), filters=tags, now="2026-01-01T00:00:00Z", limit=100,
-              backend=sys.argv[2])
+store.vectors.nearest_dense(
+    1, array("f", [1.0] * 384), filters=tags, now="2026-01-01T00:00:00Z", limit=100,
+    backend=sys.argv[2],
+)
 done = time.perf_counter()
 said = Path("/proc/self/status").read_text()  # ru_maxrss begins with what the parent had
 sizes = {name: int(size) / 1024 for name, size in re.findall(r"(\\w+):\\s+(\\d+) kB", said)}
@@ -232,7 +237,7 @@ def _fresh_rows() -> Iterator[tuple[object, ...]]:
     for count in COUNTS:
         path = store_of(count)
         store = SqliteStore(path)
-        store.dense.rewrite_file(*_connected(store))
+        store.vectors.dense.rewrite_file(*_connected(store))
         store.close()
         for backend in ("numpy", "sqlite-vec", "python"):
             if backend == "python" and count > 10_000:
@@ -252,8 +257,8 @@ def _fresh_rows() -> Iterator[tuple[object, ...]]:
 
 
 def _connected(store: SqliteStore) -> tuple[Any, Any]:
-    with store.reading() as connection:
-        return connection, store.models()[0]
+    with store._database.reading() as connection:
+        return connection, store.vectors.models()[0]
 
 
 def dense() -> str:
@@ -270,14 +275,14 @@ def _while_written() -> str:
     rows: list[tuple[object, ...]] = []
     for count in COUNTS:
         store = SqliteStore(store_of(count))
-        model_id = store.models()[0].model_id
+        model_id = store.vectors.models()[0].model_id
         search = kb_search(store, "numpy", 100, False)
         taken, queries = [], vectors(60, seed=6)
         search(queries[0])
         for start, query in enumerate(queries):
             ids = range(10 * start + 1, 10 * start + 11)
-            found = store.vectors_of(model_id, ids)
-            store.write_embeddings(model_id, [(one, Encoding(dense=found[one])) for one in ids])
+            found = store.vectors.dense_vectors(model_id, ids)
+            write_vectors(store, model_id, [(one, Encoding(dense=found[one])) for one in ids])
             taken.append(1000 * seconds(lambda: search(query)))  # noqa: B023 (called at once)
         still = 1000 * seconds(lambda: search(queries[0]))  # noqa: B023 (called at once)
         rows.append((f"{count:,}", f"{median(taken):.2f}", f"{max(taken):.2f}", f"{still:.2f}"))

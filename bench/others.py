@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench import dense, sparse
 from bench.timing import seconds, table
-from kb.store import SqliteStore
+from kb.store.sqlite.store import SqliteStore
 from kb.types import Filters
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ def others(counts: Sequence[int] = COUNTS) -> str:
 def _dense(count: int) -> Iterator[tuple[object, ...]]:
     vectors, asked = dense.vectors(count), dense.vectors(ASKED, seed=6)
     store = SqliteStore(dense.store_of(count))
-    model_id = store.models()[0].model_id
+    model_id = store.vectors.models()[0].model_id
 
     def by_kb(query: Floats) -> list[int]:
-        found = store.nearest(
+        found = store.vectors.nearest_dense(
             model_id, query.tolist(), filters=Filters(), now=dense.NOW, limit=TOP, backend="auto"
         )
         return [one.chunk_id for one in found.chunks]
@@ -57,10 +57,12 @@ def _dense(count: int) -> Iterator[tuple[object, ...]]:
 
 def _sparse(count: int) -> Iterator[tuple[object, ...]]:
     drawn, store = sparse.vectors(count), SqliteStore(_sparse_store(count))
-    model_id = store.models()[0].model_id
+    model_id = store.vectors.models()[0].model_id
 
     def by_kb(query: sparse.Query) -> list[int]:
-        found = store.sparse_nearest(model_id, query, filters=Filters(), now=dense.NOW, limit=TOP)
+        found = store.vectors.nearest_sparse(
+            model_id, query, filters=Filters(), now=dense.NOW, limit=TOP
+        )
         return [one.chunk_id for one in found.chunks]
 
     asked = sparse.queries(ASKED)

@@ -15,13 +15,15 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
+from tests.store.builders import pending_chunks, sqlite_store, write_vectors
+
 from bench.corpus import Prose, passages
 from bench.timing import seconds, table
 from kb import KnowledgeBase, models
 from kb.config import Config, ModelsConfig
 from kb.index import token_codes
 from kb.models.onnx_judge import OnnxJudge
-from kb.store import SqliteStore
+from kb.store.sqlite.store import SqliteStore
 from kb.types import Attributes, ChunkDraft, DocumentDraft, Encoding, ModelSpec, Span, TokenVectors
 
 BUILD = Path("build/bench")
@@ -120,12 +122,12 @@ def write_store(path: Path, texts: Sequence[str], form: str, spec: ModelSpec) ->
     for left in BUILD.glob(f"{path.name}*"):
         left.unlink()
     with KnowledgeBase(path, config=Config(models=ModelsConfig(tokens=form))) as kb:
-        store = kb._store
+        store = sqlite_store(kb)
         _write(store, texts)
-        model = store.use_model(spec).model_id
+        model = store.vectors.use_model(spec).model_id
         chance = np.random.default_rng(5)
         rows = []
-        for one in store.to_embed(model, limit=COUNT):
+        for one in pending_chunks(store, model, limit=COUNT):
             dense = chance.standard_normal(spec.dimension)
             encoding = Encoding(
                 dense=array("f", dense / np.linalg.norm(dense)),
@@ -133,7 +135,7 @@ def write_store(path: Path, texts: Sequence[str], form: str, spec: ModelSpec) ->
                 tokens=None if form == "none" else _tokens(chance),
             )
             rows.append((one.chunk_id, encoding))
-        store.write_embeddings(model, rows)
+        write_vectors(store, model, rows)
     return path.stat().st_size
 
 
@@ -143,7 +145,7 @@ def _write(store: SqliteStore, texts: Sequence[str]) -> None:
         ChunkDraft(text, (), None, (Span("line", number, number),))
         for number, text in enumerate(texts, start=1)
     ]
-    store.write_document(draft, chunks)
+    store.catalog.write_document(draft, chunks)
 
 
 def _tokens(chance: Any) -> TokenVectors:

@@ -11,11 +11,12 @@ from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
+from tests.store.builders import write_vectors
 
 from bench.dense import PER_DOCUMENT, TAGGED, _write_document, tagged_rows
 from bench.timing import seconds, table
-from kb.store import SqliteStore
 from kb.store.sqlite.functions import scalar
+from kb.store.sqlite.store import SqliteStore
 from kb.types import Encoding, Filters, ModelSpec, Vector
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def store_of(count: int) -> Made:
     store = SqliteStore(path)
     for number in range(count // PER_DOCUMENT):
         _write_document(store, number)
-    model_id = store.use_model(SPEC).model_id
+    model_id = store.vectors.use_model(SPEC).model_id
     dense = [_seconds(store, model_id, batch) for batch in _batches(count, with_sparse=False)]
     sparse = [_seconds(store, model_id, batch) for batch in _batches(count, with_sparse=True)]
     store.close()
@@ -101,7 +102,7 @@ def _encodings(count: int, *, with_sparse: bool) -> Iterator[Encoding]:
 
 
 def _seconds(store: SqliteStore, model_id: int, batch: list[tuple[int, Encoding]]) -> float:
-    return seconds(lambda: store.write_embeddings(model_id, batch))
+    return seconds(lambda: write_vectors(store, model_id, batch))
 
 
 # --- the yardstick --------------------------------------------------------------------------------
@@ -141,7 +142,9 @@ def kb_search(store: SqliteStore, backend: str, top: int, filtered: bool) -> Sea
     filters = TAGGED if filtered else Filters()
 
     def search(query: Query) -> object:
-        found = store.sparse_nearest(1, query, filters=filters, now=NOW, limit=top, backend=backend)
+        found = store.vectors.nearest_sparse(
+            1, query, filters=filters, now=NOW, limit=top, backend=backend
+        )
         assert found.backend == backend, found.backend
         return found
 

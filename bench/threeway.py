@@ -19,6 +19,8 @@ from pathlib import Path
 from statistics import median, quantiles
 from zlib import crc32
 
+from tests.store.builders import write_vectors
+
 from bench import dense, sparse
 from bench.corpus import passages
 from bench.timing import table
@@ -26,7 +28,7 @@ from kb import KnowledgeBase, models
 from kb.config import Config
 from kb.ports import Encoder
 from kb.search.retrievers import model_retriever
-from kb.store import SqliteStore
+from kb.store.sqlite.store import SqliteStore
 from kb.types import Encoding, ModelSpec, Response, TokenVectors
 
 COUNTS = (10_000, 100_000)
@@ -76,10 +78,10 @@ def threeway_store(plain: Path, count: int, spec: ModelSpec) -> Path:
     unfinished = path.with_suffix(".part")
     shutil.copyfile(plain, unfinished)
     store = SqliteStore(unfinished)
-    model_id = store.use_model(spec).model_id
+    model_id = store.vectors.use_model(spec).model_id
     rows = enumerate(_encodings(count, spec), start=1)
     while batch := list(islice(rows, _ROWS)):
-        store.write_embeddings(model_id, batch)
+        write_vectors(store, model_id, batch)
     store.close()
     unfinished.rename(path)
     return path

@@ -33,6 +33,7 @@ from kb.config import Config, IngestConfig, ModelsConfig, ServeConfig
 from kb.errors import NotFound
 from tests.endurance import CHUNKS, text
 from tests.models.weightless import Weightless
+from tests.store.builders import sqlite_store
 
 FILES, NOTES = 12, 40
 PATIENCE_S = 60.0
@@ -129,14 +130,16 @@ def force(state: State, say: Say) -> None:
 def embed(state: State, say: Say) -> None:
     with opened(state.store) as kb:
         if state.chance.random() < 0.3:
-            kb._store.drop_vectors()
+            kb._store.vectors.drop_all()
         kb.embed()
         say("done")
 
 
 def reindex(state: State, say: Say) -> None:
     with opened(state.store) as kb:
-        answering = kb._store.models()[0].name if kb._store.models() else "weightless"
+        answering = (
+            kb._store.vectors.models()[0].name if kb._store.vectors.models() else "weightless"
+        )
         kb.reindex("other" if answering == "weightless" else "weightless", grace_s=0)
         say("done")
 
@@ -183,7 +186,7 @@ def import_merge(state: State, say: Say) -> None:
 def doctor(state: State, say: Say) -> None:
     """Everything derived is damaged, and made anew."""
     with opened(state.store) as kb:
-        with kb._store._database.writing() as connection:
+        with sqlite_store(kb)._database.writing() as connection:
             connection.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('delete-all')")
             connection.execute("DELETE FROM sparse_postings")
             connection.execute("UPDATE state SET chunks = 0")

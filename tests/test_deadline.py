@@ -24,6 +24,7 @@ from kb.store.sqlite import filters as filtering
 from kb.types import Filters
 from tests import hostile
 from tests.models.weightless import Weightless, unexamined
+from tests.store.builders import sqlite_store
 
 PATIENCE_S = 60.0
 
@@ -141,7 +142,7 @@ def kb(hostile_store: Path) -> Iterator[KnowledgeBase]:
 def answers(kb: KnowledgeBase) -> bool:
     """Also that no transaction is left open in this thread."""
     found = kb.search("harbour keys")
-    writer = kb._store._database._local.reader
+    writer = sqlite_store(kb)._database._local.reader
     return found.hits[0].doc_path == "lib/harbour.txt" and bool(writer and writer.getautocommit())
 
 

@@ -19,7 +19,7 @@ from kb import KnowledgeBase
 from kb.errors import DiskFull
 from tests.cli.conftest import COMMAND
 from tests.endurance import CHUNKS, text
-from tests.store.builders import check_integrity, put
+from tests.store.builders import check_integrity, put, sqlite_store
 
 pytestmark = [
     pytest.mark.slow,
@@ -117,7 +117,7 @@ def test_many_processes_at_once(tmp_path: Path) -> None:
     assert [process.returncode for process in processes] == [0] * len(jobs)
     with KnowledgeBase(store) as kb:
         assert_healthy(kb)
-        check_integrity(kb._store)
+        check_integrity(sqlite_store(kb))
         assert {document.chunks for document in kb.documents()} == {CHUNKS}
 
 

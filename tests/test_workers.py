@@ -68,14 +68,16 @@ def searching(path: Path, *, never_fewer: bool) -> Iterator[list[str]]:
 def check_vectors(path: Path, count: int) -> None:
     """Every chunk has the vectors of its text, in every part, by the model that answers."""
     with open_by_first(path) as kb:
-        (model,) = kb._store.models()
+        (model,) = kb._store.vectors.models()
         assert (model.ready, model.pending, model.failed) == (count, 0, 0)
         assert (model.sparse, model.tokens) == (count, count)
         encoder = first() if model.name == FIRST else second()
-        for chunk_id, vector in kb._store.vectors_of(model.model_id, range(count * 3)).items():
+        for chunk_id, vector in kb._store.vectors.dense_vectors(
+            model.model_id, range(count * 3)
+        ).items():
             text = kb.chunk(chunk_id).text
             assert vector == pytest.approx(encoder.encode([text])[0].dense)
-        assert kb._store.jobs() == []
+        assert kb._store.queue.jobs() == []
         assert [one for one in kb.doctor().findings if one.state == "error"] == []
 
 
@@ -123,7 +125,7 @@ def switched_by_a_crowd(path: Path, chunks: int, kills: int, seed: int) -> None:
         assert set(models) <= {FIRST, SECOND}
         check_vectors(path, chunks)
         kb.add("salt of the sea")
-        assert kb.embed().model == kb._store.models()[0].name
+        assert kb.embed().model == kb._store.vectors.models()[0].name
 
 
 def test_a_switch_that_is_killed(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def open_by_first(path: Path) -> KnowledgeBase:
 
 def other(kb: KnowledgeBase) -> str:
     """The encoder that does not answer."""
-    return SECOND if kb._store.models()[0].name == FIRST else FIRST
+    return SECOND if kb._store.vectors.models()[0].name == FIRST else FIRST
 
 
 def texts(count: int, start: int = 0) -> list[str]:

@@ -293,6 +293,14 @@ def store_path(given: str | os.PathLike[str] | None = None, *, start: Path | Non
     return Path(near) / STORE_FILE
 
 
+def store_url(given: str | os.PathLike[str] | None = None) -> str:
+    """Return `given` or KB_STORE if that is a URL, else the path that `store_path` returns."""
+    named = given if given is not None else os.environ.get("KB_STORE")
+    if isinstance(named, str) and "://" in named:
+        return named
+    return str(store_path(given))
+
+
 def data_folder() -> Path:
     """Return the folder of the user's default store and of downloaded models."""
     return Path(paths.user_folder("data"))

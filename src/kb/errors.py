@@ -13,6 +13,7 @@
       StoreError
         StoreMissing          the store does not exist yet
         StoreUnusable         not a kb store, damaged, or a folder where a file should be
+          IndexUnusable       the full-text index is missing or damaged
         StoreTooNew           written by a newer version of kb
         StoreReadOnly         a write to a read-only store
         StoreBusy             another process held the write lock for too long
@@ -125,6 +126,10 @@ class StoreMissing(StoreError):
 
 class StoreUnusable(StoreError):
     code = "store_unusable"
+
+
+class IndexUnusable(StoreUnusable):
+    """Caught by the lexical retriever, which scans the text instead."""
 
 
 class StoreTooNew(StoreError):

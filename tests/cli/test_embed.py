@@ -11,6 +11,7 @@ from kb import KnowledgeBase
 from tests.cli.conftest import Run
 from tests.cli.test_contract import Valid
 from tests.models import tiny
+from tests.store.builders import fail_chunks, sqlite_store
 
 
 @pytest.fixture
@@ -90,10 +91,10 @@ def test_what_was_given_up_is_said_and_tried_again(
     here: Path, model: Path, run: Run, valid: Valid
 ) -> None:
     assert run("embed").status == 0
-    with KnowledgeBase(".kb/kb.sqlite") as kb, kb._store._database.writing() as connection:
+    with KnowledgeBase(".kb/kb.sqlite") as kb, sqlite_store(kb)._database.writing() as connection:
         connection.execute("DELETE FROM embeddings WHERE chunk_id = 1")
     for _ in range(3):
-        kb._store.fail_embeddings(1, [1], "a strange text")
+        fail_chunks(kb._store, 1, [1], "a strange text")
     kb.close()
     told = run("embed")
     assert (told.status, told.out) == (
@@ -130,5 +131,5 @@ def test_files_of_the_model_that_are_gone_or_cut_off(
 def test_no_encoder_is_no_fault(here: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KB_MODELS_ENCODER", "none")
     told = run("doctor")
-    assert "ok       model           switched off: words answer" in told.lines
+    assert "ok       model           switched off: search uses words only" in told.lines
     assert run("status", "--json").json["vectors"]["state"] == "off"

@@ -12,6 +12,7 @@ from tests.cli.conftest import Run
 from tests.cli.test_contract import Valid
 from tests.models import tiny
 from tests.models.weightless import Weightless
+from tests.store.builders import sqlite_store
 
 
 @pytest.fixture
@@ -58,8 +59,8 @@ def test_what_is_to_do_and_what_went_wrong(encoder: Weightless, run: Run, valid:
 def test_workers_are_shown(encoder: Weightless, run: Run, valid: Valid) -> None:
     run("embed", "--limit", "1")
     with KnowledgeBase(".kb/kb.sqlite") as kb:
-        job = kb._store.start_job(1)
-        kb._store.lease(job, 1, limit=2)
+        job = kb._store.queue.start_job(1)
+        kb._store.queue.lease(job, 1, limit=2)
         told = run("jobs")
         assert told.lines[0] == "weightless 1: 1 ready, 2 pending, 1 worker"
         assert told.lines[1].startswith("  running: ")
@@ -69,7 +70,7 @@ def test_workers_are_shown(encoder: Weightless, run: Run, valid: Valid) -> None:
         assert waiting.err == (
             "2 more passages are being embedded by another kb process; see: kb jobs\n"
         )
-        with kb._store._database.writing() as connection:
+        with sqlite_store(kb)._database.writing() as connection:
             connection.execute("UPDATE jobs SET lease_until = 0")
         shape = run("jobs", "--json").json
         valid("jobs.v1", shape)
@@ -123,7 +124,7 @@ def test_a_change_of_the_model(
 def test_a_change_that_is_not_done_yet(encoder: Weightless, run: Run) -> None:
     run("embed")
     with KnowledgeBase(".kb/kb.sqlite") as kb:
-        kb._store.begin_switch(Weightless(8, name="second").spec, None)
+        kb._store.vectors.begin_switch(Weightless(8, name="second").spec, None)
     assert "3 ready (sparse 3, tokens 3); next second 1, 0 ready, 3 pending" in run("status").out
     assert run("jobs").lines[1] == "second 1 (next): 0 ready, 3 pending"
 

@@ -19,6 +19,7 @@ from kb.errors import InvalidRequest, ModelMismatch
 from kb.types import Encoding, ModelSpec
 from tests.conftest import Clock
 from tests.models.weightless import Weightless
+from tests.store.builders import sqlite_store, write_vectors
 
 Library = Callable[[dict[str, str]], Path]
 
@@ -83,8 +84,8 @@ def by_hand(kb: KnowledgeBase, notes: dict[str, tuple[str, float | None]]) -> No
         (chunk,) = kb.chunks(kb.add(text, title=title).doc_path)
         if cosine is not None:
             rows.append((chunk.chunk_id, cosine))
-    model = kb._store.use_model(Concepts.spec)
-    kb._store.write_embeddings(
+    model = kb._store.vectors.use_model(Concepts.spec)
+    write_vectors(kb._store,
         model.model_id,
         [(chunk_id, Encoding(dense=array("f", [cosine, 0, 0, 0, math.sqrt(1 - cosine**2)])))
          for chunk_id, cosine in rows],
@@ -178,12 +179,12 @@ class TestVectorSimilaritySearch:
 
     def test_chunks_vec_is_a_table_of_sqlite_vec(self, notes: KnowledgeBase) -> None:
         """Resolution: `chunks_vec` is one of three backends that answer alike."""
-        (model,) = notes._store.models()
-        expected = notes._store.nearest(
+        (model,) = notes._store.vectors.models()
+        expected = sqlite_store(notes).vectors.nearest_dense(
             model.model_id, [1.0, 1.0, 0.0, 0.0, 0.0], filters=Filters(), now="2026-05-28",
             limit=10, backend="python",
         )  # fmt: skip
-        found = notes._store.nearest(
+        found = sqlite_store(notes).vectors.nearest_dense(
             model.model_id, [1.0, 1.0, 0.0, 0.0, 0.0], filters=Filters(), now="2026-05-28",
             limit=10, backend="sqlite-vec",
         )  # fmt: skip
@@ -308,10 +309,10 @@ class TestTagBasedFiltering:
 
     @pytest.mark.parametrize("backend", ["sqlite-vec", "numpy", "python"])
     def test_nor_is_it_in_any_backend(self, crowded: KnowledgeBase, backend: str) -> None:
-        (model,) = crowded._store.models()
+        (model,) = crowded._store.vectors.models()
         query = Concepts().encode(["deploy"])[0].dense
         assert query is not None
-        found = crowded._store.nearest(
+        found = sqlite_store(crowded).vectors.nearest_dense(
             model.model_id, query, filters=Filters(tags=("ops",)), now="2026-05-28", limit=5,
             backend=backend,
         )  # fmt: skip

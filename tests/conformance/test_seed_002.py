@@ -29,6 +29,7 @@ from tests.evaluation.qrels_folder import write_folder
 from tests.models.judges import WordJudge
 from tests.models.weightless import Weightless, unexamined
 from tests.schemas import validate
+from tests.store.builders import pending_chunks, sqlite_store, write_vectors
 from tests.workers import Crowd, audited, open_by_first, watch
 
 # --- R1: sparse embeddings ------------------------------------------------------------------------
@@ -71,7 +72,7 @@ def known(tmp_path: Path, clock: Clock) -> Any:
 
 
 def rows(kb: KnowledgeBase) -> list[Any]:
-    with kb._store.reading() as connection:
+    with sqlite_store(kb)._database.reading() as connection:
         found: list[Any] = connection.execute(
             "SELECT chunk_id, name, embedded_at, e.sparse, attempts, error "
             "FROM embeddings e JOIN models USING (model_id) ORDER BY chunk_id"
@@ -83,14 +84,14 @@ def test_r1_1_every_chunk_gets_term_weights(known: Any) -> None:
     kb = known(Weightless())
     note = kb.add("a retry storm")
     kb.embed()
-    weights = kb._store.sparse_of(1, [1])[1]
+    weights = kb._store.vectors.sparse_vectors(1, [1])[1]
     assert weights == {"retry": 1.0, "storm": 1.0, "a": 1.0}
     kb.remove(note.doc_path)
     kb.add("salt water")  # what is updated is new chunks
     kb.embed()
-    (model,) = kb._store.models()
+    (model,) = kb._store.vectors.models()
     assert (model.ready, model.sparse, model.tokens) == (1, 1, 1)
-    assert set(kb._store.sparse_of(1, range(9))) == {2}
+    assert set(kb._store.vectors.sparse_vectors(1, range(9))) == {2}
 
 
 def test_r1_2_stored_as_json_of_token_and_weight(known: Any) -> None:
@@ -109,7 +110,7 @@ def test_r1_3_in_the_same_pass_as_the_dense_vector(known: Any) -> None:
         kb.add(f"note {number}")
     kb.embed()
     assert [len(texts) for texts in encoder.calls] == [1, 8, 8]  # a probe, two units
-    assert kb._store.models()[0].sparse == 16
+    assert kb._store.vectors.models()[0].sparse == 16
 
 
 def test_r1_4_model_and_time_stand_beside_it(known: Any, clock: Clock) -> None:
@@ -147,15 +148,15 @@ def test_r1_5_a_failure_is_logged_and_the_chunk_stays_searchable(
     assert record.getMessage().startswith("chunk 2 stays with a dense vector only: weightless ")
     assert (report.embedded, report.failed, report.left, report.lacking) == (2, 0, 0, 1)
     assert kb.search_vector("poison in the water")[0].chunk_id == 2
-    (model,) = kb._store.models()
+    (model,) = kb._store.vectors.models()
     assert (model.ready, min(model.sparse, model.tokens)) == (2, 1)
-    before = kb._store.vectors_of(1, [1, 2])
+    before = kb._store.vectors.dense_vectors(1, [1, 2])
 
     mended = known(Weightless())  # it counts as to be tried again
     again = mended.embed()
     assert (again.embedded, again.filled, again.lacking) == (0, 1, 0)
-    assert mended._store.vectors_of(1, [1, 2]) == before
-    (model,) = mended._store.models()
+    assert mended._store.vectors.dense_vectors(1, [1, 2]) == before
+    (model,) = mended._store.vectors.models()
     assert (model.ready, model.sparse, model.tokens) == (2, 2, 2)
     assert [row[4:] for row in rows(mended)] == [(0, None), (0, None)]
 
@@ -294,7 +295,7 @@ def test_r2_3_weights_of_query_and_passage_are_multiplied(weighed: KnowledgeBase
 
 @pytest.mark.parametrize("backend", ["numpy", "python"])
 def test_r2_3_by_every_backend(weighed: KnowledgeBase, backend: str) -> None:
-    found = weighed._store.sparse_nearest(
+    found = sqlite_store(weighed).vectors.nearest_sparse(
         1, {"light": 1.0, "heavy": 10.0}, filters=Filters(), now="2026-05-28", limit=9,
         backend=backend,
     )  # fmt: skip
@@ -343,7 +344,7 @@ def test_r2_1_to_3_a_filter_is_no_cut_of_the_best(crowded: KnowledgeBase, mode: 
 @pytest.mark.parametrize("backend", ["numpy", "python"])
 def test_r2_3_nor_in_any_backend(crowded: KnowledgeBase, backend: str) -> None:
     few = {chunk.chunk_id for chunk in crowded.chunks("lib/few.md")}
-    found = crowded._store.sparse_nearest(
+    found = sqlite_store(crowded).vectors.nearest_sparse(
         1, {"harbour": 1.0, "keys": 1.0}, filters=Filters(tags=("kept",)), now="2026-05-28",
         limit=5, backend=backend,
     )  # fmt: skip
@@ -709,15 +710,15 @@ def test_r9_1_what_has_none_gets_them(known: Any) -> None:
     kb = known(Weightless())
     for number in range(3):
         kb.add(f"note {number}")
-    model_id = kb._store.use_model(kb.encoder().spec).model_id
+    model_id = kb._store.vectors.use_model(kb.encoder().spec).model_id
     dense = [(one.chunk_id, kb.encoder().encode([one.text])[0])
-             for one in kb._store.to_embed(model_id, limit=2)]  # fmt: skip
-    kb._store.write_embeddings(model_id, dense)
-    before = kb._store.vectors_of(model_id, [1, 2])
+             for one in pending_chunks(kb._store, model_id, limit=2)]  # fmt: skip
+    write_vectors(kb._store, model_id, dense)
+    before = kb._store.vectors.dense_vectors(model_id, [1, 2])
     report = kb.embed()
     assert (report.embedded, report.filled, report.lacking) == (1, 2, 0)
-    assert set(kb._store.sparse_of(model_id, range(9))) == {1, 2, 3}
-    assert kb._store.vectors_of(model_id, [1, 2]) == before
+    assert set(kb._store.vectors.sparse_vectors(model_id, range(9))) == {1, 2, 3}
+    assert kb._store.vectors.dense_vectors(model_id, [1, 2]) == before
     assert kb.embed().filled == 0
 
 
@@ -743,7 +744,7 @@ def test_r9_2_the_units_of_the_bundled_runtime() -> None:
 def test_r9_3_a_commit_every_hundred(known: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     kb = known(Weightless())
     commits: list[int] = []
-    finish = kb._store.finish
+    finish = kb._store.queue.finish
 
     def counted(job_id: int, model_id: int, outcomes: list[Any]) -> Any:
         commits.append(len(outcomes))
@@ -781,7 +782,7 @@ def test_r9_5_interrupted_it_goes_on_from_the_last_commit(tmp_path: Path) -> Non
         crowd.finish()
     with open_by_first(path) as kb:
         assert kb.embed().lacking == 0
-        (model,) = kb._store.models()
+        (model,) = kb._store.vectors.models()
         assert (model.ready, model.sparse) == (300, 300)
     assert set(audited(path).values()) == {1}  # what was committed was not made again
 
@@ -793,7 +794,7 @@ def test_r10_1_what_is_added_is_enqueued_with_it(known: Any) -> None:
     """By the document's own transaction: what has no vectors is what waits for them."""
     kb = known(Weightless())
     kb.add("a retry storm")
-    kb._store.use_model(kb.encoder().spec)
+    kb._store.vectors.use_model(kb.encoder().spec)
     (work,) = kb.jobs().work
     assert (work.model.pending, work.model.ready) == (1, 0)
 
@@ -809,7 +810,7 @@ def test_r10_2_sparse_comes_after_dense(known: Any) -> None:
     mended.add("water")
     mended.embed()
     assert encoder.calls == [("water",), ("poison",)]
-    with mended._store.reading() as connection:
+    with sqlite_store(mended)._database.reading() as connection:
         alone = connection.execute("SELECT count(*) FROM embeddings WHERE dense IS NULL").fetchone()
     assert alone == (0,)
 

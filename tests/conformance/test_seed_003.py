@@ -18,6 +18,7 @@ from kb import Filters, KnowledgeBase
 from kb.types import Degraded, Encoding, Response
 from tests.conftest import Clock
 from tests.models.weightless import Weightless
+from tests.store.builders import sqlite_store, write_vectors
 
 Library = Callable[[dict[str, str]], Path]
 
@@ -336,10 +337,10 @@ class TestVectorSearchViaNumpy:
     ) -> None:
         """What points the other way comes last, and not first."""
         chunks = [both.chunks(both.add(text).doc_path)[0].chunk_id for text in ("a", "b", "c")]
-        model = both._store.use_model(Weightless().spec)
+        model = both._store.vectors.use_model(Weightless().spec)
         rest = [0.0] * 62
         vectors = ([-1.0, 0.0, *rest], [0.6, 0.8, *rest], [0.0, 1.0, *rest])
-        both._store.write_embeddings(
+        write_vectors(both._store,
             model.model_id,
             [(chunk, Encoding(dense=array("f", vector)))
              for chunk, vector in zip(chunks, vectors, strict=True)],
@@ -347,7 +348,7 @@ class TestVectorSearchViaNumpy:
         if backend == "no numpy":
             hide_numpy(monkeypatch)
         backend = backend if backend != "no numpy" else "python"
-        found = both._store.nearest(
+        found = sqlite_store(both).vectors.nearest_dense(
             model.model_id, [1.0, 0.0, *rest], filters=Filters(), now="2026-05-28", limit=3,
             backend=backend,
         )  # fmt: skip
@@ -363,10 +364,10 @@ class TestVectorSearchViaNumpy:
         few = "# Other\n\nkeys and quite other words\n\n# Others\n\nflour and keys\n"
         both.ingest(library({"better.md": better, "few.md": f"---\ntags: [kept]\n---\n{few}"}))
         both.embed()
-        (model,) = both._store.models()
+        (model,) = both._store.vectors.models()
         query = Weightless().encode(["harbour keys"])[0].dense
         assert query is not None
-        found = both._store.nearest(
+        found = sqlite_store(both).vectors.nearest_dense(
             model.model_id, query, filters=Filters(tags=("kept",)), now="2026-05-28", limit=2,
             backend=backend,
         )  # fmt: skip
@@ -379,11 +380,11 @@ class TestVectorSearchViaNumpy:
         for number in range(50):
             both.add(f"harbour {number} keys {number % 7}")
         both.embed()
-        (model,) = both._store.models()
+        (model,) = both._store.vectors.models()
         query = Weightless().encode(["harbour keys 3"])[0].dense
         assert query is not None
         answers = {
-            backend: both._store.nearest(
+            backend: sqlite_store(both).vectors.nearest_dense(
                 model.model_id, query, filters=Filters(), now="2026-05-28T00:00:00Z",
                 limit=10, backend=backend,
             )
@@ -499,13 +500,13 @@ class TestResultFilteringAndLimits:
     def test_at_a_tenth_and_neither_above_nor_below(self, both: KnowledgeBase) -> None:
         """Of scores a thousandth apart, those below 0.1 are discarded and no others."""
         chunks = [both.chunks(both.add(f"note {n}").doc_path)[0].chunk_id for n in range(60)]
-        model = both._store.use_model(Weightless().spec)
+        model = both._store.vectors.use_model(Weightless().spec)
         rows = []
         for number, chunk in enumerate(chunks):
             cosine = 0.11 + number / 700  # so that 0.7 of it is 0.077 and upwards
             vector = [cosine, math.sqrt(1 - cosine**2), *[0.0] * 62]
             rows.append((chunk, Encoding(dense=array("f", vector))))
-        both._store.write_embeddings(model.model_id, rows)
+        write_vectors(both._store, model.model_id, rows)
         ahead = [1.0, *[0.0] * 63]
         asked: dict[str, Any] = {"embedding": ahead, "profile": "memory", "limit": 60}
         every = both.search_hybrid("harbour", settings={"min_score": "none"}, **asked)

@@ -14,6 +14,7 @@ from kb.errors import InvalidRequest, ModelBroken
 from kb.types import Encoding, ModelSpec
 from tests.conftest import NOON, Clock
 from tests.models.weightless import Weightless
+from tests.store.builders import sqlite_store, write_vectors
 
 DAY = 86_400
 
@@ -113,7 +114,7 @@ class TestExpiry:
                 assert len(kb.search_vector(embedding=EAST, filters=filters)) == left
                 assert len(kb.search_hybrid("word", embedding=EAST, filters=filters)) == left
                 for backend in ("numpy", "python"):
-                    found = kb._store.nearest(
+                    found = sqlite_store(kb).vectors.nearest_dense(
                         1, EAST, filters=filters, now=kb._now(), limit=9, backend=backend
                     )
                     assert len(found.chunks) == left
@@ -151,9 +152,9 @@ def know(kb: KnowledgeBase, text: str, vector: list[float] | None = None, **said
     document = kb.add(text, **said)  # type: ignore[arg-type]
     (chunk,) = kb.chunks(document.doc_path)
     if vector is not None:
-        model = kb._store.use_model(SPEC)
+        model = kb._store.vectors.use_model(SPEC)
         rows = [(chunk.chunk_id, Encoding(dense=array("f", vector)))]
-        kb._store.write_embeddings(model.model_id, rows)
+        write_vectors(kb._store, model.model_id, rows)
     return chunk.chunk_id
 
 
@@ -196,11 +197,9 @@ class TestVectorSimilaritySearch:
             normalize(nothing)
         with pytest.raises(InvalidRequest, match="zero"):
             kb.search_vector(embedding=nothing)
-        model = kb._store.use_model(SPEC)
+        model = kb._store.vectors.use_model(SPEC)
         with pytest.raises(ModelBroken, match="zero"):
-            kb._store.write_embeddings(
-                model.model_id, [(chunk, Encoding(dense=array("f", nothing)))]
-            )
+            write_vectors(kb._store, model.model_id, [(chunk, Encoding(dense=array("f", nothing)))])
         (hit,) = kb.search_vector(embedding=EAST)
         assert hit.score == pytest.approx(1.0)
 
@@ -257,8 +256,8 @@ class TestVectorSimilaritySearch:
     def test_an_embedding_can_be_updated(self, kb: KnowledgeBase) -> None:
         """Resolution: the seed's limit came from its driver."""
         chunk = know(kb, "a word", EAST)
-        model = kb._store.use_model(SPEC)
-        kb._store.write_embeddings(model.model_id, [(chunk, Encoding(dense=array("f", NORTH)))])
+        model = kb._store.vectors.use_model(SPEC)
+        write_vectors(kb._store, model.model_id, [(chunk, Encoding(dense=array("f", NORTH)))])
         (hit,) = kb.search_vector(embedding=NORTH)
         assert hit.score == pytest.approx(1.0)
 

@@ -12,7 +12,7 @@ from kb import KnowledgeBase
 from kb.errors import EvalDataError
 from kb.evaluation.document_lookup import known
 from kb.evaluation.qrels import Judged
-from kb.store import SqliteStore
+from kb.store.sqlite.store import SqliteStore
 
 FILES = ("guides/power budget.md", "guides/index.md", "notes/index.md", "notes/café.md", "a.md")
 

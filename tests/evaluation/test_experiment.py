@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from kb.evaluation.corpus_store import Ground, searched
 from kb.evaluation.experiment import METHODS, method_names, parts_needed, run_trial
 from kb.evaluation.metrics import Measure
 from kb.index.token_codes import FORMATS
+from kb.store.sqlite.store import SqliteStore
 from kb.types import COMPARED, Encoding
 from tests.evaluation.qrels_folder import write_folder
 from tests.models.weightless import Weightless, unexamined
@@ -198,8 +200,9 @@ def test_token_vectors_are_stored_as_the_settings_say(data: Path, tokens: str) -
     """A trial of a reranker measures what a store with these settings would hold."""
     config = unexamined({"reranked": {"base": "notes", "rerank": "colbert"}}, tokens=tokens)
     with searched(load(data), Ground(config, encoder=Weightless()), {"dense", "tokens"}) as store:
-        with store.reading() as connection:
-            stored = connection.execute("SELECT tokens FROM embeddings").fetchall()
+        assert isinstance(store, SqliteStore)
+        with store._database.reading() as connection:
+            stored: list[Any] = connection.execute("SELECT tokens FROM embeddings").fetchall()
         forms = {None if row is None else FORMATS[row[0]] for (row,) in stored}
         assert forms == {None if tokens == "none" else tokens}
     report = run_trial(

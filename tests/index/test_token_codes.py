@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from kb.errors import InvalidRequest, StoreUnusable
 from kb.index import token_codes
-from kb.store import SqliteStore
+from kb.store.sqlite.store import SqliteStore
 from kb.types import Encoding, ModelSpec, TokenVectors
-from tests.store.builders import put
+from tests.store.builders import put, write_vectors
 
 np = pytest.importorskip("numpy")
 
@@ -82,11 +82,11 @@ def test_a_store_reads_every_format(store: SqliteStore, form: str) -> None:
     opened = SqliteStore(store.path, token_format=form)
     put(opened, "a", "one", "two")
     spec = ModelSpec("tiny", "1", 2, frozenset({"dense", "tokens"}), 64)
-    model_id = opened.use_model(spec).model_id
+    model_id = opened.vectors.use_model(spec).model_id
     given_rows = directions(9, 64, 3)
     encoding = Encoding(dense=array("f", [1.0, 0.0]), tokens=token_vectors(given_rows))
-    opened.write_embeddings(model_id, [(2, encoding)])
-    found = opened.tokens_of(model_id, [1, 2])
+    write_vectors(opened, model_id, [(2, encoding)])
+    found = opened.vectors.token_vectors(model_id, [1, 2])
     assert list(found) == [2]
     rows = np.asarray(found[2].data).reshape(9, 64)
     assert (rows * given_rows).sum(axis=1).mean() > CLOSE[form]

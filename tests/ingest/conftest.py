@@ -15,7 +15,7 @@ import pytest
 from kb.config import Config, IngestConfig
 from kb.ingest.indexer import Indexer, OnEvent
 from kb.regular_files import OpenFile, open_file
-from kb.store import SqliteStore
+from kb.store.sqlite.store import SqliteStore
 from kb.types import Document, Filters, IngestReport
 from tests.conftest import NOON, Clock
 
@@ -67,11 +67,11 @@ class Library:
         self.config = replace(self.config, ingest=IngestConfig(**settings))  # type: ignore[arg-type]
 
     def documents(self) -> dict[str, Document]:
-        listed = self.store.documents(Filters(), None)
+        listed = self.store.catalog.documents(Filters(), None)
         return {document.doc_path: document for document in listed}
 
     def text(self, doc_path: str) -> str:
-        chunks = self.store.chunks_of(self.documents()[doc_path].doc_id)
+        chunks = self.store.catalog.chunks(self.documents()[doc_path].doc_id)
         return "\n\n".join(chunk.text for chunk in chunks)
 
 

@@ -196,7 +196,9 @@ def test_name_that_is_not_utf_8(run: Library) -> None:
     assert text(run, "caf\\xe9.md") == "odd"
     document = run.documents()["library/caf\\xe9.md"]
     assert document.title == "caf\\xe9"
-    assert run.store.os_path(document.doc_id) == str(run.folder / name)
+    place = run.store.catalog.file_place(document.doc_id)
+    assert place is not None
+    assert (place.root, place.inside) == (str(run.folder), name)
     assert run.ingest("").unchanged == 2
     assert run.ingest(name).unchanged == 1
 

@@ -24,12 +24,12 @@ from kb.index import token_codes
 from kb.models import manifest
 from kb.models.onnx_encoder import OnnxEncoder
 from kb.ports import Encoder
-from kb.store import SqliteStore
+from kb.store.sqlite.store import SqliteStore
 from kb.types import Embedded, Encoding, Outcome, TokenVectors
 from tests.conftest import Clock
 from tests.models import tiny
 from tests.models.weightless import Weightless
-from tests.store.builders import put
+from tests.store.builders import pending_chunks, put, sqlite_store
 
 WORDS = "radio buoy battery sleep window slot salt water sensor drift clock hull".split()
 
@@ -41,10 +41,14 @@ class Watched(SqliteStore):
         super().__init__(*args, **settings)
         self.commits: list[int] = []
 
-    def finish(self, job_id: int, model_id: int, outcomes: Sequence[Outcome]) -> Embedded:
-        written = super().finish(job_id, model_id, outcomes)
-        self.commits.append(sum(written))
-        return written
+        finish = self.queue.finish
+
+        def record(job_id: int, model_id: int, outcomes: Sequence[Outcome]) -> Embedded:
+            written = finish(job_id, model_id, outcomes)
+            self.commits.append(sum(written))
+            return written
+
+        self.queue.finish = record  # type: ignore[method-assign]
 
 
 @pytest.fixture
@@ -59,14 +63,14 @@ def fill(store: SqliteStore, count: int, name: str = "a.md") -> None:
 
 
 def vectors(store: SqliteStore) -> dict[int, array[float]]:
-    (model,) = store.models()
-    return store.vectors_of(model.model_id, range(1, 10_000))
+    (model,) = store.vectors.models()
+    return store.vectors.dense_vectors(model.model_id, range(1, 10_000))
 
 
 def asked(store: SqliteStore, encoder: Encoder) -> list[str]:
     """The texts that the store will give to be embedded."""
-    model = store.use_model(encoder.spec)
-    return [each.text for each in store.to_embed(model.model_id, limit=10_000)]
+    model = store.vectors.use_model(encoder.spec)
+    return [each.text for each in pending_chunks(store, model.model_id, limit=10_000)]
 
 
 # --- what it does ---------------------------------------------------------------------------------
@@ -77,7 +81,7 @@ def test_every_chunk_gets_the_vector_of_its_text(store: Watched) -> None:
     texts = asked(store, Weightless())
     report = Embedder(store, Weightless()).run()
     assert (report.model, report.embedded, report.failed, report.left) == ("weightless", 30, 0, 0)
-    (model,) = store.models()
+    (model,) = store.vectors.models()
     assert (model.ready, model.pending) == (30, 0)
     expected = [each.dense for each in Weightless().encode(texts)]
     assert [pytest.approx(vector) for vector in vectors(store).values()] == expected
@@ -99,7 +103,7 @@ def test_a_slow_model_commits_more_often(store: Watched, monkeypatch: pytest.Mon
     seen: list[int] = []
 
     def hear(_: EmbedProgress) -> None:
-        seen.extend(job.done for job in store.jobs())
+        seen.extend(job.done for job in store.queue.jobs())
 
     Embedder(store, Weightless()).run(on_progress=hear)
     assert store.commits == [8, 8, 8]
@@ -131,7 +135,7 @@ def test_numbers_of_any_kind_are_taken(tmp_path: Path, make: Callable[[Any], Any
         store = Watched(tmp_path / f"{number}.sqlite")
         fill(store, 9)
         assert Embedder(store, encoder).run().lacking == 0
-        stored.append((vectors(store), store.tokens_of(1, range(10))))
+        stored.append((vectors(store), store.vectors.token_vectors(1, range(10))))
         store.close()
     assert stored[0] == stored[1]
 
@@ -141,7 +145,7 @@ def test_what_are_no_numbers_is_said(store: Watched, made: object) -> None:
     fill(store, 3)
     with pytest.raises(ModelBroken, match="weightless gave"):
         Embedder(store, Foreign(lambda _: made)).run()
-    assert store.models() == []
+    assert store.vectors.models() == []
 
 
 def test_something_else_than_encodings_is_said(store: Watched) -> None:
@@ -160,10 +164,10 @@ def test_passages_without_a_token_are_done(tmp_path: Path) -> None:
         for text in ("???", "\N{FIRE}", "salt water"):
             kb.add(text)
         assert kb.embed().lacking == 0
-        (model,) = kb._store.models()
+        (model,) = kb._store.vectors.models()
         assert (model.ready, model.sparse, model.tokens) == (3, 3, 3)
-        assert not kb._store.has_work(1, frozenset({"sparse", "tokens"}))
-        tokens = kb._store.tokens_of(1, [1, 2, 3])
+        assert not kb._store.queue.has_work(1, frozenset({"sparse", "tokens"}))
+        tokens = kb._store.vectors.token_vectors(1, [1, 2, 3])
         assert [len(one) for one in tokens.values()] == [0, 0, 2]
         found = kb.search("salt", mode="vector", profile="notes", rerank="colbert")
         assert (len(found.hits), found.degraded) == (3, ())
@@ -175,7 +179,7 @@ def test_a_limit_that_is_none(tmp_path: Path, limit: Any) -> None:
         kb.add("a note")
         with pytest.raises(InvalidRequest):
             kb.embed(limit=limit)
-        assert kb._store.models() == []
+        assert kb._store.vectors.models() == []
 
 
 def test_what_is_done_is_skipped(store: Watched) -> None:
@@ -263,7 +267,7 @@ class Meddling(Weightless):
 def test_chunks_that_go_meanwhile(store: Watched) -> None:
     doc_id = put(store, "a.md", *WORDS)
     fill(store, 20, "b.md")
-    report = Embedder(store, Meddling(lambda: store.delete_documents([doc_id]))).run()
+    report = Embedder(store, Meddling(lambda: store.catalog.delete_documents([doc_id]))).run()
     assert report.embedded == 20
     assert report.left == 0
 
@@ -297,7 +301,7 @@ def test_after_a_few_attempts_it_has_failed(store: Watched) -> None:
     for _ in range(5):
         report = Embedder(store, Weightless(fails_on=["poison"])).run()
     assert (report.failed, report.left) == (0, 0)
-    (model,) = store.models()
+    (model,) = store.vectors.models()
     assert (model.failed, model.pending) == (1, 0)
 
 
@@ -333,7 +337,7 @@ def test_a_model_that_gives_no_vectors_leaves_no_trace(
     fill(store, 3)
     with pytest.raises(ModelBroken, match="gave no usable dense vector"):
         Embedder(store, Strange(result)).run()
-    assert store.models() == []
+    assert store.vectors.models() == []
     assert store.commits == []
 
 
@@ -342,7 +346,7 @@ def test_a_model_that_breaks_on_the_way(store: Watched) -> None:
     fill(store, 40)
     with pytest.raises(ModelBroken):
         Embedder(store, Strange([], sane=1 + 2), unit_texts=8).run()
-    (model,) = store.models()
+    (model,) = store.vectors.models()
     assert model.failed == 0
     assert model.ready == sum(store.commits)
     rows = apsw.Connection(str(store.path)).execute("SELECT DISTINCT state FROM embeddings")
@@ -358,7 +362,7 @@ def test_a_damaged_model_stores_nothing(store: Watched, tmp_path: Path, name: st
     with pytest.raises(ModelError) as error:
         Embedder(store, OnnxEncoder(manifest.read(folder))).run()
     assert error.value.hint
-    assert (store.models(), store.commits) == ([], [])
+    assert (store.vectors.models(), store.commits) == ([], [])
 
 
 def test_another_model_is_refused(store: Watched) -> None:
@@ -406,7 +410,7 @@ KILLED = """
 import sys
 from pathlib import Path
 from kb.embedding.embedder import Embedder
-from kb.store import SqliteStore
+from kb.store.sqlite.store import SqliteStore
 from tests.models.weightless import Weightless
 
 store = SqliteStore(Path(sys.argv[1]))
@@ -434,9 +438,9 @@ def test_killed_it_goes_on_where_the_last_commit_ended(store: Watched) -> None:
 
 
 def _ready_of(kb: KnowledgeBase, name: str) -> int:
-    (model, *_) = kb._store.models()
+    (model, *_) = kb._store.vectors.models()
     ids = [chunk.chunk_id for chunk in kb.chunks(name)]
-    return len(kb._store.vectors_of(model.model_id, ids))
+    return len(kb._store.vectors.dense_vectors(model.model_id, ids))
 
 
 def test_only_the_passages_of_the_document_are_embedded(tmp_path: Path) -> None:
@@ -461,12 +465,12 @@ def test_only_the_passages_of_the_document_are_completed_and_tried_again(tmp_pat
             put(kb._store, name, f"{name} bad", f"{name} good")
         for _ in range(3):
             kb.embed()
-        with kb._store._database.writing() as connection:
+        with sqlite_store(kb)._database.writing() as connection:
             connection.execute("UPDATE embeddings SET sparse = NULL")
     with KnowledgeBase(tmp_path / "kb.sqlite", encoder=Weightless()) as kb:
         report = kb.embed(document="two", retry=True)
         assert (report.embedded, report.filled) == (1, 1)
-        (model,) = kb._store.models()
+        (model,) = kb._store.vectors.models()
         assert (model.ready, model.failed, model.no_sparse) == (3, 1, 1)
 
 
@@ -485,7 +489,7 @@ def test_expired_documents_are_neither_embedded_nor_pending(tmp_path: Path) -> N
         assert (status["state"], status["pending"], status["models"][0]["pending"]) == (
             "ready", 0, 0,
         )  # fmt: skip
-        assert not kb._store.has_work(1, frozenset({"sparse", "tokens"}))
+        assert not kb._store.queue.has_work(1, frozenset({"sparse", "tokens"}))
         assert [work.model.pending for work in kb.jobs().work] == [0]
         finding = next(one for one in kb.doctor().findings if one.part == "pending")
         assert finding.state == "ok"
@@ -500,7 +504,7 @@ def test_expired_documents_that_failed_or_lack_a_part_do_not_count(tmp_path: Pat
         kb.add("a buoy without weights", ttl="1h")
         for _ in range(3):
             kb.embed()
-        with kb._store._database.writing() as connection:
+        with sqlite_store(kb)._database.writing() as connection:
             connection.execute("UPDATE embeddings SET sparse = NULL WHERE chunk_id = 3")
         assert {part.reason for part in kb.search("radio", mode="sparse").degraded} == {
             "failed", "pending",
@@ -521,4 +525,4 @@ def test_a_store_of_expired_documents_alone_has_nothing_to_embed(tmp_path: Path)
         assert kb.pending() == 0
         assert kb.search("buoy").degraded == ()
         assert kb._embedding.step(retry=False, stop=lambda: False, on_progress=print) is not None
-        assert kb._store.models() == []
+        assert kb._store.vectors.models() == []

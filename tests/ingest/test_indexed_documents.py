@@ -46,12 +46,12 @@ def test_dates_without_front_matter(library: Library) -> None:
 
 def test_a_note(library: Library) -> None:
     written = library.indexer.note("first line\r\n\r\nmore\n", Attributes(tags=("x",)))
-    document = library.store.documents_by_id([written.doc_id])[written.doc_id]
+    document = library.store.catalog.documents_by_id([written.doc_id])[written.doc_id]
     assert document.doc_path == f"note:{written.doc_id}"
     assert (document.title, document.type, document.tags) == ("first line", "note", ("x",))
     assert document.date == "2026-05-28T20:26:40Z"
-    assert library.store.body(written.doc_id) == "first line\n\nmore\n"
-    (chunk,) = library.store.chunks_of(written.doc_id)
+    assert library.store.catalog.body(written.doc_id) == "first line\n\nmore\n"
+    (chunk,) = library.store.catalog.chunks(written.doc_id)
     assert chunk.text == "first line\n\nmore"
 
 
@@ -62,7 +62,7 @@ def test_the_same_note_twice_is_two_notes(library: Library) -> None:
 def test_what_is_asked_for_goes_before_what_a_note_says(library: Library) -> None:
     text = "---\ntitle: Said\ntags: [y]\nkind: lesson\n---\ntext\n"
     doc_id = library.indexer.note(text, Attributes(title="Asked", tags=("x",))).doc_id
-    document = library.store.documents_by_id([doc_id])[doc_id]
+    document = library.store.catalog.documents_by_id([doc_id])[doc_id]
     assert (document.title, document.tags, document.kind) == ("Asked", ("x", "y"), "lesson")
 
 
@@ -74,7 +74,7 @@ def test_an_empty_note_is_refused(library: Library, text: str) -> None:
 
 def test_a_note_with_odd_characters(library: Library) -> None:
     written = library.indexer.note("a\0b \ud800 cafe\u0301")
-    assert library.store.body(written.doc_id) == "a\ufffdb ? café"
+    assert library.store.catalog.body(written.doc_id) == "a\ufffdb ? café"
 
 
 def test_the_report_starts_empty(library: Library) -> None:
@@ -95,7 +95,7 @@ def test_a_long_file_is_read_in_stretches(
     library.ingest("")
     (document,) = library.documents().values()
     assert document.title == "Long"
-    chunks = library.store.chunks_of(document.doc_id)
+    chunks = library.store.catalog.chunks(document.doc_id)
     lines = (library.folder / "a.txt").read_text().split("\n")
     for chunk in chunks:
         span = chunk.spans[0]
@@ -113,7 +113,7 @@ def test_a_bad_byte_in_a_long_file_leaves_what_was_known(
     report = library.ingest("")
     assert [note.path for note in report.failed] == ["library/a.txt"]
     (document,) = library.documents().values()
-    assert sum(c.text.count("good") for c in library.store.chunks_of(document.doc_id)) == 500
+    assert sum(c.text.count("good") for c in library.store.catalog.chunks(document.doc_id)) == 500
     check_integrity(library.store)
 
 
@@ -137,7 +137,7 @@ def test_a_long_title_is_stored_once(library: Library) -> None:
     document = library.documents()["library/a.eml"]
     assert len(document.title) <= 500
     assert "word19999" in library.text("library/a.eml")
-    chunks = library.store.chunks_of(document.doc_id)
+    chunks = library.store.catalog.chunks(document.doc_id)
     assert sum(len(one) for chunk in chunks for one in chunk.heading_path) < 1000 * len(chunks)
     (note,) = report.warnings
     assert note.reason == "the title is cut after 500 characters"

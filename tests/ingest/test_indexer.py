@@ -29,7 +29,7 @@ def test_a_folder_becomes_a_root(library: Library) -> None:
     assert [document.type for document in documents.values()] == ["markdown", "code", "note"]
     assert documents["library/a.md"].title == "Title"
     assert documents["library/c.py"].lang == "python"
-    (root,) = library.store.roots()
+    (root,) = library.store.catalog.roots()
     assert (root.path, root.whole) == (str(library.folder), True)
 
 
@@ -121,7 +121,7 @@ def test_a_new_chunker_reads_everything_again(library: Library) -> None:
     library.config = replace(library.config, chunk=ChunkConfig(max_chars=5))
     report = library.ingest("")
     assert report.changed == ("library/a.md",)
-    assert len(library.store.chunks_of(library.documents()["library/a.md"].doc_id)) == 2
+    assert len(library.store.catalog.chunks(library.documents()["library/a.md"].doc_id)) == 2
 
 
 def test_force_reads_everything_again(library: Library) -> None:
@@ -143,7 +143,7 @@ def test_a_folder_inside_a_root_is_a_part_of_it(library: Library) -> None:
     (library.folder / "sub" / "gone.md").unlink()
     report = library.ingest("sub")
     assert (report.changed, report.removed) == (("library/sub/b.md",), ("library/sub/gone.md",))
-    assert len(library.store.roots()) == 1
+    assert len(library.store.catalog.roots()) == 1
     assert library.ingest("sub/b.md").unchanged == 1
 
 
@@ -151,7 +151,7 @@ def test_a_single_file_makes_its_folder_a_root_of_single_files(library: Library)
     library.put("a.md")
     library.put("b.md")
     assert library.ingest("a.md").added == ("library/a.md",)
-    (root,) = library.store.roots()
+    (root,) = library.store.catalog.roots()
     assert not root.whole
     library.put("a.md", "changed\n")
     report = library.ingest()
@@ -165,7 +165,7 @@ def test_single_files_of_one_folder_share_a_root(library: Library) -> None:
     library.put("sub/b.md")
     library.ingest("a.md")
     assert library.ingest("sub/b.md").added == ("library/sub/b.md",)
-    assert len(library.store.roots()) == 1
+    assert len(library.store.catalog.roots()) == 1
 
 
 def test_a_folder_of_single_files_can_be_asked_for_as_a_whole(library: Library) -> None:
@@ -174,7 +174,7 @@ def test_a_folder_of_single_files_can_be_asked_for_as_a_whole(library: Library) 
     library.ingest("a.md")
     report = library.ingest("")
     assert (report.added, report.unchanged) == (("library/b.md",), 1)
-    (root,) = library.store.roots()
+    (root,) = library.store.catalog.roots()
     assert root.whole
 
 
@@ -204,7 +204,7 @@ def test_a_file_that_cannot_be_taken_leaves_no_root_behind(library: Library) -> 
     library.put("a.png", b"\x89PNG\0")
     report = library.ingest("a.png")
     assert report.skipped == (FileNote("library/a.png", "binary file .png"),)
-    assert library.store.roots() == []
+    assert library.store.catalog.roots() == []
 
 
 def test_nested_roots(library: Library) -> None:
@@ -223,7 +223,7 @@ def test_nested_roots(library: Library) -> None:
 def test_paths_that_include_each_other(library: Library) -> None:
     library.put("sub/a.md")
     assert library.ingest("sub/a.md", "sub", "", "sub").added == ("library/sub/a.md",)
-    assert len(library.store.roots()) == 1
+    assert len(library.store.catalog.roots()) == 1
     assert library.ingest("", "sub", "sub/a.md", "").unchanged == 1
 
 
@@ -259,7 +259,7 @@ def test_a_secret_asked_for_by_name(library: Library) -> None:
     report = library.ingest("server.key", ".ssh", ".ssh/config")
     assert {note.reason for note in report.skipped} == {BY_NAME}
     assert len(report.skipped) == 3
-    assert library.store.roots() == []
+    assert library.store.catalog.roots() == []
 
 
 def test_a_pipe_asked_for_by_name(library: Library) -> None:
@@ -436,9 +436,9 @@ def test_a_dry_run_says_the_same_and_does_nothing(library: Library) -> None:
     library.put("new.md", "new text\n")
     library.put("empty.md", b"")
     (library.folder / "gone.md").unlink()
-    version = library.store.index_version()
+    version = library.store.catalog.version()
     dry = library.ingest("", dry_run=True)
-    assert library.store.index_version() == version
+    assert library.store.catalog.version() == version
     done = library.ingest("")
     assert dry.dry_run
     assert not done.dry_run
@@ -466,7 +466,7 @@ def test_a_dry_run_makes_no_root(library: Library) -> None:
     library.put("a.md")
     assert library.ingest("", dry_run=True).added == ("library/a.md",)
     assert library.ingest("a.md", dry_run=True).added == ("library/a.md",)
-    assert library.store.roots() == []
+    assert library.store.catalog.roots() == []
 
 
 def test_progress(library: Library) -> None:

@@ -184,7 +184,7 @@ def test_a_path_that_was_resolved_before_is_not_resolved_again(
     """A server has looked whether it may be read, a watcher where it lies."""
     library.put("sub/a.md", TEXT)
     library.ingest("")
-    (root,) = library.store.roots()
+    (root,) = library.store.catalog.roots()
     replaced(library.folder / "sub", lambda path: path.symlink_to(outside))()
 
     def knows(root: Root, path: str) -> bool:

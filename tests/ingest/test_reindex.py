@@ -17,6 +17,7 @@ from kb.errors import InvalidRequest, ModelBroken, ModelMissing, NotFound, Store
 from kb.search.searcher import Searcher
 from kb.types import Encoding, SearchRequest
 from tests.models.weightless import Weightless
+from tests.store.builders import sqlite_store
 
 OLD, NEW = Weightless(), Weightless(32, name="second")
 
@@ -31,7 +32,7 @@ def kb(tmp_path: Path) -> Iterator[KnowledgeBase]:
 
 
 def roles(kb: KnowledgeBase) -> dict[str, tuple[str | None, int]]:
-    return {one.name: (one.role, one.ready) for one in kb._store.models()}
+    return {one.name: (one.role, one.ready) for one in kb._store.vectors.models()}
 
 
 def answers_by(kb: KnowledgeBase) -> str | None:
@@ -59,7 +60,7 @@ def test_made_anew_they_are_of_the_same_model(kb: KnowledgeBase) -> None:
     kb.reindex(NEW, grace_s=0)
     report = kb.embed(anew=True)
     assert (report.model, report.embedded) == ("second", 30)
-    assert [(one.name, one.source) for one in kb._store.models()] == [("second", "second")]
+    assert [(one.name, one.source) for one in kb._store.vectors.models()] == [("second", "second")]
     assert answers_by(kb) == "second"
 
 
@@ -109,13 +110,13 @@ def test_what_comes_while_it_is_built_is_waited_for(kb: KnowledgeBase) -> None:
 
 
 def test_no_switch_while_others_are_at_work_on_some(kb: KnowledgeBase) -> None:
-    model = kb._store.begin_switch(NEW.spec, None)
-    job = kb._store.start_job(model.model_id)
-    kb._store.lease(job, model.model_id, limit=3)
+    model = kb._store.vectors.begin_switch(NEW.spec, None)
+    job = kb._store.queue.start_job(model.model_id)
+    kb._store.queue.lease(job, model.model_id, limit=3)
     report, switched = kb.reindex(NEW, grace_s=0)
     assert (switched, report.embedded, report.left, report.elsewhere) == (False, 27, 3, 3)
     assert answers_by(kb) == "weightless"
-    kb._store.end_job(job)
+    kb._store.queue.end_job(job)
     assert kb.reindex(NEW, grace_s=0)[1]
 
 
@@ -230,7 +231,7 @@ def test_one_whose_place_was_taken_meanwhile(kb: KnowledgeBase) -> None:
     assert report.held == "another change of the model has taken the place of this one"
     assert roles(kb) == {"weightless": ("search", 30)}
     with pytest.raises(NotFound):
-        kb._store.start_job(2)
+        kb._store.queue.start_job(2)
 
 
 def test_a_store_without_vectors(tmp_path: Path) -> None:
@@ -243,18 +244,18 @@ def test_a_store_without_vectors(tmp_path: Path) -> None:
 def test_dropping_that_was_interrupted_goes_on(kb: KnowledgeBase) -> None:
     asked = iter([False] * 9)
     kb.reindex(NEW, keep_old=True, stop=lambda: next(asked, False))
-    with kb._store._database.writing() as connection:
+    with sqlite_store(kb)._database.writing() as connection:
         connection.execute("UPDATE models SET role = 'gone' WHERE role IS NULL")
-    assert kb._store.drop_some(limit=10)
+    assert kb._store.vectors.drop_retired(limit=10)
     assert roles(kb) == {"second": ("search", 30), "weightless": ("gone", 20)}
     assert answers_by(kb) == "second"
     kb.reindex(NEW, grace_s=0)
     assert roles(kb) == {"second": ("search", 30)}
-    with kb._store.reading() as connection:
+    with sqlite_store(kb)._database.reading() as connection:
         for table in ("sparse_chunks", "sparse_pending"):
             sql = f"SELECT count(*) FROM {table} WHERE model_id <> 2"
             assert connection.execute(sql).fetchone() == (0,)
-    assert kb._store.health.vectors.postings_fault() is None
+    assert sqlite_store(kb).maintenance.integrity.vectors.postings_fault() is None
 
 
 def test_a_worker_that_makes_the_last_ones_lets_them_answer(
@@ -285,15 +286,15 @@ def test_a_worker_keeps_the_old_ones_if_that_was_asked_for(kb: KnowledgeBase) ->
 def test_a_change_that_a_worker_ends_while_others_wait(kb: KnowledgeBase) -> None:
     """As `kb reindex` beside `kb serve`: the one has made all it could, the other makes the
     rest."""
-    model = kb._store.begin_switch(NEW.spec, "second")
+    model = kb._store.vectors.begin_switch(NEW.spec, "second")
     kb._encoders.keep("second", NEW)
-    job = kb._store.start_job(model.model_id)
-    kb._store.lease(job, model.model_id, limit=3)
+    job = kb._store.queue.start_job(model.model_id)
+    kb._store.queue.lease(job, model.model_id, limit=3)
     report, switched = kb.reindex(NEW, grace_s=0)
     assert not switched
     assert report.held is not None
     assert report.held.startswith("others are at work on 3 passages")
-    kb._store.end_job(job)
+    kb._store.queue.end_job(job)
     kb._embedding.step(retry=False, stop=lambda: False, on_progress=lambda _: None)
     assert roles(kb)["second"] == ("search", 30)
 
@@ -332,5 +333,5 @@ def test_an_export_knows_whose_vectors_they_are(kb: KnowledgeBase, tmp_path: Pat
     with KnowledgeBase(tmp_path / "copy.sqlite", encoder=Weightless()) as copy:
         copy._encoders.keep("second", NEW)
         copy.import_(io.BytesIO(stream.getvalue()))
-        assert copy._store.models() == kb._store.models()
+        assert copy._store.vectors.models() == kb._store.vectors.models()
         assert answers_by(copy) == "second"

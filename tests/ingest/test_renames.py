@@ -18,9 +18,9 @@ def test_a_file_that_was_moved_is_the_same_document(library: Library, to: str) -
     library.put("other.md", "# Other\n\nsomething else\n")
     library.ingest("")
     before = library.documents()["library/a.md"]
-    chunks = library.store.chunks_of(before.doc_id)
-    library.store.tag(before.doc_id, ["mine"], [])
-    library.store.record_access(before.doc_id)
+    chunks = library.store.catalog.chunks(before.doc_id)
+    library.store.catalog.tag(before.doc_id, ["mine"], [])
+    library.store.catalog.record_access(before.doc_id)
     (library.folder / to).parent.mkdir(parents=True, exist_ok=True)
     (library.folder / "a.md").rename(library.folder / to)
     report = library.ingest("")
@@ -30,7 +30,7 @@ def test_a_file_that_was_moved_is_the_same_document(library: Library, to: str) -
     after = library.documents()[f"library/{to}"]
     assert (after.doc_id, after.access_count, after.tags) == (before.doc_id, 1, ("mine",))
     assert (after.path, len(library.documents())) == (to, 2)
-    assert library.store.chunks_of(after.doc_id) == chunks
+    assert library.store.catalog.chunks(after.doc_id) == chunks
     assert library.ingest("").unchanged == 2
 
 

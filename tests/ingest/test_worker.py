@@ -13,6 +13,7 @@ from kb.embedding.worker import LONGEST_WAIT_S, Worker, WorkerState
 from kb.errors import ModelError
 from kb.types import EmbedReport
 from tests.models.weightless import Weightless
+from tests.store.builders import sqlite_store
 
 PATIENCE_S = 60.0  # how long a test waits for what must come
 
@@ -55,7 +56,7 @@ def test_it_embeds_what_is_there_and_what_comes(known: KnowledgeBase) -> None:
         seen.wait_for(lambda now: now.embedded == 21)
         assert known.search("one more", mode="vector", profile="notes").hits[0].chunk_id == 21
     assert (worker.state.state, worker.state.embedded) == ("stopped", 21)
-    assert known._store.jobs() == []
+    assert known._store.queue.jobs() == []
 
 
 def test_nothing_is_written_while_there_is_nothing_to_do(known: KnowledgeBase) -> None:
@@ -63,7 +64,7 @@ def test_nothing_is_written_while_there_is_nothing_to_do(known: KnowledgeBase) -
     known.embed()
 
     def changes() -> object:
-        with known._store.reading() as connection:
+        with sqlite_store(known)._database.reading() as connection:
             seen = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'jobs'")
             return seen.fetchall()
 
@@ -100,9 +101,9 @@ def test_it_can_be_stopped_in_the_middle(known: KnowledgeBase) -> None:
     assert worker.stop(timeout_s=0) is False
     go_on.set()
     assert worker.stop() is True
-    (model,) = known._store.models()
+    (model,) = known._store.vectors.models()
     assert 16 <= model.ready < 60
-    assert known._store.jobs() == []
+    assert known._store.queue.jobs() == []
     with worker:  # it can be started again
         pass
 

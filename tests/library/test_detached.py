@@ -15,6 +15,7 @@ from kb.errors import BrokenImport, InvalidRequest, NotFound, PathMissing
 from kb.watch.watcher import Watcher
 from tests.conftest import Clock
 from tests.schemas import validate
+from tests.store.builders import sqlite_store
 from tests.test_regular_files import posix
 
 Library = Callable[[dict[str, str]], Path]
@@ -91,9 +92,9 @@ def test_status_and_doctor_name_it(imported: KnowledgeBase, secret: Path) -> Non
     (root,) = status["roots"]
     assert (root["path"], root["detached"], root["missing"]) == (str(secret), True, False)
     findings = {finding.part: finding for finding in imported.doctor().findings}
-    assert findings["roots"].what == "0 folders, all there; detached: lib"
+    assert findings["roots"].what == "0 folders, none missing; detached: lib"
     assert "kb attach" in findings["roots"].to_do
-    assert findings["files"].what.startswith("0 files looked at")
+    assert findings["files"].what.startswith("0 files checked")
 
 
 def test_a_watcher_does_not_look_at_it(imported: KnowledgeBase) -> None:
@@ -309,7 +310,7 @@ def test_rules_hold_whatever_a_store_s_file_says(
         (root / place).parent.mkdir(exist_ok=True)
         (root / place).write_text("hunter2\n")
     (root / "link.md").symlink_to(secret / "diary.md")
-    with kb._store._database.writing() as connection:
+    with sqlite_store(kb)._database.writing() as connection:
         connection.execute("UPDATE documents SET path = ?, doc_path = ?", (path, "lib/x.md"))
     passage = kb.get("lib/x.md")
     assert passage.state == "stale"

@@ -12,6 +12,7 @@ from kb import Filters, KnowledgeBase, wire
 from kb.errors import InvalidRequest, NotFound, StoreMissing
 from tests.conftest import Clock
 from tests.schemas import validate
+from tests.store.builders import sqlite_store
 
 Library = Callable[[dict[str, str]], Path]
 
@@ -256,7 +257,7 @@ def test_connections_go_with_their_threads(kb: KnowledgeBase) -> None:
         thread = threading.Thread(target=kb.search, args=("x",))
         thread.start()
         thread.join()
-    assert len(kb._store._database._open) <= 4
+    assert len(sqlite_store(kb)._database._open) <= 4
 
 
 def test_an_empty_file_is_no_store_and_is_not_made_one(tmp_path: Path) -> None:

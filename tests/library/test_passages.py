@@ -252,7 +252,7 @@ def test_what_takes_a_files_place_is_not_read(
     assert "nobody" not in passage.text
     validate(wire.passage(passage))
     (files,) = (finding for finding in diagnosis.findings if finding.part == "files")
-    assert (files.state, files.what) == ("warning", "2 files looked at, 1 not readable")
+    assert (files.state, files.what) == ("warning", "2 files checked, 1 not readable")
 
 
 @posix

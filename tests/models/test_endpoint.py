@@ -362,13 +362,13 @@ def test_no_vector_is_stored_wrongly(
             check_stored(kb, texts)
         kb.embed(retry=True)
         check_stored(kb, texts)
-        assert kb._store.models()[0].ready == len(texts)
+        assert kb._store.vectors.models()[0].ready == len(texts)
         assert kb.search("mango", mode="hybrid").degraded == ()
 
 
 def check_stored(kb: KnowledgeBase, texts: list[str]) -> None:
-    for model in kb._store.models():
-        stored = kb._store.vectors_of(model.model_id, range(1, len(texts) + 1))
+    for model in kb._store.vectors.models():
+        stored = kb._store.vectors.dense_vectors(model.model_id, range(1, len(texts) + 1))
         for chunk_id, dense in stored.items():
             shown = vector(texts[chunk_id - 1])
             length = math.hypot(*shown)
@@ -386,7 +386,7 @@ def test_another_dimension_is_refused(tmp_path: Path, server: Server, waits: Wai
         kb.add("plum")
         with pytest.raises(ModelError, match="dimension"):
             kb.embed()
-        assert kb._store.models()[0].ready == 1
+        assert kb._store.vectors.models()[0].ready == 1
 
 
 def test_words_answer_while_it_is_down(tmp_path: Path, script: Script, server: Server) -> None:

@@ -239,7 +239,7 @@ def test_a_store_by_it(m3: Path, tmp_path: Path) -> None:
         kb.add("the radio slots were made wider")
         kb.add("数据库备份")
         assert kb.embed().embedded == 2
-        (model,) = kb._store.models()
+        (model,) = kb._store.vectors.models()
         assert (model.sparse, model.tokens) == (2, 2)
         assert kb.search("radio", mode="sparse").hits[0].doc_id == 1
         assert kb.search("数据库", mode="vector").degraded == ()

@@ -108,7 +108,7 @@ def test_one_that_fails_leaves_the_others(shelf: KnowledgeBase) -> None:
     def fails(*_: object, **__: object) -> None:
         raise RuntimeError("bang")
 
-    shelf._store.sparse_nearest = fails  # type: ignore[assignment,method-assign]
+    shelf._store.vectors.nearest_sparse = fails  # type: ignore[assignment,method-assign]
     found = shelf.compare("harbour keys")
     validate(wire.comparison(found))
     assert found.methods["sparse_only"].error is not None

@@ -35,10 +35,10 @@ MISSING = {
 PAIRS = [*((part,) for part in MISSING), *itertools.combinations(MISSING, 2)]
 # By each, what it asks the store for.
 CALLS = {
-    "lexical": ("match", "match_substrings"),
-    "dense": ("nearest",),
-    "sparse": ("sparse_nearest",),
-    "rerank": ("tokens_of",),
+    "lexical": ("fulltext.match", "fulltext.match_substrings"),
+    "dense": ("vectors.nearest_dense",),
+    "sparse": ("vectors.nearest_sparse",),
+    "rerank": ("vectors.token_vectors",),
 }
 
 Fault = Callable[..., Any]
@@ -73,7 +73,8 @@ def inject(kb: KnowledgeBase, encoder: Failing, part: str, fault: Fault) -> None
     if part == "encoder":
         encoder.encode = fault  # type: ignore[method-assign]
     for name in CALLS.get(part, ()):
-        setattr(kb._store, name, fault)
+        port, _, method = name.partition(".")
+        setattr(getattr(kb._store, port), method, fault)
 
 
 def raising(error: Exception) -> Fault:
@@ -167,20 +168,20 @@ def test_without_a_time_limit_the_late_one_is_waited_for(
     with KnowledgeBase(tmp_path / "kb.sqlite", config=config, encoder=encoder) as kb:
         kb.add("the harbour master keeps the keys")
         kb.embed()
-        gate, real = threading.Event(), kb._store.nearest
+        gate, real = threading.Event(), kb._store.vectors.nearest_dense
 
         def late(*asked: Any, **more: Any) -> Any:
             assert gate.wait(60)
             return real(*asked, **more)
 
-        sparse = kb._store.sparse_nearest
+        sparse = kb._store.vectors.nearest_sparse
 
         def opening(*asked: Any, **more: Any) -> Any:
             gate.set()
             return sparse(*asked, **more)
 
-        kb._store.nearest = late  # type: ignore[method-assign]
-        kb._store.sparse_nearest = opening  # type: ignore[method-assign]
+        kb._store.vectors.nearest_dense = late  # type: ignore[method-assign]
+        kb._store.vectors.nearest_sparse = opening  # type: ignore[method-assign]
         assert search(kb).degraded == ()
 
 
@@ -194,7 +195,7 @@ def test_a_model_that_is_still_to_be_loaded_is_waited_for(
         kb.add("the harbour master keeps the keys")
         kb.embed()
         words, real = threading.Event(), encoder.encode
-        match = kb._store.match
+        match = kb._store.fulltext.match
 
         def loading(*asked: Any, **more: Any) -> Any:
             assert words.wait(60)  # longer than words take, whatever that is
@@ -207,7 +208,7 @@ def test_a_model_that_is_still_to_be_loaded_is_waited_for(
                 words.set()
 
         encoder.encode = loading  # type: ignore[method-assign]
-        kb._store.match = matched  # type: ignore[method-assign]
+        kb._store.fulltext.match = matched  # type: ignore[method-assign]
         assert search(kb).degraded == ()
 
 

@@ -33,7 +33,7 @@ class LetterRetriever:
         return self._counts(chunk_ids)
 
     def _counts(self, chunk_ids: Iterable[int]) -> dict[int, float]:
-        chunks = self._store.chunks_by_id(chunk_ids)
+        chunks = self._store.catalog.chunks_by_id(chunk_ids)
         return {chunk_id: float(chunk.text.count("z")) for chunk_id, chunk in chunks.items()}
 
 
@@ -44,5 +44,5 @@ LETTERS = RetrieverSpec(
     source="zed",
     score_kind="count",
     implementation="tests.search.toy_retriever:LetterRetriever",
-    index_version=lambda store: store.index_version(),
+    index_version=lambda store: store.catalog.version(),
 )

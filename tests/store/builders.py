@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from kb.store import SqliteStore
-from kb.types import Attributes, ChunkDraft, DocumentDraft, Span
+from kb import KnowledgeBase
+from kb.ports import Store
+from kb.store.sqlite import queue
+from kb.store.sqlite.store import SqliteStore
+from kb.text.timestamps import utc_timestamp
+from kb.types import (
+    PARTS,
+    Attributes,
+    ChunkDraft,
+    DocumentDraft,
+    Encoding,
+    Outcome,
+    Span,
+    ToEmbed,
+)
 
 
-def put(store: SqliteStore, path: str, *texts: str, type: str = "note", **said: Any) -> int:
+def put(store: Store, path: str, *texts: str, type: str = "note", **said: Any) -> int:
     """Write a document whose chunks are `texts`, a line each; returns its id."""
     draft = DocumentDraft(
         root_id=None,
@@ -26,7 +40,7 @@ def put(store: SqliteStore, path: str, *texts: str, type: str = "note", **said: 
         ChunkDraft(text, (), None, (Span("line", number, number),))
         for number, text in enumerate(texts, start=1)
     ]
-    return store.write_document(draft, chunks).doc_id
+    return store.catalog.write_document(draft, chunks).doc_id
 
 
 FTS_TABLES = ("chunks_fts", "chunks_trigram", "chunks_cjk")
@@ -39,3 +53,53 @@ def check_integrity(store: SqliteStore) -> None:
             connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('integrity-check', 1)")
         counted = connection.execute("SELECT count(*) FROM chunks").fetchone()
         assert counted == connection.execute("SELECT chunks FROM state").fetchone()
+
+
+def sqlite_store(kb: KnowledgeBase) -> SqliteStore:
+    """The store of `kb`, for tests that look into its tables."""
+    store = kb._store
+    assert isinstance(store, SqliteStore)
+    return store
+
+
+def pending_chunks(store: Store, model_id: int, *, limit: int = 1000) -> list[ToEmbed]:
+    """The chunks that a job would lease now."""
+    job_id = store.queue.start_job(model_id)
+    try:
+        return store.queue.lease(job_id, model_id, limit=limit)
+    finally:
+        store.queue.end_job(job_id)
+
+
+def write_vectors(store: Store, model_id: int, rows: Iterable[tuple[int, Encoding]]) -> int:
+    """Write the vectors of chunks in one transaction, in the place of those that they have; returns
+    how many chunks have got some."""
+    assert isinstance(store, SqliteStore)
+    outcomes = [Outcome(chunk_id, encoding, want=_ALL) for chunk_id, encoding in rows]
+    replaced = [(model_id, one.chunk_id) for one in outcomes if one.encoding and one.encoding.dense]
+    with store._database.writing() as connection:
+        connection.executemany(
+            "DELETE FROM embeddings WHERE model_id = ? AND chunk_id = ?", replaced
+        )
+        written = queue.finish(
+            connection,
+            0,
+            model_id,
+            outcomes,
+            stamp=utc_timestamp(store._clock()),
+            now=store._clock(),
+            token_format=store._token_format,
+        )
+        store.vectors.update_indexes(connection, model_id)
+    return sum(written)
+
+
+def fail_chunks(store: Store, model_id: int, chunk_ids: Iterable[int], error: str) -> None:
+    """Count a failed attempt of each chunk."""
+    job_id = store.queue.start_job(model_id)
+    outcomes = [Outcome(chunk_id, None, error) for chunk_id in chunk_ids]
+    store.queue.finish(job_id, model_id, outcomes)
+    store.queue.end_job(job_id)
+
+
+_ALL = frozenset(PARTS)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kb import KnowledgeBase
-from kb.store import SqliteStore
+from kb.store.sqlite.store import SqliteStore
 from tests.conftest import Clock
 from tests.store.library import LIBRARY
 

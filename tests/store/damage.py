@@ -24,6 +24,7 @@ from kb import Filters, KnowledgeBase
 from kb.errors import KbError
 from tests.conftest import NOON, Clock
 from tests.models.weightless import Weightless, unexamined
+from tests.store.builders import sqlite_store
 
 TABLES = (
     "state", "roots", "documents", "document_tags", "chunks", "models", "embeddings",
@@ -65,14 +66,14 @@ def build(path: Path) -> None:
             kb.add(f"radio note {number} battery", tags=["mine"], metadata={"n": number})
         kb.add("a buoy that goes", ttl="1h")
         kb.embed()
-        with kb._store._database.writing() as connection:
+        with sqlite_store(kb)._database.writing() as connection:
             from kb.store.sqlite import segments
 
             segments.fold(connection, 1, least=1)
         kb.add("one more radio")
         kb.embed()
         kb.remove("note:6")
-        with kb._store._database.writing() as connection:
+        with sqlite_store(kb)._database.writing() as connection:
             connection.execute(
                 "INSERT INTO jobs (model_id, place, pid, started, lease_until, chunk_ids) "
                 "VALUES (1, 'elsewhere', 1, ?, ?, '[1]')",

@@ -33,6 +33,7 @@ from kb.types import (
     TokenVectors,
     Vector,
 )
+from tests.store.builders import fail_chunks, pending_chunks, sqlite_store, write_vectors
 
 DIMENSION = 8
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -47,7 +48,7 @@ QUERIES = (
 
 def fill(kb: KnowledgeBase) -> None:
     """Everything a store of this version can hold: files, odd names, notes, tags, times."""
-    root = kb._store.ensure_root("/srv/library", whole=True)
+    root = kb._store.catalog.ensure_root("/srv/library", whole=True)
     _document(
         kb, root.root_id, "library/guides/retry.md", "Retries",
         "A retry storm begins when every client tries again at once.",
@@ -74,23 +75,23 @@ def fill(kb: KnowledgeBase) -> None:
 def _embed(kb: KnowledgeBase) -> None:
     """Vectors of every kind; one chunk has failed, and one is left waiting."""
     spec = ModelSpec("fixture", "1", DIMENSION, frozenset({"dense", "sparse", "tokens"}), 2)
-    model_id = kb._store.use_model(spec).model_id
+    model_id = kb._store.vectors.use_model(spec).model_id
     marks = [ExamMark("dense", "LATIN", 11, 12), ExamMark("dense", "CJK", 0, 8)]
-    kb._store.set_marks(model_id, marks)
-    first, *middle, last = kb._store.to_embed(model_id, limit=100)
+    kb._store.vectors.set_exam_marks(model_id, marks)
+    first, *middle, last = pending_chunks(kb._store, model_id, limit=100)
     rows = [
         (one.chunk_id, Encoding(_vector(one.chunk_id), _weights(one.chunk_id),
                                 TokenVectors(2, array("f", [0.6, 0.8, 1.0, 0.0]))))
         for one in middle
     ]  # fmt: skip
-    kb._store.write_embeddings(model_id, rows)
-    with kb._store._database.writing() as connection:
+    write_vectors(kb._store, model_id, rows)
+    with sqlite_store(kb)._database.writing() as connection:
         segments.fold(connection, model_id, least=1)
     changed = middle[1].chunk_id  # has left its segment, and is in no other yet
-    kb._store.write_embeddings(model_id, [(changed, Encoding(sparse={"token": 0.75, "一": 1.5}))])
+    write_vectors(kb._store, model_id, [(changed, Encoding(sparse={"token": 0.75, "一": 1.5}))])
     for _ in range(3):
-        kb._store.fail_embeddings(model_id, [last.chunk_id], "no room")
-    kb._store.fail_embeddings(model_id, [first.chunk_id], "not now")
+        fail_chunks(kb._store, model_id, [last.chunk_id], "no room")
+    fail_chunks(kb._store, model_id, [first.chunk_id], "not now")
 
 
 def _weights(seed: int) -> dict[str, float]:
@@ -114,7 +115,7 @@ def _document(
         root_id, doc_path.partition("/")[2], doc_path, title, type, Attributes(**said), "-",
         "fixture-1", 1, 1, os_path=os_path,
     )  # fmt: skip
-    kb._store.write_document(draft, chunks)
+    kb._store.catalog.write_document(draft, chunks)
 
 
 def found(kb: KnowledgeBase) -> dict[str, list[list[Any]]]:
@@ -127,14 +128,14 @@ def found(kb: KnowledgeBase) -> dict[str, list[list[Any]]]:
         ]
         for query in QUERIES
     }
-    for model in kb._store.models():
+    for model in kb._store.vectors.models():
         for seed in (1001, 1002):
-            nearest = kb._store.nearest(
+            nearest = kb._store.vectors.nearest_dense(
                 model.model_id, _vector(seed), filters=Filters(), now=kb._now(), limit=5
             )
             said[f"nearest {seed}"] = [[one.chunk_id, one.score] for one in nearest.chunks]
         for query in ({"token": 1.0}, {"t1": 2.0, "ß": 3.0}, {"一": 1.0, "t0": 0.5, "none": 1.0}):
-            sparse = kb._store.sparse_nearest(
+            sparse = kb._store.vectors.nearest_sparse(
                 model.model_id, query, filters=Filters(), now=kb._now(), limit=5
             )
             said[f"sparse {' '.join(query)}"] = [[one.chunk_id, one.score] for one in sparse.chunks]

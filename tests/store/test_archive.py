@@ -32,7 +32,7 @@ from kb.store.sqlite.schema_check import INDEXES
 from kb.types import Attributes, ChunkDraft, DocumentDraft, Span
 from tests import schemas
 from tests.conftest import Clock
-from tests.store.builders import check_integrity
+from tests.store.builders import check_integrity, sqlite_store
 from tests.store.library import answers, exported, opened
 
 # --- export and import ----------------------------------------------------------------------------
@@ -48,7 +48,7 @@ def test_every_column_is_exported(kb: KnowledgeBase) -> None:
     """A column that a migration adds has to be exported, or named here as derived."""
     derived = {"chunks": {"parts", "cjk"}}
     kb.create()
-    with kb._store._database.reading() as connection:
+    with sqlite_store(kb)._database.reading() as connection:
         for kind, table in export_format.TABLES.items():
             columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
             kept = [name for name in columns if name not in derived.get(table, ())]
@@ -126,7 +126,11 @@ def test_names_that_are_no_text(kb: KnowledgeBase, fresh: KnowledgeBase, tmp_pat
     fresh.import_(io.BytesIO(exported(kb)))
     assert exported(fresh) == exported(kb)
     for document in fresh.documents():
-        assert fresh._store.os_path(document.doc_id) == kb._store.os_path(document.doc_id)
+        place = fresh._store.catalog.file_place(document.doc_id)
+        own = kb._store.catalog.file_place(document.doc_id)
+        assert place is not None
+        assert own is not None
+        assert (place.root, place.inside) == (own.root, own.inside)
         assert fresh.get(document.doc_path).state == "stale"
     fresh.ingest(os.fsdecode(root))
     assert [fresh.get(one.doc_path).state for one in fresh.documents()] == ["exact"] * 3
@@ -263,7 +267,7 @@ def test_what_a_newer_kb_wrote(
 
 
 def test_a_damaged_column_is_named(filled: KnowledgeBase) -> None:
-    with filled._store._database.writing() as connection:
+    with sqlite_store(filled)._database.writing() as connection:
         connection.execute("UPDATE chunks SET spans = '[{' WHERE chunk_id = 3")
     with pytest.raises(StoreUnusable, match="the spans of chunk 3 are damaged"):
         exported(filled)
@@ -323,7 +327,7 @@ def test_merging(
     ]  # fmt: skip
     assert fresh.search("old", match="all").returned == 0
     assert fresh.search("new words", match="all").returned == 1
-    assert len(fresh._store.roots()) == 1
+    assert len(fresh._store.catalog.roots()) == 1
     assert fresh.doctor().healthy
 
     again = exported(fresh)
@@ -370,7 +374,7 @@ def test_a_broken_merge_leaves_the_store_as_it_was(
         with pytest.raises(BrokenImport):
             fresh.import_(io.BytesIO(b"".join(broken)), merge=True)
         assert exported(fresh) == before
-    check_integrity(fresh._store)
+    check_integrity(sqlite_store(fresh))
 
 
 # --- any documents --------------------------------------------------------------------------------
@@ -428,11 +432,11 @@ def test_any_documents_survive(tmp_path_factory: pytest.TempPathFactory, drafts:
                 os_path=os_path,
                 body=body,
             )
-            one._store.write_document(draft, chunks)
+            one._store.catalog.write_document(draft, chunks)
         data = exported(one)
         other.import_(io.BytesIO(data))
         assert exported(other) == data
-        check_integrity(other._store)
+        check_integrity(sqlite_store(other))
 
 
 def test_merging_keeps_tags_by_hand_of_documents_that_stay(tmp_path: Path, clock: Clock) -> None:

@@ -21,7 +21,7 @@ from kb.errors import (
     StoreTooNew,
     StoreUnusable,
 )
-from kb.store import SqliteStore
+from kb.store.sqlite.store import SqliteStore
 from kb.types import Filters
 from tests.store.builders import check_integrity, put
 
@@ -29,7 +29,7 @@ from tests.store.builders import check_integrity, put
 def test_reading_makes_no_store(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "kb.sqlite")
     with pytest.raises(StoreMissing) as error:
-        store.index_version()
+        store.catalog.version()
     assert "kb ingest" in error.value.hint
     assert not list(tmp_path.iterdir())
 
@@ -37,12 +37,12 @@ def test_reading_makes_no_store(tmp_path: Path) -> None:
 def test_the_first_write_makes_the_store_and_its_folders(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "deep" / "er" / "kb.sqlite")
     put(store, "a", "text")
-    assert [document.doc_path for document in store.documents(Filters(), None)] == ["a"]
+    assert [document.doc_path for document in store.catalog.documents(Filters(), None)] == ["a"]
 
 
 def test_one_file_is_left_when_all_is_closed(store: SqliteStore) -> None:
     put(store, "a", "text")
-    store.index_version()
+    store.catalog.version()
     store.close()
     assert [path.name for path in store.path.parent.iterdir()] == ["kb.sqlite"]
 
@@ -50,7 +50,7 @@ def test_one_file_is_left_when_all_is_closed(store: SqliteStore) -> None:
 def test_a_file_that_is_not_sqlite_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "kb.sqlite"
     path.write_bytes(b"this is a letter, and a long one: " * 100)
-    for use in (SqliteStore(path).index_version, SqliteStore(path).create):
+    for use in (SqliteStore(path).catalog.version, SqliteStore(path).create):
         with pytest.raises(StoreUnusable, match="not an SQLite file"):
             use()
     assert path.read_bytes().startswith(b"this is a letter")
@@ -62,7 +62,7 @@ def test_an_sqlite_file_of_somebody_else_is_refused_and_not_touched(tmp_path: Pa
     other.execute("CREATE TABLE theirs (x)")
     other.close()
     before = path.read_bytes()
-    for use in (SqliteStore(path).index_version, SqliteStore(path).create):
+    for use in (SqliteStore(path).catalog.version, SqliteStore(path).create):
         with pytest.raises(StoreUnusable, match="not a kb store"):
             use()
     assert path.read_bytes() == before
@@ -74,7 +74,7 @@ def test_a_store_written_by_a_newer_kb_is_refused(store: SqliteStore) -> None:
     connection = apsw.Connection(str(store.path))
     connection.execute("PRAGMA user_version = 999")
     connection.close()
-    for use in (SqliteStore(store.path).index_version, SqliteStore(store.path).create):
+    for use in (SqliteStore(store.path).catalog.version, SqliteStore(store.path).create):
         with pytest.raises(StoreTooNew) as error:
             use()
         assert "999" in error.value.message
@@ -94,13 +94,13 @@ def test_a_damaged_store_is_named_so(store: SqliteStore) -> None:
     raw[4096:] = b"\xff" * (len(raw) - 4096)
     store.path.write_bytes(raw)
     with pytest.raises(StoreUnusable, match="damaged"):
-        SqliteStore(store.path).documents(Filters(), None)
+        SqliteStore(store.path).catalog.documents(Filters(), None)
 
 
 def test_opened_for_reading_only_it_cannot_be_written(store: SqliteStore) -> None:
     put(store, "a", "text")
     reader = SqliteStore(store.path, read_only=True)
-    assert reader.index_version() == store.index_version()
+    assert reader.catalog.version() == store.catalog.version()
     with pytest.raises(StoreReadOnly):
         put(reader, "b", "text")
     reader.close()
@@ -120,10 +120,10 @@ def test_a_read_only_folder_can_be_searched(tmp_path: Path, log_left_behind: boo
     folder.chmod(0o555)
     code = (
         "import os, sys; from pathlib import Path; from kb.errors import StoreReadOnly\n"
-        "from kb.store import SqliteStore; from kb.types import Filters\n"
+        "from kb.store.sqlite.store import SqliteStore; from kb.types import Filters\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "store = SqliteStore(Path(sys.argv[1]))\n"
-        "print([d.doc_path for d in store.documents(Filters(), None)])\n"
+        "print([d.doc_path for d in store.catalog.documents(Filters(), None)])\n"
         "try: store.create()\n"
         "except StoreReadOnly as error: print(error.code)\n"
     )
@@ -202,7 +202,7 @@ def test_what_a_read_only_mount_says_is_a_read_only_store(
         return connect(name, flags)
 
     monkeypatch.setattr(other._database, "_connect", on_the_mount)
-    assert len(other.documents(Filters(), None)) == 1
+    assert len(other.catalog.documents(Filters(), None)) == 1
     with pytest.raises(StoreReadOnly) as error:
         put(other, "b", "text")
     assert "not written" in error.value.message
@@ -229,7 +229,7 @@ def test_a_full_disk_loses_nothing_that_was_written(store: SqliteStore) -> None:
     with pytest.raises(DiskFull) as error:
         put(store, "lost", *("a long text with many words " * 100 for _ in range(50)))
     assert "free some space" in error.value.hint
-    assert [document.doc_path for document in store.documents(Filters(), None)] == ["kept"]
+    assert [document.doc_path for document in store.catalog.documents(Filters(), None)] == ["kept"]
     check_integrity(store)
 
 
@@ -247,7 +247,9 @@ def test_readers_never_wait_for_a_writer(store: SqliteStore) -> None:
     with store._database.writing() as connection:
         connection.execute("DELETE FROM documents")
         seen: list[int] = []
-        reader = threading.Thread(target=lambda: seen.append(len(store.documents(Filters(), None))))
+        reader = threading.Thread(
+            target=lambda: seen.append(len(store.catalog.documents(Filters(), None)))
+        )
         reader.start()
         reader.join()
         connection.execute("ROLLBACK; BEGIN")
@@ -256,14 +258,14 @@ def test_readers_never_wait_for_a_writer(store: SqliteStore) -> None:
 
 def test_one_reading_block_sees_one_state(store: SqliteStore) -> None:
     put(store, "a", "text")
-    with store.reading():
-        before = store.index_version()
+    with store.snapshot():
+        before = store.catalog.version()
         writer = threading.Thread(target=put, args=(store, "b", "text"))
         writer.start()
         writer.join()
-        assert store.index_version() == before
-        assert len(store.documents(Filters(), None)) == 1
-    assert len(store.documents(Filters(), None)) == 2
+        assert store.catalog.version() == before
+        assert len(store.catalog.documents(Filters(), None)) == 1
+    assert len(store.catalog.documents(Filters(), None)) == 2
 
 
 @pytest.mark.parametrize("block", ["reading", "writing"])
@@ -280,7 +282,7 @@ def test_a_cursor_that_was_left_halfway_holds_no_old_state(store: SqliteStore, b
     with pytest.raises(ZeroDivisionError) as raised:
         fail()
     put(store, "b", "text")
-    assert len(store.documents(Filters(), None)) == 2
+    assert len(store.catalog.documents(Filters(), None)) == 2
     check_integrity(store)
     assert raised.value.__traceback__ is not None  # still here, with its cursor
 
@@ -295,7 +297,7 @@ def test_eight_threads_write_at_once(store: SqliteStore) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert store.counts()["documents"] == 160
+    assert store.catalog.counts().documents == 160
     check_integrity(store)
 
 

@@ -11,6 +11,7 @@ import pytest
 from kb.errors import StoreUnusable
 from kb.store.sqlite import column_checks
 from tests.store import damage
+from tests.store.builders import sqlite_store
 
 
 @pytest.fixture(scope="module")
@@ -27,10 +28,10 @@ def path(sound: Path, tmp_path: Path) -> Path:
 
 def test_a_sound_store_has_nothing_to_repair(path: Path) -> None:
     with damage.opened(path) as kb:
-        assert kb._store.health.faults() == []
-        before = list(kb._store.export(vectors=True))
+        assert sqlite_store(kb).maintenance.integrity.faults() == []
+        before = list(kb._store.maintenance.export(vectors=True))
         assert not any(one.fixed for one in kb.doctor(fix=True).findings)
-        assert list(kb._store.export(vectors=True)) == before
+        assert list(kb._store.maintenance.export(vectors=True)) == before
     assert damage.left_after_repair(path) == {}
 
 
@@ -135,7 +136,7 @@ def test_a_note_keeps_its_text_and_what_is_lost_is_named(path: Path) -> None:
     with damage.opened(path) as kb:
         doc_id = kb.document("note:4").doc_id
         text = kb.get("note:4").text
-        with kb._store._database.writing() as connection:
+        with sqlite_store(kb)._database.writing() as connection:
             connection.execute("UPDATE documents SET metadata = x'00' WHERE doc_id = ?", (doc_id,))
             connection.execute("UPDATE chunks SET spans = '{' WHERE doc_id = ?", (doc_id,))
         (found,) = (one for one in kb.doctor(fix=True).findings if one.part == "cells")
@@ -149,7 +150,7 @@ def test_a_note_keeps_its_text_and_what_is_lost_is_named(path: Path) -> None:
 def test_a_note_whose_own_text_is_damaged_is_made_of_its_passages(path: Path) -> None:
     with damage.opened(path) as kb:
         text = kb.get("note:4").text
-        with kb._store._database.writing() as connection:
+        with sqlite_store(kb)._database.writing() as connection:
             connection.execute("UPDATE documents SET body = x'ff' WHERE doc_path = 'note:4'")
         kb.doctor(fix=True)
         assert kb.get("note:4").text == text
@@ -159,6 +160,6 @@ def test_a_fault_of_kb_is_not_blamed_on_the_store(path: Path) -> None:
     with (
         damage.opened(path) as kb,
         pytest.raises(TypeError, match="ours"),
-        kb._store._database.reading(),
+        sqlite_store(kb)._database.reading(),
     ):
         raise TypeError("ours")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kb.errors import InvalidRequest
-from kb.store import SqliteStore
 from kb.store.sqlite.filters import MAX_VALUE_CHARS, MAX_VALUES, condition
+from kb.store.sqlite.store import SqliteStore
 from kb.types import Filters, LexicalQuery
 from tests.conftest import Clock
 from tests.store.builders import put
@@ -42,7 +42,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteStore]:
 
 def left(store: SqliteStore, *at: str | None, **said: Any) -> list[str]:
     """The names of the documents that a filter leaves; `at` a time, which is `NOW` by default."""
-    found = store.documents(Filters(**said), *at or (NOW,))
+    found = store.catalog.documents(Filters(**said), *at or (NOW,))
     return sorted(document.doc_path.rpartition("/")[2][:-3] for document in found)
 
 
@@ -97,9 +97,11 @@ def test_what_a_filter_leaves(filled: SqliteStore, said: dict[str, Any], names: 
 
 def test_retrievers_see_the_chunks_of_those_documents(filled: SqliteStore) -> None:
     words = LexicalQuery((("word",),))
-    found = filled.match(words, every=False, filters=Filters(lang="de"), now=NOW, limit=9).chunks
-    (chunk,) = filled.chunks_by_id(one.chunk_id for one in found).values()
-    (document,) = filled.documents_by_id([chunk.doc_id]).values()
+    found = filled.fulltext.match(
+        words, every=False, filters=Filters(lang="de"), now=NOW, limit=9
+    ).chunks
+    (chunk,) = filled.catalog.chunks_by_id(one.chunk_id for one in found).values()
+    (document,) = filled.catalog.documents_by_id([chunk.doc_id]).values()
     assert document.doc_path == "y/decision.md"
 
 
@@ -183,7 +185,7 @@ def test_a_list_is_given_as_one(store: SqliteStore, name: str) -> None:
 
 def test_filters_are_filters(store: SqliteStore) -> None:
     with pytest.raises(InvalidRequest) as error:
-        store.documents({"lang": "en"}, NOW)  # type: ignore[arg-type]  # as a caller may
+        store.catalog.documents({"lang": "en"}, NOW)  # type: ignore[arg-type]  # as a caller may
     assert error.value.message.startswith("filters cannot be ")
     assert error.value.hint == "give Filters(...)"
 
@@ -223,7 +225,7 @@ def test_bounds_on_values(store: SqliteStore) -> None:
 
 def test_the_beginning_of_a_path_narrows_by_index(store: SqliteStore) -> None:
     """So that a glob is not matched against every document."""
-    with store.reading() as connection:
+    with store._database.reading() as connection:
         assert condition(connection, Filters(), None) == ("1", [])
         narrowed = condition(connection, Filters(path_glob="lib/a*"), None)
         whole = condition(connection, Filters(path_glob="*.md"), None)

@@ -11,7 +11,7 @@ import pytest
 
 from kb import KnowledgeBase
 from kb.store.sqlite import schema
-from tests.store.builders import check_integrity
+from tests.store.builders import check_integrity, sqlite_store
 from tests.store.make_fixture import FIXTURES, NOW, found
 
 STORES = sorted(FIXTURES.glob("*.sqlite.gz"))
@@ -47,7 +47,7 @@ def test_an_old_store_opens(stored: Path, tmp_path: Path) -> None:
         assert kb.document("library/guides/retry.md").tags == ("incident", "mine")
         assert kb.document("note:4").access_count == 1
         assert [one for one in kb.doctor().findings if one.state == "error"] == []
-        check_integrity(kb._store)
+        check_integrity(sqlite_store(kb))
         assert kb.add("another").doc_id == 10  # 8 was used
 
         stream = io.BytesIO()

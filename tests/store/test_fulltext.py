@@ -7,8 +7,8 @@ import random
 import pytest
 
 from kb.errors import InvalidRequest, QuerySyntax
-from kb.store import SqliteStore
 from kb.store.sqlite import fulltext
+from kb.store.sqlite.store import SqliteStore
 from kb.text import globs
 from kb.types import KINDS, TRUSTS, TYPES, Filters, LexicalQuery, TextMatches
 from tests.store.builders import put
@@ -22,7 +22,7 @@ def words(*each: str) -> LexicalQuery:
 
 def match(store: SqliteStore, query: LexicalQuery, **options: object) -> TextMatches:
     asked: dict[str, object] = {"every": False, "filters": Filters(), "now": NOW, "limit": 10}
-    return store.match(query, **(asked | options))  # type: ignore[arg-type]  # keywords by name
+    return store.fulltext.match(query, **(asked | options))  # type: ignore[arg-type]  # keywords by name
 
 
 def test_a_term_in_over_half_of_the_chunks_is_left_out_when_others_fill_the_list(
@@ -110,10 +110,10 @@ def test_filters_equal_brute_force(store: SqliteStore) -> None:
         )
         expected = {doc_id for doc_id, one in said.items() if passes(filters, one)}
         found = match(store, words("word"), filters=filters, limit=1000).chunks
-        chunks = store.chunks_by_id(hit.chunk_id for hit in found)
+        chunks = store.catalog.chunks_by_id(hit.chunk_id for hit in found)
         assert {chunk.doc_id for chunk in chunks.values()} == expected
         assert len(found) == 2 * len(expected)
-        listed = store.documents(filters, NOW)
+        listed = store.catalog.documents(filters, NOW)
         assert {document.doc_id for document in listed} == expected
 
 
@@ -156,7 +156,7 @@ def test_a_malformed_expression_is_an_error_with_a_hint(
 ) -> None:
     put(store, "a", "word")
     with pytest.raises(QuerySyntax) as error:
-        store.match_expression(expression, filters=Filters(), now=NOW, limit=3)
+        store.fulltext.match_expression(expression, filters=Filters(), now=NOW, limit=3)
     assert "single quotes" in error.value.hint
 
 

@@ -16,12 +16,12 @@ from kb.errors import (
     StoreMissing,
     StoreReadOnly,
 )
-from kb.library.doctor import store_checks
-from kb.store import SqliteStore
+from kb.store.sqlite import checks as store_checks
 from kb.store.sqlite.schema_check import INDEXES
+from kb.store.sqlite.store import SqliteStore
 from tests import schemas
 from tests.conftest import Clock
-from tests.store.builders import check_integrity, put
+from tests.store.builders import check_integrity, put, sqlite_store
 from tests.store.library import answers, exported, finding, opened
 
 # --- doctor ---------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def test_a_planted_fault_is_found_and_mended(filled: KnowledgeBase, fault: str) 
     assert any(one.fixed for one in mended.findings)
     after = filled.doctor()
     assert {one.part for one in after.findings if one.state != "ok"} == parts & UNFIXED
-    check_integrity(filled._store)
+    check_integrity(sqlite_store(filled))
     if fault not in ("a chunk deleted", "a text changed"):
         keep = ("query", "hits")
         assert [[one[key] for key in keep] for one in answers(filled)] == [
@@ -143,16 +143,16 @@ def test_files_roots_and_time(
     root = library({"a.md": "# A\n\none\n", "b.md": "# B\n\ntwo\n", "c.md": "three\n"})
     kb.ingest(root)
     kb.add("short", ttl="1h")
-    assert finding(kb, "files").what == "3 files looked at, as they were read"
+    assert finding(kb, "files").what == "3 files checked, all unchanged"
     (root / "a.md").rename(root / "elsewhere.md")
     (root / "b.md").write_text("# B\n\nother words\n")
     moved = finding(kb, "files")
     assert (moved.state, moved.to_do) == ("warning", "kb ingest")
-    assert moved.what == "3 files looked at, 1 gone, 1 changed"
+    assert moved.what == "3 files checked, 1 gone, 1 changed"
     kb.ingest()
     assert finding(kb, "files").state == "ok"
 
-    with kb._store._database.writing() as connection:
+    with sqlite_store(kb)._database.writing() as connection:
         connection.execute(
             "UPDATE chunks SET spans = replace(spans, '\"start\": ', '\"start\": 7')"
         )
@@ -161,11 +161,11 @@ def test_files_roots_and_time(
     assert "misplaced" in wrong.what
 
     clock.seconds += 7200
-    assert finding(kb, "expired").what == "1 document waiting to be removed"
+    assert finding(kb, "expired").what == "1 expired document to remove"
     root.rename(root.with_name("away"))
     missing = finding(kb, "roots")
-    assert (missing.state, missing.what) == ("warning", f"not there: {root}")
-    assert finding(kb, "files").what == "0 files looked at, as they were read"
+    assert (missing.state, missing.what) == ("warning", f"missing: {root}")
+    assert finding(kb, "files").what == "0 files checked, all unchanged"
 
 
 def test_the_journal(filled: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +215,7 @@ def test_files_that_are_no_stores(tmp_path: Path, filled: KnowledgeBase) -> None
     assert not diagnosis.healthy
     with pytest.raises(StoreMissing):
         KnowledgeBase(tmp_path / "none.sqlite").doctor()
-    with filled._store._database.writing() as connection:
+    with sqlite_store(filled)._database.writing() as connection:
         connection.execute("PRAGMA user_version = 999")
     filled.close()
     newer = filled.doctor().findings[0]
@@ -300,7 +300,7 @@ def test_a_backup_while_others_write(
     kb: KnowledgeBase, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each copy is one state: documents have all their chunks, and every note before the last."""
-    monkeypatch.setattr("kb.store.sqlite.backup._STEP_PAGES", 3)
+    monkeypatch.setattr("kb.store.sqlite.maintenance._STEP_PAGES", 3)
     put(kb._store, "0", *("needle",) * 5)
     stop = threading.Event()
     other = SqliteStore(kb.path, clock=clock)  # as another process would have it

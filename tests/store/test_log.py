@@ -12,10 +12,10 @@ import pytest
 
 from kb import KnowledgeBase
 from kb.errors import StoreBusy
-from kb.store import SqliteStore
 from kb.store.sqlite import connection
+from kb.store.sqlite.store import SqliteStore
 from kb.types import Filters
-from tests.store.builders import check_integrity, put
+from tests.store.builders import check_integrity, put, sqlite_store
 
 READERS, WRITERS, WRITES = 8, 4, 30
 SMALL = 128 << 10
@@ -39,10 +39,10 @@ def _read(path: Path, stop: threading.Event, problems: list[Exception]) -> None:
     store = SqliteStore(path, busy_timeout_s=0)
     try:
         while not stop.is_set():
-            with store.reading():
-                store.chunk_count()
+            with store.snapshot():
+                store.catalog.chunk_count()
                 stop.wait(0.01)  # so that there is never a moment without a reader
-                store.chunk_count()
+                store.catalog.chunk_count()
     except Exception as error:  # noqa: BLE001  # of a thread: the test shows it
         problems.append(error)
     store.close()
@@ -70,8 +70,8 @@ def test_the_log_stays_small_under_eight_readers_and_four_writers(tmp_path: Path
     for path in (held, read):
         put(store := SqliteStore(path), "first", "needle")
         store.close()
-    with (reader := SqliteStore(held)).reading():  # nothing can be folded: all that is written
-        reader.documents(Filters(), None)
+    with (reader := SqliteStore(held)).snapshot():  # nothing can be folded: all that is written
+        reader.catalog.documents(Filters(), None)
         written = _run_writers(held)
     reader.close()
     assert written > 20 * SMALL
@@ -86,7 +86,7 @@ def test_the_log_stays_small_under_eight_readers_and_four_writers(tmp_path: Path
     assert problems == []
     assert peak < written / 4
     check_integrity(store := SqliteStore(read))
-    assert store.counts()["documents"] == 1 + 5 * WRITERS
+    assert store.catalog.counts().documents == 1 + 5 * WRITERS
     store.close()
 
 
@@ -94,12 +94,12 @@ def test_what_a_long_reader_held_back_is_folded_after_it(tmp_path: Path) -> None
     path = tmp_path / "kb.sqlite"
     store, reader = SqliteStore(path), SqliteStore(path)
     put(store, "0", "needle")
-    with reader.reading():
-        reader.documents(Filters(), None)
+    with reader.snapshot():
+        reader.catalog.documents(Filters(), None)
         for number in range(60):
             put(store, f"{number}", *(f"needle {number} {part}" for part in range(20)))
         assert store._database.log_bytes() > 2 * SMALL
-    store.fold_log()
+    store.maintenance.checkpoint()
     assert store._database.log_bytes() == 0
     reader.close()
     store.close()
@@ -108,13 +108,13 @@ def test_what_a_long_reader_held_back_is_folded_after_it(tmp_path: Path) -> None
 def test_a_worker_folds_the_log_from_time_to_time(kb: KnowledgeBase) -> None:
     _leave_a_log(kb)
     kb._embedding.step(retry=False, stop=lambda: False, on_progress=print)
-    assert kb._store._database.log_bytes() == 0
+    assert sqlite_store(kb)._database.log_bytes() == 0
 
 
 def test_closing_folds_a_large_log_while_others_stay(kb: KnowledgeBase) -> None:
     _leave_a_log(kb)
     other = SqliteStore(kb.path)
-    other.documents(Filters(), None)
+    other.catalog.documents(Filters(), None)
     kb.close()
     assert other._database.log_bytes() == 0
     other.close()
@@ -129,7 +129,7 @@ def _leave_a_log(kb: KnowledgeBase) -> None:
         raw.execute("UPDATE state SET created_at = ?", (f"{number}" * 3000,))
     raw.execute("UPDATE state SET created_at = '2026-01-01T00:00:00Z'")
     raw.close()
-    assert kb._store._database.log_bytes() > SMALL
+    assert sqlite_store(kb)._database.log_bytes() > SMALL
 
 
 def test_an_export_that_fails_ends_its_transaction(kb: KnowledgeBase) -> None:
@@ -146,7 +146,7 @@ def test_an_export_that_fails_ends_its_transaction(kb: KnowledgeBase) -> None:
     except OSError as error:
         caught.append(error)  # and with it every frame
     assert len(caught) == 1
-    assert kb._store._database._local.reading == 0
+    assert sqlite_store(kb)._database._local.reading == 0
 
 
 def test_readers_begin_while_the_log_is_being_folded(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_readers_begin_while_the_log_is_being_folded(tmp_path: Path) -> None:
     path = tmp_path / "kb.sqlite"
     store, old, new = SqliteStore(path), SqliteStore(path), SqliteStore(path, busy_timeout_s=0)
     put(store, "0", "needle")
-    new.documents(Filters(), None)
+    new.catalog.documents(Filters(), None)
     under_way = threading.Event()
     answered: list[int] = []
     writer = apsw.Connection(str(path))
@@ -169,14 +169,14 @@ def test_readers_begin_while_the_log_is_being_folded(tmp_path: Path) -> None:
         writer.set_busy_handler(wait)
         writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    with old.reading():
-        old.documents(Filters(), None)
+    with old.snapshot():
+        old.catalog.documents(Filters(), None)
         put(store, "1", "needle")
         thread = threading.Thread(target=fold)
         thread.start()
         assert under_way.wait(60)
         try:
-            answered.append(len(new.documents(Filters(), None)))
+            answered.append(len(new.catalog.documents(Filters(), None)))
         except StoreBusy:
             answered.append(-1)
         thread.join()

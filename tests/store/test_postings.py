@@ -22,11 +22,11 @@ from kb import KnowledgeBase
 from kb.errors import BrokenImport, InvalidRequest, ModelBroken, NotFound, StoreUnusable
 from kb.index import sparse_weights
 from kb.library.doctor import examine
-from kb.store import SqliteStore
 from kb.store.sqlite import segments
+from kb.store.sqlite.store import SqliteStore
 from kb.types import Encoding, Filters, Finding, ModelSpec, ScoredChunk
 from tests.conftest import Clock
-from tests.store.builders import check_integrity, put
+from tests.store.builders import check_integrity, pending_chunks, put, sqlite_store, write_vectors
 from tests.store.test_vectors import LATER, NOW, Facts, _passes, random_filters
 
 np = pytest.importorskip("numpy")
@@ -49,7 +49,7 @@ def some_weights(chance: random.Random) -> Weights:
 
 def write(store: SqliteStore, vectors: dict[int, Weights]) -> None:
     rows = [(one, Encoding(dense=DENSE, sparse=weights)) for one, weights in vectors.items()]
-    store.write_embeddings(store.use_model(SPEC).model_id, rows)
+    write_vectors(store, store.vectors.use_model(SPEC).model_id, rows)
 
 
 def ask(
@@ -57,7 +57,9 @@ def ask(
 ) -> list[ScoredChunk]:
     """Both backends say the same, to the bit."""
     said: dict[str, Any] = {"filters": filters or Filters(), "now": NOW, "limit": limit}
-    answers = [store.sparse_nearest(1, query, backend=backend, **said) for backend in BACKENDS]
+    answers = [
+        store.vectors.nearest_sparse(1, query, backend=backend, **said) for backend in BACKENDS
+    ]
     assert [answer.backend for answer in answers] == list(BACKENDS)
     assert answers[0].chunks == answers[1].chunks
     return answers[0].chunks
@@ -167,7 +169,7 @@ def small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def live(store: SqliteStore) -> set[int]:
-    with store.reading() as connection:
+    with store._database.reading() as connection:
         return {row[0] for row in connection.execute("SELECT chunk_id FROM chunks")}
 
 
@@ -177,12 +179,14 @@ def test_long_histories(store: SqliteStore, small_sizes: None, seed: int) -> Non
     chance = random.Random(seed)
     truth: dict[int, Weights] = {}
     sizes = set()
-    store.use_model(SPEC)
+    store.vectors.use_model(SPEC)
     for number in range(70):
         what = chance.choice([*["add"] * 6, "again", "same", "delete", "fail"])
         if what == "add":
             put(store, f"{number}", *(f"{number} {line}" for line in range(chance.randint(1, 9))))
-            made = {one.chunk_id: some_weights(chance) for one in store.to_embed(1, limit=99)}
+            made = {
+                one.chunk_id: some_weights(chance) for one in pending_chunks(store, 1, limit=99)
+            }
             write(store, made)
             truth |= made
         elif what == "again" and truth:
@@ -193,18 +197,18 @@ def test_long_histories(store: SqliteStore, small_sizes: None, seed: int) -> Non
         elif what == "same" and truth:
             write(store, {one: truth[one] for one in list(truth)[:3]})
         elif what == "delete":
-            known = [document.doc_id for document in store.documents(Filters(), None)]
-            store.delete_documents(chance.sample(known, min(2, len(known))))
+            known = [document.doc_id for document in store.catalog.documents(Filters(), None)]
+            store.catalog.delete_documents(chance.sample(known, min(2, len(known))))
         elif what == "fail" and truth:
             with pytest.raises(ModelBroken):
                 write(store, {next(iter(truth)): {"t0": 9.0}, max(truth): {"t0": -1.0}})
         truth = {one: truth[one] for one in truth.keys() & live(store)}
         check(store, truth, number)
-        with store.reading() as connection:
+        with store._database.reading() as connection:
             sizes |= {one.size for one in segments.standings(connection, 1)}
             assert len(segments.standings(connection, 1)) < 30
     assert sizes == {0, 1, 2}
-    assert store.health.vectors.postings_fault() is None
+    assert store.maintenance.integrity.vectors.postings_fault() is None
 
 
 @settings(max_examples=30, deadline=None,
@@ -227,14 +231,14 @@ def test_any_terms_and_weights(
     write(store, truth)
     with store._database.writing() as connection:
         segments.fold(connection, 1, least=least)
-    stored = store.sparse_of(1, truth)
+    stored = store.vectors.sparse_vectors(1, truth)
     for query in vectors:
         found = [(one.chunk_id, one.score) for one in ask(store, query)]
         assert found == by_hand(stored, query, 10)
     for one, weights in truth.items():
         for term, weight in weights.items():
             assert stored[one].get(term, 0.0) == pytest.approx(weight, rel=1e-5, abs=1e-44)
-    assert store.health.vectors.postings_fault() is None
+    assert store.maintenance.integrity.vectors.postings_fault() is None
     store.close()
 
 
@@ -246,17 +250,17 @@ def test_a_bad_weight_is_refused_with_its_company(store: SqliteStore, bad: float
     put(store, "a", "one", "two")
     with pytest.raises(ModelBroken, match="negative or not finite"):
         write(store, {1: {"good": 1.0}, 2: {"bad": bad}})
-    assert store.sparse_of(1, [1, 2]) == {}
+    assert store.vectors.sparse_vectors(1, [1, 2]) == {}
     assert ask(store, {"good": 1.0}) == []
 
 
 def test_weights_are_stored_with_six_digits(store: SqliteStore) -> None:
     put(store, "a", "one", "two", "three")
     write(store, {1: {"a": 0.5370000123977661, "zero": 0.0, "tiny": 1e-60}, 2: {}})
-    with store.reading() as connection:
+    with store._database.reading() as connection:
         rows = connection.execute("SELECT sparse FROM embeddings ORDER BY chunk_id").fetchall()
     assert rows == [('{"a": 0.537}',), ("{}",)]
-    assert store.sparse_of(1, [1, 2, 3]) == {1: {"a": float(np.float32(0.537))}, 2: {}}
+    assert store.vectors.sparse_vectors(1, [1, 2, 3]) == {1: {"a": float(np.float32(0.537))}, 2: {}}
 
 
 def test_queries_that_cannot_be_asked(store: SqliteStore) -> None:
@@ -266,22 +270,22 @@ def test_queries_that_cannot_be_asked(store: SqliteStore) -> None:
         with pytest.raises(InvalidRequest, match="negative or not finite"):
             ask(store, {"a": bad})
     with pytest.raises(InvalidRequest, match="backend"):
-        store.sparse_nearest(1, {}, filters=Filters(), now=NOW, limit=1, backend="faiss")
+        store.vectors.nearest_sparse(1, {}, filters=Filters(), now=NOW, limit=1, backend="faiss")
     with pytest.raises(NotFound):
-        store.sparse_nearest(2, {}, filters=Filters(), now=NOW, limit=1)
+        store.vectors.nearest_sparse(2, {}, filters=Filters(), now=NOW, limit=1)
     assert ask(store, {}) == ask(store, {"a": 0.0}) == ask(store, {"a": 1.0}, 0) == []
     assert ask(store, {"a": 2.0}) == [ScoredChunk(1, 2.0, 1)]
 
 
 def test_chunks_without_a_sparse_vector(store: SqliteStore) -> None:
     put(store, "a", "one", "two")
-    model_id = store.use_model(SPEC).model_id
+    model_id = store.vectors.use_model(SPEC).model_id
     assert ask(store, {"a": 1.0}) == []
-    store.write_embeddings(model_id, [(1, Encoding(dense=DENSE)), (2, Encoding(dense=DENSE))])
+    write_vectors(store, model_id, [(1, Encoding(dense=DENSE)), (2, Encoding(dense=DENSE))])
     assert ask(store, {"a": 1.0}) == []
-    store.write_embeddings(model_id, [(2, Encoding(sparse={"a": 1.0}))])  # a later transaction
+    write_vectors(store, model_id, [(2, Encoding(sparse={"a": 1.0}))])  # a later transaction
     assert ask(store, {"a": 1.0}) == [ScoredChunk(2, 1.0, 1)]
-    store.write_embeddings(model_id, [(2, Encoding(dense=DENSE))])  # without its other parts
+    write_vectors(store, model_id, [(2, Encoding(dense=DENSE))])  # without its other parts
     assert ask(store, {"a": 1.0}) == []
 
 
@@ -296,13 +300,13 @@ def filled(store: SqliteStore) -> SqliteStore:
     chance = random.Random(2)
     for start in range(1, 701, 140):
         write(store, {one: some_weights(chance) for one in range(start, start + 140)})
-    store.delete_documents([3, 50])
+    store.catalog.delete_documents([3, 50])
     write(store, {one: some_weights(chance) for one in (1, 2, 400)})
     return store
 
 
 def truth_of(store: SqliteStore) -> dict[int, Weights]:
-    return store.sparse_of(1, range(1, 10_000))
+    return store.vectors.sparse_vectors(1, range(1, 10_000))
 
 
 def test_a_write_that_fails_leaves_nothing(filled: SqliteStore) -> None:
@@ -318,7 +322,7 @@ def test_a_write_that_fails_leaves_nothing(filled: SqliteStore) -> None:
             with pytest.raises(KeyboardInterrupt):
                 write(filled, {one: {"t0": 5.0} for one in range(100, 240)})
         check(filled, before)
-        assert filled.health.vectors.postings_fault() is None
+        assert filled.maintenance.integrity.vectors.postings_fault() is None
     write(filled, {one: {"t0": 5.0} for one in range(100, 240)})
     check(filled, before | {one: {"t0": 5.0} for one in range(100, 240)})
 
@@ -336,12 +340,12 @@ def test_a_plain_sqlite_can_still_write(filled: SqliteStore) -> None:
     assert truth.keys() & {17, 19, 20, 31} == set()
     assert ask(filled, {"t0": 1.0})[0] == ScoredChunk(18, 9.0, 1)
     check(filled, truth)
-    assert filled.health.vectors.postings_fault() is None
+    assert filled.maintenance.integrity.vectors.postings_fault() is None
 
 
 def test_one_reading_block_sees_one_state(filled: SqliteStore) -> None:
     query = {"t0": 1.0, "t1": 1.0}
-    with filled.reading():
+    with filled.snapshot():
         before = ask(filled, query)
         truth = truth_of(filled)
 
@@ -363,7 +367,7 @@ def test_eight_threads_search_while_one_writes(filled: SqliteStore, small_sizes:
     def search() -> None:
         try:
             while not stop.is_set():
-                with filled.reading():
+                with filled.snapshot():
                     check(filled, truth_of(filled))
         except BaseException as error:
             errors.append(error)
@@ -377,7 +381,7 @@ def test_eight_threads_search_while_one_writes(filled: SqliteStore, small_sizes:
         for generation in range(12):
             ids = chance.sample(range(400, 700), 30)
             write(filled, {one: some_weights(chance) for one in ids})
-            filled.delete_documents([generation + 60])
+            filled.catalog.delete_documents([generation + 60])
     finally:
         stop.set()
     for thread in threads:
@@ -401,10 +405,10 @@ def test_a_store_that_was_put_back(filled: SqliteStore, tmp_path: Path) -> None:
 def test_the_model_goes_with_its_postings(store: SqliteStore) -> None:
     put(store, "a", *(str(number) for number in range(200)))
     write(store, {one: {"a": 1.0} for one in range(1, 201)})
-    store.delete_documents([1])
+    store.catalog.delete_documents([1])
     put(store, "b", "one")
-    store.use_model(ModelSpec("other", "1", 2, frozenset({"sparse"})))
-    with store.reading() as connection:
+    store.vectors.use_model(ModelSpec("other", "1", 2, frozenset({"sparse"})))
+    with store._database.reading() as connection:
         for table in ("segments", "postings", "gone", "chunks", "pending"):
             assert connection.execute(f"SELECT * FROM sparse_{table}").fetchall() == [], table
 
@@ -413,10 +417,10 @@ NO_NUMPY = """
 import sys
 sys.modules["numpy"] = None
 from pathlib import Path
-from kb.store import SqliteStore
+from kb.store.sqlite.store import SqliteStore
 from kb.types import Filters
 store = SqliteStore(Path(sys.argv[1]))
-found = store.sparse_nearest(
+found = store.vectors.nearest_sparse(
     1, {"t0": 1.0, "t2": 0.3}, filters=Filters(), now="2026-05-28T20:26:40Z", limit=20,
     backend=sys.argv[2],
 )
@@ -488,7 +492,9 @@ def test_a_damaged_index_says_so(filled: SqliteStore, backend: str) -> None:
     with filled._database.writing() as connection:
         connection.execute("UPDATE sparse_postings SET block = x'0000803fffff'")
     with pytest.raises(StoreUnusable, match="damaged") as error:
-        filled.sparse_nearest(1, {"t0": 1.0}, filters=Filters(), now=NOW, limit=5, backend=backend)
+        filled.vectors.nearest_sparse(
+            1, {"t0": 1.0}, filters=Filters(), now=NOW, limit=5, backend=backend
+        )
     assert "kb doctor --fix" in error.value.hint
 
 
@@ -497,27 +503,27 @@ def test_a_damaged_vector_is_dropped(filled: SqliteStore) -> None:
         connection.execute("UPDATE embeddings SET sparse = '{\"a\": -1}' WHERE chunk_id = 5")
         connection.execute("UPDATE embeddings SET sparse = '[' WHERE chunk_id = 6")
         connection.execute("UPDATE embeddings SET tokens = x'00' WHERE chunk_id = 7")
-    assert filled.sparse_of(1, [5, 6]) == {5: {}, 6: {}}
+    assert filled.vectors.sparse_vectors(1, [5, 6]) == {5: {}, 6: {}}
     check(filled, truth_of(filled))
     assert unwell(filled)["embeddings"].what.startswith("3 of ")
     assert unwell(filled, fix=True)["embeddings"].fixed
-    assert [one.chunk_id for one in filled.to_embed(1, limit=9)] == [5, 6, 7]
+    assert [one.chunk_id for one in pending_chunks(filled, 1, limit=9)] == [5, 6, 7]
 
 
 def test_export_and_import(kb: KnowledgeBase, tmp_path: Path, clock: Clock) -> None:
     for number in range(150):
         kb.add(f"note {number}")
     chance = random.Random(8)
-    write(kb._store, {one: some_weights(chance) for one in range(1, 151)})
+    write(sqlite_store(kb), {one: some_weights(chance) for one in range(1, 151)})
     stream = io.BytesIO()
     kb.export(stream, vectors=True)
     data = stream.getvalue()
     with KnowledgeBase(tmp_path / "b.sqlite", clock=clock) as other:
         other.import_(io.BytesIO(data))
-        check(other._store, truth_of(kb._store))
-        with other._store.reading() as connection:
+        check(sqlite_store(other), truth_of(sqlite_store(kb)))
+        with sqlite_store(other)._database.reading() as connection:
             assert segments.standings(connection, 1)
-        assert not unwell(other._store).keys() - {"pending"}
+        assert not unwell(sqlite_store(other)).keys() - {"pending"}
     with KnowledgeBase(tmp_path / "c.sqlite", clock=clock) as broken:
         for bad in (b"-1.5", b"NaN", b"1e99"):
             with pytest.raises(BrokenImport, match=r"weights|NaN"):

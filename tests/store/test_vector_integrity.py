@@ -12,20 +12,20 @@ import pytest
 from kb import wire
 from kb.errors import KbError, ModelBroken, ModelMissing
 from kb.library.doctor import examine
-from kb.store import SqliteStore
-from kb.store.sqlite import vec0, vectors
+from kb.store.sqlite import dense, vec0
+from kb.store.sqlite.store import SqliteStore
 from kb.types import Encoding, Filters, Finding, ModelSpec
 from tests import schemas
 from tests.conftest import Clock
 from tests.models.weightless import Weightless
-from tests.store.builders import check_integrity, put
+from tests.store.builders import check_integrity, fail_chunks, put, write_vectors
 from tests.store.test_vectors import NOW, QUERY, SPEC, ask, embed, file_of, some_vectors
 
 
 @pytest.fixture
 def filled(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteStore]:
     """100 chunks with vectors, the table and the file."""
-    monkeypatch.setattr(vectors, "_WORTH_A_FILE", 10)
+    monkeypatch.setattr(dense, "_WORTH_A_FILE", 10)
     store = SqliteStore(tmp_path / "kb.sqlite", clock=clock, vector_backend="sqlite-vec")
     for number in range(20):
         put(store, f"{number}", *(f"{number} {line}" for line in range(5)))
@@ -43,7 +43,7 @@ def unwell(store: SqliteStore, *, fix: bool = False) -> dict[str, Finding]:
 
 def test_a_store_with_vectors_is_healthy(filled: SqliteStore) -> None:
     assert unwell(filled) == {}
-    filled.delete_documents([4])  # which the table and the file know nothing of yet
+    filled.catalog.delete_documents([4])  # which the table and the file know nothing of yet
     assert unwell(filled) == {}
 
 
@@ -119,7 +119,7 @@ def test_where_nobody_can_look(filled: SqliteStore, monkeypatch: pytest.MonkeyPa
 def test_what_waits_and_what_failed(filled: SqliteStore) -> None:
     put(filled, "new", "one", "two")
     for _ in range(3):
-        filled.fail_embeddings(1, [101], "no room")
+        fail_chunks(filled, 1, [101], "no room")
     found = unwell(filled)
     assert list(found) == ["pending"]
     assert found["pending"].what == (
@@ -172,22 +172,24 @@ def test_a_model_of_another_version_than_the_vectors(filled: SqliteStore) -> Non
         assert diagnosis.healthy
     assert (said[same].state, said[same].to_do) == ("ok", "")
     assert (said[other].state, said[other].to_do) == ("warning", "kb embed --anew")
-    assert f"of {SPEC.name} {SPEC.version}, not of {SPEC.name} 2" in said[other].what
+    assert f"by {SPEC.name} {SPEC.version}, not by {SPEC.name} 2" in said[other].what
 
 
 def test_a_model_of_another_dimension(store: SqliteStore) -> None:
     put(store, "a", "one")
-    store.use_model(SPEC)
+    store.vectors.use_model(SPEC)
     other = ModelSpec("other", "1", 2, frozenset({"dense"}))
-    model_id = store.use_model(other).model_id
-    store.write_embeddings(model_id, [(1, Encoding(dense=array("f", [1.0, 0.0])))])
+    model_id = store.vectors.use_model(other).model_id
+    write_vectors(store, model_id, [(1, Encoding(dense=array("f", [1.0, 0.0])))])
     with store._database.writing() as connection:
         connection.execute("UPDATE models SET dimension = 3")
     assert set(unwell(store)) == {"embeddings"}
 
 
 def test_a_backup_has_the_vectors(filled: SqliteStore, tmp_path: Path) -> None:
-    filled.backup(tmp_path / "b" / "kb.sqlite", overwrite=False, on_step=lambda done, total: None)
+    filled.maintenance.backup(
+        tmp_path / "b" / "kb.sqlite", overwrite=False, on_progress=lambda done, total: None
+    )
     copy = SqliteStore(tmp_path / "b" / "kb.sqlite")
     for backend in ("numpy", "sqlite-vec", "python"):
         assert ask(copy, QUERY, backend, 30, Filters()) == ask(filled, QUERY, backend, 30)

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from kb.errors import InvalidRequest, ModelMismatch
-from kb.store import SqliteStore
-from kb.store.sqlite import matrix, matrix_file, vec0, vectors
+from kb.store.sqlite import dense, matrix, matrix_file, vec0
+from kb.store.sqlite.store import SqliteStore
 from kb.types import Encoding, Filters, ModelSpec, ScoredChunk
-from tests.store.builders import put
+from tests.store.builders import pending_chunks, put, write_vectors
 
 np = pytest.importorskip("numpy")
 
@@ -40,10 +40,10 @@ def some_vectors(count: int, seed: int = 1) -> Any:
 
 
 def embed(store: SqliteStore, made: Any) -> int:
-    model_id = store.use_model(SPEC).model_id
+    model_id = store.vectors.use_model(SPEC).model_id
     rows = [(one.chunk_id, Encoding(dense=array("f", made[one.chunk_id - 1])))
-            for one in store.to_embed(model_id, limit=len(made))]  # fmt: skip
-    store.write_embeddings(model_id, rows)
+            for one in pending_chunks(store, model_id, limit=len(made))]  # fmt: skip
+    write_vectors(store, model_id, rows)
     return model_id
 
 
@@ -51,7 +51,7 @@ def ask(
     store: SqliteStore, query: Any, backend: str, limit: int = 10, filters: Filters = ALL,
     now: str = NOW,
 ) -> list[ScoredChunk]:  # fmt: skip
-    found = store.nearest(
+    found = store.vectors.nearest_dense(
         1, array("f", query), filters=filters, now=now, limit=limit, backend=backend
     )
     assert found.backend == backend
@@ -60,7 +60,7 @@ def ask(
 
 def brute_force(store: SqliteStore, query: Any, limit: int, ids: list[int]) -> list[int]:
     """Another arithmetic over what is stored, and Python's own sort."""
-    stored = store.vectors_of(1, ids)
+    stored = store.vectors.dense_vectors(1, ids)
     asked = np.asarray(query, np.float64) / np.linalg.norm(np.asarray(query, np.float64))
     keys = []
     for chunk_id, vector in stored.items():
@@ -177,7 +177,7 @@ def test_without_filters_expired_documents_are_absent(
 
 def test_more_than_sqlite_vec_gives(shelf: Library) -> None:
     query = array("f", shelf.made[0])
-    found = shelf.store.nearest(
+    found = shelf.store.vectors.nearest_dense(
         1, query, filters=Filters(), now=NOW, limit=5000, backend="sqlite-vec"
     )
     assert found.backend == "numpy"
@@ -191,7 +191,7 @@ def test_more_than_sqlite_vec_gives(shelf: Library) -> None:
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteStore]:
     """300 chunks, of which a file is worth while."""
-    monkeypatch.setattr(vectors, "_WORTH_A_FILE", 10)
+    monkeypatch.setattr(dense, "_WORTH_A_FILE", 10)
     store = SqliteStore(tmp_path / "kb.sqlite", vector_backend="sqlite-vec")
     for number in range(60):
         put(store, f"{number}", *(f"{number} {line}" for line in range(5)))
@@ -205,7 +205,7 @@ QUERY = some_vectors(1, seed=9)[0]
 
 def check(store: SqliteStore, backends: tuple[str, ...] = BACKENDS) -> list[ScoredChunk]:
     """All backends find what brute force finds, whatever the state is."""
-    with store.reading() as connection:
+    with store._database.reading() as connection:
         ids = [row[0] for row in connection.execute("SELECT chunk_id FROM chunks")]
         expected = brute_force(store, QUERY, 20, ids)
         answers = [ask(store, QUERY, backend, 20) for backend in backends]
@@ -217,17 +217,17 @@ def check(store: SqliteStore, backends: tuple[str, ...] = BACKENDS) -> list[Scor
 
 def test_every_change_is_followed(small: SqliteStore) -> None:
     best = check(small)[0].chunk_id
-    small.delete_documents([(best - 1) // 5 + 1])
+    small.catalog.delete_documents([(best - 1) // 5 + 1])
     assert best not in [one.chunk_id for one in check(small)]
     put(small, "60", "new", "words")
     check(small)
-    model_id = small.models()[0].model_id
-    waiting = [one.chunk_id for one in small.to_embed(model_id, limit=9)]
-    small.write_embeddings(model_id, [(one, Encoding(dense=array("f", QUERY))) for one in waiting])
+    model_id = small.vectors.models()[0].model_id
+    waiting = [one.chunk_id for one in pending_chunks(small, model_id, limit=9)]
+    write_vectors(small, model_id, [(one, Encoding(dense=array("f", QUERY))) for one in waiting])
     assert [one.chunk_id for one in check(small)][:2] == waiting
-    small.write_embeddings(model_id, [(waiting[0], Encoding(dense=array("f", -QUERY)))])
+    write_vectors(small, model_id, [(waiting[0], Encoding(dense=array("f", -QUERY)))])
     assert check(small)[0].chunk_id == waiting[1]
-    small.delete_documents([61])
+    small.catalog.delete_documents([61])
     check(small)
 
 
@@ -242,27 +242,27 @@ def test_long_histories(small: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> 
         lambda *args: built.append(1) or read_all(*args),  # type: ignore[func-returns-value]
     )
     chance = random.Random(5)
-    model_id = small.models()[0].model_id
+    model_id = small.vectors.models()[0].model_id
     for number in range(60):
         if number % 3 == 0:
-            known = [document.doc_id for document in small.documents(Filters(), None)]
-            small.delete_documents(chance.sample(known, 2))
+            known = [document.doc_id for document in small.catalog.documents(Filters(), None)]
+            small.catalog.delete_documents(chance.sample(known, 2))
         else:
             put(small, f"x{number}", f"x {number}", f"y {number}")
             embed(small, some_vectors(1000, number))
         if number % 7 == 0:
-            ids = list(small.vectors_of(model_id, range(1000)))
+            ids = list(small.vectors.dense_vectors(model_id, range(1000)))
             rows = [(one, Encoding(dense=array("f", some_vectors(1, one)[0])))
                     for one in chance.sample(ids, 5)]  # fmt: skip
-            small.write_embeddings(model_id, rows)
+            write_vectors(small, model_id, rows)
         check(small)
     assert 2 < len(built) < 20
 
 
 def test_a_store_without_vectors(store: SqliteStore) -> None:
     put(store, "a", "one")
-    store.use_model(SPEC)
-    found = store.nearest(1, array("f", QUERY), filters=Filters(), now=NOW, limit=5)
+    store.vectors.use_model(SPEC)
+    found = store.vectors.nearest_dense(1, array("f", QUERY), filters=Filters(), now=NOW, limit=5)
     assert found.chunks == []
 
 
@@ -274,7 +274,7 @@ def test_queries_that_cannot_be_asked(small: SqliteStore) -> None:
             "limit": 5,
             "backend": "auto",
         } | said
-        return small.nearest(1, vector, **given)
+        return small.vectors.nearest_dense(1, vector, **given)
 
     with pytest.raises(ModelMismatch, match="3 dimensions"):
         nearest([1.0, 2.0, 3.0])
@@ -306,7 +306,7 @@ def test_a_fresh_process_maps_the_file(small: SqliteStore, monkeypatch: pytest.M
     monkeypatch.setattr(matrix, "built", None)  # would fail
     fresh = reopened(small)
     assert check(fresh) == before
-    fresh.delete_documents([3])
+    fresh.catalog.delete_documents([3])
     check(fresh)
     again = reopened(fresh)
     check(again)
@@ -365,7 +365,7 @@ def test_a_store_that_was_put_back(small: SqliteStore, tmp_path: Path) -> None:
         store = SqliteStore(small.path)
         rows = [(one, Encoding(dense=array("f", some_vectors(1, seed + one)[0])))
                 for one in range(1, 300)]  # fmt: skip
-        store.write_embeddings(1, rows)
+        write_vectors(store, 1, rows)
         check(store, ("numpy", "python"))
         store.close()
         if seed == 11:
@@ -393,7 +393,7 @@ def test_a_read_only_folder(small: SqliteStore) -> None:
             path.chmod(path.stat().st_mode | 0o555)
     small.path.parent.chmod(0o555)
     setup = (
-        "import array, os, secrets, numpy; from kb.store import SqliteStore, matrix, vectors\n"
+        "import array, os, secrets, numpy; from kb.store.sqlite import dense, matrix, store\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
     )
     assert child(small.path, "numpy", setup) == ("numpy", expected)
@@ -413,11 +413,11 @@ CHILD = """
 import sys
 from array import array
 from pathlib import Path
-from kb.store import SqliteStore
+from kb.store.sqlite.store import SqliteStore
 from kb.types import Filters
 store = SqliteStore(Path(sys.argv[1]))
 query = array("f", map(float, sys.argv[3].split()))
-found = store.nearest(
+found = store.vectors.nearest_dense(
     1, query, filters=Filters(), now="2026-05-28T20:26:40Z", limit=20, backend=sys.argv[2]
 )
 print(found.backend, *(one.chunk_id for one in found.chunks))
@@ -448,9 +448,9 @@ def child(path: Path, backend: str, setup: str = "") -> tuple[str, list[int]]:
         ("sqlite-vec", NO_SQLITE_VEC + "import numpy", "numpy"),
         ("auto", "", "python"),  # too few to load numpy for
         ("auto", "import numpy", "numpy"),
-        ("auto", "from kb.store import vectors; vectors.SMALL = 10", "numpy"),
-        ("auto", NO_NUMPY + "from kb.store import vectors; vectors.SMALL = 10", "sqlite-vec"),
-        ("auto", NO_NUMPY + NO_SQLITE_VEC + "from kb.store import vectors; vectors.SMALL = 10",
+        ("auto", "from kb.store.sqlite import dense; dense.SMALL = 10", "numpy"),
+        ("auto", NO_NUMPY + "from kb.store.sqlite import dense; dense.SMALL = 10", "sqlite-vec"),
+        ("auto", NO_NUMPY + NO_SQLITE_VEC + "from kb.store.sqlite import dense; dense.SMALL = 10",
          "python"),
     ],
 )  # fmt: skip
@@ -470,12 +470,14 @@ def test_sqlite_vec_does_not_load_numpy(small: SqliteStore) -> None:
 def test_the_table_is_made_when_it_is_asked_for(store: SqliteStore) -> None:
     put(store, "a", *(str(number) for number in range(30)))
     embed(store, some_vectors(30))
-    assert not store.health.vectors.has_table()
+    assert not store.maintenance.integrity.vectors.has_table()
     query = array("f", QUERY)
-    found = store.nearest(1, query, filters=Filters(), now=NOW, limit=5, backend="sqlite-vec")
+    found = store.vectors.nearest_dense(
+        1, query, filters=Filters(), now=NOW, limit=5, backend="sqlite-vec"
+    )
     assert found.backend == "numpy"
     other = reopened(store, vector_backend="sqlite-vec")
-    other.index_vectors(1)
+    other.vectors.build_index(1)
     assert check(other)
     other.close()
 
@@ -484,25 +486,27 @@ def test_a_table_that_was_left_behind(small: SqliteStore, monkeypatch: pytest.Mo
     """Written where sqlite-vec cannot be loaded, the table lags; searches know by how much."""
     with monkeypatch.context() as patch:
         patch.setattr(vec0, "load", lambda connection: False)
-        small.delete_documents([1, 2, 3])
+        small.catalog.delete_documents([1, 2, 3])
         put(small, "more", "a", "b", "c")
         embed(small, some_vectors(1000))
         check(small, ("numpy", "python"))
     check(small)
     put(small, "yet more", "d")
     embed(small, some_vectors(1000))
-    assert small.health.vectors.table_fault() is None
+    assert small.maintenance.integrity.vectors.table_fault() is None
     check(small)
     small.close()
 
 
 def test_too_far_behind(small: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vec0, "_MANY", 4)
-    small.delete_documents([1])
+    small.catalog.delete_documents([1])
     query = array("f", QUERY)
-    found = small.nearest(1, query, filters=Filters(), now=NOW, limit=5, backend="sqlite-vec")
+    found = small.vectors.nearest_dense(
+        1, query, filters=Filters(), now=NOW, limit=5, backend="sqlite-vec"
+    )
     assert found.backend == "numpy"
-    small.index_vectors(1)
+    small.vectors.build_index(1)
     check(small)
 
 
@@ -524,19 +528,19 @@ def test_a_plain_sqlite_can_still_write(small: SqliteStore) -> None:
 
 
 def test_one_reading_block_sees_one_state(small: SqliteStore) -> None:
-    with small.reading():
+    with small.snapshot():
         before = check(small)
-        version = small.vector_version()
+        version = small.vectors.version()
 
         def change() -> None:
-            small.delete_documents([(before[0].chunk_id - 1) // 5 + 1])
+            small.catalog.delete_documents([(before[0].chunk_id - 1) // 5 + 1])
             assert check(small) != before  # a newer matrix is made meanwhile
 
         writer = threading.Thread(target=change)
         writer.start()
         writer.join()
         assert check(small) == before
-        assert small.vector_version() == version
+        assert small.vectors.version() == version
     assert check(small) != before
 
 
@@ -565,7 +569,7 @@ def test_eight_threads_search_while_one_writes(
     for generation in range(25):
         put(small, f"g{generation}", *(f"g{generation} {line}" for line in range(6)))
         embed(small, some_vectors(1000, generation))
-        small.delete_documents([generation + 1])
+        small.catalog.delete_documents([generation + 1])
     stop.set()
     for thread in threads:
         thread.join()
@@ -578,8 +582,8 @@ def test_the_matrix_is_shared(small: SqliteStore) -> None:
     seen: list[Any] = []
 
     def look() -> None:
-        with small.reading() as connection:
-            seen.append(small.dense.current(connection, small.models()[0]))
+        with small._database.reading() as connection:
+            seen.append(small.vectors.dense.current(connection, small.vectors.models()[0]))
 
     threads = [threading.Thread(target=look) for _ in range(8)]
     for thread in threads:

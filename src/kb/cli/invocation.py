@@ -28,14 +28,15 @@ class Invocation:
 
     def open(self, overrides: Mapping[str, Any] | None = None) -> KnowledgeBase:
         """Return the knowledge base. `overrides` are settings changed by options."""
-        from kb.config import load, store_path
+        from kb.config import load, store_url
         from kb.library.knowledge_base import KnowledgeBase
+        from kb.store import local_path
 
-        file = store_path(self.store)
-        config = load(file, overrides=overrides)
+        url = store_url(self.store)
+        config = load(local_path(url), overrides=overrides)
         self._start_logging(config)
         self.warn_ignored_settings(config)
-        return KnowledgeBase(file, config=config)
+        return KnowledgeBase(url, config=config)
 
     def warn_ignored_settings(self, config: Config) -> None:
         """Warn about the settings that kb ignores in a folder's own file."""

@@ -146,9 +146,10 @@ def path_command(invocation: Invocation) -> None:
     Example:
       kb config path
     """
-    from kb.config import files, store_path
+    from kb.config import files, store_url
+    from kb.store import local_path
 
-    paths = [str(path) for path in reversed(files(store_path(invocation.store)))]
+    paths = [str(path) for path in reversed(files(local_path(store_url(invocation.store))))]
     if invocation.json:
         output.write_json(paths)
     else:
@@ -238,9 +239,10 @@ def _confirm(folder: Path) -> None:
 
 
 def _select_store(folder: Path | None, invocation: Invocation) -> Path:
-    from kb.config import store_path
+    from kb.config import store_url
+    from kb.store import local_path
 
-    return store_path(invocation.store if folder is None else folder)
+    return local_path(store_url(invocation.store if folder is None else folder))
 
 
 def _write_trust(invocation: Invocation, folder: Path, *, trusted: bool) -> None:

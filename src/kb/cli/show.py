@@ -84,11 +84,11 @@ def _warn_degraded(parts: Iterable[dict[str, Any]]) -> None:
 
 
 def _status_lines(status: dict[str, Any]) -> list[str]:
-    from kb.library.doctor.store_checks import size_text
+    from kb.text.units import format_bytes
 
     console = output.Console.of(sys.stdout)
     facts = {
-        "store": f"{status['store']} ({size_text(status['size_bytes'])})",
+        "store": f"{status['store']} ({format_bytes(status['size_bytes'])})",
         "documents": str(status["documents"]),
         "chunks": str(status["chunks"]),
         "expired": f"{status['expired']} (to remove: kb gc)" if status["expired"] else "",

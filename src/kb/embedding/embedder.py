@@ -114,7 +114,7 @@ class Embedder:
         if self._exam == (model.marks is None):
             model = self._examined(model)
         parts = self._texts.want - {"dense"} if fill else _NOTHING
-        job_id = self._store.start_job(model.model_id)
+        job_id = self._store.queue.start_job(model.model_id)
         left = _Left(
             self._store, job_id, model.model_id, self._texts.encoder, self._unit_texts, limit,
             None if document is None else document.doc_id, parts, self._patient,
@@ -134,7 +134,7 @@ class Embedder:
             rows.flush()  # what was encoded is good, and took its time
             raise
         finally:
-            self._store.end_job(job_id)
+            self._store.queue.end_job(job_id)
         return rows.report(seconds=time.perf_counter() - started)
 
     def _model(self, *, retry: bool, anew: bool, document: Document | None) -> StoredModel:
@@ -142,22 +142,22 @@ class Embedder:
         no vectors for one."""
         spec = self._texts.spec
         wanted = (spec.name, spec.version, spec.dimension)
-        known = ((each.name, each.version, each.dimension) for each in self._store.models())
+        known = ((each.name, each.version, each.dimension) for each in self._store.vectors.models())
         if anew or wanted not in known:
             self._texts.probe()
             spec = self._texts.spec  # what an endpoint gives, its first answer tells
         if anew:
-            self._store.drop_vectors()
-        model = self._store.use_model(spec, self._source)
+            self._store.vectors.drop_all()
+        model = self._store.vectors.use_model(spec, self._source)
         doc_id = None if document is None else document.doc_id
-        if retry and self._store.retry_embeddings(model.model_id, doc_id=doc_id):
-            model = self._store.use_model(spec)  # counted again
+        if retry and self._store.queue.retry(model.model_id, doc_id=doc_id):
+            model = self._store.vectors.use_model(spec)  # counted again
         return model
 
     def _examined(self, model: StoredModel) -> StoredModel:
         """With its marks; without an exam, those of an earlier one are forgotten."""
         marks = examine(self._texts.encoder) if self._exam else None
-        self._store.set_marks(model.model_id, marks)
+        self._store.vectors.set_exam_marks(model.model_id, marks)
         return replace(model, marks=marks)
 
     def _encoded(self, left: _Left, stop: Callable[[], bool]) -> Generator[list[Outcome]]:
@@ -191,7 +191,7 @@ class _Left:
     patient: bool
     lease_chunks: int
     found: deque[ToEmbed] = field(default_factory=deque)
-    after: dict[Set[str], int] = field(default_factory=dict)
+    after: dict[Set[str], ToEmbed] = field(default_factory=dict)
 
     def take(self) -> list[ToEmbed]:
         """The next unit of work; empty if there is none now."""
@@ -209,18 +209,18 @@ class _Left:
             if limit == 0 or self.found:
                 break
             self.found.extend(
-                self.store.lease(
+                self.store.queue.lease(
                     self.job_id,
                     self.model_id,
                     limit=limit,
-                    after=self.after.get(parts, 0),
+                    after=self.after.get(parts),
                     doc_id=self.doc_id,
                     lacking=parts,
                     patient=self.patient,
                 )
             )
             if self.found:
-                self.after[parts] = self.found[-1].chunk_id
+                self.after[parts] = self.found[-1]
         if self.limit is not None:
             self.limit -= len(self.found)
 
@@ -274,7 +274,7 @@ class _Rows:
     def flush(self) -> None:
         if not self.ready:
             return
-        written = self.store.finish(self.job_id, self.model.model_id, self.ready)
+        written = self.store.queue.finish(self.job_id, self.model.model_id, self.ready)
         self.embedded += written.embedded
         self.filled += written.filled
         self.ready = []
@@ -285,7 +285,7 @@ class _Rows:
 
     def _renew(self) -> None:
         if time.perf_counter() - self.renewed > RENEW_S:
-            self.store.renew_job(self.job_id)
+            self.store.queue.renew_job(self.job_id)
             self.renewed = time.perf_counter()
 
     def _total(self, model: StoredModel) -> int:
@@ -294,12 +294,12 @@ class _Rows:
 
     def _now(self) -> StoredModel | None:
         """The model as it stands; None if it has gone, as after a switch to another."""
-        found = (one for one in self.store.models() if one.model_id == self.model.model_id)
+        found = (one for one in self.store.vectors.models() if one.model_id == self.model.model_id)
         return next(found, None)
 
     def _elsewhere(self) -> int:
         """What others are at work on; this job has ended."""
-        others = (one for one in self.store.jobs() if one.model_id == self.model.model_id)
+        others = (one for one in self.store.queue.jobs() if one.model_id == self.model.model_id)
         return sum(one.leased for one in others if not one.lost)
 
     def _tell(self) -> None:
@@ -322,7 +322,7 @@ class _Rows:
             elsewhere=self._elsewhere(),
             lacking=lacks,
             given_up=now.failed,
-            last_error=self.store.last_error(now.model_id) if has_failed else None,
+            last_error=self.store.queue.last_error(now.model_id) if has_failed else None,
             truncated=self.truncated,
             seconds=seconds,
             unfit=self.model.verdict("dense") or None,

@@ -48,15 +48,15 @@ def reindex(
     if not force:
         _check_fit(encoder.spec, marks or ())
     drop(store)  # what an earlier one has left
-    model = store.begin_switch(encoder.spec, source, keep_old=keep_old)
+    model = store.vectors.begin_switch(encoder.spec, source, keep_old=keep_old)
     if marks is not None:
-        store.set_marks(model.model_id, marks)
+        store.vectors.set_exam_marks(model.model_id, marks)
         model = replace(model, marks=marks)
     drop(store)  # what was half built of another
     report = _built(chain([first], repeat(then)), model, stop, on_progress)
-    if stop() or not store.switch(model.model_id, force=force):
+    if stop() or not store.vectors.switch(model.model_id, force=force):
         return replace(report, held=_held(store, model.model_id, report)), False
-    if any(one.role == "gone" for one in store.models()):
+    if any(one.role == "gone" for one in store.vectors.models()):
         time.sleep(grace_s)
         drop(store)
     return report, True
@@ -77,7 +77,7 @@ def _check_fit(spec: ModelSpec, marks: Iterable[ExamMark]) -> None:
 
 def _held(store: Store, model_id: int, report: EmbedReport) -> str:
     """Why the old vectors answer on, and what to do."""
-    if not any(one.model_id == model_id and one.role == "next" for one in store.models()):
+    if not any(one.model_id == model_id and one.role == "next" for one in store.vectors.models()):
         return "another change of the model has taken the place of this one"
     name = f"{report.model} {report.version}"
     if failed := report.given_up + min(report.failed, report.left):
@@ -124,5 +124,5 @@ def _built(
 
 def drop(store: Store) -> None:
     """Vectors that nobody asks any more."""
-    while store.drop_some():
+    while store.vectors.drop_retired():
         pass  # each in a transaction of its own: others want to write too

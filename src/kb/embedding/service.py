@@ -16,12 +16,12 @@ from weakref import WeakSet
 
 from kb.config import Config, load, trust_store
 from kb.errors import InvalidRequest, KbError, ModelMissing, NotFound, StoreMissing, short_repr
-from kb.store import SqliteStore
+from kb.store import open_store
 
 if TYPE_CHECKING:
     from kb.embedding.embedder import Embedder, OnEmbedded
     from kb.embedding.worker import Worker, WorkerState
-    from kb.ports import Encoder
+    from kb.ports import Encoder, Store
     from kb.types import Document, EmbedReport, Job, Jobs, StoredModel, Work
 
 SHOWN_FAILURES = 20
@@ -33,7 +33,7 @@ class Encoders:
     of another since it was reindexed, that one, by the name the store knows it by. An object that
     was given and is of the store's model is used, whatever that name. Shared between threads."""
 
-    def __init__(self, store: SqliteStore, config: Config, given: Encoder | str | None) -> None:
+    def __init__(self, store: Store, config: Config, given: Encoder | str | None) -> None:
         self._store = store
         self._config = config
         self._given = given
@@ -118,7 +118,7 @@ class Encoders:
 
     def _model(self, role: str) -> StoredModel | None:
         try:
-            return next((one for one in self._store.models() if one.role == role), None)
+            return next((one for one in self._store.vectors.models() if one.role == role), None)
         except StoreMissing:
             return None
 
@@ -144,9 +144,9 @@ def needs_trust(
 def sources_to_trust(path: Path) -> list[str]:
     """The encoders that the store at `path` names and that need the user's trust."""
     config = load(path)
-    store = SqliteStore(path, read_only=True)
+    store = open_store(path, read_only=True)
     try:
-        named = [one.source for one in store.models() if one.role and one.source]
+        named = [one.source for one in store.vectors.models() if one.role and one.source]
     except StoreMissing:
         return []
     finally:
@@ -180,7 +180,7 @@ def _check(model: object, grace_s: float | None) -> None:
 class Embedding:
     """Makes the vectors of one store."""
 
-    def __init__(self, store: SqliteStore, config: Config, encoders: Encoders) -> None:
+    def __init__(self, store: Store, config: Config, encoders: Encoders) -> None:
         self._store = store
         self._config = config
         self._encoders = encoders
@@ -206,7 +206,7 @@ class Embedding:
     ) -> EmbedReport:
         """See `KnowledgeBase.embed`. Where another model has come to answer meanwhile, its vectors
         are made too."""
-        self._store.models()  # raises where there is no store: a name may be mistyped
+        self._store.vectors.models()  # raises where there is no store: a name may be mistyped
         while True:
             encoder = self._encoders.current()
             if encoder is None:
@@ -222,7 +222,7 @@ class Embedding:
             )
             anew = False
             if stop() or limit is not None or self._answers(encoder):
-                self._store.index_vectors(self._store.models()[0].model_id)
+                self._store.vectors.build_index(self._store.vectors.models()[0].model_id)
                 return report
 
     def reindex(
@@ -240,7 +240,7 @@ class Embedding:
         from kb.embedding.reindex import GRACE_S, reindex
 
         _check(name, grace_s)
-        self._store.models()  # raises where there is no store
+        self._store.vectors.models()  # raises where there is no store
         encoder = self._encoders.named(name) if isinstance(name, str) else name
         source = models.lasting(name) if isinstance(name, str) else encoder.spec.name
         self._encoders.keep(source, encoder)
@@ -261,7 +261,7 @@ class Embedding:
             on_progress=on_progress,
         )
         if done[1]:
-            self._store.index_vectors(self._store.models()[0].model_id)
+            self._store.vectors.build_index(self._store.vectors.models()[0].model_id)
         return done
 
     def worker(self, on_change: Callable[[WorkerState], None] | None = None) -> Worker:
@@ -278,7 +278,7 @@ class Embedding:
         """What a worker does: all there is to do now, for the model that answers and for the one
         that will. Costs a look at a few rows where there is nothing."""
         if self._store.exists():
-            self._store.fold_log()  # what searches have kept from being folded may go now
+            self._store.maintenance.checkpoint()  # overlapping searches prevent it
         encoder = self._encoders.current()
         if encoder is None:
             return None
@@ -304,8 +304,9 @@ class Embedding:
             self._embedder(encoder, patient=True).run(
                 model=model, stop=stop, on_progress=on_progress
             )
-        if self._store.can_switch(model.model_id) and self._store.switch(model.model_id):
-            self._store.index_vectors(model.model_id)
+        vectors = self._store.vectors
+        if vectors.can_switch(model.model_id) and vectors.switch(model.model_id):
+            vectors.build_index(model.model_id)
 
     def _drop_gone(self) -> None:
         """What a switch has left, once no search can have begun with it."""
@@ -321,13 +322,13 @@ class Embedding:
             drop(self._store)
 
     def jobs(self) -> Jobs:
-        with self._store.reading():
-            found = self._store.jobs()
+        with self._store.snapshot():
+            found = self._store.queue.jobs()
             models = self._models()
             failures = [
                 failure
                 for model in models
-                for failure in self._store.failures(model.model_id, SHOWN_FAILURES)
+                for failure in self._store.queue.failures(model.model_id, SHOWN_FAILURES)
             ]
         from kb.types import Jobs
 
@@ -339,7 +340,9 @@ class Embedding:
 
     def retry(self) -> int:
         """Let what was given up be tried again; how many passages that are."""
-        return sum(self._store.retry_embeddings(model.model_id) for model in self._store.models())
+        return sum(
+            self._store.queue.retry(model.model_id) for model in self._store.vectors.models()
+        )
 
     # --- how things stand -------------------------------------------------------------------------
 
@@ -359,18 +362,18 @@ class Embedding:
     def _is_due(self, role: str, encoder: Encoder) -> bool:
         model = next((one for one in self._models() if one.role == role), None)
         if model is None:
-            return self._store.exists() and self._store.chunk_count() > 0
+            return self._store.exists() and self._store.catalog.chunk_count() > 0
         spec = encoder.spec
         if (spec.name, spec.version) != (model.name, model.version):
             return True  # which is then told as what it is
-        return self._store.has_work(model.model_id, self._wanted(encoder) - {"dense"})
+        return self._store.queue.has_work(model.model_id, self._wanted(encoder) - {"dense"})
 
     def _models(self) -> list[StoredModel]:
-        return self._store.models() if self._store.exists() else []
+        return self._store.vectors.models() if self._store.exists() else []
 
     def _answers(self, encoder: Encoder) -> bool:
         """Whether the vectors that answer are this encoder's."""
-        model = self._store.models()[0]
+        model = self._store.vectors.models()[0]
         return (model.name, model.version) == (encoder.spec.name, encoder.spec.version)
 
     def _embedder(self, encoder: Encoder, *, patient: bool) -> Embedder:

@@ -23,10 +23,10 @@ from kb.evaluation.qrels import Judged
 from kb.ingest.document_builder import build_note
 from kb.ingest.indexer import Indexer
 from kb.ingest.progress import Progress
-from kb.ports import Encoder
+from kb.ports import Encoder, Store
 from kb.search.rerank.selection import JudgeSource, no_judge
 from kb.search.searcher import Searcher
-from kb.store import SqliteStore
+from kb.store import open_store
 from kb.types import Attributes
 
 # (stage, done, in all; 0 where that is not known)
@@ -49,7 +49,7 @@ class Ground:
         """Whether the data's own corpus is what is searched, so that its ids are exact."""
         return self.documents is None and judged.corpus_path is not None
 
-    def searcher(self, store: SqliteStore) -> Searcher:
+    def searcher(self, store: Store) -> Searcher:
         """A new one, which remembers nothing yet."""
         return Searcher(store, self.config, time.time, lambda: self.encoder, self.judge)
 
@@ -57,16 +57,20 @@ class Ground:
 @contextmanager
 def searched(
     judged: Judged, ground: Ground, want: Set[str], on_progress: OnProgress | None = None
-) -> Iterator[SqliteStore]:
+) -> Iterator[Store]:
     """The store to search. A scratch one gets the parts `want` of the encoder's vectors, as the
     settings would have them stored: `models.tokens`."""
     if ground.documents is None and judged.corpus_path is None:
-        yield from _own_store(judged, ground.own)
+        yield from _own_store(judged, ground.own, ground.config)
         return
     tell = on_progress or _silent
     with scratch_folder("trial") as folder:
         tokens = ground.config.models.tokens
-        store = SqliteStore(folder / "kb.sqlite", token_format=tokens)
+        store = open_store(
+            folder / "kb.sqlite",
+            vector_backend=ground.config.store.vector_backend,
+            token_format=tokens,
+        )
         try:
             store.create()
             if ground.documents is not None:
@@ -81,37 +85,37 @@ def searched(
             store.close()
 
 
-def _own_store(judged: Judged, own: Path | None) -> Iterator[SqliteStore]:
+def _own_store(judged: Judged, own: Path | None, config: Config) -> Iterator[Store]:
     if own is None:
         raise EvalDataError(
             f"{judged.name} has no corpus", "name the store its documents are in with --store"
         )
-    store = SqliteStore(own, read_only=True)
+    store = open_store(own, read_only=True, vector_backend=config.store.vector_backend)
     try:
         yield store
     finally:
         store.close()
 
 
-def _index(corpus: Path, store: SqliteStore, config: Config, tell: OnProgress) -> None:
+def _index(corpus: Path, store: Store, config: Config, tell: OnProgress) -> None:
     for done, judged in enumerate(read_corpus(corpus), start=1):
         said = Attributes(title=judged.title or None)
         prepared = build_note(judged.text, said, 0, config.chunk.max_chars)
         title = "" if said.title is None else prepared.draft.title
         document = replace(prepared.draft, doc_path=judged.doc_id, title=title, body=None)
-        store.write_document(document, prepared.chunks)
+        store.catalog.write_document(document, prepared.chunks)
         if done % 100 == 0:
             tell("index", done, 0)
 
 
-def _ingest(folder: Path, store: SqliteStore, config: Config, tell: OnProgress) -> None:
+def _ingest(folder: Path, store: Store, config: Config, tell: OnProgress) -> None:
     def event(now: Progress) -> None:
         tell("index", int(now.done), now.total)
 
     Indexer(store, config, time.time).ingest([str(folder)], on_event=event)
 
 
-def _embed(store: SqliteStore, ground: Ground, want: Set[str], tell: OnProgress) -> None:
+def _embed(store: Store, ground: Ground, want: Set[str], tell: OnProgress) -> None:
     assert ground.encoder is not None
 
     def event(now: EmbedProgress) -> None:

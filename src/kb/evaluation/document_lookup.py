@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from kb.errors import EvalDataError, InvalidCitation
 from kb.evaluation.qrels import Judged
-from kb.store import SqliteStore
+from kb.ports import Store
 from kb.text.citations import parse_uri
 from kb.text.normalize import nfc
 from kb.types import Filters
@@ -22,11 +22,11 @@ from kb.types import Filters
 _SHOWN = 3  # of documents that have the same name
 
 
-def known(judged: Judged, store: SqliteStore, *, exact: bool) -> tuple[Judged, frozenset[str]]:
+def known(judged: Judged, store: Store, *, exact: bool) -> tuple[Judged, frozenset[str]]:
     """The data with the paths of documents for their names, and the names that are nobody's. If
     all of them are, it is the wrong store, and figures would say nothing."""
     names = judged.document_ids()
-    with store.reading():
+    with store.snapshot():
         catalogue = _Catalogue(store, exact=exact)
         paths = {name: catalogue.path_of(name) for name in sorted(names)}
     unknown = frozenset(name for name, path in paths.items() if path is None)
@@ -57,7 +57,7 @@ def _renamed(judged: Judged, paths: dict[str, str]) -> Judged:
 class _Catalogue:
     """The documents of a store by all their names."""
 
-    def __init__(self, store: SqliteStore, *, exact: bool) -> None:
+    def __init__(self, store: Store, *, exact: bool) -> None:
         self._store = store
         self._exact = exact
         self._by_file: dict[str, list[str]] | None = None
@@ -70,7 +70,7 @@ class _Catalogue:
         return found or next(filter(None, map(self._ending, spelled)), None)
 
     def _is_there(self, path: str) -> bool:
-        return self._store.document_by_path(path) is not None
+        return self._store.catalog.document_by_path(path) is not None
 
     def _ending(self, name: str) -> str | None:
         """The document whose path ends as the name does, or the name as its path: a path from the
@@ -92,7 +92,7 @@ class _Catalogue:
         """Paths by the name of their file; read only where a name is nobody's path."""
         if self._by_file is None:
             self._by_file = {}
-            for document in self._store.documents(Filters(), None):
+            for document in self._store.catalog.documents(Filters(), None):
                 path = document.doc_path
                 self._by_file.setdefault(path.rsplit("/", 1)[-1], []).append(path)
         return self._by_file

@@ -24,12 +24,11 @@ from kb.evaluation.metrics import parse_measure
 from kb.evaluation.qrels import Judged
 from kb.evaluation.qrels_csv import load_csv
 from kb.evaluation.runs import EvalReport, evaluate
-from kb.ports import Encoder
+from kb.ports import Encoder, Store
 from kb.search import compare
 from kb.search.profiles import Profile, profile_names, resolve, restrict, with_reranker
 from kb.search.rerank.selection import JudgeSource, no_judge
 from kb.search.searcher import Searcher
-from kb.store import SqliteStore
 from kb.types import MATCHES, Degraded, Response, SearchRequest
 
 _WARM_UP, _WARM_UP_TOP = "once more", 10
@@ -89,7 +88,7 @@ def run_trial(
 
 
 def measured(
-    store: SqliteStore,
+    store: Store,
     ground: Ground,
     judged: Judged,
     asked: Mapping[str, Asked | AskedFor],
@@ -110,7 +109,7 @@ def measured(
             name: replace(result, degraded=rankers[name].degraded())
             for name, result in report.methods.items()
         }
-    documents = store.counts()["documents"]
+    documents = store.catalog.counts().documents
     model = ground.encoder.spec if ground.encoder is not None else None
     return replace(
         report,
@@ -171,7 +170,7 @@ class SearchRanker:
     """A search as a `Ranker`, which remembers what went wrong in which query."""
 
     ground: Ground
-    store: SqliteStore
+    store: Store
     asked: Asked | AskedFor
     _notes: dict[str, tuple[Degraded, ...]] = field(default_factory=dict)
     _searcher: Searcher = field(init=False)

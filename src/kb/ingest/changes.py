@@ -89,7 +89,7 @@ def scan_root(
     config: IngestConfig,
 ) -> RootScan:
     """List the files of `target` and load its records; `roots` are all roots in the store."""
-    states = store.file_states(root.root_id) if root is not None else {}
+    states = store.catalog.file_states(root.root_id) if root is not None else {}
     if not target.whole:
         known = sorted(
             path
@@ -131,7 +131,7 @@ def _unclaimed(result: WalkResult, folder: str, store: Store, roots: Sequence[Ro
         for root in roots
         if not root.whole and root.path != folder
         if contains(root.path, folder) or contains(folder, root.path)
-        for path in store.file_states(root.root_id)
+        for path in store.catalog.file_states(root.root_id)
     }
     if not claimed:
         return result

@@ -66,7 +66,7 @@ class Indexer:
         """
         started = time.perf_counter()
         paths = [os.fspath(path) for path in paths]
-        known = {root.path for root in self._store.roots()}
+        known = {root.path for root in self._store.catalog.roots()}
         if any(os.path.abspath(path) not in known for path in paths):
             parser_pool.warm_up()  # files will be parsed: start the process early
         parsers = Parsers(self._config.chunk.max_chars)
@@ -96,7 +96,7 @@ class Indexer:
         note = document_builder.build_note(
             text, attributes or Attributes(), int(self._clock() * 1e9), self._config.chunk.max_chars
         )
-        written = self._store.write_document(note.draft, note.chunks)
+        written = self._store.catalog.write_document(note.draft, note.chunks)
         for warning in note.warnings:
             (on_warning or logger(__name__).warning)(warning)
         return written
@@ -173,7 +173,7 @@ class _Run:
     # --- which files ------------------------------------------------------------------------------
 
     def _scan(self, paths: Iterable[str | os.PathLike[str]], resolve_links: bool) -> list[RootScan]:
-        roots = self.store.roots()
+        roots = self.store.catalog.roots()
         plan = make_plan(
             paths,
             roots,
@@ -192,7 +192,7 @@ class _Run:
             for root in plan.detached
         ]
         known = [(target, self._root(target)) for target in plan.targets]
-        roots = [root for root in self.store.roots() if not root.detached]
+        roots = [root for root in self.store.catalog.roots() if not root.detached]
         scans: list[RootScan] = []
         for target, root in known:
             self.progress.start(
@@ -205,7 +205,7 @@ class _Run:
         return scans
 
     def _has_documents(self, root: Root, path: str) -> bool:
-        return any(is_within(known, path) for known in self.store.file_states(root.root_id))
+        return any(is_within(known, path) for known in self.store.catalog.file_states(root.root_id))
 
     def _root(self, target: ScanTarget) -> Root | None:
         """Find or create the root in the store. A root of single files is created with its first
@@ -215,7 +215,7 @@ class _Run:
         known = target.root
         if known is not None and known.whole == target.whole and not known.detached:
             return known
-        return self.store.ensure_root(target.path, whole=target.whole)
+        return self.store.catalog.ensure_root(target.path, whole=target.whole)
 
     # --- one file ---------------------------------------------------------------------------------
 
@@ -341,7 +341,7 @@ class _Run:
         )
         still_racy = self.clock() * 1e9 - entry.mtime_ns < _RACY_NS
         if not self.dry_run and not (now == state and still_racy):
-            self.store.touch_file(now)
+            self.store.catalog.touch_file(now)
 
     def _write(
         self,
@@ -357,11 +357,11 @@ class _Run:
             deque(chunks, maxlen=0)  # parse to the end, so that all errors are reported
         else:
             if scan.root is None:
-                scan.root = self.store.ensure_root(scan.target.path, whole=False)
+                scan.root = self.store.catalog.ensure_root(scan.target.path, whole=False)
             draft = document.in_root(scan.root)
             doc_path = draft.doc_path
             was = renamed_from.doc_id if renamed_from is not None else None
-            self.report.add_chunks(self.store.write_document(draft, chunks, was=was))
+            self.report.add_chunks(self.store.catalog.write_document(draft, chunks, moved_from=was))
         self.report.warnings += [FileNote(doc_path, text) for text in document.warnings]
         if renamed_from is not None:
             renamed_from.mark_renamed()
@@ -376,7 +376,7 @@ class _Run:
             return
         self.progress.start("remove", 0, len(removed))
         if not self.dry_run:
-            self.store.delete_documents([state.doc_id for state in removed])
+            self.store.catalog.delete_documents([state.doc_id for state in removed])
         self.report.removed += sorted(scan.doc_path(state.path) for state in removed)
 
 

@@ -109,7 +109,7 @@ class Parsing:
     ) -> None:
         self._process: ParserProcess | None = process
         self._limits = limits
-        self._name, self._tell = source.name, source.tell
+        self._name, self._tell = source.name, source.on_progress
         self._on_wait = on_wait
         self._waited_s = 0.0
         self._bytes = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import zlib
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from kb.config import IngestConfig
 from kb.errors import BrokenImport, InvalidRequest, NotFound, PathMissing, check_path
 from kb.ingest.file_names import SECRET, leads_to_secret
 from kb.ingest.secret_files import HOW_TO_INCLUDE, included_paths, is_included
-from kb.store import SqliteStore
+from kb.ports import Store
 from kb.text.normalize import nfc
 from kb.types import ImportReport, JsonDict, Root
 
@@ -32,7 +33,7 @@ _ANY_GROWTH_BYTES = 64 << 20  # which may be
 
 
 def export(
-    store: SqliteStore,
+    store: Store,
     target: IO[bytes] | str | os.PathLike[str],
     *,
     overwrite: bool,
@@ -48,7 +49,7 @@ def export(
 
 
 def import_(
-    store: SqliteStore,
+    store: Store,
     source: IO[bytes] | str | os.PathLike[str],
     *,
     merge: bool,
@@ -59,15 +60,17 @@ def import_(
         with _opened(check_path("an import", source)) as file:
             return import_(store, file, merge=merge, on_progress=on_progress)
     with _peekable(cast(IO[bytes], source)) as reader:
-        return store.load(_lines(_plain(reader)), merge=merge, on_line=on_progress)
+        return store.maintenance.load(_lines(_plain(reader)), merge=merge, on_progress=on_progress)
 
 
 def attach(
-    store: SqliteStore, name: str, folder: str | os.PathLike[str] | None, ingest: IngestConfig
+    store: Store, name: str, folder: str | os.PathLike[str] | None, ingest: IngestConfig
 ) -> tuple[list[str], Root]:
     """Let the root called `name` lie at `folder`, or where it says itself. Returns what to ingest,
     so that its documents are found there, and the root."""
-    root = next((each for each in store.roots() if each.name == nfc(name).rstrip("/")), None)
+    root = next(
+        (each for each in store.catalog.roots() if each.name == nfc(name).rstrip("/")), None
+    )
     if root is None:
         raise NotFound(f"there is no folder {name!r} in the store", "kb status names its folders")
     given = root.path if folder is None else os.path.expanduser(os.fspath(folder))
@@ -76,9 +79,9 @@ def attach(
     included = included_paths(ingest.include_secrets)
     if leads_to_secret(path, folder=True) and not is_included(path, included):
         raise InvalidRequest(f"{path} {SECRET}", HOW_TO_INCLUDE)
-    if any(each.path == path for each in store.roots() if each.root_id != root.root_id):
+    if any(each.path == path for each in store.catalog.roots() if each.root_id != root.root_id):
         raise InvalidRequest(f"{path} is in the store already", "kb status names its folders")
-    states = store.file_states(root.root_id).values()
+    states = store.catalog.file_states(root.root_id).values()
     files = [os.path.join(path, os.fsdecode(each.os_path or each.path)) for each in states]
     present = [file for file in files if os.path.lexists(file)]
     if files and not present:
@@ -86,13 +89,13 @@ def attach(
             f"{path} has none of the {len(files)} files of {root.name}",
             f"name the folder that has them: kb attach {root.name} FOLDER",
         )
-    store.attach_root(root.root_id, path)
+    store.catalog.attach_root(root.root_id, path)
     return [path] if root.whole else present, root
 
 
-def unattached(store: SqliteStore, root: Root) -> list[str]:
+def unattached(store: Store, root: Root) -> list[str]:
     """What to tell of the documents of a root whose files were not found."""
-    count = sum(state.detached for state in store.file_states(root.root_id).values())
+    count = sum(state.detached for state in store.catalog.file_states(root.root_id).values())
     if not count:
         return []
     documents = "1 document has no file" if count == 1 else f"{count} documents have no file"
@@ -110,14 +113,12 @@ def _opened(path: Path) -> IO[bytes]:
         ) from error
 
 
-def _write(
-    store: SqliteStore, stream: IO[bytes], on_progress: OnProgress, vectors: bool
-) -> JsonDict:
-    from kb.store.sqlite import export_format
-
-    with closing(store.export(vectors=vectors)) as lines:  # ends its transaction, come what may
+def _write(store: Store, stream: IO[bytes], on_progress: OnProgress, vectors: bool) -> JsonDict:
+    with closing(
+        store.maintenance.export(vectors=vectors)
+    ) as lines:  # ends its transaction, come what may
         first = next(lines)
-        header = export_format.parse(first, 1)
+        header: JsonDict = json.loads(first)
         total = sum(header["counts"].values())
         stream.write(first)
         for done, line in enumerate(lines, start=1):

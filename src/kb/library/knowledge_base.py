@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
 from kb import config as settings_module
-from kb.config import Config, store_path
+from kb.config import Config, store_url
 from kb.deadline import Deadline
 from kb.embedding.service import Embedding, Encoders
 from kb.errors import (
@@ -33,7 +33,7 @@ from kb.errors import (
     short_repr,
 )
 from kb.search.searcher import Searcher
-from kb.store import SqliteStore
+from kb.store import local_path, open_store
 from kb.text.normalize import nfc
 from kb.types import Document, Filters, Hit, Response, SearchRequest
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kb.embedding.embedder import OnEmbedded
     from kb.embedding.worker import Worker, WorkerState
     from kb.ingest.progress import Progress
-    from kb.ports import Encoder, Judge
+    from kb.ports import Encoder, Judge, Store
     from kb.types import Chunk, Comparison, Jobs, Passage, Root
     from kb.types.reports import Diagnosis, EmbedReport, ImportReport, IngestReport
 
@@ -53,9 +53,10 @@ _COUNTER_S = 2.0  # how long a read waits for other writers, to count as an acce
 class KnowledgeBase:
     """A knowledge base in one SQLite file.
 
-    `path` is the file, or a folder that holds `kb.sqlite`; without it, `KB_STORE`, the nearest
-    `.kb/` upwards or the user data folder. The file is made by the first write. One object may be
-    shared between threads. `clock` gives the seconds since the epoch.
+    `path` is the file, its `sqlite:///` URL, or a folder that holds `kb.sqlite`; without it,
+    `KB_STORE`, the nearest `.kb/` upwards or the user data folder. The first write creates the
+    file. Threads may share one object. `clock` returns the seconds since the epoch. `store` is an
+    open store, such as `kb.store.open_store` returns, to use instead of `path`.
 
     `encoder` makes the vectors: an object of `kb.ports.Encoder`, or a name as in the setting
     `models.encoder`, where `none` means words only; without it, the setting. `judge` is the same
@@ -72,12 +73,15 @@ class KnowledgeBase:
         clock: Callable[[], float] = time.time,
         encoder: Encoder | str | None = None,
         judge: Judge | str | None = None,
+        store: Store | None = None,
     ) -> None:
-        file = store_path(path)
-        self.config = config or settings_module.load_logged(file)
+        url = store_url(path) if store is None else ""
+        self.config = config or settings_module.load_logged(
+            local_path(url) if store is None else store.path
+        )
         self._clock = clock
-        self._store = SqliteStore(
-            file,
+        self._store = store or open_store(
+            url,
             read_only=read_only,
             busy_timeout_s=self.config.store.busy_timeout_s,
             clock=clock,
@@ -153,7 +157,7 @@ class KnowledgeBase:
         from kb.ingest.indexer import Indexer
         from kb.library.status import notes_on
 
-        if not paths and not self._store.roots():
+        if not paths and not self._store.catalog.roots():
             raise InvalidRequest("nothing was ingested yet", "name a folder: kb ingest FOLDER")
         indexer = Indexer(self._store, self.config, self._clock)
         if not all(isinstance(path, str | os.PathLike) and os.fspath(path) for path in paths):
@@ -217,7 +221,7 @@ class KnowledgeBase:
         )
         indexer = Indexer(self._store, self.config, self._clock)
         doc_id = indexer.note(text, attributes, on_warning=on_warning).doc_id
-        return self._store.documents_by_id([doc_id])[doc_id]
+        return self._store.catalog.documents_by_id([doc_id])[doc_id]
 
     def embed(
         self,
@@ -297,7 +301,8 @@ class KnowledgeBase:
         for name in names:
             check_text("a document's path", name)
             gone |= {document.doc_id: document.doc_path for document in self._named(name)}
-        self._store.delete_documents(gone, roots=[nfc(name).removesuffix("/") for name in names])
+        roots = [nfc(name).removesuffix("/") for name in names]
+        self._store.catalog.delete_documents(gone, roots=roots)
         return list(gone.values())
 
     def tag(self, name: str, *, add: Iterable[str] = (), remove: Iterable[str] = ()) -> Document:
@@ -307,7 +312,7 @@ class KnowledgeBase:
 
         document = self.document(name)
         added, removed = new_tags(add), clean_tags(remove)
-        sources = self._store.tag_sources(document.doc_id)
+        sources = self._store.catalog.tag_sources(document.doc_id)
         for tag in removed:
             if tag not in sources:
                 raise NotFound(f"{document.doc_path} has no tag {tag!r}", "kb list shows its tags")
@@ -319,14 +324,14 @@ class KnowledgeBase:
         if added:
             check_tag_count(len((sources.keys() | added) - set(removed)))
         if added or removed:
-            self._store.tag(document.doc_id, added, removed)
+            self._store.catalog.tag(document.doc_id, added, removed)
         return self.document(name)
 
     def gc(self, *, dry_run: bool = False) -> list[str]:
         """Remove expired documents; returns their paths."""
-        expired = self._store.expired(self._now())
+        expired = self._store.catalog.expired(self._now())
         if not dry_run and expired:
-            self._store.delete_documents(document.doc_id for document in expired)
+            self._store.catalog.delete_documents(document.doc_id for document in expired)
         return [document.doc_path for document in expired]
 
     # --- finding ----------------------------------------------------------------------------------
@@ -446,7 +451,7 @@ class KnowledgeBase:
         from kb.library.passages import passages_at
         from kb.search.similar import similar
 
-        with self._searcher.deadline(), self._store.reading():
+        with self._searcher.deadline(), self._store.snapshot():
             chunks, whole = passages_at(self._store, name)
             request = SearchRequest(
                 str(name),
@@ -501,7 +506,7 @@ class KnowledgeBase:
         # A store that cannot be written now can still be read; only its counter stays.
         with suppress(StoreError, DeadlineExceeded), Deadline(_COUNTER_S):
             if count:
-                self._store.record_access(passage.document.doc_id)
+                self._store.catalog.record_access(passage.document.doc_id)
         return passage
 
     def document(self, name: str) -> Document:
@@ -520,10 +525,11 @@ class KnowledgeBase:
     ) -> list[Document]:
         """Documents by path, without the expired ones unless asked for."""
         now = None if expired else self._now()
-        count = -1 if limit is None else check_integer("limit", limit)
+        if limit is not None:
+            check_integer("limit", limit)
         check_integer("offset", offset)
         given = Filters() if filters is None else filters
-        return self._store.documents(given, now, limit=count, offset=offset)
+        return self._store.catalog.documents(given, now, limit=limit, offset=offset)
 
     def documents_page(
         self, filters: Filters | None = None, *, limit: int, offset: int = 0
@@ -532,33 +538,33 @@ class KnowledgeBase:
         of the next page; None on the last one."""
         from kb.metadata import PAGE_BYTES
 
-        return self._store.documents_page(
+        return self._store.catalog.documents_page(
             Filters() if filters is None else filters,
             self._now(),
             limit=check_integer("limit", limit),
             offset=check_integer("offset", offset),
-            most_bytes=PAGE_BYTES,
+            max_bytes=PAGE_BYTES,
         )
 
     def chunks(self, name: str) -> list[Chunk]:
         """The passages of a document, in order."""
-        return self._store.chunks_of(self.document(name).doc_id)
+        return self._store.catalog.chunks(self.document(name).doc_id)
 
     def chunk(self, chunk_id: int) -> Chunk:
         """One passage, by its number."""
         if not isinstance(chunk_id, int):
             raise InvalidRequest(f"a chunk cannot be {short_repr(chunk_id)}", "give its number")
-        if (found := self._store.chunks_by_id([chunk_id]).get(chunk_id)) is None:
+        if (found := self._store.catalog.chunks_by_id([chunk_id]).get(chunk_id)) is None:
             raise NotFound(f"no chunk {short_repr(chunk_id)}", "kb search --json shows chunk ids")
         return found
 
     def roots(self) -> list[Root]:
         """The folders that were ingested."""
-        return self._store.roots()
+        return self._store.catalog.roots()
 
     def tags(self) -> dict[str, int]:
         """Every tag with the number of documents that have it."""
-        return self._store.tags()
+        return self._store.catalog.tags()
 
     def status(self) -> dict[str, Any]:
         """`status.v1`: what there is, where, and in which state."""
@@ -581,7 +587,9 @@ class KnowledgeBase:
     ) -> Path:
         """Copy the store to one file, verified, while others may write. Returns the file."""
         target = check_path("a backup", path)
-        self._store.backup(target, overwrite=overwrite, on_step=on_progress or _silent)
+        self._store.maintenance.backup(
+            target, overwrite=overwrite, on_progress=on_progress or _silent
+        )
         return target
 
     def export(
@@ -629,8 +637,9 @@ class KnowledgeBase:
 
     def _named(self, name: str) -> list[Document]:
         if name.endswith("/"):
-            found = self._store.documents_below(nfc(name))
-            if not found and not any(f"{root.name}/" == nfc(name) for root in self._store.roots()):
+            found = self._store.catalog.documents_below(nfc(name))
+            roots = self._store.catalog.roots()
+            if not found and not any(f"{root.name}/" == nfc(name) for root in roots):
                 raise NotFound(f"no documents below {name!r}", "kb list shows what there is")
             return found
         return [self.document(name)]

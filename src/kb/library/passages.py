@@ -18,9 +18,8 @@ from kb.ingest.parse import Parsers
 from kb.ingest.parser_limits import Limits
 from kb.ingest.parser_pool import extract_text
 from kb.ingest.secret_files import HEAD_BYTES, included_paths, secret_reason
-from kb.ports import Source
+from kb.ports import Source, Store
 from kb.regular_files import Links, ReadRefused, open_file
-from kb.store import SqliteStore
 from kb.text.citations import Target, cite, parse_uri
 from kb.text.normalize import nfc
 from kb.types import LINE_TYPES, Chunk, Document, FilePlace, Passage, Span
@@ -32,31 +31,31 @@ _LONGEST_ADVISED = 500  # characters of a path that was mistyped
 _LONGEST_NUMBER = 30  # digits of the number of a chunk
 
 
-def find_document(store: SqliteStore, name: str) -> Document:
+def find_document(store: Store, name: str) -> Document:
     """By its path in the store, by `note:<id>`, or by the path of its file on this machine."""
     if (document := _named(store, name)) is not None:
         return document
     raise NotFound(f"no document {short_repr(name)}", _advice(store, nfc(name)))
 
 
-def _named(store: SqliteStore, name: str) -> Document | None:
+def _named(store: Store, name: str) -> Document | None:
     if len(name) > _LONGEST_NAME:
         most = f"{_LONGEST_NAME:,} characters"
         raise InvalidCitation(f"a citation is longer than {most}", "cite as kb search does")
     for path in (nfc(name), *_stored_paths(store, name)):
-        if (document := store.document_by_path(path)) is not None:
+        if (document := store.catalog.document_by_path(path)) is not None:
             return document
     return None
 
 
-def _advice(store: SqliteStore, name: str) -> str:
+def _advice(store: Store, name: str) -> str:
     """What may have been meant: a folder, a path that ends like this, or one that is nearly it."""
     known = "kb list shows what there is"
     if len(name) > _LONGEST_ADVISED:
         return known
-    if store.has_folder(name + "/"):
+    if store.catalog.has_folder(name + "/"):
         return f"{name}/ is a folder; kb list --path '{name}/**' shows what is in it"
-    same = store.paths_ending("/" + name, _LISTED + 1)
+    same = store.catalog.paths_with_suffix("/" + name, _LISTED + 1)
     if len(same) > 1:
         more = ", and others" if len(same) > _LISTED else ""
         return f"several are called that: {', '.join(same[:_LISTED])}{more}; {known}"
@@ -64,22 +63,26 @@ def _advice(store: SqliteStore, name: str) -> str:
     return f"did you mean {' or '.join(near)}? {known}" if near else known
 
 
-def _nearest(store: SqliteStore, name: str) -> list[str]:
+def _nearest(store: Store, name: str) -> list[str]:
     """The path that is nearly `name`, if there is one among those that come before and after it in
     order, and those of the same file name. To compare all paths would take minutes."""
     from difflib import get_close_matches  # only a mistake needs it
 
     file = name[name.rfind("/") :] if "/" in name else "/" + name
-    near = {*store.paths_beside(name, _COMPARED), *store.paths_ending(file, _COMPARED)}
+    catalog = store.catalog
+    near = {
+        *catalog.neighboring_paths(name, _COMPARED),
+        *catalog.paths_with_suffix(file, _COMPARED),
+    }
     return get_close_matches(name, sorted(near), n=1, cutoff=0.85)
 
 
-def passages_at(store: SqliteStore, name: str | int) -> tuple[list[Chunk], bool]:
+def passages_at(store: Store, name: str | int) -> tuple[list[Chunk], bool]:
     """The passages that `name` stands for, the number of a chunk, a citation or a document's path;
     and whether they are a whole document."""
     is_number = isinstance(name, int) or (isinstance(name, str) and name.isdecimal())
     if is_number and len(short_repr(name)) <= _LONGEST_NUMBER:
-        chunks = list(store.chunks_by_id([int(name)]).values())
+        chunks = list(store.catalog.chunks_by_id([int(name)]).values())
         if not chunks:
             raise NotFound(f"no chunk {name}", "kb search --json shows chunk ids")
         return chunks, False
@@ -87,10 +90,10 @@ def passages_at(store: SqliteStore, name: str | int) -> tuple[list[Chunk], bool]
     return chunks, len(chunks) == document.chunks
 
 
-def chunks_at(store: SqliteStore, uri: str) -> tuple[Document, list[Chunk]]:
+def chunks_at(store: Store, uri: str) -> tuple[Document, list[Chunk]]:
     """A document and those of its chunks that a citation covers; of a bare path, all."""
     document, target = _target(store, uri)
-    chunks = store.chunks_of(document.doc_id)
+    chunks = store.catalog.chunks(document.doc_id)
     if target.page is not None:
         chunks = [one for one in chunks if any(span.page == target.page for span in one.spans)]
     elif target.start is not None:
@@ -102,7 +105,7 @@ def chunks_at(store: SqliteStore, uri: str) -> tuple[Document, list[Chunk]]:
     return document, chunks
 
 
-def open_passage(store: SqliteStore, uri: str, ingest: IngestConfig | None = None) -> Passage:
+def open_passage(store: Store, uri: str, ingest: IngestConfig | None = None) -> Passage:
     """What `uri` names, by its file as it is now. Where that is not to be read, by what was
     indexed, with the `reason`. The settings `ingest` say what may be read."""
     document, target = _target(store, uri)
@@ -135,7 +138,7 @@ def file_data(place: FilePlace, ingest: IngestConfig) -> bytes:
         return file.read(ingest.max_file_bytes)
 
 
-def _target(store: SqliteStore, uri: str) -> tuple[Document, Target]:
+def _target(store: Store, uri: str) -> tuple[Document, Target]:
     """A URI, or a path as people type it, with its `#` and `%` not encoded."""
     if (document := _named(store, uri)) is not None:
         return document, Target(uri)
@@ -144,20 +147,20 @@ def _target(store: SqliteStore, uri: str) -> tuple[Document, Target]:
     return document or find_document(store, target.path), target
 
 
-def _by_file_name(store: SqliteStore, name: str) -> Document | None:
+def _by_file_name(store: Store, name: str) -> Document | None:
     """The only document whose path ends so. Good enough to read one, not to change it."""
     if not name or len(name) > _LONGEST_ADVISED:
         return None
-    same = store.paths_ending("/" + nfc(name), 2)
-    return store.document_by_path(same[0]) if len(same) == 1 else None
+    same = store.catalog.paths_with_suffix("/" + nfc(name), 2)
+    return store.catalog.document_by_path(same[0]) if len(same) == 1 else None
 
 
-def _stored_paths(store: SqliteStore, name: str) -> list[str]:
+def _stored_paths(store: Store, name: str) -> list[str]:
     """What a file on this machine would be called in the store, by its innermost root first."""
     if "\0" in name:
         return []
     absolute = os.path.realpath(os.path.expanduser(name))
-    inner_first = sorted(store.roots(), key=lambda root: len(root.path), reverse=True)
+    inner_first = sorted(store.catalog.roots(), key=lambda root: len(root.path), reverse=True)
     inside = [
         (root.name, os.path.relpath(absolute, root.path))
         for root in inner_first
@@ -179,13 +182,11 @@ class _Now(NamedTuple):
     unchanged: bool  # byte for byte what was indexed
 
 
-def _read(
-    store: SqliteStore, document: Document, ingest: IngestConfig
-) -> tuple[_Now | None, str | None]:
+def _read(store: Store, document: Document, ingest: IngestConfig) -> tuple[_Now | None, str | None]:
     """The document's text, by the parser that read it; or why its file was not read."""
-    place = store.file_place(document.doc_id)
+    place = store.catalog.file_place(document.doc_id)
     if place is None:
-        return _Now(store.body(document.doc_id) or "", unchanged=True), None
+        return _Now(store.catalog.body(document.doc_id) or "", unchanged=True), None
     if place.detached:
         name = document.doc_path.split("/", 1)[0]
         return None, f"its folder is detached; to read its file: kb attach {name} FOLDER"
@@ -219,9 +220,9 @@ def _extracted(path: str, data: bytes, ingest: IngestConfig) -> str:
 # --- a document, a page, lines --------------------------------------------------------------------
 
 
-def _whole(store: SqliteStore, document: Document, now: _Now | None) -> Passage:
+def _whole(store: Store, document: Document, now: _Now | None) -> Passage:
     if now is None:
-        text = "\n\n".join(chunk.text for chunk in store.chunks_of(document.doc_id))
+        text = "\n\n".join(chunk.text for chunk in store.catalog.chunks(document.doc_id))
         return Passage(document, cite(document.doc_path, Span("line"), None), text, "stale")
     state = "exact" if now.unchanged else "stale"
     if "\f" in now.text:  # pages, which have no lines to cite
@@ -232,12 +233,12 @@ def _whole(store: SqliteStore, document: Document, now: _Now | None) -> Passage:
 
 
 def _page(
-    store: SqliteStore, document: Document, page: int, now: _Now | None, reason: str | None
+    store: Store, document: Document, page: int, now: _Now | None, reason: str | None
 ) -> Passage:
     """A page as it is now. What was indexed of it is known from its chunks."""
     chunks = [
         chunk
-        for chunk in store.chunks_of(document.doc_id)
+        for chunk in store.catalog.chunks(document.doc_id)
         if any(span.page == page for span in chunk.spans)
     ]
     if document.type != "pdf" and not chunks:
@@ -259,7 +260,7 @@ def _page(
 
 
 def _span(
-    store: SqliteStore,
+    store: Store,
     document: Document,
     start: int,
     end: int,
@@ -269,7 +270,7 @@ def _span(
     """Lines `start` to `end`. What was indexed there is known from the chunks that cover them."""
     extents = [
         extent
-        for extent in _extents(store.chunks_of(document.doc_id))
+        for extent in _extents(store.catalog.chunks(document.doc_id))
         if extent.start <= end and start <= extent.end
     ]
     if not extents and (now is None or start > len(now)):

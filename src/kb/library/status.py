@@ -10,44 +10,46 @@ from typing import Any
 
 from kb.errors import KbError, StoreMissing
 from kb.ingest.plan import is_missing
+from kb.ports import Store
 from kb.search.retrievers.availability import ActiveModel, EncoderSource
-from kb.store import SqliteStore
 from kb.types import IngestReport, JsonDict
 
 
 def status(
-    store: SqliteStore, source: EncoderSource, versions: Callable[[], dict[str, str]], now: str
+    store: Store, source: EncoderSource, versions: Callable[[], dict[str, str]], now: str
 ) -> JsonDict:
     """`source` gives the encoder, after a look at its files; `versions` those of the indexes."""
     if not store.exists():
-        raise StoreMissing(f"there is no store at {store.path}", "make one with: kb ingest FOLDER")
-    with store.reading():
-        counts = store.counts()
+        raise StoreMissing(
+            f"there is no store at {store.location}", "create one with: kb ingest FOLDER"
+        )
+    with store.snapshot():
+        counts = store.catalog.counts()
         vectors = ActiveModel(store, source).status("dense")
         return {
             "schema_version": "status.v1",
-            "store": str(store.path),
-            "size_bytes": store.path.stat().st_size,
-            "documents": counts["documents"],
-            "chunks": counts["chunks"],
-            "expired": len(store.expired(now)),
-            "by_type": counts["type"],
-            "by_kind": counts["kind"],
-            "by_scope": counts["scope"],
-            "tags": store.tags(),
-            "roots": _roots(store, counts["per_root"]),
+            "store": store.location,
+            "size_bytes": store.maintenance.size_bytes(),
+            "documents": counts.documents,
+            "chunks": counts.chunks,
+            "expired": len(store.catalog.expired(now)),
+            "by_type": counts.by_type,
+            "by_kind": counts.by_kind,
+            "by_scope": counts.by_scope,
+            "tags": store.catalog.tags(),
+            "roots": _roots(store, counts.by_root),
             "index_version": versions(),
             "vectors": {
                 "state": vectors.state,
                 "encoder": vectors.encoder,
                 "pending": vectors.pending,
-                "models": counts["models"],
+                "models": store.vectors.model_counts(),
             },
             "degraded": [asdict(part) for part in vectors.degraded],
         }
 
 
-def _roots(store: SqliteStore, documents: dict[str, int]) -> list[dict[str, Any]]:
+def _roots(store: Store, documents: dict[str, int]) -> list[dict[str, Any]]:
     return [
         {
             "name": root.name,
@@ -56,11 +58,11 @@ def _roots(store: SqliteStore, documents: dict[str, int]) -> list[dict[str, Any]
             "missing": not root.detached and is_missing(root),
             "detached": root.detached,
         }
-        for root in store.roots()
+        for root in store.catalog.roots()
     ]
 
 
-def notes_on(store: SqliteStore, encoder: EncoderSource, report: IngestReport) -> tuple[str, ...]:
+def notes_on(store: Store, encoder: EncoderSource, report: IngestReport) -> tuple[str, ...]:
     """What to tell of the store as a whole, after an ingest has changed it."""
     from kb import models
     from kb.embedding.language_coverage import suggestion
@@ -73,5 +75,5 @@ def notes_on(store: SqliteStore, encoder: EncoderSource, report: IngestReport) -
         return ()
     if used is None:
         return ()
-    told = suggestion(store.languages(), used.spec, installed=models.has_multilingual())
+    told = suggestion(store.catalog.languages(), used.spec, installed=models.has_multilingual())
     return (told,) if told else ()

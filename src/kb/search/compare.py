@@ -66,7 +66,7 @@ def compare(
     """Run the query by every method, and return the best `top` hits of each."""
     count = check_integer("top", DEFAULT_TOP if top is None else top, least=1)
     began = time.perf_counter()
-    with searcher.deadline(), store.reading():
+    with searcher.deadline(), store.snapshot():
         _prepare(searcher, query, filters)
         shared_ms = _ms_since(began)
         request = SearchRequest(query, top=count, profile=PROFILE, filters=filters, explain=True)

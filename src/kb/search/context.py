@@ -28,7 +28,6 @@ class SearchContext(NamedTuple):
     model: ActiveModel
     query_encoder: QueryEncoder
     now: str
-    vector_backend: str = "auto"
     reranks: bool = False
 
     @property

@@ -146,7 +146,7 @@ class Pipeline:
     def run(self, query: Query, now: str) -> Response:
         """Run a query through all stages."""
         trace = Trace()
-        with self.store.reading():
+        with self.store.snapshot():
             with trace.stage("analyse") as facts:
                 analysis = analyze(query.text)
                 facts.update(_terms(analysis))

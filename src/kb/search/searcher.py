@@ -89,7 +89,7 @@ class Searcher:
         configured = resolve(
             request.profile or self._config.search.profile, self._config.profiles, request.settings
         )
-        with self.deadline(), self._store.reading():
+        with self.deadline(), self._store.snapshot():
             wanted = with_reranker(restrict(configured, request.mode), request.rerank)
             model = ActiveModel(self._store, self._encoder)
             profile = _with_available_retrievers(wanted, model, request)
@@ -109,7 +109,6 @@ class Searcher:
                 model=model,
                 query_encoder=self._query_encoder,
                 now=self.now(),
-                vector_backend=self._config.store.vector_backend,
                 reranks=rerank is not None,
             )
             pipeline = self._pipeline(context, rerank)
@@ -138,7 +137,7 @@ class Searcher:
 
     def status(self) -> RetrieverStatus:
         """The status of dense retrieval, for `kb status`."""
-        with self._store.reading():
+        with self._store.snapshot():
             return ActiveModel(self._store, self._encoder).status("dense")
 
     def now(self) -> str:

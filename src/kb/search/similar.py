@@ -30,8 +30,8 @@ def similar(
     `request.query` as the query; the other fields of the request apply as usual."""
     ids = frozenset(chunk.chunk_id for chunk in chunks)
     text = " ".join(chunk.text for chunk in chunks)[:_QUERY_CHARS]
-    model = next(iter(store.models()), None)
-    vectors = store.vectors_of(model.model_id, ids) if model is not None else {}
+    model = next(iter(store.vectors.models()), None)
+    vectors = store.vectors.dense_vectors(model.model_id, ids) if model is not None else {}
     verdict = exam_verdict(model, "dense", text) if vectors else ""
     base = replace(request, exclude=ids, rerank=False)
     if vectors and not verdict:

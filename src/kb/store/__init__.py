@@ -1,5 +1,73 @@
-"""The store: one SQLite file. The only room that speaks SQL."""
+"""Stores: where documents, chunks, vectors and their indexes are kept. Only stores speak SQL.
 
-from kb.store.sqlite.store import SqliteStore
+    sqlite/          the store in one SQLite file
+    encoding_cache   a cache of encoded texts, for evaluations
 
-__all__ = ["SqliteStore"]
+`open_store` opens a store by its URL. To add a kind of store, add a package beside `sqlite` with
+the same two functions, `open_store` and `local_path`, and a line to `_PACKAGES`; its tests run the
+suite in `tests/conformance/store`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kb.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from kb.ports import Clock, Store
+
+_PACKAGES = {  # by the scheme of the URL
+    "sqlite": "kb.store.sqlite",
+}
+
+__all__ = ["local_path", "open_store"]
+
+
+def open_store(
+    url: str | os.PathLike[str],
+    *,
+    read_only: bool = False,
+    busy_timeout_s: float = 60.0,
+    clock: Clock = time.time,
+    vector_backend: str = "auto",
+    token_format: str = "none",
+) -> Store:
+    """Open the store at `url`: the path of a file, or `sqlite:///` and a path.
+
+    The store need not exist: the first write creates it. `busy_timeout_s` is how long a write waits
+    for other writers; `clock` returns the current time in seconds since the epoch. `vector_backend`
+    and `token_format` are the settings `store.vector_backend` and `models.tokens`. Raises
+    `InvalidRequest` for an unknown scheme.
+    """
+    store: Store = _package(url).open_store(
+        os.fspath(url),
+        read_only=read_only,
+        busy_timeout_s=busy_timeout_s,
+        clock=clock,
+        vector_backend=vector_backend,
+        token_format=token_format,
+    )
+    return store
+
+
+def local_path(url: str | os.PathLike[str]) -> Path:
+    """The `Store.path` of the store at `url`, without opening it: settings are found beside it."""
+    path: Path = _package(url).local_path(os.fspath(url))
+    return path
+
+
+def _package(url: str | os.PathLike[str]) -> Any:
+    scheme, separator, _ = os.fspath(url).partition("://")
+    if not separator:
+        scheme = "sqlite"
+    if scheme not in _PACKAGES:
+        supported = ", ".join(f"{known}:///PATH" for known in _PACKAGES)
+        raise InvalidRequest(
+            f"a store's URL cannot begin with {scheme}://", f"supported: a path, or {supported}"
+        )
+    return import_module(_PACKAGES[scheme])

@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     )
     from kb.types.places import Citation, Span
     from kb.types.reports import (
+        Counts,
         Diagnosis,
+        DiskUsage,
         EmbedReport,
         FileNote,
         Finding,
@@ -91,7 +93,9 @@ _HOMES = {
     "Retrieval Degraded Hit Response",
     "answers": "Compared Overlap Comparison Passage COMPARED",
     "work": "Outcome Embedded Job Failure Work Jobs",
-    "reports": "FileNote Renamed IngestReport EmbedReport ImportReport Finding Diagnosis",
+    "reports": (
+        "FileNote Renamed IngestReport EmbedReport ImportReport Finding Diagnosis Counts DiskUsage"
+    ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
@@ -112,8 +116,10 @@ __all__ = [
     "Citation",
     "Compared",
     "Comparison",
+    "Counts",
     "Degraded",
     "Diagnosis",
+    "DiskUsage",
     "Document",
     "DocumentDraft",
     "EmbedReport",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,27 @@ class IngestReport:
     dry_run: bool = False
     notes: tuple[str, ...] = ()  # of the store as a whole: what its reader might want to do
 
-    def with_seconds(self, seconds: float) -> IngestReport:
-        return replace(self, seconds=seconds)
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many documents and chunks a store holds, and how many documents of each group."""
+
+    documents: int
+    chunks: int
+    by_root: dict[str, int]  # by the root's name
+    by_type: dict[str, int]
+    by_kind: dict[str, int]
+    by_scope: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUsage:
+    """The size of a store and of its write-ahead log, and of the disk that it is on."""
+
+    size_bytes: int
+    log_bytes: int
+    free_bytes: int
+    total_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

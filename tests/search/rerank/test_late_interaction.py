@@ -18,10 +18,10 @@ from kb.errors import ModelBroken
 from kb.index import token_codes
 from kb.search.query.query_encoder import QueryEncoder
 from kb.search.rerank.late_interaction import Colbert, maxsim
-from kb.store import SqliteStore
+from kb.store.sqlite.store import SqliteStore
 from kb.types import Encoding, ExamMark, ModelSpec, StoredModel, TokenVectors
 from tests.models.weightless import Weightless
-from tests.store.builders import put
+from tests.store.builders import pending_chunks, put, write_vectors
 
 
 def rows(*given_: tuple[float, ...]) -> TokenVectors:
@@ -119,14 +119,16 @@ def test_from_a_store(tmp_path: Path) -> None:
     try:
         put(store, "a.md", "one", "two", "three")
         spec = ModelSpec("m", "1", 2, frozenset({"dense", "tokens"}), token_dimension=64)
-        model = store.use_model(spec).model_id
-        chunks = [one.chunk_id for one in store.to_embed(model, limit=9)]
+        model = store.vectors.use_model(spec).model_id
+        chunks = [one.chunk_id for one in pending_chunks(store, model, limit=9)]
         tokens = {chunk: directions(20, 64, chunk) for chunk in chunks}
-        store.write_embeddings(
-            model, [(chunk, Encoding(array("f", [1, 0]), tokens=tokens[chunk])) for chunk in chunks]
+        write_vectors(
+            store,
+            model,
+            [(chunk, Encoding(array("f", [1, 0]), tokens=tokens[chunk])) for chunk in chunks],
         )
         for chunk in chunks:
-            found = maxsim(tokens[chunk], store.tokens_of(model, chunks))
+            found = maxsim(tokens[chunk], store.vectors.token_vectors(model, chunks))
             assert max(found, key=lambda one: found[one]) == chunk
     finally:
         store.close()

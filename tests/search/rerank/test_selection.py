@@ -18,12 +18,12 @@ from kb.search.rerank.late_interaction import Colbert
 from kb.search.rerank.selection import RerankerSelector
 from kb.search.rerank.stage import RerankStage
 from kb.search.retrievers.availability import ActiveModel
-from kb.store import SqliteStore
 from kb.store.sqlite.embeddings import ATTEMPTS
+from kb.store.sqlite.store import SqliteStore
 from kb.types import ModelSpec
 from tests.models.judges import WordJudge
 from tests.models.weightless import Weightless
-from tests.store.builders import put
+from tests.store.builders import fail_chunks, put, write_vectors
 
 COLBERT = BUILT_IN["research"]
 CROSS_ENCODER = replace(COLBERT, rerank="cross-encoder", rerank_candidates=7)
@@ -41,9 +41,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteStore]:
     opened = SqliteStore(tmp_path_factory.mktemp("rerankers") / "kb.sqlite")
     put(opened, "a.md", "harbour keys", "boat")
     encoder = Weightless()
-    model_id = opened.use_model(encoder.spec).model_id
+    model_id = opened.vectors.use_model(encoder.spec).model_id
     (made,) = encoder.encode(["harbour keys"], want={"dense", "sparse", "tokens"})
-    opened.write_embeddings(model_id, [(1, made)])
+    write_vectors(opened, model_id, [(1, made)])
     yield opened
     opened.close()
 
@@ -127,7 +127,7 @@ def test_token_vectors_that_are_no_longer_made(store: SqliteStore, tmp_path: Pat
     bare = SqliteStore(tmp_path / "bare.sqlite")
     put(bare, "a.md", "harbour keys")
     (made,) = Weightless().encode(["harbour keys"])
-    bare.write_embeddings(bare.use_model(Weightless().spec).model_id, [(1, made)])
+    write_vectors(bare, bare.vectors.use_model(Weightless().spec).model_id, [(1, made)])
     assert stage(bare, COLBERT, Weightless(), keeps_tokens=False) is None
     asked = stage(bare, COLBERT, Weightless(), keeps_tokens=False, explicit=True)
     assert why(asked) == ("no_model", "token vectors are switched off")
@@ -175,9 +175,9 @@ def test_the_first_reason_is_told(tmp_path: Path) -> None:
     """Of vectors that failed and others that are pending."""
     waiting = SqliteStore(tmp_path / "waiting.sqlite")
     put(waiting, "a.md", "harbour", "keys")
-    model_id = waiting.use_model(Weightless().spec).model_id
+    model_id = waiting.vectors.use_model(Weightless().spec).model_id
     for _ in range(ATTEMPTS):
-        waiting.fail_embeddings(model_id, [1], "cannot be encoded")
+        fail_chunks(waiting, model_id, [1], "cannot be encoded")
     status = ActiveModel(waiting, Weightless).status("dense")
     assert [part.reason for part in status.degraded] == ["pending", "failed"]
     assert why(stage(waiting, COLBERT, Weightless())) == ("pending", 1)

@@ -21,6 +21,7 @@ from kb.types import Degraded, Encoding, Response
 from tests.models.weightless import Weightless
 from tests.schemas import validate
 from tests.search.conftest import Failing
+from tests.store.builders import sqlite_store
 
 
 class WithoutNumpy:
@@ -387,7 +388,7 @@ def test_an_encoder_that_needs_what_is_missing(hybrid: KnowledgeBase, encoder: F
 def test_a_damaged_lexical_index_leaves_the_vectors(hybrid: KnowledgeBase) -> None:
     fill(hybrid)
     hybrid.embed()
-    with hybrid._store._database.writing() as connection:
+    with sqlite_store(hybrid)._database.writing() as connection:
         for table in ("chunks_fts", "chunks_trigram", "chunks_cjk"):
             connection.execute(f"DROP TABLE {table}")
     with KnowledgeBase(hybrid.path, encoder=Weightless()) as kb:

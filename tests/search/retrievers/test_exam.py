@@ -73,9 +73,9 @@ def test_who_asks_for_its_vectors_alone_gets_them(examined: KnowledgeBase) -> No
 
 def test_only_the_scripts_it_failed_in_are_left_to_words(examined: KnowledgeBase) -> None:
     store = examined._store
-    model = store.models()[0]
+    model = store.vectors.models()[0]
     marks = [ExamMark("dense", "LATIN", 12, 12), ExamMark("dense", "CJK", 1, 8)]
-    store.set_marks(model.model_id, marks)
+    store.vectors.set_exam_marks(model.model_id, marks)
     assert not examined.search(ASKED).degraded
     (told,) = examined.search("港口的钥匙在哪里").degraded
     assert (told.part, told.reason) == ("dense", "unfit")
@@ -130,7 +130,7 @@ def test_marks_move_with_the_store(examined: KnowledgeBase, tmp_path: Path) -> N
     examined.export(tmp_path / "all.jsonl", vectors=True)
     with KnowledgeBase(tmp_path / "other.sqlite", config=examined.config) as other:
         other.import_(tmp_path / "all.jsonl")
-        (theirs,), (ours,) = other._store.models(), examined._store.models()
+        (theirs,), (ours,) = other._store.vectors.models(), examined._store.vectors.models()
         assert theirs.marks == ours.marks is not None
 
 
@@ -149,13 +149,13 @@ def test_marks_move_with_the_store(examined: KnowledgeBase, tmp_path: Path) -> N
 )
 def test_marks_that_cannot_be_read_are_none(examined: KnowledgeBase, damaged: str) -> None:
     """The next run that embeds holds another exam."""
-    before = examined._store.models()[0].marks
+    before = examined._store.vectors.models()[0].marks
     with closing(sqlite3.connect(examined.path)) as connection, connection:
         connection.execute("UPDATE models SET marks = ?", (damaged,))
     assert examined.status()["vectors"]["models"][0]["unfit"] is None
     assert not examined.search(ASKED).degraded
     examined.embed()
-    assert examined._store.models()[0].marks == before
+    assert examined._store.vectors.models()[0].marks == before
 
 
 def test_a_model_that_reads_nothing_takes_nobodys_place(examined: KnowledgeBase) -> None:
@@ -163,7 +163,7 @@ def test_a_model_that_reads_nothing_takes_nobodys_place(examined: KnowledgeBase)
     with pytest.raises(ModelUnfit, match="blind knew 0 of 12 answers") as refused:
         examined.reindex(blind)
     assert "--force" in refused.value.hint
-    assert [model.name for model in examined._store.models()] == ["weightless"]
+    assert [model.name for model in examined._store.vectors.models()] == ["weightless"]
     report, switched = examined.reindex(blind, force=True, grace_s=0)
     assert switched
     assert report.unfit is not None

@@ -65,7 +65,7 @@ def test_weighed_terms_alone(hybrid: KnowledgeBase, profile: str) -> None:
     )  # fmt: skip
     query = hybrid._searcher._query_encoder.encode("harbour keys the the").sparse
     assert query is not None
-    passage = hybrid._store.sparse_of(1, [first.chunk_id])[first.chunk_id]
+    passage = hybrid._store.vectors.sparse_vectors(1, [first.chunk_id])[first.chunk_id]
     assert first.score == product(query, passage) > 1  # bit for bit
     assert first.retrieval.sparse_score == first.score
     assert (first.retrieval.method, first.retrieval.sparse_rank) == ("sparse", 1)

@@ -30,7 +30,7 @@ class TextParser(FormatParser):
         return suffix in _SUFFIXES or (not suffix and not looks_binary(source.data))
 
     def parse(self, source: Source) -> Parsed:
-        stretches = text_windows(source.data, WINDOW_BYTES, source.tell)
+        stretches = text_windows(source.data, WINDOW_BYTES, source.on_progress)
         before, first = next(stretches)
         front = front_matter.read(first, dates.from_ns(source.mtime_ns))
         body = blocks_of(chain([(before, first)], stretches), skip_lines=front.lines)

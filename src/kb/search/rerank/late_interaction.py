@@ -67,7 +67,7 @@ class Colbert:
 
     def scores(self, text: str, chunk_ids: Sequence[int], cache: CandidateCache) -> Scores:  # noqa: ARG002  # no text is read
         query = self._query(text)
-        stored = self._store.tokens_of(self._stored.model_id, chunk_ids)
+        stored = self._store.vectors.token_vectors(self._stored.model_id, chunk_ids)
         for vectors in stored.values():
             if vectors.dimension != query.dimension:
                 raise ModelBroken(

@@ -37,18 +37,18 @@ class CandidateCache:
     def fetch_owners(self, chunk_ids: Iterable[int]) -> None:
         """Look up the documents' ids of these chunks."""
         if missing := set(chunk_ids) - self.owners.keys():
-            self.owners.update(self.store.owners(missing))
+            self.owners.update(self.store.catalog.document_ids(missing))
 
     def fetch_documents(self, chunk_ids: Iterable[int]) -> None:
         """Read the documents of these chunks, whose ids are known."""
         missing = {self.owner(chunk_id) for chunk_id in chunk_ids} - self.documents.keys()
         if missing:
             # A search has hundreds of candidates, and does not use their metadata.
-            self.documents.update(self.store.documents_by_id(missing, metadata=False))
+            self.documents.update(self.store.catalog.documents_by_id(missing, metadata=False))
 
     def fetch_chunks(self, chunk_ids: Iterable[int]) -> None:
         """Read these chunks and their documents."""
-        self.chunks.update(self.store.chunks_by_id(chunk_ids))
+        self.chunks.update(self.store.catalog.chunks_by_id(chunk_ids))
         self.owners.update({chunk_id: one.doc_id for chunk_id, one in self.chunks.items()})
         self.fetch_documents(self.chunks)
 

@@ -80,7 +80,7 @@ class ActiveModel:
     @cached_property
     def stored(self) -> StoredModel | None:
         """The store's record of the model; None if the store has no vectors."""
-        return next(iter(self._store.models()), None)
+        return next(iter(self._store.vectors.models()), None)
 
     @property
     def encoder(self) -> Encoder | None:
@@ -105,7 +105,7 @@ class ActiveModel:
 
     def _status(self, output: str, *, has_vector: bool) -> RetrieverStatus:
         model = self.stored
-        pending = model.pending if model is not None else self._store.chunk_count()
+        pending = model.pending if model is not None else self._store.catalog.chunk_count()
         unusable = RetrieverStatus(output, None, model, pending, usable=False)
         error = self._encoder_or_error
         if isinstance(error, KbError) and not has_vector:
@@ -142,7 +142,7 @@ class ActiveModel:
         if model is None or not status.usable:
             return replace(status, degraded=_incomplete(output, pending, model))
         missing = model.lacks(output)
-        failed = self._store.without_part(model.model_id, output) if missing else 0
+        failed = self._store.vectors.count_missing_part(model.model_id, output) if missing else 0
         pending += missing - failed
         return replace(
             status,

@@ -25,7 +25,6 @@ class DenseRetriever(ModelRetriever):
     def __init__(self, context: SearchContext) -> None:
         self._vector = context.request.vector
         self._exclude = context.request.exclude
-        self._backend = context.vector_backend
         super().__init__(context)
 
     def scores(self, analysis: Analysis, chunk_ids: Iterable[int]) -> dict[int, float] | None:
@@ -33,18 +32,17 @@ class DenseRetriever(ModelRetriever):
         if model is None or not self._applies(analysis):
             return None
         vector = self._checked(self._encode(analysis))
-        return cosines(self._store.vectors_of(model.model_id, chunk_ids), vector)
+        return cosines(self._store.vectors.dense_vectors(model.model_id, chunk_ids), vector)
 
     def _lookup(
         self, model: StoredModel, encoding: QueryEncoding, request: RetrievalRequest
     ) -> VectorMatches:
-        matches = self._store.nearest(
+        matches = self._store.vectors.nearest_dense(
             model.model_id,
             self._checked(encoding),
             filters=request.filters,
             now=request.now,
             limit=request.limit + len(self._exclude),
-            backend=self._backend,
         )
         return self._without_excluded(matches, request.limit) if self._exclude else matches
 
@@ -63,10 +61,10 @@ class DenseRetriever(ModelRetriever):
 
     def _fallback(self, matches: VectorMatches) -> tuple[Degraded, ...]:
         """The result is the same, but the search may be slower."""
-        if self._backend in ("auto", matches.backend):
+        if not matches.fallback_reason:
             return ()
-        reason = matches.fallback_reason or f"{self._backend} is not there"
-        return (Degraded("dense", "fallback", f"{reason}: by {matches.backend}"),)
+        reason = f"{matches.fallback_reason}: by {matches.backend}"
+        return (Degraded("dense", "fallback", reason),)
 
     # --- a vector in the request ------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kb.errors import QuerySyntax, StoreError
+from kb.errors import IndexUnusable
 from kb.search.context import SearchContext
 from kb.search.query.analysis import Analysis
 from kb.search.retrievers.base import Candidates, RetrievalRequest
@@ -43,9 +43,7 @@ class LexicalRetriever:
             return Candidates()
         try:
             return self._search_index(request)
-        except QuerySyntax:
-            raise
-        except StoreError as error:
+        except IndexUnusable as error:
             return self._scan(request, error)
 
     def scores(self, analysis: Analysis, chunk_ids: Iterable[int]) -> None:
@@ -54,7 +52,7 @@ class LexicalRetriever:
     def _search_index(self, request: RetrievalRequest) -> Candidates:
         analysis, filters, now, limit = request
         if analysis.expression is not None:
-            matches = self._store.match_expression(
+            matches = self._store.fulltext.match_expression(
                 analysis.expression, filters=filters, now=now, limit=limit
             )
             warnings = (_LEXICAL_ONLY,) if self._warns else ()
@@ -67,7 +65,7 @@ class LexicalRetriever:
             if len(ranked) >= limit or (ranked and tiers[-1] == "content"):
                 break
             terms = analysis.content if tier == "content" else analysis.lexical
-            matches = self._store.match(
+            matches = self._store.fulltext.match(
                 terms, every=tier == "all", filters=filters, now=now, limit=limit
             )
             extended = _append(ranked, matches.chunks)[:limit]
@@ -94,12 +92,12 @@ class LexicalRetriever:
         # The pieces of a run in an unspaced script are in the index, and did not match.
         if not (terms := analysis.substrings() if not indexed else analysis.long_words()):
             return Candidates()
-        matches = self._store.match_substrings(
-            terms, filters=filters, now=now, limit=limit, indexed=indexed
-        )
+        fulltext = self._store.fulltext
+        match = fulltext.match_substrings if indexed else fulltext.scan_substrings
+        matches = match(terms, filters=filters, now=now, limit=limit)
         return Candidates(tuple(matches.chunks), ("substring",) if matches.chunks else ())
 
-    def _scan(self, request: RetrievalRequest, error: StoreError) -> Candidates:
+    def _scan(self, request: RetrievalRequest, error: IndexUnusable) -> Candidates:
         """Read every chunk, because FTS5 is missing or its tables are damaged [003]."""
         candidates = self._match_substrings(request, indexed=False)
         note = Degraded("lexical", "failed", f"substring search instead: {error.message}")

@@ -113,7 +113,7 @@ class ModelRetriever(ABC):
         """Raise for a malformed FTS5 expression, even if only its encoding is used."""
         if request.analysis.expression is not None:
             with suppress(StoreError):  # an unusable index cannot check the expression
-                self._store.match_expression(
+                self._store.fulltext.match_expression(
                     request.analysis.expression,
                     filters=request.filters,
                     now=request.now,

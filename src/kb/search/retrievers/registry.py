@@ -60,11 +60,11 @@ class RetrieverSpec(NamedTuple):
 
 
 def _text_version(store: Store) -> str:
-    return store.index_version()
+    return store.catalog.version()
 
 
 def _vector_version(store: Store) -> str:
-    return store.vector_version()
+    return store.vectors.version()
 
 
 _BUILT_IN = (

@@ -142,7 +142,7 @@ def _submit_all(
 
     def in_thread(retriever: Retriever) -> Callable[[], _Timed | None]:
         def run() -> _Timed | None:
-            with store.reading():
+            with store.snapshot():
                 return _run(retriever, request) if _versions(store) == versions else None
 
         return run
@@ -151,7 +151,7 @@ def _submit_all(
 
 
 def _versions(store: Store) -> tuple[str, str]:
-    return store.index_version(), store.vector_version()
+    return store.catalog.version(), store.vectors.version()
 
 
 def _run(retriever: Retriever, request: RetrievalRequest) -> _Timed:

@@ -27,13 +27,13 @@ class SparseRetriever(ModelRetriever):
         if model is None or not self._applies(analysis):
             return None
         query = self._checked(self._encode(analysis))
-        weights_by_chunk = self._store.sparse_of(model.model_id, chunk_ids)
+        weights_by_chunk = self._store.vectors.sparse_vectors(model.model_id, chunk_ids)
         return {chunk_id: product(query, weights) for chunk_id, weights in weights_by_chunk.items()}
 
     def _lookup(
         self, model: StoredModel, encoding: QueryEncoding, request: RetrievalRequest
     ) -> VectorMatches:
-        return self._store.sparse_nearest(
+        return self._store.vectors.nearest_sparse(
             model.model_id,
             self._checked(encoding),
             filters=request.filters,

@@ -1,1 +1,76 @@
-"""TODO map."""
+"""The store over one SQLite file, and over index files beside it. Only `kb.store` imports it.
+
+store              SqliteStore: the ports below over one database
+connection         Database: connections, transactions, and errors in kb's words
+schema             the schema's version, and migrations to the newest one
+functions          SQL functions, and helpers for queries
+
+catalog            the catalog port
+documents          documents, tags and chunks as rows
+files              roots, and the recorded states of their files
+filters            filters as SQL conditions
+
+fulltext           the full-text port, over FTS5
+
+vectors            the vectors port
+embeddings         models and embeddings as rows
+model_switch       replacing the vectors of one model with those of another
+visibility         which chunks a search by vectors may return
+dense              the dense index: chooses among the backends
+matrix             the numpy backend
+matrix_file        the file that numpy maps, beside the store
+python_scan        the backend in pure Python
+vec0               the sqlite-vec backend
+sparse             the sparse index: search over segments
+segments           the inverted index over sparse vectors, in segments
+
+queue              the queue port: jobs and leases
+
+maintenance        the maintenance port: backup, export and import
+export_format      lines of an export, and their validation
+export_rows        rows to lines
+import_rows        lines to rows
+checks             the checks of `kb doctor` that are specific to SQLite
+integrity          the SQL behind these checks, and repairs of derived data
+schema_check       missing tables, indexes and triggers
+column_checks      cells with values that kb cannot have written
+repair             repairs of such cells
+vector_integrity   checks and repairs of vectors
+posting_integrity  checks of the inverted index
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+if TYPE_CHECKING:
+    from kb.ports import Clock, Store
+
+
+def local_path(url: str) -> Path:
+    """The file that a path or a `sqlite:///` URL names."""
+    return Path(unquote(url.removeprefix("sqlite://"))) if "://" in url else Path(url)
+
+
+def open_store(
+    url: str,
+    *,
+    read_only: bool,
+    busy_timeout_s: float,
+    clock: Clock,
+    vector_backend: str,
+    token_format: str,
+) -> Store:
+    """See `kb.store.open_store`."""
+    from kb.store.sqlite.store import SqliteStore
+
+    return SqliteStore(
+        local_path(url),
+        read_only=read_only,
+        busy_timeout_s=busy_timeout_s,
+        clock=clock,
+        vector_backend=vector_backend,
+        token_format=token_format,
+    )

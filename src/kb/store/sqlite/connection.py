@@ -225,7 +225,7 @@ class Database:
             self._refuse_folder()
             if not self._has_content():
                 raise StoreMissing(
-                    f"there is no store at {self.path}", "make one with: kb ingest FOLDER"
+                    f"there is no store at {self.path}", "create one with: kb ingest FOLDER"
                 )
             try:
                 connection = self._open_readable()

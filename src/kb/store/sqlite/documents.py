@@ -251,12 +251,18 @@ def by_path(connection: apsw.Connection, doc_path: str) -> Document | None:
     return _document(row) if row else None
 
 
-def listed(
-    connection: apsw.Connection, filters: Filters, now: str | None, limit: int, offset: int
+def select(
+    connection: apsw.Connection,
+    filters: Filters,
+    now: str | None,
+    *,
+    limit: int | None = None,
+    offset: int = 0,
 ) -> list[Document]:
     sql, params = where.condition(connection, filters, now)
     rows = connection.execute(
-        _DOCUMENT + f"WHERE {sql} ORDER BY d.doc_path LIMIT ? OFFSET ?", (*params, limit, offset)
+        _DOCUMENT + f"WHERE {sql} ORDER BY d.doc_path LIMIT ? OFFSET ?",
+        (*params, -1 if limit is None else limit, offset),
     )
     return [_document(row) for row in rows]
 
@@ -268,9 +274,9 @@ def page(
     *,
     limit: int,
     offset: int,
-    most_bytes: int,
+    max_bytes: int,
 ) -> tuple[list[Document], int | None]:
-    """What `listed` finds, up to `most_bytes` of tags and metadata but at least one document; and
+    """What `select` finds, up to `max_bytes` of tags and metadata but at least one document; and
     where the next page begins. Rows are read one by one, so that none is parsed for nothing."""
     sql, params = where.condition(connection, filters, now)
     rows = connection.execute(
@@ -282,7 +288,7 @@ def page(
     size_bytes = 0
     for doc_id in doc_ids[:limit]:
         size_bytes += int(scalar(connection, _JSON_BYTES, (doc_id, doc_id)))
-        if found and size_bytes > most_bytes:
+        if found and size_bytes > max_bytes:
             break
         found.extend(by_id(connection, [doc_id]).values())
     return found, offset + len(found) if len(found) < len(doc_ids) else None
@@ -308,15 +314,15 @@ def has_folder(connection: apsw.Connection, folder: str) -> bool:
     return bool(scalar(connection, sql, (folder, folder + "\U0010ffff")))
 
 
-def paths_ending(connection: apsw.Connection, end: str, limit: int) -> list[str]:
+def paths_with_suffix(connection: apsw.Connection, suffix: str, limit: int) -> list[str]:
     """The first paths that end so. Reads the whole index of paths: half a second for a million."""
     sql = "SELECT doc_path FROM documents WHERE substr(doc_path, ?) = ? ORDER BY 1 LIMIT ?"
-    found = [path for (path,) in connection.execute(sql, (-len(end), end, limit))]
+    found = [path for (path,) in connection.execute(sql, (-len(suffix), suffix, limit))]
     column_checks.check_texts(found, "documents: doc_path")
     return found
 
 
-def paths_beside(connection: apsw.Connection, path: str, limit: int) -> list[str]:
+def neighboring_paths(connection: apsw.Connection, path: str, limit: int) -> list[str]:
     """Those that stand before and after `path` in the order of paths, at most `limit` each."""
     sql = "SELECT doc_path FROM documents WHERE doc_path {} ? ORDER BY 1 {} LIMIT ?"
     before = connection.execute(sql.format("<", "DESC"), (path, limit)).fetchall()
@@ -361,7 +367,7 @@ def chunks_by_id(connection: apsw.Connection, chunk_ids: Iterable[int]) -> dict[
     return {row[0]: _chunk(row) for row in rows}
 
 
-def owners(connection: apsw.Connection, chunk_ids: Iterable[int]) -> dict[int, int]:
+def document_ids(connection: apsw.Connection, chunk_ids: Iterable[int]) -> dict[int, int]:
     """The document of each chunk, without a look at any text."""
     return dict(
         connection.execute(
@@ -372,7 +378,7 @@ def owners(connection: apsw.Connection, chunk_ids: Iterable[int]) -> dict[int, i
     )
 
 
-def chunks_of(connection: apsw.Connection, doc_id: int) -> list[Chunk]:
+def chunks(connection: apsw.Connection, doc_id: int) -> list[Chunk]:
     rows = connection.execute(_CHUNK + "WHERE doc_id = ? ORDER BY ordinal", (doc_id,))
     return [_chunk(row) for row in rows]
 

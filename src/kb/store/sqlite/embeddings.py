@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
-from kb.errors import ModelBroken, ModelMismatch, NotFound
+from kb.errors import ModelMismatch, NotFound
 from kb.index import cosine, sparse_weights, token_codes
 from kb.store.sqlite import column_checks
 from kb.store.sqlite.functions import scalar
 from kb.types import JsonDict, ToEmbed
 
 if TYPE_CHECKING:
-    from kb.types import Encoding, ExamMark, ModelSpec, StoredModel, TokenVectors, Vector
+    from kb.types import ExamMark, ModelSpec, StoredModel, TokenVectors, Vector
 
 ATTEMPTS = 3  # after so many a chunk has failed for good
 BACK_OFF_S = (60.0, 600.0)  # how long a worker waits after the first failure, and after others
@@ -107,9 +107,11 @@ def _marks(text: str | None) -> tuple[ExamMark, ...] | None:
     return None
 
 
-def set_marks(connection: apsw.Connection, model_id: int, marks: Sequence[ExamMark] | None) -> None:
-    told = None if marks is None else json.dumps(marks)
-    connection.execute("UPDATE models SET marks = ? WHERE model_id = ?", (told, model_id))
+def set_exam_marks(
+    connection: apsw.Connection, model_id: int, marks: Sequence[ExamMark] | None
+) -> None:
+    text = None if marks is None else json.dumps(marks)
+    connection.execute("UPDATE models SET marks = ? WHERE model_id = ?", (text, model_id))
 
 
 def model(connection: apsw.Connection, model_id: int) -> StoredModel:
@@ -187,7 +189,7 @@ def counts(connection: apsw.Connection) -> list[JsonDict]:
     ]
 
 
-def without_part(connection: apsw.Connection, model_id: int, part: str) -> int:
+def count_missing_part(connection: apsw.Connection, model_id: int, part: str) -> int:
     """How many vectors lack that part for good; those of expired documents do not count."""
     sql = (
         f"SELECT count(*) FROM embeddings JOIN chunks USING (chunk_id) JOIN documents d "
@@ -237,12 +239,12 @@ ORDER BY e.chunk_id LIMIT :limit
 """
 
 
-def to_embed(
+def waiting(
     connection: apsw.Connection,
     model_id: int,
     limit: int,
-    after: int,
     *,
+    after: ToEmbed | None = None,
     doc_id: int | None = None,
     lacking: Set[str] = frozenset(),
     out: Sequence[int] = (),
@@ -253,7 +255,8 @@ def to_embed(
     `due`, without what has failed too lately."""
     known = model(connection, model_id)
     first, others = due or (None, None)
-    asked = {"model_id": model_id, "limit": limit, "after": after, "out": json.dumps(list(out)),
+    asked = {"model_id": model_id, "limit": limit,
+             "after": 0 if after is None else after.chunk_id, "out": json.dumps(list(out)),
              "first": first, "others": others, "doc_id": doc_id}  # fmt: skip
     among = "" if doc_id is None else "AND c.doc_id = :doc_id"
     if not lacking:
@@ -271,31 +274,6 @@ def to_embed(
 def _passage(heading: str, text: str) -> str:
     """What a passage is about often stands only above it."""
     return text if not heading or text.startswith(heading) else f"{heading}\n{text}"
-
-
-def write(
-    connection: apsw.Connection,
-    model_id: int,
-    rows: Sequence[tuple[int, Encoding]],
-    now: str,
-    token_format: str = token_codes.DEFAULT,
-) -> int:
-    """Vectors of chunks that are still there. Without a dense vector, the other parts are added to
-    what is ready."""
-    dimension = model(connection, model_id).dimension
-    written = 0
-    for chunk_id, encoding in rows:
-        weights = None if encoding.sparse is None else sparse_weights.to_text(encoding.sparse)
-        tokens = None if encoding.tokens is None else token_codes.encode(
-            encoding.tokens, token_format
-        )  # fmt: skip
-        if encoding.dense is None:
-            _add_parts(connection, model_id, chunk_id, weights, tokens)
-        else:
-            dense = cosine.to_bytes(cosine.normalised(encoding.dense, dimension))
-            put(connection, model_id, chunk_id, now, dense, weights, tokens)
-        written += connection.changes()
-    return written
 
 
 def put(
@@ -316,22 +294,6 @@ def put(
         "ON CONFLICT DO UPDATE SET state = 'ready', attempts = ?7 IS NOT NULL, error = ?7, "
         "embedded_at = ?3, dense = ?4, sparse = ?5, tokens = ?6",
         (model_id, chunk_id, now, dense, weights, tokens, error),
-    )
-
-
-def _add_parts(
-    connection: apsw.Connection,
-    model_id: int,
-    chunk_id: int,
-    weights: str | None,
-    tokens: bytes | None,
-) -> None:
-    if weights is None and tokens is None:
-        raise ModelBroken("an encoding holds no vectors at all", "check the model's files")
-    connection.execute(
-        "UPDATE embeddings SET sparse = coalesce(?, sparse), tokens = coalesce(?, tokens) "
-        "WHERE model_id = ? AND chunk_id = ? AND state = 'ready'",
-        (weights, tokens, model_id, chunk_id),
     )
 
 
@@ -376,7 +338,7 @@ def retry(connection: apsw.Connection, model_id: int, doc_id: int | None = None)
 # --- reading --------------------------------------------------------------------------------------
 
 
-def vectors_of(
+def dense_vectors(
     connection: apsw.Connection, model_id: int, chunk_ids: Iterable[int]
 ) -> dict[int, Vector[float]]:
     rows = connection.execute(
@@ -387,14 +349,14 @@ def vectors_of(
     return {chunk_id: cosine.from_bytes(dense) for chunk_id, dense in rows}
 
 
-def sparse_of(
+def sparse_vectors(
     connection: apsw.Connection, model_id: int, chunk_ids: Iterable[int]
 ) -> dict[int, sparse_weights.Weights]:
     return {one: sparse_weights.readable(text) for one, text in _parts_of(
         connection, "sparse", model_id, chunk_ids)}  # fmt: skip
 
 
-def tokens_of(
+def token_vectors(
     connection: apsw.Connection, model_id: int, chunk_ids: Iterable[int]
 ) -> dict[int, TokenVectors]:
     rows = list(_parts_of(connection, "tokens", model_id, chunk_ids))

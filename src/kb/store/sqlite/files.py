@@ -111,6 +111,19 @@ def file_states(connection: apsw.Connection, root_id: int) -> dict[str, FileStat
     return states
 
 
+def sample(connection: apsw.Connection, limit: int) -> list[tuple[int, FilePlace]]:
+    """A random sample of the documents whose files may be read: their ids and files."""
+    import random  # only `kb doctor` needs it
+
+    ids = [doc_id for (doc_id,) in connection.execute(
+        "SELECT d.doc_id FROM documents d JOIN roots USING (root_id) "
+        "WHERE root_id NOT IN (SELECT root_id FROM detached_roots) "
+        "AND doc_id NOT IN (SELECT doc_id FROM detached_documents)")]  # fmt: skip
+    chosen = sorted(random.sample(ids, min(limit, len(ids))))
+    places = [(doc_id, place(connection, doc_id)) for doc_id in chosen]
+    return [(doc_id, found) for doc_id, found in places if found is not None]
+
+
 def per_root(connection: apsw.Connection) -> dict[str, int]:
     rows = connection.execute(
         "SELECT r.name, count(d.doc_id) FROM roots r LEFT JOIN documents d USING (root_id) "
@@ -161,12 +174,6 @@ def place(connection: apsw.Connection, doc_id: int) -> FilePlace | None:
     return FilePlace(
         os.fsdecode(root), os.fsdecode(raw if raw is not None else inside), bool(detached)
     )
-
-
-def os_path(connection: apsw.Connection, doc_id: int) -> str | None:
-    """The absolute path of a document's file; None for a note."""
-    found = place(connection, doc_id)
-    return None if found is None else os.path.join(found.root, found.inside)
 
 
 def _free_name(path: str, taken: set[str]) -> str:

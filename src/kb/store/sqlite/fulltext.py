@@ -8,17 +8,21 @@ hold whole runs and words as substrings.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
-from kb.errors import QuerySyntax
+from kb.errors import IndexUnusable, QuerySyntax, StoreError, StoreUnusable
 from kb.store.sqlite import filters as where
 from kb.store.sqlite.functions import scalar
 from kb.text.normalize import bigrams
 from kb.text.tokenize import tokenize
 from kb.types import Filters, LexicalQuery, ScoredChunk, TextMatches
+
+if TYPE_CHECKING:
+    from kb.store.sqlite.connection import Database
 
 # chunk_id, doc_id, heading, text, parts. Fitted on the train and dev splits of four collections.
 _BM25 = "bm25(chunks_fts, 0.0, 0.0, 2.0, 1.0, 0.5)"
@@ -269,3 +273,51 @@ def _within(connection: apsw.Connection, filters: Filters, now: str) -> Within:
     if scalar(connection, f"SELECT 1 FROM documents d WHERE {expired} LIMIT 1", (now,)):
         return Within(outside=(where.CHUNKS_OF + expired,), params=(now,))
     return Within()
+
+
+# --- the port -------------------------------------------------------------------------------------
+
+
+class SqliteFulltext:
+    """See `kb.ports.Fulltext`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def match(
+        self, query: LexicalQuery, *, every: bool, filters: Filters, now: str, limit: int
+    ) -> TextMatches:
+        with _index_errors(), self._database.reading() as connection:
+            return match(connection, query, every=every, filters=filters, now=now, limit=limit)
+
+    def match_expression(
+        self, expression: str, *, filters: Filters, now: str, limit: int
+    ) -> TextMatches:
+        with _index_errors(), self._database.reading() as connection:
+            return match_expression(connection, expression, filters=filters, now=now, limit=limit)
+
+    def match_substrings(
+        self, terms: Sequence[str], *, filters: Filters, now: str, limit: int
+    ) -> TextMatches:
+        with _index_errors(), self._database.reading() as connection:
+            return match_substrings(connection, terms, filters=filters, now=now, limit=limit)
+
+    def scan_substrings(
+        self, terms: Sequence[str], *, filters: Filters, now: str, limit: int
+    ) -> TextMatches:
+        with self._database.reading() as connection:
+            return match_substrings(
+                connection, terms, filters=filters, now=now, limit=limit, indexed=False
+            )
+
+
+@contextmanager
+def _index_errors() -> Iterator[None]:
+    """Turn errors of SQLite about missing or damaged tables into `IndexUnusable`. Other errors,
+    such as a lock that is not released, would meet a scan of the chunks too."""
+    try:
+        yield
+    except StoreError as error:
+        if type(error) not in (StoreError, StoreUnusable):
+            raise
+        raise IndexUnusable(error.message, error.hint) from error

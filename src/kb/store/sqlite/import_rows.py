@@ -21,7 +21,7 @@ from kb.store.sqlite.functions import scalar
 from kb.text.normalize import subwords, unspaced_ngrams
 from kb.types import ImportReport, JsonDict
 
-OnLine = Callable[[int, int], None]  # lines done, lines in all
+OnProgress = Callable[[int, int], None]  # done, total
 
 
 def load(
@@ -30,7 +30,7 @@ def load(
     lines: Iterable[bytes],
     *,
     merge: bool,
-    on_line: OnLine,
+    on_progress: OnProgress,
 ) -> ImportReport:
     """Write what stands in `lines`, which begin behind the header."""
     empty = _is_empty(connection)
@@ -52,7 +52,7 @@ def load(
                 number, f"more records of kind {kind} than the header promised"
             )
         _attempt(number, partial(work.take, kind, record))
-        on_line(number - 1, total)
+        on_progress(number - 1, total)
     for kind, table in export_format.TABLES.items():
         if seen[kind] != header["counts"][table]:
             expected = f"{header['counts'][table]} {table}, not {seen[kind]}"

@@ -10,27 +10,22 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import apsw
 
 from kb.store.sqlite import (
     column_checks,
     documents,
-    files,
-    schema,
     schema_check,
     vector_integrity,
 )
 from kb.store.sqlite.connection import Database
+from kb.store.sqlite.dense import DenseIndex
 from kb.store.sqlite.functions import scalar
 from kb.store.sqlite.repair import Repair, repair, without_triggers
-from kb.store.sqlite.vector_integrity import VectorHealth
-from kb.store.sqlite.vectors import Vectors
+from kb.store.sqlite.vector_integrity import VectorIntegrity
 from kb.text.normalize import subwords, unspaced_ngrams
-
-if TYPE_CHECKING:
-    from kb.types import FilePlace
 
 _BATCH = 500  # rows in a repair's transaction: others want to write too
 _SEQUENCES = (
@@ -57,10 +52,10 @@ _ORPHANS = {
 }
 
 
-class Health:
+class Integrity:
     """Asks one store."""
 
-    def __init__(self, database: Database, dense: Vectors) -> None:
+    def __init__(self, database: Database, dense: DenseIndex) -> None:
         self._database = database
         self._dense = dense
 
@@ -69,13 +64,8 @@ class Health:
         return str(self._database.path)
 
     @property
-    def vectors(self) -> VectorHealth:
-        return VectorHealth(self._database, self._dense)
-
-    def versions(self) -> dict[str, str]:
-        with self._database.reading() as connection:
-            found = schema.version(connection, self.path)
-        return {"SQLite": apsw.sqlite_lib_version(), "schema": str(found)}
+    def vectors(self) -> VectorIntegrity:
+        return VectorIntegrity(self._database, self._dense)
 
     # --- the file ---------------------------------------------------------------------------------
 
@@ -244,19 +234,6 @@ class Health:
         with self._database.writing() as connection:
             connection.execute(f"INSERT INTO {table} ({table}) VALUES ('rebuild')")
             documents.count_change(connection)
-
-    # --- files ------------------------------------------------------------------------------------
-
-    def some_files(self, limit: int) -> list[tuple[int, FilePlace]]:
-        """Documents whose file may be read, at random: their id and where the file lies."""
-        with self._database.reading() as connection:
-            ids = [doc_id for (doc_id,) in connection.execute(
-                "SELECT d.doc_id FROM documents d JOIN roots USING (root_id) "
-                "WHERE root_id NOT IN (SELECT root_id FROM detached_roots) "
-                "AND doc_id NOT IN (SELECT doc_id FROM detached_documents)")]  # fmt: skip
-            chosen = sorted(random.sample(ids, min(limit, len(ids))))
-            places = [(doc_id, files.place(connection, doc_id)) for doc_id in chosen]
-            return [(doc_id, place) for doc_id, place in places if place is not None]
 
 
 def _recount(connection: apsw.Connection) -> None:

@@ -101,7 +101,7 @@ def caught_up(
         return None
     moved = np.array(changed, np.int64)
     kept = ~np.isin(earlier.new_ids, moved, assume_unique=True)
-    now = embeddings.vectors_of(connection, model.model_id, changed)
+    now = embeddings.dense_vectors(connection, model.model_id, changed)
     ids = np.concatenate([earlier.new_ids[kept], np.array(list(now), np.int64)])
     rows = np.concatenate([earlier.new_rows[kept], stacked(list(now.values()), model.dimension)])
     order = np.argsort(ids)

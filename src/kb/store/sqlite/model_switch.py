@@ -66,7 +66,7 @@ def _give_up_next(connection: apsw.Connection) -> None:
 
 def _make_place(connection: apsw.Connection) -> None:
     """For one that goes: what has gone before goes wholly."""
-    while drop_some(connection, 1_000_000):
+    while drop_retired(connection, 1_000_000):
         pass
 
 
@@ -105,7 +105,7 @@ def _losses(connection: apsw.Connection, old: StoredModel, new: StoredModel) -> 
     return bool(new.failed and scalar(connection, f"{sql} LIMIT 1", args))
 
 
-def to(connection: apsw.Connection, model_id: int, *, force: bool) -> bool:
+def switch(connection: apsw.Connection, model_id: int, *, force: bool) -> bool:
     if not is_ready(connection, model_id, force=force):
         return False
     if embeddings.model(connection, model_id).role == "search":
@@ -124,7 +124,7 @@ def to(connection: apsw.Connection, model_id: int, *, force: bool) -> bool:
     return True
 
 
-def drop_some(connection: apsw.Connection, limit: int) -> bool:
+def drop_retired(connection: apsw.Connection, limit: int) -> bool:
     """The postings go first, segment by segment, so that no chunk has to be taken out of them."""
     model_id = scalar(connection, "SELECT model_id FROM models WHERE role = 'gone'")
     if model_id is None:

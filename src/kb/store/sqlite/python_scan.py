@@ -42,7 +42,7 @@ def nearest(
     last = cosines[limit - 1][0] if len(cosines) > limit else -2.0
     least = last - scoring.slack(model.dimension)
     chosen = [chunk_id for cosine, chunk_id in cosines if cosine >= least]
-    return embeddings.vectors_of(connection, model.model_id, chosen)
+    return embeddings.dense_vectors(connection, model.model_id, chosen)
 
 
 def _rows(connection: apsw.Connection, model_id: int, seen: Visible) -> Iterator[tuple[int, bytes]]:

@@ -159,7 +159,7 @@ def nearest(
     if found is None:
         return None
     found += visibility.some(connection, seen, changed)
-    return embeddings.vectors_of(connection, model.model_id, found)
+    return embeddings.dense_vectors(connection, model.model_id, found)
 
 
 def _unchanged(

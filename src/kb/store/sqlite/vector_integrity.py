@@ -15,23 +15,19 @@ from kb.errors import StoreUnusable
 from kb.index import cosine, sparse_weights, token_codes
 from kb.store.sqlite import embeddings, matrix_file, posting_integrity, segments, vec0
 from kb.store.sqlite.connection import Database
+from kb.store.sqlite.dense import DenseIndex, numpy_is_there
 from kb.store.sqlite.functions import scalar
-from kb.store.sqlite.vectors import Vectors, numpy_is_there
-from kb.types import JsonDict, StoredModel
+from kb.types import StoredModel
 
 UNKNOWN = "unknown"
 
 
-class VectorHealth:
+class VectorIntegrity:
     """Asks the vectors of one store."""
 
-    def __init__(self, database: Database, dense: Vectors) -> None:
+    def __init__(self, database: Database, dense: DenseIndex) -> None:
         self._database = database
         self._dense = dense
-
-    def counts(self) -> list[JsonDict]:
-        with self._database.reading() as connection:
-            return embeddings.counts(connection)
 
     # --- rows -------------------------------------------------------------------------------------
 

@@ -1,246 +1,212 @@
-"""Dense search: chooses the backend, and keeps what is worth keeping between two searches.
-
-All backends select candidates and leave the scores to `kb.index.cosine`; so they answer alike.
-"""
+"""The vectors port over SQLite: opens the transactions for `embeddings`, `model_switch`, and the
+dense and sparse indexes."""
 
 from __future__ import annotations
 
-import sys
 import threading
-from array import array
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-import apsw
-
-from kb.deadline import pause_deadline
-from kb.errors import InvalidRequest, ModelBroken, ModelMismatch, check_choice
-from kb.index import cosine
-from kb.store.sqlite import embeddings, matrix_file, python_scan, vec0
-from kb.store.sqlite.connection import Database
-from kb.store.sqlite.embeddings import Mark
-from kb.store.sqlite.functions import scalar
-from kb.store.sqlite.visibility import Visible, chunk_ids, visible
-from kb.types import Filters, ScoredChunk, StoredModel, Vector, VectorMatches
+from kb.store.sqlite import embeddings, schema
 
 if TYPE_CHECKING:
-    from kb.store.sqlite.matrix import Ids, Matrix
+    import apsw
 
-BACKENDS = ("auto", "sqlite-vec", "numpy", "python")
-# Where numpy is not loaded yet, loading it takes longer than so many vectors take in Python.
-SMALL = 3000
-_WORTH_A_FILE = 1000  # fewer vectors are read from the store in no time
-_STATES = 3  # matrices kept: readers may still stand in the state before
-_FILTERS = 8  # filters whose chunks are remembered
+    from kb.store.sqlite.connection import Database
+    from kb.store.sqlite.dense import DenseIndex
+    from kb.store.sqlite.sparse import SparseIndex
+    from kb.types import (
+        ExamMark,
+        Filters,
+        JsonDict,
+        ModelSpec,
+        StoredModel,
+        TokenVectors,
+        Vector,
+        VectorMatches,
+    )
 
 
-class Vectors:
-    """Searches the vectors of one store. Shared between threads."""
+class SqliteVectors:
+    """See `kb.ports.Vectors`. The `backend` arguments override the configured backend in tests and
+    benchmarks."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, backend: str) -> None:
         self._database = database
-        self._building = threading.Lock()
-        self._matrices: dict[tuple[int, Mark], Matrix] = {}
-        self._filtered: dict[tuple[Any, ...], Ids] = {}
+        self._backend = backend
+        self._lock = threading.Lock()
+        self._dense: DenseIndex | None = None  # imported with the first search by vectors
+        self._sparse: SparseIndex | None = None
 
-    def forget(self) -> None:
-        with self._building:
-            self._matrices, self._filtered = {}, {}
+    def close(self) -> None:
+        """Drop the cached indexes."""
+        if self._dense is not None:
+            self._dense.forget()
+        if self._sparse is not None:
+            self._sparse.forget()
 
-    def nearest(
+    def version(self) -> str:
+        """`v<schema>.<changes>`."""
+        with self._database.reading() as connection:
+            return f"v{schema.VERSION}.{embeddings.mark(connection).change}"
+
+    # --- models -----------------------------------------------------------------------------------
+
+    def models(self) -> list[StoredModel]:
+        with self._database.reading() as connection:
+            return embeddings.models(connection)
+
+    def model_counts(self) -> list[JsonDict]:
+        with self._database.reading() as connection:
+            return embeddings.counts(connection)
+
+    def use_model(self, spec: ModelSpec, source: str | None = None) -> StoredModel:
+        with self._database.writing() as connection:
+            return embeddings.use_model(connection, spec, source)
+
+    def set_exam_marks(self, model_id: int, marks: Sequence[ExamMark] | None) -> None:
+        with self._database.writing() as connection:
+            embeddings.set_exam_marks(connection, model_id, marks)
+
+    # --- switching models -------------------------------------------------------------------------
+
+    def begin_switch(
+        self, spec: ModelSpec, source: str | None, *, keep_old: bool = False
+    ) -> StoredModel:
+        from kb.store.sqlite import model_switch
+
+        with self._database.writing() as connection:
+            return model_switch.begin(connection, spec, source, keep_old=keep_old)
+
+    def can_switch(self, model_id: int) -> bool:
+        from kb.store.sqlite import model_switch
+
+        with self._database.reading() as connection:
+            return model_switch.is_ready(connection, model_id, force=False)
+
+    def switch(self, model_id: int, *, force: bool = False) -> bool:
+        from kb.store.sqlite import model_switch
+
+        with self._database.writing() as connection:
+            return model_switch.switch(connection, model_id, force=force)
+
+    def drop_retired(self, limit: int = 500) -> bool:
+        from kb.store.sqlite import model_switch
+
+        with self._database.writing() as connection:
+            return model_switch.drop_retired(connection, limit)
+
+    def drop_all(self) -> int:
+        with self._database.writing() as connection:
+            return embeddings.drop(connection)
+
+    def count_missing_part(self, model_id: int, part: str) -> int:
+        with self._database.reading() as connection:
+            return embeddings.count_missing_part(connection, model_id, part)
+
+    # --- retrieval --------------------------------------------------------------------------------
+
+    def nearest_dense(
         self,
-        connection: apsw.Connection,
-        model: StoredModel,
+        model_id: int,
         vector: Sequence[float],
         *,
         filters: Filters,
         now: str,
         limit: int,
-        backend: str,
+        backend: str | None = None,
     ) -> VectorMatches:
-        """Inside of the caller's transaction: what is found is what that sees."""
-        query = _normalised(vector, model)
-        chosen = _backend(connection, model, check_choice("backend", backend, BACKENDS))
-        seen = visible(connection, filters, now)
-        why = "" if backend in ("auto", chosen) else f"{backend} is not installed"
-        if limit < 1 or not model.ready:
-            return VectorMatches([], chosen, why)
-        if chosen == "sqlite-vec":
-            found = vec0.nearest(connection, model, query, seen, limit)
-            if found is not None:
-                return VectorMatches(_rescored(found, query, limit), chosen)
-            chosen, why = by_arrays(model), vec0.reason(connection, model.model_id)
-        if chosen == "numpy":
-            return VectorMatches(
-                self._by_matrix(connection, model, query, seen, limit), chosen, why
+        with self._database.reading() as connection:
+            model = embeddings.model(connection, model_id)
+            return self.dense.nearest(
+                connection,
+                model,
+                vector,
+                filters=filters,
+                now=now,
+                limit=limit,
+                backend=backend or self._backend,
             )
-        close = python_scan.nearest(connection, model, query, seen, limit)
-        return VectorMatches(_rescored(close, query, limit), chosen, why)
 
-    # --- numpy ------------------------------------------------------------------------------------
-
-    def _by_matrix(
+    def nearest_sparse(
         self,
-        connection: apsw.Connection,
-        model: StoredModel,
-        query: Vector[float],
-        seen: Visible,
+        model_id: int,
+        query: Mapping[str, float],
+        *,
+        filters: Filters,
+        now: str,
         limit: int,
-    ) -> list[ScoredChunk]:
-        from kb.store.sqlite import matrix
+        backend: str = "auto",
+    ) -> VectorMatches:
+        with self._database.reading() as connection:
+            model = embeddings.model(connection, model_id)
+            return self.sparse.nearest(
+                connection, model, query, filters=filters, now=now, limit=limit, backend=backend
+            )
 
-        allowed = None if seen.select is None else self.allowed(connection, seen)
-        current = self.current(connection, model)
-        return matrix.nearest(current, query, allowed=allowed, hidden=seen.hidden, limit=limit)
+    def dense_vectors(self, model_id: int, chunk_ids: Iterable[int]) -> dict[int, Vector[float]]:
+        with self._database.reading() as connection:
+            return embeddings.dense_vectors(connection, model_id, chunk_ids)
 
-    def current(self, connection: apsw.Connection, model: StoredModel) -> Matrix:
-        """The matrix of the state that `connection` sees."""
-        mark = embeddings.mark(connection)
-        key = (model.model_id, mark)
-        if (known := self._matrices.get(key)) is not None:
-            return known
-        with pause_deadline(), self._building:  # by one thread; the others find it made
-            if (known := self._matrices.get(key)) is None:
-                known = self._made(connection, model, mark)
-                kept = list(self._matrices.items())[1 - _STATES :]
-                self._matrices = {**dict(kept), key: known}
-            return known
+    def sparse_vectors(
+        self, model_id: int, chunk_ids: Iterable[int]
+    ) -> dict[int, dict[str, float]]:
+        with self._database.reading() as connection:
+            return embeddings.sparse_vectors(connection, model_id, chunk_ids)
 
-    def _made(self, connection: apsw.Connection, model: StoredModel, mark: Mark) -> Matrix:
-        from kb.store.sqlite import matrix
+    def token_vectors(self, model_id: int, chunk_ids: Iterable[int]) -> dict[int, TokenVectors]:
+        with self._database.reading() as connection:
+            return embeddings.token_vectors(connection, model_id, chunk_ids)
 
-        known = [one for one in self._matrices.values() if one.model_id == model.model_id]
-        for earlier in sorted(known, key=lambda one: one.mark.change, reverse=True):
-            if _precedes(connection, earlier.mark, mark):
-                if made := matrix.caught_up(connection, earlier, model, mark):
-                    return made
-                break
-        owner = _owner(connection, model)
-        found = matrix_file.read(self._database.path, owner)
-        if found is not None and _precedes(connection, found.mark, mark):
-            earlier = matrix.of_sidecar(model.model_id, found)
-            if made := matrix.caught_up(connection, earlier, model, mark):
-                return made
-        made = matrix.built(connection, model, mark)
-        is_old = found is not None and found.mark.change > mark.change
-        return made if is_old else self._kept(made, owner)
+    # --- indexes ----------------------------------------------------------------------------------
 
-    def _kept(self, made: Matrix, owner: matrix_file.Owner) -> Matrix:
-        """In a file for other processes, and mapped from there in this one, if it can be."""
-        from kb.store.sqlite import matrix
+    @property
+    def dense(self) -> DenseIndex:
+        from kb.store.sqlite.dense import DenseIndex
 
-        path = self._database.path
-        if len(made.ids) < _WORTH_A_FILE or self._database.read_only:
-            return made
-        if not matrix_file.write(path, owner, made.content()):
-            return made
-        found = matrix_file.read(path, owner)
-        same = found is not None and found.mark == made.mark
-        return matrix.of_sidecar(made.model_id, found) if found and same else made
+        with self._lock:
+            if self._dense is None:
+                self._dense = DenseIndex(self._database)
+            return self._dense
 
-    def allowed(self, connection: apsw.Connection, seen: Visible) -> Ids:
-        """The chunks of a filter, remembered until a document changes."""
-        import numpy as np
+    @property
+    def sparse(self) -> SparseIndex:
+        from kb.store.sqlite.sparse import SparseIndex
 
-        version = scalar(connection, "SELECT store_id || changes FROM state")
-        key = (version, seen.select, seen.params)
-        if (known := self._filtered.get(key)) is None:
-            known = np.array(chunk_ids(connection, seen), np.int64)
-            kept = [item for item in self._filtered.items() if item[0][0] == version]
-            self._filtered = {**dict(kept[1 - _FILTERS :]), key: known}
-        return known
+        dense = self.dense
+        with self._lock:
+            if self._sparse is None:
+                self._sparse = SparseIndex(dense)
+            return self._sparse
 
-    # --- derived indexes --------------------------------------------------------------------------
+    def build_index(self, model_id: int) -> None:
+        """Write the file that numpy maps, and the table of sqlite-vec if that is configured."""
+        from kb.store.sqlite import dense
 
-    def rewrite_file(self, connection: apsw.Connection, model: StoredModel) -> bool:
-        """Make the file anew from the store; False where it cannot be written."""
-        from kb.store.sqlite import matrix
+        if self._backend == "sqlite-vec" and not self._database.read_only:
+            with self._database.writing() as connection:
+                self._update_vec_table(connection, model_id)
+        with self._database.reading() as connection:
+            model = embeddings.model(connection, model_id)
+            if model.ready > dense.SMALL and dense.numpy_is_there():
+                self.dense.current(connection, model)
 
-        made = matrix.built(connection, model, embeddings.mark(connection))
-        self.forget()
-        return matrix_file.write(self._database.path, _owner(connection, model), made.content())
+    def update_indexes(self, connection: apsw.Connection, model_id: int) -> None:
+        """Bring the sparse segments and the table of sqlite-vec up to date, inside the transaction
+        that has written vectors."""
+        from kb.store.sqlite import segments
 
-    def file_fault(self, connection: apsw.Connection, model: StoredModel) -> str | None:
-        """What is wrong with the file, compared with the store."""
-        from kb.store.sqlite import matrix
+        segments.fold(connection, model_id)
+        self._update_vec_table(connection, model_id)
 
-        found = matrix_file.read(self._database.path, _owner(connection, model))
-        mark = embeddings.mark(connection)
-        if found is None:
-            return "it is damaged, or of another store or model"
-        if not _precedes(connection, found.mark, mark):
-            return "it has not followed the vectors"
-        earlier = matrix.of_sidecar(model.model_id, found)
-        made = matrix.caught_up(connection, earlier, model, mark)
-        if made is None:  # the next search makes it anew
-            return None
-        same = matrix.agree(made, matrix.built(connection, model, mark))
-        return None if same else "it holds other numbers"
+    def _update_vec_table(self, connection: apsw.Connection, model_id: int) -> None:
+        """The table exists only if sqlite-vec was ever configured, and holds only the vectors of
+        the model that answers searches."""
+        from kb.store.sqlite import vec0
 
-
-def _normalised(vector: Sequence[float], model: StoredModel) -> Vector[float]:
-    if len(vector) != model.dimension:
-        raise ModelMismatch(
-            f"the query's vector has {len(vector)} dimensions, the store's have {model.dimension}",
-            f"encode queries with {model.name} {model.version}",
-        )
-    try:
-        return cosine.normalised(array("f", vector), model.dimension)
-    except ModelBroken as error:
-        raise InvalidRequest(f"the query: {error.message}", "it has no direction") from error
-
-
-def _precedes(connection: apsw.Connection, earlier: Mark, mark: Mark) -> bool:
-    return earlier.change <= mark.change and embeddings.follows(connection, earlier)
-
-
-def _owner(connection: apsw.Connection, model: StoredModel) -> matrix_file.Owner:
-    store_id = str(scalar(connection, "SELECT store_id FROM state"))
-    return matrix_file.Owner(store_id, model.model_id, model.dimension)
-
-
-# --- which backend --------------------------------------------------------------------------------
-
-
-def _backend(connection: apsw.Connection, model: StoredModel, asked: str) -> str:
-    """`auto` is the fastest that is there; numpy asked for in vain is the next best."""
-    if asked == "auto" and model.ready <= SMALL and not _numpy_is_loaded():
-        return "python"
-    if asked in ("auto", "numpy") and numpy_is_there():
-        return "numpy"
-    if asked == "auto" and vec0.position(connection, model.model_id) is not None:
-        return "sqlite-vec"
-    return "sqlite-vec" if asked == "sqlite-vec" else "python"
-
-
-def by_arrays(model: StoredModel) -> str:
-    """numpy, unless it is missing, or loading it takes longer than so few vectors do."""
-    loaded = _numpy_is_loaded()
-    return "numpy" if (loaded or model.ready > SMALL) and numpy_is_there() else "python"
-
-
-def _numpy_is_loaded() -> bool:
-    return sys.modules.get("numpy") is not None
-
-
-def numpy_is_there() -> bool:
-    try:
-        import numpy  # noqa: F401  # asks no more than that
-    except ImportError:
-        return False
-    return True
-
-
-def _rescored(
-    vectors: dict[int, Vector[float]], query: Vector[float], limit: int
-) -> list[ScoredChunk]:
-    """Many candidates are faster by numpy, where it is loaded; the scores are the same."""
-    if not _numpy_is_loaded() or not vectors:
-        return cosine.rescored(vectors, query, limit)
-    import numpy as np
-
-    from kb.store.sqlite import matrix
-
-    ids = np.array(list(vectors), np.int64)
-    rows = matrix.stacked(list(vectors.values()), len(query))
-    return matrix.rescored(ids, rows, np.frombuffer(query, np.float32), limit)
+        current = embeddings.models(connection)[0]
+        if current.model_id != model_id:
+            return
+        wanted = self._backend == "sqlite-vec" or vec0.exists(connection)
+        if wanted and vec0.load(connection):
+            vec0.reconcile(connection, current)

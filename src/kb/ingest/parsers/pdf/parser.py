@@ -93,7 +93,7 @@ class PdfParser(FormatParser):
                     gaps.only_images.append(len(pages))
                 if page.cut:
                     gaps.cut.append(len(pages))
-                source.tell(len(pages), pdf.page_count)
+                source.on_progress(len(pages), pdf.page_count)
             outline, metadata = pdf.outline(), pdf.title()
             gaps.attachments += pdf.attachments()
         if set(range(1, len(pages) + 1)) <= set(gaps.lost):

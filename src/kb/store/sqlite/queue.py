@@ -12,7 +12,7 @@ import json
 import os
 from array import array
 from collections.abc import Iterable, Sequence, Set
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
@@ -22,7 +22,13 @@ from kb.index import cosine, sparse_weights, token_codes
 from kb.store.sqlite import embeddings
 from kb.store.sqlite.embeddings import Due
 from kb.store.sqlite.functions import scalar
+from kb.text.timestamps import utc_timestamp
 from kb.types import Embedded, Encoding, Failure, Job, Outcome, ToEmbed
+
+if TYPE_CHECKING:
+    from kb.ports import Clock
+    from kb.store.sqlite.connection import Database
+    from kb.store.sqlite.vectors import SqliteVectors
 
 LEASE_S = 120.0  # renewed while a worker lives; one that is killed is noticed before
 
@@ -54,7 +60,7 @@ def lease(
     model_id: int,
     *,
     limit: int,
-    after: int,
+    after: ToEmbed | None,
     doc_id: int | None,
     lacking: Set[str],
     due: Due | None,
@@ -67,8 +73,8 @@ def lease(
         return []
     _sweep(connection, now)
     taken = _leased(connection, model_id)
-    found = embeddings.to_embed(
-        connection, model_id, limit, after, doc_id=doc_id, lacking=lacking, out=taken, due=due
+    found = embeddings.waiting(
+        connection, model_id, limit, after=after, doc_id=doc_id, lacking=lacking, out=taken, due=due
     )
     mine = _ids(connection, job_id) + [one.chunk_id for one in found]
     connection.execute(
@@ -89,7 +95,7 @@ def has_work(
         for chunk_id in _ids(connection, job_id)
     ]
     return any(
-        embeddings.to_embed(connection, model_id, 1, 0, lacking=parts, out=taken, due=due)
+        embeddings.waiting(connection, model_id, 1, lacking=parts, out=taken, due=due)
         for parts in ((frozenset(), lacking) if lacking else (frozenset(),))
     )
 
@@ -270,3 +276,96 @@ def failures(connection: apsw.Connection, model_id: int, limit: int) -> list[Fai
                 given_up=bool(given_up))
         for chunk_id, path, ready, attempts, error, at, given_up in rows
     ]  # fmt: skip
+
+
+# --- the port -------------------------------------------------------------------------------------
+
+
+class SqliteQueue:
+    """See `kb.ports.Queue`."""
+
+    def __init__(
+        self, database: Database, clock: Clock, vectors: SqliteVectors, token_format: str
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._vectors = vectors
+        self._token_format = token_format
+
+    def start_job(self, model_id: int) -> int:
+        with self._database.writing() as connection:
+            return start(connection, model_id, self._clock())
+
+    def lease(
+        self,
+        job_id: int,
+        model_id: int,
+        *,
+        limit: int,
+        after: ToEmbed | None = None,
+        doc_id: int | None = None,
+        lacking: Set[str] = frozenset(),
+        patient: bool = False,
+    ) -> list[ToEmbed]:
+        now = self._clock()
+        with self._database.writing() as connection:
+            return lease(
+                connection,
+                job_id,
+                model_id,
+                limit=limit,
+                after=after,
+                doc_id=doc_id,
+                lacking=lacking,
+                due=_due(now) if patient else None,
+                now=now,
+            )
+
+    def has_work(self, model_id: int, lacking: Set[str]) -> bool:
+        now = self._clock()
+        with self._database.reading() as connection:
+            return has_work(connection, model_id, lacking, _due(now), now)
+
+    def renew_job(self, job_id: int) -> None:
+        with self._database.writing() as connection:
+            renew(connection, job_id, self._clock())
+
+    def finish(self, job_id: int, model_id: int, outcomes: Sequence[Outcome]) -> Embedded:
+        now = self._clock()
+        with self._database.writing() as connection:
+            written = finish(
+                connection,
+                job_id,
+                model_id,
+                outcomes,
+                stamp=utc_timestamp(now),
+                now=now,
+                token_format=self._token_format,
+            )
+            if any(written):
+                self._vectors.update_indexes(connection, model_id)
+            return written
+
+    def end_job(self, job_id: int) -> None:
+        with self._database.writing() as connection:
+            end(connection, job_id)
+
+    def jobs(self) -> list[Job]:
+        with self._database.reading() as connection:
+            return jobs(connection, self._clock())
+
+    def failures(self, model_id: int, limit: int = 20) -> list[Failure]:
+        with self._database.reading() as connection:
+            return failures(connection, model_id, limit)
+
+    def last_error(self, model_id: int) -> str | None:
+        with self._database.reading() as connection:
+            return embeddings.last_error(connection, model_id)
+
+    def retry(self, model_id: int, *, doc_id: int | None = None) -> int:
+        with self._database.writing() as connection:
+            return embeddings.retry(connection, model_id, doc_id)
+
+
+def _due(now: float) -> Due:
+    return Due(*(utc_timestamp(now - wait_s) for wait_s in embeddings.BACK_OFF_S))

@@ -20,10 +20,11 @@ import apsw
 from kb.deadline import pause_deadline
 from kb.errors import StoreUnusable, check_choice
 from kb.index import cosine, sparse_weights
-from kb.store.sqlite import embeddings, segments, vectors
+from kb.store.sqlite import dense as dense_index
+from kb.store.sqlite import embeddings, segments
+from kb.store.sqlite.dense import DenseIndex
 from kb.store.sqlite.embeddings import Mark
 from kb.store.sqlite.segments import Block
-from kb.store.sqlite.vectors import Vectors
 from kb.store.sqlite.visibility import Visible, chunk_ids, visible
 from kb.types import Filters, ScoredChunk, StoredModel, VectorMatches
 
@@ -66,10 +67,10 @@ class Row(NamedTuple):
     start: int
 
 
-class Postings:
+class SparseIndex:
     """Searches the sparse vectors of one store. Shared between threads."""
 
-    def __init__(self, dense: Vectors) -> None:
+    def __init__(self, dense: DenseIndex) -> None:
         self._dense = dense  # remembers which chunks a filter leaves
         self._building = threading.Lock()
         self._states: dict[Key, State] = {}
@@ -130,8 +131,8 @@ class Postings:
 def _backend(model: StoredModel, asked: str) -> str:
     """numpy, unless it is missing, or loading it takes longer than so few chunks."""
     if asked == "auto":
-        return vectors.by_arrays(model)
-    return "numpy" if asked == "numpy" and vectors.numpy_is_there() else "python"
+        return dense_index.by_arrays(model)
+    return "numpy" if asked == "numpy" and dense_index.numpy_is_there() else "python"
 
 
 # --- a state --------------------------------------------------------------------------------------

@@ -1,0 +1,76 @@
+"""The queue port: which chunks still need vectors, and who works on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from kb.types import Embedded, Failure, Job, Outcome, ToEmbed
+
+
+class Queue(Protocol):
+    """Hands out embedding work to jobs. A job is one run of a worker, in any process; it leases
+    chunks, so that no two jobs work on the same ones. Leases expire by themselves, and end with the
+    process that holds them."""
+
+    def start_job(self, model_id: int) -> int:
+        """Register a job, and return its id. Raises `NotFound` if the model's vectors are neither
+        used nor being built."""
+        ...
+
+    def lease(
+        self,
+        job_id: int,
+        model_id: int,
+        *,
+        limit: int,
+        after: ToEmbed | None = None,
+        doc_id: int | None = None,
+        lacking: Set[str] = frozenset(),
+        patient: bool = False,
+    ) -> list[ToEmbed]:
+        """Lease up to `limit` chunks that no other job works on: chunks without vectors, or, with
+        `lacking`, chunks whose vectors lack one of these parts.
+
+        `after` is the last chunk of an earlier lease: the next one continues behind it, so that a
+        run does not meet its own failures again. `doc_id` limits the lease to one document.
+        `patient` skips chunks that failed recently.
+        """
+        ...
+
+    def has_work(self, model_id: int, lacking: Set[str]) -> bool:
+        """Whether a patient job would find chunks to lease, without vectors or `lacking` parts."""
+        ...
+
+    def renew_job(self, job_id: int) -> None:
+        """Extend the job's leases."""
+        ...
+
+    def finish(self, job_id: int, model_id: int, outcomes: Sequence[Outcome]) -> Embedded:
+        """Write the vectors and failures of leased chunks, in one transaction, and end their
+        leases. Dense vectors are normalized. A chunk that has vectors already keeps them and gets
+        only the parts it lacks; a deleted chunk is skipped. Raises `ModelBroken` for a zero vector
+        or one of another dimension."""
+        ...
+
+    def end_job(self, job_id: int) -> None:
+        """Remove the job and end its leases."""
+        ...
+
+    def jobs(self) -> list[Job]:
+        """All registered jobs, including those whose process has died, by id."""
+        ...
+
+    def failures(self, model_id: int, limit: int = 20) -> list[Failure]:
+        """The most recent failures of a model, newest first."""
+        ...
+
+    def last_error(self, model_id: int) -> str | None:
+        """The message of the most recent failure; None if no chunk is failing."""
+        ...
+
+    def retry(self, model_id: int, *, doc_id: int | None = None) -> int:
+        """Make chunks that failed for good pending again, of one document or of all. Returns how
+        many."""
+        ...

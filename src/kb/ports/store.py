@@ -1,0 +1,65 @@
+"""The store port: five smaller ports over one set of data."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from kb.ports.catalog import Catalog
+    from kb.ports.fulltext import Fulltext
+    from kb.ports.maintenance import Maintenance
+    from kb.ports.queue import Queue
+    from kb.ports.vectors import Vectors
+
+
+class Store(Protocol):
+    """Documents, chunks, vectors and the indexes over them. Threads may share one store.
+
+    Opening a store neither connects nor creates anything. The first write creates the store;
+    reading a store that does not exist raises `StoreMissing`.
+    """
+
+    @property
+    def catalog(self) -> Catalog: ...
+
+    @property
+    def fulltext(self) -> Fulltext: ...
+
+    @property
+    def vectors(self) -> Vectors: ...
+
+    @property
+    def queue(self) -> Queue: ...
+
+    @property
+    def maintenance(self) -> Maintenance: ...
+
+    @property
+    def location(self) -> str:
+        """Where the store is, as shown to users; it contains no password."""
+        ...
+
+    @property
+    def path(self) -> Path:
+        """The local path that identifies this store on this machine. Trust records and sockets are
+        keyed by it, and its folder holds settings and uploads. For a store in a file, the file."""
+        ...
+
+    def exists(self) -> bool:
+        """Whether the store has been created."""
+        ...
+
+    def create(self) -> None:
+        """Create the store if it does not exist, and migrate it to the newest schema."""
+        ...
+
+    def snapshot(self) -> AbstractContextManager[object]:
+        """Let all reads of this thread inside the block see one state of the store. Blocks may be
+        nested: the state is that of the outermost one."""
+        ...
+
+    def close(self) -> None:
+        """Release all connections and caches, of every thread."""
+        ...

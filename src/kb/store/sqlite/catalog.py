@@ -1,0 +1,199 @@
+"""The catalog port over SQLite: opens the transactions for `documents` and `files`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from kb.store.sqlite import documents, embeddings, files, schema
+from kb.store.sqlite.functions import scalar
+from kb.text.timestamps import utc_timestamp
+
+if TYPE_CHECKING:
+    from kb.ports import Clock
+    from kb.store.sqlite.connection import Database
+    from kb.types import (
+        Chunk,
+        ChunkDraft,
+        Counts,
+        Document,
+        DocumentDraft,
+        FilePlace,
+        FileState,
+        Filters,
+        Root,
+        Written,
+    )
+
+
+class SqliteCatalog:
+    """See `kb.ports.Catalog`."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    def version(self) -> str:
+        """`v<schema>.<changes>`."""
+        with self._database.reading() as connection:
+            changes = scalar(connection, "SELECT changes FROM state")
+        return f"v{schema.VERSION}.{changes}"
+
+    # --- roots and files --------------------------------------------------------------------------
+
+    def roots(self) -> list[Root]:
+        if not self._database.path.exists():
+            return []
+        with self._database.reading() as connection:
+            return files.roots(connection)
+
+    def ensure_root(self, path: str, *, whole: bool) -> Root:
+        with self._database.writing() as connection:
+            return files.ensure_root(connection, path, whole=whole)
+
+    def attach_root(self, root_id: int, path: str) -> None:
+        with self._database.writing() as connection:
+            files.attach_root(connection, root_id, path)
+
+    def file_states(self, root_id: int) -> dict[str, FileState]:
+        with self._database.reading() as connection:
+            return files.file_states(connection, root_id)
+
+    def touch_file(self, state: FileState) -> None:
+        now_ns = int(self._clock() * 1e9)
+        with self._database.writing() as connection:
+            files.touch_file(connection, state, now_ns)
+
+    def file_place(self, doc_id: int) -> FilePlace | None:
+        with self._database.reading() as connection:
+            return files.place(connection, doc_id)
+
+    def sample_files(self, limit: int) -> list[tuple[int, FilePlace]]:
+        with self._database.reading() as connection:
+            return files.sample(connection, limit)
+
+    # --- writing documents ------------------------------------------------------------------------
+
+    def write_document(
+        self, draft: DocumentDraft, chunks: Iterable[ChunkDraft], *, moved_from: int | None = None
+    ) -> Written:
+        seconds = self._clock()
+        with self._database.writing() as connection:
+            now, now_ns = utc_timestamp(seconds), int(seconds * 1e9)
+            if moved_from is not None:
+                documents.move(connection, moved_from, draft.doc_path)
+            return documents.write(connection, draft, chunks, now, now_ns)
+
+    def write_chunks(self, doc_id: int, draft: DocumentDraft, chunks: Iterable[ChunkDraft]) -> None:
+        with self._database.writing() as connection:
+            documents.write_chunks(connection, doc_id, draft, chunks, utc_timestamp(self._clock()))
+
+    def delete_documents(self, doc_ids: Iterable[int], roots: Iterable[str] = ()) -> int:
+        with self._database.writing() as connection:
+            removed = documents.delete(connection, doc_ids)
+            files.drop_empty_roots(connection, roots)
+            return removed
+
+    def record_access(self, doc_id: int) -> None:
+        with self._database.writing() as connection:
+            documents.record_access(connection, doc_id)
+
+    def tag(self, doc_id: int, add: Iterable[str], remove: Iterable[str]) -> None:
+        with self._database.writing() as connection:
+            documents.tag(connection, doc_id, add, remove)
+
+    # --- reading documents ------------------------------------------------------------------------
+
+    def documents_by_id(
+        self, doc_ids: Iterable[int], *, metadata: bool = True
+    ) -> dict[int, Document]:
+        with self._database.reading() as connection:
+            return documents.by_id(connection, doc_ids, metadata=metadata)
+
+    def document_by_path(self, doc_path: str) -> Document | None:
+        with self._database.reading() as connection:
+            return documents.by_path(connection, doc_path)
+
+    def documents(
+        self, filters: Filters, now: str | None, *, limit: int | None = None, offset: int = 0
+    ) -> list[Document]:
+        with self._database.reading() as connection:
+            return documents.select(connection, filters, now, limit=limit, offset=offset)
+
+    def documents_page(
+        self, filters: Filters, now: str | None, *, limit: int, offset: int, max_bytes: int
+    ) -> tuple[list[Document], int | None]:
+        with self._database.reading() as connection:
+            return documents.page(
+                connection, filters, now, limit=limit, offset=offset, max_bytes=max_bytes
+            )
+
+    def documents_below(self, folder: str) -> list[Document]:
+        with self._database.reading() as connection:
+            return documents.below(connection, folder)
+
+    def expired(self, now: str) -> list[Document]:
+        with self._database.reading() as connection:
+            return documents.expired(connection, now)
+
+    def body(self, doc_id: int) -> str | None:
+        with self._database.reading() as connection:
+            return documents.body(connection, doc_id)
+
+    def tag_sources(self, doc_id: int) -> dict[str, str]:
+        with self._database.reading() as connection:
+            return documents.tag_sources(connection, doc_id)
+
+    def has_folder(self, folder: str) -> bool:
+        with self._database.reading() as connection:
+            return documents.has_folder(connection, folder)
+
+    def paths_with_suffix(self, suffix: str, limit: int) -> list[str]:
+        with self._database.reading() as connection:
+            return documents.paths_with_suffix(connection, suffix, limit)
+
+    def neighboring_paths(self, path: str, limit: int) -> list[str]:
+        with self._database.reading() as connection:
+            return documents.neighboring_paths(connection, path, limit)
+
+    # --- chunks -----------------------------------------------------------------------------------
+
+    def chunks(self, doc_id: int) -> list[Chunk]:
+        with self._database.reading() as connection:
+            return documents.chunks(connection, doc_id)
+
+    def chunks_by_id(self, chunk_ids: Iterable[int]) -> dict[int, Chunk]:
+        with self._database.reading() as connection:
+            return documents.chunks_by_id(connection, chunk_ids)
+
+    def document_ids(self, chunk_ids: Iterable[int]) -> dict[int, int]:
+        with self._database.reading() as connection:
+            return documents.document_ids(connection, chunk_ids)
+
+    def chunk_count(self) -> int:
+        with self._database.reading() as connection:
+            chunks = int(scalar(connection, "SELECT chunks FROM state"))
+            return chunks - embeddings.expired_chunks(connection)
+
+    # --- totals -----------------------------------------------------------------------------------
+
+    def counts(self) -> Counts:
+        from kb.types import Counts
+
+        with self._database.reading() as connection:
+            return Counts(
+                documents=int(scalar(connection, "SELECT count(*) FROM documents")),
+                chunks=int(scalar(connection, "SELECT chunks FROM state")),
+                by_root=files.per_root(connection),
+                by_type=documents.counts(connection, "type"),
+                by_kind=documents.counts(connection, "kind"),
+                by_scope=documents.counts(connection, "scope"),
+            )
+
+    def languages(self) -> dict[str | None, int]:
+        with self._database.reading() as connection:
+            return documents.languages(connection)
+
+    def tags(self) -> dict[str, int]:
+        with self._database.reading() as connection:
+            return documents.tags(connection)

@@ -1,0 +1,248 @@
+"""Dense search: chooses the backend, and keeps what is worth keeping between two searches.
+
+All backends select candidates and leave the scores to `kb.index.cosine`; so they answer alike.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from array import array
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import apsw
+
+from kb.deadline import pause_deadline
+from kb.errors import InvalidRequest, ModelBroken, ModelMismatch, check_choice
+from kb.index import cosine
+from kb.store.sqlite import embeddings, matrix_file, python_scan, vec0
+from kb.store.sqlite.connection import Database
+from kb.store.sqlite.embeddings import Mark
+from kb.store.sqlite.functions import scalar
+from kb.store.sqlite.visibility import Visible, chunk_ids, visible
+from kb.types import Filters, ScoredChunk, StoredModel, Vector, VectorMatches
+
+if TYPE_CHECKING:
+    from kb.store.sqlite.matrix import Ids, Matrix
+
+BACKENDS = ("auto", "sqlite-vec", "numpy", "python")
+# Where numpy is not loaded yet, loading it takes longer than so many vectors take in Python.
+SMALL = 3000
+_WORTH_A_FILE = 1000  # fewer vectors are read from the store in no time
+_STATES = 3  # matrices kept: readers may still stand in the state before
+_FILTERS = 8  # filters whose chunks are remembered
+
+
+class DenseIndex:
+    """Searches the vectors of one store. Shared between threads."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._building = threading.Lock()
+        self._matrices: dict[tuple[int, Mark], Matrix] = {}
+        self._filtered: dict[tuple[Any, ...], Ids] = {}
+
+    def forget(self) -> None:
+        with self._building:
+            self._matrices, self._filtered = {}, {}
+
+    def nearest(
+        self,
+        connection: apsw.Connection,
+        model: StoredModel,
+        vector: Sequence[float],
+        *,
+        filters: Filters,
+        now: str,
+        limit: int,
+        backend: str,
+    ) -> VectorMatches:
+        """Inside of the caller's transaction: what is found is what that sees."""
+        query = _normalised(vector, model)
+        chosen = _backend(connection, model, check_choice("backend", backend, BACKENDS))
+        seen = visible(connection, filters, now)
+        why = "" if backend in ("auto", chosen) else f"{backend} is not installed"
+        if limit < 1 or not model.ready:
+            return VectorMatches([], chosen, why)
+        if chosen == "sqlite-vec":
+            found = vec0.nearest(connection, model, query, seen, limit)
+            if found is not None:
+                return VectorMatches(_rescored(found, query, limit), chosen)
+            chosen = by_arrays(model)
+            if backend != "auto":
+                why = vec0.reason(connection, model.model_id) or f"{backend} is not there"
+        if chosen == "numpy":
+            return VectorMatches(
+                self._by_matrix(connection, model, query, seen, limit), chosen, why
+            )
+        close = python_scan.nearest(connection, model, query, seen, limit)
+        return VectorMatches(_rescored(close, query, limit), chosen, why)
+
+    # --- numpy ------------------------------------------------------------------------------------
+
+    def _by_matrix(
+        self,
+        connection: apsw.Connection,
+        model: StoredModel,
+        query: Vector[float],
+        seen: Visible,
+        limit: int,
+    ) -> list[ScoredChunk]:
+        from kb.store.sqlite import matrix
+
+        allowed = None if seen.select is None else self.allowed(connection, seen)
+        current = self.current(connection, model)
+        return matrix.nearest(current, query, allowed=allowed, hidden=seen.hidden, limit=limit)
+
+    def current(self, connection: apsw.Connection, model: StoredModel) -> Matrix:
+        """The matrix of the state that `connection` sees."""
+        mark = embeddings.mark(connection)
+        key = (model.model_id, mark)
+        if (known := self._matrices.get(key)) is not None:
+            return known
+        with pause_deadline(), self._building:  # by one thread; the others find it made
+            if (known := self._matrices.get(key)) is None:
+                known = self._made(connection, model, mark)
+                kept = list(self._matrices.items())[1 - _STATES :]
+                self._matrices = {**dict(kept), key: known}
+            return known
+
+    def _made(self, connection: apsw.Connection, model: StoredModel, mark: Mark) -> Matrix:
+        from kb.store.sqlite import matrix
+
+        known = [one for one in self._matrices.values() if one.model_id == model.model_id]
+        for earlier in sorted(known, key=lambda one: one.mark.change, reverse=True):
+            if _precedes(connection, earlier.mark, mark):
+                if made := matrix.caught_up(connection, earlier, model, mark):
+                    return made
+                break
+        owner = _owner(connection, model)
+        found = matrix_file.read(self._database.path, owner)
+        if found is not None and _precedes(connection, found.mark, mark):
+            earlier = matrix.of_sidecar(model.model_id, found)
+            if made := matrix.caught_up(connection, earlier, model, mark):
+                return made
+        made = matrix.built(connection, model, mark)
+        is_old = found is not None and found.mark.change > mark.change
+        return made if is_old else self._kept(made, owner)
+
+    def _kept(self, made: Matrix, owner: matrix_file.Owner) -> Matrix:
+        """In a file for other processes, and mapped from there in this one, if it can be."""
+        from kb.store.sqlite import matrix
+
+        path = self._database.path
+        if len(made.ids) < _WORTH_A_FILE or self._database.read_only:
+            return made
+        if not matrix_file.write(path, owner, made.content()):
+            return made
+        found = matrix_file.read(path, owner)
+        same = found is not None and found.mark == made.mark
+        return matrix.of_sidecar(made.model_id, found) if found and same else made
+
+    def allowed(self, connection: apsw.Connection, seen: Visible) -> Ids:
+        """The chunks of a filter, remembered until a document changes."""
+        import numpy as np
+
+        version = scalar(connection, "SELECT store_id || changes FROM state")
+        key = (version, seen.select, seen.params)
+        if (known := self._filtered.get(key)) is None:
+            known = np.array(chunk_ids(connection, seen), np.int64)
+            kept = [item for item in self._filtered.items() if item[0][0] == version]
+            self._filtered = {**dict(kept[1 - _FILTERS :]), key: known}
+        return known
+
+    # --- derived indexes --------------------------------------------------------------------------
+
+    def rewrite_file(self, connection: apsw.Connection, model: StoredModel) -> bool:
+        """Make the file anew from the store; False where it cannot be written."""
+        from kb.store.sqlite import matrix
+
+        made = matrix.built(connection, model, embeddings.mark(connection))
+        self.forget()
+        return matrix_file.write(self._database.path, _owner(connection, model), made.content())
+
+    def file_fault(self, connection: apsw.Connection, model: StoredModel) -> str | None:
+        """What is wrong with the file, compared with the store."""
+        from kb.store.sqlite import matrix
+
+        found = matrix_file.read(self._database.path, _owner(connection, model))
+        mark = embeddings.mark(connection)
+        if found is None:
+            return "it is damaged, or of another store or model"
+        if not _precedes(connection, found.mark, mark):
+            return "it has not followed the vectors"
+        earlier = matrix.of_sidecar(model.model_id, found)
+        made = matrix.caught_up(connection, earlier, model, mark)
+        if made is None:  # the next search makes it anew
+            return None
+        same = matrix.agree(made, matrix.built(connection, model, mark))
+        return None if same else "it holds other numbers"
+
+
+def _normalised(vector: Sequence[float], model: StoredModel) -> Vector[float]:
+    if len(vector) != model.dimension:
+        raise ModelMismatch(
+            f"the query's vector has {len(vector)} dimensions, the store's have {model.dimension}",
+            f"encode queries with {model.name} {model.version}",
+        )
+    try:
+        return cosine.normalised(array("f", vector), model.dimension)
+    except ModelBroken as error:
+        raise InvalidRequest(f"the query: {error.message}", "it has no direction") from error
+
+
+def _precedes(connection: apsw.Connection, earlier: Mark, mark: Mark) -> bool:
+    return earlier.change <= mark.change and embeddings.follows(connection, earlier)
+
+
+def _owner(connection: apsw.Connection, model: StoredModel) -> matrix_file.Owner:
+    store_id = str(scalar(connection, "SELECT store_id FROM state"))
+    return matrix_file.Owner(store_id, model.model_id, model.dimension)
+
+
+# --- which backend --------------------------------------------------------------------------------
+
+
+def _backend(connection: apsw.Connection, model: StoredModel, asked: str) -> str:
+    """`auto` is the fastest that is there; numpy asked for in vain is the next best."""
+    if asked == "auto" and model.ready <= SMALL and not _numpy_is_loaded():
+        return "python"
+    if asked in ("auto", "numpy") and numpy_is_there():
+        return "numpy"
+    if asked == "auto" and vec0.position(connection, model.model_id) is not None:
+        return "sqlite-vec"
+    return "sqlite-vec" if asked == "sqlite-vec" else "python"
+
+
+def by_arrays(model: StoredModel) -> str:
+    """numpy, unless it is missing, or loading it takes longer than so few vectors do."""
+    loaded = _numpy_is_loaded()
+    return "numpy" if (loaded or model.ready > SMALL) and numpy_is_there() else "python"
+
+
+def _numpy_is_loaded() -> bool:
+    return sys.modules.get("numpy") is not None
+
+
+def numpy_is_there() -> bool:
+    try:
+        import numpy  # noqa: F401  # asks no more than that
+    except ImportError:
+        return False
+    return True
+
+
+def _rescored(
+    vectors: dict[int, Vector[float]], query: Vector[float], limit: int
+) -> list[ScoredChunk]:
+    """Many candidates are faster by numpy, where it is loaded; the scores are the same."""
+    if not _numpy_is_loaded() or not vectors:
+        return cosine.rescored(vectors, query, limit)
+    import numpy as np
+
+    from kb.store.sqlite import matrix
+
+    ids = np.array(list(vectors), np.int64)
+    rows = matrix.stacked(list(vectors.values()), len(query))
+    return matrix.rescored(ids, rows, np.frombuffer(query, np.float32), limit)
