@@ -138,13 +138,14 @@ def test_from_a_store(tmp_path: Path) -> None:
 
 
 class Tokens:
-    """What a reranker asks a store for."""
+    """A store that has token vectors only."""
 
     def __init__(self, tokens: dict[int, TokenVectors]) -> None:
+        self.vectors = self
         self.tokens = tokens
         self.asked: list[tuple[int, list[int]]] = []
 
-    def tokens_of(self, model_id: int, chunk_ids: Sequence[int]) -> dict[int, TokenVectors]:
+    def token_vectors(self, model_id: int, chunk_ids: Sequence[int]) -> dict[int, TokenVectors]:
         self.asked.append((model_id, list(chunk_ids)))
         return {chunk: self.tokens[chunk] for chunk in chunk_ids if chunk in self.tokens}
 
