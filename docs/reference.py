@@ -1,10 +1,10 @@
-"""Writes `docs/reference/` from the code, so that it cannot say anything else.
+"""Generates `docs/reference/` from the code, so that the two cannot differ.
 
     python docs/reference.py             write the pages
-    python docs/reference.py --check     exit 1 if one of them is not what would be written
+    python docs/reference.py --check     exit 1 if a page is out of date
 
-A page is a function without arguments that returns Markdown; `PAGES` names them all. Nothing here
-asks for the width of a terminal, the time or a path, so the same code gives the same pages.
+A page is a function without arguments that returns Markdown; `PAGES` lists them. Nothing depends on
+the width of a terminal, the time or a path, so the same code gives the same pages.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main(args: Sequence[str]) -> int:
             continue
         stale.append(name)
         if args:
-            sys.stderr.write(f"docs/reference/{name}.md is not what the code says: make docs\n")
+            sys.stderr.write(f"docs/reference/{name}.md is out of date: make docs\n")
         else:
             path.write_text(text, encoding="utf-8", newline="\n")
             sys.stdout.write(f"wrote docs/reference/{name}.md\n")
@@ -65,7 +65,7 @@ def page(title: str, about: str, *parts: str) -> str:
 
 
 def filled(text: str) -> str:
-    """Paragraphs of Markdown in lines that fit."""
+    """Paragraphs of Markdown, wrapped."""
     return "\n\n".join(_wrapped(part) for part in text.strip().split("\n\n"))
 
 
@@ -74,8 +74,7 @@ def item(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """Text that was not written as Markdown, with what Markdown would take for its own escaped.
-    What stands in backquotes is left as it is."""
+    """Plain text as Markdown: escapes what Markdown would interpret, except in backquotes."""
     parts = text.split("`")
     parts[::2] = [_DASH.sub("`-`", _MARKUP.sub(r"\\\g<0>", part)) for part in parts[::2]]
     return "`".join(parts)
@@ -109,9 +108,9 @@ def code(text: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """A note from the code, which may begin small and end without a stop, as a sentence."""
+    """A comment from the code as a sentence, with a capital letter and a period."""
     first, _, rest = " ".join(text.split()).partition(" ")
-    first = first.capitalize() if first.islower() else first  # nDCG stays what it is
+    first = first.capitalize() if first.islower() else first  # nDCG keeps its case
     text = f"{first} {rest}".rstrip()
     return text if text.endswith((".", "]")) else f"{text}."
 
@@ -127,7 +126,7 @@ def cli_page() -> str:
     )
     about = """
         Every command and every option. `kb COMMAND --help`, or `-h`, shows the same in a terminal.
-        Options may stand before or behind a command's arguments. Exit codes are in
+        Options can come before or after a command's arguments. Exit codes are listed in
         [errors](errors.md#exit-codes).
     """
     return page("Command line", about, contents, *(_command(*each) for each in commands))
@@ -136,7 +135,7 @@ def cli_page() -> str:
 def every_command(
     command: click.Command, names: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """The command and all below it, with the names that lead there."""
+    """The command and all its subcommands, with their full names."""
     yield names, command
     if isinstance(command, click.Group):
         context = _context(command, names)
@@ -147,7 +146,7 @@ def every_command(
 
 
 def _context(command: click.Command, names: tuple[str, ...]) -> click.Context:
-    """As the command line makes it: a command remembers by what options it gives help."""
+    """The context of the command line itself, which defines the help options."""
     return click.Context(command, info_name=" ".join(names), **cli.context_settings)
 
 
@@ -171,7 +170,7 @@ def _command(names: tuple[str, ...], command: click.Command) -> str:
 
 
 def _help(text: str) -> str:
-    """A command's help. Paragraphs that click leaves as they are become code."""
+    """A command's help. Paragraphs that click does not wrap become code."""
     parts = []
     for part in inspect.cleandoc(text).split("\n\n"):
         if not part.startswith("\b"):
@@ -217,22 +216,22 @@ _TYPES = {
 
 def settings_page() -> str:
     about = """
-        A setting comes from the first of these that names it: an option, an environment variable,
-        the `config.toml` beside the store's file, the user's `config.toml`, and last its default.
-        `kb config` shows all settings with where each comes from, and `kb config path` where the
-        files are. `KB_CONFIG` names another file in the place of the user's. A name that is not
-        listed here is an error, so that a slip of the pen does not pass unseen.
+        A setting comes from the first of these that has it: an option, an environment variable, the
+        `config.toml` beside the store's file, the user's `config.toml`, the default. `kb config`
+        shows all settings and where each comes from, `kb config path` where the files are.
+        `KB_CONFIG` names a file to use instead of the user's. An unknown name is an error, so that
+        typing mistakes are noticed.
 
-        The file beside the store comes with its folder, perhaps from somebody else. What is marked
-        "Folder's own file" below counts there, and so do profiles. Everything else in it is ignored
-        with a warning until you trust the file: `kb config trust` shows what it sets and records
-        its path and content, so that a changed file is not trusted any more; `kb config untrust`
-        takes it back. A file that belongs to another user, or that others may write, is ignored as
-        a whole; if it is your own, that is an error.
+        The file beside the store comes with its folder, perhaps from somebody else. Only profiles
+        and the settings marked "In a folder's own file" below take effect there. Everything else in
+        it is ignored with a warning until you trust the file: `kb config trust` shows its settings
+        and records its path and content, so that a changed file is no longer trusted; `kb config
+        untrust` revokes this. A file that belongs to another user, or that others can write, is
+        ignored completely; if it is your own, that is an error.
 
-        `KB_STORE` says where the store is; `--store` wins over it. Without both it is the nearest
-        `.kb/` upwards from the current folder, or else the user data folder. `NO_COLOR` and
-        `FORCE_COLOR` are heeded.
+        `KB_STORE` names the store; `--store` takes precedence. Without both, the store is the
+        nearest `.kb/` in the current folder or above it, or else in the user data folder.
+        `NO_COLOR` and `FORCE_COLOR` are respected.
     """
     return page("Settings", about, *_sections(), _profiles())
 
@@ -247,7 +246,7 @@ def _sections() -> Iterator[str]:
             [
                 f"## [{section}]",
                 filled(inspect.getdoc(type(own)) or ""),
-                "As it would stand in a `config.toml`, with the defaults:",
+                "In a `config.toml`, with the defaults:",
                 fence(f"[{section}]\n{written}", "toml"),
                 *(_setting(key, getattr(own, name), doc) for key, _, name, doc in keys),
             ]
@@ -268,13 +267,13 @@ def _setting(key: str, default: object, doc: str) -> str:
 
 
 def _harmless(values: config.Harmless) -> list[str]:
-    """Which values count in a folder's own file."""
+    """The values that take effect in a folder's own file."""
     if isinstance(values, bool):
-        return [item("Folder's own file: counts")] if values else []
+        return [item("In a folder's own file: any value")] if values else []
     if isinstance(values, range):
-        return [item(f"Folder's own file: {values[0]:,} to {values[-1]:,} count")]
+        return [item(f"In a folder's own file: {values[0]:,} to {values[-1]:,}")]
     assert isinstance(values, tuple)
-    return [item(f"Folder's own file: only {' or '.join(code(toml(one)) for one in values)}")]
+    return [item(f"In a folder's own file: only {' or '.join(code(toml(one)) for one in values)}")]
 
 
 def environment(key: str) -> str:
@@ -282,7 +281,7 @@ def environment(key: str) -> str:
 
 
 def toml(value: object) -> str:
-    """JSON's own words are TOML's too, for plain values."""
+    """A value in TOML, which for plain values is the same as JSON."""
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {toml(each)}" for key, each in value.items()) + " }"
     return json.dumps(value, ensure_ascii=False)
@@ -290,16 +289,16 @@ def toml(value: object) -> str:
 
 def _profiles() -> str:
     about = """
-        A profile is a way to search, as data. `kb search --profile NAME` takes one, `--set
-        KEY=VALUE` changes a setting of it for one search, and a table in a `config.toml` changes it
-        for good or adds a profile; `base` says which profile the new one is made from. `kb config
-        profiles` shows all there are. A setting that is a table is changed by its dotted name:
-        `--set weights.dense=0.7`.
+        A profile is a named search pipeline. `kb search --profile NAME` uses one, `--set KEY=VALUE`
+        changes a setting of it for one search, and a table in a `config.toml` changes it
+        permanently or adds a profile; `base` names the profile that a new one is based on. `kb
+        config profiles` lists them. To change one entry of a table, use its dotted name: `--set
+        weights.dense=0.7`.
     """
     example = '[profiles.strict]\nbase = "lexical"\nmatch = "all"\ntop = 5'
     parts = ["## Profiles", filled(about), fence(example, "toml")]
-    listed = "\n".join(item(f"`{key}`: {said}") for key, said in ABOUT.items())
-    parts += ["What can be set:", listed]
+    settings = "\n".join(item(f"`{key}`: {about}") for key, about in ABOUT.items())
+    parts += ["The settings of a profile:", settings]
     for name, profile in BUILT_IN.items():
         said = {key: value for key, value in profile.settings().items() if value is not None}
         parts += [f"### {name}", filled(sentence(prose(said.pop("summary"))))]
@@ -322,11 +321,12 @@ class Field(NamedTuple):
 def shapes_page() -> str:
     names = shape_names()
     about = """
-        What `--json` and `--jsonl` print, and what goes in. The number in a shape's name changes
-        when a field is taken away or comes to mean something else. The JSON Schemas lie in the
+        The JSON that `--json`, `--jsonl` and the server print and accept. The number in a shape's
+        name changes when a field is removed or changes its meaning. The JSON Schemas are in the
         package, in `kb/schemas`; `kb.wire.schema("search_hit.v1")` reads one.
 
-        A dot leads into an object, `[]` into the items of a list, and `*` stands for any key.
+        In field names, a dot leads into an object, `[]` into the items of a list, and `*` stands
+        for any key.
     """
     contents = "\n".join(item(f"[`{name}`](#{anchor(name)})") for name in names)
     return page("Shapes", about, contents, *map(_shape, names))
@@ -358,7 +358,7 @@ def _table_of(found: Iterable[Field]) -> str:
 
 
 def shape_fields(schema: JsonDict) -> list[Field]:
-    """All fields of a shape, those of the objects in it included."""
+    """All fields of a shape, including those of nested objects."""
     found: dict[str, Field] = {}
     for field in (*_fields(schema, schema, ""), *_conditional(schema)):
         found.setdefault(field.name, field)
@@ -388,7 +388,7 @@ def _inside(value: JsonDict, root: JsonDict, name: str) -> Iterator[Field]:
 
 
 def _conditional(schema: JsonDict) -> Iterator[Field]:
-    """What a shape has besides when its `kind` has a certain value."""
+    """The fields that a shape has only for certain values of its `kind`."""
     found: dict[str, Field] = {}
     kinds: dict[str, list[str]] = {}
     for part in schema.get("allOf", ()):
@@ -398,12 +398,12 @@ def _conditional(schema: JsonDict) -> Iterator[Field]:
                 found.setdefault(field.name, field)
                 kinds.setdefault(field.name, []).append(code(json.dumps(kind)))
     for name, field in found.items():
-        described = f"{field.description} Where `kind` is {' or '.join(kinds[name])}."
+        described = f"{field.description} If `kind` is {' or '.join(kinds[name])}."
         yield field._replace(required=False, description=described.strip())
 
 
 def _resolved(schema: JsonDict, root: JsonDict) -> JsonDict:
-    """`schema` with what it refers to in its own file; what stands beside the reference wins."""
+    """`schema` with its reference resolved; keys beside the reference take precedence."""
     reference = schema.get("$ref", "")
     if not reference.startswith("#/$defs/"):
         return schema
@@ -450,24 +450,24 @@ def _kind_text(kind: str, schema: JsonDict, root: JsonDict) -> str:
 
 _TREE = re.compile(r"^ +([A-Z]\w+)(?: {2,}(\S.*))?$", re.MULTILINE)
 _OF_THE_COMMAND_LINE = {
-    "usage": "an option or an argument that the command does not take",
-    "file_error": "a file, other than those to ingest, that cannot be read or written",
-    "internal_error": "a bug in kb; please report it, with what `-v` shows",
+    "usage": "an option or argument that the command does not have",
+    "file_error": "a file that cannot be read or written, other than one to ingest",
+    "internal_error": "a bug in kb; please report it with the output of `-v`",
 }
 _EXITS = {
-    "0": "done; also when nothing was found",
+    "0": "success, also if nothing was found",
     "1": "done, but some files could not be read, or a folder was missing (`kb ingest`)",
-    "2": "an error, or wrong usage; nothing, or no more than the message says, was done",
+    "2": "an error or wrong usage; nothing was done, or only what the message says",
     "130": "interrupted by Ctrl-C",
 }
 
 
 def errors_page() -> str:
     about = """
-        Every error has a `code`, which is stable and for programs, a `message`, which says what
-        happened, and a `hint`, which says what to do. On the command line they go to stderr, with
-        `--json` or `--jsonl` as [`error.v1`](shapes.md#errorv1). In Python they are exceptions
-        below `kb.KbError`, with the same three as attributes; their classes are in `kb.errors`.
+        Every error has a stable `code` for programs, a `message` that says what happened, and a
+        `hint` that says what to do. The command line prints them to stderr; with `--json` or
+        `--jsonl`, as [`error.v1`](shapes.md#errorv1). In Python they are subclasses of `kb.KbError`
+        with these three attributes; the classes are in `kb.errors`.
     """
     rows = [
         [code(each.code), code(each.__name__), str(each.exit_status), str(each.http_status),
@@ -495,12 +495,12 @@ def every_error(kind: type[errors.KbError]) -> Iterator[type[errors.KbError]]:
 
 
 def meaning(kind: type[errors.KbError]) -> str:
-    """What the tree at the top of `kb.errors` says of it; of a family, who belongs to it."""
+    """The description in the error tree of `kb.errors`; for a base class, its subclasses."""
     tree = dict(_TREE.findall(errors.__doc__ or ""))
-    if said := tree.get(kind.__name__):
-        return str(said)
+    if description := tree.get(kind.__name__):
+        return str(description)
     members = [code(below.__name__) for below in kind.__subclasses__()]
-    return f"the family of {', '.join(members)}" if members else ""
+    return f"base class of {', '.join(members)}" if members else ""
 
 
 # --- Python ---------------------------------------------------------------------------------------
@@ -526,7 +526,7 @@ def python_page() -> str:
 def _name(name: str, value: Any) -> str:
     if isinstance(value, Mapping):
         shown = ", ".join(f"{key}: {each}" for key, each in value.items())
-        return f"## {name}\n\n{filled(f'A constant, which cannot be changed. {shown}.')}"
+        return f"## {name}\n\n{filled(f'A read-only mapping: {shown}.')}"
     parts = [f"## {name}"]
     if dataclasses.is_dataclass(value):
         rows = [[code(each.name), code(str(each.type)), _field_default(each)]
@@ -540,7 +540,7 @@ def _name(name: str, value: Any) -> str:
 
 
 def public_members(cls: type) -> list[tuple[str, Any]]:
-    """The methods and properties that a class defines itself, in the order of the source."""
+    """The methods and properties that a class itself defines, in source order."""
     return [
         (name, member)
         for name, member in getattr(cls, "__dict__", {}).items()
@@ -558,7 +558,7 @@ def _member(owner: str, name: str, member: Any) -> str:
 
 
 def _doc(value: Any) -> str:
-    """Its own docstring, not one that it inherits."""
+    """The value's own docstring, not an inherited one."""
     text = vars(value).get("__doc__") if isinstance(value, type) else inspect.getdoc(value)
     return filled(_LABEL.sub("", inspect.cleandoc(text or "")))
 
@@ -572,7 +572,7 @@ def _field_default(field: dataclasses.Field[Any]) -> str:
 
 
 def _signed(name: str, value: Any) -> str:
-    """`name(arguments) -> result`, on a line an argument where one line is too short."""
+    """`name(arguments) -> result`, with one argument per line if it is too long."""
     if getattr(value, "_is_protocol", False):
         return f"class {name}(Protocol)"
     signature = inspect.signature(value)

@@ -1,11 +1,11 @@
-"""Builds the site of the documentation: `make site`, then open build/site/index.html.
+"""Builds the documentation website: `make site`, then open build/site/index.html.
 
-    pages of docs/, and those outside it that a reader wants      README, CHANGELOG, model card, ...
-      -> build/site-source   links led to where the pages stand in the site, navigation added
-      -> build/site          by Zensical; a warning, such as a link that leads nowhere, is an error
+    pages of docs/ and some outside it: README, CHANGELOG, model card, ...
+      -> build/site-source   links rewritten for the website, navigation added
+      -> build/site          built by Zensical; a warning, such as a broken link, is an error
 
-Pages are written for GitHub's view of the repository, and are the same here. The navigation is not
-written anywhere: it is the order of `docs/index.md`, the map of all pages.
+Pages are written for GitHub's view of the repository. The navigation follows the order of
+`docs/index.md`, which links to all pages.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DOCS = REPOSITORY / "docs"
 SOURCE = REPOSITORY / "build" / "site-source"
 SITE = REPOSITORY / "build" / "site"
 
-# Pages outside docs/, by their place in the site.
+# Pages outside docs/, with their paths in the website.
 OUTSIDE = {
     "README.md": "readme.md",
     "CHANGELOG.md": "changelog.md",
@@ -50,8 +50,8 @@ SECTIONS = {
 TABS = ("Home", "Tutorial", "How to", "Explanation", "Reference", "Decisions", "Figures",
         "Changelog")  # fmt: skip
 
-SHOWN = ("docs/assets/", "docs/pictures/")  # files that pages may load
-ROOTED = ("404.html", "sitemap.xml")  # fit a site that knows its address; this one may lie anywhere
+SHOWN = ("docs/assets/", "docs/pictures/")  # folders with files that pages may load
+ROOTED = ("404.html", "sitemap.xml")  # need a fixed address, which this website does not have
 
 _LINK = re.compile(r"(?<=\]\()[^()\s]+(?=\))")
 _TITLED_LINK = re.compile(r"\[([^\[\]]+)\]\(([^()\s#]+\.md)\)")
@@ -61,7 +61,7 @@ _INCLUDED = re.compile(r"^<!-- site: the section (.+) of (\S+) -->$", re.MULTILI
 
 
 def main() -> int:
-    pages = placed()
+    pages = site_paths()
     missing = [name for name in pages if not (REPOSITORY / name).is_file()]
     if missing:
         sys.exit(f"no such page: {', '.join(missing)}")
@@ -69,8 +69,8 @@ def main() -> int:
     return build()
 
 
-def placed() -> dict[str, str]:
-    """Every page, by its path in the repository: its path in the site."""
+def site_paths() -> dict[str, str]:
+    """Every page's path in the website, by its path in the repository."""
     inside = sorted(DOCS.rglob("*.md"))
     return {
         **{f"docs/{_name(page, DOCS)}": _name(page, DOCS) for page in inside},
@@ -83,7 +83,7 @@ def _name(path: Path, folder: Path) -> str:
 
 
 def stage(pages: Mapping[str, str]) -> None:
-    """All that the site is made from, in a folder of its own."""
+    """Write the sources of the website to a separate folder."""
     shutil.rmtree(SOURCE, ignore_errors=True)
     for name, place in pages.items():
         path = SOURCE / "pages" / place
@@ -105,8 +105,8 @@ def build() -> int:
         encoding="utf-8",
     )
     if done.returncode:
-        told, _, _ = _COLOUR.sub("", done.stdout).partition("Traceback")
-        sys.stderr.write(told or done.stdout)
+        message, _, _ = _COLOUR.sub("", done.stdout).partition("Traceback")
+        sys.stderr.write(message or done.stdout)
         return 1
     for name in ROOTED:
         (SOURCE / "site" / name).unlink()
@@ -121,30 +121,30 @@ def build() -> int:
 
 def page(name: str, pages: Mapping[str, str]) -> str:
     text = (REPOSITORY / name).read_text(encoding="utf-8")
-    text = _INCLUDED.sub(lambda found: section(found[2], found[1], name), text)
-    return "".join(changed(indented(text), lambda link: led(link, name, pages)))
+    text = _INCLUDED.sub(lambda match: section(match[2], match[1], name), text)
+    return "".join(converted(indented(text), lambda link: site_link(link, name, pages)))
 
 
 def section(page: str, heading: str, into: str) -> str:
-    """What stands below a heading of a page, with links as they are from another page."""
+    """The section below a heading of a page, with links relative to another page."""
     text = (REPOSITORY / page).read_text(encoding="utf-8")
-    _, found, rest = text.partition(f"\n## {heading}\n")
-    if not found:
-        sys.exit(f"{page} has no section {heading!r}, which {into} shows")
+    _, separator, rest = text.partition(f"\n## {heading}\n")
+    if not separator:
+        sys.exit(f"{page} has no section {heading!r}, which {into} includes")
     body, _, _ = rest.partition("\n## ")
-    return _LINK.sub(lambda link: moved(link[0], page, into), body.strip())
+    return _LINK.sub(lambda link: relative_link(link[0], page, into), body.strip())
 
 
-def moved(link: str, page: str, into: str) -> str:
-    """A link of a page as another one writes it."""
+def relative_link(link: str, page: str, into: str) -> str:
+    """A link of one page, relative to another page."""
     if _is_elsewhere(link):
         return link
     target = posixpath.join(posixpath.dirname(page), link)
     return posixpath.relpath(target, posixpath.dirname(into) or ".")
 
 
-def led(link: str, name: str, pages: Mapping[str, str]) -> str:
-    """A link as it is in the site. Zensical tells of pages that are not there, but of no files."""
+def site_link(link: str, name: str, pages: Mapping[str, str]) -> str:
+    """A link for the website. Checks files itself, since Zensical checks only pages."""
     path, mark, fragment = link.partition("#")
     if _is_elsewhere(link) or not path:
         return link
@@ -153,7 +153,7 @@ def led(link: str, name: str, pages: Mapping[str, str]) -> str:
     if not target.endswith(".md") and not target.startswith(SHOWN):
         sys.exit(f"{name}: {link} is not in the site")
     if not (REPOSITORY / target).exists() and target.startswith(SHOWN):
-        sys.exit(f"{name}: {link} is not there")
+        sys.exit(f"{name}: {link} does not exist")
     here = posixpath.dirname(pages[name])
     return posixpath.relpath(place, here or ".") + mark + fragment
 
@@ -163,8 +163,8 @@ def _is_elsewhere(link: str) -> bool:
 
 
 def indented(text: str) -> str:
-    """Lists as the generator's Markdown wants them: all that belongs to an item stands four columns
-    in, and behind an item of several paragraphs there is a blank line."""
+    """Lists as Zensical's Markdown needs them: the content of an item is indented by four columns,
+    and a blank line follows an item of several paragraphs."""
     lines = text.splitlines(keepends=True)
     shift, apart, ended = [0] * len(lines), set[int](), dict[int, bool]()
     for token in MarkdownIt("commonmark").enable("table").parse(text):
@@ -182,37 +182,37 @@ def indented(text: str) -> str:
     )
 
 
-def changed(text: str, lead: Callable[[str], str]) -> Iterator[str]:
-    """The lines of a page, with links led elsewhere and the file that a block shows as its title.
-    What stands inside of a block is left as it is."""
+def converted(text: str, convert_link: Callable[[str], str]) -> Iterator[str]:
+    """The lines of a page with converted links, and with file names as titles of code blocks. Code
+    blocks stay unchanged."""
     fence = ""
     for line in text.splitlines(keepends=True):
-        found = _FENCE.match(line.rstrip("\n"))
+        match = _FENCE.match(line.rstrip("\n"))
         if fence:
             fence = "" if line.rstrip("\n") == fence else fence
             yield line
-        elif found:
-            fence = found[1]
-            title = f' title="{found[3]}"' if found[3] else ""
-            yield f"{found[1]}{found[2] or 'text'}{title}\n"
+        elif match:
+            fence = match[1]
+            title = f' title="{match[3]}"' if match[3] else ""
+            yield f"{match[1]}{match[2] or 'text'}{title}\n"
         else:
-            yield _LINK.sub(lambda link: lead(link[0]), line)
+            yield _LINK.sub(lambda link: convert_link(link[0]), line)
 
 
 # --- the navigation -------------------------------------------------------------------------------
 
 
 def navigation(pages: Mapping[str, str]) -> str:
-    """Tabs with their pages, in TOML."""
-    titles = listed(pages)
+    """The tabs and their pages, in TOML."""
+    titles = page_titles(pages)
     groups: dict[str, list[tuple[str, str]]] = {tab: [] for tab in TABS}
     for place, title in titles.items():
         groups[_tab(place)].append((title, place))
     return "".join(f"\n[[project.nav]]\n{_entry(tab, groups[tab])}\n" for tab in TABS)
 
 
-def listed(pages: Mapping[str, str]) -> dict[str, str]:
-    """The title of every page, by its place: those of the map in its order, the others after."""
+def page_titles(pages: Mapping[str, str]) -> dict[str, str]:
+    """The title of every page by its path: first those in `docs/index.md`, then the others."""
     titles = {"index.md": "Documentation"}
     for title, link in _TITLED_LINK.findall((DOCS / "index.md").read_text(encoding="utf-8")):
         target = posixpath.normpath(posixpath.join("docs", link))
@@ -232,7 +232,7 @@ def _tab(place: str) -> str:
     for tab, patterns in SECTIONS.items():
         if any(fnmatch(place, pattern) for pattern in patterns):
             return tab
-    sys.exit(f"{place} belongs to no section: docs/website.py names them")
+    sys.exit(f"{place} is in no section of docs/website.py")
 
 
 def _entry(tab: str, group: Iterable[tuple[str, str]]) -> str:

@@ -162,14 +162,14 @@ def test_every_page_is_in_the_navigation(site: Path) -> None:
 
 
 def test_every_page_is_in_the_site(site: Path) -> None:
-    assert len(pages(site)) == len(website.placed())
+    assert len(pages(site)) == len(website.site_paths())
     for page in pages(site):
         tabs = [each.text(strip=True) for each in parsed(page).css(".md-tabs__link")]
         assert tabs == TABS
 
 
 def places() -> dict[str, str]:
-    return {place: name for name, place in website.placed().items()}
+    return {place: name for name, place in website.site_paths().items()}
 
 
 @pytest.mark.parametrize("place", places())
