@@ -93,7 +93,7 @@ def test_a_model_for_its_language_is_suggested(
 def test_a_locked_file_is_no_failure(run: Run, library: Library) -> None:
     told = run("ingest", library({"a.pdf": made(text_page("x"), password="secret")}))
     assert told.status == 0
-    assert told.lines[0] == "skipped 1: encrypted: needs a password"
+    assert told.lines[0] == "skipped 1: encrypted: save a copy without a password"
 
 
 def test_a_dry_run_tells_and_does_nothing(run: Run, library: Library, valid: Valid) -> None:

@@ -53,7 +53,7 @@ class WithoutItsLibrary:
         return source.name.endswith(".html")
 
     def parse(self, source: Source) -> Parsed:
-        raise Unavailable("needs: pip install 'kb-search[html]'")
+        raise Unavailable("to read it, run: pip install 'kb-search[html]'")
 
 
 class Misbehaving:

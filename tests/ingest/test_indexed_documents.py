@@ -124,7 +124,9 @@ def test_a_file_that_needs_a_missing_library_keeps_what_was_known(
     library.ingest("")
     plug_in(monkeypatch, "WithoutItsLibrary")
     report = library.ingest("", force=True)
-    assert [note.reason for note in report.skipped] == ["needs: pip install 'kb-search[html]'"]
+    assert [note.reason for note in report.skipped] == [
+        "to read it, run: pip install 'kb-search[html]'"
+    ]
     assert report.removed == ()
     assert list(library.documents()) == ["library/a.html"]
 

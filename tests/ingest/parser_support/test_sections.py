@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-from kb.ingest.parser_support.sections import line_block, paragraphs, trimmed
+from kb.ingest.parser_support.sections import line_block, paragraphs, trim_range
 from kb.types import Block, Span
 
 LINES = ["", "one", "two", "", "", "three", ""]
 
 
 def test_trimmed() -> None:
-    assert trimmed(LINES, 0, 7) == (1, 6)
-    assert trimmed(LINES, 3, 5) == (5, 5)
+    assert trim_range(LINES, 0, 7) == (1, 6)
+    assert trim_range(LINES, 3, 5) == (5, 5)
 
 
 def test_paragraphs() -> None:

@@ -63,7 +63,7 @@ def test_html_where_there_is_no_text() -> None:
 
 def test_html_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "selectolax.lexbor", None)
-    with pytest.raises(Unsupported, match="needs: pip install"):
+    with pytest.raises(Unsupported, match="to read it, run: pip install"):
         parse(HEAD + b"Content-Type: text/html\n\n<p>x")
     assert "text" in text_of(HEAD + b"\ntext")
 
@@ -85,7 +85,7 @@ def test_mails_nested_too_deep_are_named() -> None:
         around.add_attachment(mail)
         mail = around
     parsed = parse(mail.as_bytes())
-    assert parsed.warnings == ("mails nested more than 8 deep are not read",)
+    assert parsed.warnings == ("mails nested more than 8 levels deep are not read",)
     assert "inner" not in check_parsed(parsed, b"")
 
 

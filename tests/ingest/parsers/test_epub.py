@@ -99,7 +99,7 @@ def test_a_missing_chapter_is_a_warning() -> None:
     every = parts()
     del every["OEBPS/text/one.xhtml"]
     parsed = parse(every)
-    assert parsed.warnings == ("OEBPS/text/one.xhtml is not in the book",)
+    assert parsed.warnings == ("OEBPS/text/one.xhtml is missing in the book",)
     assert "ended" in check_parsed(parsed, b"")
 
 
@@ -136,7 +136,7 @@ def test_a_bomb_is_refused() -> None:
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "selectolax.lexbor", None)
-    with pytest.raises(Unsupported, match="needs: pip install"):
+    with pytest.raises(Unsupported, match="to read it, run: pip install"):
         parse(parts())
 
 

@@ -317,7 +317,7 @@ def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "selectolax.lexbor", None)
     with pytest.raises(Unsupported) as refusal:
         parse(PAGE)
-    assert refusal.value.reason == "needs: pip install 'kb-search[html]'"
+    assert refusal.value.reason == "to read it, run: pip install 'kb-search[html]'"
 
 
 @pytest.mark.parametrize(
@@ -386,7 +386,7 @@ def test_what_only_looks_like_attributes_is_not_counted() -> None:
 
 def test_bytes_that_are_no_characters_are_counted() -> None:
     page = b"<meta charset=euc-kr><p>a \xff\xff b</p>"
-    assert parse(page).warnings == ("2 characters cannot be decoded: they are read as \ufffd",)
+    assert parse(page).warnings == ("2 characters cannot be decoded and are shown as \ufffd",)
     assert parse("<p>é").warnings == ()
 
 

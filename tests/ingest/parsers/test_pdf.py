@@ -410,7 +410,7 @@ def test_deep_outlines_are_cut() -> None:
 
 
 def test_encrypted() -> None:
-    with pytest.raises(Unsupported, match="encrypted: needs a password"):
+    with pytest.raises(Unsupported, match="encrypted: save a copy without a password"):
         parse(made(one_column(prose(1)), password="secret"))
 
 

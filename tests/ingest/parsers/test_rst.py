@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from kb.ingest.decode import Unreadable, normalize_text
-from kb.ingest.parsers.rst import RstParser, plain
+from kb.ingest.parsers.rst import RstParser, heading_text
 from kb.ports import Parsed, Source
 from kb.types import Block
 from tests.ingest.documents import check_blocks, documents
@@ -155,7 +155,7 @@ def test_heading(text: str) -> None:
     ],
 )
 def test_a_heading_is_told_without_markup(markup: str, text: str) -> None:
-    assert plain(markup) == text
+    assert heading_text(markup) == text
 
 
 def test_an_open_simple_table_is_text() -> None:

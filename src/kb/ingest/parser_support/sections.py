@@ -1,7 +1,7 @@
-"""Blocks from the structure of a text format: what its headings and its atomic parts are.
+"""Blocks from ranges of lines, for the parsers of line-based markup.
 
-Serves the parsers of markup that is read by lines. They say where headings and parts that must not
-be cut stand; all that lies between goes by paragraph.
+A parser lists its headings and atomic parts; the lines between them become paragraphs. Ranges count
+from 0 and exclude their end, as in Python; spans count from 1 and include their end.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from kb.types import Block, Span
 
-HEADING_CHARS = 500  # a longer heading is not one
+HEADING_CHARS = 500  # a longer line is not a heading
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Lines `start` to `end`, counted from 0, the end left out: a heading if there is a `level`,
-    else something that is `atomic` or a stretch of text."""
+    """The range of lines from `start` to `end`: a heading if it has a `level`, otherwise a
+    paragraph or an `atomic` part."""
 
     start: int
     end: int
@@ -27,19 +27,35 @@ class Part:
     atomic: bool = False
 
 
+class HeadingStack:
+    """The headings above the current position of a document."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[int, str]] = []
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        return tuple(heading for _, heading in self._entries)
+
+    def enter(self, level: int, heading: str) -> None:
+        """Leave the sections of this level and below it; enter that of `heading` unless empty."""
+        while self._entries and self._entries[-1][0] >= level:
+            self._entries.pop()
+        if heading:
+            self._entries.append((level, heading))
+
+
 def blocks(lines: Sequence[str], parts: Iterable[Part]) -> Iterator[Block]:
-    """Every line that is not blank, in exactly one block; `parts` are in order, none overlaps."""
-    above: list[tuple[int, str]] = []
-    for part in _gapless(lines, parts):
+    """Yield blocks with every non-blank line once. `parts` are in order and do not overlap."""
+    headings = HeadingStack()
+    for part in _fill_gaps(lines, parts):
         if part.level:
-            while above and above[-1][0] >= part.level:
-                above.pop()
-            above.append((part.level, part.heading))
+            headings.enter(part.level, part.heading)
         block = line_block(
             lines,
             part.start,
             part.end,
-            heading_path=tuple(text for _, text in above if text),
+            heading_path=headings.path,
             atomic=part.atomic,
             boundary=bool(part.level),
         )
@@ -47,7 +63,7 @@ def blocks(lines: Sequence[str], parts: Iterable[Part]) -> Iterator[Block]:
             yield block
 
 
-def _gapless(lines: Sequence[str], parts: Iterable[Part]) -> Iterator[Part]:
+def _fill_gaps(lines: Sequence[str], parts: Iterable[Part]) -> Iterator[Part]:
     cursor = 0
     for part in parts:
         yield from (Part(start, end) for start, end in paragraphs(lines, cursor, part.start))
@@ -57,17 +73,18 @@ def _gapless(lines: Sequence[str], parts: Iterable[Part]) -> Iterator[Part]:
 
 
 def first_heading(parts: Iterable[Part]) -> str | None:
+    """The text of the first heading, if any."""
     return next((part.heading for part in parts if part.level and part.heading), None)
 
 
 def indent_of(line: str) -> int:
-    """The columns of space that `line` begins with."""
+    """The width of the indentation of `line`, in columns."""
     line = line.expandtabs(8)
     return len(line) - len(line.lstrip())
 
 
 def indented_end(lines: Sequence[str], start: int, indent: int) -> int:
-    """Where the lines from `start` on end that are indented by more than `indent`."""
+    """The end of the lines from `start` on that are indented by more than `indent`."""
     end = start
     for number in range(start, len(lines)):
         if not lines[number].strip():
@@ -79,7 +96,7 @@ def indented_end(lines: Sequence[str], start: int, indent: int) -> int:
 
 
 def width_of(text: str) -> int:
-    """How many columns `text` takes: a Chinese character takes two, an accent none."""
+    """The width of `text` in columns: two for a Chinese character, none for an accent."""
     wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
     return len(text) + wide - sum(map(bool, map(unicodedata.combining, text)))
 
@@ -87,8 +104,8 @@ def width_of(text: str) -> int:
 # --- ranges of lines ------------------------------------------------------------------------------
 
 
-def trimmed(lines: Sequence[str], start: int, end: int) -> tuple[int, int]:
-    """The range without blank lines at its ends; empty when all are blank."""
+def trim_range(lines: Sequence[str], start: int, end: int) -> tuple[int, int]:
+    """Drop the blank lines at both ends of a range; it becomes empty if all are blank."""
     while start < end and not lines[start].strip():
         start += 1
     while end > start and not lines[end - 1].strip():
@@ -97,7 +114,7 @@ def trimmed(lines: Sequence[str], start: int, end: int) -> tuple[int, int]:
 
 
 def paragraphs(lines: Sequence[str], start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The stretches of `start` to `end` that have no blank line in them."""
+    """The ranges between blank lines, from `start` to `end`."""
     first = None
     for number in range(start, end):
         if lines[number].strip():
@@ -118,8 +135,8 @@ def line_block(
     atomic: bool = False,
     boundary: bool = False,
 ) -> Block | None:
-    """The lines as a block, without the blank ones at its ends; None when there are no others."""
-    start, end = trimmed(lines, start, end)
+    """The lines as a block, without blank lines at its ends; None if all are blank."""
+    start, end = trim_range(lines, start, end)
     if start == end:
         return None
     span = Span("line", start + 1, end)

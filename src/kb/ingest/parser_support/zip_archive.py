@@ -1,4 +1,4 @@
-"""Zip files of unknown origin: office files and books. Bounded, whatever their index claims."""
+"""Bounded access to zip files of unknown origin: office files and books."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from kb.ingest.decode import Unreadable, Unsupported
 
 PART_BYTES = 64 * 1024 * 1024
 TOTAL_BYTES = 256 * 1024 * 1024
-# Text is packed to a tenth, seldom to a fiftieth. A bomb goes to a thousandth.
+# Text is compressed to a tenth, rarely to a fiftieth; a zip bomb to a thousandth.
 _RATIO = 200
 _HARMLESS_BYTES = 1024 * 1024
 _STEP_BYTES = 64 * 1024
-_BROKEN = (
+_ZIP_ERRORS = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, ValueError,
     NotImplementedError, RuntimeError, OverflowError,
 )  # fmt: skip
 
 
 class Archive:
-    """The parts of a zip file, by name."""
+    """The parts of a zip file, by name. Raises `Unreadable` for an invalid file."""
 
     def __init__(self, data: bytes) -> None:
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(data))
             self._parts = {part.filename: part for part in self._zip.infolist()}
-        except _BROKEN as error:
+        except _ZIP_ERRORS as error:
             raise Unreadable(f"not a valid zip file: {error}") from error
-        self._left_bytes = TOTAL_BYTES
+        self._remaining_bytes = TOTAL_BYTES
 
     def __contains__(self, name: str) -> bool:
         return name in self._parts
@@ -43,25 +43,29 @@ class Archive:
         return sorted(self._parts)
 
     def read(self, name: str) -> bytes | None:
-        """The part, or None when there is none of this name."""
+        """Return the part, or None if no part has this name.
+
+        Raises `Unsupported` if it is encrypted, `Unreadable` if it is damaged or too large.
+        """
         part = self._parts.get(name)
         if part is None:
             return None
         if part.flag_bits & 1:
-            raise Unsupported("encrypted: needs a password")
+            raise Unsupported("encrypted: save a copy without a password")
         if part.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise Unreadable(f"{name} is packed in a way that office files and books do not use")
-        limit = min(PART_BYTES, self._left_bytes, max(_HARMLESS_BYTES, _RATIO * part.compress_size))
+            raise Unreadable(f"{name} uses a compression that office files and books do not have")
+        limit = min(
+            PART_BYTES, self._remaining_bytes, max(_HARMLESS_BYTES, _RATIO * part.compress_size)
+        )
         try:
-            data = self._unpacked(part, limit)
-        except _BROKEN as error:
+            data = self._decompress(part, limit)
+        except _ZIP_ERRORS as error:
             raise Unreadable(f"{name} cannot be unpacked: {error}") from error
-        self._left_bytes -= len(data)
+        self._remaining_bytes -= len(data)
         return data
 
-    def _unpacked(self, part: zipfile.ZipInfo, limit: int) -> bytes:
-        """The part, unless it is longer than `limit`, whatever its index says: step by step, since
-        the size that is said there is not what a decompressor gives."""
+    def _decompress(self, part: zipfile.ZipInfo, limit: int) -> bytes:
+        """Decompress at most `limit` bytes, in steps, since the declared size may be false."""
         steps: list[bytes] = []
         size = 0
         with self._zip.open(part) as stream:
@@ -76,31 +80,38 @@ class Archive:
         return b"".join(steps)
 
     def xml(self, name: str) -> ElementTree.Element | None:
-        """The part as XML. One that defines entities is refused: none of ours has a use for them,
-        and a few lines of them can stand for gigabytes."""
+        """Parse the part as XML; None if it does not exist.
+
+        Raises `Unreadable` if it is not valid or defines entities, which these formats do not need
+        and with which a few lines can expand to gigabytes.
+        """
         data = self.read(name)
         if data is None:
             return None
         if b"<!ENTITY" in data.replace(b"\0", b""):
-            raise Unreadable(f"{name} defines entities")
+            raise Unreadable(f"{name} defines XML entities, which are not allowed")
         try:
             return ElementTree.fromstring(data)
         except (ElementTree.ParseError, ValueError, LookupError) as error:
             raise Unreadable(f"{name} is not valid XML: {error}") from error
 
 
-def local(element: ElementTree.Element) -> str:
-    """The element's name, whatever its namespace: there are several for the same."""
+def local_name(element: ElementTree.Element) -> str:
+    """The name of an element without its namespace, of which several are in use."""
     return str(element.tag).rpartition("}")[2]
 
 
-def named(root: ElementTree.Element | None, name: str) -> list[ElementTree.Element]:
-    """All elements of this name in `root`."""
-    return [one for one in root.iter() if local(one) == name] if root is not None else []
+def find_all(root: ElementTree.Element | None, name: str) -> list[ElementTree.Element]:
+    """All elements in `root` with this local name."""
+    return (
+        [element for element in root.iter() if local_name(element) == name]
+        if root is not None
+        else []
+    )
 
 
-def resolved(base: str, href: str) -> str:
-    """The name of the part that `href`, in the part `base`, refers to."""
+def resolve_href(base: str, href: str) -> str:
+    """The name of the part to which `href` in the part `base` refers."""
     path = unquote(href.partition("#")[0])
     if path.startswith("/"):
         return path.lstrip("/")

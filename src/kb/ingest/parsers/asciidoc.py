@@ -1,4 +1,4 @@
-"""AsciiDoc, by section. Read by lines: kb needs its structure, not what it looks like."""
+"""AsciiDoc, by section. Scanned by lines: only the structure matters, not the rendering."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _UNDERLINE = re.compile(r"(=+|-+|~+|\^+|\++)[ \t]*")
 _LEVELS = {"=": 1, "-": 2, "~": 3, "^": 4, "+": 5}
 _VERBATIM = re.compile(r"(?:-{4,}|\.{4,}|\+{4,}|/{4,}|[|,:!]={3,}|```\S*)[ \t]*")
 _COMPOUND = re.compile(r"(?:={4,}|\*{4,}|_{4,}|--|~{4,})[ \t]*")
-_ABOUT = re.compile(r"\[[^\]]*\][ \t]*|\.[^\s.].*")  # stands above a block and belongs to it
-_ABOUT_LINES = 10
+_BLOCK_TITLE = re.compile(r"\[[^\]]*\][ \t]*|\.[^\s.].*")  # attributes or a title above a block
+_BLOCK_TITLE_LINES = 10
 _ATTRIBUTE = re.compile(r":([\w-]{1,60}):(?:[ \t]+(.*))?")
 _REVISION = re.compile(r"(?:v?[\w.-]+,[ \t]*)?(\d{4}-\d{1,2}-\d{1,2})\b.*")
 _ANCHOR = re.compile(r"\[\[[^\]]*\]\]|\[#[^\]]*\]")
@@ -38,7 +38,7 @@ class AsciidocParser(FormatParser):
 
     def accepts(self, source: Source) -> bool:
         suffix = file_names.suffix_of(source.name)
-        # `.asc` is a signature or a key at least as often.
+        # `.asc` files often are signatures or keys.
         return suffix in _SUFFIXES and not (
             suffix == ".asc" and source.data.lstrip().startswith(b"-----BEGIN")
         )
@@ -47,8 +47,8 @@ class AsciidocParser(FormatParser):
         text = decode(source.data)
         front = front_matter.read(text, dates.from_ns(source.mtime_ns))
         lines = text.split("\n")
-        lines[: front.lines] = [""] * front.lines  # blank, so that the rest keeps its numbers
-        parts = list(_Scan(lines, self._max_chars).parts(0, len(lines)))
+        lines[: front.lines] = [""] * front.lines  # blanked to keep the line numbers
+        parts = list(_Scanner(lines, self._max_chars).parts(0, len(lines)))
         attributes = front_matter.merge(front.attributes, _header(lines, parts))
         return Parsed(
             type="asciidoc",
@@ -60,7 +60,7 @@ class AsciidocParser(FormatParser):
         )
 
 
-class _Scan:
+class _Scanner:
     def __init__(self, lines: Sequence[str], max_chars: int) -> None:
         self._lines = lines
         self._max_chars = max_chars
@@ -70,11 +70,11 @@ class _Scan:
                 self._delimiters.setdefault(line.rstrip(), []).append(number)
 
     def parts(self, start: int, stop: int, *, nested: bool = False) -> Iterator[Part]:
-        """Headings and delimited blocks. A block in which others stand is kept in one piece if it
-        is short, and else gone into; there are no headings in it."""
-        waiting = [(start, stop, nested)]
-        while waiting:
-            at, stop, nested = waiting.pop()
+        """Yield headings and delimited blocks. A short block that contains others is one part; a
+        long one is scanned for inner blocks, but not for headings."""
+        pending = [(start, stop, nested)]
+        while pending:
+            at, stop, nested = pending.pop()
             while at < stop:
                 part = None if nested else self._heading(at, stop)
                 part = part or self._block(at, stop)
@@ -84,37 +84,37 @@ class _Scan:
                     yield part
                     at = part.end
                 else:
-                    waiting.append((part.end, stop, nested))
+                    pending.append((part.end, stop, nested))
                     at, stop, nested = part.start + 1, part.end - 1, True
 
     def _heading(self, at: int, stop: int) -> Part | None:
         line = self._lines[at]
         if len(line) > HEADING_CHARS or not line.strip():
             return None
-        if found := _HEADING.fullmatch(line):
-            return Part(at, at + 1, len(found[1]), plain(found[2]))
+        if match := _HEADING.fullmatch(line):
+            return Part(at, at + 1, len(match[1]), heading_text(match[2]))
         if at + 1 == stop or not line[0].isalnum() or (at and self._lines[at - 1][:1].isalnum()):
             return None
         below = _UNDERLINE.fullmatch(self._lines[at + 1])
         if below and len(below[1]) > 1 and abs(len(below[1]) - width_of(line.rstrip())) <= 1:
-            return Part(at, at + 2, _LEVELS[below[1][0]], plain(line))
+            return Part(at, at + 2, _LEVELS[below[1][0]], heading_text(line))
         return None
 
     def _block(self, at: int, stop: int) -> Part | None:
-        """The delimited block at `at`, with what is said about it above; not atomic when it is to
-        be gone into. A delimiter without a second one is a line like others."""
-        opening, limit = at, min(at + _ABOUT_LINES, stop)
-        while opening < limit and _ABOUT.fullmatch(self._lines[opening]):
+        """The delimited block at `at`, with its attributes and title; not atomic if its content is
+        to be scanned. A delimiter without a closing one is an ordinary line."""
+        opening, limit = at, min(at + _BLOCK_TITLE_LINES, stop)
+        while opening < limit and _BLOCK_TITLE.fullmatch(self._lines[opening]):
             opening += 1
         if opening == stop:
             return None
         delimiter = self._lines[opening].rstrip()
         fenced = delimiter.startswith("```")
         places = self._delimiters.get("```" if fenced else delimiter, ())
-        found = bisect_right(places, opening)
-        if delimiter not in self._delimiters or found == len(places) or places[found] >= stop:
+        index = bisect_right(places, opening)
+        if delimiter not in self._delimiters or index == len(places) or places[index] >= stop:
             return None
-        end = places[found] + 1
+        end = places[index] + 1
         if _VERBATIM.fullmatch(delimiter) or self._size(at, end) <= self._max_chars:
             return Part(at, end, atomic=True)
         return Part(opening, end)
@@ -123,32 +123,32 @@ class _Scan:
         return sum(len(line) + 1 for line in self._lines[start:end])
 
 
-def plain(markup: str) -> str:
-    """A heading without its markup."""
-    text = _REFERENCE.sub(lambda found: found[1] or found[2] or "", _ANCHOR.sub("", markup))
+def heading_text(markup: str) -> str:
+    """The text of a heading without its markup."""
+    text = _REFERENCE.sub(lambda match: match[1] or match[2] or "", _ANCHOR.sub("", markup))
     return " ".join(_MARKS.sub("", text).split()) or " ".join(markup.split())
 
 
 def _header(lines: Sequence[str], parts: Sequence[Part]) -> Attributes:
-    """What stands below the title: author, revision, attributes. It ends with a blank line."""
+    """The attributes below the title (author, revision and others), up to a blank line."""
     top = parts[0].end if parts and parts[0].level == 1 else 0
-    said: dict[str, str] = {}
+    header: dict[str, str] = {}
     for line in lines[top : top + _HEADER_LINES]:
-        if found := _ATTRIBUTE.fullmatch(line):
-            said.setdefault(found[1].lower(), (found[2] or "").strip())
+        if match := _ATTRIBUTE.fullmatch(line):
+            header.setdefault(match[1].lower(), (match[2] or "").strip())
         elif top and (revision := _REVISION.fullmatch(line)):
-            said.setdefault("revdate", revision[1])
+            header.setdefault("revdate", revision[1])
         elif not line.strip() and top:
             break
-    date = dates.parse(said.get("revdate", "")) or dates.parse(said.get("date", ""))
-    known = {
-        key: said[key]
+    date = dates.parse(header.get("revdate", "")) or dates.parse(header.get("date", ""))
+    metadata = {
+        key: header[key]
         for key in ("author", "description", "keywords", "revnumber")
-        if said.get(key)
+        if header.get(key)
     }
     return Attributes(
-        lang=said.get("lang") or None,
+        lang=header.get("lang") or None,
         date=date,
         created_at=dates.moment(date) if date else None,
-        metadata=known,
+        metadata=metadata,
     )

@@ -1,5 +1,4 @@
-"""Mails as files: who wrote what to whom, and when, with the mails and the texts attached to them.
-Other attachments are named, not read."""
+"""Mail files: headers and text, with attached mails and texts. Other attachments are only named."""
 
 from __future__ import annotations
 
@@ -25,35 +24,36 @@ from kb.types import Attributes
 
 Part: TypeAlias = "Message[Any, Any]"
 
-_SHOWN = ("From", "To", "Cc", "Bcc", "Date")
-_TOLD = ("Reply-To", "Sender", "Organization", "Keywords", "Comments")
-_PARSED_CHARS = 4_000  # of a header
-_CONTENT_CHARS = 2_000
-_NESTED = 8  # mails within mails
+_FIELDS = ("From", "To", "Cc", "Bcc", "Date")
+_EXTRA_FIELDS = ("Reply-To", "Sender", "Organization", "Keywords", "Comments")
+_MAX_HEADER_CHARS = 4_000  # a longer header is not parsed
+_MAX_CONTENT_HEADER_CHARS = 2_000
+_MAX_DEPTH = 8  # of mails attached to mails
 _FIELD = re.compile(rb"From |[\x21-\x39\x3b-\x7e]+[ \t]*:")
-_BEFORE = b"\xef\xbb\xbf \r\n\t"  # what some programs leave above the first header
+_LEADING_BYTES = b"\xef\xbb\xbf \r\n\t"  # that some programs write before the first header
 _RICH = frozenset({"multipart/mixed", "multipart/related", "text/html"})
 
 
 class _Policy(policy.EmailPolicy):
-    """Reads headers as people do, unless they are so long that this would take minutes: a parser of
-    addresses needs time by the square of their length."""
+    """Decodes headers, except very long ones: the address parser takes quadratic time."""
 
     def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
-        return _bounded(*super().header_source_parse(sourcelines))
+        return _bound_header(*super().header_source_parse(sourcelines))
 
     def header_fetch_parse(self, name: str, value: str) -> Any:
-        return super().header_fetch_parse(name, value) if len(value) <= _PARSED_CHARS else value
+        return super().header_fetch_parse(name, value) if len(value) <= _MAX_HEADER_CHARS else value
 
 
-class _OldPolicy(policy.Compat32):
+class _LenientPolicy(policy.Compat32):
+    """Leaves headers as they are."""
+
     def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
-        return _bounded(*super().header_source_parse(sourcelines))
+        return _bound_header(*super().header_source_parse(sourcelines))
 
 
-def _bounded(name: str, value: str) -> tuple[str, str]:
-    """A header; one that is for programs is cut where no program has written more."""
-    return name, value[:_CONTENT_CHARS] if name.lower().startswith("content-") else value
+def _bound_header(name: str, value: str) -> tuple[str, str]:
+    """Truncate a technical header to a length that no program exceeds."""
+    return name, value[:_MAX_CONTENT_HEADER_CHARS] if name.lower().startswith("content-") else value
 
 
 class EmailParser(FormatParser):
@@ -64,15 +64,14 @@ class EmailParser(FormatParser):
         return file_names.suffix_of(source.name) == ".eml"
 
     def parse(self, source: Source) -> Parsed:
-        data = source.data.lstrip(_BEFORE)
+        data = source.data.lstrip(_LEADING_BYTES)
         if not _FIELD.match(data):
             raise Unreadable("not a mail: it does not begin with a header")
         problem: Exception | None = None
-        # The policy that understands headers stumbles over some that are broken; the older one
-        # leaves them as they are.
-        for rules in (_Policy(), _OldPolicy()):
+        # The policy that decodes headers fails on some broken ones; the lenient one does not.
+        for rules in (_Policy(), _LenientPolicy()):
             try:
-                return _read(email.message_from_bytes(data, policy=rules), source.name)
+                return _parse_message(email.message_from_bytes(data, policy=rules), source.name)
             except (Unreadable, Unsupported, MemoryError):
                 raise
             except Exception as error:  # noqa: BLE001
@@ -80,17 +79,17 @@ class EmailParser(FormatParser):
         raise Unreadable(f"not a valid mail: {type(problem).__name__}: {problem}")
 
 
-def _read(message: Part, name: str) -> Parsed:
+def _parse_message(message: Part, name: str) -> Parsed:
     writer = _Writer(Extract())
     writer.write(message)
     subject, fields = _header(message, "Subject"), _fields(message)
     date = _date(fields.get("Date", ""))
     metadata: dict[str, Any] = {field.lower(): value for field, value in fields.items()}
-    attached = [found for found in map(_attached, _leaves(message)) if found]
+    attached = [each for each in map(_attachment_name, _leaves(message)) if each]
     metadata |= {"attachments": attached} if attached else {}
     if identity := _header(message, "Message-ID"):
         metadata["message_id"] = identity
-    writer.out.rest(writer.rest)
+    writer.out.append_missing(writer.rest)
     return Parsed(
         type="email",
         blocks=writer.out.blocks,
@@ -102,7 +101,7 @@ def _read(message: Part, name: str) -> Parsed:
 
 
 class _Writer:
-    """Writes mails into an extract. `rest` is what has no place in their text."""
+    """Writes mails into an extract. `rest` collects text that has no place in them."""
 
     def __init__(self, out: Extract) -> None:
         self.out = out
@@ -110,33 +109,35 @@ class _Writer:
         self.warnings: list[str] = []
 
     def write(self, message: Part, depth: int = 0) -> None:
-        """A mail, and below it what is attached to it."""
+        """Write a mail and, below it, its attachments."""
         self.out.heading(min(1 + depth, 6), _header(message, "Subject"))
         self.out.lines(f"{field}: {value}" for field, value in _fields(message).items())
-        self.rest += [_header(message, field) for field in _TOLD]
+        self.rest += [_header(message, field) for field in _EXTRA_FIELDS]
         chosen = list(_leaves(message, choose=True))
         every = list(_leaves(message))
         written = set(map(id, chosen))
         for part in chosen:
-            if not _attached(part):
+            if not _attachment_name(part):
                 self._write_part(part)
-        if attached := [found for found in map(_attached, every) if found]:
-            self.out.lines(["Attachments:", *(f"- {one}" for one in attached)])
+        if names := [name for name in map(_attachment_name, every) if name]:
+            self.out.lines(["Attachments:", *(f"- {name}" for name in names)])
         for part in every:
-            if _attached(part):
+            if _attachment_name(part):
                 self._write_attached(part, depth)
             elif id(part) not in written:
-                self._compare(part)
+                self._add_alternative(part)
 
     def _write_attached(self, part: Part, depth: int) -> None:
         payload = part.get_payload()
         if part.get_content_maintype() == "message" and isinstance(payload, list):
-            if depth == _NESTED:
-                self.warnings.append(f"mails nested more than {_NESTED} deep are not read")
+            if depth == _MAX_DEPTH:
+                self.warnings.append(
+                    f"mails nested more than {_MAX_DEPTH} levels deep are not read"
+                )
                 return
-            for one in payload:
-                if isinstance(one, Message):
-                    self.write(one, depth + 1)
+            for inner in payload:
+                if isinstance(inner, Message):
+                    self.write(inner, depth + 1)
         else:
             self._write_part(part)
 
@@ -148,12 +149,12 @@ class _Writer:
             for start, end in paragraphs(lines, 0, len(lines)):
                 self.out.lines(lines[start:end])
 
-    def _compare(self, part: Part) -> None:
-        """Another version of a text that is written: only what it says besides is added."""
+    def _add_alternative(self, part: Part) -> None:
+        """Collect the text of an alternative version, of which only new words are added."""
         aside = _Writer(Extract())
         try:
             aside._write_part(part)
-        except Unavailable:  # the mail can be read without it
+        except Unavailable:  # the mail is readable without it
             return
         self.rest += [*aside.out.text.split("\n"), *aside.rest]
 
@@ -162,17 +163,17 @@ class _Writer:
 
 
 def _header(message: Part, name: str) -> str:
-    """A header as people read it, also where its bytes were not encoded as they should be."""
+    """A header as readable text, even if its bytes are not encoded correctly."""
     raw = next((value for key, value in message.raw_items() if key.lower() == name.lower()), "")
     try:
         str(raw).encode()
     except UnicodeEncodeError:
-        return one_line(_decoded(str(raw).encode("utf-8", "surrogateescape"), "utf-8"))
+        return one_line(_decode(str(raw).encode("utf-8", "surrogateescape"), "utf-8"))
     return one_line(str(message.get(name) or ""))
 
 
 def _fields(message: Part) -> dict[str, str]:
-    return {field: value for field in _SHOWN if (value := _header(message, field))}
+    return {field: value for field in _FIELDS if (value := _header(message, field))}
 
 
 def _date(text: str) -> str | None:
@@ -187,22 +188,22 @@ def _date(text: str) -> str | None:
 
 
 def _leaves(message: Part, *, choose: bool = False) -> Iterator[Part]:
-    """The parts that have no parts, in order; with `choose`, one of several versions of a text."""
-    waiting = [message]
-    while waiting:
-        part = waiting.pop()
+    """Yield the innermost parts in order; with `choose`, only one of alternative versions."""
+    stack = [message]
+    while stack:
+        part = stack.pop()
         payload = part.get_payload()
         if not isinstance(payload, list) or part.get_content_maintype() == "message":
             yield part
             continue
-        inner = [one for one in payload if isinstance(one, Message)]
+        inner = [each for each in payload if isinstance(each, Message)]
         if choose and part.get_content_type() == "multipart/alternative":
-            inner = _chosen(inner)
-        waiting += reversed(inner)
+            inner = _preferred(inner)
+        stack += reversed(inner)
 
 
-def _chosen(versions: list[Part]) -> list[Part]:
-    """The plain version, unless there is nothing in it."""
+def _preferred(versions: list[Part]) -> list[Part]:
+    """The plain version, unless it is empty."""
     for part in versions:
         if part.get_content_type() == "text/plain" and _text(part).strip():
             return [part]
@@ -210,12 +211,12 @@ def _chosen(versions: list[Part]) -> list[Part]:
     return (rich or versions)[-1:]
 
 
-def _attached(part: Part) -> str:
-    """The name of what is attached; nothing for a part of the text itself."""
+def _attachment_name(part: Part) -> str:
+    """The name of an attachment; empty for a part of the text itself."""
     name = one_line(part.get_filename() or "")
     payload = part.get_payload()
     if not name and part.get_content_type() == "message/rfc822" and isinstance(payload, list):
-        return next((_header(one, "Subject") for one in payload if isinstance(one, Message)), "")
+        return next((_header(each, "Subject") for each in payload if isinstance(each, Message)), "")
     if not name and part.get_content_disposition() == "attachment":
         return part.get_content_type()
     return name
@@ -228,11 +229,11 @@ def _text(part: Part) -> str:
     charset = part.get_content_charset()
     if charset is None and part.get_content_type() == "text/html":
         return html.decode(data)
-    return _decoded(data, charset or "utf-8")
+    return _decode(data, charset or "utf-8")
 
 
-def _decoded(data: bytes, charset: str) -> str:
-    """The text in the charset that is named, else in the one that fits."""
+def _decode(data: bytes, charset: str) -> str:
+    """Decode with the declared charset, otherwise with one that fits."""
     for name in (charset, "utf-8"):
         try:
             return data.decode(name)

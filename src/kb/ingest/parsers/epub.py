@@ -1,4 +1,4 @@
-"""Books in EPUB: their chapters in the order of reading."""
+"""EPUB books: the chapters in reading order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kb.ingest.parser_support.extract import Extract, clean, one_line
 from kb.ingest.parser_support.format_parser import FormatParser
 from kb.ingest.parser_support.sections import paragraphs
 from kb.ingest.parser_support.signatures import signature
-from kb.ingest.parser_support.zip_archive import Archive, named, resolved
+from kb.ingest.parser_support.zip_archive import Archive, find_all, resolve_href
 from kb.ingest.parsers.html import parser as html
 from kb.ingest.parsers.html import tree as html_tree
 from kb.ingest.parsers.html.rest import rest_of
@@ -23,15 +23,15 @@ from kb.types import Attributes
 
 _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
-# Fonts are often made unreadable for other programs; the text is not.
+# Obfuscated fonts do not affect the text.
 _FONTS_ONLY = frozenset({"http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC"})
 _XML_PAGES = frozenset(
     {"application/x-dtbook+xml", "application/xhtml+xml", "application/xml", "image/svg+xml"}
 )
-_PAGES = _XML_PAGES | {"text/html", "text/x-oeb1-document"}
+_PAGE_TYPES = _XML_PAGES | {"text/html", "text/x-oeb1-document"}
 _PLAIN = "text/plain"
 _WORDLESS = ("audio/", "font/", "image/", "video/")
-_NOTES = ("title", "creator", "contributor", "publisher", "description", "subject")
+_SEARCHABLE = ("title", "creator", "contributor", "publisher", "description", "subject")
 _YEAR = re.compile(r"\d{4}")
 
 
@@ -49,20 +49,22 @@ class EpubParser(FormatParser):
         rest: list[str] = []
         for chapter, media_type in book.chapters():
             rest += _write(book, chapter, media_type, out)
-        said = book.said
-        title = said.get("title", "")
-        out.rest((*rest, *book.labels, *book.notes), title[:TITLE_CHARS])
-        date = _date(said.get("date", ""))
+        properties = book.metadata
+        title = properties.get("title", "")
+        out.append_missing((*rest, *book.labels, *book.notes), title[:TITLE_CHARS])
+        date = _date(properties.get("date", ""))
         metadata: dict[str, Any] = {
-            key: said[key] for key in ("creator", "publisher", "identifier") if key in said
+            key: properties[key]
+            for key in ("creator", "publisher", "identifier")
+            if key in properties
         }
         if "creator" in metadata:
             metadata["author"] = metadata.pop("creator")
-        language = re.split("[-_]", said.get("language", "").lower())[0]
+        language = re.split("[-_]", properties.get("language", "").lower())[0]
         return Parsed(
             type="epub",
             blocks=out.blocks,
-            title=said.get("title") or file_names.title_of(source.name),
+            title=properties.get("title") or file_names.title_of(source.name),
             lang=language if re.fullmatch("[a-z]{2,3}", language) else None,
             attributes=Attributes(
                 date=date, created_at=dates.moment(date) if date else None, metadata=metadata
@@ -73,11 +75,11 @@ class EpubParser(FormatParser):
 
 
 def _write(book: _Book, chapter: str, media_type: str, out: Extract) -> list[str]:
-    """A chapter, under its own heading or, where it has none, under the one that the book's table
-    of contents gives it. Returns what has no place in it."""
+    """Write a chapter under its own heading or, without one, under its title in the table of
+    contents. Returns the text that has no place in it."""
     data = book.archive.read(chapter)
     if data is None:
-        book.warnings.append(f"{chapter} is not in the book")
+        book.warnings.append(f"{chapter} is missing in the book")
         return []
     title = book.titles.get(chapter)
     if media_type == _PLAIN:
@@ -93,12 +95,12 @@ def _write(book: _Book, chapter: str, media_type: str, out: Extract) -> list[str
 
 
 def _date(text: str) -> str | None:
-    """Books often say no more than the year."""
+    """Parse a date, which in books often is only a year."""
     return dates.parse(text) or (dates.parse(f"{text}-01-01") if _YEAR.fullmatch(text) else None)
 
 
 class _Book:
-    """What the package file of a book says."""
+    """The package file of a book: metadata, chapters and titles."""
 
     def __init__(self, archive: Archive) -> None:
         self.archive = archive
@@ -109,10 +111,10 @@ class _Book:
         if package is None:
             raise Unreadable(f"{self._path} is missing")
         self._package = package
-        self._items = {item.get("id", ""): item for item in named(package, "item")}
+        self._items = {item.get("id", ""): item for item in find_all(package, "item")}
         every = _metadata(package)
-        self.said = {key: texts[0] for key, texts in every.items()}
-        self.notes = [text for key in _NOTES for text in every.get(key, ())]
+        self.metadata = {key: texts[0] for key, texts in every.items()}
+        self.notes = [text for key in _SEARCHABLE for text in every.get(key, ())]
         titles = list(self._titles())
         self.titles = dict(titles)
         self.labels = [title for _, title in reversed(titles)]
@@ -120,40 +122,40 @@ class _Book:
     def chapters(self) -> Iterator[tuple[str, str]]:
         """Yield the names and media types of the parts in reading order; last the parts that are
         not in it but linked from others, such as notes."""
-        references = [one.get("idref", "") for one in named(self._package, "itemref")]
+        references = [item.get("idref", "") for item in find_all(self._package, "itemref")]
         for identity in dict.fromkeys((*references, *self._items)):
             item = self._items.get(identity)
             if item is None or "nav" in item.get("properties", "").split():
                 continue
-            path = resolved(self._path, item.get("href", ""))
+            path = resolve_href(self._path, item.get("href", ""))
             media_type = item.get("media-type", "").lower()
             is_chapter = identity in references
-            if media_type in _PAGES or media_type == _PLAIN:
+            if media_type in _PAGE_TYPES or media_type == _PLAIN:
                 if is_chapter or path in self.archive:
                     yield path, media_type
             elif is_chapter and not media_type.startswith(_WORDLESS):
                 self.warnings.append(f"{path} is not read: its type is {media_type or 'not known'}")
 
     def _titles(self) -> Iterator[tuple[str, str]]:
-        """(part, title) by the tables of contents, the one of EPUB 3 after the one of EPUB 2. Both
-        go backwards, so that the last title for a part is the first that they have for it."""
+        """Yield (part, title) from the tables of contents, that of EPUB 3 after that of EPUB 2. In
+        reverse order, so that the first title of a part comes last and wins."""
         for item in self._items.values():
             if item.get("media-type") == "application/x-dtbncx+xml":
-                yield from self._ncx(resolved(self._path, item.get("href", "")))
+                yield from self._ncx(resolve_href(self._path, item.get("href", "")))
         for item in self._items.values():
             if "nav" in item.get("properties", "").split():
-                yield from self._nav(resolved(self._path, item.get("href", "")))
+                yield from self._nav(resolve_href(self._path, item.get("href", "")))
 
     def _ncx(self, path: str) -> Iterator[tuple[str, str]]:
         try:
             root = self.archive.xml(path)
-        except Unreadable as error:  # the chapters can be read without it
+        except Unreadable as error:  # the chapters are readable without it
             self.warnings.append(error.reason)
             return
-        for point in reversed(named(root, "navPoint")):
+        for point in reversed(find_all(root, "navPoint")):
             label, content = point.find("{*}navLabel/{*}text"), point.find("{*}content")
             if label is not None and content is not None:
-                yield resolved(path, content.get("src", "")), one_line(label.text or "")
+                yield resolve_href(path, content.get("src", "")), one_line(label.text or "")
 
     def _nav(self, path: str) -> Iterator[tuple[str, str]]:
         data = self.archive.read(path)
@@ -162,14 +164,14 @@ class _Book:
         tree = html_tree.parse(html.decode(data), xml=True)
         self.notes += rest_of(tree, set())
         for link in reversed(tree.css("nav a[href]")):
-            yield resolved(path, link.attributes.get("href") or ""), one_line(link.text())
+            yield resolve_href(path, link.attributes.get("href") or ""), one_line(link.text())
 
 
 def _package_path(archive: Archive) -> str:
     container = archive.xml(_CONTAINER)
     if container is None:
-        raise Unreadable(f"not a book: it has no {_CONTAINER}")
-    for root in named(container, "rootfile"):
+        raise Unreadable(f"not an EPUB book: {_CONTAINER} is missing")
+    for root in find_all(container, "rootfile"):
         if path := root.get("full-path"):
             return path
     raise Unreadable(f"{_CONTAINER} names no package")
@@ -179,9 +181,9 @@ def _refuse_encrypted(archive: Archive) -> None:
     encryption = archive.xml(_ENCRYPTION)
     if encryption is None:
         return
-    methods = {node.get("Algorithm", "") for node in named(encryption, "EncryptionMethod")}
+    methods = {node.get("Algorithm", "") for node in find_all(encryption, "EncryptionMethod")}
     if methods - _FONTS_ONLY:
-        raise Unsupported("encrypted: by a shop, for certain readers (DRM)")
+        raise Unsupported("encrypted: protected by DRM")
 
 
 def _metadata(package: Element) -> dict[str, list[str]]:

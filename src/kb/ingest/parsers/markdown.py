@@ -1,8 +1,7 @@
-"""Markdown, by heading. Blocks are the source's own lines, so citations point at what is shown.
+"""Markdown, by heading. Blocks are ranges of source lines, so that citations match the file.
 
-A heading starts a section; code fences, tables and HTML are atomic. Every line that is not blank
-and not front matter is in exactly one block, those that Markdown itself shows nothing of (link
-definitions) included.
+A heading starts a section; code fences, tables and HTML are atomic. Every non-blank line outside
+the front matter is in exactly one block, even if it is not rendered, such as a link definition.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ _CONTAINERS = frozenset(
     {"blockquote_open", "bullet_list_open", "list_item_open", "ordered_list_open"}
 )
 _ATOMIC = frozenset({"code_block", "fence", "html_block", "table_open"})
-_LONGEST_BYTES = 32 * 1024 * 1024
-_HEADING_CHARS = 500  # a longer heading is not one; reading its markup could take very long
+_MAX_BYTES = 32 * 1024 * 1024
+_HEADING_CHARS = 500  # a longer line is not a heading, and its markup could take very long
 
 
 class MarkdownParser(FormatParser):
@@ -47,13 +46,13 @@ class MarkdownParser(FormatParser):
         return file_names.suffix_of(source.name) in _SUFFIXES
 
     def parse(self, source: Source) -> Parsed:
-        if len(source.data) > _LONGEST_BYTES:
+        if len(source.data) > _MAX_BYTES:
             return _by_paragraph(source)
         text = decode(source.data)
         front = front_matter.read(text, dates.from_ns(source.mtime_ns))
         lines = text.split("\n")
-        lines[: front.lines] = [""] * front.lines  # blank, so that the rest keeps its numbers
-        parts = list(_apart(_parts(lines, self._max_chars)))
+        lines[: front.lines] = [""] * front.lines  # blanked to keep the line numbers
+        parts = list(_without_overlaps(_parts(lines, self._max_chars)))
         heading = next((part.heading for part in parts if part.level == 1), None)
         return Parsed(
             type="markdown",
@@ -66,10 +65,10 @@ class MarkdownParser(FormatParser):
 
 
 def _by_paragraph(source: Source) -> Parsed:
-    """A file so long that the tokens of its markup would fill the memory: as plain text."""
+    """Parse a very long file as plain text, since its Markdown tokens would fill the memory."""
     parsed = TextParser().parse(source)
-    note = "too long to be read by its headings: read by paragraph"
-    return replace(parsed, type="markdown", warnings=(*parsed.warnings, note))
+    warning = "too long to be split by headings, so it is split by paragraphs"
+    return replace(parsed, type="markdown", warnings=(*parsed.warnings, warning))
 
 
 # --- tokens into parts ----------------------------------------------------------------------------
@@ -77,7 +76,7 @@ def _by_paragraph(source: Source) -> Parsed:
 
 def _parts(lines: Sequence[str], max_chars: int) -> Iterator[Part]:
     env: dict[str, Any] = {}
-    tokens = _engine().parse("\n".join(lines), env)
+    tokens = _parser().parse("\n".join(lines), env)
     offsets = [0, *accumulate(len(line) + 1 for line in lines)]
     at = 0
     while at < len(tokens):
@@ -87,12 +86,12 @@ def _parts(lines: Sequence[str], max_chars: int) -> Iterator[Part]:
             continue
         start, end = token.map
         if token.type in _CONTAINERS and offsets[end] - offsets[start] > max_chars:
-            at += 1  # a long list or quotation: by what is in it
+            at += 1  # split a long list or quotation into its content
             continue
         after = _after(tokens, at)
         atomic = any(inner.type in _ATOMIC for inner in tokens[at:after])
         if token.type == "heading_open" and token.level == 0:
-            heading = _plain(tokens[at + 1].content, env)
+            heading = _heading_text(tokens[at + 1].content, env)
             yield Part(start, end, int(token.tag[1:]), heading, atomic)
         else:
             yield Part(start, end, atomic=atomic)
@@ -100,7 +99,7 @@ def _parts(lines: Sequence[str], max_chars: int) -> Iterator[Part]:
 
 
 def _after(tokens: Sequence[Token], at: int) -> int:
-    """The index behind the token at `at` and all that it contains."""
+    """The index after the token at `at` and all that it contains."""
     if tokens[at].nesting == 0:
         return at + 1
     level = tokens[at].level
@@ -111,33 +110,33 @@ def _after(tokens: Sequence[Token], at: int) -> int:
 
 
 @cache
-def _engine() -> MarkdownIt:
-    """CommonMark with tables; blocks only, as emphasis and links would take half of the time."""
+def _parser() -> MarkdownIt:
+    """CommonMark with tables. Blocks only: emphasis and links would take half of the time."""
     from markdown_it import MarkdownIt
 
-    engine = MarkdownIt("commonmark").enable("table")
-    engine.core.ruler.enableOnly(["normalize", "block"])
-    return engine
+    parser = MarkdownIt("commonmark").enable("table")
+    parser.core.ruler.enableOnly(["normalize", "block"])
+    return parser
 
 
-def _plain(markup: str, env: dict[str, Any]) -> str:
-    """A heading's text without its markup."""
+def _heading_text(markup: str, env: dict[str, Any]) -> str:
+    """The text of a heading without its markup."""
     if len(markup) > _HEADING_CHARS:
         return " ".join(markup[:_HEADING_CHARS].split())
     tokens: list[Token] = []
-    engine = _engine()
-    engine.inline.parse(markup, engine, env, tokens)
-    return " ".join("".join(map(_shown, tokens)).split())
+    parser = _parser()
+    parser.inline.parse(markup, parser, env, tokens)
+    return " ".join("".join(map(_text_of, tokens)).split())
 
 
-def _shown(token: Token) -> str:
+def _text_of(token: Token) -> str:
     if token.type in ("softbreak", "hardbreak"):
         return " "
     return "" if token.type == "html_inline" else token.content
 
 
-def _apart(parts: Iterable[Part]) -> Iterator[Part]:
-    """Without overlaps, which a lazy continuation of a list or a quotation may bring."""
+def _without_overlaps(parts: Iterable[Part]) -> Iterator[Part]:
+    """Remove overlaps, which lazy continuation lines of lists and quotations cause."""
     cursor = 0
     for part in parts:
         if part.end > cursor:

@@ -22,9 +22,9 @@ _PRIORITY = re.compile(r"\[#\w{1,2}\]\s*")
 _PROGRESS = re.compile(r"\s*\[(?:\d*/\d*|\d*%)\]")
 _LINK = re.compile(r"\[\[[^\]]*\](?:\[([^\]]*)\])?\]")
 _MARKS = re.compile(r"(?<![\w/])([*/_=~+])(?=\S)([^*/_=~+]*\S)\1(?![\w/])")
-_NESTED = 50  # blocks within blocks
+_MAX_NESTED = 50  # blocks in blocks
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
-# What people set up most often, beside the two that Org knows by itself.
+# The most common custom keywords, beside the two that Org predefines.
 _TODO = frozenset(
     "TODO DONE NEXT WAIT WAITING HOLD STARTED SOMEDAY MAYBE CANCELED CANCELLED KILL PROJ".split()
 )
@@ -41,10 +41,10 @@ class OrgParser(FormatParser):
         text = decode(source.data)
         front = front_matter.read(text, dates.from_ns(source.mtime_ns))
         lines = text.split("\n")
-        lines[: front.lines] = [""] * front.lines  # blank, so that the rest keeps its numbers
-        said = list(_keywords(lines))
-        parts = list(_parts(lines, _todo_words(said)))
-        attributes = front_matter.merge(front.attributes, _attributes(said))
+        lines[: front.lines] = [""] * front.lines  # blanked to keep the line numbers
+        keywords = list(_keywords(lines))
+        parts = list(_parts(lines, _todo_words(keywords)))
+        attributes = front_matter.merge(front.attributes, _attributes(keywords))
         heading = next((part.heading for part in parts if part.level == 1 and part.heading), None)
         return Parsed(
             type="org",
@@ -57,16 +57,16 @@ class OrgParser(FormatParser):
 
 
 def _parts(lines: Sequence[str], todo: frozenset[str]) -> Iterator[Part]:
-    closed = _closings(lines)
+    closed = _block_ends(lines)
     at = 0
     while at < len(lines):
         line = lines[at]
         end = closed.get(at, at)
         if end > at:
             yield Part(at, end, atomic=True)
-        elif found := _HEADLINE.fullmatch(line[: HEADING_CHARS + 1]):
+        elif match := _HEADLINE.fullmatch(line[: HEADING_CHARS + 1]):
             end = at + 1
-            yield Part(at, end, len(found[1]), _heading(found[2], todo))
+            yield Part(at, end, len(match[1]), _heading_text(match[2], todo))
         elif line.lstrip().startswith("|"):
             while end < len(lines) and lines[end].lstrip().startswith("|"):
                 end += 1
@@ -74,17 +74,17 @@ def _parts(lines: Sequence[str], todo: frozenset[str]) -> Iterator[Part]:
         at = max(end, at + 1)
 
 
-def _closings(lines: Sequence[str]) -> dict[int, int]:
-    """Where the blocks end that begin at a line. One that is never closed is none."""
+def _block_ends(lines: Sequence[str]) -> dict[int, int]:
+    """The end of each block, by its first line. A block without an end marker is ignored."""
     open_at: dict[str, int] = {}
     ends: dict[int, int] = {}
     for number, line in enumerate(lines):
         text = line.strip().lower()
         if not text.startswith("#+"):
             continue
-        if found := _BEGIN.fullmatch(line):
-            name = found[1].lower()
-            if len(open_at) < _NESTED:
+        if match := _BEGIN.fullmatch(line):
+            name = match[1].lower()
+            if len(open_at) < _MAX_NESTED:
                 open_at.setdefault(name, number)
         elif _DYNAMIC.fullmatch(line):
             open_at.setdefault("", number)
@@ -92,45 +92,45 @@ def _closings(lines: Sequence[str]) -> dict[int, int]:
             name = text.removeprefix("#+end:").removeprefix("#+end_").strip()
             if (start := open_at.pop(name, None)) is not None:
                 ends[start] = number + 1
-                # What was opened inside and is not closed there was never a block.
+                # A block opened inside and not closed there is no block.
                 open_at = {key: at for key, at in open_at.items() if at < start}
     return ends
 
 
-def _heading(text: str, todo: frozenset[str]) -> str:
-    """A headline without its keyword, priority, progress, tags and markup."""
+def _heading_text(text: str, todo: frozenset[str]) -> str:
+    """The text of a headline without keyword, priority, progress, tags and markup."""
     text = _TAGS.sub("", " " + text).strip()
     first, _, rest = text.partition(" ")
     if first in todo:
         text = rest.strip()
     text = _PROGRESS.sub("", _PRIORITY.sub("", text, count=1))
-    text = _LINK.sub(lambda found: found[1] or found[0].strip("[]"), text)
+    text = _LINK.sub(lambda match: match[1] or match[0].strip("[]"), text)
     return " ".join(_MARKS.sub(r"\2", text).split())
 
 
-# --- what a document says about itself ------------------------------------------------------------
+# --- attributes -----------------------------------------------------------------------------------
 
 
 def _keywords(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
     for line in lines:
-        if line.startswith("#+") and (found := _KEYWORD.fullmatch(line)) and found[2].strip():
-            yield found[1].lower(), found[2].strip()
+        if line.startswith("#+") and (match := _KEYWORD.fullmatch(line)) and match[2].strip():
+            yield match[1].lower(), match[2].strip()
 
 
-def _todo_words(said: Sequence[tuple[str, str]]) -> frozenset[str]:
-    """Those of `#+TODO: OPEN(o) | CLOSED(c)`, where a file has its own, too."""
-    own = (text for key, text in said if key in ("todo", "seq_todo", "typ_todo"))
+def _todo_words(keywords: Sequence[tuple[str, str]]) -> frozenset[str]:
+    """The default TODO keywords and those that the file defines: `#+TODO: OPEN(o) | CLOSED(c)`."""
+    own = (text for key, text in keywords if key in ("todo", "seq_todo", "typ_todo"))
     return _TODO | {word.partition("(")[0] for text in own for word in text.split()} - {"|"}
 
 
-def _attributes(said: Sequence[tuple[str, str]]) -> Attributes:
+def _attributes(keywords: Sequence[tuple[str, str]]) -> Attributes:
     first: dict[str, str] = {}
-    for key, text in said:
+    for key, text in keywords:
         first.setdefault(key, text)
     day = _DAY.search(first.get("date", ""))
     date = dates.parse(day[0]) if day else None
-    tags = [tag for key, text in said if key == "filetags" for tag in re.split(r"[:\s]+", text)]
-    known: dict[str, Any] = {
+    tags = [tag for key, text in keywords if key == "filetags" for tag in re.split(r"[:\s]+", text)]
+    metadata: dict[str, Any] = {
         key: first[key] for key in ("author", "description", "keywords") if key in first
     }
     return Attributes(
@@ -139,5 +139,5 @@ def _attributes(said: Sequence[tuple[str, str]]) -> Attributes:
         lang=first.get("language"),
         date=date,
         created_at=dates.moment(date) if date else None,
-        metadata=known,
+        metadata=metadata,
     )

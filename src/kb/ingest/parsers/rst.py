@@ -1,4 +1,4 @@
-"""reStructuredText, by section. Read by lines: kb needs its structure, not what it looks like."""
+"""reStructuredText, by section. Scanned by lines: only the structure matters."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class RstParser(FormatParser):
         text = decode(source.data)
         front = front_matter.read(text, dates.from_ns(source.mtime_ns))
         lines = text.split("\n")
-        lines[: front.lines] = [""] * front.lines  # blank, so that the rest keeps its numbers
+        lines[: front.lines] = [""] * front.lines  # blanked to keep the line numbers
         parts = list(_parts(lines))
         attributes = front_matter.merge(front.attributes, _fields(lines, parts))
         return Parsed(
@@ -66,15 +66,15 @@ class RstParser(FormatParser):
 
 
 def _parts(lines: Sequence[str]) -> Iterator[Part]:
-    styles: list[tuple[str, bool]] = []  # of headings, by level: in the order they first appear
-    at = no_table = done = 0  # up to no_table no border begins a table; done belongs to a part
+    styles: list[tuple[str, bool]] = []  # of headings; the level is the order of first use
+    at = no_table = done = 0  # no table begins before no_table; lines before done are used
     while at < len(lines):
         if (title := _title(lines, at)) is not None:
             words, style, end = title
             if style not in styles:
                 styles.append(style)
             start = _labels_above(lines, at, done)
-            yield Part(start, end, styles.index(style) + 1, plain(words))
+            yield Part(start, end, styles.index(style) + 1, heading_text(words))
             at = done = end
             continue
         block = _atomic(lines, at)
@@ -92,7 +92,7 @@ def _parts(lines: Sequence[str]) -> Iterator[Part]:
 
 
 def _title(lines: Sequence[str], at: int) -> tuple[str, tuple[str, bool], int] | None:
-    """(words, style, end) of the heading that begins at `at`."""
+    """The heading that begins at `at`: its words, its style and its end."""
     if not lines[at].strip() or not _may_begin(lines, at):
         return None
     if _is_adornment(lines[at]) and at + 2 < len(lines):
@@ -107,7 +107,7 @@ def _title(lines: Sequence[str], at: int) -> tuple[str, tuple[str, bool], int] |
 
 
 def _labels_above(lines: Sequence[str], at: int, done: int) -> int:
-    """Where the labels that stand right above a heading begin: they are its own."""
+    """The first of the label lines directly above a heading, which belong to it."""
     start = at
     while at > done and (not lines[at - 1].strip() or _LABEL.match(lines[at - 1])):
         at -= 1
@@ -117,7 +117,7 @@ def _labels_above(lines: Sequence[str], at: int, done: int) -> int:
 
 
 def _may_begin(lines: Sequence[str], at: int) -> bool:
-    """Not in the middle of a paragraph."""
+    """Whether a heading may begin here, not in the middle of a paragraph."""
     above = lines[at - 1] if at else ""
     return not above.strip() or above[0].isspace() or above.startswith("..") or _is_adornment(above)
 
@@ -127,24 +127,24 @@ def _is_adornment(line: str) -> bool:
 
 
 def _is_wide_enough(adornment: str, words: str) -> bool:
-    """docutils forgives an underline that is too short, if it is one beyond doubt."""
+    """Whether the underline fits; like docutils, accepts a short one of at least 4 characters."""
     width = len(adornment)
     return len(words) <= HEADING_CHARS and (width >= 4 or width >= width_of(words))
 
 
-def plain(markup: str) -> str:
-    """A heading without its markup: "``x`` and :ref:`y <z>`" -> "x and y"."""
+def heading_text(markup: str) -> str:
+    """The text of a heading without its markup: "``x`` and :ref:`y <z>`" -> "x and y"."""
     text = _LINK.sub(r"\1", _ROLE.sub("`", markup))
     return " ".join(_MARKS.sub("", text).split())
 
 
-# --- what must not be cut -------------------------------------------------------------------------
+# --- atomic parts ---------------------------------------------------------------------------------
 
 
 def _atomic(lines: Sequence[str], at: int) -> tuple[int, int] | None:
     line = lines[at]
-    if found := _DIRECTIVE.match(line):
-        if found[1].lower().rpartition(":")[2] not in _ATOMIC:
+    if match := _DIRECTIVE.match(line):
+        if match[1].lower().rpartition(":")[2] not in _ATOMIC:
             return None
         return at, max(at + 1, indented_end(lines, at + 1, indent_of(line)))
     if line.rstrip().endswith("::") and not line.lstrip().startswith(".. "):
@@ -155,7 +155,7 @@ def _atomic(lines: Sequence[str], at: int) -> tuple[int, int] | None:
 
 
 def _literal(lines: Sequence[str], at: int) -> tuple[int, int] | None:
-    """The block that `::` announces, which is indented."""
+    """The indented literal block after `::`."""
     start = at + 1
     while start < len(lines) and not lines[start].strip():
         start += 1
@@ -164,8 +164,8 @@ def _literal(lines: Sequence[str], at: int) -> tuple[int, int] | None:
 
 
 def _simple_table(lines: Sequence[str], at: int) -> tuple[int, bool]:
-    """Where the table that begins at `at` ends: with a border that nothing stands below; there may
-    be blank lines in it. Where the search ended, and False, if it has no such border."""
+    """The end of the table that begins at `at`, after a border with a blank line below, and True;
+    without such a border, the end of the search, and False."""
     for number in range(at + 1, len(lines)):
         line = lines[number]
         if line.strip() and indent_of(line) < indent_of(lines[at]):
@@ -182,20 +182,20 @@ def _paragraph_end(lines: Sequence[str], at: int) -> int:
     return at
 
 
-# --- what a document says about itself ------------------------------------------------------------
+# --- attributes -----------------------------------------------------------------------------------
 
 
 def _fields(lines: Sequence[str], parts: Sequence[Part]) -> Attributes:
-    """The fields at the top (`:Date: 2026-03-01`), below the title if there is one."""
+    """The attributes in the field list at the top (`:Date: 2026-03-01`), after the title if any."""
     top = parts[0].end if parts and parts[0].level else 0
     block = line_block(lines, top, min(len(lines), top + 40))
-    said: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for line in block.text.split("\n") if block is not None else ():
-        if (found := _FIELD.fullmatch(line)) is None:
+        if (match := _FIELD.fullmatch(line)) is None:
             break
-        said.setdefault(found[1].lower(), found[2].strip())
-    date = dates.parse(said.get("date", ""))
-    known: dict[str, Any] = {
-        key: said[key] for key in ("author", "authors", "version", "status") if key in said
+        fields.setdefault(match[1].lower(), match[2].strip())
+    date = dates.parse(fields.get("date", ""))
+    metadata: dict[str, Any] = {
+        key: fields[key] for key in ("author", "authors", "version", "status") if key in fields
     }
-    return Attributes(date=date, created_at=dates.moment(date) if date else None, metadata=known)
+    return Attributes(date=date, created_at=dates.moment(date) if date else None, metadata=metadata)

@@ -1,4 +1,4 @@
-"""Tables as text: CSV and TSV by row, JSON Lines by line."""
+"""Tables in text files: CSV and TSV by row, JSON Lines by line."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _SEPARATED = frozenset({".csv", ".tab", ".tsv"})
 _LINES = frozenset({".jsonl", ".ndjson"})
 _DELIMITERS = ",;\t|"
 _SAMPLE_ROWS = 20
-_CELL_LINES = 200  # a cell with more lines is a quotation mark that nobody closed
+_CELL_LINES = 200  # a cell with more lines has an unclosed quote
 _LABEL_CHARS = 300
 _NUMBER = re.compile(r"[-+]?[.,]*\d[\d.,]*+(?:[eE][-+]?\d+)?%?|\d{4}-\d{2}-\d{2}.*")
-_SEP_LINE = re.compile(r"sep=(.)", re.IGNORECASE)  # how some spreadsheets say it
+_SEP_LINE = re.compile(r"sep=(.)", re.IGNORECASE)  # how some spreadsheets declare the delimiter
 
 
 class TableParser(FormatParser):
@@ -91,7 +91,7 @@ def _labeled_rows(lines: Sequence[str]) -> Iterator[tuple[int, int, str]]:
 
 
 def _rows(lines: Sequence[str], delimiter: str) -> Iterator[tuple[int, int]]:
-    """The lines of each row: more than one where a quoted cell has several."""
+    """Yield the line range of each row: several lines if a quoted cell has line breaks."""
     opens = re.compile(rf'(?:^|{re.escape(delimiter)})[ ]*"')
     at = 0
     while at < len(lines):
@@ -104,7 +104,7 @@ def _rows(lines: Sequence[str], delimiter: str) -> Iterator[tuple[int, int]]:
 
 
 def _row_end(lines: Sequence[str], at: int, opens: re.Pattern[str]) -> int:
-    """Behind the line on which no quoted cell is open any more; the next line if there is none."""
+    """The end of the row: after the line that closes its quoted cells, or after its first line."""
     is_open = False
     for number in range(at, min(at + _CELL_LINES, len(lines))):
         is_open = _is_open_after(lines[number], opens, is_open)
@@ -114,14 +114,14 @@ def _row_end(lines: Sequence[str], at: int, opens: re.Pattern[str]) -> int:
 
 
 def _is_open_after(line: str, opens: re.Pattern[str], is_open: bool) -> bool:
-    """Whether a quoted cell goes on behind the end of `line`. `""` in it stands for a quote."""
+    """Whether a quoted cell continues after `line`. In it, `""` stands for a quote."""
     at = 0
     while True:
         if not is_open:
-            found = opens.search(line, at)
-            if found is None:
+            match = opens.search(line, at)
+            if match is None:
                 return False
-            at, is_open = found.end(), True
+            at, is_open = match.end(), True
         closing = line.find('"', at)
         while closing >= 0 and line.startswith('""', closing):
             closing = line.find('"', closing + 2)
@@ -134,9 +134,9 @@ def _is_open_after(line: str, opens: re.Pattern[str], is_open: bool) -> bool:
 
 
 def _delimiter(lines: Sequence[str]) -> str:
-    """The character that parts most rows into the same number of cells, and into the most."""
-    if lines and (said := _SEP_LINE.fullmatch(lines[0])):
-        return said[1]
+    """The delimiter that splits most rows into the same number of cells, preferably many."""
+    if lines and (match := _SEP_LINE.fullmatch(lines[0])):
+        return match[1]
     best, best_score = ",", (0.0, 0)
     for delimiter in _DELIMITERS:
         rows = islice(_rows(lines, delimiter), _SAMPLE_ROWS)
@@ -151,19 +151,19 @@ def _delimiter(lines: Sequence[str]) -> str:
 def _cells(lines: Sequence[str], start: int, end: int, delimiter: str) -> list[str]:
     try:
         return next(csv.reader(["\n".join(lines[start:end])], delimiter=delimiter), [])
-    except (csv.Error, ValueError):  # a cell without end, or parted by what cannot part cells
+    except (csv.Error, ValueError):  # an unclosed cell, or an invalid delimiter
         return []
 
 
 def _label(lines: Sequence[str], start: int, delimiter: str) -> str:
-    """The names of the columns, if the first row has names; nothing if it looks like the others."""
+    """The column names, if the first row looks like a header; otherwise an empty string."""
     first = next((row for row in _rows(lines[start : start + _CELL_LINES], delimiter)), (0, 1))
     cells = [one_line(cell) for cell in _cells(lines, start, start + first[1], delimiter)]
-    named = [cell for cell in cells if cell]
+    names = [cell for cell in cells if cell]
     is_header = (
-        len(named) * 2 > len(cells)
-        and len(set(named)) == len(named)
-        and not any(_NUMBER.fullmatch(cell) for cell in named)
+        len(names) * 2 > len(cells)
+        and len(set(names)) == len(names)
+        and not any(_NUMBER.fullmatch(cell) for cell in names)
         and any(islice(lines, start + first[1], None))
     )
-    return ", ".join(named)[:_LABEL_CHARS] if is_header else ""
+    return ", ".join(names)[:_LABEL_CHARS] if is_header else ""

@@ -1,4 +1,4 @@
-"""Plain text, by paragraph. What `kb add` stores is read the same way."""
+"""Plain text and the notes of `kb add`, by paragraph."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class TextParser(FormatParser):
     priority = -1  # after the others: it accepts any text whose name has no suffix
 
     def accepts(self, source: Source) -> bool:
-        """Known suffixes, and names without one (README, TODO) where the bytes are text."""
+        """Accept known suffixes, and text files without a suffix (README, TODO)."""
         suffix = file_names.suffix_of(source.name)
         return suffix in _SUFFIXES or (not suffix and not looks_binary(source.data))
 
     def parse(self, source: Source) -> Parsed:
-        stretches = text_windows(source.data, WINDOW_BYTES, source.on_progress)
-        before, first = next(stretches)
+        windows = text_windows(source.data, WINDOW_BYTES, source.on_progress)
+        before, first = next(windows)
         front = front_matter.read(first, dates.from_ns(source.mtime_ns))
-        body = blocks_of(chain([(before, first)], stretches), skip_lines=front.lines)
+        body = paragraph_blocks(chain([(before, first)], windows), skip_lines=front.lines)
         return Parsed(
             type="note",
             blocks=chain(front.blocks(), body),
@@ -44,28 +44,28 @@ class TextParser(FormatParser):
         )
 
 
-def blocks_of(stretches: Iterable[tuple[int, str]], *, skip_lines: int) -> Iterator[Block]:
-    """The paragraphs of a text that comes in stretches; the first lines may be left out."""
-    for before, text in stretches:
+def paragraph_blocks(windows: Iterable[tuple[int, str]], *, skip_lines: int) -> Iterator[Block]:
+    """Yield the paragraphs of a text in windows, without its first `skip_lines` lines."""
+    for before, text in windows:
         lines = text.split("\n")
-        boundary = before > 0  # so that a long text is chunked stretch by stretch
+        boundary = before > 0  # so that a long text is chunked window by window
         for start, end in paragraphs(lines, 0 if before else skip_lines, len(lines)):
             if (block := line_block(lines, start, end, boundary=boundary)) is not None:
-                yield _moved(block, before) if before else block
+                yield _shift_lines(block, before) if before else block
                 boundary = False
 
 
-def _moved(block: Block, lines: int) -> Block:
+def _shift_lines(block: Block, lines: int) -> Block:
     span = block.span
     start, end = (span.start or 0) + lines, (span.end or 0) + lines
     return replace(block, span=replace(span, start=start, end=end))
 
 
 def first_words(text: str, limit_chars: int = 80) -> str:
-    """A title for a note that has none: its first line, without marks, cut at a word."""
+    """A title for a note: its first line, without markup, shortened at a word."""
     line = next((line for line in text.split("\n") if re.search(r"\w", line)), text.strip())
     words = " ".join(line.split()).lstrip("#>*- ") or line.strip()
     if len(words) <= limit_chars:
         return words
-    cut = words[:limit_chars].rpartition(" ")[0] or words[:limit_chars]
-    return f"{cut} …"
+    short = words[:limit_chars].rpartition(" ")[0] or words[:limit_chars]
+    return f"{short} …"

@@ -1,7 +1,7 @@
-"""The outline of a source file: which lines are which definition.
+"""The outline of a source file: which lines belong to which definition.
 
-A syntax tree goes in, sections come out that cover all lines, in order. What the grammar could not
-make sense of is no definition, just lines; the rest of the file keeps its outline.
+Turns a syntax tree into sections that cover all lines, in order. Lines that the grammar cannot
+parse belong to no definition; the rest of the file keeps its outline.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kb.ingest.parsers.code.grammars import GRAMMARS, Grammar, parser_for
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_DEPTH = 8  # classes in classes; deeper ones stay in one piece
+_DEPTH = 8  # of nested classes; deeper ones stay whole
 _NAME_CHARS = 120
 _NOT_NAMES = frozenset({"exports", "module", "prototype", "this", "window"})
 _WORD = re.compile(r"\w")
@@ -26,8 +26,8 @@ _WORD = re.compile(r"\w")
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Lines `start` to `end` (from 0, end left out): a whole definition, or loose lines of the
-    definition, or file, that `path` names."""
+    """Lines `start` to `end`, from 0 and without the end: a `whole` definition, or other lines of
+    the definition or file at `path`."""
 
     start: int
     end: int
@@ -43,20 +43,20 @@ class _Definition:
 
 
 def outline(lines: Sequence[str], language: str, max_chars: int) -> list[Section]:
-    """The sections of a file; containers longer than that go by their members."""
+    """The sections of a file; a container longer than `max_chars` is split into its members."""
     encoded = [line.encode() for line in lines]
     tree = parser_for(language).parse(b"\n".join(encoded))
     splitter = _Splitter(GRAMMARS[language], _offsets(encoded), _offsets(lines), max_chars)
     sections = splitter.split(tree.root_node.children, 0, len(lines), ())
-    return _tidied(lines, sections)
+    return _absorb_loose_lines(lines, sections)
 
 
 def _offsets(lines: Sequence[str] | Sequence[bytes]) -> list[int]:
     return [0, *accumulate(len(line) + 1 for line in lines)]
 
 
-def _tidied(lines: Sequence[str], sections: Iterator[Section]) -> list[Section]:
-    """Loose lines without a word (a closing brace) go to the section before them."""
+def _absorb_loose_lines(lines: Sequence[str], sections: Iterator[Section]) -> list[Section]:
+    """Join lines without a word, such as a closing brace, with the section before them."""
     tidy: list[Section] = []
     for section in sections:
         loose = not section.whole and not any(map(_WORD.search, lines[section.start : section.end]))
@@ -77,15 +77,15 @@ class _Splitter:
     def split(
         self, nodes: Sequence[Node], first: int, last: int, path: tuple[str, ...]
     ) -> Iterator[Section]:
-        """Sections for all lines from `first` to `last`, which hold `nodes`."""
+        """Yield sections for all lines from `first` to `last`, which contain `nodes`."""
         cursor = first
-        for node, begin in self._with_leading(nodes):
+        for node, begin in self._with_comments(nodes):
             definition = self._define(node)
             if definition is None and node.type not in self.grammar.transparent:
                 continue
             begin, end = max(begin, cursor), self._lines(node)[1]
             if end <= begin:
-                continue  # on a line that something before it has
+                continue  # on a line that belongs to an earlier section
             if begin > cursor:
                 yield Section(cursor, begin, path, whole=False)
             yield from self._sections(node, definition, begin, end, path)
@@ -112,14 +112,14 @@ class _Splitter:
         else:
             yield Section(begin, end, inner, whole=True)
 
-    def _with_leading(self, nodes: Sequence[Node]) -> Iterator[tuple[Node, int]]:
-        """Each node with the line where it begins, the comments right above it included."""
+    def _with_comments(self, nodes: Sequence[Node]) -> Iterator[tuple[Node, int]]:
+        """Yield each node with the line where it begins, including the comments right above it."""
         lead: tuple[int, int] | None = None
-        before = -1  # where the last node that is no comment ended
+        before = -1  # the end of the last node that is not a comment
         for node in nodes:
             start, end = self._lines(node)
             if node.type in self.grammar.leading:
-                if start >= before:  # else it stands behind code, on the same line
+                if start >= before:  # otherwise it follows code on the same line
                     lead = (lead[0] if lead and lead[1] >= start else start, end)
                 continue
             yield node, lead[0] if lead and lead[1] >= start else start
@@ -142,24 +142,24 @@ class _Splitter:
                 return found if found and found.names else None
             return _Definition(found.node, ("default",), found.container)
         if node.type in grammar.assigned:
-            return self._assigned(node)
+            return self._assigned_definition(node)
         container = node.type in grammar.containers
         if not container and (node.type not in grammar.leaves or node.has_error):
             return None
         if node.type.endswith("_specifier") and node.child_by_field_name("body") is None:
-            return None  # `struct S;` only says that there is one
+            return None  # `struct S;` only declares it
         return _Definition(node, _names(node), container)
 
-    def _assigned(self, node: Node) -> _Definition | None:
+    def _assigned_definition(self, node: Node) -> _Definition | None:
         value = node.child_by_field_name("value") or node.child_by_field_name("right")
-        found = self._define(value) if value is not None else None
-        if found is None or not (names := _names(node)):
+        definition = self._define(value) if value is not None else None
+        if definition is None or not (names := _names(node)):
             return None
-        return _Definition(found.node, names, found.container)
+        return _Definition(definition.node, names, definition.container)
 
 
 def _members(node: Node) -> list[Node]:
-    """The node's children, with those of its body in its place: comments may be in either."""
+    """The node's children, with its body replaced by its own children: comments may be in both."""
     body = node.child_by_field_name("body")
     if body is None:
         return node.children
@@ -174,29 +174,29 @@ def _members(node: Node) -> list[Node]:
 
 
 def _names(node: Node) -> tuple[str, ...]:
-    """`("Server", "run")` for a method that names its class, else the one name; () without any."""
+    """The names of a definition: `("Server", "run")` for a method that names its class."""
     if node.type == "method_declaration" and (receiver := node.child_by_field_name("receiver")):
-        return (*_parts(_first_type(receiver)), *_parts(node.child_by_field_name("name")))
-    if node.type == "type_declaration":  # Go: `type ( A ...; B ... )` goes by its first name
-        return _parts(next((_named(child) for child in node.named_children), None))
-    return _parts(_named(node))
+        return (*_name_parts(_first_type(receiver)), *_name_parts(node.child_by_field_name("name")))
+    if node.type == "type_declaration":  # Go: `type ( A ...; B ... )` is named by its first type
+        return _name_parts(next((_name_node(child) for child in node.named_children), None))
+    return _name_parts(_name_node(node))
 
 
-def _named(node: Node) -> Node | None:
-    """The node that names another; in C it stands at the end of a chain of declarators."""
+def _name_node(node: Node) -> Node | None:
+    """The node that holds the name; in C, it is at the end of a chain of declarators."""
     for field in ("name", "property", "left", "declarator", "type"):
-        if (found := node.child_by_field_name(field)) is not None:
+        if (name := node.child_by_field_name(field)) is not None:
             break
     else:
         return None
-    while found.type.endswith("_declarator"):
-        inner = found.child_by_field_name("declarator") or next(
-            (child for child in found.named_children if child.type.endswith("declarator")), None
+    while name.type.endswith("_declarator"):
+        inner = name.child_by_field_name("declarator") or next(
+            (child for child in name.named_children if child.type.endswith("declarator")), None
         )
         if inner is None:
             break
-        found = inner
-    return found
+        name = inner
+    return name
 
 
 def _first_type(node: Node) -> Node | None:
@@ -205,8 +205,8 @@ def _first_type(node: Node) -> Node | None:
     return next(filter(None, map(_first_type, node.named_children)), None)
 
 
-def _parts(node: Node | None) -> tuple[str, ...]:
-    """`a::b` and `a.b` by their parts, without type arguments."""
+def _name_parts(node: Node | None) -> tuple[str, ...]:
+    """The parts of `a::b` or `a.b`, without type arguments."""
     if node is None or node.text is None:
         return ()
     text = node.text.decode("utf-8", "replace")

@@ -1,5 +1,6 @@
-"""What a definition is called in each grammar, as data. A language's wheel is imported when the
-first file in it is read.
+"""The node types of definitions in each tree-sitter grammar.
+
+The package of a language is imported when its first file is parsed.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """Node types by their part in the outline of a file."""
+    """Node types by their role in the outline of a file."""
 
     module: str
-    leaves: frozenset[str]  # definitions, always in one piece
-    containers: frozenset[str] = frozenset()  # definitions that, when long, go by their members
-    wrappers: frozenset[str] = frozenset()  # may hold one: decorators, exports, templates
-    assigned: frozenset[str] = frozenset()  # are one if their value is a function or a class
-    transparent: frozenset[str] = frozenset()  # hold several, and name none: #ifdef, extern "C"
-    leading: frozenset[str] = frozenset({"comment"})  # belong to the definition right below
+    leaves: frozenset[str]  # definitions that are never split
+    containers: frozenset[str] = frozenset()  # definitions that are split into members if long
+    wrappers: frozenset[str] = frozenset()  # may contain one: decorators, exports, templates
+    assigned: frozenset[str] = frozenset()  # definitions if the value is a function or a class
+    transparent: frozenset[str] = frozenset()  # contain several without a name: #ifdef, extern "C"
+    leading: frozenset[str] = frozenset({"comment"})  # belong to the definition below
     function: str = "language"
 
 
@@ -123,6 +124,7 @@ GRAMMARS = {
 
 @cache
 def parser_for(language: str) -> Parser:
+    """Load the grammar of `language`."""
     from tree_sitter import Language, Parser
 
     grammar = GRAMMARS[language]

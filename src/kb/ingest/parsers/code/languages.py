@@ -1,6 +1,6 @@
-"""Which programming language a file is in, by its name or its first line.
+"""The programming language of a file, by its name or its first line.
 
-Languages with a grammar (see `grammars`) are read by definition, the others by lines.
+Files with a grammar (see `grammars`) are split by definition, the others by paragraph.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ _CPP_HEADER = re.compile(rb"^\s*(?:class|namespace|template|using)\b|::|\bpublic
 
 
 def language_of(name: str, head: bytes) -> str | None:
-    """The language of a file that begins with `head`; None when it is not known as code."""
+    """The language of a file that begins with `head`; None if it is not recognized as code."""
     lower = name.lower()
     if language := _BY_NAME.get(lower):
         return language
@@ -103,13 +103,13 @@ def language_of(name: str, head: bytes) -> str | None:
     if suffix == ".h":
         return "cpp" if _CPP_HEADER.search(head) else "c"
     if suffix == ".ts" and head.lstrip().startswith(b"<"):
-        return "xml"  # a translation of Qt's
+        return "xml"  # a Qt translation file
     return _BY_SUFFIX.get(suffix) if suffix else _by_shebang(head)
 
 
 def _by_shebang(head: bytes) -> str | None:
-    found = _SHEBANG.match(head)
-    if found is None:
+    match = _SHEBANG.match(head)
+    if match is None:
         return None
-    command = found[2] if found[1] == b"env" and found[2] else found[1]
+    command = match[2] if match[1] == b"env" and match[2] else match[1]
     return _BY_INTERPRETER.get(command.decode("ascii", "replace").lower().rstrip("0123456789."))

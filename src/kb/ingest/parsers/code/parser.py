@@ -1,4 +1,4 @@
-"""Source code, by definition where there is a grammar for the language, else by paragraph."""
+"""The parser of source code: by definition if the language has a grammar, else by paragraph."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import groupby
 from kb.ingest.decode import Unsupported, decode
 from kb.ingest.escapes import unescape
 from kb.ingest.parser_support.format_parser import FormatParser
-from kb.ingest.parser_support.sections import paragraphs, trimmed
+from kb.ingest.parser_support.sections import paragraphs, trim_range
 from kb.ingest.parsers.code.grammars import GRAMMARS
 from kb.ingest.parsers.code.languages import language_of
 from kb.logs import logger
@@ -16,12 +16,12 @@ from kb.ports import Parsed, Source
 from kb.types import Block, Span
 
 _log = logger(__name__)
-# Longer files are data or generated; and what a grammar does with a run of comment lines, or with
-# what is not code at all, can take time by the square of its length.
+# Longer files are data or generated. For a run of comment lines, or for text that is not code, a
+# grammar can take quadratic time.
 _OUTLINE_CHARS = 512 * 1024
 _COMMENT_LINES = 2000
-_SHIPPED = frozenset({"javascript", "css", "json", "xml"})
-_MINIFIED_CHARS = 50_000  # nobody wrote such a line by hand, and nobody reads it
+_MINIFIABLE = frozenset({"javascript", "css", "json", "xml"})
+_MINIFIED_CHARS = 50_000  # no one writes or reads such a line
 _LINE_CHARS = 5000  # longer lines are generated or minified
 
 
@@ -40,32 +40,36 @@ class CodeParser(FormatParser):
         text = decode(source.data)
         decoded = unescape(source.name, text)
         lines = decoded.split("\n")
-        if language in _SHIPPED and max(map(len, lines)) > _MINIFIED_CHARS:
-            raise Unsupported("minified or generated")
-        shown = "typescript" if language == "tsx" else language
-        blocks = list(self._blocks(lines, language, shown))
+        if language in _MINIFIABLE and max(map(len, lines)) > _MINIFIED_CHARS:
+            raise Unsupported("minified or generated code")
+        display_language = "typescript" if language == "tsx" else language
+        blocks = list(self._blocks(lines, language, display_language))
         extracted = None if decoded is text else decoded
-        return Parsed(type="code", blocks=blocks, title=source.name, lang=shown, text=extracted)
+        return Parsed(
+            type="code", blocks=blocks, title=source.name, lang=display_language, text=extracted
+        )
 
-    def _blocks(self, lines: Sequence[str], language: str, shown: str) -> Iterator[Block]:
+    def _blocks(
+        self, lines: Sequence[str], language: str, display_language: str
+    ) -> Iterator[Block]:
         for start, end, path in self._ranges(lines, language):
-            first, last = trimmed(lines, start, end)
+            first, last = trim_range(lines, start, end)
             if first < last:
                 symbol = ".".join(path) or None
-                span = Span("code", first + 1, last, symbol=symbol, lang=shown)
+                span = Span("code", first + 1, last, symbol=symbol, lang=display_language)
                 yield Block("\n".join(lines[first:last]), span, path)
 
     def _ranges(
         self, lines: Sequence[str], language: str
     ) -> Iterator[tuple[int, int, tuple[str, ...]]]:
-        """(start, end, names): definitions in one piece, what lies between them by paragraph."""
+        """Yield (start, end, names): whole definitions, and the paragraphs between them."""
         from kb.ingest.parsers.code.definitions import Section, outline
 
         sections = [Section(0, len(lines), (), whole=False)]
-        if language in GRAMMARS and _is_of_a_size(lines):
+        if language in GRAMMARS and _can_outline(lines):
             try:
                 sections = outline(lines, language, self._max_chars)
-            # A grammar is native code of many authors; whatever goes wrong in it, lines are right.
+            # Grammars are native code of many authors; paragraphs work without them.
             except Exception as error:  # noqa: BLE001
                 _log.warning("no outline for %s: %s: %s", language, type(error).__name__, error)
         for section in sections:
@@ -76,8 +80,8 @@ class CodeParser(FormatParser):
                 yield start, end, section.path
 
 
-def _is_of_a_size(lines: Sequence[str]) -> bool:
-    """Whether an outline is worth its time."""
+def _can_outline(lines: Sequence[str]) -> bool:
+    """Whether the file is small and regular enough for an outline."""
     if sum(map(len, lines)) > _OUTLINE_CHARS or max(map(len, lines)) > _LINE_CHARS:
         return False
     kinds = groupby(line.lstrip()[:1] in ("#", "") for line in lines)

@@ -1,8 +1,8 @@
-"""Word documents: the text of `word/document.xml`, by its styles; behind it headers, footers, and
-what else is written in other parts.
+"""The parser of Word documents: the text of `word/document.xml` by its styles, then headers,
+footers and other parts.
 
-Read without a library: what is needed of the format is little, and a conversion to HTML and from
-there to text would lose more than it spares.
+Uses no library: only a little of the format is needed, and a conversion through HTML would lose
+more than it saves.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from kb.ingest.decode import Unreadable, Unsupported
 from kb.ingest.parser_support.extract import Extract, one_line, wrap_lines
 from kb.ingest.parser_support.format_parser import FormatParser
 from kb.ingest.parser_support.signatures import signature
-from kb.ingest.parser_support.zip_archive import Archive, local, resolved
+from kb.ingest.parser_support.zip_archive import Archive, local_name, resolve_href
 from kb.ingest.parsers.docx.styles import Role, Styles, attribute
 from kb.metadata import TITLE_CHARS
 from kb.ports import Parsed, Source
 from kb.types import Attributes
 
 _SUFFIXES = frozenset({".docm", ".docx", ".dotm", ".dotx"})
-_OLE = b"\xd0\xcf\x11\xe0"  # how a file begins that is encrypted, and how old ones do
-# Deleted text, the second version of what is there twice, and what is not shown.
-_SKIPPED = frozenset(
+_OLE = b"\xd0\xcf\x11\xe0"  # the beginning of encrypted and of old Word files
+# Deleted text, alternative versions, and properties.
+_HIDDEN = frozenset(
     {"Fallback", "del", "delText", "fldData", "instrText", "moveFrom", "pPr", "rPr", "tblPr"}
 )
-_WRITTEN = {"br": "\n", "cr": "\n", "noBreakHyphen": "-", "ptab": " ", "tab": " "}
-_NOTES = {
+_CHARACTERS = {"br": "\n", "cr": "\n", "noBreakHyphen": "-", "ptab": " ", "tab": " "}
+_REFERENCES = {
     "footnoteReference": "footnote",
     "endnoteReference": "endnote",
     "commentReference": "comment",
 }
-_MARKS = {"footnote": "", "endnote": "e", "comment": "c"}
-# Parts beside the document that hold text of their own, and which elements it is in.
-_BESIDE = re.compile(r"(?:header|footer|diagrams/data|charts/chart)\d*\.xml")
-_TOLD = ("title", "subject", "creator", "keywords", "description", "category")
+_NOTE_PREFIXES = {"footnote": "", "endnote": "e", "comment": "c"}
+# Other parts of the file with text.
+_OTHER_PARTS = re.compile(r"(?:header|footer|diagrams/data|charts/chart)\d*\.xml")
+_SHOWN_PROPERTIES = ("title", "subject", "creator", "keywords", "description", "category")
 
 
 class DocxParser(FormatParser):
@@ -51,87 +51,92 @@ class DocxParser(FormatParser):
 
     def parse(self, source: Source) -> Parsed:
         if source.data.startswith(_OLE):
-            raise Unsupported("encrypted: needs a password (or it is an old Word file)")
+            raise Unsupported(
+                "encrypted: save a copy without a password (an old Word file: as .docx)"
+            )
         archive = Archive(source.data)
         path = _document_path(archive)
         document = archive.xml(path)
         if document is None:
-            raise Unreadable(f"not a Word document: it has no {path}")
+            raise Unreadable(f"not a Word document: {path} is missing")
         styles = Styles(
-            archive.xml(resolved(path, "styles.xml")), archive.xml(resolved(path, "numbering.xml"))
+            archive.xml(resolve_href(path, "styles.xml")),
+            archive.xml(resolve_href(path, "numbering.xml")),
         )
         out = Extract()
         writer = _Writer(out, styles, _notes(archive, path))
         writer.write(document)
-        said = _properties(archive)
-        title = writer.title or said.get("title") or out.first_heading
-        told = [said[key] for key in _TOLD if key in said]
-        out.rest([*writer.left_out, *_beside(archive, path), *told], (title or "")[:TITLE_CHARS])
+        properties = _properties(archive)
+        title = writer.title or properties.get("title") or out.first_heading
+        shown = [properties[key] for key in _SHOWN_PROPERTIES if key in properties]
+        out.append_missing(
+            [*writer.unplaced, *_other_parts(archive, path), *shown], (title or "")[:TITLE_CHARS]
+        )
         return Parsed(
             type="docx",
             blocks=out.blocks,
             title=title or file_names.title_of(source.name),
-            attributes=_attributes(said),
+            attributes=_attributes(properties),
             text=out.text,
         )
 
 
 class _Writer:
-    """Writes paragraphs and tables; lines of a list, and of code, are gathered first."""
+    """Writes paragraphs and tables; the lines of a list or a listing are collected first."""
 
     def __init__(self, out: Extract, styles: Styles, notes: dict[tuple[str, str], str]) -> None:
         self.title: str | None = None
-        self.contents: list[str] = []  # what a table of contents says
+        self.contents: list[str] = []  # the lines of the table of contents
         self._out = out
         self._styles = styles
         self._notes = notes
-        self._cited: list[str] = []  # notes that are not written yet
-        self._gathered: list[str] = []
-        self._kind = ""  # of what is gathered
+        self._pending_notes: list[str] = []  # of the current paragraph, to write after it
+        self._buffer: list[str] = []
+        self._kind = ""  # of the lines in the buffer
 
     def write(self, document: Element) -> None:
-        waiting = [iter(document)]
-        while waiting:
-            element = next(waiting[-1], None)
+        stack = [iter(document)]
+        while stack:
+            element = next(stack[-1], None)
             if element is None:
-                waiting.pop()
-            elif local(element) == "p":
-                waiting.append(iter(self._paragraph(element)))
-            elif local(element) == "tbl" and (boxes := self._table(element)) is not None:
-                waiting.append(iter(boxes))
-            elif local(element) not in _SKIPPED:
-                waiting.append(iter(element))
-        self._end()
+                stack.pop()
+            elif local_name(element) == "p":
+                stack.append(iter(self._paragraph(element)))
+            elif local_name(element) == "tbl" and (boxes := self._table(element)) is not None:
+                stack.append(iter(boxes))
+            elif local_name(element) not in _HIDDEN:
+                stack.append(iter(element))
+        self._flush()
 
     @property
-    def left_out(self) -> list[str]:
-        """Texts without a place: the table of contents, and notes that nothing refers to."""
+    def unplaced(self) -> list[str]:
+        """Texts without a place: the table of contents, and notes without a reference."""
         return [*self.contents, *self._notes.values()]
 
     def _paragraph(self, paragraph: Element) -> list[Element]:
-        """Write it; the boxes that hang on it are for afterwards."""
+        """Write the paragraph; return its text boxes, which come after it."""
         boxes: list[Element] = []
-        cited: list[str] = []
-        text = "".join(self._runs(paragraph, boxes, cited))
+        notes: list[str] = []
+        text = "".join(self._runs(paragraph, boxes, notes))
         if text.strip():
-            self._put(self._styles.role(paragraph), text)
-            self._cited += cited
+            self._write_paragraph(self._styles.role(paragraph), text)
+            self._pending_notes += notes
             if not self._kind:
-                self._end()
+                self._flush()
         elif self._kind == "code":
-            self._gathered.append("")
+            self._buffer.append("")
         return boxes
 
-    def _put(self, role: Role, text: str) -> None:
+    def _write_paragraph(self, role: Role, text: str) -> None:
         if role.kind != self._kind:
-            self._end()
+            self._flush()
         if role.kind == "code":
-            self._gather("code", text.split("\n"))
+            self._collect("code", text.split("\n"))
         elif role.kind == "item":
             margin, words = "  " * role.level, wrap_lines(_tidy(text))
             rest = " " * len(role.marker)
             marks = [role.marker, *[rest] * (len(words) - 1)]
-            self._gather(
+            self._collect(
                 "item", [margin + mark + line for mark, line in zip(marks, words, strict=True)]
             )
         elif role.kind in ("title", "heading"):
@@ -143,79 +148,79 @@ class _Writer:
         else:
             self._out.paragraph(_tidy(text), "> " if role.kind == "quote" else "")
 
-    def _gather(self, kind: str, lines: list[str]) -> None:
+    def _collect(self, kind: str, lines: list[str]) -> None:
         self._kind = kind
-        self._gathered += lines
+        self._buffer += lines
 
-    def _end(self) -> None:
-        """Write what was gathered, and the notes to it."""
+    def _flush(self) -> None:
+        """Write the buffered lines, and then their notes."""
         if self._kind == "code":
-            self._out.code("\n".join(self._gathered))
+            self._out.code("\n".join(self._buffer))
         else:
-            self._out.lines(self._gathered)
-        for note in self._cited:
+            self._out.lines(self._buffer)
+        for note in self._pending_notes:
             self._out.paragraph(note)
-        self._gathered, self._cited, self._kind = [], [], ""
+        self._buffer, self._pending_notes, self._kind = [], [], ""
 
-    def _runs(self, element: Element, boxes: list[Element], cited: list[str]) -> Iterator[str]:
-        """The pieces of text in an element; what is in boxes, and in notes, is put aside."""
-        waiting = [iter(element)]
-        while waiting:
-            inner = next(waiting[-1], None)
+    def _runs(self, element: Element, boxes: list[Element], notes: list[str]) -> Iterator[str]:
+        """Yield the text of an element; collect its text boxes and notes."""
+        stack = [iter(element)]
+        while stack:
+            inner = next(stack[-1], None)
             if inner is None:
-                waiting.pop()
+                stack.pop()
                 continue
-            kind = local(inner)
+            kind = local_name(inner)
             if kind == "t":
                 yield inner.text or ""
-            elif kind in _WRITTEN:
-                yield _WRITTEN[kind]
-            elif kind in _NOTES:
-                yield self._cite(_NOTES[kind], attribute(inner, "id") or "", cited)
+            elif kind in _CHARACTERS:
+                yield _CHARACTERS[kind]
+            elif kind in _REFERENCES:
+                yield self._cite(_REFERENCES[kind], attribute(inner, "id") or "", notes)
             elif kind == "txbxContent":
                 boxes.append(inner)
-            elif kind not in _SKIPPED:
-                if kind == "p":  # several, in a cell
+            elif kind not in _HIDDEN:
+                if kind == "p":  # one of several in a cell
                     yield " "
-                waiting.append(iter(inner))
+                stack.append(iter(inner))
 
-    def _cite(self, kind: str, identity: str, cited: list[str]) -> str:
+    def _cite(self, kind: str, identity: str, notes: list[str]) -> str:
         note = self._notes.get((kind, identity))
         if not note:
             return ""
-        mark = f"[^{_MARKS[kind]}{identity}]"
-        cited.append(f"{mark}: {note}")
+        mark = f"[^{_NOTE_PREFIXES[kind]}{identity}]"
+        notes.append(f"{mark}: {note}")
         return mark
 
     def _table(self, table: Element) -> list[Element] | None:
-        """Write a table, unless it has a single column: that is a frame around text. The boxes in
-        it are for afterwards."""
-        cited: list[str] = []
+        """Write a table and return its text boxes, which come after it; None if it has a single
+        column, which is a frame around text."""
+        notes: list[str] = []
         boxes: list[Element] = []
         rows = [
-            ["".join(self._runs(cell, boxes, cited)) for cell in _inside(row, "tc")]
-            for row in _inside(table, "tr")
+            ["".join(self._runs(cell, boxes, notes)) for cell in _children(row, "tc")]
+            for row in _children(table, "tr")
         ]
         if max(map(len, rows), default=0) < 2:
             return None
-        self._end()
+        self._flush()
         self._out.table(rows)
-        self._cited = cited
-        self._end()
+        self._pending_notes = notes
+        self._flush()
         return boxes
 
 
-def _inside(element: Element, name: str) -> Iterator[Element]:
-    """The elements of this name that belong to `element`, not to another of the kind in it."""
-    waiting = [iter(element)]
-    while waiting:
-        inner = next(waiting[-1], None)
+def _children(element: Element, name: str) -> Iterator[Element]:
+    """Yield the elements of this name below `element`, but not those of nested tables."""
+    stack = [iter(element)]
+    while stack:
+        inner = next(stack[-1], None)
         if inner is None:
-            waiting.pop()
-        elif local(inner) == name:
+            stack.pop()
+        elif local_name(inner) == name:
             yield inner
-        elif local(inner) not in ("tbl", *_SKIPPED):
-            waiting.append(iter(inner))
+        elif local_name(inner) not in ("tbl", *_HIDDEN):
+            stack.append(iter(inner))
 
 
 def _tidy(text: str) -> str:
@@ -223,22 +228,22 @@ def _tidy(text: str) -> str:
     return "\n".join(line for line in lines if line)
 
 
-# --- the other parts ------------------------------------------------------------------------------
+# --- other parts ----------------------------------------------------------------------------------
 
 
 def _document_path(archive: Archive) -> str:
     relations = archive.xml("_rels/.rels")
     for relation in relations if relations is not None else ():
         if (relation.get("Type") or "").endswith("/officeDocument"):
-            return resolved("", relation.get("Target") or "")
+            return resolve_href("", relation.get("Target") or "")
     return "word/document.xml"
 
 
 def _notes(archive: Archive, path: str) -> dict[tuple[str, str], str]:
-    """(kind, id) -> text of the notes at the foot of pages and at the end, and of comments."""
+    """The footnotes, endnotes and comments, by kind and id."""
     notes: dict[tuple[str, str], str] = {}
     for kind in ("footnote", "endnote", "comment"):
-        root = archive.xml(resolved(path, f"{kind}s.xml"))
+        root = archive.xml(resolve_href(path, f"{kind}s.xml"))
         for note in root if root is not None else ():
             if attribute(note, "type") in (None, "normal"):
                 text = " ".join(_texts(note))
@@ -247,54 +252,56 @@ def _notes(archive: Archive, path: str) -> dict[tuple[str, str], str]:
     return notes
 
 
-def _beside(archive: Archive, path: str) -> Iterator[str]:
-    """What headers, footers, diagrams and charts say, paragraph by paragraph."""
-    folder = resolved(path, "")
+def _other_parts(archive: Archive, path: str) -> Iterator[str]:
+    """Yield the paragraphs of headers, footers, diagrams and charts."""
+    folder = resolve_href(path, "")
     for name in archive.names():
         if (
-            _BESIDE.fullmatch(name.removeprefix(f"{folder}/"))
+            _OTHER_PARTS.fullmatch(name.removeprefix(f"{folder}/"))
             and (root := archive.xml(name)) is not None
         ):
             yield from _texts(root)
 
 
 def _texts(root: Element) -> Iterator[str]:
-    """The paragraphs in `root`, without what is left out of the document too."""
+    """Yield the paragraphs in `root`, without hidden text."""
     pieces: list[str] = []
-    waiting = [iter([root])]
-    while waiting:
-        element = next(waiting[-1], None)
+    stack = [iter([root])]
+    while stack:
+        element = next(stack[-1], None)
         if element is None:
-            waiting.pop()
+            stack.pop()
             continue
-        kind = local(element)
-        if kind in ("p", "pt"):  # of a text; of a chart or a diagram
+        kind = local_name(element)
+        if kind in ("p", "pt"):  # paragraphs of text, points of a chart or diagram
             if text := one_line("".join(pieces)):
                 yield text
             pieces = []
         if kind in ("t", "v"):
             pieces.append(element.text or "")
-        elif kind in _WRITTEN:
-            pieces.append(_WRITTEN[kind])
-        elif kind not in _SKIPPED:
-            waiting.append(iter(element))
+        elif kind in _CHARACTERS:
+            pieces.append(_CHARACTERS[kind])
+        elif kind not in _HIDDEN:
+            stack.append(iter(element))
     if text := one_line("".join(pieces)):
         yield text
 
 
 def _properties(archive: Archive) -> dict[str, str]:
     root = archive.xml("docProps/core.xml")
-    every = root if root is not None else ()
-    said = {local(one): one_line(one.text or "") for one in every}
-    if said.get("title", "").startswith("Microsoft Word"):  # put there by printing
-        said.pop("title")
-    return {key: text for key, text in said.items() if text}
+    elements = root if root is not None else ()
+    properties = {local_name(each): one_line(each.text or "") for each in elements}
+    if properties.get("title", "").startswith("Microsoft Word"):  # set by a printer driver
+        properties.pop("title")
+    return {key: text for key, text in properties.items() if text}
 
 
-def _attributes(said: dict[str, str]) -> Attributes:
-    created, modified = (dates.parse(said.get(key, "")) for key in ("created", "modified"))
+def _attributes(properties: dict[str, str]) -> Attributes:
+    created, modified = (dates.parse(properties.get(key, "")) for key in ("created", "modified"))
     known = {"creator": "author", "subject": "subject", "keywords": "keywords"}
-    metadata: dict[str, Any] = {name: said[key] for key, name in known.items() if key in said}
+    metadata: dict[str, Any] = {
+        name: properties[key] for key, name in known.items() if key in properties
+    }
     return Attributes(
         date=created,
         created_at=dates.moment(created) if created else None,

@@ -1,4 +1,4 @@
-"""What a Word document's styles and lists mean: which paragraph is a heading, an item, code."""
+"""The styles and lists of a Word document: which paragraph is a heading, a list item, code."""
 
 from __future__ import annotations
 
@@ -7,37 +7,41 @@ from collections import defaultdict
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
-from kb.ingest.parser_support.zip_archive import local
+from kb.ingest.parser_support.zip_archive import local_name
 
 _HEADING = re.compile(r"heading (\d)")
 _CODE = re.compile(r"code|html preformatted|plain text|preformatted.*|source code|verbatim.*")
-_LOOKED_UP = 20  # styles that a style may be based on, one after the other
+_MAX_BASE_STYLES = 20  # in the chain of base styles
 
 
 def attribute(element: Element | None, name: str) -> str | None:
+    """The value of an attribute, whatever its namespace."""
     if element is None:
         return None
     return next((text for key, text in element.items() if key.rpartition("}")[2] == name), None)
 
 
 def child(element: Element | None, *path: str) -> Element | None:
+    """The first descendant along `path`, whatever its namespace."""
     for name in path:
         if element is not None:
-            element = next((inner for inner in element if local(inner) == name), None)
+            element = next((inner for inner in element if local_name(inner) == name), None)
     return element
 
 
 def value(element: Element | None, *path: str) -> str | None:
+    """The `val` attribute of the descendant at `path`."""
     return attribute(child(element, *path), "val")
 
 
 def number(text: str | None) -> int | None:
+    """A non-negative integer; None if `text` is not one."""
     return int(text) if text and re.fullmatch(r"\d{1,9}", text) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What a paragraph is: `text`, `title`, `heading`, `item`, `code`, `quote` or `contents`."""
+    """A paragraph's role: `text`, `title`, `heading`, `item`, `code`, `quote` or `contents`."""
 
     kind: str = "text"
     level: int = 0
@@ -45,12 +49,14 @@ class Role:
 
 
 class Styles:
-    """The styles and lists of one document; counts its numbered items."""
+    """The styles and lists of one document. Counts the items of numbered lists."""
 
     def __init__(self, styles: Element | None, numbering: Element | None) -> None:
-        every = styles if styles is not None else ()
+        elements = styles if styles is not None else ()
         self._styles = {
-            attribute(style, "styleId") or "": style for style in every if local(style) == "style"
+            attribute(style, "styleId") or "": style
+            for style in elements
+            if local_name(style) == "style"
         }
         self._formats = _formats(numbering)
         self._counts: dict[str, list[int]] = defaultdict(lambda: [0] * 10)
@@ -59,12 +65,12 @@ class Styles:
         properties = child(paragraph, "pPr")
         chain = self._chain(value(properties, "pStyle"))
         styled = [child(style, "pPr") for style in chain]
-        named = [(value(style, "name") or "").lower() for style in chain]
-        if "title" in named[:1]:
+        names = [(value(style, "name") or "").lower() for style in chain]
+        if "title" in names[:1]:
             return Role("title", 1)
-        if level := _level([properties, *styled], named):
+        if level := _level([properties, *styled], names):
             return Role("heading", min(level, 6))
-        for name in named:
+        for name in names:
             if name.startswith("toc "):
                 return Role("contents")
             if _CODE.fullmatch(name):
@@ -74,20 +80,20 @@ class Styles:
         return self._item([properties, *styled]) or Role()
 
     def _chain(self, style: str | None) -> list[Element]:
-        """A style, what it is based on, and so on."""
+        """A style and the styles on which it is based."""
         chain: list[Element] = []
-        while style in self._styles and len(chain) < _LOOKED_UP:
+        while style in self._styles and len(chain) < _MAX_BASE_STYLES:
             chain.append(self._styles[style])
             style = value(chain[-1], "basedOn")
         return chain
 
     def _item(self, properties: list[Element | None]) -> Role | None:
-        """An item of a list, with its bullet or number."""
-        said = [list_ for one in properties if (list_ := child(one, "numPr")) is not None]
-        name = next((text for one in said if (text := value(one, "numId"))), None)
+        """The role of a list item, with its bullet or number; None if it is not one."""
+        lists = [each for one in properties if (each := child(one, "numPr")) is not None]
+        name = next((text for each in lists if (text := value(each, "numId"))), None)
         if name in (None, "0"):
             return None
-        level = next((n for one in said if (n := number(value(one, "ilvl"))) is not None), 0)
+        level = next((n for each in lists if (n := number(value(each, "ilvl"))) is not None), 0)
         level = min(level, 8)
         counts = self._counts[name or ""]
         counts[level] += 1
@@ -96,10 +102,10 @@ class Styles:
         return Role("item", level, "- " if plain else f"{counts[level]}. ")
 
 
-def _level(properties: list[Element | None], named: list[str]) -> int:
-    for name in named:
-        if found := _HEADING.fullmatch(name):
-            return int(found[1])
+def _level(properties: list[Element | None], names: list[str]) -> int:
+    for name in names:
+        if match := _HEADING.fullmatch(name):
+            return int(match[1])
     for one in properties:
         outline = number(value(one, "outlineLvl"))
         if outline is not None:
@@ -108,19 +114,21 @@ def _level(properties: list[Element | None], named: list[str]) -> int:
 
 
 def _formats(numbering: Element | None) -> dict[tuple[str, int], str]:
-    """(list, level) -> how its items are numbered."""
-    every = list(numbering) if numbering is not None else []
+    """The number format of list items, by list and level."""
+    elements = list(numbering) if numbering is not None else []
     abstract = {
-        attribute(one, "abstractNumId"): one for one in every if local(one) == "abstractNum"
+        attribute(each, "abstractNumId"): each
+        for each in elements
+        if local_name(each) == "abstractNum"
     }
     formats: dict[tuple[str, int], str] = {}
-    for one in every:
-        if local(one) != "num":
+    for each in elements:
+        if local_name(each) != "num":
             continue
-        kind = abstract.get(value(one, "abstractNumId"))
+        kind = abstract.get(value(each, "abstractNumId"))
         for level in kind if kind is not None else ():
             depth = number(attribute(level, "ilvl"))
-            if local(level) == "lvl" and depth is not None:
+            if local_name(level) == "lvl" and depth is not None:
                 form = value(level, "numFmt") or "decimal"
-                formats[attribute(one, "numId") or "", depth] = form
+                formats[attribute(each, "numId") or "", depth] = form
     return formats

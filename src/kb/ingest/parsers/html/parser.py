@@ -61,7 +61,7 @@ class HtmlParser(FormatParser):
         written = write_main(tree, out)
         meta = _meta(tree)
         title = _title(tree, meta, out.first_heading)
-        out.rest(rest_of(tree, written), title or "")
+        out.append_missing(rest_of(tree, written), title or "")
         return Parsed(
             type="html",
             blocks=out.blocks,

@@ -91,7 +91,7 @@ def parse(text: str, *, xml: bool = False) -> LexborHTMLParser:
     try:
         from selectolax.lexbor import LexborHTMLParser
     except ImportError:
-        raise Unavailable("needs: pip install 'kb-search[html]'") from None
+        raise Unavailable("to read it, run: pip install 'kb-search[html]'") from None
     text = xhtml.to_html(text) if xml or xhtml.is_xml(text) else xhtml.close_opaque(text)
     if text.count("<") > _DEPTH and _is_deep(text):
         raise Unreadable(f"its HTML is nested more than {_DEPTH:,} levels deep")

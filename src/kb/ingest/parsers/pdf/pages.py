@@ -144,9 +144,9 @@ def _opened(data: bytes) -> Any:
     except pypdfium2.PdfiumError as error:
         code = raw.FPDF_GetLastError()
         if code == raw.FPDF_ERR_PASSWORD:
-            raise Unsupported("encrypted: needs a password") from error
+            raise Unsupported("encrypted: save a copy without a password") from error
         if code == raw.FPDF_ERR_SECURITY:
-            raise Unsupported("encrypted: in a way that is not known here") from error
+            raise Unsupported("encrypted: with an unsupported method") from error
         raise Unreadable("damaged PDF: it cannot be opened") from error
     if document.get_formtype() == raw.FORMTYPE_ACRO_FORM:
         with suppress(pypdfium2.PdfiumError):  # the text can be read without its forms

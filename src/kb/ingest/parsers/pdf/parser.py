@@ -83,7 +83,7 @@ class PdfParser(FormatParser):
 
     def parse(self, source: Source) -> Parsed:
         if _MARK not in source.data[:_MARK_WITHIN]:
-            raise Unreadable("damaged PDF: it does not begin like one")
+            raise Unreadable("damaged PDF: it has no PDF header")
         with Pdf(source.data) as pdf:
             pages = []
             gaps = _Gaps(pdf.page_count, pdf.lost_pages)
@@ -100,7 +100,7 @@ class PdfParser(FormatParser):
             raise Unreadable("damaged PDF: no page can be read")
         texts = _pages(pages)
         if not any(page.texts for page in texts):
-            raise Unsupported("only images: no text in this PDF (it needs OCR)")
+            raise Unsupported("only images: no text in this PDF; run OCR on it first")
         return Parsed(
             type="pdf",
             blocks=_blocks(texts, Outline(outline)),
