@@ -73,7 +73,7 @@ def test_a_choice_that_there_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     assert error.value.message == (
         "store.vector_backend cannot be 'abacus' (from $KB_STORE_VECTOR_BACKEND)"
     )
-    assert error.value.hint == "it must be auto, numpy, sqlite-vec, python"
+    assert error.value.hint == "it must be one of: auto, numpy, sqlite-vec, python"
     monkeypatch.setenv("KB_STORE_VECTOR_BACKEND", "sqlite-vec")
     assert load().store.vector_backend == "sqlite-vec"
 

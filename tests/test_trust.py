@@ -195,7 +195,7 @@ def test_a_library_logs_what_it_ignores(store: Path, caplog: pytest.LogCaptureFi
     write(store, DANGEROUS)
     with caplog.at_level(logging.WARNING, "kb"), KnowledgeBase(store) as kb:
         assert kb.config.serve.allow_hosts == ""
-    assert "ignored serve.allow_hosts of" in caplog.text
+    assert "ignored serve.allow_hosts in" in caplog.text
 
 
 # --- owners and permissions -----------------------------------------------------------------------

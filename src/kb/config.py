@@ -1,12 +1,13 @@
-"""Settings: defaults < user file < store's file < KB_* environment < flags, into frozen values.
+"""Settings: defaults < user file < store's file < KB_* environment < options, as frozen values.
 
-A key is `section.name` (`search.default_top`), in TOML `[search] default_top = 5`, in the
-environment `KB_SEARCH_DEFAULT_TOP=5`. The reference in the docs is generated from the fields here.
+A key is `section.name`: `search.default_top` is `[search] default_top = 5` in TOML, and
+`KB_SEARCH_DEFAULT_TOP=5` in the environment. The reference in the docs is generated from the fields
+below.
 
-The store's file comes with its folder, perhaps from somebody else. It may set what is declared
-`harmless` here, and all other settings once the user has trusted it (`kb.trust`): a setting is
-harmless if no value of it, or none of those that are listed, can send data out, open the server,
-name a program, a path or a model, weaken a protection, or use up the machine.
+The store's file comes with its folder, perhaps from someone else. It may set what is declared
+`harmless` here, and everything else once the user trusts it (`kb.trust`). A setting is harmless if
+none of the permitted values can send data out, open the server, name a program, path or model,
+weaken a protection, or exhaust the machine.
 """
 
 from __future__ import annotations
@@ -33,54 +34,56 @@ def _key(
     choices: tuple[str, ...] = (),
     harmless: Harmless = False,
 ) -> Any:
-    """A setting. Numbers are above zero; with `zero`, zero is a value too. A text is one of
-    `choices`, where there are some. `harmless` says which values a folder's own file may give
-    without being trusted: none, all, or those listed."""
+    """Declare a setting. Numbers are above zero; `zero` allows zero too. `choices` restricts a
+    string. `harmless` is what a folder's own file may set without trust: nothing, any value, or
+    the listed values."""
     metadata = {"doc": doc, "zero": zero, "choices": choices, "harmless": harmless}
     return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True)
 class SearchConfig:
-    """How searches answer when nothing more is said."""
+    """Defaults for searches."""
 
-    default_top: int = _key(10, "hits returned when --top is not given", harmless=range(1, 1001))
-    profile: str = _key("default", "profile used when --profile is not given", harmless=True)
-    snippet_chars: int = _key(220, "longest snippet, in characters", harmless=range(1, 10_001))
+    default_top: int = _key(10, "number of hits when --top is not given", harmless=range(1, 1001))
+    profile: str = _key("default", "profile when --profile is not given", harmless=True)
+    snippet_chars: int = _key(
+        220, "maximum length of a snippet, in characters", harmless=range(1, 10_001)
+    )
     timeout_s: float = _key(
         30.0,
-        "how long a search or a read may take before it ends with an error; the time in which a "
-        "model is loaded does not count; 0: as long as it takes",
+        "time limit for a search or a read, after which it fails; loading a model does not count; "
+        "0: no limit",
         zero=True,
     )
     slow_ms: int = _key(
         500,
-        "a search that takes longer is logged as a warning, with its query; set, it is said on "
-        "stderr without -v or search.log, too",
+        "a slower search is logged as a warning, with its query; if this is set, the warning goes "
+        "to stderr even without -v or search.log",
         harmless=True,
     )
     log: str = _key(
         "",
-        "where the time of every search is logged, and slow ones as a warning: stderr, or a file, "
-        "to which is added; without it, with -v alone",
+        "where to log the time of every search, and a warning for slow ones: stderr, or a file to "
+        "append to; if empty, only -v logs them",
     )
     retriever_timeout_ms: int = _key(
         2000,
-        "how long a search waits for retrievers that run side by side: in stores of 2,000 vectors "
-        "and more, and where an endpoint encodes the query; one that is late is left out and "
-        "named; 0: as long as it takes. Elsewhere they run one after the other, and each is "
-        "waited for",
+        "how long a search waits for retrievers that run in parallel; a late one is left out and "
+        "reported as degraded; 0: no limit. Retrievers run in parallel in stores with 2,000 or "
+        "more vectors, or if an endpoint encodes the query; otherwise they run one after another, "
+        "without this limit",
         zero=True,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkConfig:
-    """How documents are cut into passages."""
+    """How documents are split into passages."""
 
     max_chars: int = _key(
         1800,
-        "longest chunk, in characters; a code fence or a table may exceed it",
+        "maximum length of a passage, in characters; a code block or a table may exceed it",
         harmless=range(200, 20_001),
     )
 
@@ -89,134 +92,140 @@ class ChunkConfig:
 class IngestConfig:
     """Which files are read."""
 
-    hidden: bool = _key(False, "also read files and folders whose name starts with a dot")
-    follow_links: bool = _key(False, "follow symbolic links (cycles are noticed)")
-    max_file_bytes: int = _key(256 * 1024 * 1024, "larger files are skipped and reported")
+    hidden: bool = _key(False, "also read files and folders whose names start with a dot")
+    follow_links: bool = _key(False, "follow symbolic links (cycles are detected)")
+    max_file_bytes: int = _key(
+        256 * 1024 * 1024, "maximum file size; larger files are skipped and reported"
+    )
     include_secrets: str = _key(
         "",
-        "files and folders, with commas, that are read although they look like keys or "
-        "credentials, such as ~/notes/example.key",
+        "files and folders to read even if they look like keys or credentials, separated by "
+        "commas, such as ~/notes/example.key",
     )
     parse_timeout_s: float = _key(
         60.0,
-        "how long a small file may take to be parsed; half as long is added for each megabyte; "
-        "one that takes longer is reported as failed",
+        "time limit for parsing a small file; each megabyte adds half of it; slower files are "
+        "reported as failed",
     )
     parse_memory_bytes: int = _key(
         1024 * 1024 * 1024,
-        "how much memory a small file may take to be parsed; sixteen times its size is added; "
-        "one that needs more is reported as failed",
+        "memory limit for parsing a small file, plus sixteen times its size; files that need more "
+        "are reported as failed",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
-    """How the store's file is used."""
+    """How kb accesses the store."""
 
-    busy_timeout_s: float = _key(60.0, "how long a writer waits for another one before it gives up")
+    busy_timeout_s: float = _key(60.0, "how long a writer waits for another one before it fails")
     vector_backend: str = _key(
         "auto",
-        "what compares vectors: auto, numpy, sqlite-vec or python; all answer alike",
+        "vector search backend: auto, numpy, sqlite-vec or python; the results are the same",
         choices=("auto", "numpy", "sqlite-vec", "python"),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class ModelsConfig:
-    """Which encoder makes the vectors, which judge reranks, and on what they run."""
+    """Which models encode and rerank, and how they run."""
 
     encoder: str = _key(
         "kb-mini",
-        "the encoder: a name of kb models list, a folder that holds a model, endpoint, or none",
+        "the encoder: a name from kb models list, the folder of a model, endpoint, or none",
         harmless=("none",),
     )
     judge: str = _key(
         "kb-judge",
-        "the judge, which a rerank by cross-encoder asks: a name of kb models list, a folder that "
-        "holds a model.json, or none",
+        "the judge for --reranker cross-encoder: a name from kb models list, a folder that "
+        "contains a model.json, or none",
         harmless=("none",),
     )
     provider: str = _key(
         "auto",
-        "what the encoder runs on: auto (a GPU if the runtime offers one), cpu, or a name of ONNX "
-        "Runtime's such as CUDAExecutionProvider",
+        "where models run: auto (a GPU if available), cpu, or the name of an ONNX Runtime "
+        "provider, such as CUDAExecutionProvider",
     )
-    threads: int = _key(0, "texts that are encoded at the same time; 0: one a core", zero=True)
+    threads: int = _key(0, "number of texts encoded in parallel; 0: one per core", zero=True)
     tokens: str = _key(
         "2-bit",
-        "how a vector for each token is stored, for reranking: int8, 2-bit, 1-bit or none; a chunk "
-        "of 190 tokens takes 12 kB, 3.0 kB, 1.5 kB or nothing",
+        "how to store token vectors, for reranking: int8, 2-bit, 1-bit or none; a passage of 190 "
+        "tokens takes 12 kB, 3.0 kB, 1.5 kB or nothing",
         choices=("2-bit", "1-bit", "int8", "none"),
     )
     exam: bool = _key(
         True,
-        "whether a model has to answer a few questions before its vectors count in a search: what "
-        "one that cannot read finds would be noise",
+        "whether an encoder must pass a short exam before searches use its vectors; the vectors of "
+        "an encoder that cannot read the text would add noise",
     )
     offline: bool = _key(
         False,
-        "refuse every connection to another machine; $KB_OFFLINE does the same",
+        "refuse all connections to other machines; $KB_OFFLINE does the same",
         harmless=(True,),
     )
     endpoint_url: str = _key(
         "",
-        "where an OpenAI-compatible server answers, such as http://localhost:11434/v1; its key is "
-        "in $KB_ENDPOINT_KEY",
+        "URL of an OpenAI-compatible server, such as http://localhost:11434/v1; its API key is in "
+        "$KB_ENDPOINT_KEY",
     )
-    endpoint_model: str = _key("", "the model that the endpoint is asked for")
+    endpoint_model: str = _key("", "the model to request from the endpoint")
     endpoint_dimension: int = _key(
-        0, "how long its vectors are; others are refused; 0: as long as its first is", zero=True
+        0,
+        "dimension of its vectors; others are rejected; 0: the dimension of its first vector",
+        zero=True,
     )
-    endpoint_query_prefix: str = _key("", "what the endpoint is shown before a query")
-    endpoint_passage_prefix: str = _key("", "what the endpoint is shown before a passage")
-    endpoint_batch: int = _key(32, "most texts in one request to the endpoint")
+    endpoint_query_prefix: str = _key("", "text to put before each query")
+    endpoint_passage_prefix: str = _key("", "text to put before each passage")
+    endpoint_batch: int = _key(32, "maximum number of texts in one request to the endpoint")
     endpoint_timeout_s: float = _key(
-        60.0, "how long a request to the endpoint may take; for a query, at most 10"
+        60.0, "time limit for a request to the endpoint; for a query, at most 10"
     )
     endpoint_retries: int = _key(
         4,
-        "how often a request that failed for now is sent again; for a query, at most once",
+        "how often to retry a request after a temporary failure; for a query, at most once",
         zero=True,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class ServeConfig:
-    """Where `kb serve` listens, and how much it takes on at a time."""
+    """The address and the limits of `kb serve` and `kb mcp`."""
 
-    host: str = _key("127.0.0.1", "the address to listen on; all but loopback need a token")
-    port: int = _key(8765, "the port to listen on; 0: any that is free", zero=True)
-    token_file: str = _key("", "a file that holds the token; $KB_SERVE_TOKEN is the token itself")
-    allow_hosts: str = _key("", "names it may be called by besides localhost, with commas")
+    host: str = _key("127.0.0.1", "the address to listen on; any but loopback requires a token")
+    port: int = _key(8765, "the port to listen on; 0: any free port", zero=True)
+    token_file: str = _key(
+        "", "a file that contains the token; $KB_SERVE_TOKEN is the token itself"
+    )
+    allow_hosts: str = _key("", "additional host names besides localhost, separated by commas")
     ingest_from: str = _key(
-        "", "folders that clients may have ingested, with commas; else the folder it is started in"
+        "", "folders that clients may ingest, separated by commas; by default the current folder"
     )
-    searches_at_once: int = _key(4, "searches that run at the same time; others wait")
-    max_waiting: int = _key(64, "requests that may wait; more are told to come back later")
-    max_body_bytes: int = _key(1024 * 1024, "largest request in JSON")
-    max_upload_bytes: int = _key(64 * 1024 * 1024, "largest file that can be uploaded")
+    searches_at_once: int = _key(4, "number of searches that run in parallel; others wait")
+    max_waiting: int = _key(64, "number of requests that may wait; further ones are rejected")
+    max_body_bytes: int = _key(1024 * 1024, "maximum size of a JSON request")
+    max_upload_bytes: int = _key(64 * 1024 * 1024, "maximum size of an uploaded file")
     max_memory_bytes: int = _key(
-        128 * 1024 * 1024, "requests and answers under way, of all clients together"
+        128 * 1024 * 1024, "memory for pending requests and responses of all clients"
     )
-    max_query_chars: int = _key(8_000, "longest query")
-    max_page: int = _key(200, "most hits, documents or passages in one answer")
+    max_query_chars: int = _key(8_000, "maximum length of a query")
+    max_page: int = _key(200, "maximum number of hits, documents or passages in one response")
     request_timeout_s: float = _key(
         10.0,
-        "how long a search or a read may take that a client of kb serve or kb mcp has sent, with "
-        "the time it waits for others",
+        "time limit for a search or a read by a client of kb serve or kb mcp, including the time "
+        "it waits",
     )
-    client_timeout_s: float = _key(20.0, "how long a client may take over its request")
+    client_timeout_s: float = _key(20.0, "how long a client may take to send its request")
     drain_s: float = _key(
         4.0,
-        "how long what is under way may take when the server is told to stop; then it is "
-        "cancelled, and the process ends within ten seconds",
+        "how long pending requests may take when the server stops; then they are canceled, and "
+        "the process ends within ten seconds",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class IgnoredSettings:
-    """Settings of a folder's own file that do not count: those of `values`, or, where others could
-    have written it, the whole file."""
+    """Settings that kb ignores in a folder's own file: `values`, or the whole file if `exposure`
+    says how others could have written it."""
 
     path: Path
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -224,22 +233,22 @@ class IgnoredSettings:
 
     @property
     def message(self) -> str:
-        """What was ignored, why, and the command that changes it."""
+        """What is ignored, why, and the command that changes it."""
         from shlex import quote
 
         if self.exposure is not None:
-            fix = f"chown it to yourself, and: chmod go-w {quote(str(self.path))}"
-            return f"ignored all settings of {self.path}: {self.exposure}; to use it, {fix}"
+            fix = f"chown it to yourself and run: chmod go-w {quote(str(self.path))}"
+            return f"ignored all settings in {self.path}: {self.exposure}; to use it, {fix}"
         trust = f"kb config trust {quote(str(self.path.parent))}"
         return (
-            f"ignored {', '.join(self.values)} of {self.path}, which you have not trusted; to look "
-            f"at it and trust it: {trust}"
+            f"ignored {', '.join(self.values)} in {self.path}, which you have not trusted; to "
+            f"review and trust it: {trust}"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """All settings, where those that are no defaults came from, and what was ignored."""
+    """All settings, the origin of those that differ from the defaults, and what was ignored."""
 
     search: SearchConfig = SearchConfig()
     chunk: ChunkConfig = ChunkConfig()
@@ -248,22 +257,22 @@ class Config:
     models: ModelsConfig = ModelsConfig()
     serve: ServeConfig = ServeConfig()
     profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    origins: Mapping[str, str] = field(default_factory=dict)  # key -> where its value came from
+    origins: Mapping[str, str] = field(default_factory=dict)  # key -> origin of its value
     ignored: tuple[IgnoredSettings, ...] = ()
-    trusted: tuple[Path, ...] = ()  # folders' own files that the user has trusted
+    trusted: tuple[Path, ...] = ()  # folders' own files that the user trusts
 
     def as_keys(self) -> dict[str, Any]:
-        """Every key with its value: {"search.default_top": 10, ...}."""
+        """Return every key with its value: {"search.default_top": 10, ...}."""
         return {key: getattr(getattr(self, section), name) for key, section, name, _ in keys()}
 
 
-# Names that seeds have for a setting.
+# Other names for settings.
 ALIASES = {"search.default_k": "search.default_top"}
 SECTIONS = ("search", "chunk", "ingest", "store", "models", "serve")
 
 
 def keys() -> list[tuple[str, str, str, str]]:
-    """(key, section, name, documentation) of every setting, in order."""
+    """Return (key, section, name, documentation) of every setting, in order."""
     classes = (SearchConfig, ChunkConfig, IngestConfig, StoreConfig, ModelsConfig, ServeConfig)
     return [
         (f"{section}.{item.name}", section, item.name, item.metadata["doc"])
@@ -315,11 +324,11 @@ def cache_folder() -> Path:
 
 
 def load(store: Path | None = None, *, overrides: Mapping[str, Any] | None = None) -> Config:
-    """The settings in force for `store`; `overrides` are keys from flags. What a folder's own file
-    may not set is left out, and listed in `ignored`."""
-    config = _merge_own(Config(), user_file())
+    """Return the settings for `store`; `overrides` are keys set by options. What a folder's own
+    file may not set is listed in `ignored`."""
+    config = _merge_user_file(Config(), user_file())
     if store is not None and (folder_file := settings_file(store)).absolute() != user_file():
-        merge = _merge_own if store.parent == data_folder() else _merge_folder
+        merge = _merge_user_file if store.parent == data_folder() else _merge_folder_file
         config = merge(config, folder_file)
     for key in (*ALIASES, *(key for key, *_ in keys())):
         section, _, name = key.partition(".")
@@ -333,7 +342,7 @@ def load(store: Path | None = None, *, overrides: Mapping[str, Any] | None = Non
 
 
 def load_logged(store: Path) -> Config:
-    """The settings for a program that uses kb as a library: what is ignored goes to its log."""
+    """Return the settings for a program that uses kb as a library; ignored settings are logged."""
     config = load(store)
     if config.ignored:
         from kb.logs import logger
@@ -344,53 +353,51 @@ def load_logged(store: Path) -> Config:
 
 
 def user_file() -> Path:
-    if named := os.environ.get("KB_CONFIG"):
-        return Path(named).expanduser().absolute()
+    """Return the path of the user's settings file."""
+    if path := os.environ.get("KB_CONFIG"):
+        return Path(path).expanduser().absolute()
     return Path(paths.user_folder("config")) / "config.toml"
 
 
 def settings_file(store: Path) -> Path:
-    """The file of settings beside the store."""
+    """Return the path of the settings file beside the store."""
     return store.parent / "config.toml"
 
 
 def trust_store() -> TrustStore:
-    """What the user has trusted."""
+    """Return the record of what the user trusts."""
     return TrustStore(Path(paths.user_folder("config")) / "trusted")
 
 
 def files(store: Path | None) -> list[Path]:
-    """The files that settings are read from, there or not; a later one wins."""
-    paths = [user_file()]
-    if store is not None:
-        paths.append(settings_file(store))
-    return paths
+    """Return the paths of the settings files, which may not exist; a later one wins."""
+    return [user_file()] if store is None else [user_file(), settings_file(store)]
 
 
-def _merge_own(config: Config, path: Path) -> Config:
-    """With the user's own file. One that others could have written is an error and not passed
-    over: it may hold what protects the user, such as `models.offline`."""
+def _merge_user_file(config: Config, path: Path) -> Config:
+    """Apply the user's own file. If others could have written it, raise an error instead of
+    ignoring it: it may contain a protection such as `models.offline`."""
     file = _read(path)
     if file is None:
         return config
     if file.exposure is not None:
         raise ConfigError(
             f"{path} is not safe to use: {file.exposure}",
-            f"chown it to yourself, and: chmod go-w {path}",
+            f"chown it to yourself and run: chmod go-w {path}",
         )
     return _merge(config, path, parse(file))
 
 
-def _merge_folder(config: Config, path: Path) -> Config:
-    """With a folder's own file: all of it if it is trusted, else what is harmless."""
+def _merge_folder_file(config: Config, path: Path) -> Config:
+    """Apply a folder's own file: all of it if it is trusted, otherwise what is harmless."""
     file = _read(path)
     if file is None:
         return config
     if file.exposure is not None:
-        return _without(config, IgnoredSettings(path, exposure=file.exposure))
+        return _with_ignored(config, IgnoredSettings(path, exposure=file.exposure))
     data = parse(file)
     refused = untrusted(data)
-    whole = _merge(config, path, data)  # so that a slip of the pen is an error either way
+    whole = _merge(config, path, data)  # reports typos in ignored settings too
     if not refused:
         return whole
     if trust_store().is_trusted(path, file.content):
@@ -399,16 +406,16 @@ def _merge_folder(config: Config, path: Path) -> Config:
         section: {key: each for key, each in values.items() if f"{section}.{key}" not in refused}
         for section, values in data.items()
     }
-    return _merge(_without(config, IgnoredSettings(path, refused)), path, kept)
+    return _merge(_with_ignored(config, IgnoredSettings(path, refused)), path, kept)
 
 
-def _without(config: Config, ignored: IgnoredSettings) -> Config:
+def _with_ignored(config: Config, ignored: IgnoredSettings) -> Config:
     return replace(config, ignored=(*config.ignored, ignored))
 
 
 def untrusted(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings in a folder's own file that count only if it is trusted. A name that is no
-    setting is none of them: it is an error, wherever it stands."""
+    """Return the settings in a folder's own file that require trust. Unknown names are left out:
+    they are errors in any file."""
     return {
         f"{section}.{name}": value
         for section, values in data.items()
@@ -433,22 +440,22 @@ def _read(path: Path) -> SettingsFile | None:
 
 
 def parse(file: SettingsFile) -> dict[str, Any]:
-    """The tables of a file; `ConfigError` where it is no TOML."""
+    """Parse a settings file. Raises `ConfigError` if it is not TOML."""
     import tomllib
 
     try:
         return tomllib.loads(file.content.decode())
-    # ValueError: also a number of more digits than Python reads.
+    # ValueError: also for numbers with more digits than Python parses.
     except (ValueError, RecursionError) as error:
         raise ConfigError(
-            f"{file.path} is not valid TOML: {error}", "mend or remove the file"
+            f"{file.path} is not valid TOML: {error}", "correct or remove the file"
         ) from error
 
 
 def _merge(config: Config, path: Path, data: Mapping[str, Any]) -> Config:
     for section, values in data.items():
         if not isinstance(values, dict):
-            raise _unknown(section, str(path))
+            raise _unknown_setting(section, str(path))
         if section == "profiles":
             config = replace(config, profiles={**config.profiles, **values})
             continue
@@ -467,16 +474,19 @@ def _set(config: Config, section: str, name: str, value: Any, origin: str) -> Co
     part = getattr(config, section, None) if section in SECTIONS else None
     known = {} if part is None else {item.name: item for item in fields(part)}
     if part is None or name not in known:
-        raise _unknown(f"{section}.{name}", origin)
-    typed = _typed(f"{section}.{name}", value, getattr(part, name), origin)
-    _check_size(f"{section}.{name}", typed, known[name].metadata["zero"], origin)
-    _check_choice(f"{section}.{name}", typed, known[name].metadata["choices"], origin)
-    changed: Any = {section: replace(part, **{name: typed})}
+        raise _unknown_setting(f"{section}.{name}", origin)
+    converted = _convert(f"{section}.{name}", value, getattr(part, name), origin)
+    _check_range(f"{section}.{name}", converted, known[name].metadata["zero"], origin)
+    _check_choice(f"{section}.{name}", converted, known[name].metadata["choices"], origin)
+    changed: Any = {section: replace(part, **{name: converted})}
     return replace(config, **changed, origins={**config.origins, f"{section}.{name}": origin})
 
 
-def _typed(key: str, value: Any, default: Any, origin: str) -> Any:
-    """`value` in the type of the setting's default."""
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
+
+
+def _convert(key: str, value: Any, default: Any, origin: str) -> Any:
+    """Convert `value` to the type of the setting's default."""
     kind = type(default)
     try:
         if kind is bool and isinstance(value, str):
@@ -488,11 +498,11 @@ def _typed(key: str, value: Any, default: Any, origin: str) -> Any:
         return kind(value)
     except (KeyError, TypeError, ValueError, OverflowError):
         raise ConfigError(
-            f"{key} cannot be {value!r} (from {origin})", f"it must be a {kind.__name__}"
+            f"{key} cannot be {value!r} (from {origin})", f"it must be {_KINDS[kind]}"
         ) from None
 
 
-def _check_size(key: str, value: Any, zero: bool, origin: str) -> None:
+def _check_range(key: str, value: Any, zero: bool, origin: str) -> None:
     if isinstance(value, str | bool) or value > 0 or (zero and value == 0):
         return
     least = "zero or more" if zero else "above zero"
@@ -502,26 +512,26 @@ def _check_size(key: str, value: Any, zero: bool, origin: str) -> None:
 def _check_choice(key: str, value: Any, choices: tuple[str, ...], origin: str) -> None:
     if choices and value not in choices:
         raise ConfigError(
-            f"{key} cannot be {value!r} (from {origin})", f"it must be {', '.join(choices)}"
+            f"{key} cannot be {value!r} (from {origin})", f"it must be one of: {', '.join(choices)}"
         )
 
 
 def may_be_zero(key: str) -> bool:
-    """Whether zero is a value of this setting."""
+    """Whether this setting accepts zero."""
     section, _, name = key.partition(".")
     known = _field(section, name)
     return known is not None and bool(known.metadata["zero"])
 
 
 def harmless_values(key: str) -> Harmless:
-    """The values that a folder's own file may give this setting without being trusted."""
+    """Return the values of this setting that a folder's own file may set without trust."""
     section, _, name = key.partition(".")
     known = _field(section, name)
     return known is not None and known.metadata["harmless"]
 
 
-def _unknown(key: str, origin: str) -> ConfigError:
+def _unknown_setting(key: str, origin: str) -> ConfigError:
     return ConfigError(
         f"unknown setting {key} (from {origin})",
-        f"settings: {', '.join(key for key, *_ in keys())}, and tables [profiles.NAME]",
+        f"settings: {', '.join(key for key, *_ in keys())}, and [profiles.NAME] tables",
     )

@@ -90,7 +90,7 @@ def test_parts_that_are_missing_are_said(
     assert run("embed").out.startswith("embedded 0 passages and completed 3 with weightless 1")
     assert "3 ready (sparse 3, tokens 3)" in run("status").out
     monkeypatch.setenv("KB_MODELS_TOKENS", "3-bit")
-    assert "it must be 2-bit, 1-bit, int8, none" in run("embed").err
+    assert "it must be one of: 2-bit, 1-bit, int8, none" in run("embed").err
 
 
 def test_a_change_of_the_model(

@@ -254,7 +254,7 @@ def test_ignored_settings_are_named_through_the_socket_too(
     (store.parent / "config.toml").write_text("[serve]\nport = 9\n")
     with KnowledgeBase(store) as kb, serve_socket(kb):
         assert forward("retry") == 0
-    assert "ignored serve.port of" in capsys.readouterr().err
+    assert "ignored serve.port in" in capsys.readouterr().err
 
 
 def test_logs_are_those_of_the_command_itself(

@@ -99,7 +99,7 @@ def test_status_and_doctor_name_it(imported: KnowledgeBase, secret: Path) -> Non
 
 def test_a_watcher_does_not_look_at_it(imported: KnowledgeBase) -> None:
     with pytest.raises(InvalidRequest):
-        Watcher(imported)._asked()
+        Watcher(imported)._paths_to_watch()
 
 
 def test_what_lies_around_a_folder_was_not_decided_here(

@@ -108,7 +108,7 @@ def test_errors_are_answers(connect: Connect, store: Path) -> None:
                 "hint: kb list shows what there is",
             ]
             assert "needs query" in await refused(client, "search")
-            assert "no tool 'remove'" in await refused(client, "remove")
+            assert "unknown tool 'remove'" in await refused(client, "remove")
             assert citations(await ask(client, "search", query="battery"))  # it goes on
 
     anyio.run(talk)

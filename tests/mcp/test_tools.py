@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,7 @@ def test_what_is_refused(
         call(filled, tool, **arguments)
     assert message in caught.value.message
     assert caught.value.hint
-    told = formatting.failed(caught.value)
+    told = formatting.format_error(caught.value)
     assert told.startswith("code: invalid_request\nmessage: ")
     assert "\nhint: " in told
 
@@ -139,7 +140,7 @@ def test_hits_go_on_where_they_were_cut(filled: KnowledgeBase) -> None:
         offset = len(seen)
     assert seen == whole
     beyond = call(filled, "search", query="shackles", offset=40)
-    assert beyond == "no hits behind the first 40"
+    assert beyond == "no hits after the first 40"
 
 
 def test_a_text_goes_on_where_it_was_cut(kb: KnowledgeBase, library: Callable[..., Path]) -> None:
@@ -160,7 +161,7 @@ def test_a_text_goes_on_where_it_was_cut(kb: KnowledgeBase, library: Callable[..
     assert len(parts) > 3
 
 
-@given(max_chars=st.integers(formatting.LEAST_CHARS, 2000), title=st.text(max_size=3000))
+@given(max_chars=st.integers(formatting.MIN_CHARS, 2000), title=st.text(max_size=3000))
 def test_an_answer_is_never_longer(
     tmp_path_factory: pytest.TempPathFactory, max_chars: int, title: str
 ) -> None:
@@ -202,4 +203,19 @@ def test_one_cause_is_told_once(filled: KnowledgeBase) -> None:
 def test_errors_of_the_library_keep_their_code(filled: KnowledgeBase) -> None:
     with pytest.raises(KbError) as caught:
         call(filled, "search", query="'NEAR('")
-    assert formatting.failed(caught.value).startswith("code: query_syntax\n")
+    assert formatting.format_error(caught.value).startswith("code: query_syntax\n")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="such names are for POSIX")
+def test_names_begin_no_lines_of_their_own(kb: KnowledgeBase, library: Callable[..., Path]) -> None:
+    """A file's name can neither forge a hit nor turn the text around."""
+    kb.ingest(library({"a\n9. forged.md#L1\u202e.md": "# One\n\nThe spare shackles.\n"}))
+    text = call(kb, "search", query="shackles")
+    (cited,) = citations(text)
+    assert [line for line in text.splitlines() if line.startswith("9.")] == []
+    assert "\u202e" not in text
+    opened = call(kb, "fetch", citation=cited.replace("\\u202e", "\u202e"))
+    assert opened.splitlines()[0] == cited
+    with pytest.raises(KbError) as caught:
+        call(kb, "fetch", citation="no\ncode: forged")
+    assert len(formatting.format_error(caught.value).splitlines()) == 3

@@ -16,9 +16,8 @@ import pytest
 from kb import KnowledgeBase
 from kb.cli import socket_client
 from kb.errors import InvalidRequest, PathMissing, WatchFailed
-from kb.watch.changes import folders_of
-from kb.watch.targets import look_at
-from kb.watch.watcher import BLIND_RESCAN_S, Watcher
+from kb.watch.changes import folders_to_read, inspect_all
+from kb.watch.watcher import FREQUENT_RESCAN_S, Watcher
 from tests.models.weightless import Weightless
 from tests.watch.conftest import Heard, Process, contents, fresh, watched
 
@@ -163,10 +162,10 @@ def test_a_store_that_is_called_by_another_name(root: Path) -> None:
     with KnowledgeBase(root.parent / "link" / "kb.sqlite") as kb:
         kb.ingest(root)
         watcher = Watcher(kb, [str(root)])
-        watcher._places = look_at([os.path.realpath(root)])
-        watcher._all_at = math.inf
-        assert not watcher._follow([os.path.realpath(root / "kb.sqlite-wal")])
-        assert watcher._follow([os.path.realpath(root / "new.md")])
+        watcher._targets = inspect_all([os.path.realpath(root)])
+        watcher._rescan_at = math.inf
+        assert not watcher._handle_changes([os.path.realpath(root / "kb.sqlite-wal")])
+        assert watcher._handle_changes([os.path.realpath(root / "new.md")])
 
 
 def test_a_store_inside_of_what_is_watched(root: Path) -> None:
@@ -192,7 +191,7 @@ def test_everything_is_looked_at_again_now_and_then(kb: KnowledgeBase, root: Pat
 
 @pytest.mark.parametrize(
     ("error", "watched_s"),
-    [(PermissionError(13, "denied"), BLIND_RESCAN_S), (OSError(28, "limit"), 0)],
+    [(PermissionError(13, "denied"), FREQUENT_RESCAN_S), (OSError(28, "limit"), 0)],
 )
 def test_folders_that_cannot_be_watched(
     kb: KnowledgeBase,
@@ -213,9 +212,9 @@ def test_folders_that_cannot_be_watched(
     watcher = Watcher(kb, [str(root)])
     if not watched_s:
         with pytest.raises(WatchFailed, match="limit"):
-            next(watcher._notified([str(root)]))
+            next(watcher._notifications([str(root)]))
         return
-    assert next(watcher._notified([str(root)])) == []
+    assert next(watcher._notifications([str(root)])) == []
     assert watcher._rescan_s == watched_s
 
 
@@ -225,7 +224,7 @@ def test_a_path_that_never_was(kb: KnowledgeBase, tmp_path: Path) -> None:
 
 
 def test_nothing_to_watch(kb: KnowledgeBase) -> None:
-    with pytest.raises(InvalidRequest, match="nothing was ingested"):
+    with pytest.raises(InvalidRequest, match="nothing has been ingested"):
         Watcher(kb).run()
 
 
@@ -314,9 +313,9 @@ def test_events_in_words(store: Path, root: Path, capfd: pytest.CaptureFixture[s
     assert err.splitlines() == [
         "watching /lib: up to date, missing: /lib",
         "1 added, 2 removed",
-        "missing: /lib; nothing of it is removed",
-        "failed, next try in 2 s: locked",
-        "3 embedded",
+        "missing: /lib; its documents are kept",
+        "failed, retrying in 2 s: locked",
+        "embedded 3 passages",
     ]
 
 
@@ -336,7 +335,7 @@ def test_a_folder_that_a_link_has_replaced_is_read_by_the_one_above(root: Path) 
     outside.mkdir()
     (root / "sub").symlink_to(outside)
     changed = [str(root / "sub" / "deep" / "x.md"), str(root / "sub" / "y.md")]
-    assert folders_of(changed, [str(root)], hidden=False, store="/none") == [str(root)]
+    assert folders_to_read(changed, [str(root)], hidden=False, store="/none") == [str(root)]
 
 
 @posix

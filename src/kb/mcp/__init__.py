@@ -1,10 +1,10 @@
-"""The MCP door: `kb mcp`, a knowledge base as an agent's tools.
+"""The MCP server: `kb mcp` offers a knowledge base to AI agents as tools.
 
-    tools      the four tools: what they take, checked, and which calls they become
-    answers    what they say: plain text with citations, never longer than was asked for
-    messages   lines that are no messages, and what they are answered with
-    serving    the server of the official SDK, over stdio and over streamable HTTP
+    tools            the four tools: their parameters, and the calls they make
+    formatting       their results as plain text with citations, within a length limit
+    stdio_messages   replies to lines on stdin that are not valid messages
+    server           the official SDK's server, over stdio and over streamable HTTP
 
-Thin: `KnowledgeBase` does all the work. `tools` and `answers` know nothing of the SDK; only
-`serving` and `messages` import it, which needs the extra `mcp`.
+`KnowledgeBase` does the work. Only `server` and `stdio_messages` import the SDK, which needs the
+extra `mcp`.
 """

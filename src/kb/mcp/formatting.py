@@ -1,5 +1,5 @@
-"""What the tools say. An agent pays for every character it reads: an answer is plain text, holds no
-more than `max_chars`, and where something is left, its last line says how to ask for it."""
+"""The results of the tools as plain text. An agent pays for every character it reads, so a result
+is at most `max_chars` long, and its last line says how to get the rest."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import Any
 
 from kb.degradation import degradation_messages
 from kb.errors import KbError
-from kb.text.headings import SEPARATOR
+from kb.text.controls import escape
 from kb.types import Document, Hit, Passage, Response
 
 DEFAULT_CHARS = 12_000
-LEAST_CHARS, MOST_CHARS = 500, 200_000
-_FOOT_CHARS = 300  # kept free for what stands below the hits or the text
-_SHOWN_TAGS = 40
+MIN_CHARS, MAX_CHARS = 500, 200_000
+_FOOTER_CHARS = 300  # reserved for the lines below the hits or the text
+_MAX_VALUES = 40
 
 
-def found(response: Response, *, offset: int, top: int, max_chars: int) -> str:
-    """The hits behind the first `offset`, as many as fit; the first one always does."""
+def format_hits(response: Response, *, offset: int, top: int, max_chars: int) -> str:
+    """Return as many hits after the first `offset` as fit, and always at least one."""
     hits = response.hits[offset : offset + top]
-    shown = _fitting(map(_hit, hits), max_chars - _FOOT_CHARS)
+    shown = _fit(map(_hit, hits), max_chars - _FOOTER_CHARS)
     last = offset + len(shown)
-    foot = list(_degraded(response))
+    footer = list(_degraded(response))
     if not shown:
-        shown = [f"no hits behind the first {offset}" if offset else "nothing found"]
+        shown = [f"no hits after the first {offset}" if offset else "nothing found"]
     elif last < len(response.hits) or len(hits) == top:
-        foot.insert(0, f"[hits {offset + 1} to {last}; for more: offset={last}]")
-    return "\n\n".join([*shown, "\n".join(foot)] if foot else shown)[:max_chars]
+        footer.insert(0, f"[hits {offset + 1} to {last}; for more: offset={last}]")
+    return "\n\n".join([*shown, "\n".join(footer)] if footer else shown)[:max_chars]
 
 
-def _fitting(texts: Iterable[str], room: int) -> list[str]:
-    """The first of `texts`, cut if need be, and those that fit in behind it."""
+def _fit(texts: Iterable[str], room: int) -> list[str]:
+    """Return the first text, truncated if necessary, and the following ones that fit."""
     shown: list[str] = []
     for text in texts:
         if shown and len(text) + 2 > room:
@@ -42,94 +42,93 @@ def _fitting(texts: Iterable[str], room: int) -> list[str]:
 
 
 def _hit(hit: Hit) -> str:
-    about = [
+    labels = [
         hit.type,
         *([hit.kind] if hit.kind else []),
-        *(f"#{_visible(tag)}" for tag in hit.tags),
+        *(f"#{escape(tag)}" for tag in hit.tags),
     ]
-    heading = _visible(SEPARATOR.join(dict.fromkeys((hit.title, *hit.heading_path))))
+    heading = escape(" › ".join(dict.fromkeys((hit.title, *hit.heading_path))))
     return (
-        f"{hit.rank}. {hit.citation.uri}\n   {heading} ({', '.join(about)}; score {hit.score:.3f})"
-        f"\n   {' '.join(hit.snippet.split())}"
+        f"{hit.rank}. {escape(hit.citation.uri)}\n"
+        f"   {heading} ({', '.join(labels)}; score {hit.score:.3f})\n"
+        f"   {escape(' '.join(hit.snippet.split()))}"
     )
 
 
 def _degraded(response: Response) -> Iterable[str]:
-    """What waits for vectors gets them from the server itself."""
+    """Yield a line per problem, without advice to run `kb embed`: the server embeds by itself."""
     for text in degradation_messages(response.degraded, can_embed=lambda: False):
-        yield f"degraded: {text}"[:_FOOT_CHARS]
+        yield f"degraded: {escape(text)}"[:_FOOTER_CHARS]
 
 
 _STATES = {
-    "exact": "as it was indexed",
-    "moved": "it has moved to this place since it was indexed",
+    "exact": "unchanged since it was indexed",
+    "moved": "it has moved here since it was indexed",
     "stale": "its file has changed since it was indexed",
 }
 
 
-def opened(passage: Passage, *, offset: int, max_chars: int) -> str:
-    """The text behind the first `offset` characters, as much as fits."""
+def format_passage(passage: Passage, *, offset: int, max_chars: int) -> str:
+    """Return as much of the text after the first `offset` characters as fits."""
     document, text = passage.document, passage.text
-    why = passage.reason or _STATES[passage.state]
-    head = f"{passage.citation.uri}\n{_visible(document.title)} ({passage.state}: {why})"
-    head = head[: max_chars // 2]
-    room = max_chars - len(head) - _FOOT_CHARS // 2
+    reason = passage.reason or _STATES[passage.state]
+    state = f"{passage.state}: {escape(reason)}"
+    header = f"{escape(passage.citation.uri)}\n{escape(document.title)} ({state})"
+    header = header[: max_chars // 2]
+    room = max_chars - len(header) - _FOOTER_CHARS // 2
     part = text[offset : offset + room]
-    behind = offset + len(part)
+    end = offset + len(part)
     if offset and not part:
-        return f"{head}\n\n[its text has {len(text)} characters]"
-    more = f"\n\n[characters {offset + 1} to {behind} of {len(text)}; for more: offset={behind}]"
-    return f"{head}\n\n{part}" + (more if behind < len(text) else "")
+        return f"{header}\n\n[the text has {len(text)} characters]"
+    more = f"\n\n[characters {offset + 1} to {end} of {len(text)}; for more: offset={end}]"
+    return f"{header}\n\n{part}" + (more if end < len(text) else "")
 
 
-def added(document: Document) -> str:
+def format_added(document: Document) -> str:
+    """Return the citation of a new note."""
     expires = f", until {document.expires_at}" if document.expires_at else ""
-    return (
-        f"{document.doc_path}\nstored as {document.title!r}{expires}; its words can be searched now"
-    )
+    path = escape(document.doc_path)
+    return f"{path}\nstored as {document.title!r}{expires}; it can be found by its words now"
 
 
-def _many(count: int, thing: str) -> str:
-    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def standing(status: Mapping[str, Any], *, max_chars: int) -> str:
+def format_status(status: Mapping[str, Any], *, max_chars: int) -> str:
+    """Return the contents of the knowledge base: counts, tags and folders."""
     vectors = status["vectors"]
-    encoder = vectors["encoder"] or "no encoder"
-    waiting = f", {_many(vectors['pending'], 'passage')} waiting" if vectors["pending"] else ""
+    encoder = escape(vectors["encoder"] or "no encoder")
+    pending = f", {_count(vectors['pending'], 'passage')} pending" if vectors["pending"] else ""
     lines = [
-        f"{_many(status['documents'], 'document')}, {_many(status['chunks'], 'passage')}"
-        f" in {status['store']}",
-        f"search by meaning: {vectors['state']} ({encoder}{waiting})",
-        *_counted("types", status["by_type"]),
-        *_counted("kinds", status["by_kind"]),
-        *_counted("tags", status["tags"]),
+        f"{_count(status['documents'], 'document')}, {_count(status['chunks'], 'passage')}"
+        f" in {escape(status['store'])}",
+        f"search by meaning: {vectors['state']} ({encoder}{pending})",
+        *_counts("types", status["by_type"]),
+        *_counts("kinds", status["by_kind"]),
+        *_counts("tags", status["tags"]),
         *map(_root, status["roots"]),
     ]
     if status["expired"]:
-        lines.append(f"{status['expired']} expired, which are not found")
+        lines.append(f"{status['expired']} expired, hidden from search")
     return "\n".join(lines)[:max_chars]
 
 
-def _counted(name: str, counts: Mapping[str, int]) -> Sequence[str]:
-    most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    listed = ", ".join(f"{_visible(value)} {count}" for value, count in most[:_SHOWN_TAGS])
-    rest = f" and {len(most) - _SHOWN_TAGS} more" if len(most) > _SHOWN_TAGS else ""
-    return [f"{name}: {listed}{rest}"] if most else []
+def _counts(name: str, counts: Mapping[str, int]) -> Sequence[str]:
+    """Return a line with the most frequent values, or none if there are no values."""
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    shown = ", ".join(f"{escape(value)} {count}" for value, count in ranked[:_MAX_VALUES])
+    rest = f" and {len(ranked) - _MAX_VALUES} more" if len(ranked) > _MAX_VALUES else ""
+    return [f"{name}: {shown}{rest}"] if ranked else []
 
 
 def _root(root: Mapping[str, Any]) -> str:
-    missing = ", not there now" if root["missing"] else ""
-    name, path = _visible(root["name"]), _visible(root["path"])
-    return f"folder {name}/: {path}, {root['documents']} documents{missing}"
+    missing = ", missing" if root["missing"] else ""
+    name, path = escape(root["name"]), escape(root["path"])
+    return f"folder {name}/: {path}, {_count(root['documents'], 'document')}{missing}"
 
 
-def _visible(text: str) -> str:
-    """`text` in a line of its own: a line break in a file's name begins no other line."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def failed(error: KbError) -> str:
-    """As `error.v1` has it, in lines."""
-    shape = error.to_dict()
-    return "\n".join(f"{name}: {shape[name]}" for name in ("code", "message", "hint"))
+def format_error(error: KbError) -> str:
+    """Return the fields of `error.v1`, one per line."""
+    hint = "\n  ".join(map(escape, error.hint.split("\n")))
+    return f"code: {error.code}\nmessage: {escape(error.message)}\nhint: {hint}"

@@ -1,7 +1,7 @@
-"""Lines on stdin that are no messages of the protocol, and what they are answered with.
+"""Replies to lines on stdin that are not valid messages of the protocol.
 
-The SDK hands them on as exceptions, which nobody answers: a client that sent half of a surrogate
-pair, or a number that JSON does not have, would wait forever.
+The SDK passes them on as exceptions and sends no reply: a client that sends a lone surrogate, or a
+number that JSON does not allow, would wait forever.
 """
 
 from __future__ import annotations
@@ -13,31 +13,33 @@ import anyio
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from kb.errors import InvalidRequest
+from kb.errors import InvalidRequest, is_unicode
 from kb.mcp import formatting
 from mcp import types
 
 _PARSE_ERROR = -32700
 _INVALID_REQUEST = -32600
-_HINT = "send a JSON object in UTF-8, without halves of surrogate pairs"
+_HINT = "send a JSON object in UTF-8 without lone surrogates"
 
 Item = SessionMessage | Exception
 T_co = TypeVar("T_co", covariant=True)
 
 
 class Receiver(Protocol[T_co]):
-    """As much of the SDK's streams as is used here."""
+    """The part of the SDK's receiving streams that is used here."""
 
     async def receive(self) -> T_co: ...
     async def aclose(self) -> None: ...
 
 
 class Sender(Protocol):
+    """The part of the SDK's sending streams that is used here."""
+
     async def send(self, item: SessionMessage, /) -> None: ...
 
 
-class Answering:
-    """A stream of messages without those that are none, which get their answers here."""
+class ValidMessages:
+    """A stream of valid messages; replies to the invalid ones itself."""
 
     def __init__(self, inner: Receiver[Item], replies: Sender) -> None:
         self._inner = inner
@@ -56,7 +58,7 @@ class Answering:
     async def aclose(self) -> None:
         await self._inner.aclose()
 
-    def __aiter__(self) -> Answering:
+    def __aiter__(self) -> ValidMessages:
         return self
 
     async def __anext__(self) -> Item:
@@ -65,7 +67,7 @@ class Answering:
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
 
-    async def __aenter__(self) -> Answering:
+    async def __aenter__(self) -> ValidMessages:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -73,36 +75,37 @@ class Answering:
 
 
 def reply_to(error: Exception) -> types.JSONRPCMessage | None:
-    """The answer to a line that the SDK could not read; None where none is expected."""
-    line, message = _sent(error)
+    """Return the reply to a line that the SDK could not parse; None if the client expects none."""
+    line, message = _original(error)
     if message is None:
-        return None if line.isspace() or not line else _failed(None, _PARSE_ERROR, "not JSON")
+        return None if line.isspace() or not line else _error(None, _PARSE_ERROR, "not JSON")
     if "id" not in message and "method" in message:
         return None  # a notification
-    key = message.get("id")
-    if isinstance(key, bool) or not isinstance(key, int | str) or not _is_text(str(key)):
-        key = None
-    if message.get("method") == "tools/call" and key is not None:
-        failure = InvalidRequest("the arguments cannot be read", _HINT)
-        content = types.TextContent(type="text", text=formatting.failed(failure))
+    request_id = message.get("id")
+    is_id = isinstance(request_id, int | str) and not isinstance(request_id, bool)
+    if not is_id or not is_unicode(str(request_id)):
+        request_id = None
+    if message.get("method") == "tools/call" and request_id is not None:
+        failure = InvalidRequest("the arguments are not valid JSON", _HINT)
+        content = types.TextContent(type="text", text=formatting.format_error(failure))
         result = types.CallToolResult(content=[content], is_error=True)
         body = result.model_dump(by_alias=True, exclude_none=True)
-        return types.JSONRPCResponse(jsonrpc="2.0", id=key, result=body)
-    return _failed(key, _INVALID_REQUEST, "not a request of JSON-RPC 2.0")
+        return types.JSONRPCResponse(jsonrpc="2.0", id=request_id, result=body)
+    return _error(request_id, _INVALID_REQUEST, "not a JSON-RPC 2.0 request")
 
 
-def _failed(key: int | str | None, code: int, what: str) -> types.JSONRPCError:
-    data = types.ErrorData(code=code, message=f"{what}; {_HINT}")
-    return types.JSONRPCError(jsonrpc="2.0", id=key, error=data)
+def _error(request_id: int | str | None, code: int, problem: str) -> types.JSONRPCError:
+    data = types.ErrorData(code=code, message=f"{problem}; {_HINT}")
+    return types.JSONRPCError(jsonrpc="2.0", id=request_id, error=data)
 
 
-def _sent(error: Exception) -> tuple[str, dict[str, Any] | None]:
-    """The line that was sent, as far as the SDK's error has it, and the object that it holds."""
+def _original(error: Exception) -> tuple[str, dict[str, Any] | None]:
+    """Return the line, as far as the SDK's error contains it, and the object in it."""
     if not isinstance(error, ValidationError):
         return "?", None
-    given = [each["input"] for each in error.errors(include_url=False, include_context=False)]
-    objects = [each for each in given if isinstance(each, dict)]
-    lines = [each for each in given if isinstance(each, str)]
+    inputs = [each["input"] for each in error.errors(include_url=False, include_context=False)]
+    objects = [each for each in inputs if isinstance(each, dict)]
+    lines = [each for each in inputs if isinstance(each, str)]
     if objects:
         whole = [each for each in objects if "jsonrpc" in each]
         return "?", (whole or objects)[0]
@@ -111,11 +114,3 @@ def _sent(error: Exception) -> tuple[str, dict[str, Any] | None]:
     except (ValueError, RecursionError):
         message = None
     return lines[0] if lines else "?", message if isinstance(message, dict) else None
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -1,9 +1,7 @@
-"""The watching door: `kb watch`, a store that follows its folders.
+"""The watcher: `kb watch` keeps a store up to date with its folders.
 
-    places     what is watched, and whether it is still what it was
-    changes    from changed paths to the folders that are to be read again
-    watcher    the loop: changes in, ingests and events out
+    changes    which watched paths have changed, and which folders to read again
+    watcher    the loop: waits for changes, ingests them, emits events
 
-Thin: what is read, removed or recognised as renamed is for `KnowledgeBase.ingest` to find out. Only
-`watcher` imports `watchfiles`, which needs the extra `watch`.
-"""
+`KnowledgeBase.ingest` decides what is read, removed or recognized as renamed. Only `watcher`
+imports `watchfiles`, which needs the extra `watch`."""

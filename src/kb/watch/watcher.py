@@ -1,8 +1,8 @@
-"""The loop of `kb watch`: waits for changes, brings the store up to date, tells what it did.
+"""The loop of `kb watch`: waits for changes, updates the store, emits events.
 
-It keeps nothing that a restart would need: the first thing it does is to read everything that has
-changed while it was away, which costs a look at every file. The same look is repeated now and then,
-for changes that a system did not tell of.
+It keeps no state across restarts: it first reads everything that has changed in the meantime, by a
+`stat` of every file. It repeats this scan at intervals, for changes that the operating system did
+not report.
 """
 
 from __future__ import annotations
@@ -19,22 +19,21 @@ from kb.errors import Cancelled, InvalidRequest, KbError, ModelError, PathMissin
 from kb.ingest.progress import Progress
 from kb.library.knowledge_base import KnowledgeBase
 from kb.types import IngestReport
-from kb.watch.changes import folders_of
-from kb.watch.targets import Place, look, look_at
+from kb.watch.changes import Target, folders_to_read, inspect, inspect_all
 
-LOOK_MS = 500  # between two looks whether a folder is still there
-QUIET_MS = 300  # a folder that is being written to is left alone for so long
-LONGEST_MS = 3_000  # but no longer than that
+CHECK_MS = 500  # between checks whether a folder still exists
+QUIET_MS = 300  # how long a folder must be unchanged before it is read
+MAX_DELAY_MS = 3_000  # the longest delay while changes keep coming
 RESCAN_S = 600.0
-BLIND_RESCAN_S = 20.0  # where the system does not tell of all folders
-_FIRST_WAIT_S, _LONGEST_WAIT_S = 2.0, 60.0
-_HINT = "on Linux, fs.inotify.max_user_watches limits it; WATCHFILES_FORCE_POLLING=1 does without"
+FREQUENT_RESCAN_S = 20.0  # if the system does not report changes in all folders
+_FIRST_RETRY_S, _MAX_RETRY_S = 2.0, 60.0
+_HINT = "raise fs.inotify.max_user_watches (Linux), or set WATCHFILES_FORCE_POLLING=1"
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What the watcher tells. `kind` is `ready` (everything was read once), `batch` (changes were),
-    `missing` and `back` (a path has gone, or come again), `embedded`, `failed` or `stopped`."""
+    """An event. `kind` is `ready` (everything was read once), `batch` (changes were read),
+    `missing` or `back` (a path disappeared or returned), `embedded`, `failed` or `stopped`."""
 
     kind: str
     paths: tuple[str, ...] = ()
@@ -48,8 +47,8 @@ OnEvent = Callable[[Event], None]
 
 
 class Watcher:
-    """Keeps `kb` in step with `paths`, or, without any, with every root it knows. `on_event` hears
-    of everything, from more than one thread, but never from two at once."""
+    """Keeps `kb` up to date with `paths`, by default all ingested folders. `on_event` is called
+    from several threads, but never from two at once."""
 
     def __init__(
         self,
@@ -63,43 +62,43 @@ class Watcher:
     ) -> None:
         self.stop = stop or threading.Event()
         self._kb = kb
-        self._given = [os.path.realpath(os.path.expanduser(path)) for path in paths]
+        self._paths = [os.path.realpath(os.path.expanduser(path)) for path in paths]
         self._on_event = on_event
         self._quiet_ms = quiet_ms
         self._rescan_s = rescan_s
-        self._places: dict[str, Place] = {}
-        self._all_at = 0.0  # when everything is read again
-        self._wait_s = _FIRST_WAIT_S
+        self._targets: dict[str, Target] = {}
+        self._rescan_at = 0.0  # when to read everything again
+        self._retry_s = _FIRST_RETRY_S
         self._embedded = 0
-        self._telling = threading.Lock()
+        self._emit_lock = threading.Lock()
 
     def run(self) -> None:
-        """Watch until `stop` is set. What is wrong from the beginning is raised; what goes wrong
-        later is told, and tried again."""
-        asked = self._asked()
-        with self._kb.worker(self._heard) as worker, suppress(Cancelled):
+        """Watch until `stop` is set. Errors at the start are raised; later ones are emitted as
+        events, and the work is retried."""
+        paths = self._paths_to_watch()
+        with self._kb.worker(self._on_worker_state) as worker, suppress(Cancelled):
             is_ready = False
             while not self.stop.is_set():
-                self._places = look_at(asked)
+                self._targets = inspect_all(paths)
                 for changed in self._ticks():
                     if not is_ready:
                         self._read_all("ready")
                         is_ready = True
-                    elif self._follow(changed):
+                    elif self._handle_changes(changed):
                         worker.wake()
-                    if not self._is_as_it_was():
+                    if not self._targets_unchanged():
                         break
-        self._tell(Event("stopped"))
+        self._emit(Event("stopped"))
 
-    # --- what there is to watch -------------------------------------------------------------------
+    # --- watching ---------------------------------------------------------------------------------
 
-    def _asked(self) -> list[str]:
-        """What was given; else whole roots, and the files of the others."""
-        if self._given:
-            return self._given
+    def _paths_to_watch(self) -> list[str]:
+        """Return the given paths; by default, all whole roots and the single files of others."""
+        if self._paths:
+            return self._paths
         roots = {root.root_id: root for root in self._kb.roots() if not root.detached}
         if not roots:
-            raise InvalidRequest("nothing was ingested yet", "name a folder: kb watch FOLDER")
+            raise InvalidRequest("nothing has been ingested yet", "name a folder: kb watch FOLDER")
         single = [
             os.path.join(roots[each.root_id].path, each.path)
             for each in self._kb.documents(expired=True)
@@ -108,35 +107,35 @@ class Watcher:
         return [*(root.path for root in roots.values() if root.whole), *single]
 
     def _ticks(self) -> Iterator[list[str]]:
-        """Paths that have changed, as soon as it is quiet again; none, now and then. Ends when the
-        folders have to be looked at anew."""
-        folders = [place.path for place in self._places.values() if place.folder]
-        for told in self._notified(folders) if folders else self._idle():
-            yield [*told, *self._changed_files()]
+        """Yield changed paths once changes pause, and empty lists at intervals. Ends when the
+        folders must be inspected again."""
+        folders = [target.path for target in self._targets.values() if target.is_folder]
+        for paths in self._notifications(folders) if folders else self._idle():
+            yield [*paths, *self._changed_files()]
 
-    def _notified(self, folders: Sequence[str]) -> Iterator[list[str]]:
+    def _notifications(self, folders: Sequence[str]) -> Iterator[list[str]]:
         try:
             try:
                 yield from self._changes(folders, ignore=False)
-            except PermissionError:  # of a folder below, which leaves others untold of: see there
-                self._rescan_s = min(self._rescan_s, BLIND_RESCAN_S)
+            except PermissionError:  # for a folder inside; see `_changes`
+                self._rescan_s = min(self._rescan_s, FREQUENT_RESCAN_S)
                 yield from self._changes(folders, ignore=True)
         except FileNotFoundError:
-            return  # gone before it could be watched
+            return  # deleted before it could be watched
         except (OSError, RuntimeError) as error:
-            raise WatchFailed(f"cannot watch: {error}", _HINT) from error
+            raise WatchFailed(f"cannot watch the folders: {error}", _HINT) from error
 
     def _changes(self, folders: Sequence[str], *, ignore: bool) -> Iterator[list[str]]:
-        """With `ignore`, a folder that cannot be watched is no error, whatever the reason; but then
-        none behind it is watched either, so that everything has to be looked at more often."""
+        """With `ignore`, a folder that cannot be watched is not an error. The folders listed after
+        it are not watched either then, so everything must be scanned more often."""
         from watchfiles import watch
 
         for changes in watch(
             *folders,
-            watch_filter=None,  # or it would not wake us while others write
+            watch_filter=None,  # a filter would delay wake-ups while files are written
             step=self._quiet_ms,
-            debounce=max(LONGEST_MS, self._quiet_ms),
-            rust_timeout=LOOK_MS,
+            debounce=max(MAX_DELAY_MS, self._quiet_ms),
+            rust_timeout=CHECK_MS,
             yield_on_timeout=True,
             stop_event=self.stop,
             ignore_permission_denied=ignore,
@@ -144,97 +143,97 @@ class Watcher:
             yield [path for _, path in changes]
 
     def _idle(self) -> Iterator[list[str]]:
-        while not self.stop.wait(LOOK_MS / 1000):
+        while not self.stop.wait(CHECK_MS / 1000):
             yield []
 
     def _changed_files(self) -> list[str]:
         changed = []
-        for path, place in self._places.items():
-            now = look(path)
-            if not place.folder and not now.folder and now.mark != place.mark:
-                self._places[path] = now
+        for path, target in self._targets.items():
+            now = inspect(path)
+            if not target.is_folder and not now.is_folder and now.identity != target.identity:
+                self._targets[path] = now
                 changed.append(path)
         return changed
 
-    def _is_as_it_was(self) -> bool:
-        """Whether the folders are still those that are watched. If not, everything is read again
-        once the new ones are."""
-        other = [(place, now) for place in self._places.values()
-                 if (now := look(place.path)).mark != place.mark
-                 and (now.folder or place.folder)]  # fmt: skip
-        for place, now in other:
-            if place.is_there != now.is_there:
-                self._tell(Event("back" if now.is_there else "missing", (place.path,)))
-        if other:
-            self._all_at = 0.0
-        return not other
+    def _targets_unchanged(self) -> bool:
+        """Whether the watched folders still exist and are the same. If not, everything is read
+        again once the new folders are watched."""
+        changed = [(target, now) for target in self._targets.values()
+                 if (now := inspect(target.path)).identity != target.identity
+                 and (now.is_folder or target.is_folder)]  # fmt: skip
+        for target, now in changed:
+            if target.exists != now.exists:
+                self._emit(Event("back" if now.exists else "missing", (target.path,)))
+        if changed:
+            self._rescan_at = 0.0
+        return not changed
 
-    # --- bringing the store up to date ------------------------------------------------------------
+    # --- updating the store -----------------------------------------------------------------------
 
-    def _follow(self, changed: Sequence[str]) -> bool:
-        """Whether something was read."""
-        if time.monotonic() >= self._all_at:
+    def _handle_changes(self, changed: Sequence[str]) -> bool:
+        """Update the store after changes. Return whether anything was read."""
+        if time.monotonic() >= self._rescan_at:
             self._read_all("batch")
             return True
-        places = self._places.values()
-        folders = folders_of(
+        targets = self._targets.values()
+        folders = folders_to_read(
             changed,
-            [place.path for place in places if place.folder],
+            [target.path for target in targets if target.is_folder],
             hidden=self._kb.config.ingest.hidden,
-            store=os.path.realpath(self._kb.path),  # as what changed is named
+            store=os.path.realpath(self._kb.path),  # resolved, like the reported paths
         )
-        known = self._places
-        paths = [*folders, *(one for one in changed if one in known and not known[one].folder)]
+        known = self._targets
+        paths = [*folders, *(one for one in changed if one in known and not known[one].is_folder)]
         if paths:
             self._read(paths)
         return bool(paths)
 
     def _read_all(self, kind: str) -> None:
-        """Read what has changed anywhere. What is not there now removes nothing."""
+        """Read all changes. The documents of missing folders are kept."""
         if kind == "ready":
-            self._tell(Event(kind, tuple(self._places), self._ingest(self._given)))
-            self._all_at = time.monotonic() + self._rescan_s
+            self._emit(Event(kind, tuple(self._targets), self._ingest(self._paths)))
+            self._rescan_at = time.monotonic() + self._rescan_s
             return
-        self._all_at = time.monotonic() + self._rescan_s
-        if paths := [place.path for place in self._places.values() if place.is_there]:
+        self._rescan_at = time.monotonic() + self._rescan_s
+        if paths := [target.path for target in self._targets.values() if target.exists]:
             self._read(paths)
 
     def _read(self, paths: Sequence[str]) -> None:
         try:
             report = self._ingest(paths)
         except PathMissing:
-            self._all_at = 0.0  # it has gone in this moment: look at what is there
+            self._rescan_at = 0.0  # deleted just now: inspect the targets again
         except Cancelled:
             raise
         except KbError as error:
-            self._all_at = time.monotonic() + self._wait_s
-            self._tell(Event("failed", tuple(paths), error=error, retry_s=self._wait_s))
-            self._wait_s = min(2 * self._wait_s, _LONGEST_WAIT_S)
+            self._rescan_at = time.monotonic() + self._retry_s
+            self._emit(Event("failed", tuple(paths), error=error, retry_s=self._retry_s))
+            self._retry_s = min(2 * self._retry_s, _MAX_RETRY_S)
         else:
-            self._wait_s = _FIRST_WAIT_S
-            self._tell(Event("batch", tuple(paths), report))
+            self._retry_s = _FIRST_RETRY_S
+            self._emit(Event("batch", tuple(paths), report))
 
     def _ingest(self, paths: Sequence[str]) -> IngestReport:
-        """Of paths that were resolved before: a link that has come since leads elsewhere. Stops
-        between two files when the watch is over: the next one reads the others."""
+        """Ingest paths that are already resolved, without following links created since. Stops
+        between two files when the watcher is stopped: the next run reads the rest."""
 
         def check(_progress: Progress) -> None:
             if self.stop.is_set():
-                raise Cancelled("the watch is over")
+                raise Cancelled("the watcher was stopped")
 
         return self._kb.ingest(*paths, resolve_links=False, on_progress=check)
 
-    # --- telling ----------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------
 
-    def _heard(self, state: WorkerState) -> None:
-        """In the worker's thread."""
+    def _on_worker_state(self, state: WorkerState) -> None:
+        """Emit the progress and failures of the embedding worker, from its thread."""
         if state.state == "failed":
-            error = ModelError(state.error or "unknown", "kb jobs tells more")
-            self._tell(Event("failed", error=error, retry_s=state.wait_s))
+            error = ModelError(state.error or "unknown error", "for details: kb jobs")
+            self._emit(Event("failed", error=error, retry_s=state.wait_s))
         elif state.embedded > self._embedded:
-            made, self._embedded = state.embedded - self._embedded, state.embedded
-            self._tell(Event("embedded", embedded=made))
+            count, self._embedded = state.embedded - self._embedded, state.embedded
+            self._emit(Event("embedded", embedded=count))
 
-    def _tell(self, event: Event) -> None:
-        with self._telling:
+    def _emit(self, event: Event) -> None:
+        with self._emit_lock:
             self._on_event(event)
