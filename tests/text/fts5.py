@@ -1,9 +1,9 @@
-"""FTS5's own tokenizer, the reference for `kb.text.tokenize`, and the table made from it.
+"""FTS5's own tokenizer, the reference for `kb.text.tokenize`, and the generator of its table.
 
     python -m tests.text.fts5 > src/kb/text/unicode61.py
 
-Run this if a new SQLite classifies or folds a character differently; `test_tokenize.py` notices.
-Such a change also alters the index, so existing stores need `kb doctor --repair`.
+Needed only if a new version of SQLite treats a character differently, which `test_tokenize.py`
+would show. Such a version would also need the full-text index of existing stores rebuilt.
 """
 
 from __future__ import annotations
@@ -69,19 +69,19 @@ def _literal(text: str) -> str:
 def main() -> None:
     boundaries, folded_from, folded_to, marks = _table()
     sys.stdout.write(
-        f'''"""The characters of FTS5's `unicode61 remove_diacritics 2`, which follows Unicode 6.1.
+        f'''"""The letters and separators of FTS5's `unicode61 remove_diacritics 2` (Unicode 6.1).
 
 Generated: run `python -m tests.text.fts5 > src/kb/text/unicode61.py` instead of editing it.
 """
 
-# Sorted. A character is part of a word if an odd number of these are not above it.
+# Where runs of letters and runs of separators begin, in turn. The first is a run of letters.
 BOUNDARIES = {_literal(boundaries)}
 
-# Letters beyond ASCII that are indexed as another character: in lower case, without diacritics.
+# Letters beyond ASCII that change when they are folded to lower case without diacritics.
 FOLDED_FROM = {_literal(folded_from)}
 FOLDED_TO = {_literal(folded_to)}
 
-# Combining marks, which continue a word but are left out of it.
+# Combining marks, which do not end a word but are removed from it.
 MARKS = {_literal(marks)}
 '''
     )

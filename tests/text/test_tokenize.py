@@ -47,6 +47,12 @@ def test_wanted_stems(text: str, wanted: set[str], data: st.DataObject) -> None:
     assert tokenize(text, many) == expected
 
 
+def test_wanted_words_with_combining_marks() -> None:
+    assert tokenize("re\u0301sume\u0301 a\u0301lbums", {"resum", "album"}) == [
+        (0, 8, "resum"), (9, 16, "album"),
+    ]  # fmt: skip
+
+
 def test_an_empty_stem_is_no_word() -> None:
     assert tokenize("a b", {""}) == []
 

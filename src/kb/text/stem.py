@@ -1,14 +1,14 @@
 """The Porter stemmer of FTS5's `porter` tokenizer. Pure.
 
-It works on the bytes of UTF-8, as SQLite does: every byte of a letter beyond ASCII counts as a
-consonant. Words of fewer than 3 or more than 64 bytes are left as they are.
+Like SQLite, it works on UTF-8: each byte of a letter beyond ASCII counts as a consonant. Words
+shorter than 3 or longer than 64 bytes are not stemmed.
 """
 
 from __future__ import annotations
 
 _MIN_BYTES, MAX_BYTES = 3, 64
 
-# Vowels become "v" and consonants "c"; whether a "y" is a vowel depends on the letter before it.
+# "v" for vowels and "c" for consonants; whether "y" is a vowel depends on the letter before it.
 _LETTER_KINDS = bytes(
     ord("v" if chr(byte) in "aeiou" else "y" if chr(byte) == "y" else "c") for byte in range(256)
 )
@@ -18,8 +18,8 @@ Rules = dict[bytes, list[tuple[bytes, bytes]]]
 
 
 def _rules(text: str) -> Rules:
-    """Rules written as `suffix>replacement`, grouped by the last two letters of the suffix. In a
-    group, the first suffix that a word has decides."""
+    """Parse rules of the form `suffix>replacement`, grouped by the last two letters of the suffix.
+    In a group, the first matching suffix decides."""
     groups: Rules = {}
     for rule in text.encode().split():
         suffix, _, replacement = rule.partition(b">")
@@ -40,29 +40,29 @@ _STEP_4 = _rules(
 
 
 def stem(word: str) -> str:
-    """The stem of a word that is in lower case and has no diacritics."""
+    """The stem of a word in lower case, without diacritics."""
     letters = word.encode()
     if not _MIN_BYTES <= len(letters) <= MAX_BYTES:
         return word
     if letters[-1:] == b"s":
-        letters = _without_plural(letters)
+        letters = _remove_plural(letters)
     if letters[-1:] in (b"d", b"g"):
-        letters = _without_participle(letters)
+        letters = _remove_participle(letters)
     if letters[-1:] == b"y" and _has_vowel(letters[:-1]):
         letters = letters[:-1] + b"i"
     for rules, min_measure in ((_STEP_2, 1), (_STEP_3, 1), (_STEP_4, 2)):
         if group := rules.get(letters[-2:]):
             letters = _replace_suffix(letters, group, min_measure)
     if letters[-1:] in (b"e", b"l"):
-        letters = _without_final_letter(letters)
-    # SQLite may halve a doubled last byte of a letter beyond ASCII; what is left is not UTF-8.
+        letters = _remove_final_letter(letters)
+    # SQLite also removes one of two equal bytes of a letter beyond ASCII, which breaks the letter.
     return letters.decode("utf-8", "replace")
 
 
 # --- steps ----------------------------------------------------------------------------------------
 
 
-def _without_plural(letters: bytes) -> bytes:
+def _remove_plural(letters: bytes) -> bytes:
     if letters.endswith(b"ss"):
         return letters
     if len(letters) > 4 and letters.endswith(b"sses"):
@@ -72,8 +72,8 @@ def _without_plural(letters: bytes) -> bytes:
     return letters[:-1]
 
 
-def _without_participle(letters: bytes) -> bytes:
-    """Without -ed or -ing, and with the e that these have replaced."""
+def _remove_participle(letters: bytes) -> bytes:
+    """Remove -ed or -ing, and restore the e that it replaced."""
     if len(letters) > 3 and letters.endswith(b"eed"):
         return letters[:-1] if _measure(letters[:-3]) else letters
     if len(letters) > 2 and letters.endswith(b"ed"):
@@ -101,8 +101,8 @@ def _replace_suffix(letters: bytes, group: list[tuple[bytes, bytes]], min_measur
     return letters
 
 
-def _without_final_letter(letters: bytes) -> bytes:
-    """Without a final e, and with one l for a final ll, unless the word is short."""
+def _remove_final_letter(letters: bytes) -> bytes:
+    """Remove a final e and one l of a final ll, unless the word is short."""
     if letters[-1:] == b"e":
         rest = letters[:-1]
         measure = _measure(rest)
@@ -126,7 +126,7 @@ def _kinds(letters: bytes) -> bytes:
 
 
 def _measure(letters: bytes) -> int:
-    """The number of vowel groups that a consonant follows, Porter's m."""
+    """Porter's m: the number of times that a consonant follows a vowel."""
     return _kinds(letters).count(b"vc")
 
 
@@ -135,5 +135,5 @@ def _has_vowel(letters: bytes) -> bool:
 
 
 def _ends_in_short_syllable(letters: bytes) -> bool:
-    """Whether consonant, vowel, consonant end the letters, the last not w, x or y: Porter's *o."""
+    """Porter's *o: whether the letters end in consonant, vowel, consonant, the last not w, x, y."""
     return _kinds(letters).endswith(b"cvc") and not letters.endswith((b"w", b"x", b"y"))

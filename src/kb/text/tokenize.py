@@ -1,8 +1,8 @@
-"""The words of a text as the full-text index sees them. Pure.
+"""Words, their offsets and their stems, as the full-text index sees them. Pure.
 
-Token for token FTS5's `porter unicode61 remove_diacritics 2`. A text is folded first: letters in
-lower case and without diacritics, a space for every character that separates words, all at their
-offsets. Words are then what stands between spaces.
+The tokens are those of FTS5's `porter unicode61 remove_diacritics 2`. The text is first folded:
+letters in lower case and without diacritics, a space for each separator. Folding keeps offsets, and
+splitting the result at spaces gives the words.
 """
 
 from __future__ import annotations
@@ -15,27 +15,26 @@ from types import ModuleType
 
 from kb.text.stem import MAX_BYTES, stem
 
-_MAX_CACHED = 1 << 14
-_MAX_FIND = 8  # stems: beyond that, looking at every word is faster than finding each stem
-_MAX_REPLACE = 32  # characters: beyond that, `str.translate` is faster than replacing each
+_MAX_CACHE_ENTRIES = 1 << 14
+_MAX_FIND_STEMS = 8  # for more, testing every word is faster than finding each stem
+_MAX_REPLACE_CHARS = 32  # for more, `str.translate` is faster than replacing each
 
 _ASCII = bytes(
     byte if byte > 127 else ord(chr(byte).lower()) if chr(byte).isalnum() else ord(" ")
     for byte in range(256)
 )
-# Not ASCII, nor of the large ranges of letters that are indexed as they are.
+# All but ASCII and the largest ranges of letters that folding leaves unchanged.
 _CHANGEABLE = (
     r"[^\x00-\x7f\u0430-\u044f\u3041-\u3096\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]+"
 )
-
 
 Token = tuple[int, int, str]  # start and end of a word in characters, and its stem
 
 
 def tokenize(text: str, wanted: Set[str] | None = None) -> list[Token]:
-    """The words of `text` in order; with `wanted`, only those with one of these stems."""
+    """The words of `text`, in order. With `wanted`, only those whose stem is in it."""
     folded = fold(text)
-    if wanted is not None and len(wanted) <= _MAX_FIND:
+    if wanted is not None and len(wanted) <= _MAX_FIND_STEMS and not _has_marks(folded):
         return _find(folded, wanted)
     stems, tokens, start = _STEMS, [], 0
     for word in folded.split(" "):
@@ -50,8 +49,9 @@ def tokenize(text: str, wanted: Set[str] | None = None) -> list[Token]:
 
 
 def _find(folded: str, wanted: Set[str]) -> list[Token]:
-    """The words with one of a few stems. Only words that begin like a stem are stemmed: Porter's
-    rules change at most the last two letters of what they leave, and never the first."""
+    """The words whose stem is wanted, for few stems. Only words that begin like one are stemmed:
+    a stem differs from the beginning of its word in its last two letters at most, and never in the
+    first. Combining marks would hide such a beginning."""
     padded = f" {folded} "
     tokens = []
     for wanted_stem in filter(None, wanted):
@@ -70,8 +70,8 @@ def _find(folded: str, wanted: Set[str]) -> list[Token]:
 
 
 def fold(text: str) -> str:
-    """`text` as it is split into words, with every character at its offset: in lower case, without
-    diacritics, and a space for each separator. Combining marks inside of words remain."""
+    """`text` in lower case and without diacritics, with a space for each separator. Offsets stay
+    the same, so combining marks inside words remain."""
     if not text.isascii():
         text = _fold_non_ascii(text)
     return text.encode().translate(_ASCII).decode()
@@ -80,15 +80,19 @@ def fold(text: str) -> str:
 def _fold_non_ascii(text: str) -> str:
     chars = set("".join(re.findall(_CHANGEABLE, text)))
     changes = {char: folded for char in chars if (folded := _FOLDED[char]) != char}
-    if len(changes) > _MAX_REPLACE:
+    if len(changes) > _MAX_REPLACE_CHARS:
         text = text.translate({ord(char): folded for char, folded in changes.items()})
     else:
         for char, folded in changes.items():
             text = text.replace(char, folded)
     marks = _tables().MARKS
-    if not chars.isdisjoint(marks):  # a mark belongs to the word that it follows, if any
+    if not chars.isdisjoint(marks):  # a mark is part of the word before it, or else a separator
         text = re.sub(rf"(?<![0-9A-Za-z\x80-\U0010ffff])[{marks}]+", _spaces, text)
     return text
+
+
+def _has_marks(text: str) -> bool:
+    return not text.isascii() and re.search(f"[{_tables().MARKS}]", text) is not None
 
 
 def _spaces(match: re.Match[str]) -> str:
@@ -105,7 +109,7 @@ def _fold_char(char: str) -> str:
 
 @cache
 def _tables() -> ModuleType:
-    """Loaded on demand: texts in ASCII need none."""
+    """Loaded on demand: ASCII text does not need them."""
     from kb.text import unicode61
 
     return unicode61
@@ -115,7 +119,7 @@ def _tables() -> ModuleType:
 
 
 class _Cache(dict[str, str]):
-    """Results of a function of a short text. A lookup is faster than a call of `lru_cache`."""
+    """Cached results for short strings. A lookup takes half as long as a call of `lru_cache`."""
 
     def __init__(self, function: Callable[[str], str]) -> None:
         self._function = function
@@ -123,7 +127,7 @@ class _Cache(dict[str, str]):
     def __missing__(self, key: str) -> str:
         result = self._function(key)
         if len(key) <= MAX_BYTES:
-            if len(self) >= _MAX_CACHED:
+            if len(self) >= _MAX_CACHE_ENTRIES:
                 self.clear()
             self[key] = result
         return result

@@ -1,9 +1,9 @@
-"""The characters of FTS5's `unicode61 remove_diacritics 2`, which follows Unicode 6.1.
+"""The letters and separators of FTS5's `unicode61 remove_diacritics 2` (Unicode 6.1).
 
 Generated: run `python -m tests.text.fts5 > src/kb/text/unicode61.py` instead of editing it.
 """
 
-# Sorted. A character is part of a word if an odd number of these are not above it.
+# Where runs of letters and runs of separators begin, in turn. The first is a run of letters.
 BOUNDARIES = (
     "\u0030\u003a\u0041\u005b\u0061\u007b\u00aa\u00ab\u00b2\u00b4\u00b5\u00b6\u00b9\u00bb\u00bc"
     "\u00bf\u00c0\u00d7\u00d8\u00f7\u00f8\u02c2\u02c6\u02d2\u02e0\u02e5\u02ec\u02ed\u02ee\u02ef"
@@ -68,7 +68,7 @@ BOUNDARIES = (
     "\U0001f6c6\U0001f700\U0001f774\U000e0001\U000e0002\U000e0020\U000e0080\U000e0100\U000e01f0"
 )
 
-# Letters beyond ASCII that are indexed as another character: in lower case, without diacritics.
+# Letters beyond ASCII that change when they are folded to lower case without diacritics.
 FOLDED_FROM = (
     "\u00b5\u00c0\u00c1\u00c2\u00c3\u00c4\u00c5\u00c6\u00c7\u00c8\u00c9\u00ca\u00cb\u00cc\u00cd"
     "\u00ce\u00cf\u00d0\u00d1\u00d2\u00d3\u00d4\u00d5\u00d6\u00d8\u00d9\u00da\u00db\u00dc\u00dd"
@@ -244,7 +244,7 @@ FOLDED_TO = (
     "\U00010447\U00010448\U00010449\U0001044a\U0001044b\U0001044c\U0001044d\U0001044e\U0001044f"
 )
 
-# Combining marks, which continue a word but are left out of it.
+# Combining marks, which do not end a word but are removed from it.
 MARKS = (
     "\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u0309\u030a\u030b\u030c\u030f\u0311\u031b"
     "\u0323\u0324\u0325\u0326\u0327\u0328\u032d\u032e\u0330\u0331"
