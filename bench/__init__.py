@@ -1,1 +1,1 @@
-"""Measurements: `make bench` (how fast) and `make quality` (how good)."""
+"""Measurements: `make bench` (speed) and `make quality` (search quality)."""

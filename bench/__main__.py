@@ -1,10 +1,10 @@
-"""`make bench`: how fast kb is, always beside a yardstick measured in the same run.
+"""`make bench`: how fast kb is, compared with a reference measured in the same run.
 
 python -m bench [section ...]
 sections: process ingest formats long queries encoder dense sparse rerank hybrid threeway
 others bounds (all by default)
 
-`bounds` alone takes a minute or two. The exit status is 1 where a bound is broken: see
+`bounds` alone takes a minute or two. The exit status is 1 if a bound is exceeded; see
 `bench.bounds`.
 """
 
@@ -29,7 +29,7 @@ from bench.hybrid import hybrid
 from bench.others import others
 from bench.rerank import rerank
 from bench.sparse import sparse
-from bench.threeway import ASKED, threeway, threeway_store
+from bench.threeway import QUERIES, threeway, threeway_store
 from bench.timing import process_ms, seconds, spread_ms, table
 from kb import KnowledgeBase, models
 from kb.config import Config
@@ -41,7 +41,7 @@ PER_DOCUMENT = 20
 
 
 def passage_store(count: int) -> Path:
-    """A store of `count` seeded passages, made once."""
+    """A store of `count` generated passages, created once."""
     path = BUILD / f"passages-{count}.sqlite"
     if path.exists():
         return path
@@ -52,7 +52,7 @@ def passage_store(count: int) -> Path:
     texts = list(passages(count))
     for start in range(0, count, PER_DOCUMENT):
         name = f"bench/{start:07d}.md"
-        # One document in a hundred carries the tag that the filtered searches ask for.
+        # One document in a hundred has the tag that the filtered searches use.
         tags = ("hundredth",) if (start // PER_DOCUMENT) % 100 == 0 else ()
         draft = DocumentDraft(
             None, name, name, "Bench", "markdown", Attributes(tags=tags), "-", "bench-1", 0, 0
@@ -68,7 +68,7 @@ def passage_store(count: int) -> Path:
 
 
 def plain_fts(count: int) -> apsw.Connection:
-    """The yardstick: the same passages in a bare FTS5 table."""
+    """The reference: the same passages in a plain FTS5 table."""
     connection = apsw.Connection(":memory:")
     connection.execute("CREATE VIRTUAL TABLE f USING fts5 (text, tokenize = 'porter unicode61')")
     with connection:
@@ -86,15 +86,15 @@ def queries(count: int = 200) -> list[str]:
 def process() -> str:
     store = passage_store(10_000)
     bare = process_ms([sys.executable, "-c", "pass"])
-    asked = queries(1)[0]
+    sample = queries(1)[0]
     command = [str(Path(sys.executable).parent / "kb"), "--store", str(store), "search"]
     rows = [("python -c pass", f"{bare:.0f}", "1.0")]
     for label, arguments in (
-        ("kb search --mode lexical", ["--mode", "lexical", asked]),
-        ("the same with --json", ["--mode", "lexical", "--json", asked]),
+        ("kb search --mode lexical", ["--mode", "lexical", sample]),
+        ("the same with --json", ["--mode", "lexical", "--json", sample]),
     ):
-        taken = process_ms(command + arguments)
-        rows.append((label, f"{taken:.0f}", f"{taken / bare:.1f}"))
+        elapsed_ms = process_ms(command + arguments)
+        rows.append((label, f"{elapsed_ms:.0f}", f"{elapsed_ms / bare:.1f}"))
     return table("A whole process, 10,000 chunks", ("command", "ms", "x bare Python"), rows)
 
 
@@ -112,12 +112,12 @@ def ingest() -> str:
     per_chunk = store.stat().st_size / chunks
     reading = seconds(lambda: [path.read_bytes() for path in folder.rglob("*.md")])
     rows = [
-        ("read the files, no more", f"{reading:.2f}", f"{1000 / reading:,.0f}", ""),
+        ("reading the files only", f"{reading:.2f}", f"{1000 / reading:,.0f}", ""),
         ("first ingest", f"{first:.2f}", f"{1000 / first:,.0f}", f"{size_mb / first:.1f} MB/s"),
         ("nothing changed", f"{again:.2f}", f"{1000 / again:,.0f}", ""),
     ]
     title = f"Ingest of 1,000 Markdown files ({size_mb:.0f} MB, {chunks:,} chunks, "
-    title += f"{per_chunk:,.0f} bytes a chunk)"
+    title += f"{per_chunk:,.0f} bytes per chunk)"
     return table(title, ("run", "s", "files/s", ""), rows)
 
 
@@ -131,7 +131,7 @@ SEARCHES: dict[str, Callable[[KnowledgeBase, str], object]] = {
 
 
 def latency() -> str:
-    asked = queries()
+    sample = queries()
     rows: list[tuple[object, ...]] = []
     for count in (10_000, 100_000):
         plain = plain_fts(count)
@@ -141,19 +141,25 @@ def latency() -> str:
             sql = "SELECT rowid, bm25(f) AS s FROM f WHERE f MATCH ? ORDER BY s LIMIT 100"
             return plain.execute(sql, (words,)).fetchall()
 
-        yard, yard95 = spread_ms(by_plain_sql, asked)
-        rows.append((f"{count:,}", "plain FTS5 SQL, OR, by bm25()", *_cells(yard, yard95, yard)))
+        reference, reference_95 = spread_ms(by_plain_sql, sample)
+        rows.append(
+            (
+                f"{count:,}",
+                "plain FTS5 SQL, OR, by bm25()",
+                *_cells(reference, reference_95, reference),
+            )
+        )
         plain.close()
         with KnowledgeBase(passage_store(count)) as kb:
             for label, search in SEARCHES.items():
-                p50, p95 = spread_ms(partial(search, kb), asked)
-                rows.append((f"{count:,}", label, *_cells(p50, p95, yard)))
+                p50, p95 = spread_ms(partial(search, kb), sample)
+                rows.append((f"{count:,}", label, *_cells(p50, p95, reference)))
     header = ("passages", "search", "p50 ms", "p95 ms", "x plain FTS5 (p50)")
     return table("200 queries of 9 words, warm", header, rows)
 
 
-def _cells(p50: float, p95: float, yard: float) -> tuple[str, str, str]:
-    return f"{p50:.1f}", f"{p95:.1f}", f"{p50 / yard:.2f}"
+def _cells(p50: float, p95: float, reference: float) -> tuple[str, str, str]:
+    return f"{p50:.1f}", f"{p95:.1f}", f"{p50 / reference:.2f}"
 
 
 SECTIONS: dict[str, Callable[[], str]] = {
@@ -167,18 +173,18 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "sparse": sparse,
     "rerank": rerank,
     "hybrid": lambda: hybrid(passage_store, queries(100)),
-    "threeway": lambda: threeway(passage_store, queries(ASKED)),
+    "threeway": lambda: threeway(passage_store, queries(QUERIES)),
     "others": others,
 }
 BOUNDS = "bounds"
 
 
-def kept_bounds() -> bool:
+def check_bounds() -> bool:
     encoder = models.encoder(Config(), "kb-mini")
     assert encoder is not None
     plain = plain_fts(COUNT)
     measured = bounds(
-        plain, threeway_store(passage_store(COUNT), COUNT, encoder.spec), queries(ASKED)
+        plain, threeway_store(passage_store(COUNT), COUNT, encoder.spec), queries(QUERIES)
     )
     plain.close()
     return print_report(measured)
@@ -193,10 +199,10 @@ def main() -> int:
     for name in chosen:
         if name != BOUNDS:
             print(SECTIONS[name](), flush=True)
-    kept = kept_bounds() if BOUNDS in chosen else True
+    passed = check_bounds() if BOUNDS in chosen else True
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"Peak memory of this run: {peak_mb:,.0f} MB")
-    return 0 if kept else 1
+    return 0 if passed else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Seeded text to measure with: words that fall off as they do in prose, and queries about them."""
+"""Generated text with the word frequencies of prose, and queries about it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ class Prose:
 
     def __init__(self, seed: int = 1) -> None:
         self._chance = random.Random(seed)
-        made: dict[str, None] = dict.fromkeys(_STOP_WORDS)
-        while len(made) < 30_000:
-            made["".join(self._chance.choices(_SYLLABLES, k=self._chance.randint(2, 4)))] = None
-        self._words = list(made)
-        self._cumulated = list(accumulate(1 / (rank + 3) for rank in range(len(made))))
+        vocabulary: dict[str, None] = dict.fromkeys(_STOP_WORDS)
+        while len(vocabulary) < 30_000:
+            vocabulary["".join(self._chance.choices(_SYLLABLES, k=self._chance.randint(2, 4)))] = (
+                None
+            )
+        self._words = list(vocabulary)
+        self._cumulated = list(accumulate(1 / (rank + 3) for rank in range(len(vocabulary))))
 
     def words(self, count: int) -> list[str]:
         return self._chance.choices(self._words, cum_weights=self._cumulated, k=count)
@@ -39,11 +41,11 @@ class Prose:
         return " ".join(sentences)
 
     def query(self, passage: str) -> str:
-        """A question about a passage: some of its words, some of everybody's."""
+        """A query about a passage: some of its words, and some stop words."""
         own = [word for word in passage.lower().replace(".", "").split() if len(word) > 4]
-        asked = [*self._chance.sample(own, min(5, len(own))), *self._chance.sample(_STOP_WORDS, 4)]
-        self._chance.shuffle(asked)
-        return " ".join(asked)
+        words = [*self._chance.sample(own, min(5, len(own))), *self._chance.sample(_STOP_WORDS, 4)]
+        self._chance.shuffle(words)
+        return " ".join(words)
 
     def markdown(self, characters: int) -> str:
         sections, length = [f"# {' '.join(self.words(3)).capitalize()}\n"], 0

@@ -1,4 +1,4 @@
-"""Dense search: each backend beside plain numpy and plain sqlite-vec SQL, on seeded vectors."""
+"""Dense search: each backend compared with plain numpy and plain sqlite-vec SQL."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ SPEC = ModelSpec("bench", "1", DIMENSION, frozenset({"dense"}))
 Search = Callable[["Floats"], object]
 
 
-# --- what is searched -----------------------------------------------------------------------------
+# --- the stores ----------------------------------------------------------------------------------
 
 
 def vectors(count: int, seed: int = 5) -> Floats:
     import numpy as np
 
-    made = np.random.default_rng(seed).standard_normal((count, DIMENSION), dtype=np.float32)
-    made /= np.linalg.norm(made, axis=1, keepdims=True)
-    return made
+    rows = np.random.default_rng(seed).standard_normal((count, DIMENSION), dtype=np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows
 
 
 def store_of(count: int) -> Path:
-    """A store of `count` tiny chunks with vectors, made once. One document in a hundred carries the
-    tag that the filtered searches ask for."""
+    """A store of `count` tiny chunks with vectors, created once. One document in a hundred has the
+    tag that the filtered searches use."""
     path = BUILD / f"dense-{count}.sqlite"
     if path.exists():
         return path
@@ -70,8 +70,8 @@ def store_of(count: int) -> Path:
 
 def _write_document(store: SqliteStore, number: int) -> None:
     name = f"bench/{number:06d}.md"
-    said = Attributes(tags=("hundredth",) if number % 100 == 0 else ())
-    draft = DocumentDraft(None, name, name, "Bench", "markdown", said, "-", "bench-1", 0, 0)
+    attributes = Attributes(tags=("hundredth",) if number % 100 == 0 else ())
+    draft = DocumentDraft(None, name, name, "Bench", "markdown", attributes, "-", "bench-1", 0, 0)
     chunks = [
         ChunkDraft(f"{number} {line}", (), None, (Span("line", line, line),))
         for line in range(PER_DOCUMENT)
@@ -90,7 +90,7 @@ def _write_vectors(store: SqliteStore, count: int) -> None:
         )
 
 
-# --- yardsticks -----------------------------------------------------------------------------------
+# --- references -----------------------------------------------------------------------------------
 
 
 def tagged_rows(count: int) -> list[int]:
@@ -140,11 +140,11 @@ def kb_search(store: SqliteStore, backend: str, top: int, filtered: bool) -> Sea
     filters = TAGGED if filtered else Filters()
 
     def search(query: Floats) -> object:
-        found = store.vectors.nearest_dense(
+        candidates = store.vectors.nearest_dense(
             model_id, array("f", query), filters=filters, now=NOW, limit=top, backend=backend
         )
-        assert found.backend == backend, found.backend
-        return found
+        assert candidates.backend == backend, candidates.backend
+        return candidates
 
     return search
 
@@ -154,14 +154,14 @@ def kb_search(store: SqliteStore, backend: str, top: int, filtered: bool) -> Sea
 
 def _spread_ms(search: Search, queries: Floats) -> tuple[float, float]:
     search(queries[0])
-    taken = [1000 * seconds(lambda: search(query)) for query in queries]  # noqa: B023 (called at once)
-    return median(taken), quantiles(taken, n=20)[-1]
+    times_ms = [1000 * seconds(lambda: search(query)) for query in queries]  # noqa: B023 (called at once)
+    return median(times_ms), quantiles(times_ms, n=20)[-1]
 
 
 def _searches(
     store: SqliteStore, matrix: Floats, plain: apsw.Connection, filtered: bool, top: int
 ) -> Iterator[tuple[str, Search, int]]:
-    """Each with the number of queries that it is given."""
+    """Every search, with its number of queries."""
     large = len(matrix) > 10_000
     rows = tagged_rows(len(matrix)) if filtered else None
     yield "plain numpy", plain_numpy(matrix, top, rows), 200
@@ -178,17 +178,24 @@ def _rows(count: int) -> Iterator[tuple[object, ...]]:
     store = SqliteStore(_with_table(store_of(count)), vector_backend="sqlite-vec")
     for filtered in (False, True):
         for top in (100, 10):
-            yard = 0.0
-            for label, search, asked in _searches(store, matrix, plain, filtered, top):
-                p50, p95 = _spread_ms(search, queries[:asked])
-                yard = p50 if label.startswith("plain") else yard
+            reference = 0.0
+            for label, search, query_count in _searches(store, matrix, plain, filtered, top):
+                p50, p95 = _spread_ms(search, queries[:query_count])
+                reference = p50 if label.startswith("plain") else reference
                 what = f"top {top}" + (", 1 % filter" if filtered else "")
-                yield f"{count:,}", what, label, f"{p50:.2f}", f"{p95:.2f}", f"{p50 / yard:.2f}"
+                yield (
+                    f"{count:,}",
+                    what,
+                    label,
+                    f"{p50:.2f}",
+                    f"{p95:.2f}",
+                    f"{p50 / reference:.2f}",
+                )
     store.close()
 
 
 def _with_table(path: Path) -> Path:
-    """A copy of the store that has sqlite-vec's table too."""
+    """A copy of the store that also has sqlite-vec's table."""
     copy = path.with_name(path.name.replace("dense", "dense-vec"))
     if not copy.exists():
         shutil.copy(path, copy)
@@ -222,8 +229,8 @@ print(1000 * (loaded - started), 1000 * (done - loaded), sizes["RssAnon"], sizes
 
 
 def _fresh(path: Path, backend: str, filtered: bool) -> list[float]:
-    """Milliseconds to load numpy and for the first search in a new process, and its
-    memory in MB: its own, and what is mapped from files."""
+    """Milliseconds to load numpy and to run the first search in a new process, and its memory in
+    MB: its own, and that mapped from files."""
     command = [sys.executable, "-c", FRESH, str(path), backend, "1" if filtered else ""]
     environment = {name: os.environ[name] for name in os.environ if name != _NO_BYTECODE}
     runs = [
@@ -271,21 +278,23 @@ def dense() -> str:
 
 
 def _while_written() -> str:
-    """A search after each write of ten vectors, which are the same again."""
+    """Search after each write of ten unchanged vectors."""
     rows: list[tuple[object, ...]] = []
     for count in COUNTS:
         store = SqliteStore(store_of(count))
         model_id = store.vectors.models()[0].model_id
         search = kb_search(store, "numpy", 100, False)
-        taken, queries = [], vectors(60, seed=6)
+        times_ms, queries = [], vectors(60, seed=6)
         search(queries[0])
         for start, query in enumerate(queries):
             ids = range(10 * start + 1, 10 * start + 11)
-            found = store.vectors.dense_vectors(model_id, ids)
-            write_vectors(store, model_id, [(one, Encoding(dense=found[one])) for one in ids])
-            taken.append(1000 * seconds(lambda: search(query)))  # noqa: B023 (called at once)
+            candidates = store.vectors.dense_vectors(model_id, ids)
+            write_vectors(store, model_id, [(one, Encoding(dense=candidates[one])) for one in ids])
+            times_ms.append(1000 * seconds(lambda: search(query)))  # noqa: B023 (called at once)
         still = 1000 * seconds(lambda: search(queries[0]))  # noqa: B023 (called at once)
-        rows.append((f"{count:,}", f"{median(taken):.2f}", f"{max(taken):.2f}", f"{still:.2f}"))
+        rows.append(
+            (f"{count:,}", f"{median(times_ms):.2f}", f"{max(times_ms):.2f}", f"{still:.2f}")
+        )
         store.close()
     header = ("chunks", "p50 ms", "most ms", "without a write, ms")
     return table("Search by numpy after every write of ten vectors", header, rows)

@@ -1,7 +1,7 @@
-"""The encoder: how soon it is there, how fast it is, and what it adds to the bare runtime.
+"""The encoder: loading time, speed, and overhead over the bare runtime.
 
-python -m bench.encoder measures the encoder of the settings in a process of its own, so that its
-memory is its own, and says what came of it.
+python -m bench.encoder measures the configured encoder in a separate process, so that the memory is
+its own, and prints the result.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ QUERIES = (
 
 
 def encoder() -> str:
-    """The table; or, where there is no such model, the line that says so."""
+    """The table, or a line that says that the model is missing."""
     try:
         models.info(load(), load().models.encoder)
     except ModelMissing as missing:
         return f"### The encoder\n\nNot measured: {missing.message}.\n"
     command = [sys.executable, "-m", "bench.encoder"]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
-    told = json.loads(ended.stdout)
-    rows = [(label, f"{told[key]:{form}}") for key, (label, form) in _LABELS.items()]
-    return table(f"The encoder {told['name']}, {told['threads']} cores", ("what", ""), rows)
+    result = json.loads(ended.stdout)
+    rows = [(label, f"{result[key]:{form}}") for key, (label, form) in _LABELS.items()]
+    return table(f"The encoder {result['name']}, {result['threads']} cores", ("what", ""), rows)
 
 
 _LABELS = {
@@ -59,7 +59,7 @@ _LABELS = {
     "passage_ms": (f"a passage of {PASSAGE_TOKENS} tokens, dense, one thread, ms", ".1f"),
     "passage_all_ms": (f"a passage of {PASSAGE_TOKENS} tokens, all parts, one thread, ms", ".1f"),
     "per_second": ("passages a second, all cores", ".1f"),
-    "bare_per_second": ("the same by a bare loop over the runtime, tokens ready-made", ".1f"),
+    "bare_per_second": ("the same by a bare loop over the runtime, tokens prepared", ".1f"),
     "ratio": ("ratio to the bare loop", ".2f"),
     "embed_per_second": ("`kb embed`, all parts written to the store, passages a second", ".1f"),
     "embed_ratio": ("ratio to the bare loop, all parts", ".2f"),
@@ -68,30 +68,30 @@ _LABELS = {
 }
 
 
-# --- in a process of its own ----------------------------------------------------------------------
+# --- in a separate process ----------------------------------------------------------------------
 
 
 def measure() -> dict[str, Any]:
     import_ms = 1000 * seconds(_import)
-    made = models.encoder(load())
-    assert isinstance(made, OnnxEncoder)
-    load_ms = 1000 * seconds(made.load)
-    passages, every = _passages(made), made.spec.gives
+    model = models.encoder(load())
+    assert isinstance(model, OnnxEncoder)
+    load_ms = 1000 * seconds(model.load)
+    passages, every = _passages(model), model.spec.gives
     for text in passages[:4]:
-        made.encode([text], want=every)
-    as_query = partial(made.encode, as_query=True)
-    per_second, bare_per_second, ratio = _throughput(made, passages)
-    embed_per_second, embed_ratio = _embedding(made, passages)
-    weights = [made.encode([text], want={"sparse"})[0].sparse or {} for text in passages[:16]]
+        model.encode([text], want=every)
+    as_query = partial(model.encode, as_query=True)
+    per_second, bare_per_second, ratio = _throughput(model, passages)
+    embed_per_second, embed_ratio = _embedding(model, passages)
+    weights = [model.encode([text], want={"sparse"})[0].sparse or {} for text in passages[:16]]
     return {
-        "name": f"{made.spec.name} {made.spec.version}",
+        "name": f"{model.spec.name} {model.spec.version}",
         "threads": cores(),
         "import_ms": import_ms,
         "load_ms": load_ms,
         "query_ms": _each_ms(as_query, QUERIES),
         "query_all_ms": _each_ms(partial(as_query, want=every), QUERIES),
-        "passage_ms": _each_ms(made.encode, passages[:16]),
-        "passage_all_ms": _each_ms(partial(made.encode, want=every), passages[:16]),
+        "passage_ms": _each_ms(model.encode, passages[:16]),
+        "passage_all_ms": _each_ms(partial(model.encode, want=every), passages[:16]),
         "per_second": per_second,
         "bare_per_second": bare_per_second,
         "ratio": ratio,
@@ -110,36 +110,36 @@ def _import() -> None:
     assert all((numpy, onnxruntime, tokenizers))
 
 
-def _passages(made: OnnxEncoder) -> list[str]:
-    """Texts of so many tokens, special ones included, out of the example library."""
-    tokeniser = made.load().tokeniser
+def _passages(model: OnnxEncoder) -> list[str]:
+    """Texts of `PASSAGE_TOKENS` tokens, including special ones, from the example library."""
+    tokeniser = model.load().tokeniser
     files = sorted((*LIBRARY.glob("*/*.md"), *LIBRARY.glob("*/*.txt")))
     words = re.findall(r"\S+", " ".join(path.read_text(encoding="utf-8") for path in files))
-    wanted = min(PASSAGE_TOKENS, made.spec.max_tokens)
+    wanted = min(PASSAGE_TOKENS, model.spec.max_tokens)
     texts: list[str] = []
     for start in range(0, 100 * PASSAGES, 100):
-        taken = (words * 2)[start % len(words) :][:wanted]
-        while len(tokeniser.tokens(" ".join(taken)).ids) > wanted or not taken:
-            taken.pop()
-        texts.append(" ".join(taken))
+        words_left = (words * 2)[start % len(words) :][:wanted]
+        while len(tokeniser.tokens(" ".join(words_left)).ids) > wanted or not words_left:
+            words_left.pop()
+        texts.append(" ".join(words_left))
     return texts
 
 
 def _each_ms(encode: Any, texts: Any) -> float:
-    """The median of single calls, after one that warms up."""
+    """The median of single calls, after a warm-up."""
     encode([texts[0]])
     return median(1000 * seconds(partial(encode, [text])) for _ in range(ROUNDS) for text in texts)
 
 
-def _throughput(made: OnnxEncoder, passages: list[str]) -> tuple[float, float, float]:
-    """Ours, the bare loop's, and their ratio; in turns, since another's load on the machine hits
-    both then."""
-    output, session = made.manifest.outputs["dense"], made.load().session
-    feeds = [_feed(made, text) for text in passages]
+def _throughput(model: OnnxEncoder, passages: list[str]) -> tuple[float, float, float]:
+    """Texts per second with kb and in a bare loop, and their ratio, measured alternately so that
+    other load affects both."""
+    output, session = model.manifest.outputs["dense"], model.load().session
+    feeds = [_feed(model, text) for text in passages]
     ours, bare = [], []
     with ThreadPoolExecutor(cores()) as pool:
         for _ in range(ROUNDS):
-            ours.append(seconds(lambda: made.encode(passages)))
+            ours.append(seconds(lambda: model.encode(passages)))
             started = time.perf_counter()
             list(pool.map(lambda feed: session.runtime.run([output], feed), feeds))
             bare.append(time.perf_counter() - started)
@@ -147,15 +147,15 @@ def _throughput(made: OnnxEncoder, passages: list[str]) -> tuple[float, float, f
     return len(passages) / median(ours), len(passages) / median(bare), ratio
 
 
-def _embedding(made: OnnxEncoder, passages: list[str]) -> tuple[float, float]:
-    """A store embedded, beside the bare loop for all of the graph's outputs. The model has sat its
-    exam before, with a first note: that comes once in a store, however large."""
-    outputs, session = list(made.manifest.outputs.values()), made.load().session
-    feeds = [_feed(made, text) for text in passages]
+def _embedding(model: OnnxEncoder, passages: list[str]) -> tuple[float, float]:
+    """Embed a store, compared with a bare loop over all outputs of the graph. A first note triggers
+    the exam before, which happens once in a store."""
+    outputs, session = list(model.manifest.outputs.values()), model.load().session
+    feeds = [_feed(model, text) for text in passages]
     ours, bare = [], []
     with ThreadPoolExecutor(cores()) as pool:
         for _ in range(ROUNDS):
-            with TemporaryDirectory() as folder, KnowledgeBase(Path(folder), encoder=made) as kb:
+            with TemporaryDirectory() as folder, KnowledgeBase(Path(folder), encoder=model) as kb:
                 kb.add("a first note")
                 kb.embed()
                 for number, text in enumerate(passages):
@@ -168,13 +168,13 @@ def _embedding(made: OnnxEncoder, passages: list[str]) -> tuple[float, float]:
     return len(passages) / median(ours), ratio
 
 
-def _feed(made: OnnxEncoder, text: str) -> dict[str, Any]:
+def _feed(model: OnnxEncoder, text: str) -> dict[str, Any]:
     import numpy as np
 
-    ids = np.array([made.load().tokeniser.tokens(text).ids])
+    ids = np.array([model.load().tokeniser.tokens(text).ids])
     known = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
     known["token_type_ids"] = np.zeros_like(ids)
-    return {name: known[name] for name in made.load().session.inputs}
+    return {name: known[name] for name in model.load().session.inputs}
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""How fast files of each format are read, and what long ones take: time and memory.
+"""How fast files of each format are read, and the time and memory of long ones.
 
-python -m bench.formats STORE PATH ingests in a process of its own, and says what that took.
+python -m bench.formats STORE PATH ingests in a separate process and prints its time and memory.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LONG_PDF_PAGES = 2_000
 MANY_FILES = 20_000
 MAX_CHARS = 1800
 
-Sections = Sequence[tuple[str, str]]  # headings with what stands below them
+Sections = Sequence[tuple[str, str]]  # headings with the text below them
 
 
 # --- the same text in every format ----------------------------------------------------------------
@@ -79,7 +79,7 @@ def _docx(sections: Sections) -> bytes:
 
 
 def _runs(text: str) -> list[str]:
-    """Pieces of five words: Word puts down a paragraph in many."""
+    """Runs of five words: Word splits a paragraph into many runs."""
     words = text.split()
     return [" ".join(words[at : at + 5]) for at in range(0, len(words), 5)]
 
@@ -145,7 +145,7 @@ FORMATS: dict[str, tuple[str, Callable[[Sections], bytes]]] = {
 
 
 def write_pdf(path: Path, pages: int) -> Path:
-    """A paper of two columns with a running header and page numbers; made once."""
+    """A paper with two columns, a running header and page numbers; written once."""
     if path.exists():
         return path
     from reportlab.lib.pagesizes import A4
@@ -189,22 +189,22 @@ def formats() -> str:
     prose, parsers = Prose(seed=6), Parsers(MAX_CHARS, plug_ins=())
     texts = [_sections(prose) for _ in range(FILES)]
     rows: list[tuple[object, ...]] = []
-    yard = 0.0
-    for label, (suffix, made) in FORMATS.items():
-        files = [made(sections) for sections in texts]
+    reference = 0.0
+    for label, (suffix, write) in FORMATS.items():
+        files = [write(sections) for sections in texts]
         parsing = _parse_time(parsers, suffix, files)
-        yard = yard or parsing
+        reference = reference or parsing
         folder = _fresh(BUILD / f"format{suffix}")
         for number, data in enumerate(files):
             (folder / f"{number}{suffix}").write_bytes(data)
-        taken = _ingest_time(folder)
-        rows.append((label, *_rates(FILES, parsing, taken, yard, sum(map(len, files)))))
+        elapsed_s = _ingest_time(folder)
+        rows.append((label, *_rates(FILES, parsing, elapsed_s, reference, sum(map(len, files)))))
     folder = _fresh(BUILD / "format.pdf")
     paper = write_pdf(BUILD / f"two-columns-{PDF_PAGES}.pdf", PDF_PAGES)
     shutil.copy(paper, folder)
     data = paper.read_bytes()
-    parsing, taken = _parse_time(parsers, ".pdf", [data]), _ingest_time(folder)
-    rows.append(("PDF, pages", *_rates(PDF_PAGES, parsing, taken, yard, len(data))))
+    parsing, elapsed_s = _parse_time(parsers, ".pdf", [data]), _ingest_time(folder)
+    rows.append(("PDF, pages", *_rates(PDF_PAGES, parsing, elapsed_s, reference, len(data))))
     title = f"{FILES} files of {FILE_CHARS // 1000},000 characters in each format, "
     title += f"and a PDF of {PDF_PAGES} pages in two columns"
     header = (
@@ -238,7 +238,7 @@ def _ingest_time(folder: Path) -> float:
 
 
 def _warm_up() -> Path:
-    """What loads all that an ingest needs."""
+    """Load everything that an ingest needs."""
     folder = _fresh(BUILD / "warm-up")
     (folder / "a.txt").write_text(Prose(seed=9).passage(), encoding="utf-8")
     return folder
@@ -257,10 +257,10 @@ def _no_store(path: Path) -> Path:
 
 
 def _rates(
-    count: int, parsing: float, ingesting: float, yard: float, size: int
+    count: int, parsing: float, ingesting: float, reference: float, size: int
 ) -> tuple[object, ...]:
     each = 1000 * parsing / count
-    compared = each / (1000 * yard / FILES)
+    compared = each / (1000 * reference / FILES)
     return (
         f"{each:.2f}", f"{compared:.1f}", f"{count / parsing:,.0f}", f"{count / ingesting:,.0f}",
         f"{size / 1e6 / ingesting:.1f}",
@@ -271,7 +271,7 @@ def _rates(
 
 
 def long() -> str:
-    """Each in a process of its own, so that its memory is its own."""
+    """Long files, each in a separate process to measure its memory."""
     BUILD.mkdir(parents=True, exist_ok=True)
     store = BUILD / "long.sqlite"
     rows: list[tuple[object, ...]] = []
@@ -288,10 +288,10 @@ def long() -> str:
             _no_store(store)
         command = [sys.executable, "-m", "bench.formats", str(store), str(folder)]
         ended = subprocess.run(command, capture_output=True, text=True, check=True)
-        told = json.loads(ended.stdout)
+        result = json.loads(ended.stdout)
         rows.append(
-            (label, f"{told['seconds']:.1f}", f"{told['cpu_seconds']:.1f}",
-             f"{told['peak_mb']:,.0f}", f"{told['chunks']:,}",
+            (label, f"{result['seconds']:.1f}", f"{result['cpu_seconds']:.1f}",
+             f"{result['peak_mb']:,.0f}", f"{result['chunks']:,}",
              f"{store.stat().st_size / 1e6:,.0f}")
         )  # fmt: skip
     header = ("ingest of", "s", "of it CPU", "peak memory, MB", "chunks in the store", "store, MB")
@@ -327,12 +327,12 @@ def _many_files() -> Path:
 
 
 def peak_mb() -> float:
-    """Of this process alone: what `getrusage` says begins with the size of the one it came from."""
+    """Peak memory of this process; `getrusage` would include the parent's."""
     status = Path("/proc/self/status")
     if status.exists():
-        told = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
-        if "VmHWM" in told:
-            return int(told["VmHWM"].split()[0]) / 1024
+        result = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+        if "VmHWM" in result:
+            return int(result["VmHWM"].split()[0]) / 1024
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / (1024 * 1024)
 
@@ -341,11 +341,11 @@ def main() -> None:
     store, folder = map(os.path.abspath, sys.argv[1:])
     with KnowledgeBase(store) as kb:
         before = time.process_time()
-        taken = seconds(lambda: _whole(kb, Path(folder)))
+        elapsed_s = seconds(lambda: _whole(kb, Path(folder)))
         used = time.process_time() - before
         chunks = kb.status()["chunks"]
-    told = {"seconds": taken, "cpu_seconds": used}
-    print(json.dumps(told | {"peak_mb": peak_mb(), "chunks": chunks}))
+    result = {"seconds": elapsed_s, "cpu_seconds": used}
+    print(json.dumps(result | {"peak_mb": peak_mb(), "chunks": chunks}))
 
 
 if __name__ == "__main__":

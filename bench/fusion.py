@@ -1,16 +1,14 @@
-"""`python -m bench.fusion`: whether a search is ever worse than its best part.
+"""`python -m bench.fusion`: whether a search is ever worse than its best retriever.
 
 python -m bench.fusion [set ...]
 
 For every judged collection (see `bench.quality`): each retriever alone, fusion by rank, and the
-profile `default` three times: as it is; with weights that were fitted to the other collections
-alone, so that nothing of this one is in them; and with one retriever missing. What is fitted is
-what is asked for: that the least gain over a best part, of all collections, is as large as can be.
-Last, with an encoder that cannot read in place of the real one. `default` may be worse than the
-best retriever that it has by no more than 0.005. Where it is, that is said, and the exit status is
-1.
+profile `default` three times: as it is; with weights fitted only to the other collections; and with
+one retriever missing. The fit maximizes the smallest gain over the best retriever of any
+collection. Last, with an encoder that cannot read in place of the real one. `default` may be worse
+than its best retriever by at most 0.005; otherwise this is printed, and the exit status is 1.
 
-Weights are fitted on train or dev splits, of collections that have one, and reported on `test`.
+Weights are fitted on the train or dev split, if a collection has one, and reported on `test`.
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ BY_RANK = replace(DEFAULT, fusion="rrf", adaptive=False, agreement=False, weight
 
 
 class Queries:
-    """Judged queries of one split, with what every retriever found for them."""
+    """Judged queries of one split, with the candidates of every retriever."""
 
     def __init__(self, judged: Judged, retrieved: Mapping[str, Retrieved]) -> None:
         self.judged = judged
@@ -58,21 +56,21 @@ class Queries:
         self._known: dict[tuple[float, ...], float] = {}
 
     def worth(self, profile: Profile, names: Set[str] = frozenset(NAMES)) -> float:
-        """To a profile that has only the retrievers of those names."""
+        """The quality of a profile with only the named retrievers."""
         return fmean(
             MEASURE.score(_only(each, names).fused(profile), self.judged.qrels[query], GAIN)
             for query, each in self.retrieved.items()
         )
 
     def gain(self, weights: tuple[float, ...]) -> float:
-        """Of `default` with these weights over the best part; worked out once."""
+        """The gain of `default` with these weights over the best retriever; computed once."""
         if weights not in self._known:
             reached = self.worth(replace(DEFAULT, weights=_named(weights)))
             self._known[weights] = reached - self.best_alone
         return self._known[weights]
 
     def ran(self, names: Set[str]) -> bool:
-        """Whether one of them answered any query."""
+        """Whether one of the retrievers ran for any query."""
         return any(each.found[name].ran for each in self.retrieved.values() for name in names)
 
     @cached_property
@@ -80,12 +78,12 @@ class Queries:
         return self.best()
 
     def best(self, names: Set[str] = frozenset(NAMES)) -> float:
-        """Of the best retriever alone."""
+        """The quality of the best single retriever."""
         return max(self.worth(DEFAULT, {name}) for name in names)
 
 
 def _only(each: Retrieved, names: Set[str]) -> Retrieved:
-    """As if no other retriever had answered."""
+    """The candidates of the named retrievers only."""
     found = {
         name: found if name in names else Candidates(ran=False)
         for name, found in each.found.items()
@@ -123,7 +121,7 @@ def main() -> int:
 
 
 def _queries(data: Path, encoder: Encoder, cache: Path | None) -> tuple[Queries, Queries]:
-    """Those to fit to, and those to report; the same where there is one split."""
+    """The queries to fit to and those to report; the same if there is only one split."""
     there = splits(data)
     fit = next((name for name in ("dev", "train") if name in there), "test")
     ground = Ground(Config(), encoder=encoder, cache=cache)
@@ -162,12 +160,12 @@ def _row(name: str, test: Queries, blind: Queries, fits: Mapping[str, Queries]) 
     )
 
 
-def _marked(reached: float, asked: float) -> str:
-    return f"{reached:.4f}" + ("!" if reached < asked - MAY_LOSE else "")
+def _marked(reached: float, limit: float) -> str:
+    return f"{reached:.4f}" + ("!" if reached < limit - MAY_LOSE else "")
 
 
-def _beside(reached: float, asked: float) -> str:
-    return f"{_marked(reached, asked)}/{asked:.3f}"
+def _beside(reached: float, limit: float) -> str:
+    return f"{_marked(reached, limit)}/{limit:.3f}"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Hybrid search end to end: words and seeded vectors of every kind, warm and as a whole process.
+"""Hybrid search end to end: words and random vectors of every kind, warm and as a whole process.
 
-The passages are those of the lexical figures. Their vectors are drawn by a seed under the name of
-the bundled encoder, so that real queries can be encoded and compared without hours of embedding.
+The passages are those of the lexical figures. Their vectors are random, under the name of the
+bundled encoder, so that queries can be encoded without hours of embedding.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COUNTS = (10_000, 100_000)
 
 
 class Seeded:
-    """Stands in where the bundled encoder is not there: a vector for a text, in no time."""
+    """A fast substitute for a missing encoder: a random vector for each text."""
 
     spec = ModelSpec("seeded", "1", 384, frozenset({"dense"}))
 
@@ -45,10 +45,10 @@ class Seeded:
 
 def usable_encoder() -> Encoder:
     try:
-        found = models.encoder(Config())
-        if found is not None:
-            found.encode(["a text"])
-            return found
+        response = models.encoder(Config())
+        if response is not None:
+            response.encode(["a text"])
+            return response
     except ModelError as error:
         print(f"(queries are not really encoded: {error.message})", file=sys.stderr)
     return Seeded()
@@ -67,42 +67,47 @@ SEARCHES: dict[str, Callable[[KnowledgeBase, str], object]] = {
 
 
 def _whole(kb: KnowledgeBase, query: str) -> object:
-    """A search of which every part has answered: half of one would be fast."""
-    found = kb.search(query)
-    assert not found.degraded, found.degraded
-    return found
+    """A search in which every part has run; a degraded one would be too fast."""
+    response = kb.search(query)
+    assert not response.degraded, response.degraded
+    return response
 
 
-def hybrid(stores: Callable[[int], Path], asked: Sequence[str]) -> str:
+def hybrid(stores: Callable[[int], Path], queries: Sequence[str]) -> str:
     encoder = usable_encoder()
     rows: list[tuple[object, ...]] = []
     for count in COUNTS:
         path = threeway_store(stores(count), count, encoder.spec)
         with KnowledgeBase(path, encoder=encoder) as kb:
-            encode = spread_ms(lambda query: encoder.encode([query], as_query=True), asked[:50])
+            encode = spread_ms(lambda query: encoder.encode([query], as_query=True), queries[:50])
             rows.append((f"{count:,}", "encode a query, no more", *_cells(*encode)))
-            rows += [(f"{count:,}", label, *_cells(*spread_ms(partial(search, kb), _fresh(asked))))
-                     for label, search in SEARCHES.items()]  # fmt: skip
-            rows.append((f"{count:,}", "default, one thread", *_one_thread(kb, asked)))
-        rows.append((f"{count:,}", "whole process, default", f"{_process(path, asked[0]):.0f}", ""))
+            for label, search in SEARCHES.items():
+                times = spread_ms(partial(search, kb), _fresh(queries))
+                rows.append((f"{count:,}", label, *_cells(*times)))
+            rows.append((f"{count:,}", "default, one thread", *_one_thread(kb, queries)))
+        rows.append(
+            (f"{count:,}", "whole process, default", f"{_process(path, queries[0]):.0f}", "")
+        )
     header = ("passages", "search", "p50 ms", "p95 ms")
-    return table(f"Hybrid search, {len(asked)} queries, encoder {encoder.spec.name}", header, rows)
+    return table(
+        f"Hybrid search, {len(queries)} queries, encoder {encoder.spec.name}", header, rows
+    )
 
 
 _round = 0
 
 
-def _fresh(asked: Sequence[str]) -> list[str]:
-    """Queries that were not asked before: the vector of one that was is remembered."""
-    global _round  # counts the calls, no more
+def _fresh(queries: Sequence[str]) -> list[str]:
+    """New queries, since the vectors of earlier ones are cached."""
+    global _round  # only counts the calls
     _round += 1
-    return [f"{query} q{_round}" for query in asked]
+    return [f"{query} q{_round}" for query in queries]
 
 
-def _one_thread(kb: KnowledgeBase, asked: Sequence[str]) -> tuple[str, str]:
+def _one_thread(kb: KnowledgeBase, queries: Sequence[str]) -> tuple[str, str]:
     usual, model_retriever.SLOW_FROM = model_retriever.SLOW_FROM, sys.maxsize
     try:
-        return _cells(*spread_ms(lambda query: kb.search(query), _fresh(asked)))
+        return _cells(*spread_ms(lambda query: kb.search(query), _fresh(queries)))
     finally:
         model_retriever.SLOW_FROM = usual
 

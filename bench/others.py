@@ -1,10 +1,10 @@
-"""Beside others, where they are installed: the same seeded vectors in qdrant-edge and in LanceDB.
+"""Other engines, if they are installed: the same vectors in qdrant-edge and in LanceDB.
 
     pip install qdrant-edge-py lancedb
 
-kb compares a query with every vector; theirs is as they come: qdrant-edge exact (no graph is built
-before its optimiser runs), LanceDB by a scan, which is exact too. `agree` is how many of the first
-100 are the same as kb's.
+kb compares a query with every vector. The others run with their defaults: qdrant-edge is exact (no
+graph is built before its optimizer runs), and so is the scan of LanceDB. `agree` is the share of
+the first 100 hits that are the same as kb's.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from bench.dense import Floats
 
 COUNTS = (10_000, 100_000)
-ASKED, TOP, ROWS = 200, 100, 2_000
-Found = Callable[[Any], list[int]]
+QUERIES, TOP, ROWS = 200, 100, 2_000
+Search = Callable[[Any], list[int]]
 
 
 def others(counts: Sequence[int] = COUNTS) -> str:
@@ -36,37 +36,37 @@ def others(counts: Sequence[int] = COUNTS) -> str:
         rows += [(f"{count:,}", *row) for row in _sparse(count)]
     missing = [name for name in ("qdrant_edge", "lancedb") if find_spec(name) is None]
     note = f" (not installed: {', '.join(missing)})" if missing else ""
-    title = f"Beside others: {ASKED} queries, top {TOP}, warm, vectors only{note}"
+    title = f"Other engines: {QUERIES} queries, top {TOP}, warm, vectors only{note}"
     return table(title, ("passages", "what", "p50 ms", "p95 ms", "agree"), rows)
 
 
 def _dense(count: int) -> Iterator[tuple[object, ...]]:
-    vectors, asked = dense.vectors(count), dense.vectors(ASKED, seed=6)
+    vectors, queries = dense.vectors(count), dense.vectors(QUERIES, seed=6)
     store = SqliteStore(dense.store_of(count))
     model_id = store.vectors.models()[0].model_id
 
     def by_kb(query: Floats) -> list[int]:
-        found = store.vectors.nearest_dense(
+        hits = store.vectors.nearest_dense(
             model_id, query.tolist(), filters=Filters(), now=dense.NOW, limit=TOP, backend="auto"
         )
-        return [one.chunk_id for one in found.chunks]
+        return [one.chunk_id for one in hits.chunks]
 
-    yield from _measured("dense", list(asked), by_kb, _qdrant_dense(vectors), _lance(vectors))
+    yield from _measured("dense", list(queries), by_kb, _qdrant_dense(vectors), _lance(vectors))
     store.close()
 
 
 def _sparse(count: int) -> Iterator[tuple[object, ...]]:
-    drawn, store = sparse.vectors(count), SqliteStore(_sparse_store(count))
+    sparse_vectors, store = sparse.vectors(count), SqliteStore(_sparse_store(count))
     model_id = store.vectors.models()[0].model_id
 
     def by_kb(query: sparse.Query) -> list[int]:
-        found = store.vectors.nearest_sparse(
+        hits = store.vectors.nearest_sparse(
             model_id, query, filters=Filters(), now=dense.NOW, limit=TOP
         )
-        return [one.chunk_id for one in found.chunks]
+        return [one.chunk_id for one in hits.chunks]
 
-    asked = sparse.queries(ASKED)
-    yield from _measured("sparse", asked, by_kb, _qdrant_sparse(drawn, count), None)
+    queries = sparse.queries(QUERIES)
+    yield from _measured("sparse", queries, by_kb, _qdrant_sparse(sparse_vectors, count), None)
     store.close()
 
 
@@ -76,15 +76,15 @@ def _sparse_store(count: int) -> Path:
 
 
 def _measured(
-    what: str, asked: Sequence[Any], by_kb: Found, qdrant: Found | None, lance: Found | None
+    what: str, queries: Sequence[Any], by_kb: Search, qdrant: Search | None, lance: Search | None
 ) -> Iterator[tuple[object, ...]]:
-    ours = [set(by_kb(query)) for query in asked]
+    ours = [set(by_kb(query)) for query in queries]
     for name, search in (("kb", by_kb), ("qdrant-edge", qdrant), ("LanceDB", lance)):
         if search is None:
             continue
-        same = sum(len(kept & set(search(query))) for kept, query in zip(ours, asked, strict=True))
-        taken = [1000 * seconds(lambda: search(query)) for query in asked]  # noqa: B023
-        cells = f"{median(taken):.2f}", f"{quantiles(taken, n=20)[-1]:.2f}"
+        same = sum(len(top & set(search(query))) for top, query in zip(ours, queries, strict=True))
+        times_ms = [1000 * seconds(lambda: search(query)) for query in queries]  # noqa: B023
+        cells = f"{median(times_ms):.2f}", f"{quantiles(times_ms, n=20)[-1]:.2f}"
         yield f"{what}: {name}", *cells, f"{same / sum(map(len, ours)):.3f}"
 
 
@@ -98,7 +98,7 @@ def _fresh(name: str) -> Path:
     return path
 
 
-def _qdrant_dense(vectors: Floats) -> Found | None:
+def _qdrant_dense(vectors: Floats) -> Search | None:
     if find_spec("qdrant_edge") is None:
         return None
     import qdrant_edge as edge
@@ -108,13 +108,13 @@ def _qdrant_dense(vectors: Floats) -> Found | None:
     _upsert(shard, ((number, row.tolist()) for number, row in enumerate(vectors, start=1)))
 
     def search(query: Floats) -> list[int]:
-        asked = edge.QueryRequest(TOP, query=edge.Query.Nearest(query.tolist()))
-        return [int(point.id) for point in shard.query(asked)]
+        queries = edge.QueryRequest(TOP, query=edge.Query.Nearest(query.tolist()))
+        return [int(point.id) for point in shard.query(queries)]
 
     return search
 
 
-def _qdrant_sparse(drawn: Any, count: int) -> Found | None:
+def _qdrant_sparse(sparse_vectors: Any, count: int) -> Search | None:
     if find_spec("qdrant_edge") is None:
         return None
     import qdrant_edge as edge
@@ -123,7 +123,9 @@ def _qdrant_sparse(drawn: Any, count: int) -> Found | None:
     shard = edge.EdgeShard.create(
         str(_fresh("qdrant-sparse")), edge.EdgeConfig(sparse_vectors=params)
     )
-    pairs = zip(drawn.terms[:count].tolist(), drawn.weights[:count].tolist(), strict=True)
+    pairs = zip(
+        sparse_vectors.terms[:count].tolist(), sparse_vectors.weights[:count].tolist(), strict=True
+    )
     rows = (edge.SparseVector(terms, weights) for terms, weights in pairs)
     _upsert(shard, ((number, {"terms": row}) for number, row in enumerate(rows, start=1)))
 
@@ -144,22 +146,22 @@ def _upsert(shard: Any, rows: Iterator[tuple[int, Any]]) -> None:
     shard.flush()
 
 
-def _lance(vectors: Floats) -> Found | None:
+def _lance(vectors: Floats) -> Search | None:
     if find_spec("lancedb") is None:
         return None
     import lancedb
 
     rows = [{"id": n, "vector": row} for n, row in enumerate(vectors, start=1)]
-    kept = lancedb.connect(str(_fresh("lance"))).create_table("vectors", rows)
+    vectors_table = lancedb.connect(str(_fresh("lance"))).create_table("vectors", rows)
 
     def search(query: Floats) -> list[int]:
-        found = (
-            kept.search(query)
+        hits = (
+            vectors_table.search(query)
             .distance_type("cosine")
             .select(["id", "_distance"])
             .limit(TOP)
             .to_list()
         )
-        return [int(row["id"]) for row in found]
+        return [int(row["id"]) for row in hits]
 
     return search

@@ -1,15 +1,14 @@
-"""`make quality`: how good the search is, on judged collections in BEIR layout.
+"""`make quality`: search quality on judged collections in BEIR's layout.
 
 python -m bench.quality [set ...]
 
-The collections are not part of kb: they are looked for in KB_DATA, or beside the project in
-`../shared/data`. Without them there is nothing to measure, and that is said. Every profile stands
-beside plain fusion by rank, `two_way_hybrid`, which is the baseline. Vectors are made once and kept
-under `build/vectors`; without an encoder, words alone are measured. KB_SPLIT names other judgments
-than `test`, to tune by.
+The collections are not part of kb: they are read from KB_DATA, or from `../shared/data` beside the
+project. Every profile is compared with plain fusion by rank, `two_way_hybrid`. Vectors are computed
+once and cached in `build/vectors`; without an encoder, only words are measured. KB_SPLIT names
+another split than `test`, for tuning.
 
-The judge reads slowly, so that it is measured on the first 100 queries alone, in a table of its
-own, beside the others on the same queries.
+The judge is slow, so it is measured on the first 100 queries only, in a separate table with the
+other methods on the same queries.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from kb.evaluation.metrics import parse_measure
 from kb.evaluation.runs import EvalReport
 from kb.ports import Encoder, Judge
 
-# What lexical search alone must reach: nDCG@10, gain 2^rel - 1, `match any`.
+# The minimum for lexical search alone: nDCG@10, gain 2^rel - 1, `match any`.
 FLOORS = {
     "scifact": 0.68,
     "nfcorpus": 0.32,
@@ -78,12 +77,12 @@ def main() -> int:
         f"nDCG@10 - {BASELINE}",
         "nDCG@20 in %",
         "p50 ms",
-        "asked",
+        "required",
     )
     print(table(f"Split {split}, gain 2^rel - 1, best chunk per document", header, rows))
     if read:
         print(table(f"The first {READ_QUERIES} queries, with the judge", header, read))
-    print("\n".join(below) or "Every figure that was asked for is reached.")
+    print("\n".join(below) or "Every required figure is reached.")
     return 1 if below else 0
 
 
@@ -135,9 +134,9 @@ def _row(name: str, method: str, report: EvalReport) -> tuple[object, ...]:
     result = report.methods[method]
     scores = (f"{result.scores[parse_measure(measure)].mean:.3f}" for measure in MEASURES)
     floor = FLOORS[name] if method == "match-any" else None
-    asked = "" if floor is None else f"{floor:.2f}"
+    required = "" if floor is None else f"{floor:.2f}"
     gain = (_gain(report, method), _per_cent(report, method))
-    return (name, method, *scores, *gain, f"{result.latency.p50_ms:.1f}", asked)
+    return (name, method, *scores, *gain, f"{result.latency.p50_ms:.1f}", required)
 
 
 def _per_cent(report: EvalReport, method: str) -> str:
@@ -149,7 +148,7 @@ def _per_cent(report: EvalReport, method: str) -> str:
 
 
 def _gain(report: EvalReport, method: str) -> str:
-    """The difference to the baseline, and its interval."""
+    """The difference from the baseline, with its interval."""
     compared = report.methods[method].comparisons
     if compared is None or report.baseline != BASELINE:
         return ""

@@ -1,8 +1,8 @@
-"""Reranking: 100 candidates read once more, by each reranker, and what token vectors cost on disk.
+"""Reranking 100 candidates with each reranker, and the disk space of token vectors.
 
-Passages are those of the other figures, cut to 150 tokens. Their token vectors are drawn by a seed
-under the name of the bundled encoder. Beside the whole stage stands its bare work: the same pairs
-through the judge's graph, and the same matrix product.
+The passages are those of the other figures, cut to 150 tokens. Their token vectors are random,
+under the name of the bundled encoder. The whole stage is compared with its core: the same pairs in
+the judge's graph, and the same matrix product.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kb.types import Attributes, ChunkDraft, DocumentDraft, Encoding, ModelSpec,
 
 BUILD = Path("build/bench")
 COUNT, TOKENS, CANDIDATES = 400, 150, 100
-TERMS = 80  # with a weight in a passage, as kb-mini gives them
+TERMS = 80  # weighted terms of a passage, as many as kb-mini returns
 FORMATS = ("int8", "2-bit", "1-bit")
 _ROUNDS = 20
 
@@ -39,74 +39,74 @@ def rerank() -> str:
     assert isinstance(judge, OnnxJudge)
     assert encoder is not None
     texts = passages_of(judge)
-    asked = questions(texts)
+    queries = questions(texts)
     rows: list[tuple[object, ...]] = []
     judge.load()
     rows.append(("the judge alone, 100 pairs", *_spread(
-        lambda query: judge.scores(query, texts[:CANDIDATES]), asked)))  # fmt: skip
+        lambda query: judge.scores(query, texts[:CANDIDATES]), queries)))  # fmt: skip
     sizes: list[tuple[object, ...]] = []
     for form in ("none", *FORMATS):
         path = BUILD / f"rerank-{form}.sqlite"
         size = write_store(path, texts, form, encoder.spec)
         sizes.append((form, f"{size / COUNT:,.0f}", f"{_token_bytes(form):,}"))
         with KnowledgeBase(path, encoder=encoder, judge=judge) as kb:
-            rows += _searches(kb, form, asked)
+            rows += _searches(kb, form, queries)
     stage = table(
         f"Rerank of {CANDIDATES} passages of {TOKENS} tokens, {_ROUNDS} queries, warm",
         ("what", "p50 ms", "p95 ms"), rows,
     )  # fmt: skip
     disk = table(
-        f"A chunk on disk, {TOKENS} tokens of 64 dimensions, beside text, dense and sparse vector",
-        ("token vectors", "bytes of the store a chunk", "of them token vectors"), sizes,
+        f"A chunk on disk, {TOKENS} tokens of 64 dimensions, plus text, dense and sparse vector",
+        ("token vectors", "bytes per chunk in the store", "of them token vectors"), sizes,
     )  # fmt: skip
     return f"{stage}\n{disk}"
 
 
-def _searches(kb: KnowledgeBase, form: str, asked: Sequence[str]) -> list[tuple[object, ...]]:
-    """The stage alone, as the search's own trace has it; the cross-encoder needs no vectors."""
+def _searches(kb: KnowledgeBase, form: str, queries: Sequence[str]) -> list[tuple[object, ...]]:
+    """The time of the stage from the search's own trace; the cross-encoder needs no vectors."""
     if form == "none":
         return [
-            ("the whole search without", *_spread(lambda query: kb.search(query), asked)),
-            ("cross-encoder", *_stage(kb, asked, rerank="cross-encoder")),
+            ("the whole search without", *_spread(lambda query: kb.search(query), queries)),
+            ("cross-encoder", *_stage(kb, queries, rerank="cross-encoder")),
             ("cross-encoder, budget 300 ms",
-             *_stage(kb, asked, rerank="cross-encoder", budget_ms=300)),
+             *_stage(kb, queries, rerank="cross-encoder", budget_ms=300)),
         ]  # fmt: skip
-    return [(f"colbert, {form}", *_stage(kb, asked, rerank="colbert"))]
+    return [(f"colbert, {form}", *_stage(kb, queries, rerank="colbert"))]
 
 
-def _stage(kb: KnowledgeBase, asked: Sequence[str], **options: Any) -> tuple[str, str]:
-    taken = []
-    for query in (asked[0], *asked):  # the first one warms up
-        found = kb.search(query, **options)
-        if any(part.reason not in ("timeout", "pending") for part in found.degraded):
-            print(f"(degraded: {found.degraded})", file=sys.stderr)
-        taken.append(found.timing_ms["rerank"])
-    return _cells(taken[1:])
+def _stage(kb: KnowledgeBase, queries: Sequence[str], **options: Any) -> tuple[str, str]:
+    times_ms = []
+    for query in (queries[0], *queries):  # the first one warms up
+        response = kb.search(query, **options)
+        if any(part.reason not in ("timeout", "pending") for part in response.degraded):
+            print(f"(degraded: {response.degraded})", file=sys.stderr)
+        times_ms.append(response.timing_ms["rerank"])
+    return _cells(times_ms[1:])
 
 
-def _spread(action: Callable[[str], object], asked: Sequence[str]) -> tuple[str, str]:
-    action(asked[0])
-    return _cells([1000 * seconds(lambda: action(query)) for query in asked])  # noqa: B023 (at once)
+def _spread(action: Callable[[str], object], queries: Sequence[str]) -> tuple[str, str]:
+    action(queries[0])
+    return _cells([1000 * seconds(lambda: action(query)) for query in queries])  # noqa: B023 (at once)
 
 
-def _cells(taken: Sequence[float]) -> tuple[str, str]:
-    return f"{median(taken):.1f}", f"{quantiles(taken, n=20)[-1]:.1f}"
+def _cells(times_ms: Sequence[float]) -> tuple[str, str]:
+    return f"{median(times_ms):.1f}", f"{quantiles(times_ms, n=20)[-1]:.1f}"
 
 
-# --- what is searched -----------------------------------------------------------------------------
+# --- the store -----------------------------------------------------------------------------------
 
 
 def passages_of(judge: OnnxJudge) -> list[str]:
-    """Passages of so many tokens for the judge."""
+    """Passages of `TOKENS` tokens for the judge."""
     pairs = judge.load().tokeniser
     query = pairs.query("")
-    found = []
+    response = []
     for text in passages(COUNT):
         words = re.findall(r"\S+", text + " " + text)
         while len(pairs.pair(query, " ".join(words))[0]) - 3 > TOKENS:
             words.pop()
-        found.append(" ".join(words))
-    return found
+        response.append(" ".join(words))
+    return response
 
 
 def questions(texts: Sequence[str]) -> list[str]:
@@ -115,7 +115,7 @@ def questions(texts: Sequence[str]) -> list[str]:
 
 
 def write_store(path: Path, texts: Sequence[str], form: str, spec: ModelSpec) -> int:
-    """Written anew; its size in bytes."""
+    """Write the store again; return its size in bytes."""
     import numpy as np
 
     BUILD.mkdir(parents=True, exist_ok=True)

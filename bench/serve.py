@@ -1,11 +1,11 @@
-"""A server under load on loopback: how many searches a second, how long the slowest twentieth
-waits, whether memory stays where it is; beside a bare FastAPI route, measured the same way.
+"""A server under load on loopback: searches per second, the latency of the slowest twentieth, and
+memory over time, compared with a bare FastAPI route measured in the same way.
 
 python -m bench.serve [--chunks 100000] [--connections 32] [--seconds 20]
 
-The store is seeded and made once. Its vectors are random, at the dimension of the bundled encoder,
-and so is the encoder: what is measured is the server and the search, not a model. While searches go
-on, notes are added and embedded.
+The store is generated once. Its vectors are random, with the dimension of the bundled encoder, and
+so is the encoder: this measures the server and the search, not a model. Notes are added and
+embedded during the searches.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MODES = ("lexical", "vector", "hybrid")
 
 
 class RandomEncoder:
-    """Vectors from a text's checksum: as many numbers as a real one gives, and no meaning."""
+    """Random vectors, seeded by a text's checksum, as long as real ones."""
 
     spec = ModelSpec("bench", "1", DIMENSION, frozenset({"dense"}))
 
@@ -48,9 +48,9 @@ class RandomEncoder:
         self,
         texts: Sequence[str],
         *,
-        as_query: bool = False,  # noqa: ARG002  # the same for both
-        want: Set[str] = frozenset({"dense"}),  # noqa: ARG002  # there is nothing else
-        on_progress: Callable[[int], None] | None = None,  # noqa: ARG002  # too short to tell
+        as_query: bool = False,  # noqa: ARG002  # ignored
+        want: Set[str] = frozenset({"dense"}),  # noqa: ARG002  # dense only
+        on_progress: Callable[[int], None] | None = None,  # noqa: ARG002  # too fast to report
     ) -> list[Encoding]:
         return [Encoding(dense=_vector(text)) for text in texts]
 
@@ -60,7 +60,7 @@ def _vector(text: str) -> array[float]:
     return array("f", (chance.gauss(0, 1) for _ in range(DIMENSION)))
 
 
-# --- the two servers, each a process of its own ---------------------------------------------------
+# --- the two servers, each in its own process ---------------------------------------------------
 
 
 def serve_kb(store: Path) -> None:
@@ -75,7 +75,7 @@ def serve_kb(store: Path) -> None:
 
 
 def serve_bare() -> None:
-    """A route that reads a body and answers as many bytes as a search does."""
+    """A route that reads a body and returns as many bytes as a search."""
     import socket
 
     import uvicorn
@@ -98,7 +98,7 @@ def serve_bare() -> None:
 
 @dataclass
 class Load:
-    """What came of it."""
+    """The result of a load test."""
 
     seconds: list[float] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -112,7 +112,7 @@ class Load:
 
 
 class Connection:
-    """One connection that is kept, with little in the way of what is measured."""
+    """One persistent connection with little overhead."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -177,7 +177,7 @@ async def under_load(port: int, connections: int, seconds: float, *, add: bool, 
 
 
 def memory_mb(pid: int) -> float:
-    """Resident, from /proc; 0 where there is none."""
+    """Resident memory from /proc, or 0 if there is none."""
     try:
         text = Path(f"/proc/{pid}/statm").read_text(encoding="ascii")
     except OSError:
@@ -199,7 +199,7 @@ def measured(
             asyncio.run(under_load(port, options.connections, warm_s, add=add, load=Load()))
             load, memory = Load(), [memory_mb(process.pid)]
             started = time.perf_counter()
-            for _ in range(_PARTS):  # whether it grows is seen by looking more than once
+            for _ in range(_PARTS):  # several samples show whether it grows
                 part_s = options.seconds / _PARTS
                 asyncio.run(under_load(port, options.connections, part_s, add=add, load=load))
                 memory.append(memory_mb(process.pid))
@@ -209,8 +209,8 @@ def measured(
     for error in load.errors[:3]:
         print("  error:", error)
     grown = ", ".join(f"{each:.0f}" for each in memory)
-    told = f"{name}: {grown} MB resident before, between and after; {load.notes} notes added"
-    return load.row(name, took_s), told
+    line = f"{name}: {grown} MB resident before, between and after; {load.notes} notes added"
+    return load.row(name, took_s), line
 
 
 def main() -> None:
@@ -230,26 +230,26 @@ def main() -> None:
 
 
 def _compare(options: argparse.Namespace) -> None:
-    """On a copy, since notes are added to it."""
+    """Measure on a copy of the store, since notes are added to it."""
     import shutil
 
-    made = passage_store(options.chunks)
-    store = made.with_name(f"serve-{options.chunks}.sqlite")
-    for file in made.parent.glob(f"{store.name}*"):
+    passages_path = passage_store(options.chunks)
+    store = passages_path.with_name(f"serve-{options.chunks}.sqlite")
+    for file in passages_path.parent.glob(f"{store.name}*"):
         file.unlink()
-    shutil.copyfile(made, store)
+    shutil.copyfile(passages_path, store)
     runs = {
         "bare FastAPI route": ["--role", "bare"],
         "kb serve": ["--role", "kb", "--store", str(store)],
     }
-    found = [measured(name, args, options) for name, args in runs.items()]
+    results = [measured(name, args, options) for name, args in runs.items()]
     title = (
         f"{options.chunks:,} chunks, {options.connections} connections, lexical, vector and hybrid "
         f"in turn for {options.seconds:g} s, while notes are added"
     )
     header = ("", "a second", "p50 ms", "p95 ms", "errors")
-    print(table(title, header, [row for row, _ in found]))
-    print("\n".join(line for _, line in found))
+    print(table(title, header, [row for row, _ in results]))
+    print("\n".join(line for _, line in results))
 
 
 if __name__ == "__main__":

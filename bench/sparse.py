@@ -1,5 +1,5 @@
-"""Sparse search: the store's inverted index beside a plain product of sparse arrays, on seeded
-vectors whose terms fall off as words do."""
+"""Sparse search: the store's inverted index compared with a plain product of sparse arrays, on
+random vectors with the term frequencies of prose."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
 BUILD = Path("build/bench")
 COUNTS = (10_000, 100_000)
 NOW = "2026-01-01T00:00:00Z"
-VOCABULARY, NONZERO, ASKED = 30_000, 120, 8
+VOCABULARY, NONZERO, QUERY_TERMS = 30_000, 120, 8
 BATCH = 100  # chunks in a transaction, as `kb embed` commits them
 SPEC = ModelSpec("bench-sparse", "1", 4, frozenset({"dense", "sparse"}))
 Query = Mapping[str, float]
 Search = Callable[[Query], object]
 
 
-# --- what is searched -----------------------------------------------------------------------------
+# --- the stores ----------------------------------------------------------------------------------
 
 
-class Drawn(NamedTuple):
-    """Vectors of as many terms each: which, and their weights."""
+class SparseVectors(NamedTuple):
+    """Vectors with the same number of terms each: the terms and their weights."""
 
     terms: NDArray[np.int32]
     weights: NDArray[np.float32]
 
 
 @cache
-def vectors(count: int, nonzero: int = NONZERO, seed: int = 5) -> Drawn:
-    """Terms under Zipf's law, none twice in a vector."""
+def vectors(count: int, nonzero: int = NONZERO, seed: int = 5) -> SparseVectors:
+    """Terms by Zipf's law, without duplicates in a vector."""
     import numpy as np
 
     chance = np.random.default_rng(seed)
@@ -54,21 +54,21 @@ def vectors(count: int, nonzero: int = NONZERO, seed: int = 5) -> Drawn:
     for row in range(count):
         drawn = np.searchsorted(odds, chance.random(4 * nonzero) * odds[-1]).tolist()
         terms[row] = list(islice(dict.fromkeys(drawn), nonzero))
-    return Drawn(terms, chance.gamma(2.0, 0.4, (count, nonzero)).astype(np.float32))
+    return SparseVectors(terms, chance.gamma(2.0, 0.4, (count, nonzero)).astype(np.float32))
 
 
 def queries(count: int = 200) -> list[Query]:
     return [
         {f"t{term}": float(weight) for term, weight in zip(terms, weights, strict=True)}
-        for terms, weights in zip(*vectors(count, ASKED, seed=6), strict=True)
+        for terms, weights in zip(*vectors(count, QUERY_TERMS, seed=6), strict=True)
     ]
 
 
 class Made(NamedTuple):
     path: Path
-    dense_s: float  # to write the vectors, without and with the sparse part
+    dense_s: float  # time to write the vectors, without and with the sparse part
     sparse_s: float
-    slowest_s: float  # the transaction that took longest
+    slowest_s: float  # the longest transaction
 
 
 def store_of(count: int) -> Made:
@@ -105,11 +105,11 @@ def _seconds(store: SqliteStore, model_id: int, batch: list[tuple[int, Encoding]
     return seconds(lambda: write_vectors(store, model_id, batch))
 
 
-# --- the yardstick --------------------------------------------------------------------------------
+# --- the reference --------------------------------------------------------------------------------
 
 
 def plain_numpy(count: int, top: int, filtered: bool) -> Search:
-    """The same postings as one array in memory, cut at each term; no store, no state, no ids."""
+    """The same postings as one array in memory, split by term; no store, no state, no ids."""
     import numpy as np
 
     drawn = vectors(count)
@@ -142,33 +142,33 @@ def kb_search(store: SqliteStore, backend: str, top: int, filtered: bool) -> Sea
     filters = TAGGED if filtered else Filters()
 
     def search(query: Query) -> object:
-        found = store.vectors.nearest_sparse(
+        candidates = store.vectors.nearest_sparse(
             1, query, filters=filters, now=NOW, limit=top, backend=backend
         )
-        assert found.backend == backend, found.backend
-        return found
+        assert candidates.backend == backend, candidates.backend
+        return candidates
 
     return search
 
 
-def _spread_ms(search: Search, asked: list[Query]) -> tuple[float, float]:
-    search(asked[0])
-    taken = [1000 * seconds(lambda: search(query)) for query in asked]  # noqa: B023 (called at once)
-    return median(taken), quantiles(taken, n=20)[-1]
+def _spread_ms(search: Search, query_count: list[Query]) -> tuple[float, float]:
+    search(query_count[0])
+    times_ms = [1000 * seconds(lambda: search(query)) for query in query_count]  # noqa: B023 (called at once)
+    return median(times_ms), quantiles(times_ms, n=20)[-1]
 
 
 def _rows(count: int, store: SqliteStore) -> Iterator[tuple[object, ...]]:
     for filtered in (False, True):
-        yard = 0.0
-        for label, search, asked in (
+        reference = 0.0
+        for label, search, query_count in (
             ("plain numpy, in memory", plain_numpy(count, 100, filtered), 200),
             ("kb, numpy", kb_search(store, "numpy", 100, filtered), 200),
             ("kb, python", kb_search(store, "python", 100, filtered), 20),
         ):
-            p50, p95 = _spread_ms(search, queries(asked))
-            yard = yard or p50
+            p50, p95 = _spread_ms(search, queries(query_count))
+            reference = reference or p50
             what = "top 100" + (", 1 % filter" if filtered else "")
-            yield f"{count:,}", what, label, f"{p50:.2f}", f"{p95:.2f}", f"{p50 / yard:.2f}"
+            yield f"{count:,}", what, label, f"{p50:.2f}", f"{p95:.2f}", f"{p50 / reference:.2f}"
 
 
 def _sizes(path: Path, count: int) -> Iterator[tuple[object, ...]]:
@@ -188,15 +188,15 @@ def sparse() -> str:
     written: list[tuple[object, ...]] = []
     sizes: list[tuple[object, ...]] = []
     for count in COUNTS:
-        made = store_of(count)
-        rate, slowest = count / made.sparse_s, 1000 * made.slowest_s
-        written.append((f"{count:,}", f"{count / made.dense_s:,.0f}", f"{rate:,.0f}",
+        written_store = store_of(count)
+        rate, slowest = count / written_store.sparse_s, 1000 * written_store.slowest_s
+        written.append((f"{count:,}", f"{count / written_store.dense_s:,.0f}", f"{rate:,.0f}",
                         f"{slowest:,.0f}"))  # fmt: skip
-        store = SqliteStore(made.path)
+        store = SqliteStore(written_store.path)
         searched += _rows(count, store)
         store.close()
-        sizes += _sizes(made.path, count)
-    title = f"Sparse search, {ASKED} terms, {NONZERO} non-zeros a chunk, warm"
+        sizes += _sizes(written_store.path, count)
+    title = f"Sparse search, {QUERY_TERMS} terms, {NONZERO} non-zeros a chunk, warm"
     header = ("chunks", "search", "by", "p50 ms", "p95 ms", "x plain numpy (p50)")
     columns = ("chunks", "4 numbers a chunk, chunks/s", "sparse vectors added, chunks/s",
                "slowest transaction, ms")  # fmt: skip

@@ -1,8 +1,8 @@
-"""Three-way search: each retriever, the three side by side, fusion, the whole, and compare.
+"""Three-way search: each retriever, the three in parallel, fusion, the whole search, and compare.
 
-The passages are those of the lexical figures. Their dense and token vectors are drawn by a seed
-under the name of the bundled encoder, and their terms are their own words with seeded weights; a
-query is really encoded, and then weighed in the same way, so that its terms are found.
+The passages are those of the lexical figures. Their dense and token vectors are random, under the
+name of the bundled encoder, and their terms are their own words with random weights. A query is
+really encoded, and then given weights in the same way, so that its terms match.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from kb.store.sqlite.store import SqliteStore
 from kb.types import Encoding, ModelSpec, Response, TokenVectors
 
 COUNTS = (10_000, 100_000)
-ASKED, COMPARED = 500, 50
-_ROWS = 2_000  # written in one transaction
-_TOKENS, _MATRICES = 120, 200  # of token vectors: as many a passage, and as many different ones
+QUERIES, COMPARED = 500, 50
+_ROWS = 2_000  # rows per transaction
+_TOKENS, _MATRICES = 120, 200  # token vectors per passage, and different matrices
 _WORD = re.compile(r"\w+")
 RETRIEVERS = ("lexical", "dense", "sparse")
 
 
-class Weighed:
-    """The bundled encoder, with the words of a query for its terms."""
+class WordWeights:
+    """The bundled encoder, with the words of a query as its terms."""
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
@@ -54,24 +54,26 @@ class Weighed:
         want: Set[str] = frozenset({"dense"}),
         on_progress: Callable[[int], None] | None = None,
     ) -> list[Encoding]:
-        made = self._encoder.encode(texts, as_query=as_query, want=want, on_progress=on_progress)
+        encodings = self._encoder.encode(
+            texts, as_query=as_query, want=want, on_progress=on_progress
+        )
         if "sparse" not in want:
-            return made
-        pairs = zip(texts, made, strict=True)
+            return encodings
+        pairs = zip(texts, encodings, strict=True)
         return [replace(encoding, sparse=weights(text)) for text, encoding in pairs]
 
 
 def weights(text: str) -> dict[str, float]:
-    """Every word with a weight of its own, between 0.2 and 2.2."""
+    """A weight between 0.2 and 2.2 for every word."""
     words = dict.fromkeys(_WORD.findall(text.lower()))
     return {word: 0.2 + crc32(word.encode()) % 1000 / 500 for word in words}
 
 
-# --- what is searched -----------------------------------------------------------------------------
+# --- the stores ----------------------------------------------------------------------------------
 
 
 def threeway_store(plain: Path, count: int, spec: ModelSpec) -> Path:
-    """A copy of the passages with a vector of every kind for each, made once."""
+    """A copy of the passages with vectors of every kind, created once."""
     path = plain.with_name(f"threeway-{spec.name}-{spec.version}-{count}.sqlite")
     if path.exists():
         return path
@@ -88,13 +90,13 @@ def threeway_store(plain: Path, count: int, spec: ModelSpec) -> Path:
 
 
 def _encodings(count: int, spec: ModelSpec) -> Iterator[Encoding]:
-    """Words of the passage, and as many seeded terms as make up what a model would add to them."""
-    drawn = sparse.vectors(min(count, 10_000))
+    """The words of the passage, and random terms for those that a model would add."""
+    extra = sparse.vectors(min(count, 10_000))
     pairs = zip(passages(count), dense.vectors(count), strict=True)
     for number, (text, vector) in enumerate(pairs):
         own = weights(text)
-        at = number % len(drawn.terms)
-        added = zip(drawn.terms[at].tolist(), drawn.weights[at].tolist(), strict=True)
+        at = number % len(extra.terms)
+        added = zip(extra.terms[at].tolist(), extra.weights[at].tolist(), strict=True)
         more = {f"t{term}": weight for term, weight in added}
         yield Encoding(
             dense=array("f", vector.tobytes()),
@@ -116,59 +118,61 @@ def _tokens(dimension: int, seed: int) -> TokenVectors:
 
 
 def threeway(
-    stores: Callable[[int], Path], asked: Sequence[str], counts: Sequence[int] = COUNTS
+    stores: Callable[[int], Path], queries: Sequence[str], counts: Sequence[int] = COUNTS
 ) -> str:
     bundled = models.encoder(Config(), "kb-mini")
     assert bundled is not None
-    encoder = Weighed(bundled)
+    encoder = WordWeights(bundled)
     rows: list[tuple[object, ...]] = []
     for count in counts:
         path = threeway_store(stores(count), count, encoder.spec)
         with KnowledgeBase(path, encoder=encoder) as kb:
-            rows += [(f"{count:,}", *row) for row in _rows(kb, asked)]
-    title = f"Three-way search, {len(asked)} queries, 100 candidates each, query encoding included"
+            rows += [(f"{count:,}", *row) for row in _rows(kb, queries)]
+    title = (
+        f"Three-way search, {len(queries)} queries, 100 candidates each, query encoding included"
+    )
     header = ("passages", "what", "p50 ms", "p95 ms", "to reach [002]")
     return table(title, header, rows)
 
 
-def _rows(kb: KnowledgeBase, asked: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    alone = _one_thread(kb, [f"{query} a" for query in asked])
+def _rows(kb: KnowledgeBase, queries: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    alone = _one_thread(kb, [f"{query} a" for query in queries])
     for name in RETRIEVERS:
         note = " (and the query's encoding)" if name == "dense" else ""
         yield f"{name} alone{note}", *_cells([one.timing_ms[name] for one in alone]), ""
     yield "the three in one thread", *_cells([retrieving(one) for one in alone]), ""
-    beside = [search(kb, f"{query} b") for query in asked]
+    beside = [search(kb, f"{query} b") for query in queries]
     yield "the three side by side", *_cells([retrieving(one) for one in beside]), "150"
     yield "fusion", *_cells([one.timing_ms["fuse"] for one in beside]), "5"
     yield "three-way search, top 20", *_cells([one.timing_ms["total"] for one in beside]), "200"
-    compared = [kb.compare(f"{query} c") for query in asked[:COMPARED]]
+    compared = [kb.compare(f"{query} c") for query in queries[:COMPARED]]
     for name in compared[0].methods:
-        taken = [one.methods[name].latency_ms for one in compared]
-        yield f"compare: {name}", *_cells(taken), ""
+        times_ms = [one.methods[name].latency_ms for one in compared]
+        yield f"compare: {name}", *_cells(times_ms), ""
     yield "compare, all six", *_cells([one.wall_ms for one in compared]), "1,000"
 
 
 def search(kb: KnowledgeBase, query: str) -> Response:
     """A three-way search, which must not be degraded."""
-    found = kb.search(query, profile="research", rerank=False)
-    if found.degraded:
-        print(f"(degraded: {found.degraded})", file=sys.stderr)
-    return found
+    response = kb.search(query, profile="research", rerank=False)
+    if response.degraded:
+        print(f"(degraded: {response.degraded})", file=sys.stderr)
+    return response
 
 
-def _one_thread(kb: KnowledgeBase, asked: Sequence[str]) -> list[Response]:
+def _one_thread(kb: KnowledgeBase, queries: Sequence[str]) -> list[Response]:
     usual, model_retriever.SLOW_FROM = model_retriever.SLOW_FROM, sys.maxsize
     try:
-        return [search(kb, query) for query in (*asked[:10], *asked)][10:]
+        return [search(kb, query) for query in (*queries[:10], *queries)][10:]
     finally:
         model_retriever.SLOW_FROM = usual
 
 
-def retrieving(found: Response) -> float:
-    """From the first retriever's start to the last one's end."""
-    timing = found.timing_ms
+def retrieving(response: Response) -> float:
+    """Milliseconds from the start of the first retriever to the end of the last."""
+    timing = response.timing_ms
     return timing["total"] - sum(timing[stage] for stage in ("analyse", "fuse", "hits"))
 
 
-def _cells(taken: Sequence[float]) -> tuple[str, str]:
-    return f"{median(taken):.1f}", f"{quantiles(taken, n=20)[-1]:.1f}"
+def _cells(times_ms: Sequence[float]) -> tuple[str, str]:
+    return f"{median(times_ms):.1f}", f"{quantiles(times_ms, n=20)[-1]:.1f}"

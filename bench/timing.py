@@ -1,4 +1,4 @@
-"""Timing and tables: medians, ratios to a yardstick of the same run."""
+"""Timing and tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median, quantiles
 
-_NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"  # would compile kb anew in every process
+_NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"  # would compile kb again in every process
 
 
 def seconds(action: Callable[[], object]) -> float:
@@ -21,12 +21,12 @@ def spread_ms(action: Callable[[str], object], queries: Sequence[str]) -> tuple[
     """Median and 95th percentile of `action` over the queries, after a warm-up."""
     for query in queries[:10]:
         action(query)
-    taken = [1000 * seconds(lambda: action(query)) for query in queries]  # noqa: B023 (called at once)
-    return median(taken), quantiles(taken, n=20)[-1]
+    times_ms = [1000 * seconds(lambda: action(query)) for query in queries]  # noqa: B023 (called at once)
+    return median(times_ms), quantiles(times_ms, n=20)[-1]
 
 
 def process_ms(command: Sequence[str], runs: int = 15) -> float:
-    """Median time of a whole process, from start to exit, as a user's second call has it."""
+    """Median time of a whole process, from start to exit, after a warm-up."""
     environment = {name: os.environ[name] for name in os.environ if name != _NO_BYTECODE}
 
     def once() -> object:

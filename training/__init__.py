@@ -1,0 +1,1 @@
+"""The training of the bundled models. `training/README.md` has the commands."""

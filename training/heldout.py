@@ -1,4 +1,4 @@
-"""Quality on the queries that were held out of training, to choose between runs by."""
+"""Quality on the queries held out of training, to choose between runs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _collection(trainer: Any, tokenizer: Any, folder: Path, split: str) -> Any:
     prefix, terms = tokenise(tokenizer, [PREFIX], 64)[0][1:-1], Terms(tokenizer)
     corpus = list(data.lines(folder / "corpus.jsonl.gz"))
     texts = {row["_id"]: row["text"] for row in data.lines(folder / "queries.jsonl.gz")}
-    judged = {q: found for q, found in data.judgments(folder, split).items() if data.held_out(q)}
+    judged = {q: grades for q, grades in data.judgments(folder, split).items() if data.held_out(q)}
     database = sqlite3.connect(":memory:")
     database.execute("CREATE VIRTUAL TABLE f USING fts5(t, tokenize = 'porter unicode61')")
     passages = [data.passage_text(row) for row in corpus]
@@ -71,13 +71,17 @@ def _collection(trainer: Any, tokenizer: Any, folder: Path, split: str) -> Any:
     for query, grades in judged.items():
         ids = tokenise(tokenizer, [texts[query]], 64)[0]
         ids = [ids[0], *prefix, *ids[1:]]
-        asked = trainer.encode([ids], [terms(ids)], query=True)
+        encoded_query = trainer.encode([ids], [terms(ids)], query=True)
         keyword = dict(data.keyword_scores(database, texts[query], DEPTH, stop=False))
-        d, s = (asked.dense @ dense.T)[0], (asked.sparse @ sparse.T)[0]
+        d, s = (encoded_query.dense @ dense.T)[0], (encoded_query.sparse @ sparse.T)[0]
         lists = [list(keyword), d.topk(DEPTH).indices.tolist(), s.topk(DEPTH).indices.tolist()]
         pool = rrf(*lists)
         stack = torch.nn.utils.rnn.pad_sequence([late[i] for i in pool], batch_first=True).float()
-        m = torch.einsum("id,bjd->bij", asked.tokens[0][asked.counts[0]], stack).amax(-1).mean(-1)
+        m = (
+            torch.einsum("id,bjd->bij", encoded_query.tokens[0][encoded_query.counts[0]], stack)
+            .amax(-1)
+            .mean(-1)
+        )
         k = torch.tensor([keyword.get(i, 0.0) for i in pool], device=d.device)
         zk, zd, zs, zm = standard(k), standard(d[pool]), standard(s[pool]), standard(m)
 

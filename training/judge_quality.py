@@ -1,12 +1,12 @@
-"""How good the rerankers are: nDCG@10 of the same candidates in another order.
+"""The quality of rerankers: nDCG@10 of the same candidates in another order.
 
     python -m training.judge_quality ENCODER_FOLDER JUDGE_FOLDER DATA [--queries 100]
 
-Candidates are the first 50 and the first 100 of words and meaning as the profile `default` fuses
-them: the z-score sum of FTS5 (0.3) and dense (0.7). They are put in the order of the judge, of
-MaxSim over token vectors as they are stored (in each format), and of blends of either with the
-fused score: `blend * z(reranker) + (1 - blend) * z(fused)`, over the candidates. The blend is
-chosen on queries of `train` and `dev` that were held out of training; the table is of `test`.
+The candidates are the first 50 and the first 100 of words and meaning in the fusion of the profile
+`default`: the z-score sum of FTS5 (0.3) and dense (0.7). They are ordered by the judge, by MaxSim
+over token vectors in each storage format, and by blends of either with the fused score: `blend *
+z(reranker) + (1 - blend) * z(fused)`, over the candidates. The blend is chosen on queries of
+`train` and `dev` that were held out of training; the table is for `test`.
 
 Vectors come from the cache of `training.measure`; the judge's scores are cached beside them.
 """
@@ -37,7 +37,7 @@ FORMATS = ("float16", "int8", "2-bit", "1-bit")
 
 
 @dataclass(frozen=True)
-class Asked:
+class RankedQuery:
     """One query: its candidates, best first, and every reranker's score of each."""
 
     ids: list[str]
@@ -54,8 +54,8 @@ class Asked:
 
 
 def candidates(part: Collection, number: int) -> tuple[list[int], Any]:
-    """The first ones of the fused list, and their fused scores."""
-    dense = part.found.dense @ part.asked.dense[number]
+    """The first candidates of the fused list, with their fused scores."""
+    dense = part.passage_encodings.dense @ part.query_encodings.dense[number]
     words = part.keywords[number]
     nearest = np.argsort(-dense, kind="stable")[:100].tolist()
     pool = rrf(list(words), nearest)
@@ -70,7 +70,7 @@ def maxsim(query: Any, passage: Any) -> float:
 
 
 def stored(rows: Any, form: str) -> Any:
-    """Token vectors as they come back from a store that keeps them in this format."""
+    """Token vectors after a round trip through this storage format."""
     from kb.types import TokenVectors
 
     vectors = TokenVectors(rows.shape[1], np.ascontiguousarray(rows, "f4"))  # type: ignore[arg-type]
@@ -80,8 +80,8 @@ def stored(rows: Any, form: str) -> Any:
 def judged_by(judge: OnnxJudge, part: Collection, lists: list[list[int]], cache: Path) -> list[Any]:
     if not cache.exists():
         rows, started = [], time.perf_counter()
-        for number, found in enumerate(lists):
-            rows.append(judge.scores(part.queries[number], [part.passages[i] for i in found]))
+        for number, row in enumerate(lists):
+            rows.append(judge.scores(part.queries[number], [part.passages[i] for i in row]))
             pace = (time.perf_counter() - started) / len(rows)
             print(f"\r{cache.stem} {len(rows)}/{len(lists)}, {pace:.2f} s each", end="", flush=True)
         print()
@@ -90,26 +90,28 @@ def judged_by(judge: OnnxJudge, part: Collection, lists: list[list[int]], cache:
     return np.split(arrays["scores"], np.cumsum(arrays["lengths"])[:-1])
 
 
-def asked(part: Collection, judge: OnnxJudge, cache: Path, limit: int) -> list[Asked]:
-    found = [candidates(part, number) for number in range(min(limit, len(part.queries)))]
-    judged = judged_by(judge, part, [ids for ids, _ in found], cache)
+def ranked_queries(
+    part: Collection, judge: OnnxJudge, cache: Path, limit: int
+) -> list[RankedQuery]:
+    rows_by_query = [candidates(part, number) for number in range(min(limit, len(part.queries)))]
+    judged = judged_by(judge, part, [ids for ids, _ in rows_by_query], cache)
     every = []
-    for number, (places, fused) in enumerate(found):
-        query = part.asked.tokens[number]
+    for number, (places, fused) in enumerate(rows_by_query):
+        query = part.query_encodings.tokens[number]
         scores = {"judge": judged[number]}
         for form in FORMATS:
-            rows = [stored(part.found.tokens[i], form) for i in places]
+            rows = [stored(part.passage_encodings.tokens[i], form) for i in places]
             scores[form] = np.array([maxsim(query, row) for row in rows])
         ids = [part.ids[i] for i in places]
-        every.append(Asked(ids, part.judged[number], fused, scores))
+        every.append(RankedQuery(ids, part.judged[number], fused, scores))
     return every
 
 
-def mean(queries: list[Asked], depth: int, name: str, blend: float) -> float:
+def mean(queries: list[RankedQuery], depth: int, name: str, blend: float) -> float:
     return float(np.mean([query.ndcg(depth, name, blend) for query in queries]))
 
 
-def chosen(development: dict[str, list[Asked]], depth: int, name: str) -> float:
+def chosen(development: dict[str, list[RankedQuery]], depth: int, name: str) -> float:
     """The blend with the best mean over the development collections."""
     return max(
         BLENDS,
@@ -117,8 +119,10 @@ def chosen(development: dict[str, list[Asked]], depth: int, name: str) -> float:
     )
 
 
-def report(development: dict[str, list[Asked]], test: dict[str, list[Asked]]) -> None:
-    columns = {f"{name} (held out)": found for name, found in development.items()} | test
+def report(development: dict[str, list[RankedQuery]], test: dict[str, list[RankedQuery]]) -> None:
+    columns = {
+        f"{name} (held out)": rows_by_query for name, rows_by_query in development.items()
+    } | test
     rows: dict[str, dict[str, float]] = {}
     for depth in DEPTHS:
         rows[f"{depth}: fused order"] = {n: mean(q, depth, "", 0.0) for n, q in columns.items()}
@@ -152,17 +156,19 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=100, help="at most so many of each test set")
     parser.add_argument("--held-out", type=int, default=60, help="at most so many to choose by")
     parser.add_argument("--sets", nargs="*", default=SETS)
-    given = parser.parse_args()
-    encoder = OnnxEncoder(manifest.read(given.encoder))
-    judge = OnnxJudge(manifest.read(given.judge))
+    options = parser.parse_args()
+    encoder = OnnxEncoder(manifest.read(options.encoder))
+    judge = OnnxJudge(manifest.read(options.judge))
 
-    def read(name: str, split: str, limit: int) -> list[Asked]:
-        part = collection(given.data / name, encoder, given.cache, split)
+    def read(name: str, split: str, limit: int) -> list[RankedQuery]:
+        part = collection(options.data / name, encoder, options.cache, split)
         kind = f"{judge.spec.name}-{judge.spec.version}-of-{encoder.spec.version}"
-        return asked(part, judge, given.cache / f"{kind}-{name}-{split}-{limit}.npz", limit)
+        return ranked_queries(
+            part, judge, options.cache / f"{kind}-{name}-{split}-{limit}.npz", limit
+        )
 
-    development = {name: read(name, split, given.held_out) for name, split in data.JUDGED.items()}
-    report(development, {name: read(name, "test", given.queries) for name in given.sets})
+    development = {name: read(name, split, options.held_out) for name, split in data.JUDGED.items()}
+    report(development, {name: read(name, "test", options.queries) for name in options.sets})
 
 
 if __name__ == "__main__":

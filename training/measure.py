@@ -1,12 +1,12 @@
-"""How good it is: nDCG@10 of every retriever and fusion, on judged collections.
+"""Quality: nDCG@10 of every retriever and fusion, on judged collections.
 
     python -m training.measure MODEL_FOLDER DATA [--base FOLDER]
     python -m training.measure MODEL_FOLDER DATA --float WORK/NAME.pt
 
-MODEL_FOLDER is what `training.export` wrote (`src/kb/models/kb_mini` for the shipped one), run as
-kb runs it: int8, one text at a time. DATA holds collections in BEIR layout. Vectors are cached by
-model and collection, so that a second run takes seconds. Weights of the best fusion are chosen on
-the queries of `train` and `dev` that were held out of training; the table is of `test`.
+MODEL_FOLDER is an output of `training.export` (`src/kb/models/kb_mini` is the shipped one), run as
+in kb: int8, one text at a time. DATA contains collections in BEIR's layout. Vectors are cached by
+model and collection, so a second run takes seconds. The weights of the best fusion are chosen on
+queries of `train` and `dev` that were held out of training; the table is for `test`.
 
 Gain 2^rel - 1. Keyword scores are those of a plain FTS5 table (porter unicode61, OR).
 """
@@ -42,20 +42,20 @@ class Encoded:
 def encoded(encoder: OnnxEncoder, texts: list[str], cache: Path, *, as_query: bool) -> Encoded:
     if not cache.exists():
         want = ALL & encoder.spec.gives
-        found = []
+        encodings = []
         for start in range(0, len(texts), 64):
-            found += encoder.encode(texts[start : start + 64], as_query=as_query, want=want)
-            print(f"\r{cache.stem} {len(found)}/{len(texts)}", end="", flush=True)
+            encodings += encoder.encode(texts[start : start + 64], as_query=as_query, want=want)
+            print(f"\r{cache.stem} {len(encodings)}/{len(texts)}", end="", flush=True)
         print()
         width = encoder.spec.token_dimension or 1
         rows = [
             np.frombuffer(e.tokens.data if e.tokens else b"", "f4").reshape(-1, width)
-            for e in found
+            for e in encodings
         ]
         np.savez(
             cache,
-            dense=np.stack([np.frombuffer(e.dense or b"", "f4") for e in found]),
-            sparse=np.array(json.dumps([e.sparse or {} for e in found])),
+            dense=np.stack([np.frombuffer(e.dense or b"", "f4") for e in encodings]),
+            sparse=np.array(json.dumps([e.sparse or {} for e in encodings])),
             lengths=np.array([len(row) for row in rows]),
             tokens=np.concatenate(rows).astype("f2"),
         )
@@ -65,8 +65,8 @@ def encoded(encoder: OnnxEncoder, texts: list[str], cache: Path, *, as_query: bo
     return Encoded(arrays["dense"], json.loads(str(arrays["sparse"])), tokens)
 
 
-def as_kb_has_it(row: dict[str, str]) -> str:
-    """A passage as kb hands it to an encoder: its heading, a line, its text."""
+def kb_passage(row: dict[str, str]) -> str:
+    """A passage as kb passes it to an encoder: its heading, a newline, its text."""
     return f"{row['title']}\n{row['text']}" if row.get("title") else row["text"]
 
 
@@ -75,11 +75,11 @@ def collection(folder: Path, encoder: OnnxEncoder, cache: Path, split: str) -> C
     texts = {row["_id"]: row["text"] for row in data.lines(folder / "queries.jsonl.gz")}
     judged = data.judgments(folder, split)
     if split != "test":
-        judged = {query: found for query, found in judged.items() if data.held_out(query)}
+        judged = {query: encodings for query, encodings in judged.items() if data.held_out(query)}
     name = f"{encoder.spec.name}-{encoder.spec.version}-{folder.name}"
-    passages = [as_kb_has_it(row) for row in corpus]
-    found = encoded(encoder, passages, cache / f"{name}.npz", as_query=False)
-    asked = encoded(
+    passages = [kb_passage(row) for row in corpus]
+    encodings = encoded(encoder, passages, cache / f"{name}.npz", as_query=False)
+    query_encodings = encoded(
         encoder, [texts[q] for q in judged], cache / f"{name}-{split}.npz", as_query=True
     )
     return Collection(
@@ -87,8 +87,8 @@ def collection(folder: Path, encoder: OnnxEncoder, cache: Path, split: str) -> C
         passages,
         [texts[q] for q in judged],
         list(judged.values()),
-        found,
-        asked,
+        encodings,
+        query_encodings,
         keywords(corpus, [texts[q] for q in judged]),
     )
 
@@ -123,7 +123,7 @@ def chosen_weights(development: list[list[Runs]]) -> dict[str, float]:
         mean = float(
             np.mean([np.mean([run.ndcg_of_sum(weights) for run in runs]) for runs in development])
         )
-        best = max(best, (mean, weights), key=lambda found: found[0])
+        best = max(best, (mean, weights), key=lambda encodings: encodings[0])
     return best[1]
 
 
@@ -131,17 +131,17 @@ def table(rows: dict[str, dict[str, float]]) -> str:
     names = list(next(iter(rows.values())))
     lines = ["| | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
     lines += [
-        f"| {row} | " + " | ".join(f"{found[n]:.3f}" for n in names) + " |"
-        for row, found in rows.items()
+        f"| {row} | " + " | ".join(f"{encodings[n]:.3f}" for n in names) + " |"
+        for row, encodings in rows.items()
     ]
     return "\n".join(lines)
 
 
-def measured(folder: Path, given: Any) -> None:
+def measured(folder: Path, options: Any) -> None:
     encoder = OnnxEncoder(manifest.read(folder))
-    given.cache.mkdir(parents=True, exist_ok=True)
+    options.cache.mkdir(parents=True, exist_ok=True)
     development = [
-        runs_of(collection(given.data / name, encoder, given.cache, split))
+        runs_of(collection(options.data / name, encoder, options.cache, split))
         for name, split in data.JUDGED.items()
     ]
     weights = chosen_weights(development)
@@ -149,25 +149,27 @@ def measured(folder: Path, given: Any) -> None:
     columns = {}
     for name, runs in zip(data.JUDGED, development, strict=True):
         columns[f"{name} (held out)"] = rankings(runs, weights)
-    if not given.development:
-        for name in given.sets:
-            runs = runs_of(collection(given.data / name, encoder, given.cache, "test"))
+    if not options.development:
+        for name in options.sets:
+            runs = runs_of(collection(options.data / name, encoder, options.cache, "test"))
             columns[name] = rankings(runs, weights)
     methods = list(next(iter(columns.values())))
-    print(table({m: {name: found[m] for name, found in columns.items()} for m in methods}))
+    print(table({m: {name: encodings[m] for name, encodings in columns.items()} for m in methods}))
 
 
-def beside_float(weights: Path, given: Any) -> None:
-    """What int8 costs: the mean cosine of the passages' vectors, and nDCG@10 of both. `weights`
-    lie in the folder that they were trained in."""
+def compare_with_float(weights: Path, options: Any) -> None:
+    """Compare int8 with float: the mean cosine of the passages' vectors, and nDCG@10 of both.
+    `weights` is a file in the folder in which they were trained."""
     from training.plain import PlainEncoder
 
-    plainly = PlainEncoder(given.model, weights.parent, weights)
-    encoders = [OnnxEncoder(manifest.read(given.model)), plainly]
-    given.cache.mkdir(parents=True, exist_ok=True)
-    for name in given.sets:
-        int8, plain = (collection(given.data / name, e, given.cache, "test") for e in encoders)
-        cosine = float((int8.found.dense * plain.found.dense).sum(-1).mean())
+    plainly = PlainEncoder(options.model, weights.parent, weights)
+    encoders = [OnnxEncoder(manifest.read(options.model)), plainly]
+    options.cache.mkdir(parents=True, exist_ok=True)
+    for name in options.sets:
+        int8, plain = (collection(options.data / name, e, options.cache, "test") for e in encoders)
+        cosine = float(
+            (int8.passage_encodings.dense * plain.passage_encodings.dense).sum(-1).mean()
+        )
         print(f"\n{name}: mean cosine of int8 to float {cosine:.4f}")
         both = {
             e.spec.name: rankings(runs_of(c), ONES)
@@ -187,12 +189,12 @@ def main() -> None:
     parser.add_argument("--float", type=Path, help="its weights before int8: what that costs")
     parser.add_argument("--sets", nargs="*", default=SETS)
     parser.add_argument("--development", action="store_true", help="leave the test splits alone")
-    given = parser.parse_args()
-    if given.float:
-        beside_float(given.float, given)
+    options = parser.parse_args()
+    if options.float:
+        compare_with_float(options.float, options)
         return
-    for folder in filter(None, (given.base, given.model)):
-        measured(folder, given)
+    for folder in filter(None, (options.base, options.model)):
+        measured(folder, options)
 
 
 if __name__ == "__main__":

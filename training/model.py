@@ -1,7 +1,7 @@
 """The networks: a small BERT, the encoder with three outputs on top of it, and a cross-encoder.
 
-BERT is written out here (it is sixty lines) so that what is trained is what is exported: no
-library between the weights and the ONNX file.
+BERT is written out here, in sixty lines, so that the exported network is the trained one, without
+a library in between.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch.nn.functional as F  # noqa: N812  # as torch's own documentation ha
 from torch import Tensor, nn
 
 WIDTH, HEADS, INNER, VOCABULARY, POSITIONS = 384, 12, 1536, 30522, 512
-RARE = 0.75  # how rare a word of several pieces is at least
+RARE = 0.75  # the minimum rarity of a word with several pieces
 
 
 class Layer(nn.Module):
@@ -90,9 +90,9 @@ def from_base(state: Mapping[str, Any], keep: Sequence[int]) -> Bert:
 class Encoder(nn.Module):
     """One pass, three outputs: a dense vector (CLS), a weight and a small vector for each token.
 
-    A token's weight is learned from its hidden state, from how rare it is, and from whether it is
-    a piece of a longer word; queries have a head of their own. `idf` is by token id, 0 for a token
-    that counts for nothing; `continues` is 1 for those that go on a word.
+    A token's weight is learned from its hidden state, its rarity, and whether it is a piece of a
+    longer word; queries have their own head. `idf` is indexed by token id and 0 for a token without
+    weight; `continues` is 1 for tokens that continue a word.
     """
 
     def __init__(self, bert: Bert, idf: Tensor, continues: Tensor, token_width: int) -> None:
@@ -105,7 +105,7 @@ class Encoder(nn.Module):
         self.register_buffer("continues", continues)
 
     def rarity(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """How rare each token's word is, in [0, 1], and whether it is of several pieces: such
+        """The rarity of each token's word, in [0, 1], and whether the word has several pieces: such
         words are rare, however common a piece is."""
         goes_on = self.continues[ids]
         pieces = torch.maximum(goes_on, F.pad(goes_on[:, 1:], (0, 1)))
@@ -115,8 +115,8 @@ class Encoder(nn.Module):
         return rare.unsqueeze(-1), pieces.unsqueeze(-1)
 
     def forward(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """dense [b, 384], passage and query weights [b, s, 1], token vectors [b, s, w]: as the
-        exported file gives them, token vectors not yet normalised."""
+        """dense [b, 384], passage and query weights [b, s, 1], token vectors [b, s, w]: the
+        outputs of the exported file, with token vectors not yet normalized."""
         hidden = self.bert(ids, mask)
         rarity, pieces = self.rarity(ids)
         seen = torch.cat([hidden, rarity.to(hidden.dtype), pieces.to(hidden.dtype)], -1)

@@ -1,4 +1,4 @@
-"""The model before ONNX and int8, in torch, behind kb's own port: to see what the export costs."""
+"""The model before ONNX and int8, in torch, as a `kb.ports.Encoder`, to measure the export."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from training.prepare import DEVICE
 
 
 class _Network:
-    """What a `kb.models.onnx_session.Session` is: named outputs for one text."""
+    """Like `kb.models.onnx_session.Session`: named outputs for one text."""
 
     provider = "torch"
 
@@ -29,12 +29,12 @@ class _Network:
     @torch.no_grad()
     def run(self, ids: Sequence[int], outputs: Sequence[str]) -> dict[str, Any]:
         row = torch.tensor([list(ids)], device=DEVICE)
-        given = dict(zip(OUTPUTS, self._network(row, torch.ones_like(row)), strict=True))
-        return {name: given[name][0].float().cpu().numpy() for name in outputs}
+        outputs_by_name = dict(zip(OUTPUTS, self._network(row, torch.ones_like(row)), strict=True))
+        return {name: outputs_by_name[name][0].float().cpu().numpy() for name in outputs}
 
 
 class PlainEncoder(OnnxEncoder):
-    """`folder` is where the exported model lies: its tokenizer and its manifest are used."""
+    """An encoder with the tokenizer and manifest of the exported model in `folder`."""
 
     def __init__(self, folder: Path, work: Path, weights: Path) -> None:
         manifest = manifests.read(folder)

@@ -1,12 +1,11 @@
-"""Before training: tokens, hard negatives and what the teachers say of them.
+"""Before training: tokens, hard negatives and the teachers' scores.
 
     python -m training.prepare WORK [--few N]
 
-WORK holds `encoder.npz`, `teacher.npz`, `tokenizer.json` (training.base),
-`pairs.jsonl.gz` and, under `judged/`, the collections that may be learned from.
-Writes `prepared.pt`: for every source its tokens, and for every example 16 candidates (the right
-passage first, then some that are near by meaning and some that are near by words), the base
-model's vectors, and the teacher's logits.
+WORK contains `encoder.npz`, `teacher.npz`, `tokenizer.json` (training.base), `pairs.jsonl.gz` and,
+under `judged/`, the collections used for training. Writes `prepared.pt`: for every source its
+tokens, and for every example 16 candidates (the right passage first, then some that are similar in
+meaning and some in words), the base model's vectors, and the teacher's logits.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from training.terms import Terms
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 QUERY_TOKENS, PASSAGE_TOKENS, CANDIDATES = 64, 256, 16
-NEAR_BY_MEANING, NEAR_BY_WORDS = 60, 30  # how deep negatives are drawn from
+NEAR_BY_MEANING, NEAR_BY_WORDS = 60, 30  # the ranks from which negatives are drawn
 PREFIX = "Represent this sentence for searching relevant passages:"
 
 
@@ -51,24 +50,24 @@ def by_length(rows: list[Any], size: int) -> list[list[int]]:
 
 @torch.no_grad()
 def base_vectors(bert: Any, rows: list[list[int]]) -> Tensor:
-    found = torch.zeros(len(rows), 384, device=DEVICE)
+    values = torch.zeros(len(rows), 384, device=DEVICE)
     for part in by_length(rows, 512):
         ids = padded([rows[i] for i in part])
         with torch.autocast(DEVICE, torch.bfloat16, enabled=DEVICE == "cuda"):
-            found[part] = F.normalize(bert(ids, (ids != 0).long())[:, 0].float(), dim=-1)
-    return found
+            values[part] = F.normalize(bert(ids, (ids != 0).long())[:, 0].float(), dim=-1)
+    return values
 
 
 @torch.no_grad()
 def teacher_logits(teacher: Any, pairs: list[tuple[list[int], list[int]]]) -> Tensor:
     joined = [query + passage[1:] for query, passage in pairs]
-    found = torch.zeros(len(pairs), device=DEVICE)
+    values = torch.zeros(len(pairs), device=DEVICE)
     for part in by_length(joined, 1024):
         ids = padded([joined[i] for i in part])
         kinds = padded([[0] * len(pairs[i][0]) + [1] * (len(pairs[i][1]) - 1) for i in part])
         with torch.autocast(DEVICE, torch.bfloat16, enabled=DEVICE == "cuda"):
-            found[part] = teacher(ids, (ids != 0).long(), kinds).float()
-    return found
+            values[part] = teacher(ids, (ids != 0).long(), kinds).float()
+    return values
 
 
 def keyword_share(job: tuple[data.Source, list[str]]) -> list[list[int]]:
@@ -76,7 +75,7 @@ def keyword_share(job: tuple[data.Source, list[str]]) -> list[list[int]]:
 
 
 def by_words(source: data.Source, queries: list[str]) -> list[list[int]]:
-    """`data.keyword_lists`, shared out over the cores."""
+    """`data.keyword_lists`, distributed over the cores."""
     cores = max(1, multiprocessing.cpu_count() - 1)
     step = -(-len(queries) // cores)
     jobs = [(source, queries[start : start + step]) for start in range(0, len(queries), step)]
@@ -94,8 +93,8 @@ def by_meaning(queries: Tensor, passages: Tensor) -> list[list[int]]:
 
 
 def fitted_blend(logits: Tensor, cosines: Tensor) -> Tensor:
-    """How much the cross-encoder and the base's cosine each say about which candidate is right:
-    the two weights under which the right ones (column 0) are likeliest."""
+    """The weights of the cross-encoder's logit and the base's cosine that make the right candidates
+    (column 0) likeliest."""
     weights = torch.tensor([0.5, 10.0], requires_grad=True)
     parts = torch.stack([logits, cosines], -1).cpu()
     solver = torch.optim.LBFGS([weights], max_iter=100, line_search_fn="strong_wolfe")
@@ -108,7 +107,7 @@ def fitted_blend(logits: Tensor, cosines: Tensor) -> Tensor:
         return loss
 
     solver.step(closure)
-    # Negatives were drawn by cosine, which makes it look worse than it is: it keeps a say.
+    # Negatives were drawn by cosine, which makes it look worse than it is, so it keeps some weight.
     return torch.maximum(weights.detach(), torch.tensor([0.1, 5.0]))
 
 
@@ -128,10 +127,10 @@ def prepare(source: data.Source, tools: dict[str, Any], words: list[list[int]]) 
             spare = rng.sample(range(len(passages)), min(64, len(passages)))
             near += data.sample(rng, spare, CANDIDATES - 1 - len(near), avoid | set(near))
             rows.append((number, [right, *near]))
-    pairs = [(plain[number], passages[c]) for number, found in rows for c in found]
+    pairs = [(plain[number], passages[c]) for number, values in rows for c in values]
     logits = teacher_logits(tools["teacher"], pairs).view(-1, CANDIDATES)
     owner = torch.tensor([number for number, _ in rows], device=DEVICE)
-    candidates = torch.tensor([found for _, found in rows], device=DEVICE)
+    candidates = torch.tensor([values for _, values in rows], device=DEVICE)
     cosines = (query_base[owner][:, None] * passage_base[candidates]).sum(-1)
     blend = fitted_blend(logits, cosines)
     chance = (torch.stack([logits, cosines], -1).cpu() @ blend).softmax(-1)
@@ -162,7 +161,7 @@ def _first(scores: Tensor) -> float:
 
 
 def rehearsal(source: data.Source, few: int) -> data.Source:
-    """A small piece of a source, for a run that only shows that everything works."""
+    """A small sample of a source, for a run that only tests that everything works."""
     examples = source.examples[:few]
     kept = sorted({i for e in examples for i in e.right[:4]} | set(range(4 * few)))
     place = {old: new for new, old in enumerate(kept)}
@@ -174,27 +173,29 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("work", type=Path)
     parser.add_argument("--few", type=int, help="this many examples a source: a rehearsal")
-    given = parser.parse_args()
+    options = parser.parse_args()
     start = time.time()
-    tokenizer = Tokenizer.from_file(str(given.work / "tokenizer.json"))
-    sources = data.pair_sources(given.work / "pairs.jsonl.gz")
-    sources += [data.judged_source(given.work / "judged" / name) for name in data.JUDGED]
-    if given.few:
-        sources = [rehearsal(source, given.few) for source in sources]
-    # Forked before the GPU is touched.
+    tokenizer = Tokenizer.from_file(str(options.work / "tokenizer.json"))
+    sources = data.pair_sources(options.work / "pairs.jsonl.gz")
+    sources += [data.judged_source(options.work / "judged" / name) for name in data.JUDGED]
+    if options.few:
+        sources = [rehearsal(source, options.few) for source in sources]
+    # Fork before the GPU is initialized.
     words = [by_words(source, [e.query for e in source.examples]) for source in sources]
     print(f"keywords {time.time() - start:.0f} s", flush=True)
     tools = {
         "tokenizer": tokenizer,
         "terms": Terms(tokenizer),
         "prefix": tokenise(tokenizer, [PREFIX], QUERY_TOKENS)[0][1:-1],
-        "bert": from_base(base.load(given.work / "encoder.npz"), range(12)).to(DEVICE).eval(),
-        "teacher": cross_encoder(base.load(given.work / "teacher.npz"), range(12))
+        "bert": from_base(base.load(options.work / "encoder.npz"), range(12)).to(DEVICE).eval(),
+        "teacher": cross_encoder(base.load(options.work / "teacher.npz"), range(12))
         .to(DEVICE)
         .eval(),
     }
-    prepared = [prepare(source, tools, found) for source, found in zip(sources, words, strict=True)]
-    torch.save({"sources": prepared, "prefix": tools["prefix"]}, given.work / "prepared.pt")
+    prepared = [
+        prepare(source, tools, values) for source, values in zip(sources, words, strict=True)
+    ]
+    torch.save({"sources": prepared, "prefix": tools["prefix"]}, options.work / "prepared.pt")
     print(f"prepared {time.time() - start:.0f} s", flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Rankings of one collection, from vectors already made: every retriever, and sums of them."""
+"""Rankings of one collection from precomputed vectors: every retriever, and sums of them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Collection:
     passages: list[str]
     queries: list[str]
     judged: list[dict[str, int]]
-    found: Any  # measure.Encoded of the passages
-    asked: Any  # of the queries
+    passage_encodings: Any  # measure.Encoded
+    query_encodings: Any
     keywords: list[dict[int, float]]
 
 
@@ -44,24 +44,26 @@ def standard(values: Any) -> Any:
 
 
 def runs_of(part: Collection) -> list[Runs]:
-    postings = _postings(part.found.sparse)
+    postings = _postings(part.passage_encodings.sparse)
     return [_run(part, number, postings) for number in range(len(part.queries))]
 
 
 def _run(part: Collection, number: int, postings: dict[str, Any]) -> Runs:
-    dense = part.found.dense @ part.asked.dense[number]
+    dense = part.passage_encodings.dense @ part.query_encodings.dense[number]
     sparse = np.zeros(len(part.ids), "f4")
-    for term, weight in part.asked.sparse[number].items():
+    for term, weight in part.query_encodings.sparse[number].items():
         if term in postings:
             rows, weights = postings[term]
             sparse[rows] += weight * weights
     keyword = part.keywords[number]
     lists = {"fts": list(keyword), "dense": _top(dense), "sparse": _top(sparse)}
     pool = rrf(*lists.values())
-    query = part.asked.tokens[number]
+    query = part.query_encodings.tokens[number]
     late = np.array(
         [
-            (query @ part.found.tokens[i].T).max(-1).mean() if len(part.found.tokens[i]) else 0.0
+            (query @ part.passage_encodings.tokens[i].T).max(-1).mean()
+            if len(part.passage_encodings.tokens[i])
+            else 0.0
             for i in pool
         ]
     )
@@ -82,13 +84,13 @@ def _top(scores: Any) -> list[int]:
 
 
 def _postings(rows: list[dict[str, float]]) -> dict[str, Any]:
-    found: dict[str, tuple[list[int], list[float]]] = {}
+    postings: dict[str, tuple[list[int], list[float]]] = {}
     for number, weights in enumerate(rows):
         for term, weight in weights.items():
-            places = found.setdefault(term, ([], []))
+            places = postings.setdefault(term, ([], []))
             places[0].append(number)
             places[1].append(weight)
-    return {term: (np.array(r), np.array(w, "f4")) for term, (r, w) in found.items()}
+    return {term: (np.array(r), np.array(w, "f4")) for term, (r, w) in postings.items()}
 
 
 def rankings(runs: list[Runs], weights: dict[str, float]) -> dict[str, float]:
@@ -112,6 +114,6 @@ def rankings(runs: list[Runs], weights: dict[str, float]) -> dict[str, float]:
         }
         for name, ids in ranked.items():
             table.setdefault(name, []).append(ndcg(ids, run.judged))
-        for name, given in sums.items():
-            table.setdefault(name, []).append(run.ndcg_of_sum(given))
+        for name, weights_of_sum in sums.items():
+            table.setdefault(name, []).append(run.ndcg_of_sum(weights_of_sum))
     return {name: float(np.mean(values)) for name, values in table.items()}

@@ -2,8 +2,8 @@
 
     python -m training.soup WORK NAME FIRST.pt SECOND.pt ... [--base 0.2]
 
-Runs that started from the same weights end in one basin: their mean is often better than each, and
-more so on what none of them has seen. `--base` mixes the untouched base into the body too.
+Runs that start from the same weights end in one basin: their mean is often better than each of
+them, especially on unfamiliar text. `--base` also mixes in the body of the unchanged base.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ def main() -> None:
     parser.add_argument("name")
     parser.add_argument("models", type=Path, nargs="+")
     parser.add_argument("--base", type=float, default=0.0, help="share of the base in the body")
-    given = parser.parse_args()
-    states = [torch.load(path, weights_only=True) for path in given.models]
-    bert = from_base(base.load(given.work / "encoder.npz"), range(12))
-    mixed = mean(states, bert.state_dict(), given.base)
+    options = parser.parse_args()
+    states = [torch.load(path, weights_only=True) for path in options.models]
+    bert = from_base(base.load(options.work / "encoder.npz"), range(12))
+    mixed = mean(states, bert.state_dict(), options.base)
     encoder = Encoder(bert, mixed["idf"], mixed["continues"], len(mixed["token_vectors.weight"]))
     encoder.load_state_dict({**mixed, "bert.words.weight": bert.words.weight.detach()})
     torch.save(
-        {name: value.half() for name, value in mixed.items()}, given.work / f"{given.name}.pt"
+        {name: value.half() for name, value in mixed.items()}, options.work / f"{options.name}.pt"
     )
-    prefix = tokenise(Tokenizer.from_file(str(given.work / "tokenizer.json")), [PREFIX], 64)
+    prefix = tokenise(Tokenizer.from_file(str(options.work / "tokenizer.json")), [PREFIX], 64)
     trainer = Trainer(encoder, prefix[0][1:-1]).to(DEVICE).eval()
-    quality = held_out_quality(trainer, given.work)
-    said = {"models": [path.stem for path in given.models], "base": given.base}
-    (given.work / f"{given.name}.json").write_text(json.dumps({**said, "quality": quality}))
-    print(given.name, said, json.dumps(quality), flush=True)
+    quality = held_out_quality(trainer, options.work)
+    summary = {"models": [path.stem for path in options.models], "base": options.base}
+    (options.work / f"{options.name}.json").write_text(json.dumps({**summary, "quality": quality}))
+    print(options.name, summary, json.dumps(quality), flush=True)
 
 
 if __name__ == "__main__":

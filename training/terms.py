@@ -1,8 +1,8 @@
-"""Terms in training: what a text's tokens count as in a sparse vector, as numbers.
+"""Terms in training: the terms of a text's tokens, as bucket numbers.
 
-The rule itself is kb's own (`kb.models.tokenizer.word_terms`), so that what is learned is what is
-used. There are more words than any list holds; each gets a bucket by its hash, and among 262,144
-of them two words of one batch hardly ever meet.
+The rule is kb's own (`kb.models.tokenizer.word_terms`), so that training and use agree. The
+vocabulary is unlimited, so each word gets one of 262,144 buckets by its hash; two words of one
+batch hardly ever share one.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 from kb.models.tokenizer import word_terms
 
 BUCKETS = 1 << 18
-EACH = 2  # terms that one token can count for: its word, and itself as a piece of it
+EACH = 2  # terms of one token: its word, and itself as a piece of the word
 
 
 class Terms:
-    """Bucket numbers for every token of a text; 0 is no term."""
+    """The bucket numbers of every token of a text; 0 means no term."""
 
     def __init__(self, tokenizer: Any) -> None:
         vocabulary = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
@@ -27,9 +27,10 @@ class Terms:
         self._buckets: dict[str, int] = {}
 
     def __call__(self, ids: list[int]) -> list[list[int]]:
-        found = word_terms([self.texts[number] for number in ids])
+        terms_by_token = word_terms([self.texts[number] for number in ids])
         return [
-            [self._bucket(term) for term in terms] + [0] * (EACH - len(terms)) for terms in found
+            [self._bucket(term) for term in terms] + [0] * (EACH - len(terms))
+            for terms in terms_by_token
         ]
 
     def _bucket(self, term: str) -> int:

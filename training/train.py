@@ -2,11 +2,10 @@
 
     python -m training.train WORK NAME [--layers 0,1,...] [--epochs 2] [--zero-shot] ...
 
-Each head learns, listwise, what the teachers say of 8 candidates a query, and to tell its passage
-from all others of the batch; so does the sum of the three, that they learn to complement each
-other. The dense vectors are held near the base model's. Word embeddings stay as they are.
-Writes `NAME.pt` (half precision, without the word embeddings) and `NAME.json`: quality on the
-held-out queries.
+Each head learns, listwise, the teachers' scores of 8 candidates per query, and to tell its passage
+from all others in the batch; so does the sum of the three, so that they complement each other. The
+dense vectors are kept near the base model's. Word embeddings do not change. Writes `NAME.pt` (half
+precision, without the word embeddings) and `NAME.json`: quality on the held-out queries.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from training.terms import BUCKETS, EACH, Terms
 class Encoded:
     dense: Tensor  # [n, 384]
     sparse: Tensor  # [n, BUCKETS]
-    tokens: Tensor  # [n, longest, w], zero where nothing counts
+    tokens: Tensor  # [n, longest, w], zero for tokens without weight
     counts: Tensor  # [n, longest]
 
 
@@ -57,16 +56,16 @@ class Trainer(nn.Module):
         used: Tensor | None = None,
         group: int = 128,
     ) -> Encoded:
-        """Rows of like length go together, so that little is computed on padding."""
+        """Encode rows of similar length together, to save computation on padding."""
         longest = max(map(len, rows))
-        found: list[tuple[list[int], tuple[Tensor, ...]]] = []
+        parts_by_batch: list[tuple[list[int], tuple[Tensor, ...]]] = []
         for part in by_length(rows, group):
             ids = padded([rows[i] for i in part])
             with torch.autocast(DEVICE, torch.bfloat16, enabled=DEVICE == "cuda"):
-                dense, passage, asked, vectors = self.encoder(ids, (ids != 0).long())
-            weights = (asked if query else passage).squeeze(-1).float()
+                dense, passage, query_weights, vectors = self.encoder(ids, (ids != 0).long())
+            weights = (query_weights if query else passage).squeeze(-1).float()
             counts = (self.encoder.idf[ids] > 0) & (ids != 0)
-            if query:  # the prefix is read, and counts for nothing
+            if query:  # the prefix is read, but has no weight
                 counts[:, 1 : 1 + self.prefix] = False
             named = padded([terms[i] for i in part], [0] * EACH)  # [n, longest, EACH]
             sparse = torch.zeros(len(part), BUCKETS if used is None else len(used), device=DEVICE)
@@ -76,7 +75,7 @@ class Trainer(nn.Module):
             sparse = sparse.scatter_reduce(1, named.flatten(1), each, "amax")
             vectors = F.normalize(vectors.float(), dim=-1) * counts.unsqueeze(-1)
             wide = longest - ids.shape[1]
-            found.append(
+            parts_by_batch.append(
                 (
                     part,
                     (
@@ -87,46 +86,50 @@ class Trainer(nn.Module):
                     ),
                 )
             )
-        order = torch.tensor([i for part, _ in found for i in part]).argsort().to(DEVICE)
-        return Encoded(*(torch.cat([parts[k] for _, parts in found])[order] for k in range(4)))
+        order = torch.tensor([i for part, _ in parts_by_batch for i in part]).argsort().to(DEVICE)
+        return Encoded(
+            *(torch.cat([parts[k] for _, parts in parts_by_batch])[order] for k in range(4))
+        )
 
-    def scores(self, asked: Encoded, passages: Encoded) -> list[Tensor]:
-        """dense, sparse, tokens: [queries, passages] each, in the scale that was learned."""
+    def scores(self, queries: Encoded, passages: Encoded) -> list[Tensor]:
+        """dense, sparse, tokens: [queries, passages] each, on the learned scale."""
         dense, sparse, tokens = self.scales.exp()
-        late = late_interaction(asked, passages)
+        late = late_interaction(queries, passages)
         return [
-            asked.dense @ passages.dense.T * dense,
-            asked.sparse @ passages.sparse.T * sparse,
+            queries.dense @ passages.dense.T * dense,
+            queries.sparse @ passages.sparse.T * sparse,
             late * tokens,
         ]
 
 
-def late_interaction(asked: Encoded, passages: Encoded) -> Tensor:
+def late_interaction(queries: Encoded, passages: Encoded) -> Tensor:
     """MaxSim, as a mean over the query's tokens."""
-    alike = torch.einsum("aid,bjd->abij", asked.tokens.bfloat16(), passages.tokens.bfloat16())
+    alike = torch.einsum("aid,bjd->abij", queries.tokens.bfloat16(), passages.tokens.bfloat16())
     alike = alike.masked_fill(~passages.counts[None, :, None, :], -1).amax(-1).float()
-    return (alike * asked.counts[:, None]).sum(-1) / asked.counts.sum(-1).clamp(min=1)[:, None]
+    return (alike * queries.counts[:, None]).sum(-1) / queries.counts.sum(-1).clamp(min=1)[:, None]
 
 
 def batches(sources: list[dict[str, Any]], size: int, rng: random.Random) -> Iterator[Any]:
     """One epoch, in random order; each batch of one source."""
-    found = []
+    parts = []
     for source in sources:
         order = list(range(len(source["owner"])))
         rng.shuffle(order)
-        found += [(source, order[start : start + size]) for start in range(0, len(order), size)]
-    rng.shuffle(found)
-    return iter([(source, rows) for source, rows in found if len(rows) > 4])
+        parts += [(source, order[start : start + size]) for start in range(0, len(order), size)]
+    rng.shuffle(parts)
+    return iter([(source, rows) for source, rows in parts if len(rows) > 4])
 
 
-def loss_of(trainer: Trainer, source: dict[str, Any], rows: list[int], given: Any) -> Tensor:
+def loss_of(trainer: Trainer, source: dict[str, Any], rows: list[int], options: Any) -> Tensor:
     owner = source["owner"][rows].tolist()
-    keep = torch.cat([torch.zeros(1, dtype=torch.long), 1 + torch.randperm(15)[: given.width - 1]])
+    keep = torch.cat(
+        [torch.zeros(1, dtype=torch.long), 1 + torch.randperm(15)[: options.width - 1]]
+    )
     candidates = source["candidates"][rows][:, keep]
     flat = candidates.flatten().tolist()
     both = [source["query_terms"][i] for i in owner] + [source["passage_terms"][i] for i in flat]
     used = torch.tensor(sorted({b for row in both for each in row for b in each} | {0})).to(DEVICE)
-    asked = trainer.encode(
+    queries = trainer.encode(
         [source["queries"][i] for i in owner],
         [source["query_terms"][i] for i in owner],
         query=True,
@@ -140,27 +143,27 @@ def loss_of(trainer: Trainer, source: dict[str, Any], rows: list[int], given: An
     )
     chance = source["chance"][rows][:, keep].to(DEVICE)
     chance = chance / chance.sum(-1, keepdim=True)
-    target = (1 - given.gold) * chance
-    target[:, 0] += given.gold
-    gold = torch.arange(len(owner), device=DEVICE) * given.width
-    own = gold[:, None] + torch.arange(given.width, device=DEVICE)
-    # Another query's right passage, or the same passage twice, is no negative.
+    target = (1 - options.gold) * chance
+    target[:, 0] += options.gold
+    gold = torch.arange(len(owner), device=DEVICE) * options.width
+    own = gold[:, None] + torch.arange(options.width, device=DEVICE)
+    # Another query's right passage, or a duplicate, is not a negative.
     ids, firsts = candidates.flatten().to(DEVICE), candidates[:, 0].to(DEVICE)
     same = (ids[None] == firsts[:, None]).scatter(1, own, False)
-    scores = trainer.scores(asked, passages)
+    scores = trainer.scores(queries, passages)
     loss = torch.zeros((), device=DEVICE)
     for score, weight in zip(
-        [*scores, scores[0] + scores[1] + scores[2]], given.weights, strict=True
+        [*scores, scores[0] + scores[1] + scores[2]], options.weights, strict=True
     ):
         listwise = F.kl_div(F.log_softmax(score.gather(1, own), -1), target, reduction="batchmean")
         batch = F.cross_entropy(score.masked_fill(same, -1e4), gold)
-        loss = loss + weight * (listwise + given.batch_weight * batch)
+        loss = loss + weight * (listwise + options.batch_weight * batch)
     far = 1 - (passages.dense * source["passage_base"][flat].to(DEVICE).float()).sum(-1).mean()
-    far = far + 1 - (asked.dense * source["query_base"][owner].to(DEVICE).float()).sum(-1).mean()
+    far = far + 1 - (queries.dense * source["query_base"][owner].to(DEVICE).float()).sum(-1).mean()
     return (
         loss
-        + given.anchor * far
-        + 1e-4 * (passages.sparse.sum(-1).mean() + asked.sparse.sum(-1).mean())
+        + options.anchor * far
+        + 1e-4 * (passages.sparse.sum(-1).mean() + queries.sparse.sum(-1).mean())
     )
 
 
@@ -176,14 +179,14 @@ def optimiser_for(trainer: Trainer, steps: int, rate: float) -> tuple[Any, Any]:
     return optimiser, schedule
 
 
-def train(trainer: Trainer, sources: list[dict[str, Any]], given: Any) -> None:
-    rng = random.Random(given.seed)
-    per_epoch = sum(1 for _ in batches(sources, given.batch, random.Random(0)))
-    optimiser, schedule = optimiser_for(trainer, given.epochs * per_epoch, given.rate)
+def train(trainer: Trainer, sources: list[dict[str, Any]], options: Any) -> None:
+    rng = random.Random(options.seed)
+    per_epoch = sum(1 for _ in batches(sources, options.batch, random.Random(0)))
+    optimiser, schedule = optimiser_for(trainer, options.epochs * per_epoch, options.rate)
     start, done, recent = time.time(), 0, 0.0
-    for _ in range(given.epochs):
-        for source, rows in batches(sources, given.batch, rng):
-            loss = loss_of(trainer, source, rows, given)
+    for _ in range(options.epochs):
+        for source, rows in batches(sources, options.batch, rng):
+            loss = loss_of(trainer, source, rows, options)
             optimiser.zero_grad(set_to_none=True)
             loss.backward()
             nn.utils.clip_grad_norm_(trainer.parameters(), 1.0)
@@ -193,25 +196,25 @@ def train(trainer: Trainer, sources: list[dict[str, Any]], given: Any) -> None:
             if done % 100 == 0:
                 mean = recent / (1 - 0.98**done)
                 print(
-                    f"{given.name} {done}/{given.epochs * per_epoch} loss {mean:.3f} "
+                    f"{options.name} {done}/{options.epochs * per_epoch} loss {mean:.3f} "
                     f"{time.time() - start:.0f} s",
                     flush=True,
                 )
 
 
-def follow(trainer: Trainer, reference: Any, sources: list[dict[str, Any]], given: Any) -> None:
-    """Before a shallower model learns anything else: to give every token the hidden state that
-    the whole base model gives it."""
+def follow(trainer: Trainer, reference: Any, sources: list[dict[str, Any]], options: Any) -> None:
+    """Train a shallower model to reproduce the hidden states of the whole base model, before
+    anything else."""
     rng = random.Random(1)
     parameters = [
         p for p in trainer.encoder.bert.parameters() if p is not trainer.encoder.bert.words.weight
     ]
     optimiser = torch.optim.AdamW(parameters, lr=2e-4, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, 2e-4, total_steps=given.follow + 1, pct_start=0.1
+        optimiser, 2e-4, total_steps=options.follow + 1, pct_start=0.1
     )
     start = time.time()
-    for step in range(given.follow):
+    for step in range(options.follow):
         source = rng.choices(sources, [len(s["passages"]) for s in sources])[0]
         kind = "queries" if step % 5 == 4 else "passages"
         rows = rng.sample(source[kind], min(384, len(source[kind])))
@@ -231,15 +234,15 @@ def follow(trainer: Trainer, reference: Any, sources: list[dict[str, Any]], give
         schedule.step()
         if step % 200 == 199:
             print(
-                f"{given.name} follow {step + 1}/{given.follow} loss {loss.item():.4f} "
+                f"{options.name} follow {step + 1}/{options.follow} loss {loss.item():.4f} "
                 f"{time.time() - start:.0f} s",
                 flush=True,
             )
 
 
 def rarity(prepared: dict[str, Any], terms: Terms) -> Tensor:
-    """How rare each token is in the pairs' passages, in (0, 1], words with one stem taken
-    together; 0 for what is no term."""
+    """The rarity of each token in the pairs' passages, in (0, 1], counted by stem; 0 for tokens
+    that are no terms."""
     words = [row[0][0] for row in map(terms, ([number] for number in range(len(terms.texts))))]
     term = torch.tensor(words)
     frequency, documents = torch.zeros(BUCKETS), 0
@@ -268,38 +271,38 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--follow", type=int, default=0, help="steps of distillation first")
     parser.add_argument("--zero-shot", action="store_true", help="learn from no judged collection")
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    given.weights = [float(weight) for weight in given.weights.split(",")]
-    return given
+    options = parser.parse_args()
+    options.weights = [float(weight) for weight in options.weights.split(",")]
+    return options
 
 
 def main() -> None:
-    given = arguments()
-    torch.manual_seed(0)  # heads that start alike can be averaged later
-    prepared = torch.load(given.work / "prepared.pt", weights_only=False)
-    sources = prepared["sources"][: 4 if given.zero_shot else None]
-    state = base.load(given.work / "encoder.npz")
-    bert = from_base(state, [int(layer) for layer in given.layers.split(",")])
-    terms = Terms(Tokenizer.from_file(str(given.work / "tokenizer.json")))
+    options = arguments()
+    torch.manual_seed(0)  # heads with the same start can be averaged later
+    prepared = torch.load(options.work / "prepared.pt", weights_only=False)
+    sources = prepared["sources"][: 4 if options.zero_shot else None]
+    state = base.load(options.work / "encoder.npz")
+    bert = from_base(state, [int(layer) for layer in options.layers.split(",")])
+    terms = Terms(Tokenizer.from_file(str(options.work / "tokenizer.json")))
     idf = rarity(prepared, terms)
-    encoder = Encoder(bert, idf, torch.tensor(terms.continues).float(), given.token_width)
+    encoder = Encoder(bert, idf, torch.tensor(terms.continues).float(), options.token_width)
     trainer = Trainer(encoder, prepared["prefix"]).to(DEVICE)
-    torch.manual_seed(given.seed)
-    if given.follow:
-        follow(trainer, from_base(state, range(12)).to(DEVICE).eval(), sources, given)
-    train(trainer, sources, given)
-    kept = {
+    torch.manual_seed(options.seed)
+    if options.follow:
+        follow(trainer, from_base(state, range(12)).to(DEVICE).eval(), sources, options)
+    train(trainer, sources, options)
+    state_dict = {
         name: value.half().cpu()
         for name, value in encoder.state_dict().items()
         if name != "bert.words.weight"
     }
-    torch.save(kept, given.work / f"{given.name}.pt")
-    quality = held_out_quality(trainer.eval(), given.work)
-    settings = {key: str(value) for key, value in vars(given).items() if key != "work"}
-    (given.work / f"{given.name}.json").write_text(
+    torch.save(state_dict, options.work / f"{options.name}.pt")
+    quality = held_out_quality(trainer.eval(), options.work)
+    settings = {key: str(value) for key, value in vars(options).items() if key != "work"}
+    (options.work / f"{options.name}.json").write_text(
         json.dumps({"settings": settings, "quality": quality}, indent=1)
     )
-    print(given.name, json.dumps(quality), flush=True)
+    print(options.name, json.dumps(quality), flush=True)
 
 
 if __name__ == "__main__":
