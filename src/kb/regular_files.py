@@ -1,12 +1,11 @@
-"""The one way to read a user's file: regular files only, a bounded size, no unexpected link.
+"""The only way to read a user's file: regular files, of bounded size, without unexpected links.
 
-Between the moment a path is chosen and the moment it is opened, a file may be replaced by a link, a
-named pipe, a device or a huge file, and a folder above it by a link. `open_file` and `read_file`
-therefore never wait for a pipe, never open a device, check what they hold by `fstat`, and stop at a
-limit. Given a `root`, they open folder by folder, so that no link is followed, neither inside the
-root nor on the way to it. Where the system has no `O_NOFOLLOW` and no `openat` (Windows), each step
-inside the root is checked before and the file again after it is opened, which leaves a short moment
-in which a link can be put in its place.
+Between choosing a path and opening it, a file may be replaced by a link, a named pipe, a device or
+a huge file, and a folder above it by a link. `open_file` and `read_file` therefore never block on a
+pipe, never open a device, check the open file with `fstat`, and stop at a size limit. Given a
+`root`, they open folder by folder and follow no link, neither inside the root nor on the way to it.
+Systems without `O_NOFOLLOW` and `openat` (Windows) check each step inside the root before opening
+the file, and the file again afterwards, which leaves a short moment for replacing it by a link.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ __all__ = [
 ]
 
 Links = Literal["refuse", "inside", "follow"]
-"""What becomes of links: none is followed; only those that end inside the root; or any."""
+"""Which links are followed: none, those with a target inside the root, or all."""
 
-_STEP_BYTES = 1 << 20
-_PATH_BYTES = 4096  # Linux opens no longer path at once, and everything else names files by it
+_READ_BYTES = 1 << 20
+_PATH_BYTES = 4096  # the longest path that Linux opens
 _HAS_OPENAT = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _NO_FOLLOW_ANY = getattr(os, "O_NOFOLLOW_ANY", 0)  # macOS: no link anywhere in the path
@@ -49,14 +48,14 @@ _FILE_FLAGS = os.O_RDONLY
 for _name in ("O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY", "O_NOINHERIT"):
     _FILE_FLAGS |= getattr(os, _name, 0)
 _FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_DIRECTORY", 0)
-# A folder on the way needs to be passed through, not listed.
-_PASS_FLAGS = _FOLDER_FLAGS | getattr(os, "O_PATH", 0)
+# A folder on the way is traversed, not listed.
+_TRAVERSE_FLAGS = _FOLDER_FLAGS | getattr(os, "O_PATH", 0)
 _F_GETPATH = 50 if sys.platform == "darwin" else None  # `fcntl.F_GETPATH`, without its import
 _JUNCTION = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", None)  # Windows
 
 
 class ReadRefused(OSError):
-    """A file that must not be read. `strerror` is the reason, as a report shows it."""
+    """A file that must not be read. `strerror` and `reason` say why, for reports."""
 
     def __init__(self, reason: str, path: str) -> None:
         super().__init__(errno.EACCES, reason, path)
@@ -85,21 +84,23 @@ class OutsideRoot(ReadRefused):
 
 
 class FileChanged(ReadRefused):
-    """Another file than the one that was expected."""
+    """A file other than the expected one."""
 
     def __init__(self, path: str) -> None:
         super().__init__("changed while it was read", path)
 
 
 class FileTooLarge(ReadRefused):
+    """A file above the size limit."""
+
     def __init__(self, limit_bytes: int, path: str) -> None:
         super().__init__(f"larger than {limit_bytes:,} bytes", path)
 
 
 @dataclass(frozen=True, slots=True)
 class FileIdentity:
-    """What makes a file the same file, whatever it is called. `size_bytes` and `mtime_ns` are
-    compared only if they are given."""
+    """The identity of a file, independent of its name. `size_bytes` and `mtime_ns` are compared
+    only if they are set."""
 
     device: int
     inode: int
@@ -108,8 +109,8 @@ class FileIdentity:
 
     @classmethod
     def of(cls, info: os.stat_result, *, content: bool = False) -> FileIdentity | None:
-        """The identity of a file by its `stat`, with `content` its size and time too; None where
-        the system does not tell (a listing on Windows, some network file systems)."""
+        """The identity in a `stat` result, with `content` including size and time. None if the
+        system does not report it (a listing on Windows, some network file systems)."""
         if not info.st_ino:
             return None
         if content:
@@ -126,8 +127,8 @@ class FileIdentity:
 
 @dataclass(frozen=True, slots=True)
 class OpenFile:
-    """A regular file that is open for reading. `info` is its `stat` when it was opened, `linked`
-    whether it was reached through a link."""
+    """A regular file, open for reading. `info` is its `stat` result at opening; `linked` is whether
+    it was reached through a link."""
 
     descriptor: int
     path: str
@@ -135,37 +136,37 @@ class OpenFile:
     linked: bool
 
     def head(self, count: int) -> bytes:
-        """The first `count` bytes, or all if there are fewer."""
+        """Return the first `count` bytes, or all if the file is shorter."""
         os.lseek(self.descriptor, 0, os.SEEK_SET)
-        return self._take(count)
+        return self._read_up_to(count)
 
     def read(self, limit_bytes: int) -> bytes:
-        """All bytes; a file with more than `limit_bytes` is refused, also if it grows meanwhile."""
+        """Return all bytes. Raises `FileTooLarge` above `limit_bytes`, even if the file grows."""
         if self.info.st_size > limit_bytes:
             raise FileTooLarge(limit_bytes, self.path)
         os.lseek(self.descriptor, 0, os.SEEK_SET)
-        data = self._take(limit_bytes + 1)
+        data = self._read_up_to(limit_bytes + 1)
         if len(data) > limit_bytes:
             raise FileTooLarge(limit_bytes, self.path)
         return data
 
     def real_path(self) -> str:
-        """Where the file lies, with all links resolved."""
+        """The path of the file with all links resolved. Raises `FileChanged` if it was moved."""
         real = _path_of_descriptor(self.descriptor) or os.path.realpath(self.path)
         try:
-            found = os.stat(real, follow_symlinks=False)
+            current = os.stat(real, follow_symlinks=False)
         except OSError:
             raise FileChanged(self.path) from None
-        if not os.path.samestat(found, self.info):
+        if not os.path.samestat(current, self.info):
             raise FileChanged(self.path)
         return real
 
-    def _take(self, count: int) -> bytes:
-        """At most `count` bytes. Room is made for those that the file has, not for `count`."""
+    def _read_up_to(self, count: int) -> bytes:
+        """Read at most `count` bytes; allocates memory for the file's size, not for `count`."""
         pieces: list[bytes] = []
-        expected = self.info.st_size + 1  # one more shows the end, or that it has grown
+        expected = self.info.st_size + 1  # one more detects the end, or growth
         while count > 0:
-            piece = os.read(self.descriptor, min(count, expected if expected > 0 else _STEP_BYTES))
+            piece = os.read(self.descriptor, min(count, expected if expected > 0 else _READ_BYTES))
             if not piece:
                 break
             pieces.append(piece)
@@ -182,7 +183,7 @@ def read_file(
     links: Links = "refuse",
     expected: FileIdentity | None = None,
 ) -> bytes:
-    """The bytes of the regular file at `path`; see `open_file`.
+    """Return the bytes of the regular file at `path`; see `open_file`.
 
     Raises `FileTooLarge` for a file with more than `limit_bytes`, without reading more than that.
     """
@@ -200,13 +201,13 @@ def open_file(
 ) -> Iterator[OpenFile]:
     """Open the regular file at `path` for reading.
 
-    Without `root`, only the last name of `path` is checked for being a link. With it, `path` lies
-    inside `root`, a path as `os.path.realpath` gives it, and no name of either may be a link.
-    `links` set to `inside` allows links that end inside `root`, `follow` allows all. With
-    `expected`, the file must be that one.
+    Without `root`, only the last name of `path` must not be a link. With `root`, a path as returned
+    by `os.path.realpath`, `path` is relative to it, and no name of either may be a link. `links`
+    set to `inside` allows links with a target inside `root`, `follow` allows all. With `expected`,
+    the file must have that identity.
 
-    Raises `ReadRefused` (an `OSError`) for what must not be read, and the `OSError` of the system
-    for what cannot be.
+    Raises `ReadRefused` (an `OSError`) for a file that must not be read, and the `OSError` of the
+    system for one that cannot be read.
     """
     place = os.fspath(path)
     base = None if root is None else os.fspath(root)
@@ -232,9 +233,11 @@ def open_file(
 
 @contextmanager
 def open_folder(root: str, inside: str = "", *, follow_links: bool = False) -> Iterator[int | str]:
-    """The folder `inside` below `root`, for `os.scandir`: an open descriptor, or, where the system
-    cannot list one, its path after a check. No name of either may be a link, unless
-    `follow_links` is set."""
+    """Open the folder `inside` below `root` for `os.scandir`.
+
+    Yields a descriptor or, where the system cannot list one, the checked path. No name of either
+    may be a link, unless `follow_links` is set.
+    """
     full = os.path.join(root, inside) if inside else root
     steps = names_inside(inside) if inside else []
     if os.scandir not in os.supports_fd or not _HAS_OPENAT:
@@ -245,7 +248,7 @@ def open_folder(root: str, inside: str = "", *, follow_links: bool = False) -> I
     if follow_links:
         descriptor = os.open(full, _FOLDER_FLAGS)
     else:
-        descriptor = _descend(root, steps, _FOLDER_FLAGS)
+        descriptor = _open_folder_below(root, steps, _FOLDER_FLAGS)
     try:
         yield descriptor
     finally:
@@ -253,7 +256,7 @@ def open_folder(root: str, inside: str = "", *, follow_links: bool = False) -> I
 
 
 def is_link(info: os.stat_result) -> bool:
-    """Whether an `lstat` is of a symbolic link, or of a junction of Windows."""
+    """Whether an `lstat` result is that of a symbolic link or a Windows junction."""
     if stat.S_ISLNK(info.st_mode):
         return True
     return _JUNCTION is not None and getattr(info, "st_reparse_tag", 0) == _JUNCTION
@@ -265,8 +268,7 @@ def is_link(info: os.stat_result) -> bool:
 def _open_checked(
     full: str, base: str | None, steps: list[str] | None, links: Links
 ) -> tuple[int, bool]:
-    """A descriptor of what is at `full`, which was a regular file just before it was opened; and
-    whether a link was followed to it."""
+    """Open `full` after checking that it is a regular file; also return whether it was a link."""
     try:
         return _open_unlinked(full, base, steps), False
     except IsLink:
@@ -282,7 +284,7 @@ def _open_unlinked(full: str, base: str | None, steps: list[str] | None) -> int:
     if not _HAS_OPENAT:
         _check_steps(base, steps[:-1])
         return _open_last(full, None, full)
-    parent = _descend(base, steps[:-1], _PASS_FLAGS)
+    parent = _open_folder_below(base, steps[:-1], _TRAVERSE_FLAGS)
     try:
         return _open_last(steps[-1], parent, full)
     finally:
@@ -290,7 +292,7 @@ def _open_unlinked(full: str, base: str | None, steps: list[str] | None) -> int:
 
 
 def _open_last(name: str, parent: int | None, full: str) -> int:
-    """Looked at first, since opening a device can do something."""
+    """Open a file after checking its type, since opening a device can have side effects."""
     before = os.stat(name, dir_fd=parent, follow_symlinks=False)
     if is_link(before):
         raise IsLink(full)
@@ -313,24 +315,26 @@ def _open_at(name: str, parent: int | None, full: str, flags: int) -> int:
         raise
 
 
-def _descend(root: str, steps: list[str], flags: int) -> int:
-    """A descriptor of the folder that `steps` lead to from `root`, through no link."""
+def _open_folder_below(root: str, steps: list[str], flags: int) -> int:
+    """Open the folder at `steps` below `root` without following a link."""
     full = os.path.join(os.path.abspath(root), *steps)
     if _NO_FOLLOW_ANY:
         return _open_at(full, None, full, flags | _NO_FOLLOW_ANY)
     if len(os.fsencode(full)) >= _PATH_BYTES:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), full)
     names = [name for name in full.split(os.sep) if name]
-    here = os.open(os.sep, _PASS_FLAGS if names else flags)
+    descriptor = os.open(os.sep, _TRAVERSE_FLAGS if names else flags)
     try:
         for number, name in enumerate(names, start=1):
-            below = _open_folder_at(name, here, _PASS_FLAGS if number < len(names) else flags, full)
-            os.close(here)
-            here = below
+            below = _open_folder_at(
+                name, descriptor, _TRAVERSE_FLAGS if number < len(names) else flags, full
+            )
+            os.close(descriptor)
+            descriptor = below
     except BaseException:
-        os.close(here)
+        os.close(descriptor)
         raise
-    return here
+    return descriptor
 
 
 def _open_folder_at(name: str, parent: int, flags: int, full: str) -> int:
@@ -353,10 +357,10 @@ def _is_link_at(name: str, parent: int) -> bool:
 
 
 def names_inside(path: str) -> list[str]:
-    """The names of a path inside a root. Raises `OutsideRoot` for one that could lead elsewhere: an
-    absolute path, or one with `..` in it."""
+    """Split a path inside a root into its names. Raises `OutsideRoot` for one that could lead out
+    of it: an absolute path, or one that contains `..`."""
     names = path.replace(os.altsep, os.sep).split(os.sep) if os.altsep else path.split(os.sep)
-    # On Windows, `C:x` is a path of its own and `a:b` a second content of the file `a`.
+    # On Windows, `C:x` is a path on another drive, and `a:b` an alternate stream of the file `a`.
     colon = sys.platform == "win32" and any(":" in name for name in names)
     if colon or "\0" in path or any(name in ("", ".", "..") for name in names):
         raise OutsideRoot(path)
@@ -364,12 +368,12 @@ def names_inside(path: str) -> list[str]:
 
 
 def _check_steps(root: str, steps: list[str]) -> None:
-    """Refuse a link among the folders that `steps` are, where they cannot be opened one by one."""
-    here = root
+    """Raise `IsLink` if one of the folders is a link, where they cannot be opened one by one."""
+    descriptor = root
     for step in steps:
-        here = os.path.join(here, step)
-        if is_link(os.stat(here, follow_symlinks=False)):
-            raise IsLink(here)
+        descriptor = os.path.join(descriptor, step)
+        if is_link(os.stat(descriptor, follow_symlinks=False)):
+            raise IsLink(descriptor)
 
 
 def _check_regular(info: os.stat_result, path: str) -> None:
@@ -379,14 +383,14 @@ def _check_regular(info: os.stat_result, path: str) -> None:
 
 def _check_inside(root: str, file: OpenFile) -> None:
     with open_folder(root) as folder:
-        named = _path_of_descriptor(folder) if isinstance(folder, int) else None
-    inside = (named or os.path.realpath(root)).rstrip(os.sep) + os.sep
+        real_root = _path_of_descriptor(folder) if isinstance(folder, int) else None
+    inside = (real_root or os.path.realpath(root)).rstrip(os.sep) + os.sep
     if not file.real_path().startswith(inside):
         raise OutsideRoot(file.path)
 
 
 def _path_of_descriptor(descriptor: int) -> str | None:
-    """Where the system says that the file lies; None where it does not say."""
+    """The path of an open file, or None if the system does not report it."""
     if os.path.isdir("/proc/self/fd"):  # Linux
         try:
             return os.readlink(f"/proc/self/fd/{descriptor}")

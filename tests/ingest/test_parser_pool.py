@@ -354,7 +354,7 @@ def test_a_process_of_another_version(library: Library, monkeypatch: pytest.Monk
     [
         b"[]", b"{}", b"\xff", b"[" * 100_000, b'{"chunks": [], "more": false}',
         b'{"document": 1, "chunks": [], "more": false}', b'{"error": "x"}', b'{"log": [1]}',
-        b'{"tell": [1, "x"]}',
+        b'{"progress": [1, "x"]}',
         b'{"document": {"type": "x", "warnings": [], "attributes": {"tags": [], "metadata": {}}},'
         b' "chunks": [1], "more": false}',
         b'{"document": {"type": "x", "warnings": [], "attributes": {"tags": [], "metadata": {}}},'

@@ -46,14 +46,14 @@ def decode(data: bytes) -> str:
 
 
 def text_windows(
-    data: bytes, size: int, tell: Callable[[int, int], None] | None = None
+    data: bytes, size: int, on_progress: Callable[[int, int], None] | None = None
 ) -> Iterator[tuple[int, str]]:
     """Yield the text of `data` in windows of about `size` bytes, each with the number of lines
     before it, so that a long file is never held in memory twice.
 
     A window ends with a paragraph, or at least with a line. Data that is not plain UTF-8 is one
-    window. After each window, `tell` is called with the number of bytes before it, since its own
-    chunks are not written yet.
+    window. After each window, `on_progress` is called with the number of bytes before it, since
+    its own chunks are not written yet.
     """
     if len(data) <= size or data.startswith(codecs.BOM_UTF8) or b"\0" in data:
         yield 0, decode(data)
@@ -67,8 +67,8 @@ def text_windows(
             _utf8(data)  # raises with the line number in the whole file
             raise
         yield lines, text
-        if tell is not None:
-            tell(start, len(data))
+        if on_progress is not None:
+            on_progress(start, len(data))
         lines += text.count("\n")
         start = end
 

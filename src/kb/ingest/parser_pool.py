@@ -109,7 +109,7 @@ class Parsing:
     ) -> None:
         self._process: ParserProcess | None = process
         self._limits = limits
-        self._name, self._tell = source.name, source.on_progress
+        self._name, self._on_progress = source.name, source.on_progress
         self._on_wait = on_wait
         self._waited_s = 0.0
         self._bytes = 0
@@ -174,8 +174,8 @@ class Parsing:
         """Return the next part of the result; pass on progress and log records before it."""
         while True:
             message = self._receive()
-            if "tell" in message:
-                self._tell(*wire.progress_of(message["tell"]))
+            if "progress" in message:
+                self._on_progress(*wire.progress_of(message["progress"]))
             elif "log" in message:
                 name, level, text = wire.log_of(message["log"])
                 logger(name).log(level, "%s: %s", self._name, text)

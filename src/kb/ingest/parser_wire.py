@@ -6,7 +6,7 @@ request.
 
     -> {parser, max_chars, name, mtime_ns, want, size, memory_bytes, cpu_s}, then `size` bytes
     <- {version}                    once, when the process is ready
-    <- {tell: [part, parts]}        the parser's progress
+    <- {progress: [part, parts]}    the parser's progress
     <- {log: [name, level, text]}
     <- {document, chunks, more}     the document, with its first chunks
     <- {chunks, more}               further chunks, until `more` is false

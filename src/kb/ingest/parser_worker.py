@@ -76,7 +76,7 @@ def _serve(
             parsers[key] = load_parser(*key)
             if "logging" in sys.modules:
                 _forward_logs(response)
-        source = Source(request["name"], data, request["mtime_ns"], response.tell)
+        source = Source(request["name"], data, request["mtime_ns"], response.progress)
         if request["want"] == "text":
             response.text(parsers[key].parse(source).text)
         else:
@@ -105,13 +105,13 @@ class _Response:
     """The response to one request, sent in messages of bounded length."""
 
     def __init__(self, responses: BinaryIO) -> None:
-        self._answers = responses
+        self._stream = responses
         self._reported = (-1, 0)
         self._head: wire.Message = {}
         self._rows: list[Any] = []
         self._chars = 0
 
-    def tell(self, part: int, parts: int) -> None:
+    def progress(self, part: int, parts: int) -> None:
         """Send the parser's progress after its chunks, at most a hundred times for a file."""
         if parts <= 0 or not 0 <= part <= parts:
             return
@@ -120,7 +120,7 @@ class _Response:
             self._reported = now
             if self._rows:
                 self._flush(more=True)
-            _send(self._answers, {"tell": [int(part), int(parts)]})
+            _send(self._stream, {"progress": [int(part), int(parts)]})
 
     def document(self, document: ChunkedDocument) -> None:
         self._head = {"document": wire.document_message(document)}
@@ -132,24 +132,24 @@ class _Response:
         self._flush(more=False)
 
     def _flush(self, *, more: bool) -> None:
-        _send(self._answers, {**self._head, "chunks": self._rows, "more": more})
+        _send(self._stream, {**self._head, "chunks": self._rows, "more": more})
         self._head, self._rows, self._chars = {}, [], 0
 
     def text(self, text: str | None) -> None:
         if text is not None:
             for start in range(0, len(text), wire.PIECE_CHARS):
                 piece = text[start : start + wire.PIECE_CHARS]
-                _send(self._answers, {"text": piece, "more": True})
-        _send(self._answers, {"text": None if text is None else "", "more": False})
+                _send(self._stream, {"text": piece, "more": True})
+        _send(self._stream, {"text": None if text is None else "", "more": False})
 
     def fail(self, kind: str, reason: str) -> None:
         try:
-            _send(self._answers, {"error": [kind, reason[:_REASON_CHARS]]})
+            _send(self._stream, {"error": [kind, reason[:_REASON_CHARS]]})
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
 
     def log(self, name: str, level: int, text: str) -> None:
-        _send(self._answers, {"log": [name, level, text]})
+        _send(self._stream, {"log": [name, level, text]})
 
 
 def _forward_logs(response: _Response) -> None:

@@ -429,7 +429,7 @@ def test_a_page_that_fails_alone() -> None:
     kids = re.search(rb"/Kids \[ \S+ 0 R (\S+) 0 R", data)
     assert kids
     parsed = parse(data.replace(kids[1] + b" 0 obj\n<<", kids[1] + b" 0 obj\n[]"))
-    assert parsed.warnings == ("page 2: cannot be read; the rest is",)
+    assert parsed.warnings == ("page 2: cannot be read; the other pages are",)
     assert [block.span.page for block in parsed.blocks] == [1, 3]
     check(parsed)
 

@@ -143,7 +143,7 @@ class _Writer:
 
     def _write_part(self, part: Part) -> None:
         if part.get_content_type() == "text/html":
-            self.rest += html.write_all(html_tree.parse(_text(part)), self.out)
+            self.rest += html.write_page(html_tree.parse_html(_text(part)), self.out)
         elif part.get_content_maintype() == "text":
             lines = clean(_text(part)).split("\n")
             for start, end in paragraphs(lines, 0, len(lines)):
@@ -228,7 +228,7 @@ def _text(part: Part) -> str:
         return ""
     charset = part.get_content_charset()
     if charset is None and part.get_content_type() == "text/html":
-        return html.decode(data)
+        return html.decode_html(data)
     return _decode(data, charset or "utf-8")
 
 

@@ -16,7 +16,7 @@ from kb.ingest.parser_support.signatures import signature
 from kb.ingest.parser_support.zip_archive import Archive, find_all, resolve_href
 from kb.ingest.parsers.html import parser as html
 from kb.ingest.parsers.html import tree as html_tree
-from kb.ingest.parsers.html.rest import rest_of
+from kb.ingest.parsers.html.rest import other_text
 from kb.metadata import TITLE_CHARS
 from kb.ports import Parsed, Source
 from kb.types import Attributes
@@ -84,14 +84,14 @@ def _write(book: _Book, chapter: str, media_type: str, out: Extract) -> list[str
     title = book.titles.get(chapter)
     if media_type == _PLAIN:
         out.heading(1, title or "")
-        lines = clean(html.decode(data)).split("\n")
+        lines = clean(html.decode_html(data)).split("\n")
         for start, end in paragraphs(lines, 0, len(lines)):
             out.lines(lines[start:end])
         return []
-    tree = html_tree.parse(html.decode(data), xml=media_type in _XML_PAGES)
+    tree = html_tree.parse_html(html.decode_html(data), xml=media_type in _XML_PAGES)
     if title and tree.css_first("h1, h2, h3") is None:
         out.heading(1, title)
-    return html.write_all(tree, out, menus=False)
+    return html.write_page(tree, out, menus=False)
 
 
 def _date(text: str) -> str | None:
@@ -161,8 +161,8 @@ class _Book:
         data = self.archive.read(path)
         if data is None:
             return
-        tree = html_tree.parse(html.decode(data), xml=True)
-        self.notes += rest_of(tree, set())
+        tree = html_tree.parse_html(html.decode_html(data), xml=True)
+        self.notes += other_text(tree, set())
         for link in reversed(tree.css("nav a[href]")):
             yield resolve_href(path, link.attributes.get("href") or ""), one_line(link.text())
 

@@ -175,7 +175,7 @@ def _output_text(output: dict[str, Any]) -> str:
 def _page_text(page: str) -> str:
     out = Extract()
     try:
-        out.append_missing(html.write_all(html_tree.parse(page), out) if page else ())
+        out.append_missing(html.write_page(html_tree.parse_html(page), out) if page else ())
     except Unavailable:  # the notebook is readable without it
         return ""
     return out.text

@@ -1,4 +1,4 @@
-"""Web pages: their main text, and behind it what else they say."""
+"""The parser of web pages: the main text, then the other text."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from kb.ingest.parser_support.format_parser import FormatParser
 from kb.ingest.parser_support.signatures import signature
 from kb.ingest.parsers.code.languages import language_of
 from kb.ingest.parsers.html import tree as html_tree
-from kb.ingest.parsers.html.rest import rest_of
-from kb.ingest.parsers.html.writer import Walker
+from kb.ingest.parsers.html.rest import other_text
+from kb.ingest.parsers.html.writer import HtmlWriter
 from kb.ports import Parsed, Source
 from kb.types import Attributes
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 _SUFFIXES = frozenset({".htm", ".html", ".shtml", ".xht", ".xhtml"})
 _XML_SUFFIXES = frozenset({".xht", ".xhtml"})
 _HEAD_BYTES = 8192
-_DECLARED = re.compile(
+_CHARSET = re.compile(
     rb"""<meta[^>]{1,200}?charset\s*=\s*["']?\s*([\w:.+-]{1,40})"""
     rb"""|^\s*<\?xml[^>]{1,80}?encoding\s*=\s*["']([\w:.+-]{1,40})""",
     re.IGNORECASE,
 )
-# What pages mean by the names they give (WHATWG's table of labels).
-_MEANT = {
+# What pages mean by these labels (from the WHATWG encoding table).
+_ENCODINGS = {
     "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030", "iso-8859-1": "cp1252",
     "iso8859-1": "cp1252", "latin-1": "cp1252", "latin1": "cp1252", "shift_jis": "cp932",
     "shift-jis": "cp932", "us-ascii": "cp1252", "x-sjis": "cp932", "utf-16": "utf-8",
@@ -49,19 +49,19 @@ class HtmlParser(FormatParser):
     priority = 1
 
     def accepts(self, source: Source) -> bool:
-        """Pages by their suffix, and what begins like one unless its name says that it is code."""
+        """Accept HTML suffixes, and files that begin like HTML unless their name shows code."""
         if file_names.suffix_of(source.name) in _SUFFIXES:
             return True
         return signature(source.data) == "html" and language_of(source.name, source.data) is None
 
     def parse(self, source: Source) -> Parsed:
         is_xml = file_names.suffix_of(source.name) in _XML_SUFFIXES
-        tree = html_tree.parse(decode(source.data), xml=is_xml)
+        tree = html_tree.parse_html(decode_html(source.data), xml=is_xml)
         out = Extract()
         written = write_main(tree, out)
         meta = _meta(tree)
         title = _title(tree, meta, out.first_heading)
-        out.append_missing(rest_of(tree, written), title or "")
+        out.append_missing(other_text(tree, written), title or "")
         return Parsed(
             type="html",
             blocks=out.blocks,
@@ -74,48 +74,50 @@ class HtmlParser(FormatParser):
 
 
 def write_main(tree: LexborHTMLParser, out: Extract) -> set[int]:
-    """The main text of a page; all of its text where nothing else is left. Returns the nodes whose
-    text it is."""
+    """Write the main text of a page, or all its text if there is no main text. Returns the ids of
+    the text nodes written."""
     if tree.root is None or tree.body is None:
         return set()
-    weights = html_tree.Weights.measured(tree.root)
-    root, said = html_tree.main_of(tree, weights)
+    weights = html_tree.Weights.measure(tree.root)
+    root, is_marked = html_tree.main_element(tree, weights)
     if root is not None:
-        walker = Walker(out, html_tree.Noise(weights, menus=not said, inside=int(said)))
-        walker.write(root)
+        writer = HtmlWriter(
+            out, html_tree.Noise(weights, menus=not is_marked, inside=int(is_marked))
+        )
+        writer.write(root)
         if out.blocks:
-            return walker.written
-    return _write_all(tree, out, menus=True)
+            return writer.written
+    return _write_everything(tree, out, menus=True)
 
 
-def write_all(tree: LexborHTMLParser, out: Extract, *, menus: bool = True) -> list[str]:
-    """All the text of a page, with its `menus` or without: in a book they are tables of contents.
-    Returns what has no place in it, for `Extract.rest`."""
-    return rest_of(tree, _write_all(tree, out, menus=menus))
+def write_page(tree: LexborHTMLParser, out: Extract, *, menus: bool = True) -> list[str]:
+    """Write all the text of a page. Returns the text that has no place in it, for
+    `Extract.append_missing`. `menus` includes menus, which in books are tables of contents."""
+    return other_text(tree, _write_everything(tree, out, menus=menus))
 
 
-def _write_all(tree: LexborHTMLParser, out: Extract, *, menus: bool) -> set[int]:
+def _write_everything(tree: LexborHTMLParser, out: Extract, *, menus: bool) -> set[int]:
     if tree.body is None:
         return set()
-    weights = html_tree.Weights.measured(tree.body)
-    walker = Walker(out, html_tree.Noise(weights, menus=not menus, furniture=False))
-    walker.write(tree.body)
-    return walker.written
+    weights = html_tree.Weights.measure(tree.body)
+    writer = HtmlWriter(out, html_tree.Noise(weights, menus=not menus, boilerplate=False))
+    writer.write(tree.body)
+    return writer.written
 
 
 # --- bytes into text ------------------------------------------------------------------------------
 
 
-def decode(data: bytes) -> str:
-    """The text of a page: by its mark, by what it declares, as UTF-8, as Windows-1252; the first of
-    these that fits. Pages of all times are read by browsers, so none is refused."""
+def decode_html(data: bytes) -> str:
+    """Decode a page by its byte order mark, its declaration, as UTF-8 or as Windows-1252, whichever
+    fits first. Like a browser, never fails."""
     for mark, encoding in (
         (codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"),
         (codecs.BOM_UTF16_BE, "utf-16-be"),
     ):  # fmt: skip
         if data.startswith(mark):
             return data[len(mark) :].decode(encoding, "replace")
-    declared = _declared(data[:_HEAD_BYTES])
+    declared = _declared_encoding(data[:_HEAD_BYTES])
     for encoding in (declared, "utf-8"):
         try:
             return data.decode(encoding)
@@ -127,33 +129,33 @@ def decode(data: bytes) -> str:
         return data.decode("cp1252", "replace")
 
 
-def _declared(head: bytes) -> str:
-    found = _DECLARED.search(head)
-    if found is None:
-        # Without a mark and a declaration; every other byte of ASCII in UTF-16 is a zero.
+def _declared_encoding(head: bytes) -> str:
+    match = _CHARSET.search(head)
+    if match is None:
+        # No mark and no declaration: ASCII in UTF-16 has a zero in every other byte.
         zeros = head[1:200:2].count(0)
         return "utf-16-le" if zeros > 40 or (head and zeros * 3 > len(head)) else "utf-8"
-    label = (found[1] or found[2]).decode("ascii", "replace").lower()
-    return _MEANT.get(label, label)
+    label = (match[1] or match[2]).decode("ascii", "replace").lower()
+    return _ENCODINGS.get(label, label)
 
 
-# --- what a page says about itself ----------------------------------------------------------------
+# --- attributes -----------------------------------------------------------------------------------
 
 
 def _meta(tree: LexborHTMLParser) -> dict[str, str]:
-    """The first value of every name."""
-    found: dict[str, str] = {}
+    """The first value of each meta element."""
+    meta: dict[str, str] = {}
     for node in tree.css("meta"):
         attributes = node.attributes
         name = attributes.get("name") or attributes.get("property") or attributes.get("itemprop")
         content = one_line(attributes.get("content") or "")
         if name and content:
-            found.setdefault(name.lower(), content)
-    return found
+            meta.setdefault(name.lower(), content)
+    return meta
 
 
 def _title(tree: LexborHTMLParser, meta: dict[str, str], heading: str | None) -> str | None:
-    """The page's own, without the name of the site that many add to it."""
+    """The title of the page, without the name of its site."""
     node = tree.css_first("head title") or tree.css_first("title")
     title = one_line(node.text()[:_TITLE_CHARS]) if node is not None else ""
     title = title or meta.get("og:title") or meta.get("citation_title") or heading or ""
@@ -168,15 +170,15 @@ def _title(tree: LexborHTMLParser, meta: dict[str, str], heading: str | None) ->
 
 
 def _without_one_end(title: str) -> set[str]:
-    """What a title may be without the site's name, which stands behind or before it."""
+    """The title without a part at its beginning or end, where the site's name may be."""
     places = list(_SEPARATOR.finditer(title))
     return {title[: place.start()] for place in places} | {title[place.end() :] for place in places}
 
 
 def _language(tree: LexborHTMLParser) -> str | None:
-    """`en` for `en-GB`."""
-    said = tree.root.attributes if tree.root is not None else {}
-    code = (said.get("lang") or said.get("xml:lang") or "").strip().lower()
+    """The language of the page: `en` for `en-GB`."""
+    is_marked = tree.root.attributes if tree.root is not None else {}
+    code = (is_marked.get("lang") or is_marked.get("xml:lang") or "").strip().lower()
     code = re.split("[-_]", code)[0]
     return code if re.fullmatch("[a-z]{2,3}", code) else None
 

@@ -1,6 +1,6 @@
-"""A parsed web page: how it is walked, where its text is, and what in it is no text.
+"""A parsed web page: traversal, its main element, and which elements are not text.
 
-Never recursive: pages nest as deeply as their makers like.
+Never recursive, since pages may be nested to any depth.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _ARTICLE = frozenset({"article", "main", "section"})
-_NEVER = frozenset(
+_NON_TEXT_TAGS = frozenset(
     {
         "applet", "audio", "button", "canvas", "datalist", "dialog", "embed", "footer", "frame",
         "head", "iframe", "input", "link", "map", "menu", "meta", "nav", "noscript", "object",
@@ -30,9 +30,9 @@ _NEVER = frozenset(
 _ROLES = frozenset(
     {"alert", "banner", "complementary", "contentinfo", "dialog", "menu", "navigation", "search"}
 )
-# What the makers of pages, wikis and manuals call the parts that are not the text, and what their
+# Classes and ids in pages, wikis and manuals: parts that are not their text, and elements that
 # programs add to the text.
-_AROUND = frozenset(
+_BOILERPLATE_NAMES = frozenset(
     """
     breadcrumb breadcrumbs catlinks cookie-banner cookie-consent footer hidden menu nav navbar
     navbox navfooter navheader navigation noprint pagination printfooter prev-next related
@@ -41,127 +41,136 @@ _AROUND = frozenset(
     visually-hidden
     """.split()
 )
-_TOOLS = frozenset(
+_TOOL_NAMES = frozenset(
     """
     edit-link headerlink heading-anchor linenodiv linenos mw-editsection mw-jump-link viewcode-link
     """.split()
 )
-_CLASSES = _AROUND | _TOOLS
-_AROUND_TAGS = frozenset({"header", "menu", "nav"})
-_BREAKS = re.compile("[\u00ad\u200b\u2060\ufeff]")  # where a word may be broken
+_NOISE_NAMES = _BOILERPLATE_NAMES | _TOOL_NAMES
+_BOILERPLATE_TAGS = frozenset({"header", "menu", "nav"})
+_BREAK_HINTS = re.compile(
+    "[\u00ad\u200b\u2060\ufeff]"
+)  # soft hyphens and other hints for line breaks
 _INVISIBLE = re.compile(r"display\s*:\s*none", re.IGNORECASE)
 _CONTAINERS = frozenset({"div", "dl", "ol", "section", "table", "td", "ul"})
-_LINKS = 3  # as many make a menu
-_LINK_CHARS = 60  # what a link in a menu has at most, on average
-_LINK_SHARE = 0.75
+_MENU_LINKS = 3  # at least, in a menu
+_MENU_LINK_CHARS = 60  # at most, of a menu's links on average
+_MENU_LINK_SHARE = 0.75
 _MAIN_SHARE = 0.25
 _MAIN_CHARS = 1000
-# Nesting is what takes a parser of HTML time by the square of its depth.
-_DEPTH = 30_000
+# The HTML parser takes quadratic time in the depth.
+_MAX_DEPTH = 30_000
 _TAGS = re.compile(r"<(/?)([a-z][^\s/>]*)([^>]*)|<!--", re.I)
-_ENDS = {
+_RAW_TEXT_ENDS = {
     "<!--": re.compile("-->"),
     "script": re.compile("</script", re.I),
     "style": re.compile("</style", re.I),
 }
-# Elements that have nothing in them, or end where the next of their kind begins.
-_FLAT = frozenset(
+# Elements that are empty, or end where the next one of their kind begins.
+_NON_NESTING_TAGS = frozenset(
     """
     area base br col colgroup dd dt embed hr img input li link meta option p param source tbody td
     tfoot th thead tr track wbr
     """.split()
 )
-# The time that a tag takes grows by the square of its attributes.
-_ATTRIBUTES = 2_000
+# The HTML parser takes quadratic time in the number of attributes of a tag.
+_MAX_ATTRIBUTES = 2_000
 _VALUE = r"""(?:"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z)|[^\s>"'][^\s>]*+)"""
 _ATTRIBUTE = rf"[\s/]++[^\s/>=]++(?:\s*+=\s*+{_VALUE})?+"
 _ONE_ATTRIBUTE = re.compile(_ATTRIBUTE)
-# A comment, an element whose text is not markup, or a tag with attributes. A name that holds `<` is
-# matched without attributes too: otherwise each `<` in it would be read to the end of the name.
-_SUSPECT = re.compile(
+# A comment, an element whose text is not markup, or a tag with attributes. A name that contains `<`
+# also matches without attributes; otherwise each `<` in it would be scanned to the end of the name.
+_TAG_WITH_ATTRIBUTES = re.compile(
     rf"<(?:!--|(script|style|textarea|title|xmp)(?![^\s/>])((?:{_ATTRIBUTE})*+)"
     rf"|/?+[a-z][^\s/><]*+(?:<[^\s/>]*+((?:{_ATTRIBUTE})*+)|((?:{_ATTRIBUTE})++)))",
     re.I,
 )
-_OUT_OF_DRAWINGS = frozenset("b blockquote body div h1 h2 h3 i ol pre span table ul".split())
+_ENDS_SVG = frozenset("b blockquote body div h1 h2 h3 i ol pre span table ul".split())
 
 
-def parse(text: str, *, xml: bool = False) -> LexborHTMLParser:
-    """Parse a page. `xml` marks an XML document that does not say so itself."""
+def parse_html(text: str, *, xml: bool = False) -> LexborHTMLParser:
+    """Parse a page. `xml` marks an XML document that does not declare itself as one.
+
+    Raises `Unavailable` without selectolax, `Unreadable` for a hostile page.
+    """
     try:
         from selectolax.lexbor import LexborHTMLParser
     except ImportError:
         raise Unavailable("to read it, run: pip install 'kb-search[html]'") from None
     text = xhtml.to_html(text) if xml or xhtml.is_xml(text) else xhtml.close_opaque(text)
-    if text.count("<") > _DEPTH and _is_deep(text):
-        raise Unreadable(f"its HTML is nested more than {_DEPTH:,} levels deep")
-    if len(text) > 2 * _ATTRIBUTES and _is_crowded(text):
-        raise Unreadable(f"it has a tag with more than {_ATTRIBUTES:,} attributes")
+    if text.count("<") > _MAX_DEPTH and _is_deep(text):
+        raise Unreadable(f"its HTML is nested more than {_MAX_DEPTH:,} levels deep")
+    if len(text) > 2 * _MAX_ATTRIBUTES and _has_crowded_tag(text):
+        raise Unreadable(f"it has a tag with more than {_MAX_ATTRIBUTES:,} attributes")
     return LexborHTMLParser(nfc(text))
 
 
-def _is_crowded(text: str) -> bool:
-    """Whether a tag has more attributes than anybody writes."""
+def _has_crowded_tag(text: str) -> bool:
+    """Whether a tag has more than `_MAX_ATTRIBUTES` attributes."""
     at = 0
-    while found := _SUSPECT.search(text, at):
-        at = found.end()
-        attributes = found[2] or found[3] or found[4] or ""
-        is_long = len(attributes) > 2 * _ATTRIBUTES  # each takes two characters at least
-        if is_long and sum(1 for _ in _ONE_ATTRIBUTE.finditer(attributes)) > _ATTRIBUTES:
+    while match := _TAG_WITH_ATTRIBUTES.search(text, at):
+        at = match.end()
+        attributes = match[2] or match[3] or match[4] or ""
+        is_long = len(attributes) > 2 * _MAX_ATTRIBUTES  # each has two characters or more
+        if is_long and sum(1 for _ in _ONE_ATTRIBUTE.finditer(attributes)) > _MAX_ATTRIBUTES:
             return True
-        if found[3] is None and found[4] is None:
-            at = _end_of(text, f"</{found[1]}" if found[1] else "-->", at)
+        if match[3] is None and match[4] is None:
+            at = _find_ignoring_case(text, f"</{match[1]}" if match[1] else "-->", at)
     return False
 
 
-def _end_of(text: str, end: str, at: int) -> int:
-    """Where `end` is, in any case of letters; the end of the text where it is not."""
-    found = re.compile(re.escape(end), re.I).search(text, at)
-    return found.start() if found else len(text)
+def _find_ignoring_case(text: str, end: str, at: int) -> int:
+    """The position of `end`, ignoring case; the end of the text if it does not occur."""
+    match = re.compile(re.escape(end), re.I).search(text, at)
+    return match.start() if match else len(text)
 
 
 def _is_deep(text: str) -> bool:
-    """By how many more tags were opened than closed, whatever the elements are called."""
-    depth, at, drawing = 0, 0, False  # in a drawing `<x/>` is an element; elsewhere it begins one
-    while found := _TAGS.search(text, at):
-        at = found.end()
-        name = (found[2] or found[0]).lower()
+    """Whether at some point too many more tags were opened than closed, whatever their names."""
+    depth, at, in_svg = 0, 0, False  # in SVG and MathML, `<x/>` is empty; in HTML, it opens
+    while match := _TAGS.search(text, at):
+        at = match.end()
+        name = (match[2] or match[0]).lower()
         if name in ("math", "svg"):
-            drawing = not found[1]
-        elif name in _FLAT or name in _OUT_OF_DRAWINGS:
-            drawing = False
-        if name in _ENDS and not (drawing or found[1]):  # what is in it is no markup
-            end = _ENDS[name].search(text, at)
+            in_svg = not match[1]
+        elif name in _NON_NESTING_TAGS or name in _ENDS_SVG:
+            in_svg = False
+        if name in _RAW_TEXT_ENDS and not (in_svg or match[1]):  # its content is not markup
+            end = _RAW_TEXT_ENDS[name].search(text, at)
             at = end.start() if end else len(text)
-        if name not in _FLAT and name != "<!--" and not (drawing and found[3].endswith("/")):
-            depth = max(0, depth + (-1 if found[1] else 1))
-            if depth > _DEPTH:
+        if (
+            name not in _NON_NESTING_TAGS
+            and name != "<!--"
+            and not (in_svg and match[3].endswith("/"))
+        ):
+            depth = max(0, depth + (-1 if match[1] else 1))
+            if depth > _MAX_DEPTH:
                 return True
     return False
 
 
-def without_breaks(text: str) -> str:
-    """`text` without the signs that say where a word may be broken."""
-    return _BREAKS.sub("", text)
+def strip_break_hints(text: str) -> str:
+    """Remove soft hyphens and other hints for line breaks."""
+    return _BREAK_HINTS.sub("", text)
 
 
 def is_tool(attributes: Mapping[str, str | None]) -> bool:
-    """Whether an element is decoration, or was added to the text by a program."""
+    """Whether an element is decoration or was added by a program."""
     if attributes.get("aria-hidden") == "true":
         return True
-    return "class" in attributes and not _TOOLS.isdisjoint(_names(attributes))
+    return "class" in attributes and not _TOOL_NAMES.isdisjoint(_names(attributes))
 
 
-def is_around(tag: str, attributes: Mapping[str, str | None]) -> bool:
+def is_boilerplate(tag: str, attributes: Mapping[str, str | None]) -> bool:
     """Whether a page marks an element as a place for menus. Links in an `aside` or a `footer` are
     text: references, sources, addresses."""
     role = attributes.get("role")
     if tag in ("aside", "footer") or role in ("complementary", "contentinfo"):
         return role in ("menu", "navigation")
     return (
-        tag in _AROUND_TAGS
+        tag in _BOILERPLATE_TAGS
         or role in _ROLES
-        or (bool(attributes) and not _AROUND.isdisjoint(_names(attributes)))
+        or (bool(attributes) and not _BOILERPLATE_NAMES.isdisjoint(_names(attributes)))
     )
 
 
@@ -174,7 +183,8 @@ def walk(
     enter: Callable[[LexborNode], bool],
     leave: Callable[[LexborNode], None],
 ) -> None:
-    """Every node in reading order. What `enter` says no to is not gone into, and not left."""
+    """Visit every node in reading order. If `enter` returns False, its children and `leave` are
+    skipped."""
     above: list[tuple[LexborNode, bool]] = []
     node: LexborNode | None = root
     while True:
@@ -193,31 +203,32 @@ def walk(
 
 @dataclass(slots=True)
 class Weight:
-    """What is in an element."""
+    """The amount of text and links in an element."""
 
     chars: int = 0
     link_chars: int = 0
     links: int = 0
-    parts: int = 0  # headings, tables and listings: in a table they show that it is for layout
+    parts: int = 0  # headings, tables and listings, which occur in layout tables
 
     def is_menu(self) -> bool:
+        """Whether the element is little more than a list of short links."""
         return (
-            self.links >= _LINKS
-            and self.link_chars >= self.chars * _LINK_SHARE
-            and self.link_chars <= self.links * _LINK_CHARS
+            self.links >= _MENU_LINKS
+            and self.link_chars >= self.chars * _MENU_LINK_SHARE
+            and self.link_chars <= self.links * _MENU_LINK_CHARS
         )
 
 
 @dataclass(slots=True)
 class Weights:
-    """What every element of a page weighs, in one pass over it."""
+    """The weights of all elements of a page, computed in one pass."""
 
     of: dict[int, Weight] = field(default_factory=dict)
     _open: list[Weight] = field(default_factory=lambda: [Weight()])
     _links: int = 0
 
     @classmethod
-    def measured(cls, root: LexborNode) -> Weights:
+    def measure(cls, root: LexborNode) -> Weights:
         weights = cls()
         walk(root, weights._enter, weights._leave)
         return weights
@@ -231,7 +242,7 @@ class Weights:
             self._open[-1].chars += count
             self._open[-1].link_chars += count if self._links else 0
             return False
-        if not node.is_element_node or node.tag in _NEVER:
+        if not node.is_element_node or node.tag in _NON_TEXT_TAGS:
             return False
         self._links += node.tag == "a"
         self._open.append(Weight())
@@ -248,36 +259,39 @@ class Weights:
         above.parts += weight.parts + (tag in HEADINGS or tag in ("pre", "table", "article"))
 
 
-def main_of(tree: LexborHTMLParser, weights: Weights) -> tuple[LexborNode | None, bool]:
-    """The element with the text of the page, and whether the page itself says that it is it."""
+def main_element(tree: LexborHTMLParser, weights: Weights) -> tuple[LexborNode | None, bool]:
+    """The element with the main text of the page, and whether the page marks it as such."""
     body = tree.body
     if body is None:
         return None, False
     whole = weights[body].chars
     for selector in ("main", "[role=main]", "article", "#mw-content-text"):
-        found = tree.css(selector)
-        if len(found) != 1:  # several articles are a list of them
+        elements = tree.css(selector)
+        if len(elements) != 1:  # several articles are a list
             continue
-        chars = weights[found[0]].chars
+        chars = weights[elements[0]].chars
         if chars and (chars >= _MAIN_CHARS or chars >= whole * _MAIN_SHARE):
-            return found[0], True
+            return elements[0], True
     return body, False
 
 
 @dataclass(slots=True)
 class Noise:
-    """What is not the text of a page. Menus are looked for where the page does not say which part
-    is the text, since a list of links in there is meant to be read; and in books."""
+    """Decides which elements are not the text of a page.
+
+    `menus` excludes menus. Set it if the page does not mark its main text, in which a list of links
+    is meant to be read, and for books.
+    """
 
     weights: Weights
     menus: bool
-    furniture: bool = True
-    inside: int = 0  # an article or the main part
+    boilerplate: bool = True
+    inside: int = 0  # the number of open article or main elements
 
     def is_noise(self, node: LexborNode) -> bool:
         tag = node.tag or ""
-        if tag in _NEVER:
-            return not (tag == "footer" and not self.furniture)
+        if tag in _NON_TEXT_TAGS:
+            return not (tag == "footer" and not self.boilerplate)
         attributes = node.attributes
         if tag != "body" and (
             "hidden" in attributes
@@ -285,18 +299,22 @@ class Noise:
             or _INVISIBLE.search(attributes.get("style") or "")
         ):
             return True
-        if self.furniture and self._is_furniture(tag, node, attributes):
+        if self.boilerplate and self._is_boilerplate(tag, node, attributes):
             return True
         return self.menus and tag in _CONTAINERS and self.weights[node].is_menu()
 
-    def _is_furniture(
+    def _is_boilerplate(
         self, tag: str, node: LexborNode, attributes: Mapping[str, str | None]
     ) -> bool:
         if attributes.get("role") in _ROLES:
             return True
-        if not _CLASSES.isdisjoint(_names(attributes)) and tag not in ("body", "main", "article"):
+        if not _NOISE_NAMES.isdisjoint(_names(attributes)) and tag not in (
+            "body",
+            "main",
+            "article",
+        ):
             return True
-        if tag == "form":  # some frameworks put the whole page into one
+        if tag == "form":  # some frameworks put the whole page into a form
             return node.css_first("h1, h2, article, main, p") is None
         if tag == "aside":
             return not self.inside

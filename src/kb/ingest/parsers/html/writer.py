@@ -1,4 +1,4 @@
-"""From the elements of a web page to its text: headings, paragraphs, lists, tables, listings."""
+"""Writes the elements of a web page as headings, paragraphs, lists, tables and listings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kb.ingest.parser_support.extract import Extract, wrap_lines
-from kb.ingest.parsers.html.tree import HEADINGS, Noise, walk, without_breaks
+from kb.ingest.parsers.html.tree import HEADINGS, Noise, strip_break_hints, walk
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
@@ -22,37 +22,37 @@ _BLOCKS = frozenset(
 )  # fmt: skip
 _LISTS = frozenset({"dl", "ol", "ul"})
 _CODE = frozenset({"code", "kbd", "samp", "tt"})
-_BREAK = "\v"  # a forced end of a line, which no page has in its text
+_BREAK = "\v"  # a forced line break; does not occur in pages
 _PARAGRAPHS = re.compile(rf"{_BREAK}\s*{_BREAK}")
 _LANGUAGE = re.compile(r"(?:language|lang|highlight-source|highlight|brush:?)[-\s]([\w+#]+)")
 _NO_LANGUAGE = frozenset({"default", "none", "notranslate", "plaintext", "text"})
 _PILCROWS = "¶#§🔗"
-_NO_LIST = ""  # around an item that stands in none
-_DEEPEST = 8  # how far lists are indented
-_APART = frozenset({"br", "dd", "div", "dt", "li", "p"})
-_CELL_CHARS = 1000  # on average; more than that is no cell but a column of a page
+_NO_LIST = ""  # the kind of an item outside any list
+_MAX_INDENT = 8  # of nested lists
+_SEPARATE_TAGS = frozenset({"br", "dd", "div", "dt", "li", "p"})
+_CELL_CHARS = 1000  # on average; longer ones are columns of a layout
 
 
 @dataclass(slots=True)
 class _List:
     kind: str
     number: int = 0
-    marker: str = ""  # of the item that has no text yet
+    marker: str = ""  # of an item without text so far
 
 
-class Walker:
-    """Writes what is in an element into an extract. Use it for one element."""
+class HtmlWriter:
+    """Writes the content of one element into an extract."""
 
     def __init__(self, out: Extract, noise: Noise) -> None:
         self._out = out
         self._noise = noise
         self._inline: list[str] = []
         self._lists: list[_List] = []
-        self._items: list[str] = []  # lines of the list that is not written yet
+        self._items: list[str] = []  # lines of the open list
         self._quotes = 0
         self._heading = 0
-        self.written: set[int] = set()  # the text nodes
-        self._code: list[bool] = []  # of the elements of code around: whether it is marked
+        self.written: set[int] = set()  # ids of text nodes
+        self._code: list[bool] = []  # for each open code element: whether it has backquotes
 
     def write(self, root: LexborNode) -> None:
         walk(root, self._enter, self._leave)
@@ -107,12 +107,12 @@ class Walker:
             self._inline.append("`")
 
     def _is_leaf(self, tag: str, node: LexborNode) -> bool:
-        """Whether the element is written at once, and not gone into."""
+        """Write an element that needs no descent; return False for any other."""
         if tag == "br":
             self._inline.append(_BREAK)
         elif tag == "img":
             alternative = node.attributes.get("alt") or ""
-            if len(alternative.split()) > 1:  # one word is an icon's
+            if len(alternative.split()) > 1:  # one word describes an icon
                 self._inline.append(f" {alternative} ")
         elif tag == "math":
             self._inline.append(node.attributes.get("alttext") or node.text(separator=" "))
@@ -120,7 +120,7 @@ class Walker:
             self._flush()
             self._end_list()
             self._out.code(_listing(node), _language(node))
-        elif tag == "table" and (rows := rows_of(node, self._noise)):
+        elif tag == "table" and (rows := table_rows(node, self._noise)):
             self._flush()
             self._end_list()
             self._out.table(rows)
@@ -129,7 +129,7 @@ class Walker:
         return True
 
     def _start_code(self, node: LexborNode) -> None:
-        """A backquote at either end; in a heading, or around nothing, it would be in the way."""
+        """Begin inline code with a backquote, except in a heading or around nothing."""
         marked = not self._heading and not any(self._code) and self._noise.weights[node].chars > 0
         self._code.append(marked)
         if marked:
@@ -140,7 +140,7 @@ class Walker:
             self._lists.append(_List(_NO_LIST))
         here = self._lists[-1]
         if tag == "dt" and here.marker and len(self._lists) == 1:
-            self._end_list()  # every term begins anew; several may share an explanation
+            self._end_list()  # each group of terms is a paragraph of its own
         if tag != "li":
             here.marker = "" if tag == "dt" else "  "
             return
@@ -150,10 +150,10 @@ class Walker:
     # --- into the extract -------------------------------------------------------------------------
 
     def _flush(self) -> None:
-        """Write the text that was gathered: it belongs together."""
+        """Write the collected inline text."""
         if not self._inline:
             return
-        text = without_breaks("".join(self._inline))
+        text = strip_break_hints("".join(self._inline))
         self._inline = []
         for paragraph in _PARAGRAPHS.split(text):
             lines = [" ".join(line.split()) for line in paragraph.split(_BREAK)]
@@ -173,7 +173,7 @@ class Walker:
 
     def _write_item(self, lines: list[str]) -> None:
         here = self._lists[-1]
-        margin = "  " * (min(len(self._lists), _DEEPEST) - 1)
+        margin = "  " * (min(len(self._lists), _MAX_INDENT) - 1)
         plain = " " * len(here.marker) if here.marker.strip() else here.marker
         for line in wrap_lines("\n".join(lines)):
             self._items.append(f"{self._prefix}{margin}{here.marker}{line}")
@@ -196,8 +196,8 @@ def _number(text: str | None, default: int) -> int:
 # --- tables ---------------------------------------------------------------------------------------
 
 
-def rows_of(table: LexborNode, noise: Noise) -> list[list[str]]:
-    """The rows of a table of data; none when it is for layout, and to be read as text."""
+def table_rows(table: LexborNode, noise: Noise) -> list[list[str]]:
+    """The rows of a data table; none for a layout table, which is written as text."""
     weight = noise.weights[table]
     if weight.parts or table.attributes.get("role") == "presentation":
         return []
@@ -211,7 +211,7 @@ def rows_of(table: LexborNode, noise: Noise) -> list[list[str]]:
 
 
 class _Cells:
-    """Gathers the cells of one table; a caption is a row of its own."""
+    """Collects the cells of one table; a caption is a row of its own."""
 
     def __init__(self, noise: Noise) -> None:
         self._noise = noise
@@ -231,7 +231,7 @@ class _Cells:
             if not self.rows:
                 self.rows.append([])
             self.rows[-1].append([])
-        elif node.tag in _APART:
+        elif node.tag in _SEPARATE_TAGS:
             self._add(" ")
         return True
 
@@ -258,13 +258,13 @@ def _listing(pre: LexborNode) -> str:
 
 
 def _language(pre: LexborNode) -> str:
-    """The language of a listing, as highlighters write it into the classes around it."""
+    """The language of a listing, from the classes that highlighters set around it."""
     inner = pre.css_first("code")
     parent = pre.parent
     around = [pre, inner, parent, parent.parent if parent else None]
     for node in around:
         classes = (node.attributes.get("class") or "") if node is not None else ""
-        found = _LANGUAGE.search(classes)
-        if found and found[1] not in _NO_LANGUAGE:
-            return found[1]
+        match = _LANGUAGE.search(classes)
+        if match and match[1] not in _NO_LANGUAGE:
+            return match[1]
     return ""

@@ -1,13 +1,12 @@
-"""Running headers, running footers and page numbers: told from a page's text, and never dropped.
+"""Separates page furniture (running headers, footers and page numbers) from the text.
 
-Pure. Furniture would break paragraphs and repeat itself in every passage, so it leaves its place;
-but its words stay on a page: `Page.furniture` holds them, to stand behind the text.
+Pure. Furniture would break paragraphs and repeat in every passage, so it is moved; but its words
+stay on the page: `Page.furniture` holds them, to follow the text.
 
-Only the outermost lines of a page are looked at. A line is furniture when the same line stands at
-the same height on other pages nearby; nearby, since the headers of a book change with its chapters.
-Lines that differ in their numbers are the same only if one of the numbers counts the pages: the
-rows of a form that every page has (`Invoice 4711`, `Total 1,204.50`) are text. A page that would
-have no text left keeps all of its lines.
+Only the outermost lines of a page are examined. A line is furniture if the same line is at the same
+height on nearby pages; nearby, since the headers of a book change with its chapters. Lines with
+different numbers are the same only if a number counts the pages: the rows of a form on every page
+(`Invoice 4711`, `Total 1,204.50`) are text. A page that would have no text left keeps all lines.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from kb.ingest.parsers.pdf.lines import Line
 
 _EDGE_LINES = 3  # at the top and at the bottom
 _NEARBY_PAGES = 12
-_ELSEWHERE = 2  # other pages nearby that have it, to be furniture; one for the outermost line
-_LEAST_PAGES = 3  # of a document that has any
-_LARGEST = 1.15  # times the usual size of letters: what is larger is a heading, `Chapter 2`
+_MIN_REPEATS = 2  # on nearby pages, to be furniture; one for the outermost line
+_MIN_PAGES = 3  # of a document with furniture
+_MAX_SIZE = 1.15  # times the usual size; a larger line is a heading, such as `Chapter 2`
 _SAME_HEIGHT = 0.5  # of a line's height
-_APART = 1.8  # heights between a bare page number and the text
-_LONGEST_NUMBER = 4  # digits of a page's number
-_FRONT_PAGES = 60  # by how many the number on a page may differ from its place in the file
+_MIN_GAP = 1.8  # in line heights, between a bare page number and the text
+_MAX_DIGITS = 4  # of a page number
+_FRONT_PAGES = 60  # by which a page number may differ from the position in the file
 
 _DIGITS = re.compile(r"\d+")
 _NO_LETTERS = re.compile(r"[\d\s]+")
@@ -43,7 +42,7 @@ _NUMBER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page's text from top to bottom, and what of its furniture no earlier page has."""
+    """The text of a page from top to bottom, and the furniture that no earlier page has."""
 
     body: list[Line]
     furniture: list[str] = field(default_factory=list)
@@ -57,16 +56,16 @@ class _Place:
 
 
 def split_furniture(pages: Sequence[Sequence[Line]]) -> list[Page]:
-    """The lines of every page, from top to bottom, parted into its text and what frames it."""
+    """Split the lines of every page, given from top to bottom, into text and furniture."""
     places: dict[str, list[_Place]] = defaultdict(list)
-    for number, lines in enumerate(pages if len(pages) >= _LEAST_PAGES else ()):
+    for number, lines in enumerate(pages if len(pages) >= _MIN_PAGES else ()):
         for index in _edges(lines):
             line = lines[index]
             places[_pattern(line)].append(_Place(number, line.bottom, _numbers(line)))
     usual = [median(line.height for line in lines) for lines in pages if lines]
-    largest = _LARGEST * median(usual) if usual else 0.0
+    largest = _MAX_SIZE * median(usual) if usual else 0.0
     kept: set[str] = set()
-    return [_parted(number, lines, places, largest, kept) for number, lines in enumerate(pages)]
+    return [_split_page(number, lines, places, largest, kept) for number, lines in enumerate(pages)]
 
 
 def _edges(lines: Sequence[Line]) -> list[int]:
@@ -82,7 +81,7 @@ def _numbers(line: Line) -> tuple[str, ...]:
     return tuple(_DIGITS.findall(line.text))
 
 
-def _parted(
+def _split_page(
     number: int,
     lines: Sequence[Line],
     places: dict[str, list[_Place]],
@@ -92,23 +91,22 @@ def _parted(
     furniture = set()
     for index in _edges(lines):
         line = lines[index]
-        enough = 1 if index in (0, len(lines) - 1) else _ELSEWHERE
+        enough = 1 if index in (0, len(lines) - 1) else _MIN_REPEATS
         repeats = _pages_with(line, number, places[_pattern(line)]) >= enough
         if line.height <= largest and (repeats or _is_page_number(lines, index)):
             furniture.add(index)
     if len(furniture) == len(lines):
         return Page(list(lines))
-    parted = Page([line for index, line in enumerate(lines) if index not in furniture])
+    page = Page([line for index, line in enumerate(lines) if index not in furniture])
     for index in sorted(furniture):
         if text := _new_words(lines[index], number + 1, kept):
-            parted.furniture.append(text)
-    return parted
+            page.furniture.append(text)
+    return page
 
 
 def _new_words(line: Line, number: int, kept: set[str]) -> str:
-    """The line without the stretches that are `kept` already. Numbers that stand by themselves are
-    the page's own. A line with a number that is not the page's may be one of a series of forms:
-    what names the number stays with it."""
+    """The line without the runs that are already `kept`. A bare page number is always new. A line
+    with another number may belong to a series of forms, so it stays whole."""
     texts = [run.text for run in line.runs] if _has_page_number(line, number) else [line.text]
     new = [text for text in texts if text not in kept or _NUMBER.fullmatch(text)]
     kept.update(new)
@@ -116,12 +114,12 @@ def _new_words(line: Line, number: int, kept: set[str]) -> str:
 
 
 def _has_page_number(line: Line, number: int) -> bool:
-    short = (text for text in _numbers(line) if len(text) <= _LONGEST_NUMBER)
+    short = (text for text in _numbers(line) if len(text) <= _MAX_DIGITS)
     return any(abs(int(text) - number) <= _FRONT_PAGES for text in short)
 
 
 def _pages_with(line: Line, number: int, places: Sequence[_Place]) -> int:
-    """How many other pages nearby have the line at the same height."""
+    """The number of nearby pages that have the line at the same height."""
     near, numbers = line.height * _SAME_HEIGHT, _numbers(line)
     first = bisect_left(places, _Place(number - _NEARBY_PAGES, -inf, ()))
     last = bisect_left(places, _Place(number + _NEARBY_PAGES, inf, ()))
@@ -137,22 +135,22 @@ def _pages_with(line: Line, number: int, places: Sequence[_Place]) -> int:
 
 
 def _count_pages(one: Sequence[str], other: Sequence[str], pages: int) -> bool:
-    """Whether the numbers of two lines, `pages` apart, are equal or count the pages."""
+    """Whether the numbers of two lines that are `pages` apart are equal or count the pages."""
     if len(one) != len(other):
         return False
     pairs = [(here, there) for here, there in zip(one, other, strict=True) if here != there]
     return all(
-        max(len(here), len(there)) <= _LONGEST_NUMBER and int(there) - int(here) == pages
+        max(len(here), len(there)) <= _MAX_DIGITS and int(there) - int(here) == pages
         for here, there in pairs
     )
 
 
 def _is_page_number(lines: Sequence[Line], index: int) -> bool:
-    """A number alone, as the outermost line, and not just the end of the text."""
+    """Whether the line is an outermost bare number, apart from the text."""
     line = lines[index]
     if index not in (0, len(lines) - 1) or not _NUMBER.fullmatch(line.text):
         return False
     if len(lines) == 1:
         return False
     near = lines[1] if index == 0 else lines[-2]
-    return abs(near.bottom - line.bottom) > _APART * max(line.height, near.height)
+    return abs(near.bottom - line.bottom) > _MIN_GAP * max(line.height, near.height)

@@ -1,8 +1,8 @@
-"""What PDFium knows of a PDF: the words of its pages with their places, comments, outline, title.
+"""Reads a PDF with PDFium: the words of its pages and their boxes, comments, outline and title.
 
-The only module that talks to PDFium. Pages are opened one at a time and closed again, so that a
-book needs no more memory than its text. PDFium is not thread-safe: every call is made under one
-lock, which is given back between pages so that a long file does not keep others waiting.
+The only module that calls PDFium. Pages are opened one at a time, so that a book needs no more
+memory than its text. PDFium is not thread-safe: every call holds one lock, which is released
+between pages so that a long file does not block others.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from kb.ingest.decode import Unreadable, Unsupported
 OUTLINE_DEPTH = 4
 
 _PDFIUM = threading.Lock()
-PAGE_CHARS = 1_000_000  # more on one page is no page to read; what is above is left out
-_LOST_PAGES = 1_000  # in a row: then the number of pages is made up, and the rest is not tried
-_OUTLINE_ITEMS = 10_000
-_NOTES = 10_000  # on a page
-_ATTACHMENTS = 1_000
+PAGE_CHARS = 1_000_000  # of one page; the rest is omitted
+_MAX_UNREADABLE_PAGES = 1_000  # in a row; then the page count is false, and the rest is not tried
+_MAX_OUTLINE_ITEMS = 10_000
+_MAX_NOTES = 10_000  # on a page
+_MAX_ATTACHMENTS = 1_000
 _NOTE_BYTES = 1_000_000
-_TYPED = frozenset({4, 5, 6})  # kinds of fields that hold words: combo box, list box, text
+_TEXT_FIELDS = frozenset({4, 5, 6})  # types of form fields with text: combo box, list box, text
 _TITLE_BYTES = 4_096
-_FARTHEST = 1e6  # a place beyond is a broken number
-# PDFium puts a mark of its own, and no space, where a hyphen ends a line.
+_MAX_COORDINATE = 1e6  # a larger one is invalid
+# PDFium writes one of these, and no space, where a hyphen ends a line.
 HYPHEN_MARKS = "\x02\ufffe"
 _TOKEN = re.compile(rf"[^\s{HYPHEN_MARKS}]*[{HYPHEN_MARKS}]|[^\s{HYPHEN_MARKS}]+")
 _QUARTER = math.pi / 2
-# Fonts of TeX that do not say what their signs mean: these are where its T1 encoding has them.
+# TeX fonts without a character map: these codes are those of its T1 encoding.
 _T1 = str.maketrans("\x10\x11\x15\x16\x1b\x1c\x1d\x1e\x1f", "“”–—ﬀﬁﬂﬃﬄ")
 
 
 class Word(NamedTuple):
-    """A word and its box, y growing downwards. `aside` words are not among the lines of the page:
-    they run in another direction, such as a stamp along its side, or have no place on it."""
+    """A word and its box, with y growing downwards. `aside` words are not in the lines of the page:
+    they run in another direction, such as a stamp along its side, or have no position."""
 
     text: str
     x0: float
@@ -52,14 +52,16 @@ class Word(NamedTuple):
 
 
 class PageText(NamedTuple):
-    """The words of a page in the order of the file, and what people have written upon it: comments
-    and the fields of forms. `only_images`: there is something on the page, and none of it is text.
-    `cut`: the page has more text than is read."""
+    """The words of a page in file order, and `notes`: its comments and form fields.
+
+    `only_images` means that the page has content but no text, `truncated` that it has more text
+    than is read.
+    """
 
     words: list[Word]
     notes: list[str]
     only_images: bool = False
-    cut: bool = False
+    truncated: bool = False
 
 
 class OutlineItem(NamedTuple):
@@ -71,13 +73,13 @@ class OutlineItem(NamedTuple):
 
 
 class Pdf:
-    """An open PDF. Raises `Unreadable` if it cannot be opened, `Unsupported` if it is locked."""
+    """An open PDF. Raises `Unreadable` if it cannot be opened, `Unsupported` if it is encrypted."""
 
     def __init__(self, data: bytes) -> None:
         with _PDFIUM:
-            self._document = _opened(data)
+            self._document = _open(data)
             self.page_count = len(self._document)
-        self.lost_pages: list[int] = []
+        self.unreadable_pages: list[int] = []
 
     def __enter__(self) -> Pdf:
         return self
@@ -87,15 +89,15 @@ class Pdf:
             self._document.close()
 
     def pages(self) -> Iterator[PageText]:
-        """The text of every page. One that cannot be read is empty and in `lost_pages`."""
+        """Yield the text of every page. Pages in `unreadable_pages` are empty."""
         in_a_row = 0
         for index in range(self.page_count):
             page = self._page(index)
             in_a_row = 0 if page is not None else in_a_row + 1
             if page is None:
-                self.lost_pages.append(index + 1)
-            if in_a_row == _LOST_PAGES:
-                self.lost_pages += range(index + 2, self.page_count + 1)
+                self.unreadable_pages.append(index + 1)
+            if in_a_row == _MAX_UNREADABLE_PAGES:
+                self.unreadable_pages += range(index + 2, self.page_count + 1)
                 return
             yield page or PageText([], [])
 
@@ -115,7 +117,7 @@ class Pdf:
                 page.close()
 
     def title(self) -> str:
-        """What the metadata says."""
+        """The title in the metadata."""
         import pypdfium2.raw as raw
 
         with _PDFIUM:
@@ -124,18 +126,18 @@ class Pdf:
             return _utf16(buffer.raw[:size])
 
     def attachments(self) -> list[str]:
-        """The names of the files that are enclosed."""
+        """The names of the attached files."""
         with _PDFIUM:
-            count = min(self._document.count_attachments(), _ATTACHMENTS)
+            count = min(self._document.count_attachments(), _MAX_ATTACHMENTS)
             return [self._document.get_attachment(index).get_name() for index in range(count)]
 
     def outline(self) -> list[OutlineItem]:
-        """The bookmarks that lead to a page, in their order."""
+        """The bookmarks that lead to a page, in order."""
         with _PDFIUM:
             return list(_bookmarks(self._document.raw))
 
 
-def _opened(data: bytes) -> Any:
+def _open(data: bytes) -> Any:
     import pypdfium2
     import pypdfium2.raw as raw
 
@@ -149,7 +151,7 @@ def _opened(data: bytes) -> Any:
             raise Unsupported("encrypted: with an unsupported method") from error
         raise Unreadable("damaged PDF: it cannot be opened") from error
     if document.get_formtype() == raw.FORMTYPE_ACRO_FORM:
-        with suppress(pypdfium2.PdfiumError):  # the text can be read without its forms
+        with suppress(pypdfium2.PdfiumError):  # the text is readable without forms
             document.init_forms()
     return document
 
@@ -163,17 +165,17 @@ def _page_text(page: Any) -> PageText:
     text_page = page.get_textpage()
     try:
         count = text_page.count_chars()
-        words = _upright(_boxes(text_page.raw, count))
+        words = _to_words(_boxes(text_page.raw, count))
     finally:
         text_page.close()
     notes = list(_notes(page))
     only_images = not words and not notes and raw.FPDFPage_CountObjects(page.raw) > 0
-    return PageText(words, notes, only_images, cut=count > PAGE_CHARS)
+    return PageText(words, notes, only_images, truncated=count > PAGE_CHARS)
 
 
 class _Box(NamedTuple):
-    """A word as PDFium has it: y grows upwards; `quarters` is how often the text is turned, None
-    where it has no place."""
+    """A word as PDFium returns it, with y growing upwards. `quarters` is its rotation in quarter
+    turns, or None if it has no position."""
 
     text: str
     left: float
@@ -184,8 +186,8 @@ class _Box(NamedTuple):
 
 
 def _boxes(handle: Any, count: int) -> Iterator[_Box]:
-    """The words with the boxes of their first and last characters, which is enough to place them:
-    asking for every character takes most of the time that a page takes."""
+    """Yield the words, with boxes computed from their first and last characters: reading the box of
+    every character would take most of the time."""
     import pypdfium2.raw as raw
 
     loose_box, angle_of = raw.FPDFText_GetLooseCharBox, raw.FPDFText_GetCharAngle
@@ -195,15 +197,23 @@ def _boxes(handle: Any, count: int) -> Iterator[_Box]:
     to_one, to_other = ctypes.byref(one), ctypes.byref(other)
     for token in _TOKEN.finditer(chars.translate(_T1)):
         first, last = token.start(), token.end() - 1
-        as_it_is = chars[first : last + 1]
-        if token[0] != as_it_is and not any(map(str.isalnum, as_it_is)):
-            continue  # nothing but signs that mean nothing
+        original = chars[first : last + 1]
+        if token[0] != original and not any(map(str.isalnum, original)):
+            continue  # only unmapped codes
         if not (loose_box(handle, first, to_one) and loose_box(handle, last, to_other)):
             yield _Box(token[0], 0.0, 0.0, 0.0, 0.0, None)
             continue
         quarters = round(angle_of(handle, first) / _QUARTER) % 4
         box = _Box(token[0], *_around(_sides(one), _sides(other), quarters % 2 == 0), quarters)
-        if -_FARTHEST < box.left <= box.right < _FARTHEST > box.top >= box.bottom > -_FARTHEST:
+        if (
+            -_MAX_COORDINATE
+            < box.left
+            <= box.right
+            < _MAX_COORDINATE
+            > box.top
+            >= box.bottom
+            > -_MAX_COORDINATE
+        ):
             yield box
         else:
             yield _Box(token[0], 0.0, 0.0, 0.0, 0.0, None)
@@ -217,8 +227,8 @@ def _sides(box: Any) -> _Sides:
 
 
 def _around(one: _Sides, other: _Sides, upright: bool) -> _Sides:
-    """The box of a word, from those of its ends. An upright one is as high as its taller end: the
-    other may be a footnote's mark."""
+    """The box of a word, from those of its ends. An upright word has the height of its taller end,
+    since the other may be a footnote mark."""
     left, right = min(one[0], other[0]), max(one[2], other[2])
     if upright:
         tall = one if one[3] - one[1] >= other[3] - other[1] else other
@@ -226,18 +236,18 @@ def _around(one: _Sides, other: _Sides, upright: bool) -> _Sides:
     return left, min(one[1], other[1]), right, max(one[3], other[3])
 
 
-def _upright(boxes: Iterator[_Box]) -> list[Word]:
-    """The words as a reader holds the page: with most of its text upright."""
-    found = list(boxes)
+def _to_words(boxes: Iterator[_Box]) -> list[Word]:
+    """Rotate the page so that most of its text is upright."""
+    page_boxes = list(boxes)
     votes: Counter[int] = Counter()
-    for box in found:
+    for box in page_boxes:
         if box.quarters is not None:
             votes[box.quarters] += len(box.text)
     page = max(votes, key=votes.__getitem__, default=0)
-    return [_turned_by(page, box) for box in found]
+    return [_rotate(page, box) for box in page_boxes]
 
 
-def _turned_by(quarters: int, box: _Box) -> Word:
+def _rotate(quarters: int, box: _Box) -> Word:
     text, left, bottom, right, top, own = box
     aside = own != quarters
     if quarters == 1:
@@ -253,17 +263,17 @@ def _turned_by(quarters: int, box: _Box) -> Word:
 
 
 def _notes(page: Any) -> Iterator[str]:
-    """The comments on a page, and what its forms are filled in with."""
+    """Yield the comments on a page and the values of its form fields."""
     import pypdfium2.raw as raw
 
-    for index in range(min(raw.FPDFPage_GetAnnotCount(page.raw), _NOTES)):
+    for index in range(min(raw.FPDFPage_GetAnnotCount(page.raw), _MAX_NOTES)):
         note = raw.FPDFPage_GetAnnot(page.raw, index)
         if not note:
             continue
         try:
             kind = raw.FPDFAnnot_GetSubtype(note)
             if kind == raw.FPDF_ANNOT_WIDGET and page.formenv:
-                if raw.FPDFAnnot_GetFormFieldType(page.formenv, note) in _TYPED:
+                if raw.FPDFAnnot_GetFormFieldType(page.formenv, note) in _TEXT_FIELDS:
                     yield _string(raw.FPDFAnnot_GetFormFieldValue, page.formenv, note)
             elif kind == raw.FPDF_ANNOT_WIDGET:
                 yield _string(raw.FPDFAnnot_GetStringValue, note, b"V")
@@ -274,7 +284,7 @@ def _notes(page: Any) -> Iterator[str]:
 
 
 def _string(function: Any, *arguments: Any) -> str:
-    """What PDFium writes into a buffer, whose size it says first."""
+    """Call a PDFium function that writes text to a buffer, after asking for its size."""
     import pypdfium2.raw as raw
 
     size = min(function(*arguments, None, 0), _NOTE_BYTES)
@@ -287,27 +297,27 @@ def _string(function: Any, *arguments: Any) -> str:
 
 
 def _bookmarks(document: Any) -> Iterator[OutlineItem]:
-    """Depth first. Outlines of damaged files go in circles: no bookmark is visited twice."""
+    """Yield the bookmarks depth first, each once, since outlines of damaged files may be cyclic."""
     import pypdfium2.raw as raw
 
     seen: set[int] = set()
-    ahead = [(raw.FPDFBookmark_GetFirstChild(document, None), 1)]
-    while ahead and len(seen) < _OUTLINE_ITEMS:
-        mark, level = ahead.pop()
+    stack = [(raw.FPDFBookmark_GetFirstChild(document, None), 1)]
+    while stack and len(seen) < _MAX_OUTLINE_ITEMS:
+        mark, level = stack.pop()
         address = ctypes.cast(mark, ctypes.c_void_p).value
         if address is None or address in seen:
             continue
         seen.add(address)
-        ahead.append((raw.FPDFBookmark_GetNextSibling(document, mark), level))
+        stack.append((raw.FPDFBookmark_GetNextSibling(document, mark), level))
         if level < OUTLINE_DEPTH:
-            ahead.append((raw.FPDFBookmark_GetFirstChild(document, mark), level + 1))
+            stack.append((raw.FPDFBookmark_GetFirstChild(document, mark), level + 1))
         index = _page_of(document, mark)
         if index >= 0 and (title := _mark_title(mark)):
             yield OutlineItem(level, title, index + 1)
 
 
 def _page_of(document: Any, mark: Any) -> int:
-    """The index of the page that a bookmark leads to; -1: none."""
+    """The index of a bookmark's page; -1 if it has none."""
     import pypdfium2.raw as raw
 
     target = raw.FPDFBookmark_GetDest(document, mark)
@@ -325,5 +335,5 @@ def _mark_title(mark: Any) -> str:
 
 
 def _utf16(data: bytes) -> str:
-    """What PDFium gives: with a zero at the end, and nothing where its buffer was too small."""
+    """Decode text from PDFium, which ends with a zero and is empty if the buffer was too small."""
     return data.decode("utf-16-le", "ignore").partition("\0")[0].strip()

@@ -1,7 +1,7 @@
-"""Lines of a column into paragraphs, with the words that were broken at line ends put together.
+"""Groups the lines of a column into paragraphs, and joins hyphenated words.
 
-Pure. A paragraph begins after a wider gap, with another size of letters, with an indent, with the
-mark of a list item, or after a line on which its first word would still have had room.
+Pure. A paragraph begins after a wide gap, with a different font size, with an indent, with a list
+marker, or after a line that has room for its first word.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from statistics import median
 
 from kb.ingest.parsers.pdf.lines import Line
 
-# In heights of a line, unless said otherwise.
-_WIDE_GAP = 1.3  # times the usual distance of lines
-_SPACING = 1.2  # the usual one, where there are too few lines to tell
+# In line heights, unless noted otherwise.
+_WIDE_GAP = 1.3  # times the usual line spacing
+_SPACING = 1.2  # the default, if there are too few lines to measure it
 _WIDEST_SPACING = 2.0
-_STICKING_OUT = 8  # one line of so many may stick out to the right
+_OUTLIER_LINES = 8  # one line in this many may extend to the right
 _OTHER_SIZE = 1.13  # times
-_OTHER_FONT = 1.35  # the same, where a sentence goes on: fonts of one size differ in height
+_OTHER_FONT = 1.35  # the same within a sentence: fonts of one size differ in height
 _INDENT = 0.6
-_ROOM = 0.6  # to spare besides the first word of the next line
-_MUCH_ROOM = 4.0  # the same, after what is not the end of a sentence
+_ROOM = 0.6  # to spare beside the first word of the next line
+_MUCH_ROOM = 4.0  # the same, after a line that does not end a sentence
 _OTHER_WIDTH = 0.2  # of a line
-_CENTRED = 0.6  # how far off the middle
+_CENTERED = 0.6  # distance from the center
 
 _ITEM = re.compile(
     r"(?:[•▪◦‣▸●■]|\[[\w+]{1,8}\]|(?P<number>[–—*-]|\(?(?:\d{1,3}|[a-z])[.)]))(?:\s|$)"
@@ -40,7 +40,7 @@ _FIRST_WORD = re.compile(r"[^\W\d_]+")
 _LEADERS = re.compile(r"(?:[.·…]\s?){8,}")  # the dots of a table of contents
 _UNSPACED = re.compile(r"[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
 
-# A compound is only told from a broken word by words of some length: `data-driven`, not `in-deed`.
+# Only words of some length are recognized as a compound: `data-driven`, not `in-deed`.
 _COMPOUND_HEAD = 3
 _COMPOUND_TAIL = 4
 
@@ -48,23 +48,24 @@ _COMPOUND_TAIL = 4
 @dataclass(frozen=True, slots=True)
 class Paragraph:
     text: str
-    height: float  # of its lines: the size of its letters
+    height: float  # of its lines, which is the font size
 
 
-def paragraphs_of(columns: Iterable[Sequence[Line]], known: Set[str]) -> list[Paragraph]:
-    """Of a page, in reading order. `known` are the document's words, to judge hyphens by."""
-    found: list[list[Line]] = []
+def group_paragraphs(columns: Iterable[Sequence[Line]], known: Set[str]) -> list[Paragraph]:
+    """Group the lines of a page, in reading order. `known` are the words of the document, by which
+    hyphens are resolved."""
+    paragraphs: list[list[Line]] = []
     for lines in columns:
-        groups = _grouped(lines)
-        at = _continued(found, groups)
+        groups = _group_lines(lines)
+        at = _continued_paragraph(paragraphs, groups)
         if at is not None:
-            found[at] = found[at] + groups.pop(0)
-        found += groups
-    return [Paragraph(joined(lines, known), _usual_height(lines)) for lines in found]
+            paragraphs[at] = paragraphs[at] + groups.pop(0)
+        paragraphs += groups
+    return [Paragraph(join_lines(lines, known), _usual_height(lines)) for lines in paragraphs]
 
 
 def words_inside(line: str) -> list[str]:
-    """The words of a line that are surely whole: not the first and not the last."""
+    """The words of a line that are certainly whole: all but the first and the last."""
     return [word.strip(".,;:()[]“”\"'!?") for word in line.lower().split()[1:-1]]
 
 
@@ -77,22 +78,22 @@ class _Column:
     right: float
     spacing: float  # from line to line, in heights
 
-    def centres(self, *lines: Line) -> bool:
-        """Whether all are in the middle, and not just because they fill the column."""
+    def centers(self, *lines: Line) -> bool:
+        """Whether all lines are centered, and do not merely fill the column."""
         middle = self.left + self.right
         return all(
-            abs(line.x0 + line.x1 - middle) / 2 < _CENTRED * line.height for line in lines
+            abs(line.x0 + line.x1 - middle) / 2 < _CENTERED * line.height for line in lines
         ) and any(line.x0 - self.left > line.height for line in lines)
 
 
-def _grouped(lines: Sequence[Line]) -> list[list[Line]]:
+def _group_lines(lines: Sequence[Line]) -> list[list[Line]]:
     if not lines:
         return []
     steps = [_step(above, below) for above, below in pairwise(lines)]
     ends = sorted(line.x1 for line in lines)
     column = _Column(
         left=min(line.x0 for line in lines),
-        right=ends[-1 - len(ends) // _STICKING_OUT],
+        right=ends[-1 - len(ends) // _OUTLIER_LINES],
         spacing=median(steps) if len(steps) >= 4 else _SPACING,
     )
     groups = [[lines[0]]]
@@ -106,18 +107,18 @@ def _grouped(lines: Sequence[Line]) -> list[list[Line]]:
 
 
 def _begins(group: Sequence[Line], line: Line, after: Line | None, column: _Column) -> bool:
-    """Whether `line` begins a paragraph, rather than going on with `group`."""
+    """Whether `line` begins a paragraph instead of continuing `group`."""
     last = group[-1]
     if _step(last, line) > _WIDE_GAP * min(column.spacing, _WIDEST_SPACING):
         return True
-    if _goes_on(last.text, line.text):
+    if _continues_word(last.text, line.text):
         return False
     in_a_sentence = line.text[0].islower() and not _SENTENCE_END.search(last.text)
     if not _same_size(last.height, line.height, _OTHER_FONT if in_a_sentence else _OTHER_SIZE):
         return True
     if _LEADERS.search(last.text) or _LEADERS.search(line.text):
         return True
-    if column.centres(last, line):
+    if column.centers(last, line):
         return False
     return _is_item(group, line) or _is_indented(group, line, after) or _ended(last, line, column)
 
@@ -130,8 +131,8 @@ def _same_size(one: float, other: float, limit: float = _OTHER_SIZE) -> bool:
     return max(one, other) <= limit * max(min(one, other), 0.1)
 
 
-def _goes_on(last: str, line: str) -> bool:
-    """After a hyphen, or the dash between two numbers: pages 291- | 300."""
+def _continues_word(last: str, line: str) -> bool:
+    """Whether the line continues a hyphenated word or a range of numbers: pages 291- | 300."""
     return last[-1] in "-–" and last[-2:-1].isalnum() and (line[0].islower() or line[0].isdigit())
 
 
@@ -139,14 +140,14 @@ def _is_item(group: Sequence[Line], line: Line) -> bool:
     mark = _ITEM.match(line.text)
     if mark is None or mark["number"] is None:
         return mark is not None
-    # A number may also just happen to begin a line.
+    # A number may begin a line by chance.
     first = _ITEM.match(group[0].text)
     among_items = first is not None and first["number"] is not None
     return among_items or bool(_SENTENCE_END.search(group[-1].text))
 
 
 def _is_indented(group: Sequence[Line], line: Line, after: Line | None) -> bool:
-    """An indented first line, or the first line of an entry whose others hang."""
+    """Whether the line is indented, or the first one of an entry with a hanging indent."""
     last, indent = group[-1], _INDENT * line.height
     shift = line.x0 - last.x0
     if shift > indent:
@@ -154,12 +155,12 @@ def _is_indented(group: Sequence[Line], line: Line, after: Line | None) -> bool:
             return False
         if len(group) > 1 or after is None:
             return len(group) > 1 or bool(_SENTENCE_END.search(last.text))
-        return after.x0 < line.x0 - indent  # else this is where the lines of the entry hang
+        return after.x0 < line.x0 - indent  # otherwise this is the hanging indent
     return shift < -indent and len(group) > 1
 
 
 def _ended(last: Line, line: Line, column: _Column) -> bool:
-    """Whether the first word of `line` would have had room on `last`."""
+    """Whether `last` has room for the first word of `line`."""
     sentence_ended = bool(_SENTENCE_END.search(last.text))
     if line.text[0].islower() and not sentence_ended:
         return False
@@ -167,14 +168,16 @@ def _ended(last: Line, line: Line, column: _Column) -> bool:
     return column.right - last.x1 > line.head + room * line.height
 
 
-def _continued(found: Sequence[Sequence[Line]], groups: Sequence[Sequence[Line]]) -> int | None:
-    """Which paragraph goes on at the top of the next column: the last one in letters of that size,
-    for there may be footnotes below it; if its lines are as long."""
+def _continued_paragraph(
+    paragraphs: Sequence[Sequence[Line]], groups: Sequence[Sequence[Line]]
+) -> int | None:
+    """The index of the paragraph that continues at the top of the next column: the last one of that
+    font size, since footnotes may follow it, if its lines are as long."""
     if not groups or not groups[0][0].text[0].islower():
         return None
     line, is_end = groups[0][0], len(groups[0]) == 1 and _SENTENCE_END.search(groups[0][0].text)
-    for at in range(len(found) - 1, -1, -1):
-        last = found[at][-1]
+    for at in range(len(paragraphs) - 1, -1, -1):
+        last = paragraphs[at][-1]
         if _same_size(last.height, line.height):
             as_long = abs(last.width - line.width) < _OTHER_WIDTH * last.width
             fits = as_long or (is_end and line.width < last.width)
@@ -189,14 +192,14 @@ def _usual_height(lines: Sequence[Line]) -> float:
 # --- lines into text ------------------------------------------------------------------------------
 
 
-def joined(lines: Sequence[Line], known: Set[str]) -> str:
+def join_lines(lines: Sequence[Line], known: Set[str]) -> str:
     text = lines[0].text
     for line in lines[1:]:
-        text = _with_next(text, line.text, known)
+        text = _join_line(text, line.text, known)
     return _LEADERS.sub("… ", text).strip()
 
 
-def _with_next(text: str, line: str, known: Set[str]) -> str:
+def _join_line(text: str, line: str, known: Set[str]) -> str:
     head, tail = _BROKEN_WORD.search(text[-80:]), _FIRST_WORD.match(line)
     if head and tail and line[0].islower() and tail[0] not in _HANGING:
         return (text if _is_compound(head[1], tail[0], known) else text[:-1]) + line
@@ -207,9 +210,12 @@ def _with_next(text: str, line: str, known: Set[str]) -> str:
 
 
 def _is_compound(head: str, tail: str, known: Set[str]) -> bool:
-    """Whether the hyphen between two lines belongs to the word. By what else the document says: a
-    word that it has elsewhere is broken here; one that it has with a hyphen, or whose halves it
-    has as words of their own, is a compound. A word it never has is taken for broken."""
+    """Whether the hyphen between two lines belongs to the word.
+
+    A word that occurs elsewhere in the document without a hyphen is hyphenated here; one that
+    occurs with a hyphen, or whose halves occur as words, is a compound. Any other word counts as
+    hyphenated.
+    """
     head, tail = head.lower(), tail.lower()
     if "-" in head or f"{head}-{tail}" in known:
         return head + tail not in known
