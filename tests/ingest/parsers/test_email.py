@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import sys
 from email.message import EmailMessage
 
@@ -182,3 +183,77 @@ def test_a_header_without_end_is_read_as_it_is(field: str, unit: str) -> None:
     """Its parser would need gigabytes."""
     text = text_of(f"From: x\n{field}: x/y {unit * 50_000}\n\nbody".encode())
     assert "body" in text or field == "Content-Type"
+
+
+# --- parts that are not what they claim to be -----------------------------------------------------
+
+MIXED = b'Content-Type: multipart/mixed; boundary="b"\n\n'
+BASE64 = b"Content-Transfer-Encoding: base64"
+TEXT = b"Content-Type: text/plain\n"
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        b"Content-Type: multipart/mixed; boundary=b\n\nwords\n",
+        b"Content-Type: multipart/mixed\n\n--b\n\nwords\n--b--\n",
+        b"Content-Type: multipart/alternative; boundary=other\n\n--b\n\nwords\n--b--\n",
+        MIXED + b"--b\nContent-Type: multipart/related; boundary=c\n\nwords\n--b--\n",
+        MIXED + b"words\n--b\n\nx\n--b--\n",
+        MIXED + b"--b\n\nx\n--b--\nwords\n",
+        MIXED + b"--b\nContent-Description: words\n\nx\n--b--\n",
+        b"Content-Type: application/octet-stream\n\nwords\n",
+        b"Content-Type: application/json\n\n{\"a\": \"\\u0077ords\"}\n",
+        b"Content-Type: application/octet-stream\n" + BASE64 + b"\n\nd29yZHM=\n",
+        b"Content-Type: application/x-note; charset=utf-16\n" + BASE64 + b"\n\n//53AG8AcgBkAHMA\n",
+        b"Content-Type: nonsense\n\nwords\n",
+        MIXED + b'--b\nContent-Type: application/xml; name="a.xml"\n\n<a>words</a>\n--b--\n',
+        b"Content-Type: message/rfc822\n\n\nwords\n",
+        b"Content-Type: message/rfc822\n\nFrom: x\n\nwords\n",
+        b"Content-Type: message/rfc822\n" + BASE64 + b"\n\nU3ViamVjdDogeAoKd29yZHMK\n",
+        MIXED + b"--b\nContent-Type: message/rfc822\n\nno header\n\nwords\n--b--\n",
+        MIXED + b"--b\nContent-Type: message/delivery-status\n\nA: x\n\nStatus: words\n--b--\n",
+        MIXED + b"--b\nContent-Type: message/disposition-notification\n\nA: words\n--b--\n",
+        b"Content-Type: message/partial; id=x; number=2; total=3\n\nmore words\n",
+        b"Content-Type: message/external-body; access-type=URL; URL=words\n\nContent-ID: x\n",
+        b"Content-Type: message/external-body; access-type=x\n\nContent-ID: <words>\n\nx",
+        TEXT + BASE64 + b"\n\nThese are words.\n",
+        TEXT + BASE64 + b"\n\nThese\nare\nwords\n",
+        TEXT + BASE64 + b"\n\neA==\n-- \nfooter with words\n",
+        TEXT + b"Content-Transfer-Encoding: unheard-of\n\nwords\n",
+        b"Content-Type: text/plain; format=flowed; delsp=yes\n\nwo \nr \nds and\n",
+        b"Content-Type: image/svg+xml\n\n<svg><text>words</text></svg>\n",
+        b"Subject: second words\n\nx\n",
+        b"Cc: a\nCc: words\n\nx\n",
+    ],
+)  # fmt: skip
+def test_odd_parts_are_read(rest: bytes) -> None:
+    parsed = parse(HEAD + rest)
+    assert "words" in re.findall(r"\w+", check_parsed(parsed, b""))
+    assert not parsed.warnings
+
+
+def test_soft_breaks_without_a_space() -> None:
+    head = HEAD + b"Content-Type: text/plain; format=flowed; delsp=yes\n\n"
+    body = b"Donau \ndampf\n> quo \n> ted\n>> deeper \n> less\n-- \nme"
+    assert body_of(head + body) == "Donaudampf\n> quoted\n>> deeper\n> less\n--\nme"
+    assert len(body_of(head + b"word \n" * 100_000)) > 390_000
+
+
+def test_parts_that_are_not_text_are_named() -> None:
+    mail = message()
+    mail.add_attachment(b"%PDF-1.4\n\0", maintype="application", subtype="pdf", filename="a.pdf")
+    mail.add_attachment(b"PK\x03\x04", maintype="application", subtype="zip", filename="b.zip")
+    mail.add_attachment(b"\x89PNG", maintype="image", subtype="png", filename="c.png")
+    mail.add_attachment(b"\0\1", maintype="application", subtype="octet-stream")
+    assert parse(mail.as_bytes()).warnings == (
+        "attachments are not read: a.pdf, b.zip, application/octet-stream",
+    )
+
+
+def test_explanations_for_old_programs_and_signatures_are_left_out() -> None:
+    part = b"--b\nContent-Type: application/pgp-signature\n\niQ\n--b--\n"
+    preamble = b"This is a multi-part message in MIME format.\n"
+    parsed = parse(HEAD + MIXED + preamble + b"--b\n\nx\n" + part)
+    assert body_of(HEAD + MIXED + preamble + b"--b\n\nx\n" + part) == "x"
+    assert parsed.warnings == ()

@@ -1,28 +1,41 @@
-"""Mail files: headers and text, with attached mails and texts. Other attachments are only named."""
+"""Mails as files: headers and texts, with the mails and the texts attached to them.
+
+Other attachments are not read: the text lists them, and a warning names them."""
 
 from __future__ import annotations
 
 import email
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC
 from email import policy
-from email.message import Message
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeAlias
+from functools import lru_cache
+from typing import Any
 
 from kb.ingest import file_names
 from kb.ingest.decode import Unavailable, Unreadable, Unsupported
 from kb.ingest.parser_support.extract import Extract, clean, one_line
 from kb.ingest.parser_support.format_parser import FormatParser
 from kb.ingest.parser_support.sections import paragraphs
+from kb.ingest.parsers.email.parts import (
+    HTML,
+    Part,
+    around,
+    attached_mails,
+    header,
+    headers,
+    is_signature,
+    is_wordless,
+    leaves,
+    name_of,
+    text_of,
+)
 from kb.ingest.parsers.html import parser as html
 from kb.ingest.parsers.html import tree as html_tree
 from kb.ports import Parsed, Source
 from kb.text.timestamps import utc_timestamp
 from kb.types import Attributes
-
-Part: TypeAlias = "Message[Any, Any]"
 
 _FIELDS = ("From", "To", "Cc", "Bcc", "Date")
 _EXTRA_FIELDS = ("Reply-To", "Sender", "Organization", "Keywords", "Comments")
@@ -31,7 +44,10 @@ _MAX_CONTENT_HEADER_CHARS = 2_000
 _MAX_DEPTH = 8  # of mails attached to mails
 _FIELD = re.compile(rb"From |[\x21-\x39\x3b-\x7e]+[ \t]*:")
 _LEADING_BYTES = b"\xef\xbb\xbf \r\n\t"  # that some programs write before the first header
-_RICH = frozenset({"multipart/mixed", "multipart/related", "text/html"})
+_NAMED = 10  # parts, in a warning
+_BOILERPLATE = re.compile(r"multi-?\s?part message|MIME-aware", re.IGNORECASE)
+_BOILERPLATE_CHARS = 300
+_MAILS = frozenset({"message/global", "message/news", "message/rfc822"})
 
 
 class _Policy(policy.EmailPolicy):
@@ -41,7 +57,15 @@ class _Policy(policy.EmailPolicy):
         return _bound_header(*super().header_source_parse(sourcelines))
 
     def header_fetch_parse(self, name: str, value: str) -> Any:
+        if type(value) is str and name.lower().startswith("content-"):
+            return _content_header(name, value)
         return super().header_fetch_parse(name, value) if len(value) <= _MAX_HEADER_CHARS else value
+
+
+@lru_cache(maxsize=64)
+def _content_header(name: str, value: str) -> Any:
+    """Parse a header once: the type of a mail is read again for each of its parts."""
+    return policy.EmailPolicy().header_fetch_parse(name, value)
 
 
 class _LenientPolicy(policy.Compat32):
@@ -58,7 +82,7 @@ def _bound_header(name: str, value: str) -> tuple[str, str]:
 
 class EmailParser(FormatParser):
     name = "email"
-    version = "2"
+    version = "3"
 
     def accepts(self, source: Source) -> bool:
         return file_names.suffix_of(source.name) == ".eml"
@@ -82,12 +106,12 @@ class EmailParser(FormatParser):
 def _parse_message(message: Part, name: str) -> Parsed:
     writer = _Writer(Extract())
     writer.write(message)
-    subject, fields = _header(message, "Subject"), _fields(message)
+    subject, fields = header(message, "Subject"), _fields(message)
     date = _date(fields.get("Date", ""))
     metadata: dict[str, Any] = {field.lower(): value for field, value in fields.items()}
-    attached = [each for each in map(_attachment_name, _leaves(message)) if each]
+    attached = [name for name in map(name_of, leaves(message)) if name]
     metadata |= {"attachments": attached} if attached else {}
-    if identity := _header(message, "Message-ID"):
+    if identity := header(message, "Message-ID"):
         metadata["message_id"] = identity
     writer.out.append_missing(writer.rest)
     return Parsed(
@@ -95,57 +119,77 @@ def _parse_message(message: Part, name: str) -> Parsed:
         blocks=writer.out.blocks,
         title=subject or file_names.title_of(name),
         attributes=Attributes(date=date, created_at=date, metadata=metadata),
-        warnings=(*writer.warnings, *writer.out.warnings),
+        warnings=(*dict.fromkeys(writer.warnings), *_unread(writer.unread), *writer.out.warnings),
         text=writer.out.text,
     )
 
 
 class _Writer:
-    """Writes mails into an extract. `rest` collects text that has no place in them."""
+    """Writes mails into an extract. `rest` are texts without a place in it, `unread` the parts that
+    are not text."""
 
     def __init__(self, out: Extract) -> None:
         self.out = out
         self.rest: list[str] = []
         self.warnings: list[str] = []
+        self.unread: list[str] = []
 
     def write(self, message: Part, depth: int = 0) -> None:
-        """Write a mail and, below it, its attachments."""
-        self.out.heading(min(1 + depth, 6), _header(message, "Subject"))
+        """Write a mail, and below it the mails and texts attached to it."""
+        self.out.heading(min(1 + depth, 6), header(message, "Subject"))
         self.out.lines(f"{field}: {value}" for field, value in _fields(message).items())
-        self.rest += [_header(message, field) for field in _EXTRA_FIELDS]
-        chosen = list(_leaves(message, choose=True))
-        every = list(_leaves(message))
+        for field in _FIELDS:
+            self.rest += headers(message, field)[1:]
+        for field in ("Subject", *_EXTRA_FIELDS):
+            self.rest += headers(message, field)
+        chosen = list(leaves(message, choose=True))
+        every = list(leaves(message))
         written = set(map(id, chosen))
+        names = {id(part): name_of(part) for part in every}
+        mails = {id(part) for part in every if attached_mails(part)}
         for part in chosen:
-            if not _attachment_name(part):
+            if not (names[id(part)] or id(part) in mails):
                 self._write_part(part)
-        if names := [name for name in map(_attachment_name, every) if name]:
-            self.out.lines(["Attachments:", *(f"- {name}" for name in names)])
+        if attached := [name for name in names.values() if name]:
+            self.out.lines(["Attachments:", *(f"- {name}" for name in attached)])
         for part in every:
-            if _attachment_name(part):
+            self.rest += headers(part, "Content-Description")
+            if names[id(part)] or id(part) in mails:
                 self._write_attached(part, depth)
             elif id(part) not in written:
                 self._add_alternative(part)
+        self.rest += [text for text in around(message) if not _is_boilerplate(text)]
 
     def _write_attached(self, part: Part, depth: int) -> None:
-        payload = part.get_payload()
-        if part.get_content_maintype() == "message" and isinstance(payload, list):
-            if depth == _MAX_DEPTH:
-                self.warnings.append(
-                    f"mails nested more than {_MAX_DEPTH} levels deep are not read"
-                )
-                return
-            for inner in payload:
-                if isinstance(inner, Message):
-                    self.write(inner, depth + 1)
-        else:
+        mails = attached_mails(part)
+        if not mails:
             self._write_part(part)
+        elif part.get_content_type() not in _MAILS:
+            self._write_report(part, mails)
+        elif depth == _MAX_DEPTH:
+            self.warnings.append(f"mails nested more than {_MAX_DEPTH} levels deep are not read")
+        else:
+            for mail in mails:
+                self.write(mail, depth + 1)
+
+    def _write_report(self, part: Part, blocks: list[Part]) -> None:
+        """Write what a program reports as blocks of headers, such as a failed delivery."""
+        self.rest.append(one_line(str(part.get("Content-Type") or "")))
+        for block in blocks:
+            fields = dict.fromkeys(block.keys())
+            self.out.lines(f"{field}: {text}" for field in fields for text in headers(block, field))
+            for inner in leaves(block):
+                self._write_part(inner)
 
     def _write_part(self, part: Part) -> None:
-        if part.get_content_type() == "text/html":
-            self.rest += html.write_page(html_tree.parse_html(_text(part)), self.out)
-        elif part.get_content_maintype() == "text":
-            lines = clean(_text(part)).split("\n")
+        text = text_of(part) if not is_signature(part) else ""
+        if text is None:
+            if not is_wordless(part):
+                self.unread.append(name_of(part) or part.get_content_type())
+        elif part.get_content_type() in HTML:
+            self.rest += html.write_page(html_tree.parse_html(text), self.out)
+        else:
+            lines = clean(text).split("\n")
             for start, end in paragraphs(lines, 0, len(lines)):
                 self.out.lines(lines[start:end])
 
@@ -154,26 +198,30 @@ class _Writer:
         aside = _Writer(Extract())
         try:
             aside._write_part(part)
-        except Unavailable:  # the mail is readable without it
+        except Unavailable as error:  # the mail can be read without it
+            self.warnings.append(f"the HTML version is not read: {error.reason}")
             return
         self.rest += [*aside.out.text.split("\n"), *aside.rest]
+        self.unread += aside.unread
+
+
+def _is_boilerplate(text: str) -> bool:
+    """Whether a text before the first part only explains what a multipart message is."""
+    return len(text) < _BOILERPLATE_CHARS and _BOILERPLATE.search(text) is not None
+
+
+def _unread(names: Sequence[str]) -> Iterator[str]:
+    """The warning about the parts that are not read."""
+    if unique := list(dict.fromkeys(names)):
+        more = f" and {len(unique) - _NAMED} more" if len(unique) > _NAMED else ""
+        yield f"attachments are not read: {', '.join(unique[:_NAMED])}{more}"
 
 
 # --- headers --------------------------------------------------------------------------------------
 
 
-def _header(message: Part, name: str) -> str:
-    """A header as readable text, even if its bytes are not encoded correctly."""
-    raw = next((value for key, value in message.raw_items() if key.lower() == name.lower()), "")
-    try:
-        str(raw).encode()
-    except UnicodeEncodeError:
-        return one_line(_decode(str(raw).encode("utf-8", "surrogateescape"), "utf-8"))
-    return one_line(str(message.get(name) or ""))
-
-
 def _fields(message: Part) -> dict[str, str]:
-    return {field: value for field in _FIELDS if (value := _header(message, field))}
+    return {field: value for field in _FIELDS if (value := header(message, field))}
 
 
 def _date(text: str) -> str | None:
@@ -182,61 +230,3 @@ def _date(text: str) -> str | None:
         return utc_timestamp(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
     except (ValueError, TypeError, OverflowError):
         return None
-
-
-# --- parts ----------------------------------------------------------------------------------------
-
-
-def _leaves(message: Part, *, choose: bool = False) -> Iterator[Part]:
-    """Yield the innermost parts in order; with `choose`, only one of alternative versions."""
-    stack = [message]
-    while stack:
-        part = stack.pop()
-        payload = part.get_payload()
-        if not isinstance(payload, list) or part.get_content_maintype() == "message":
-            yield part
-            continue
-        inner = [each for each in payload if isinstance(each, Message)]
-        if choose and part.get_content_type() == "multipart/alternative":
-            inner = _preferred(inner)
-        stack += reversed(inner)
-
-
-def _preferred(versions: list[Part]) -> list[Part]:
-    """The plain version, unless it is empty."""
-    for part in versions:
-        if part.get_content_type() == "text/plain" and _text(part).strip():
-            return [part]
-    rich = [part for part in versions if part.get_content_type() in _RICH]
-    return (rich or versions)[-1:]
-
-
-def _attachment_name(part: Part) -> str:
-    """The name of an attachment; empty for a part of the text itself."""
-    name = one_line(part.get_filename() or "")
-    payload = part.get_payload()
-    if not name and part.get_content_type() == "message/rfc822" and isinstance(payload, list):
-        return next((_header(each, "Subject") for each in payload if isinstance(each, Message)), "")
-    if not name and part.get_content_disposition() == "attachment":
-        return part.get_content_type()
-    return name
-
-
-def _text(part: Part) -> str:
-    data = part.get_payload(decode=True)
-    if not isinstance(data, bytes):
-        return ""
-    charset = part.get_content_charset()
-    if charset is None and part.get_content_type() == "text/html":
-        return html.decode_html(data)
-    return _decode(data, charset or "utf-8")
-
-
-def _decode(data: bytes, charset: str) -> str:
-    """Decode with the declared charset, otherwise with one that fits."""
-    for name in (charset, "utf-8"):
-        try:
-            return data.decode(name)
-        except (LookupError, ValueError):
-            continue
-    return data.decode("cp1252", "replace")

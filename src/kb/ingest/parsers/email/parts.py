@@ -1,0 +1,223 @@
+"""The parts of a mail: which there are, what they are called, and the text in them.
+
+Mail programs declare types, encodings and boundaries that do not fit the content. A part is read as
+text whenever its bytes are text.
+"""
+
+from __future__ import annotations
+
+import binascii
+import codecs
+import email
+import re
+from collections.abc import Iterator
+from email.message import Message
+from typing import Any, TypeAlias
+
+from kb.ingest.escapes import unescape
+from kb.ingest.parser_support.extract import one_line
+from kb.ingest.parser_support.signatures import BINARY, signature
+from kb.ingest.parsers.html import parser as html
+
+Part: TypeAlias = "Message[Any, Any]"
+
+HTML = frozenset({"application/xhtml+xml", "image/svg+xml", "text/html"})
+_RICH = frozenset({"multipart/mixed", "multipart/related", "text/html"})
+_WORDLESS = ("audio/", "font/", "image/", "video/")
+_SIGNATURES = frozenset(
+    {
+        "application/pgp-encrypted", "application/pgp-keys", "application/pgp-signature",
+        "application/pkcs7-mime", "application/pkcs7-signature", "application/x-pkcs7-mime",
+        "application/x-pkcs7-signature",
+    }
+)  # fmt: skip
+_BASE64_LINE = re.compile(r"[A-Za-z0-9+/]+={0,3}")
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+_CONTROL_BYTE = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+_ASCII_SHARE = 0.75
+
+
+def leaves(message: Part, *, choose: bool = False) -> Iterator[Part]:
+    """Yield the parts without parts, in order; with `choose`, one version of each text."""
+    waiting = [message]
+    while waiting:
+        part = waiting.pop()
+        payload = part.get_payload()
+        if not isinstance(payload, list) or part.get_content_maintype() == "message":
+            yield part
+            continue
+        inner = [one for one in payload if isinstance(one, Message)]
+        if choose and part.get_content_type() == "multipart/alternative":
+            inner = _chosen(inner)
+        waiting += reversed(inner)
+
+
+def _chosen(versions: list[Part]) -> list[Part]:
+    """The plain version, unless it is empty."""
+    for part in versions:
+        if part.get_content_type() == "text/plain" and (text_of(part) or "").strip():
+            return [part]
+    rich = [part for part in versions if part.get_content_type() in _RICH]
+    return (rich or versions)[-1:]
+
+
+def around(message: Part) -> Iterator[str]:
+    """Yield the texts before the first and behind the last part of each multipart."""
+    waiting = [message]
+    while waiting:
+        part = waiting.pop()
+        payload = part.get_payload()
+        if isinstance(payload, list) and part.get_content_maintype() == "multipart":
+            yield part.preamble or ""
+            yield part.epilogue or ""
+            waiting += [one for one in payload if isinstance(one, Message)]
+
+
+def attached_mails(part: Part) -> list[Part]:
+    """The mails, or blocks of headers, in a `message/*` part."""
+    payload = part.get_payload()
+    if not isinstance(payload, list) or part.get_content_maintype() != "message":
+        return []
+    mails = [one for one in payload if isinstance(one, Message)]
+    if len(mails) == 1 and not mails[0].keys() and _encoding(part) == "base64":
+        # Not allowed, but found: the mail as a whole is encoded.
+        data = _from_base64(str(mails[0].get_payload()), text=True)
+        return [email.message_from_bytes(data, policy=part.policy)]
+    return mails
+
+
+def name_of(part: Part) -> str:
+    """The name of an attachment; empty for a part of the text."""
+    name = one_line(part.get_filename() or "")
+    if not name and part.get_content_type() == "message/rfc822":
+        return next((header(one, "Subject") for one in attached_mails(part)), "")
+    if not name and part.get_content_disposition() == "attachment":
+        return part.get_content_type()
+    return name
+
+
+def is_signature(part: Part) -> bool:
+    return part.get_content_type() in _SIGNATURES
+
+
+def is_wordless(part: Part) -> bool:
+    """Whether a part is a picture, a sound or a font."""
+    kind = part.get_content_type()
+    return kind.startswith(_WORDLESS) and kind not in HTML
+
+
+def header(message: Part, name: str) -> str:
+    """The first header of this name, or an empty text."""
+    return next(iter(headers(message, name)), "")
+
+
+def headers(message: Part, name: str) -> list[str]:
+    """All headers of this name in readable form, even if their bytes are not encoded properly."""
+    raw = [str(value) for key, value in message.raw_items() if key.lower() == name.lower()]
+    if not raw:
+        return []
+    try:
+        "".join(raw).encode()
+    except UnicodeEncodeError:
+        return [
+            one_line(decoded(value.encode("utf-8", "surrogateescape"), "utf-8")) for value in raw
+        ]
+    return [one_line(str(value)) for value in message.get_all(name, [])]
+
+
+def text_of(part: Part) -> str | None:
+    """The text of a part; None if it is not text."""
+    data = _data(part)
+    kind = part.get_content_type()
+    charset = part.get_content_charset()
+    if part.get_content_maintype() not in ("multipart", "text") and kind not in HTML:
+        text = _as_text(data, charset) if not is_wordless(part) else None
+        if text is not None and kind.endswith("json"):
+            return unescape("a.json", text)
+        return text
+    if charset is None and kind in HTML:
+        return html.decode_html(data)
+    text = decoded(data, charset or "utf-8")
+    if str(part.get_param("delsp") or "").lower() == "yes":
+        return _without_soft_breaks(text)
+    return text
+
+
+def decoded(data: bytes, charset: str) -> str:
+    """Decode by the declared charset, or the first of UTF-8 and Windows-1252 that fits."""
+    for name in (charset, "utf-8"):
+        try:
+            return data.decode(name)
+        except (LookupError, ValueError):
+            continue
+    return data.decode("cp1252", "replace")
+
+
+def _data(part: Part) -> bytes:
+    payload = part.get_payload()
+    if isinstance(payload, str) and _encoding(part) == "base64":
+        charset = part.get_content_charset() or ""
+        is_text = part.get_content_maintype() == "text" and not charset.startswith("utf-16")
+        return _from_base64(payload, text=is_text)
+    data = part.get_payload(decode=True)
+    return data if isinstance(data, bytes) else b""
+
+
+def _encoding(part: Part) -> str:
+    return str(part.get("Content-Transfer-Encoding") or "").strip().lower()
+
+
+def _from_base64(payload: str, *, text: bool) -> bytes:
+    """Decode the lines of base64 at the beginning. The lines below, such as the footer of a mailing
+    list, stay as they are; so does a payload that is not base64, or not base64 of a `text`."""
+    lines = payload.split("\n")
+    count = 0
+    while count < len(lines) and (_BASE64_LINE.fullmatch(lines[count].strip()) or not lines[count]):
+        count += 1
+    encoded = "".join(map(str.strip, lines[:count])).rstrip("=")
+    plain = payload.encode("utf-8", "surrogateescape")
+    try:
+        data = binascii.a2b_base64(encoded + "=" * (-len(encoded) % 4))
+    except binascii.Error:
+        return plain
+    is_binary = _CONTROL_BYTE.search(data) is not None
+    if not data or (text and is_binary):
+        return plain
+    rest = "\n".join(lines[count:]).strip()
+    return data if is_binary or not rest else data + f"\n{rest}".encode("utf-8", "surrogateescape")
+
+
+def _as_text(data: bytes, charset: str | None) -> str | None:
+    """The text in bytes of an unknown kind; None if they are not text."""
+    if signature(data) in BINARY:
+        return None
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        charset = "utf-16"
+    for name in (charset, "utf-8"):
+        try:
+            text = data.decode(name) if name else None
+        except (LookupError, ValueError):
+            continue
+        if text is not None:
+            return text if not _CONTROL.search(text) else None
+    text = data.decode("cp1252", "replace")
+    if _CONTROL.search(text) or "\ufffd" in text:
+        return None
+    return text if sum(map(str.isascii, text)) >= _ASCII_SHARE * len(text) else None
+
+
+def _without_soft_breaks(text: str) -> str:
+    """Join lines that end with a space, which is not part of the text (`format=flowed`)."""
+    lines: list[list[str]] = []
+    joins = False
+    depth = 0
+    for line in text.replace("\r\n", "\n").split("\n"):
+        words = line.lstrip(">")
+        is_soft = line.endswith(" ") and words != "-- " and not words.isspace()
+        written = line[:-1] if is_soft else line
+        if joins and len(line) - len(words) == depth:
+            lines[-1].append(written[depth:].removeprefix(" "))
+        else:
+            lines.append([written])
+        joins, depth = is_soft, len(line) - len(words)
+    return "\n".join(map("".join, lines))
