@@ -15,7 +15,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-LIMIT_S = 9.0  # for an orderly shutdown
+LIMIT_S = 7.0  # for an orderly shutdown
+_GRACE_S = 1.0  # later the process exits even if no Python thread gets to run
 EXIT_ABANDONED = 1  # the exit status if it took longer
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGBREAK")  # SIGBREAK on Windows only
 
@@ -53,6 +54,7 @@ class Shutdown:
         if not self._started:
             self._started = True
             threading.Thread(target=self._watch, name="kb-shutdown", daemon=True).start()
+            _exit_without_interpreter(self.limit_s + _GRACE_S)
 
     def finish(self) -> None:
         """Call this after the orderly shutdown: raises `KeyboardInterrupt` if Ctrl-C started it."""
@@ -77,3 +79,12 @@ class Shutdown:
         message = f"kb: pending work did not stop within {self.limit_s:g} s and was abandoned\n"
         os.write(2, message.encode())
         os._exit(EXIT_ABANDONED)
+
+
+def _exit_without_interpreter(timeout_s: float) -> None:
+    """Exit after `timeout_s` from a thread that does not need the interpreter lock, for which a
+    Python thread may wait for seconds under load. The status is `EXIT_ABANDONED`."""
+    import faulthandler
+
+    discard = os.open(os.devnull, os.O_WRONLY)  # for the traceback; stays open until the exit
+    faulthandler.dump_traceback_later(timeout_s, exit=True, file=discard)

@@ -19,9 +19,9 @@ from starlette.requests import Request
 from kb import KnowledgeBase
 from kb.config import Config, ServeConfig
 from kb.server.api import create_app
-from kb.server.guard import Rules
-from kb.server.lifecycle import Server
-from kb.server.worker_pool import Lane
+from kb.server.guard import AccessRules
+from kb.server.lifecycle import ApiServer
+from kb.server.worker_pool import WorkerPool
 from tests.models.weightless import unexamined
 
 PATIENCE_S = 30.0  # until a test gives up; nothing waits that long when all is well
@@ -35,7 +35,7 @@ class Running:
     url: str
     port: int
     client: httpx.Client
-    server: Server
+    server: ApiServer
     app: FastAPI
     thread: threading.Thread
 
@@ -54,7 +54,7 @@ class Running:
 Serve = Callable[..., Running]
 
 
-def start(kb: KnowledgeBase, rules: Rules | None, ingest_from: tuple[Path, ...]) -> Running:
+def start(kb: KnowledgeBase, rules: AccessRules | None, ingest_from: tuple[Path, ...]) -> Running:
     kb.create()
     app = create_app(kb, rules, ingest_from=ingest_from)
     listening, ports = threading.Event(), list[int]()
@@ -63,7 +63,7 @@ def start(kb: KnowledgeBase, rules: Rules | None, ingest_from: tuple[Path, ...])
         ports.append(port)
         listening.set()
 
-    server = Server(app, kb.config.serve, ready)
+    server = ApiServer(app, kb.config.serve, ready)
     thread = threading.Thread(target=server.run, name="served", daemon=True)
     thread.start()
     assert listening.wait(PATIENCE_S)
@@ -89,7 +89,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     with ExitStack() as stack:
 
         def served(
-            rules: Rules | None = None,
+            rules: AccessRules | None = None,
             *,
             encoder: Any = "none",
             ingest_from: tuple[Path, ...] = (),
@@ -125,8 +125,8 @@ def filled(serve: Serve, library: Callable[..., Path]) -> Running:
 
 
 @contextmanager
-def taken(lane: Lane, count: int) -> Iterator[None]:
-    """While this lasts, `count` pieces of work run or wait in the lane."""
+def taken(pool: WorkerPool, count: int) -> Iterator[None]:
+    """While this lasts, `count` pieces of work run or wait in the pool."""
     go = threading.Event()
 
     async def never() -> dict[str, Any]:
@@ -135,12 +135,12 @@ def taken(lane: Lane, count: int) -> Iterator[None]:
 
     async def work() -> None:
         request = Request({"type": "http", "method": "GET", "headers": []}, never)
-        await asyncio.gather(*(lane.run(request, lambda _: go.wait()) for _ in range(count)))
+        await asyncio.gather(*(pool.run(request, lambda _: go.wait()) for _ in range(count)))
 
     thread = threading.Thread(target=lambda: asyncio.run(work()))
     thread.start()
     try:
-        until(lambda: lane.taken == count)
+        until(lambda: pool.task_count == count)
         yield
     finally:
         go.set()

@@ -32,8 +32,8 @@ from kb import KnowledgeBase
 from kb.config import Config, ServeConfig
 from kb.mcp.server import create_app as create_mcp
 from kb.server.api import create_app
-from kb.server.guard import Rules
-from kb.server.lifecycle import Server
+from kb.server.guard import AccessRules
+from kb.server.lifecycle import ApiServer
 from tests.server.fuzz_values import HEADERS, METHODS, PATHS, VALUES, hostile_text
 
 _HANG_S = 20.0
@@ -375,7 +375,7 @@ class Campaign:
     async def run(self, first: int, count: int, sockets: int, at_once: int = 4) -> None:
         web, agents = (
             create_app(self.kb, ingest_from=(self._library,)),
-            create_mcp(self.kb, Rules()),
+            create_mcp(self.kb, AccessRules()),
         )
         numbers = iter(range(first, first + count))
         async with lifespan(web), lifespan(agents):
@@ -437,7 +437,7 @@ def _server(kb: KnowledgeBase, folder: Path) -> Iterator[int]:
         ports.append(port)
         listening.set()
 
-    server = Server(create_app(kb, ingest_from=(folder,)), kb.config.serve, ready)
+    server = ApiServer(create_app(kb, ingest_from=(folder,)), kb.config.serve, ready)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     assert listening.wait(_HANG_S)

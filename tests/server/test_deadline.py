@@ -82,8 +82,8 @@ def test_clients_that_leave_stop_their_searches(serve_it: Open) -> None:
     with ThreadPoolExecutor(4) as leaving:
         list(leaving.map(leave, [running.url] * 4))
     assert running.search("harbour keys")["returned"] > 0
-    desk = running.app.state.desk
-    while desk.searches.taken:  # also of those that ran
+    context = running.app.state.context
+    while context.searches.task_count:  # also of those that ran
         threading.Event().wait(0.01)
 
 
@@ -105,7 +105,7 @@ def test_evaluations_are_in_no_others_way(serve_it: Open) -> None:
             others.submit(httpx.post, f"{running.url}/search/evaluate", json=judged, timeout=wait)
             for _ in range(2)
         ]
-        while running.app.state.desk.evaluations.taken < 2:
+        while running.app.state.context.evaluations.task_count < 2:
             threading.Event().wait(0.01)
         assert running.search("harbour keys")["returned"] > 0
         assert all(isinstance(each.exception(), httpx.ReadTimeout) for each in asked)

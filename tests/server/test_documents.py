@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
@@ -13,8 +16,9 @@ from typing import Any
 import apsw
 import pytest
 
+from kb import KnowledgeBase
 from kb.metadata import PAGE_BYTES
-from kb.server.uploads import name_of
+from kb.server.uploads import check_name
 from tests.replaced import REPLACEMENTS
 from tests.schemas import validate, validator
 from tests.server.conftest import PATIENCE_S, Running, Serve, taken, until
@@ -223,7 +227,7 @@ def test_what_takes_a_files_place_holds_no_read_up(
 
 @pytest.mark.parametrize("name", ["a.md", "Übung 1.pdf", "2026-01-01.md", "日本.txt", "a.b.c"])
 def test_names_of_files(name: str) -> None:
-    assert name_of(name) == name
+    assert check_name(name) == name
 
 
 @pytest.mark.parametrize(
@@ -235,7 +239,7 @@ def test_what_is_no_name_of_a_file(name: str) -> None:
     from kb.errors import InvalidRequest
 
     with pytest.raises(InvalidRequest):
-        name_of(name)
+        check_name(name)
 
 
 def test_errors_are_readable_whatever_was_asked(filled: Running) -> None:
@@ -249,16 +253,49 @@ def test_errors_are_readable_whatever_was_asked(filled: Running) -> None:
 
 def test_passages_that_find_no_room_are_refused(serve: Serve) -> None:
     running = serve(max_waiting=1)
-    with taken(running.app.state.desk.passages, 5):
+    with taken(running.app.state.context.passages, 5):
         answer = running.client.get("/passages", params={"uri": "note:1"})
         assert (answer.status_code, answer.json()["code"]) == (429, "too_busy")
         assert running.client.get("/status").status_code == 200  # others have their own room
 
 
 def test_a_passage_is_not_waited_for_when_its_client_goes(filled: Running) -> None:
-    lane = filled.app.state.desk.passages
-    with taken(lane, 4):
+    pool = filled.app.state.context.passages
+    with taken(pool, 4):
         with socket.create_connection(("127.0.0.1", filled.port), timeout=PATIENCE_S) as client:
             client.sendall(b"GET /passages?uri=note:1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            until(lambda: lane.taken == 5)
-        until(lambda: lane.taken == 4)
+            until(lambda: pool.task_count == 5)
+        until(lambda: pool.task_count == 4)
+
+
+@pytest.mark.parametrize(
+    "path", ["/passages?uri=lib/large.txt", "/passages?uri=lib/large.txt%23L3",
+             "/chunks?document=lib/large.txt"],
+)  # fmt: skip
+def test_documents_are_reserved_before_they_are_read(
+    serve: Serve, library: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """The budget has room for one of them."""
+    running = serve(max_memory_bytes=5_000_000, request_timeout_s=2.0)
+    running.kb.ingest(library({"large.txt": "The gateway retries.\n" * 50_000}))
+    reading, go, readers = threading.Event(), threading.Event(), list[int]()
+    for name in ("get", "chunks"):
+        original = getattr(KnowledgeBase, name)
+
+        def read(*args: Any, _read: Callable[..., Any] = original, **options: Any) -> Any:
+            readers.append(1)
+            reading.set()
+            assert go.wait(PATIENCE_S)
+            return _read(*args, **options)
+
+        monkeypatch.setattr(KnowledgeBase, name, read)
+    with ThreadPoolExecutor(1) as other:
+        first = other.submit(running.client.get, path)
+        assert reading.wait(PATIENCE_S)
+        refused = running.client.get(path)
+        assert (refused.status_code, refused.json()["code"]) == (429, "too_busy")
+        assert refused.headers["retry-after"] == "1"
+        assert len(readers) == 1
+        go.set()
+        assert first.result().status_code == 200
+    assert running.client.get(path).status_code == 200

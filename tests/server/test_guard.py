@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kb.errors import Foreign, KbError, TokenNeeded, WrongContent
-from kb.server.guard import SECURITY_HEADERS, Rules
+from kb.server.guard import SECURITY_HEADERS, AccessRules
 from tests.schemas import validator
 from tests.server.conftest import Running, Serve
 
@@ -20,7 +20,7 @@ TOKEN = "a-token-that-is-long-enough"
     ["127.0.0.1:8765", "localhost", "LOCALHOST:1", "kb.localhost:8765", "[::1]:8765", "127.8.8.8"],
 )
 def test_names_of_this_machine_are_taken(host: str) -> None:
-    Rules().check("GET", "/status", {"host": host})
+    AccessRules().check("GET", "/status", {"host": host})
 
 
 @pytest.mark.parametrize(
@@ -33,11 +33,11 @@ def test_names_of_this_machine_are_taken(host: str) -> None:
 )  # fmt: skip
 def test_other_names_are_refused_as_rebound(host: str) -> None:
     with pytest.raises(Foreign):
-        Rules().check("GET", "/status", {"host": host})
+        AccessRules().check("GET", "/status", {"host": host})
 
 
 def test_a_server_for_others_knows_its_addresses_and_its_names() -> None:
-    rules = Rules(frozenset({"kb.example.org"}), open=True, token=TOKEN)
+    rules = AccessRules(frozenset({"kb.example.org"}), open=True, token=TOKEN)
     sent = {"authorization": f"Bearer {TOKEN}"}
     for host in ("192.168.0.7:80", "kb.example.org", "KB.example.org:443", "[2001:db8::1]"):
         rules.check("GET", "/status", sent | {"host": host})
@@ -48,7 +48,7 @@ def test_a_server_for_others_knows_its_addresses_and_its_names() -> None:
 @given(st.text(st.characters(max_codepoint=255)))
 def test_any_host_is_answered_or_refused(host: str) -> None:
     try:
-        Rules().check("GET", "/status", {"host": host})
+        AccessRules().check("GET", "/status", {"host": host})
     except KbError:
         return
     assert any(own in host.lower() for own in ("localhost", "127.", "::1"))
@@ -62,12 +62,12 @@ def test_any_host_is_answered_or_refused(host: str) -> None:
 )  # fmt: skip
 def test_another_origin_is_refused(origin: str) -> None:
     with pytest.raises(Foreign):
-        Rules().check("GET", "/status", HERE | {"origin": origin})
+        AccessRules().check("GET", "/status", HERE | {"origin": origin})
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])  # the second is a proxy's
 def test_the_own_origin_is_taken(scheme: str) -> None:
-    Rules().check("GET", "/status", HERE | {"origin": f"{scheme}://127.0.0.1:8765"})
+    AccessRules().check("GET", "/status", HERE | {"origin": f"{scheme}://127.0.0.1:8765"})
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
@@ -75,10 +75,10 @@ def test_what_a_browser_marks_as_foreign_is_refused(site: str) -> None:
     marked = HERE | {"sec-fetch-site": site}
     for method, path in (("GET", "/status"), ("GET", "/documents/a.md"), ("POST", "/search")):
         with pytest.raises(Foreign):
-            Rules().check(method, path, marked | {"sec-fetch-mode": "navigate"})
+            AccessRules().check(method, path, marked | {"sec-fetch-mode": "navigate"})
     with pytest.raises(Foreign):  # as a picture or a script would
-        Rules().check("GET", "/", marked | {"sec-fetch-mode": "no-cors"})
-    Rules().check("GET", "/", marked | {"sec-fetch-mode": "navigate"})  # a link to the page
+        AccessRules().check("GET", "/", marked | {"sec-fetch-mode": "no-cors"})
+    AccessRules().check("GET", "/", marked | {"sec-fetch-mode": "navigate"})  # a link to the page
 
 
 @pytest.mark.parametrize(
@@ -87,16 +87,18 @@ def test_what_a_browser_marks_as_foreign_is_refused(site: str) -> None:
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
 def test_what_a_form_can_send_changes_nothing(method: str, kind: str) -> None:
     with pytest.raises(WrongContent):
-        Rules().check(method, "/documents", HERE | {"content-type": kind})
-    Rules().check(method, "/documents", HERE | {"content-type": "application/json; charset=utf-8"})
-    Rules().check(method, "/documents", HERE | {"content-type": kind, "x-kb-request": "1"})
+        AccessRules().check(method, "/documents", HERE | {"content-type": kind})
+    AccessRules().check(
+        method, "/documents", HERE | {"content-type": "application/json; charset=utf-8"}
+    )
+    AccessRules().check(method, "/documents", HERE | {"content-type": kind, "x-kb-request": "1"})
 
 
 @pytest.mark.parametrize(
     "sent", ["", "Bearer", "Bearer wrong", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x", "Bearer ü"]
 )
 def test_without_the_token_nothing_is_told(sent: str) -> None:
-    rules = Rules(token=TOKEN)
+    rules = AccessRules(token=TOKEN)
     for path in ("/status", "/search", "/openapi.json", "/metrics", "/assets", "//health"):
         with pytest.raises(TokenNeeded):
             rules.check("GET", path, HERE | {"authorization": sent})
@@ -105,7 +107,7 @@ def test_without_the_token_nothing_is_told(sent: str) -> None:
 
 
 def test_with_the_token_it_answers() -> None:
-    Rules(token=TOKEN).check("GET", "/status", HERE | {"authorization": f"bearer {TOKEN}"})
+    AccessRules(token=TOKEN).check("GET", "/status", HERE | {"authorization": f"bearer {TOKEN}"})
 
 
 # --- over the wire --------------------------------------------------------------------------------
@@ -174,10 +176,17 @@ def test_no_site_is_given_leave_to_read(filled: Running) -> None:
 
 
 def test_a_server_with_a_token(serve: Serve) -> None:
-    running = serve(Rules(token=TOKEN))
+    running = serve(AccessRules(token=TOKEN))
     refused = running.client.get("/status")
     assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
     sent = {"Authorization": f"Bearer {TOKEN}"}
     assert running.client.get("/status", headers=sent).status_code == 200
     assert running.client.get("/openapi.json", headers=sent).json()["security"] == [{"token": []}]
     assert running.client.get(f"/status?token={TOKEN}").status_code == 401  # not in an address
+
+
+@pytest.mark.parametrize("method", ["TRACE", "CONNECT", "BREW", "PROPFIND"])
+def test_methods_that_no_route_has(filled: Running, method: str) -> None:
+    for path in ("/status", "/search", "/"):
+        answer = filled.client.request(method, path)
+        assert (answer.status_code, answer.json()["code"]) == (405, "wrong_method"), path

@@ -73,7 +73,7 @@ def test_paths_are_not_looked_at_for_a_client_that_has_gone(
     deadline = Deadline()
     deadline.cancel(ClientGone("the client has gone"))
     with pytest.raises(ClientGone):
-        ingest._allowed([str(tmp_path / "lib")], filled.app.state.desk, deadline)
+        ingest._allowed_paths([str(tmp_path / "lib")], filled.app.state.context, deadline)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need leave there")

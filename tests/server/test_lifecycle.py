@@ -272,8 +272,8 @@ def test_a_client_that_goes_stops_the_ingest_between_two_files(
         raw.sendall(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
         while not running.kb.documents(limit=1):
             pass
-    desk = running.app.state.desk
-    while desk.writes.taken:
+    context = running.app.state.context
+    while context.ingests.task_count:
         pass
     assert 0 < len(running.kb.documents()) < 300
 
@@ -356,12 +356,12 @@ def test_the_model_is_loaded_at_the_start(tmp_path: Path) -> None:
 
     with KnowledgeBase(tmp_path / "kb.sqlite", encoder=Loading()) as kb:
         kb.create()
-        desk = create_app(kb, warm=True).state.desk
-        desk.events.tell = lambda _, data: told.append(data["state"])
-        desk.warming.start()
+        context = create_app(kb, warm=True).state.context
+        context.events.publish = lambda _, data: told.append(data["state"])
+        context.warmup.start()
         assert asked.wait(PATIENCE_S)
-        desk.warming.stop()
-        desk.warming.stop()  # once more, and nothing to wait for
+        context.warmup.stop()
+        context.warmup.stop()  # once more, and nothing to wait for
     assert told == ["loading", "loaded"]
 
 
@@ -375,7 +375,7 @@ def test_a_model_that_cannot_be_loaded_stops_nothing(tmp_path: Path) -> None:
         app = create_app(kb, warm=True)
         with TestClient(app, base_url="http://localhost") as client:
             assert client.get("/health").status_code == 200
-        assert app.state.desk.events._newest["model"] == {"state": "loaded"}
+        assert app.state.context.events._latest["model"] == {"state": "loaded"}
 
 
 @pytest.mark.parametrize("path", ["/", "/assets/app.js"])

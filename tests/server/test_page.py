@@ -12,7 +12,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
-from kb.server.guard import Rules
+from kb.server.guard import AccessRules
 from tests.browser import CHROMIUM
 from tests.models.weightless import Weightless
 from tests.server.conftest import FILES, PATIENCE_S, Running, Serve
@@ -365,7 +365,7 @@ def test_an_error_says_what_to_do(wordy: Running, open_page: Open) -> None:
 
 def test_a_token_is_asked_for_or_taken_from_the_link(serve: Serve, open_page: Open) -> None:
     token = "a-token-that-is-long-enough"
-    running = serve(Rules(token=token))
+    running = serve(AccessRules(token=token))
     page = open_page(running)
     page.fill("#token", token)
     page.get_by_role("button", name="Enter").click()
@@ -504,9 +504,9 @@ def test_a_model_that_is_being_loaded_is_said(serve: Serve, open_page: Open) -> 
     running = serve()
     page = open_page(running)
     expect(page.locator("#standing")).to_contain_text("0 documents")
-    running.app.state.desk.events.tell("model", {"state": "loading"})
+    running.app.state.context.events.publish("model", {"state": "loading"})
     expect(page.locator("#standing")).to_contain_text("loading the model")
-    running.app.state.desk.events.tell("model", {"state": "loaded"})
+    running.app.state.context.events.publish("model", {"state": "loaded"})
     expect(page.locator("#loading")).to_be_hidden()
 
 

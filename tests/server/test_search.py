@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 
+from kb.server import context
 from tests.models.weightless import Weightless
 from tests.schemas import validate, validator
-from tests.server.conftest import FILES, Running, Serve
+from tests.server.conftest import FILES, HEADERS, Running, Serve, put
 
 
 def test_a_search_answers_in_its_shape(filled: Running) -> None:
@@ -128,3 +130,80 @@ def test_highlights_are_ranges_in_each_text(filled: Running) -> None:
 
 def test_profiles(filled: Running) -> None:
     assert "default" in filled.client.get("/profiles").json()
+
+
+def test_texts_to_highlight_are_bounded(filled: Running) -> None:
+    sent = {"query": "a", "texts": ["a " * 100_000]}
+    answer = filled.client.post("/search/highlights", json=sent)
+    assert answer.status_code == 200
+    assert len(answer.json()["ranges"][0]) == 100_000
+    sent["texts"] = ["a " * 520_000]
+    refused = filled.client.post("/search/highlights", json=sent)
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
+    assert refused.json()["hint"] == "send at most 200,000 at a time"
+
+
+EVALUATION = {
+    "queries": {"q": "retry storm"},
+    "qrels": {"q": {"lib/notes/retry.md": 1}},
+    "methods": ["lexical"],
+    "measures": ["nDCG@10"],
+}
+
+
+@pytest.mark.parametrize("field", EVALUATION)
+def test_an_evaluation_needs_something_in_every_field(filled: Running, field: str) -> None:
+    for empty in ([], {}, "", None):
+        answer = filled.client.post("/search/evaluate", json=EVALUATION | {field: empty})
+        optional = empty is None and field in ("methods", "measures")
+        assert answer.status_code == (200 if optional else 422), (empty, answer.text)
+
+
+BODIES = {
+    "/search": {"query": "x", "top": 1, "mode": "lexical", "profile": "lexical",
+                "filters": {"type": ["markdown"]}, "settings": {"rrf_k": 60}},
+    "/search/evaluate": EVALUATION | {"gain": "exp", "baseline": "lexical"},
+    "/search/highlights": {"query": "x", "texts": ["x"]},
+    "/documents": {"text": "x", "title": "x", "tags": ["x"], "kind": "lesson", "scope": "global",
+                   "trust": "primary", "lang": "en", "ttl": "7d", "metadata": {"a": 1}},
+    "/tags": {"document": "lib/notes/retry.md", "add": ["x"], "remove": ["y"]},
+    "/ingest": {"paths": ["x"], "force": True, "dry_run": True},
+    "/embed": {"retry": True},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_empty_fields_are_no_internal_errors(filled: Running, path: str) -> None:
+    for field in BODIES[path]:
+        for empty in ([], {}, "", " ", 0, False, [""], {"": ""}, {"": []}, {"": {}}, [[]], [{}]):
+            answer = filled.client.post(path, json=BODIES[path] | {field: empty})
+            assert answer.status_code < 500, (field, empty, answer.text)
+
+
+def test_responses_are_encoded_in_worker_threads(
+    filled: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+
+    class Recorded(context.JSONResponse):
+        def render(self, content: Any) -> bytes:
+            threads.append(threading.current_thread().name)
+            return super().render(content)
+
+    monkeypatch.setattr(context, "JSONResponse", Recorded)
+    document = "lib/notes/retry.md"
+    chunk = filled.kb.chunks(document)[0].chunk_id
+    get = ("/status", "/jobs", "/health", "/documents", f"/documents/{document}", "/tags",
+           f"/passages?uri={document}", f"/chunks?document={document}", f"/chunks/{chunk}",
+           "/profiles",
+           "/search/compare-methods?q=retry", f"/similar?to={document}")  # fmt: skip
+    answers = [filled.client.get(path) for path in get]
+    posted = {"/search": {"query": "retry"}, "/search/evaluate": EVALUATION,
+              "/search/highlights": BODIES["/search/highlights"], "/documents": {"text": "x"},
+              "/tags": {"document": document, "add": ["x"]}, "/ingest": {}}  # fmt: skip
+    answers += [filled.client.post(path, json=body) for path, body in posted.items()]
+    answers.append(put(filled, "a.md", b"# A\n\nText.\n"))
+    answers.append(filled.client.delete(f"/documents/{document}", headers=HEADERS))
+    assert [answer.text for answer in answers if answer.status_code >= 300] == []
+    assert len(threads) == len(answers)
+    assert all(name.startswith("kb-") for name in threads), threads

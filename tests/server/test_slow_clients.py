@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 from kb import KnowledgeBase
-from kb.server.connections import MOST_CONNECTIONS
+from kb.server.connections import MAX_CONNECTIONS
 from tests.server.conftest import PATIENCE_S
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits and signals differ")
@@ -117,7 +117,7 @@ def test_those_who_drip_keep_nobody_out(
 ) -> None:
     with process(store, *command, token=token) as running, ExitStack() as stack:
         for _ in range(2):
-            running.drip(stack, MOST_CONNECTIONS, begun)
+            running.drip(stack, MAX_CONNECTIONS, begun)
             assert [ask(running) for _ in range(5)] == [200] * 5
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kb.server.metrics import Figures
+from kb.server.metrics import Metrics
 from tests.schemas import validate
 from tests.server.conftest import Running, Serve, taken
 
@@ -35,7 +35,7 @@ def test_an_unusable_store_is_not_healthy(serve: Serve) -> None:
 
 def test_health_waits_for_no_reads(serve: Serve) -> None:
     running = serve(max_waiting=1)
-    with taken(running.app.state.desk.reads, 5):
+    with taken(running.app.state.context.reads, 5):
         assert running.client.get("/status").status_code == 429
         assert running.client.get("/health").status_code == 200
 
@@ -55,20 +55,20 @@ def test_metrics_are_text_that_prometheus_reads(filled: Running) -> None:
 
 
 def test_a_histogram_counts_upwards() -> None:
-    figures = Figures()
+    metrics = Metrics()
     for seconds in (0.001, 0.03, 99.0):
-        figures.request("GET", "/x", 200, seconds)
-    buckets = [float(line.rsplit(" ", 1)[1]) for line in figures.text({}).splitlines()
+        metrics.request("GET", "/x", 200, seconds)
+    buckets = [float(line.rsplit(" ", 1)[1]) for line in metrics.text({}).splitlines()
                if "_bucket" in line]  # fmt: skip
     assert buckets == sorted(buckets)
     assert (buckets[0], buckets[-1]) == (1, 3)
-    assert 'kb_http_request_seconds_count{route="/x"} 3' in figures.text({})
+    assert 'kb_http_request_seconds_count{route="/x"} 3' in metrics.text({})
 
 
 def test_labels_are_escaped() -> None:
-    figures = Figures()
-    figures.count("x_total", a='"\n\\')
-    assert r'x_total{a="\"\n\\"} 1' in figures.text({})
+    metrics = Metrics()
+    metrics.count("x_total", a='"\n\\')
+    assert r'x_total{a="\"\n\\"} 1' in metrics.text({})
 
 
 def test_unknown_methods_make_no_new_series(filled: Running) -> None:

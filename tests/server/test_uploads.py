@@ -234,7 +234,7 @@ def test_only_so_many_are_under_way(filled: Running) -> None:
             raw = socket.create_connection(("127.0.0.1", filled.port), timeout=PATIENCE_S)
             open_ones.append(raw)
             raw.sendall(head % number + b"Content-Length: 100\r\n\r\nx")
-        _until(lambda: filled.app.state.desk.uploads._free == 0)
+        _until(lambda: filled.app.state.context.upload_slots._free == 0)
         answer = put(filled, "a.md", GOOD)
         assert (answer.status_code, answer.json()["code"]) == (429, "too_busy")
     finally:

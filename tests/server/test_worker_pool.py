@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from kb.deadline import Deadline
 from kb.errors import Cancelled, ClientGone, TooBusy
-from kb.server.worker_pool import Lane
+from kb.server.worker_pool import WorkerPool
 
 PATIENCE_S = 30.0
 
@@ -25,42 +25,42 @@ def request(gone: asyncio.Event | None = None) -> Request:
 
 
 def test_work_is_done_in_a_thread() -> None:
-    lane = Lane("x", 1, 0)
-    name = asyncio.run(lane.run(request(), lambda _: threading.current_thread().name))
-    lane.close()
+    pool = WorkerPool("x", 1, 0)
+    name = asyncio.run(pool.run(request(), lambda _: threading.current_thread().name))
+    pool.close()
     assert name.startswith("kb-x")
 
 
 def test_errors_come_through() -> None:
-    lane = Lane("x", 1, 0)
+    pool = WorkerPool("x", 1, 0)
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(lane.run(request(), lambda _: 1 / 0))
-    assert lane.taken == 0
-    lane.close()
+        asyncio.run(pool.run(request(), lambda _: 1 / 0))
+    assert pool.task_count == 0
+    pool.close()
 
 
 def test_more_than_fits_is_refused_and_what_waits_is_done() -> None:
-    lane, go = Lane("x", 1, 1), threading.Event()
+    pool, go = WorkerPool("x", 1, 1), threading.Event()
 
     def work(_: Deadline) -> bool:
         return go.wait(PATIENCE_S)
 
     async def scene() -> list[Any]:
-        first = asyncio.create_task(lane.run(request(), work))
-        second = asyncio.create_task(lane.run(request(), work))
-        while lane.taken < 2:
+        first = asyncio.create_task(pool.run(request(), work))
+        second = asyncio.create_task(pool.run(request(), work))
+        while pool.task_count < 2:
             await asyncio.sleep(0)
         with pytest.raises(TooBusy):
-            await lane.run(request(), work)
+            await pool.run(request(), work)
         go.set()
         return list(await asyncio.gather(first, second))
 
     assert asyncio.run(scene()) == [True, True]
-    lane.close()
+    pool.close()
 
 
 def test_work_stops_at_its_next_step_when_the_client_goes() -> None:
-    lane = Lane("x", 1, 0)
+    pool = WorkerPool("x", 1, 0)
     begun, ended = threading.Event(), threading.Event()
 
     def work(deadline: Deadline) -> None:
@@ -74,7 +74,7 @@ def test_work_stops_at_its_next_step_when_the_client_goes() -> None:
 
     async def scene() -> None:
         gone = asyncio.Event()
-        running = asyncio.create_task(lane.run(request(gone), work))
+        running = asyncio.create_task(pool.run(request(gone), work))
         await asyncio.to_thread(begun.wait, PATIENCE_S)
         gone.set()
         with pytest.raises(ClientGone):
@@ -82,17 +82,17 @@ def test_work_stops_at_its_next_step_when_the_client_goes() -> None:
         assert await asyncio.to_thread(ended.wait, PATIENCE_S)
 
     asyncio.run(scene())
-    lane.close()
+    pool.close()
 
 
 def test_work_that_waits_is_dropped_when_the_client_goes() -> None:
-    lane, go, done = Lane("x", 1, 1), threading.Event(), list[str]()
+    pool, go, done = WorkerPool("x", 1, 1), threading.Event(), list[str]()
 
     async def scene() -> None:
-        first = asyncio.create_task(lane.run(request(), lambda _: go.wait(PATIENCE_S)))
+        first = asyncio.create_task(pool.run(request(), lambda _: go.wait(PATIENCE_S)))
         gone = asyncio.Event()
-        second = asyncio.create_task(lane.run(request(gone), lambda _: done.append("second")))
-        while lane.taken < 2:
+        second = asyncio.create_task(pool.run(request(gone), lambda _: done.append("second")))
+        while pool.task_count < 2:
             await asyncio.sleep(0)
         gone.set()
         with pytest.raises(ClientGone):
@@ -101,12 +101,12 @@ def test_work_that_waits_is_dropped_when_the_client_goes() -> None:
         await first
 
     asyncio.run(scene())
-    lane.close()
+    pool.close()
     assert done == []
 
 
 def test_closing_stops_what_runs() -> None:
-    lane, begun = Lane("x", 1, 0), threading.Event()
+    pool, begun = WorkerPool("x", 1, 0), threading.Event()
 
     def work(deadline: Deadline) -> None:
         begun.set()
@@ -114,10 +114,10 @@ def test_closing_stops_what_runs() -> None:
             deadline.check()
 
     async def scene() -> None:
-        running = asyncio.create_task(lane.run(request(), work))
+        running = asyncio.create_task(pool.run(request(), work))
         await asyncio.to_thread(begun.wait, PATIENCE_S)
-        await asyncio.to_thread(lane.close)
-        with pytest.raises(Cancelled, match="the server stops"):
+        await asyncio.to_thread(pool.close)
+        with pytest.raises(Cancelled, match="the server is stopping"):
             await running
 
     asyncio.run(scene())

@@ -78,6 +78,8 @@ def run_trial(
     check_methods(methods, config)
     judged = judged_data(data, judgments, split, limit_queries)
     ground = Ground(config, store, documents, encoder, judge, cache)
+    if not measures:
+        raise InvalidRequest("no measure is given", f"for example: {', '.join(MEASURES)}")
     wanted = [parse_measure(text) for text in measures]
     asked = {name: METHODS.get(name, {"profile": name}) for name in methods}
     with searched(judged, ground, parts_needed(methods, config), on_progress) as found:
@@ -146,7 +148,10 @@ def judged_data(
 
 
 def check_methods(methods: Sequence[str], config: Config) -> None:
+    """Raise `InvalidRequest` for an unknown method, or for none."""
     known = method_names(config)
+    if not methods:
+        raise InvalidRequest("no method is given", f"methods: {', '.join(known)}")
     if unknown := [name for name in methods if name not in known]:
         raise InvalidRequest(f"no method {unknown[0]!r}", f"methods: {', '.join(known)}")
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from kb.embedding.worker import Worker
-    from kb.server.guard import Rules
+    from kb.server.guard import AccessRules
 
 PATH = "/mcp"
 _THREADS_PER_TOOL = 4
@@ -165,10 +165,10 @@ def address(text: str) -> tuple[str, int]:
     return bare or "127.0.0.1", int(port)
 
 
-def create_app(kb: KnowledgeBase, rules: Rules, until: Deadline | None = None) -> ASGIApp:
+def create_app(kb: KnowledgeBase, rules: AccessRules, until: Deadline | None = None) -> ASGIApp:
     """Return the ASGI application, which serves `/mcp`. No call outlives `until`."""
     from kb.server.guard import Guard
-    from kb.server.metrics import Figures
+    from kb.server.metrics import Metrics
 
     app = make_server(kb, until).streamable_http_app(
         streamable_http_path=PATH,
@@ -177,7 +177,7 @@ def create_app(kb: KnowledgeBase, rules: Rules, until: Deadline | None = None) -
         max_request_body_size=kb.config.serve.max_body_bytes,
         transport_security=_no_host_check(),
     )
-    return Guard(_without_event_stream(app), rules, Figures(), kb.config.serve)
+    return Guard(_without_event_stream(app), rules, Metrics(), kb.config.serve)
 
 
 def _without_event_stream(app: ASGIApp) -> ASGIApp:
@@ -237,10 +237,10 @@ def serve_http(
     shutdown: Shutdown | None = None,
 ) -> None:
     """Serve until the process is stopped. `ready` is called with the port once it listens."""
-    from kb.server.lifecycle import Listener, check_free, rules_for
+    from kb.server.lifecycle import HttpServer, check_free, rules_for
 
     limits = kb.config.serve
     rules = rules_for(limits.host, token, limits.allow_hosts)
     check_free(limits.host, limits.port)
     until = Deadline()
-    Listener(create_app(kb, rules, until), limits, ready, shutdown, until.cancel).run()
+    HttpServer(create_app(kb, rules, until), limits, ready, shutdown, until.cancel).run()

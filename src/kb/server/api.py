@@ -1,4 +1,4 @@
-"""The application, put together: a knowledge base, its routes, and the guard around them."""
+"""Builds the ASGI application: a knowledge base, its routes, and the guard around them."""
 
 from __future__ import annotations
 
@@ -20,55 +20,58 @@ from kb.server import (
     status,
     uploads,
 )
-from kb.server.context import Desk
-from kb.server.guard import Guard, Rules
+from kb.server.context import ServerContext
+from kb.server.guard import AccessRules, Guard
 
-_ABOUT = (
-    "A local-first knowledge base: find the right passage again, by words and by meaning, with a "
-    "citation that opens. Errors are `error.v1`."
+_DESCRIPTION = (
+    "A local-first knowledge base that finds passages by words and by meaning, each with a "
+    "citation. Errors have the shape `error.v1`."
 )
 
 
 def create_app(
     kb: KnowledgeBase,
-    rules: Rules | None = None,
+    rules: AccessRules | None = None,
     *,
     ingest_from: tuple[Path, ...] = (),
     warm: bool = False,
 ) -> FastAPI:
-    """The ASGI application over `kb`, which its caller closes. `ingest_from` are folders that
-    clients may have ingested. With `warm`, the model is loaded at the start."""
-    rules = rules or Rules()
-    desk = Desk.of(kb, ingest_from)
+    """Build the application over `kb`, which the caller closes. Clients may ingest from the folders
+    `ingest_from`. With `warm`, the model is loaded at startup."""
+    rules = rules or AccessRules()
+    context = ServerContext.create(kb, ingest_from)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         uploads.clean_up(kb)
-        desk.worker.start()
+        context.worker.start()
         if warm:
-            desk.warming.start()
+            context.warmup.start()
         try:
             yield
         finally:
-            desk.close()
+            context.close()
 
     app = FastAPI(
         title="kb",
         version=__version__,
-        description=_ABOUT,
-        docs_url=None,  # they would load scripts from elsewhere
+        description=_DESCRIPTION,
+        docs_url=None,  # these pages would load scripts from other sites
         redoc_url=None,
         lifespan=lifespan,
         redirect_slashes=False,
-        dependencies=[Depends(openapi.refuse_unknown)],
+        dependencies=[Depends(openapi.refuse_unknown_parameters)],
     )
-    app.state.desk, app.state.rules = desk, rules
-    for room in (search, documents, ingest, status):
-        app.include_router(room.router())
-    app.include_router(static_files.router())
+    app.state.context, app.state.rules = context, rules
+    for module in (search, documents, ingest, status, static_files):
+        app.include_router(module.router())
     error_responses.install(app)
     openapi.install(app)
     app.add_middleware(
-        Guard, rules=rules, figures=desk.figures, limits=desk.limits, to_disk=("/uploads/",)
+        Guard,
+        rules=rules,
+        metrics=context.metrics,
+        limits=context.limits,
+        disk_paths=("/uploads/",),
     )
     return app

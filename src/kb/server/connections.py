@@ -1,8 +1,8 @@
-"""Connections: how many there are, who gives way, and how each of them ends.
+"""Limits the number of open connections, and closes each of them properly.
 
-Clients that have not sent their request yet, or do not read their answer, cost nothing but a
-connection, so anybody can hold many of them. When there are too many, the oldest of those gives way
-to a newcomer, first where one address has the most: a request that is complete always gets in.
+An incomplete request or an unread response costs nothing but a connection, so anyone can hold many.
+When there are too many, a new connection replaces the oldest idle one, first of the address that
+has the most. A complete request is never replaced.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from kb.errors import MalformedRequest, TooBusy
 from kb.server.guard import SECURITY_HEADERS
 
-MOST_CONNECTIONS = 512
-_LINGER_S = 2.0  # for a client to read a refusal while it still sends its body
+MAX_CONNECTIONS = 512
+_LINGER_S = 2.0  # for a client that still sends its body to read an error
 _CLOSE = (b"connection", b"close")
 
 
 class Stage(IntEnum):
-    """What a connection is at; the lower, the sooner it gives way."""
+    """What a connection is doing. Lower stages are replaced first."""
 
     ENDING = 0
-    WAITING = 1  # for a request, or for the rest of its headers
+    WAITING = 1  # for a request or the rest of its headers
     BODY = 2
-    UNREAD = 3  # its answer is not taken
-    BUSY = 4  # never gives way
+    UNREAD = 3  # the client does not read the response
+    BUSY = 4  # never replaced
 
 
-class Pool:
+class ConnectionPool:
     """The open connections of one server."""
 
     def __init__(self, limit: int) -> None:
@@ -44,8 +44,8 @@ class Pool:
         self._open: set[Connection] = set()
 
     def admit(self, new: Connection) -> bool:
-        """Whether there is room, which another connection may have to make."""
-        if len(self._open) >= self._limit and not self._make_room():
+        """Add a connection, in place of an idle one if need be. Return False if all are busy."""
+        if len(self._open) >= self._limit and not self._replace_idle():
             return False
         self._open.add(new)
         return True
@@ -53,42 +53,42 @@ class Pool:
     def remove(self, connection: Connection) -> None:
         self._open.discard(connection)
 
-    def _make_room(self) -> bool:
-        of_address = Counter(each.address for each in self._open)
+    def _replace_idle(self) -> bool:
+        per_address = Counter(each.address for each in self._open)
         idle = [each for each in self._open if each.stage < Stage.BUSY]
         if not idle:
             return False
-        victim = min(idle, key=lambda each: (-of_address[each.address], each.stage, each.since))
+        victim = min(idle, key=lambda each: (-per_address[each.address], each.stage, each.since))
         self._open.discard(victim)
         victim.abort()
         return True
 
 
 def connection_limit() -> int:
-    """As many connections as files may be open, with half of them left for the store."""
+    """The number of connections that leaves half of the open-file limit for the store."""
     try:
         import resource
-    except ImportError:  # Windows has no such limit
-        return MOST_CONNECTIONS
+    except ImportError:  # Windows has no limit
+        return MAX_CONNECTIONS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 4 * MOST_CONNECTIONS
+    wanted = 4 * MAX_CONNECTIONS
     if soft != resource.RLIM_INFINITY and soft < wanted:
         most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
         soft = most
-    return MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else min(MOST_CONNECTIONS, soft // 2)
+    return MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, soft // 2)
 
 
 def protocol(timeout_s: float) -> type[asyncio.Protocol]:
     """The protocol of a server whose clients may take `timeout_s` over their headers."""
-    bound = partial(Connection, pool=Pool(connection_limit()), timeout_s=timeout_s)
+    bound = partial(Connection, pool=ConnectionPool(connection_limit()), timeout_s=timeout_s)
     return cast(type[asyncio.Protocol], bound)
 
 
 class Connection(H11Protocol):
-    """uvicorn's, with a place in the pool, a time for headers, and an end in any case."""
+    """A uvicorn connection that belongs to a pool, must send headers in time, and always ends."""
 
-    def __init__(self, *args: Any, pool: Pool, timeout_s: float, **options: Any) -> None:
+    def __init__(self, *args: Any, pool: ConnectionPool, timeout_s: float, **options: Any) -> None:
         super().__init__(*args, **options)
         self._pool = pool
         self._timeout_s = timeout_s
@@ -118,7 +118,7 @@ class Connection(H11Protocol):
         return Stage.BUSY
 
     def abort(self) -> None:
-        """End it now, whatever has not been sent or read."""
+        """Close the connection now, and drop unsent data."""
         self._is_ending = True
         if self._socket is not None:
             self._socket.abort()
@@ -132,15 +132,15 @@ class Connection(H11Protocol):
             self._set_timer(self._timeout_s)
         else:
             error = TooBusy("too many requests at once", "try again in a moment")
-            transport.write(_raw_answer(503, b"Service Unavailable", error.to_dict()))
+            transport.write(_raw_response(503, b"Service Unavailable", error.to_dict()))
             self.close()
 
     def data_received(self, data: bytes) -> None:
         if self._is_ending:
-            return  # of a body that nobody wants
+            return  # the rest of a refused body
         try:
             super().data_received(data)
-        except h11.LocalProtocolError:  # an answer has begun, so the error has no place in it
+        except h11.LocalProtocolError:  # too late for an error: the response has started
             self.abort()
         self._expect_headers()
 
@@ -159,8 +159,7 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """The server stops: what has not arrived is not waited for, and what is not read is for a
-        moment only."""
+        """The server stops. Incomplete requests are dropped, unread responses after a moment."""
         if self._is_ending or self.stage is Stage.BODY:
             self.abort()
             return
@@ -171,18 +170,18 @@ class Connection(H11Protocol):
     # --- requests ---------------------------------------------------------------------------------
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The application; where it leaves its answer unfinished, the connection ends."""
+        """Run the application. If it leaves the response unfinished, the connection is closed."""
         self.since = self.loop.time()
         cycle = self.cycle
 
-        async def sending(message: Message) -> None:
+        async def send_and_close(message: Message) -> None:
             if message["type"] == "http.response.start" and self._is_body_unfinished():
                 message = {**message, "headers": [*message["headers"], _CLOSE]}
             await send(message)
 
         try:
-            await cast(Any, self._inner)(scope, receive, sending)
-        except asyncio.CancelledError:  # the server has stopped waiting for this client
+            await cast(Any, self._inner)(scope, receive, send_and_close)
+        except asyncio.CancelledError:  # shutdown no longer waits for this client
             cycle.disconnected = True
             self.abort()
         finally:
@@ -197,12 +196,12 @@ class Connection(H11Protocol):
         self.since = self.loop.time()
         super().on_response_complete()
 
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # uvicorn's words, not error.v1
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # replaced by error.v1
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE) or self._socket is None:
             self.abort()
             return
         error = MalformedRequest("the request is not valid HTTP", "send HTTP/1.1")
-        self._socket.write(_raw_answer(400, b"Bad Request", error.to_dict()))
+        self._socket.write(_raw_response(400, b"Bad Request", error.to_dict()))
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
@@ -211,8 +210,8 @@ class Connection(H11Protocol):
     # --- the end ----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End it when all has been sent. A client that still sends its body gets the time to read
-        its answer first: closing at once could take that away from it."""
+        """Close the connection once all is sent. A client that still sends its body gets time to
+        read the response: closing at once could discard that."""
         if self._is_ending or self._socket is None:
             return
         self._is_ending = True
@@ -222,7 +221,7 @@ class Connection(H11Protocol):
             return
         try:
             self._socket.write_eof()
-        except OSError:  # the client has gone already
+        except OSError:  # the client has already disconnected
             self._socket.abort()
         else:
             self._socket.resume_reading()
@@ -243,7 +242,7 @@ class Connection(H11Protocol):
 
 
 class _Closing:
-    """A transport whose `close` is the connection's."""
+    """A transport whose `close` is that of the connection."""
 
     def __init__(self, transport: asyncio.Transport, connection: Connection) -> None:
         self._transport = transport
@@ -259,8 +258,8 @@ class _Closing:
         return getattr(self._transport, name)
 
 
-def _raw_answer(status: int, phrase: bytes, error: dict[str, str]) -> bytes:
-    """An answer to what is no request yet."""
+def _raw_response(status: int, phrase: bytes, error: dict[str, str]) -> bytes:
+    """An error response without a request."""
     body = json.dumps(error).encode()
     headers = SECURITY_HEADERS | {
         "content-type": "application/json",

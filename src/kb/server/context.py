@@ -1,11 +1,11 @@
-"""What the routes share: the knowledge base, the lanes it runs in, and the limits."""
+"""What the routes share: the knowledge base, its worker pools, and the limits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from fastapi import Depends, Request, Response
 from fastapi.responses import JSONResponse
@@ -17,125 +17,185 @@ from kb.errors import InvalidRequest
 from kb.library.knowledge_base import KnowledgeBase
 from kb.server import request_bodies
 from kb.server.events import Events, progress
-from kb.server.metrics import Figures
-from kb.server.uploads import Slots
-from kb.server.warmup import Warming
-from kb.server.worker_pool import Lane
+from kb.server.memory import MEMORY_KEY, RequestMemory
+from kb.server.metrics import Metrics
+from kb.server.uploads import UploadSlots
+from kb.server.warmup import Warmup
+from kb.server.worker_pool import WorkerPool
 from kb.types import JsonDict
 
-T = TypeVar("T")
-
 _READERS = 4
-_WAITING_EVALUATIONS = 4
 _UPLOADS = 8
+_UPLOADS_AT_ONCE = 4  # parsed and written; others wait
+_MAX_QUEUED_EVALUATIONS = 4
+
+Result = JsonDict | Response  # what a route's work returns
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
-    """`folders` are those that clients may have ingested, besides what was ingested before.
-    `passages` is for documents, which may be large, and `health` for what is not to wait behind
-    anything else."""
+class ServerContext:
+    """Clients may ingest from `folders`, and again whatever was ingested before.
+
+    Each kind of work has a pool of its own, so that a slow kind does not block the others:
+    `passages` opens documents, which may be large; `writes` runs short transactions; `ingests` and
+    `uploads` parse files for as long as that takes.
+    """
 
     kb: KnowledgeBase
     limits: ServeConfig
     events: Events
-    figures: Figures
+    metrics: Metrics
     worker: Worker
-    warming: Warming
-    reads: Lane
-    passages: Lane
-    health: Lane
-    searches: Lane
-    writes: Lane
-    evaluations: Lane
-    uploads: Slots
+    warmup: Warmup
+    reads: WorkerPool
+    passages: WorkerPool
+    health: WorkerPool
+    searches: WorkerPool
+    writes: WorkerPool
+    ingests: WorkerPool
+    uploads: WorkerPool
+    evaluations: WorkerPool
+    upload_slots: UploadSlots
     folders: tuple[Path, ...] = field(default=())
 
     @classmethod
-    def of(cls, kb: KnowledgeBase, folders: tuple[Path, ...] = ()) -> Desk:
+    def create(cls, kb: KnowledgeBase, folders: tuple[Path, ...] = ()) -> ServerContext:
         limits, events = kb.config.serve, Events()
+        queue_size = limits.max_waiting
         return cls(
             kb,
             limits,
             events,
-            Figures(),
-            kb.worker(lambda now: events.tell("embedding", progress(now))),
-            Warming(kb, events),
-            reads=Lane("reads", _READERS, limits.max_waiting),
-            passages=Lane("passages", _READERS, limits.max_waiting),
-            health=Lane("health", 1, limits.max_waiting),
-            searches=Lane("searches", limits.searches_at_once, limits.max_waiting),
-            # One at a time, since the store has one writer.
-            writes=Lane("writes", 1, limits.max_waiting, whole=True),
-            evaluations=Lane("evaluations", 1, _WAITING_EVALUATIONS),
-            uploads=Slots(_UPLOADS),
+            Metrics(),
+            kb.worker(lambda state: events.publish("embedding", progress(state))),
+            Warmup(kb, events),
+            reads=WorkerPool("reads", _READERS, queue_size),
+            passages=WorkerPool("passages", _READERS, queue_size),
+            health=WorkerPool("health checks", 1, queue_size),
+            searches=WorkerPool("searches", limits.searches_at_once, queue_size),
+            writes=WorkerPool("writes", 1, queue_size),  # the store has one writer at a time
+            ingests=WorkerPool("ingests", 1, queue_size, atomic=True),
+            uploads=WorkerPool("uploads", _UPLOADS_AT_ONCE, queue_size, atomic=True),
+            evaluations=WorkerPool("evaluations", 1, _MAX_QUEUED_EVALUATIONS),
+            upload_slots=UploadSlots(_UPLOADS),
             folders=folders,
         )
 
-    def _lanes(self) -> tuple[Lane, ...]:
-        return self.searches, self.evaluations, self.writes, self.passages, self.reads, self.health
+    def pools(self) -> tuple[WorkerPool, ...]:
+        return (self.searches, self.evaluations, self.ingests, self.uploads, self.writes,
+                self.passages, self.reads, self.health)  # fmt: skip
 
     def cancel(self) -> None:
-        """Have everything stop at its next step, and be answered."""
-        for lane in self._lanes():
-            lane.cancel()
+        """Stop all work at its next step; its clients get an error."""
+        for pool in self.pools():
+            pool.cancel()
 
     def close(self) -> None:
         self.events.close()
         self.cancel()
-        for lane in self._lanes():
-            lane.close()
-        self.warming.stop()
+        for pool in self.pools():
+            pool.close()
+        self.warmup.stop()
         self.worker.stop()
 
-    async def read(self, request: Request, work: Callable[[], T]) -> T:
-        """Something short that writes nothing, or a counter."""
-        return await self.reads.run(request, lambda _: work(), self.limits.request_timeout_s)
+    # --- work -------------------------------------------------------------------------------------
+    # Each method runs `work` in a pool and returns its result as a response, which the thread
+    # encodes too: a large one would block the event loop.
 
-    async def open_passage(self, request: Request, work: Callable[[], Response]) -> Response:
-        """A passage or a document as an answer, which is made in the thread too: so no more of them
-        are in memory than the lane has threads."""
-        return await self.passages.run(request, lambda _: work(), self.limits.request_timeout_s)
+    async def read(self, request: Request, work: Callable[[], Result]) -> Response:
+        """Run a short read."""
+        return await self._run(self.reads, request, work)
 
-    async def check_health(self, request: Request, work: Callable[[], T]) -> T:
-        return await self.health.run(request, lambda _: work(), self.limits.request_timeout_s)
+    async def read_large(
+        self, request: Request, work: Callable[[RequestMemory], Result]
+    ) -> Response:
+        """Run a read with a large result; `work` reserves memory before it builds that."""
+        memory = request_memory(request)
 
-    async def search(self, request: Request, work: Callable[[], T]) -> T:
-        return await self.searches.run(request, lambda _: work(), self.limits.request_timeout_s)
+        def build() -> Response:
+            response = _response(work(memory))
+            memory.shrink_response(len(response.body))
+            return response
 
-    async def evaluate(self, request: Request, work: Callable[[Deadline], T]) -> T:
-        """Many searches, which take as long as they take, and each no longer than it may. They are
-        in no other's way."""
-        return await self.evaluations.run(request, work)
+        return await self._run(self.passages, request, build)
 
-    async def write(self, request: Request, work: Callable[[Deadline], T]) -> T:
-        return await self.writes.run(request, work)
+    async def check_health(self, request: Request, work: Callable[[], Result]) -> Response:
+        return await self._run(self.health, request, work)
+
+    async def search(self, request: Request, work: Callable[[], Result]) -> Response:
+        return await self._run(self.searches, request, work)
+
+    async def write(
+        self, request: Request, work: Callable[[], Result], status: int = 200
+    ) -> Response:
+        """Run one short transaction. It is rolled back if the store stays busy, or if the client
+        disconnects."""
+        return await self._run(self.writes, request, work, status)
+
+    async def _run(
+        self, pool: WorkerPool, request: Request, work: Callable[[], Result], status: int = 200
+    ) -> Response:
+        timeout_s = self.limits.request_timeout_s
+        return await pool.run(request, lambda _: _response(work(), status), timeout_s)
+
+    async def evaluate(self, request: Request, work: Callable[[Deadline], Result]) -> Response:
+        """Run many searches. Only each of them has a time limit."""
+        return await self.evaluations.run(request, lambda deadline: _response(work(deadline)))
+
+    async def ingest(self, request: Request, work: Callable[[Deadline], Result]) -> Response:
+        """Index files and folders, one request at a time, for as long as that takes."""
+        return await self.ingests.run(
+            request,
+            lambda deadline: _response(work(deadline)),
+            start_timeout_s=self.limits.request_timeout_s,
+        )
+
+    async def upload(self, request: Request, work: Callable[[], Result]) -> Response:
+        """Index one uploaded file, for as long as that takes."""
+        return await self.uploads.run(
+            request,
+            lambda _: _response(work(), 201),
+            start_timeout_s=self.limits.request_timeout_s,
+        )
+
+    # --- requests ---------------------------------------------------------------------------------
 
     async def body(self, request: Request) -> JsonDict:
-        """The JSON object that a request carries."""
+        """The JSON object in the body of a request."""
         data = await request_bodies.read(request, limit_bytes=self.limits.max_body_bytes)
+        request_memory(request).reserve_body(request_bodies.check_shape(data))
         return request_bodies.parse_object(data)
 
     def check_query(self, text: object) -> None:
-        most = self.limits.max_query_chars
-        if isinstance(text, str) and len(text) > most:
-            raise InvalidRequest(f"the query is longer than {most:,} characters", "ask for less")
+        limit = self.limits.max_query_chars
+        if isinstance(text, str) and len(text) > limit:
+            raise InvalidRequest(f"the query is longer than {limit:,} characters", "shorten it")
 
     def check_top(self, top: object) -> None:
-        most = self.limits.max_page
-        if isinstance(top, int) and top > most:
-            raise InvalidRequest(f"top cannot be {top}", f"at most {most} at a time")
+        limit = self.limits.max_page
+        if isinstance(top, int) and top > limit:
+            raise InvalidRequest(f"top cannot be {top}", f"send at most {limit}")
 
 
-def told(shape: JsonDict, status: int = 200) -> Response:
-    """An answer, as it is. What is no `Response`, FastAPI would walk through once more."""
+def request_memory(request: Request) -> RequestMemory:
+    memory = request.scope[MEMORY_KEY]
+    assert isinstance(memory, RequestMemory)
+    return memory
+
+
+def _response(result: Result, status: int = 200) -> Response:
+    return result if isinstance(result, Response) else json_response(result, status)
+
+
+def json_response(shape: JsonDict, status: int = 200) -> Response:
+    """Encode a wire shape. FastAPI would copy a plain dict once more."""
     return JSONResponse(shape, status)
 
 
-async def _desk(request: Request) -> Desk:
-    desk = request.app.state.desk
-    assert isinstance(desk, Desk)
-    return desk
+async def _context(request: Request) -> ServerContext:
+    context = request.app.state.context
+    assert isinstance(context, ServerContext)
+    return context
 
 
-AtDesk = Annotated[Desk, Depends(_desk)]
+Context = Annotated[ServerContext, Depends(_context)]

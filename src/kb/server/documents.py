@@ -1,18 +1,22 @@
-"""Routes about what is in the store: documents, passages, chunks, tags."""
+"""Routes: documents, passages, chunks, tags."""
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from kb import wire
-from kb.errors import InvalidRequest
+from kb.errors import InvalidCitation, InvalidRequest, NotFound
+from kb.library.knowledge_base import KnowledgeBase
 from kb.server import uploads
-from kb.server.context import AtDesk, told
-from kb.server.openapi import says
-from kb.server.request_bodies import fields_of
-from kb.types import KINDS, SCOPES, TRUSTS, Filters
+from kb.server.context import Context
+from kb.server.memory import RequestMemory
+from kb.server.openapi import operation
+from kb.server.request_bodies import check_fields
+from kb.text.citations import parse_uri
+from kb.types import KINDS, SCOPES, TRUSTS, Filters, JsonDict
 
 _NOTE = {
     "type": "object",
@@ -24,7 +28,10 @@ _NOTE = {
         "scope": {"enum": [*SCOPES, None]},
         "trust": {"enum": [*TRUSTS, None]},
         "lang": {"type": ["string", "null"]},
-        "ttl": {"description": "7d, 12h, never.", "type": ["string", "null"]},
+        "ttl": {
+            "description": "Time to live: `7d`, `12h`, `never`.",
+            "type": ["string", "null"],
+        },
         "metadata": {"type": ["object", "null"]},
     },
     "required": ["text"],
@@ -32,8 +39,12 @@ _NOTE = {
 }
 _NOTE_FIELDS = {"text": str, "title": str, "tags": list, "kind": str, "scope": str, "trust": str,
                 "lang": str, "ttl": str, "metadata": dict}  # fmt: skip
-_A_NOTE = {"text": "The gateway retries with jitter.", "tags": ["gateway"], "kind": "lesson"}
-_TAGGING = {
+_NOTE_EXAMPLE = {
+    "text": "The gateway retries with jitter.",
+    "tags": ["gateway"],
+    "kind": "lesson",
+}
+_TAGS = {
     "type": "object",
     "properties": {
         "document": {"type": "string"},
@@ -43,20 +54,24 @@ _TAGGING = {
     "required": ["document"],
     "additionalProperties": False,
 }
+_TAGS_FIELDS = {"document": str, "add": list, "remove": list}
+_TAGS_EXAMPLE = {"document": "note:1", "add": ["gateway"]}
+_READING_COPIES = 4  # of a file: its bytes, the decoded text, the text without its last line end
+_ENCODING_COPIES = 3  # of a text: itself, the JSON text and its bytes
 
 _Texts = Annotated[list[str] | None, Query()]
 _Text = Annotated[str | None, Query()]
-Limit = Annotated[int, Query(ge=1, description="How many at most.")]
-Offset = Annotated[int, Query(ge=0, le=1_000_000_000, description="How many to pass over.")]
+Limit = Annotated[int, Query(ge=1, description="Maximum number of results.")]
+Offset = Annotated[int, Query(ge=0, le=1_000_000_000, description="Number of results to skip.")]
 Uri = Annotated[
-    str, Query(description="A citation, or a document's path.", examples=["lib/a.md#L3-L9"])
+    str, Query(description="A citation or a document's path.", examples=["lib/a.md#L3-L9"])
 ]
 
 
 async def _filters(
     tags: _Texts = None,
     tags_any: _Texts = None,
-    type: _Texts = None,  # its name in the contract
+    type: _Texts = None,  # the parameter's name in the API
     kind: _Texts = None,
     scope: _Text = None,
     lang: _Text = None,
@@ -65,110 +80,146 @@ async def _filters(
     after: _Text = None,
     before: _Text = None,
 ) -> Filters:
-    """The filters of a search, as parameters; those that take several may be repeated."""
-    given = {"tags": tags, "tags_any": tags_any, "type": type, "kind": kind, "scope": scope,
-             "lang": lang, "path_glob": path_glob, "trust_min": trust_min, "after": after,
-             "before": before}  # fmt: skip
-    return wire.read_filters(given)
+    """The search filters as query parameters; lists repeat their parameter."""
+    values = {"tags": tags, "tags_any": tags_any, "type": type, "kind": kind, "scope": scope,
+              "lang": lang, "path_glob": path_glob, "trust_min": trust_min, "after": after,
+              "before": before}  # fmt: skip
+    return wire.read_filters(values)
 
 
-Filtered = Annotated[Filters, Depends(_filters)]
+FilterParameters = Annotated[Filters, Depends(_filters)]
 
 
 def router() -> APIRouter:
     routes = APIRouter(tags=["documents"])
 
-    @routes.get("/documents", summary="What there is, by path", openapi_extra=says("documents.v1"))
-    async def listed(
-        request: Request, desk: AtDesk, filters: Filtered, limit: Limit = 50, offset: Offset = 0
+    @routes.get(
+        "/documents", summary="List documents by path", openapi_extra=operation("documents.v1")
+    )
+    async def list_documents(
+        request: Request,
+        context: Context,
+        filters: FilterParameters,
+        limit: Limit = 50,
+        offset: Offset = 0,
     ) -> Response:
-        size = min(limit, desk.limits.max_page)
-        found, next_offset = await desk.read(
-            request, lambda: desk.kb.documents_page(filters, limit=size, offset=offset)
-        )
-        return told(wire.documents(found, next_offset))
+        size = min(limit, context.limits.max_page)
+
+        def work() -> JsonDict:
+            return wire.documents(*context.kb.documents_page(filters, limit=size, offset=offset))
+
+        return await context.read(request, work)
 
     @routes.post(
         "/documents",
         summary="Store a note",
         status_code=201,
-        openapi_extra=says("document.v1", takes=_NOTE, asks=_A_NOTE, status=201),
+        openapi_extra=operation(
+            "document.v1", request=_NOTE, request_example=_NOTE_EXAMPLE, status=201
+        ),
     )
-    async def add(request: Request, desk: AtDesk) -> Response:
-        note = fields_of(await desk.body(request), _NOTE_FIELDS, needed=("text",))
-        document = await desk.write(request, lambda _: desk.kb.add(**note))
-        desk.worker.wake()
-        return told(wire.document(document), 201)
+    async def add(request: Request, context: Context) -> Response:
+        note = check_fields(await context.body(request), _NOTE_FIELDS, required=("text",))
+        response = await context.write(request, lambda: wire.document(context.kb.add(**note)), 201)
+        context.worker.wake()
+        return response
 
     @routes.get(
-        "/documents/{doc_path:path}", summary="One document", openapi_extra=says("document.v1")
+        "/documents/{doc_path:path}",
+        summary="Describe one document",
+        openapi_extra=operation("document.v1"),
     )
-    async def one(request: Request, desk: AtDesk, doc_path: str) -> Response:
-        return told(wire.document(await desk.read(request, lambda: desk.kb.document(doc_path))))
+    async def get_document(request: Request, context: Context, doc_path: str) -> Response:
+        return await context.read(request, lambda: wire.document(context.kb.document(doc_path)))
 
     @routes.delete(
         "/documents/{doc_path:path}",
         summary="Remove a document",
-        description="Its file stays where it is, unless it is still what was uploaded.",
-        openapi_extra=says("removed.v1"),
+        description="Its file is kept, unless it was uploaded and is unchanged.",
+        openapi_extra=operation("removed.v1"),
     )
-    async def remove(request: Request, desk: AtDesk, doc_path: str) -> Response:
+    async def remove(request: Request, context: Context, doc_path: str) -> Response:
         if doc_path.endswith("/"):
-            raise InvalidRequest("a folder cannot be removed here", "use: kb rm FOLDER/")
-        removed = await desk.write(request, lambda _: uploads.remove(desk.kb, doc_path))
-        return told({"schema_version": "removed.v1", "removed": removed})
+            raise InvalidRequest("a folder cannot be removed over HTTP", "use: kb rm FOLDER/")
+
+        def work() -> JsonDict:
+            removed = uploads.remove(context.kb, doc_path)
+            return {"schema_version": "removed.v1", "removed": removed}
+
+        return await context.write(request, work)
 
     @routes.get(
         "/passages",
-        summary="Open a citation, or a whole document",
-        description="Tells whether the text is still what was indexed. Counts as an access.",
-        openapi_extra=says("passage.v1"),
+        summary="Read a cited passage or a whole document",
+        description="States whether the text is still what was indexed. Counts as an access.",
+        openapi_extra=operation("passage.v1"),
     )
     async def passage(
         request: Request,
-        desk: AtDesk,
+        context: Context,
         uri: Uri,
-        quiet: Annotated[bool, Query(description="Does not count as an access.")] = False,
+        quiet: Annotated[bool, Query(description="Do not count this as an access.")] = False,
     ) -> Response:
-        return await desk.open_passage(
-            request, lambda: told(wire.passage(desk.kb.get(uri, count=not quiet)))
-        )
+        def work(memory: RequestMemory) -> JsonDict:
+            _reserve_document(context.kb, uri, memory)
+            passage = context.kb.get(uri, count=not quiet)
+            memory.reserve_response(_ENCODING_COPIES * sys.getsizeof(passage.text))
+            return wire.passage(passage)
+
+        return await context.read_large(request, work)
 
     @routes.get(
         "/chunks",
-        summary="The passages of a document, as they were indexed",
-        openapi_extra=says("chunks.v1"),
+        summary="List the passages of a document as they were indexed",
+        openapi_extra=operation("chunks.v1"),
     )
-    async def chunks(
+    async def list_chunks(
         request: Request,
-        desk: AtDesk,
+        context: Context,
         document: Annotated[str, Query(description="A document's path.")],
         limit: Limit = 50,
         offset: Offset = 0,
     ) -> Response:
-        size = min(limit, desk.limits.max_page)
-        found = await desk.read(request, lambda: desk.kb.chunks(document))
-        more = offset + size if len(found) > offset + size else None
-        return told(wire.chunks(document, found[offset : offset + size], more))
+        end = offset + min(limit, context.limits.max_page)
 
-    @routes.get("/chunks/{chunk_id}", summary="One passage", openapi_extra=says("chunk.v1"))
-    async def chunk(request: Request, desk: AtDesk, chunk_id: int) -> Response:
-        return told(wire.chunk(await desk.read(request, lambda: desk.kb.chunk(chunk_id))))
+        def work(memory: RequestMemory) -> JsonDict:
+            _reserve_document(context.kb, document, memory)
+            chunks = context.kb.chunks(document)
+            next_offset = end if len(chunks) > end else None
+            return wire.chunks(document, chunks[offset:end], next_offset)
 
-    @routes.get("/tags", summary="Every tag, with its count", openapi_extra=says("tags.v1"))
-    async def tags(request: Request, desk: AtDesk) -> Response:
-        return told({"schema_version": "tags.v1", "tags": await desk.read(request, desk.kb.tags)})
+        return await context.read_large(request, work)
+
+    @routes.get(
+        "/chunks/{chunk_id}", summary="Read one passage", openapi_extra=operation("chunk.v1")
+    )
+    async def get_chunk(request: Request, context: Context, chunk_id: int) -> Response:
+        return await context.read(request, lambda: wire.chunk(context.kb.chunk(chunk_id)))
+
+    @routes.get("/tags", summary="List tags with their counts", openapi_extra=operation("tags.v1"))
+    async def list_tags(request: Request, context: Context) -> Response:
+        return await context.read(
+            request, lambda: {"schema_version": "tags.v1", "tags": context.kb.tags()}
+        )
 
     @routes.post(
         "/tags",
-        summary="Give tags to a document, or take them away",
-        openapi_extra=says("document.v1", takes=_TAGGING,
-                           asks={"document": "note:1", "add": ["gateway"]}),
-    )  # fmt: skip
-    async def tag(request: Request, desk: AtDesk) -> Response:
-        shapes = {"document": str, "add": list, "remove": list}
-        asked = fields_of(await desk.body(request), shapes, needed=("document",))
-        name = asked.pop("document")
-        return told(wire.document(await desk.write(request, lambda _: desk.kb.tag(name, **asked))))
+        summary="Add tags to a document, or remove them",
+        openapi_extra=operation("document.v1", request=_TAGS, request_example=_TAGS_EXAMPLE),
+    )
+    async def tag(request: Request, context: Context) -> Response:
+        fields = check_fields(await context.body(request), _TAGS_FIELDS, required=("document",))
+        name = fields.pop("document")
+        return await context.write(request, lambda: wire.document(context.kb.tag(name, **fields)))
 
     return routes
+
+
+def _reserve_document(kb: KnowledgeBase, uri: str, memory: RequestMemory) -> None:
+    """Reserve the memory that reading a document takes. A `uri` that is not a plain citation
+    reserves nothing here: the read reports it, or finds a document by a part of its path."""
+    try:
+        size_bytes = kb.document(parse_uri(uri).path).size_bytes
+    except (NotFound, InvalidCitation):
+        return
+    memory.reserve_response(_READING_COPIES * size_bytes)

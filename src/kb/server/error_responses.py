@@ -1,4 +1,4 @@
-"""Every error as error.v1, with the status that fits."""
+"""Errors as `error.v1` responses with their HTTP status."""
 
 from __future__ import annotations
 
@@ -25,52 +25,52 @@ log = logger("kb.server")
 _RETRY_AFTER_S = "1"
 _INTERNAL = {
     "code": "internal_error",
-    "message": "something went wrong inside kb",
-    "hint": "the server's log tells more; please report it",
+    "message": "an internal error occurred",
+    "hint": "see the server's log; please report it",
 }
 
 
-def answer(error: KbError) -> JSONResponse:
-    """The response that tells this error."""
+def error_response(error: KbError) -> JSONResponse:
+    """The response to a request that failed with this error."""
     headers = {}
     if isinstance(error, TooBusy) or error.code == "store_busy":
         headers["Retry-After"] = _RETRY_AFTER_S
     if isinstance(error, MalformedRequest):
-        headers["Connection"] = "close"  # where the next request begins is not known
+        headers["Connection"] = "close"  # the start of the next request is unknown
     if error.http_status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    return JSONResponse(_readable(error.to_dict()), error.http_status, headers)
+    return JSONResponse(_encodable(error.to_dict()), error.http_status, headers)
 
 
-def internal(error: Exception) -> JSONResponse:
-    """A bug: told in the log with all there is to know, to the client without any of it."""
+def internal_error_response(error: Exception) -> JSONResponse:
+    """The response to a request that hit a bug. Only the log gets the details."""
     log.error("internal error", exc_info=error)
     return JSONResponse(_INTERNAL, 500)
 
 
 def install(app: FastAPI) -> None:
-    """Have `app` answer with these."""
+    """Register the error handlers of `app`."""
 
-    async def ours(_request: Request, error: Exception) -> JSONResponse:
+    async def kb_error(_request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, KbError)
         if isinstance(error, ClientGone):
-            raise error  # the guard knows why
-        return answer(error)
+            raise error  # the guard handles it
+        return error_response(error)
 
-    async def invalid(_request: Request, error: Exception) -> JSONResponse:
+    async def validation_error(_request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
-        return answer(_of_parameters(error))
+        return error_response(_from_validation(error))
 
-    async def plain(request: Request, error: Exception) -> JSONResponse:
+    async def http_error(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
-        return answer(_of_routing(request, error))
+        return error_response(_from_routing(request, error))
 
-    app.add_exception_handler(KbError, ours)
-    app.add_exception_handler(RequestValidationError, invalid)
-    app.add_exception_handler(HTTPException, plain)
+    app.add_exception_handler(KbError, kb_error)
+    app.add_exception_handler(RequestValidationError, validation_error)
+    app.add_exception_handler(HTTPException, http_error)
 
 
-def _of_parameters(error: RequestValidationError) -> KbError:
+def _from_validation(error: RequestValidationError) -> KbError:
     first = error.errors()[0]
     name = ".".join(str(part) for part in first["loc"][1:]) or "the request"
     return InvalidRequest(
@@ -78,16 +78,16 @@ def _of_parameters(error: RequestValidationError) -> KbError:
     )
 
 
-def _of_routing(request: Request, error: HTTPException) -> KbError:
+def _from_routing(request: Request, error: HTTPException) -> KbError:
     path = short_repr(request.url.path)
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "")
-        return WrongMethod(f"{path} does not take {request.method}", f"it takes: {allowed}")
+        return WrongMethod(f"{path} does not support {request.method}", f"it supports: {allowed}")
     if error.status_code == 404:
-        return NotFound(f"there is no {path}", "see /openapi.json for what there is")
+        return NotFound(f"no route {path}", "see /openapi.json")
     return InvalidRequest(str(error.detail), "see /openapi.json")
 
 
-def _readable(shape: dict[str, str]) -> dict[str, str]:
-    """Text that UTF-8 can carry, whatever a client has put into it."""
+def _encodable(shape: dict[str, str]) -> dict[str, str]:
+    """Escape the characters in a client's text that UTF-8 cannot encode."""
     return {key: value.encode("utf-8", "backslashreplace").decode() for key, value in shape.items()}

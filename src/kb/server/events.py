@@ -1,7 +1,7 @@
-"""Progress, told to everyone who listens, as server-sent events.
+"""Publishes progress as server-sent events.
 
-A listener that reads slowly misses steps, never the last one: of every kind of event it is handed
-the newest when it is ready. So nothing piles up.
+A slow subscriber misses intermediate events, never the last one: it receives the newest event of
+each kind when it is ready. So no queue grows.
 """
 
 from __future__ import annotations
@@ -15,98 +15,99 @@ from kb.embedding.worker import WorkerState
 from kb.errors import TooBusy
 from kb.types import JsonDict
 
-_MAX_LISTENERS = 32
-_QUIET_S = 15.0  # after which a line is sent that says nothing, so that both ends know
+_MAX_SUBSCRIBERS = 32
+_KEEP_ALIVE_S = 15.0
 
 
-def progress(now: WorkerState) -> JsonDict:
-    """`progress.v1`."""
+def progress(state: WorkerState) -> JsonDict:
+    """The state of the embedding worker as `progress.v1`."""
     return {
         "schema_version": "progress.v1",
-        "state": now.state,
-        "done": now.done,
-        "total": now.total,
-        "per_second": round(now.per_second, 1),
-        "embedded": now.embedded,
-        "error": now.error,
+        "state": state.state,
+        "done": state.done,
+        "total": state.total,
+        "per_second": round(state.per_second, 1),
+        "embedded": state.embedded,
+        "error": state.error,
     }
 
 
-class Listener:
-    """One connection. Lives in the event loop that made it."""
+class Subscriber:
+    """One event stream. Bound to the event loop that creates it."""
 
-    def __init__(self, known: dict[str, JsonDict]) -> None:
+    def __init__(self, latest: dict[str, JsonDict]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._news = dict(known)
+        self._pending = dict(latest)
         self._changed = asyncio.Event()
         self._changed.set()
-        self._over = False
+        self._is_closed = False
 
-    def tell(self, name: str, data: JsonDict) -> None:
-        """From any thread."""
-        self._loop.call_soon_threadsafe(self._take, name, data)
+    def send(self, name: str, data: JsonDict) -> None:
+        """Queue an event. Callable from any thread."""
+        self._loop.call_soon_threadsafe(self._put, name, data)
 
-    def end(self) -> None:
-        self._loop.call_soon_threadsafe(self._finish)
+    def close(self) -> None:
+        """End the stream. Callable from any thread."""
+        self._loop.call_soon_threadsafe(self._close)
 
-    def _take(self, name: str, data: JsonDict) -> None:
-        self._news[name] = data
+    def _put(self, name: str, data: JsonDict) -> None:
+        self._pending[name] = data
         self._changed.set()
 
-    def _finish(self) -> None:
-        self._over = True
+    def _close(self) -> None:
+        self._is_closed = True
         self._changed.set()
 
     async def lines(self) -> AsyncIterator[str]:
         yield "retry: 2000\n\n"
-        while not self._over:
+        while not self._is_closed:
             try:
-                async with asyncio.timeout(_QUIET_S):
+                async with asyncio.timeout(_KEEP_ALIVE_S):
                     await self._changed.wait()
             except TimeoutError:
-                yield ": still here\n\n"
+                yield ": keep-alive\n\n"
             self._changed.clear()
-            news, self._news = self._news, {}
-            for name, data in news.items():
+            pending, self._pending = self._pending, {}
+            for name, data in pending.items():
                 yield f"event: {name}\ndata: {json.dumps(data)}\n\n"
 
 
 class Events:
-    """Those who listen, and the newest event of every kind. Safe between threads."""
+    """The subscribers, and the latest event of each kind. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._listeners: set[Listener] = set()
-        self._newest: dict[str, JsonDict] = {}
-        self._closed = False
+        self._subscribers: set[Subscriber] = set()
+        self._latest: dict[str, JsonDict] = {}
+        self._is_closed = False
 
-    def tell(self, name: str, data: JsonDict) -> None:
+    def publish(self, name: str, data: JsonDict) -> None:
         with self._lock:
-            self._newest[name] = data
-            if not self._closed:
-                for listener in self._listeners:
-                    listener.tell(name, data)
+            self._latest[name] = data
+            if not self._is_closed:
+                for subscriber in self._subscribers:
+                    subscriber.send(name, data)
 
     def close(self) -> None:
-        """End every stream: a server that is to stop must not wait for its listeners."""
+        """End every stream, so that shutdown does not wait for them."""
         with self._lock:
-            self._closed = True
-            for listener in self._listeners:
-                listener.end()
+            self._is_closed = True
+            for subscriber in self._subscribers:
+                subscriber.close()
 
-    def join(self) -> Listener:
-        """A new listener; `TooBusy` where there are enough."""
+    def subscribe(self) -> Subscriber:
+        """Add a subscriber. Raises `TooBusy` if there are too many."""
         with self._lock:
-            if self._closed or len(self._listeners) >= _MAX_LISTENERS:
-                raise TooBusy("too many listeners", "close a page that is open elsewhere")
-            listener = Listener(self._newest)
-            self._listeners.add(listener)
-            return listener
+            if self._is_closed or len(self._subscribers) >= _MAX_SUBSCRIBERS:
+                raise TooBusy("too many event streams are open", "close the page in another tab")
+            subscriber = Subscriber(self._latest)
+            self._subscribers.add(subscriber)
+            return subscriber
 
-    async def stream(self, listener: Listener) -> AsyncIterator[str]:
+    async def stream(self, subscriber: Subscriber) -> AsyncIterator[str]:
         try:
-            async for line in listener.lines():
+            async for line in subscriber.lines():
                 yield line
         finally:
             with self._lock:
-                self._listeners.discard(listener)
+                self._subscribers.discard(subscriber)

@@ -1,14 +1,13 @@
-"""Who may ask, and what every answer carries. The first thing a request meets.
+"""Checks access, limits every request and response, and adds security headers.
 
-A server on this machine can be reached by every web page that the user opens. What keeps those out:
+Every web page that the user opens can reach a server on this machine. These checks keep them out:
 
-- Host must be a name of this server, so that a name which an attacker lets point here (DNS
-  rebinding) is refused.
-- Origin, where a browser sends one, must be this server itself; and what a browser marks as coming
-  from another site is refused, but for opening the page by a link.
-- What could be sent by a form of another site without being asked for leave first is not taken:
-  a request that may change something needs JSON, or a header that forms cannot set.
-- Where there is a token, it is needed for everything but the page's files and /health.
+- Host must be a name of this server, which defeats DNS rebinding.
+- Origin, if a browser sends it, must be this server. Requests that a browser marks as coming from
+  another site are refused, except opening the page through a link.
+- A request that may change something needs JSON or a custom header: the forms of other sites can
+  send neither without the browser asking this server first.
+- If a token is set, every request needs it, except those for the page's files and /health.
 """
 
 from __future__ import annotations
@@ -27,23 +26,23 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from kb.config import ServeConfig
 from kb.errors import ClientGone, Foreign, KbError, MalformedRequest, TokenNeeded, WrongContent
 from kb.server import error_responses
-from kb.server.memory import Memory
-from kb.server.metrics import Figures
-from kb.server.transfer_limits import Incoming, Outgoing, Pace
+from kb.server.memory import MEMORY_KEY, MemoryBudget, RequestMemory
+from kb.server.metrics import Metrics
+from kb.server.transfer_limits import RequestStream, ResponseStream, TransferTimeout
 
-HEADER = "x-kb-request"  # any value: that it can be set at all is what counts
-_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-_NOT_SECRET = ("/", "/health")
+HEADER = "x-kb-request"  # with any value: a form of another site cannot set it
+_WRITE_METHODS = ("POST", "PUT", "PATCH", "DELETE")  # no route takes any other but GET and HEAD
+_PUBLIC_PATHS = ("/", "/health")
 _ASSETS = "/assets/"
-MOST_HEADER_BYTES = 32 * 1024
-_MOST_HEADERS = 100
+MAX_HEADER_BYTES = 32 * 1024
+_MAX_HEADERS = 100
 _HOST = re.compile(
     r"(\[(?P<address>[0-9a-f.]*:[0-9a-f:.]*)\]|(?P<name>[a-z0-9._-]+))(:(?P<port>[0-9]{0,5}))?",
     re.ASCII | re.IGNORECASE,
 )
-_MOST_PORT = 65_535
-_SCHEMES = ("http", "https")  # the second where a proxy speaks it
-_OWN_SITE = ("same-origin", "none")
+_MAX_PORT = 65_535
+_SCHEMES = ("http", "https")  # https if a proxy terminates TLS
+_SAME_SITE = ("same-origin", "none")
 
 SECURITY_HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -59,28 +58,30 @@ SECURITY_HEADERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """What a request must show. `hosts` are names besides the loopback ones; with `open`, the
-    server listens to other machines too, and any IP address is one of its names: an address cannot
-    be made to point elsewhere."""
+class AccessRules:
+    """Who may send requests. `hosts` are this server's names besides the loopback ones.
+
+    With `open`, the server accepts other machines too, and any IP address counts as its name:
+    unlike a DNS name, an address cannot be pointed elsewhere.
+    """
 
     hosts: frozenset[str] = frozenset()
     open: bool = False
     token: str | None = None
 
     def check(self, method: str, path: str, headers: Mapping[str, str]) -> None:
-        """Raises for a request that is not to be answered."""
+        """Raise an error for a request that must not be answered."""
         host = headers.get("host", "")
-        if not self._is_ours(host):
+        if not self._is_own_name(host):
             raise Foreign(
-                f"this server is not called {host!r}", "name it with serve.allow_hosts if it is"
+                f"{host!r} is not a name of this server", "if it is, add it to serve.allow_hosts"
             )
         self._check_site(method, path, headers, host)
         self._check_token(path, headers)
         _check_intent(method, headers)
 
-    def _is_ours(self, host: str) -> bool:
-        name = _name_of(host)
+    def _is_own_name(self, host: str) -> bool:
+        name = _host_name(host)
         if name is None:
             return False
         if name == "localhost" or name.endswith(".localhost") or name in self.hosts:
@@ -95,150 +96,156 @@ class Rules:
         origin = headers.get("origin")
         own = [f"{scheme}://{host.lower()}" for scheme in _SCHEMES]
         if origin is not None and origin.lower() not in own:
-            raise Foreign(f"pages of {origin!r} may not ask this server", "open its own page")
+            raise Foreign(f"pages of {origin!r} may not use this server", "open its own page")
         opened = method == "GET" and path == "/" and headers.get("sec-fetch-mode") == "navigate"
-        if headers.get("sec-fetch-site", "none") not in _OWN_SITE and not opened:
-            raise Foreign("pages of other sites may not ask this server", "open its own page")
+        if headers.get("sec-fetch-site", "none") not in _SAME_SITE and not opened:
+            raise Foreign("pages of other sites may not use this server", "open its own page")
 
     def _check_token(self, path: str, headers: Mapping[str, str]) -> None:
-        if self.token is None or path in _NOT_SECRET or path.startswith(_ASSETS):
+        if self.token is None or path in _PUBLIC_PATHS or path.startswith(_ASSETS):
             return
-        kind, _, given = headers.get("authorization", "").partition(" ")
-        right = hmac.compare_digest(given.strip().encode(), self.token.encode())
-        if kind.lower() != "bearer" or not right:
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        matches = hmac.compare_digest(token.strip().encode(), self.token.encode())
+        if scheme.lower() != "bearer" or not matches:
             raise TokenNeeded(
-                "this server answers to those who have its token",
-                "send it as: Authorization: Bearer TOKEN",
+                "this server requires a token", "send it as: Authorization: Bearer TOKEN"
             )
 
 
-def _name_of(host: str) -> str | None:
-    """The name in a Host header, without its port; None where it makes no sense."""
+def _host_name(host: str) -> str | None:
+    """The name in a Host header, without its port; None if the header is malformed."""
     match = _HOST.fullmatch(host)
-    if match is None or int(match["port"] or 0) > _MOST_PORT:
+    if match is None or int(match["port"] or 0) > _MAX_PORT:
         return None
     return (match["address"] or match["name"].rstrip(".")).lower()
 
 
 def _check_intent(method: str, headers: Mapping[str, str]) -> None:
-    if method in _SAFE_METHODS or HEADER in headers:
+    if method not in _WRITE_METHODS or HEADER in headers:
         return
-    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
         raise WrongContent(
-            f"{method} needs Content-Type: application/json, or the header X-KB-Request",
-            "so that forms of other sites cannot send it",
+            f"{method} needs Content-Type: application/json or the header X-KB-Request",
+            "add one of them; forms of other sites cannot",
         )
 
 
 class Guard:
-    """The outermost layer: checks, bounds, counts, and gives every answer its headers. Bodies below
-    the paths `to_disk` are not kept in memory."""
+    """The outermost layer of the application. Bodies sent to the paths `disk_paths` go to disk and
+    do not count as memory."""
 
     def __init__(
         self,
         app: ASGIApp,
-        rules: Rules,
-        figures: Figures,
+        rules: AccessRules,
+        metrics: Metrics,
         limits: ServeConfig,
-        to_disk: tuple[str, ...] = (),
+        disk_paths: tuple[str, ...] = (),
     ) -> None:
         self._app = app
         self._rules = rules
-        self._figures = figures
-        self._pace = Pace(limits.client_timeout_s)
-        self._memory = Memory(limits.max_memory_bytes)
-        self._to_disk = to_disk
+        self._metrics = metrics
+        self._timeout = TransferTimeout(limits.client_timeout_s)
+        self._budget = MemoryBudget(limits.max_memory_bytes)
+        self._disk_paths = disk_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         started = time.perf_counter()
-        with self._figures.under_way(), self._memory.claim() as body, self._memory.claim() as held:
-            kept = None if scope["path"].startswith(self._to_disk) else body
-            incoming = Incoming(receive, self._pace, self._memory, kept)
-            answer = Outgoing(_with_headers(send), self._pace, self._memory, held)
+        with (
+            self._metrics.request_in_progress(),
+            self._budget.reservation() as body,
+            self._budget.reservation() as response,
+        ):
+            scope[MEMORY_KEY] = RequestMemory(self._budget, body, response)
+            counted = None if scope["path"].startswith(self._disk_paths) else body
+            receiving = RequestStream(receive, self._timeout, self._budget, counted)
+            sending = ResponseStream(_add_headers(send), self._timeout, self._budget, response)
             try:
-                await self._answer(scope, incoming, answer)
+                await self._respond(scope, receiving, sending)
             finally:
                 seconds = time.perf_counter() - started
                 route = getattr(scope.get("route"), "path", "none")
-                self._figures.request(scope["method"], route, answer.status, seconds)
+                self._metrics.request(scope["method"], route, sending.status, seconds)
 
-    async def _answer(self, scope: Scope, incoming: Incoming, answer: Outgoing) -> None:
+    async def _respond(
+        self, scope: Scope, receiving: RequestStream, sending: ResponseStream
+    ) -> None:
         failure: KbError | None = None
         try:
-            headers = _headers(scope)
+            headers = _read_headers(scope)
             self._rules.check(scope["method"], scope["path"], headers)
             _check_address(scope)
-            await self._app(scope, incoming, answer)
-        # What a layer of the framework makes of a failure of ours is still that failure. Of any
-        # other error the client hears no more than that there was one. The error itself is not
-        # kept: its traceback would keep the answer in memory.
+            await self._app(scope, receiving, sending)
+        # The framework may wrap a failure of the streams in an error of its own. The client learns
+        # nothing about other errors. The error itself is not kept: its traceback would keep the
+        # response in memory.
         except Exception as error:  # noqa: BLE001
-            failure = incoming.failure or answer.failure
+            failure = receiving.failure or sending.failure
             if failure is None and isinstance(error, KbError):
                 failure = error.with_traceback(None)
             elif failure is None:
-                response = error_responses.internal(error)
-                if not answer.is_started:
-                    await response(scope, incoming, answer)
+                response = error_responses.internal_error_response(error)
+                if not sending.is_started:
+                    await response(scope, receiving, sending)
                 return
         if failure is None:
-            failure = incoming.failure
+            failure = receiving.failure
         if isinstance(failure, ClientGone):
-            answer.status = failure.http_status
-        elif failure is not None and not answer.is_started:
+            sending.status = failure.http_status
+        elif failure is not None and not sending.is_started:
             with suppress(ClientGone):
-                await error_responses.answer(failure)(scope, incoming, answer)
+                await error_responses.error_response(failure)(scope, receiving, sending)
 
 
-def _with_headers(send: Send) -> Send:
-    async def sending(message: Message) -> None:
+def _add_headers(send: Send) -> Send:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": _with_ours(message["headers"])}
+            message = {**message, "headers": _with_security_headers(message["headers"])}
         await send(message)
 
-    return sending
+    return send_with_headers
 
 
-def _with_ours(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    ours = {name.encode(): value.encode() for name, value in SECURITY_HEADERS.items()}
-    given = {name for name, _ in headers}
-    if b"cache-control" not in given:  # what was found is nobody else's business
-        ours[b"cache-control"] = b"no-store"
-    return [*headers, *((name, value) for name, value in ours.items() if name not in given)]
+def _with_security_headers(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    added = {name.encode(): value.encode() for name, value in SECURITY_HEADERS.items()}
+    present = {name for name, _ in headers}
+    if b"cache-control" not in present:  # results are private
+        added[b"cache-control"] = b"no-store"
+    return [*headers, *((name, value) for name, value in added.items() if name not in present)]
 
 
 def _check_address(scope: Scope) -> None:
-    """Raises where path or query are not UTF-8. They would be read with replacement characters, so
-    that two names become one."""
+    """Raise an error if the path or query is not UTF-8. Decoding it with replacement characters
+    would turn different names into the same one."""
     for part in (scope.get("raw_path") or b"", scope.get("query_string", b"")):
         try:
             unquote_to_bytes(part).decode()
         except UnicodeDecodeError:
             raise MalformedRequest(
-                "the address is not UTF-8", "encode it as UTF-8, then with percent signs"
+                "the address is not UTF-8", "percent-encode its UTF-8 bytes"
             ) from None
 
 
-def _headers(scope: Scope) -> dict[str, str]:
-    """By name. One that is sent twice is joined, so that no check sees another than its reader."""
+def _read_headers(scope: Scope) -> dict[str, str]:
+    """Headers by name. Repeated headers are joined, so that no check misses one of the values."""
     raw: list[tuple[bytes, bytes]] = scope["headers"]
-    if len(raw) > _MOST_HEADERS or sum(len(n) + len(v) for n, v in raw) > MOST_HEADER_BYTES:
+    if len(raw) > _MAX_HEADERS or sum(len(n) + len(v) for n, v in raw) > MAX_HEADER_BYTES:
         raise MalformedRequest(
-            f"there are more than {_MOST_HEADERS} headers or {MOST_HEADER_BYTES:,} bytes of them",
-            "send fewer",
+            f"the request has more than {_MAX_HEADERS} headers, or more than {MAX_HEADER_BYTES:,} "
+            "bytes of them",
+            "send fewer headers",
         )
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for name_bytes, value in raw:
         name = name_bytes.decode("latin-1").lower()
         text = value.decode("latin-1")
-        found[name] = f"{found[name]},{text}" if name in found else text
-    if "content-length" in found and "transfer-encoding" in found:
+        headers[name] = f"{headers[name]},{text}" if name in headers else text
+    if "content-length" in headers and "transfer-encoding" in headers:
         raise MalformedRequest(
-            "the length of the body is given in two ways",
-            "send either Content-Length or Transfer-Encoding",
+            "the request has both Content-Length and Transfer-Encoding", "send one of them"
         )
-    return found
+    return headers

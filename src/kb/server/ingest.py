@@ -1,4 +1,4 @@
-"""Routes that put in: folders and files by path, files by upload, vectors, and their progress."""
+"""Routes: ingest, upload, embed, progress."""
 
 from __future__ import annotations
 
@@ -15,34 +15,41 @@ from kb.deadline import Deadline
 from kb.errors import InvalidRequest, PathRefused, short_repr
 from kb.ingest.plan import contains
 from kb.server import request_bodies, uploads
-from kb.server.context import AtDesk, Desk, told
+from kb.server.context import Context, ServerContext, json_response
 from kb.server.events import progress
-from kb.server.openapi import says
-from kb.server.request_bodies import fields_of
+from kb.server.openapi import operation
+from kb.server.request_bodies import check_fields
 from kb.types import IngestReport, JsonDict
 
 if TYPE_CHECKING:
     from kb.ingest.progress import Progress
 
-_MOST_PATHS = 1_000
-_PATHS = {
+_MAX_PATHS = 1_000
+_INGEST = {
     "type": "object",
-    "description": "Without paths, everything that was ingested before is looked at again.",
+    "description": "Without paths, everything ingested before is refreshed.",
     "properties": {
-        "paths": {"type": "array", "items": {"type": "string"}, "maxItems": _MOST_PATHS},
+        "paths": {"type": "array", "items": {"type": "string"}, "maxItems": _MAX_PATHS},
         "force": {"type": "boolean"},
         "dry_run": {"type": "boolean"},
     },
     "additionalProperties": False,
 }
-_RETRY = {
+_INGEST_FIELDS = {"paths": list, "force": bool, "dry_run": bool}
+_EMBED = {
     "type": "object",
-    "properties": {"retry": {"description": "Also what was given up.", "type": "boolean"}},
+    "properties": {
+        "retry": {"description": "Also retry failed passages.", "type": "boolean"},
+    },
     "additionalProperties": False,
 }
 _EVENTS = {
     "type": "string",
-    "description": "Events `embedding`, `ingest` and `model`, their data JSON.",
+    "description": "The events `embedding`, `ingest` and `model`; their data is JSON.",
+}
+_UPLOAD_BODY = {
+    "required": True,
+    "content": {"application/octet-stream": {"schema": {"type": "string"}}},
 }
 _WRITE_BYTES = 256 * 1024
 
@@ -52,72 +59,76 @@ def router() -> APIRouter:
 
     @routes.post(
         "/ingest",
-        summary="Read files and folders of the server's machine",
-        description="Those that were ingested before, those inside them, and those inside the "
-        "folders that the server was told to allow. Stops between two files when the client goes.",
-        openapi_extra=says("ingest_report.v1", takes=_PATHS, asks={"paths": ["~/notes"]}),
+        summary="Ingest files and folders of the server's machine",
+        description="Allowed paths are those ingested before, those inside them, and those inside "
+        "the folders given with `--ingest-from`. If the client disconnects, the ingest stops after "
+        "the current file.",
+        openapi_extra=operation(
+            "ingest_report.v1", request=_INGEST, request_example={"paths": ["~/notes"]}
+        ),
     )
-    async def ingest(request: Request, desk: AtDesk) -> Response:
-        asked = fields_of(await desk.body(request), {"paths": list, "force": bool, "dry_run": bool})
-        _check_paths(asked.get("paths", []))
-        report = await desk.write(request, lambda deadline: _ingested(desk, asked, deadline))
-        desk.worker.wake()
-        return told(wire.ingest_report(report))
+    async def ingest(request: Request, context: Context) -> Response:
+        fields = check_fields(await context.body(request), _INGEST_FIELDS)
+        _check_paths(fields.get("paths", []))
+        response = await context.ingest(
+            request, lambda deadline: wire.ingest_report(_ingest(context, fields, deadline))
+        )
+        context.worker.wake()
+        return response
 
     @routes.put(
         "/uploads/{name}",
         summary="Store a file and ingest it",
-        description="The body is the file; an earlier upload of this name is replaced. A file that "
-        "was not uploaded, or was changed since, is not: the answer is 409.",
+        description="The body is the file. It replaces an earlier upload of this name. The status "
+        "is 409 if a file of this name was not uploaded, or was edited since.",
         status_code=201,
-        openapi_extra=says("ingest_report.v1", status=201) | {
-            "requestBody": {
-                "required": True,
-                "content": {"application/octet-stream": {"schema": {"type": "string"}}},
-            }
-        },
-    )  # fmt: skip
-    async def upload(request: Request, desk: AtDesk, name: str) -> Response:
-        uploads.name_of(name)
-        with desk.uploads.take():
-            upload = uploads.Upload(desk.kb, name)
+        openapi_extra=operation("ingest_report.v1", status=201) | {"requestBody": _UPLOAD_BODY},
+    )
+    async def upload(request: Request, context: Context, name: str) -> Response:
+        uploads.check_name(name)
+        with context.upload_slots.acquire():
+            upload = uploads.Upload(context.kb, name)
             try:
-                await _receive(request, upload, desk)
-                report = await desk.write(request, lambda _: upload.keep())
+                await _receive(request, upload, context)
+                response = await context.upload(
+                    request, lambda: wire.ingest_report(upload.commit())
+                )
             finally:
                 upload.close()
-        desk.worker.wake()
-        return told(wire.ingest_report(report), 201)
+        context.worker.wake()
+        return response
 
     @routes.post(
         "/embed",
-        summary="Make the vectors that are missing, now",
-        description="They are made without being asked for; this is for what was given up.",
+        summary="Embed pending passages now",
+        description="New passages are embedded automatically; use this to retry failed ones.",
         status_code=202,
-        openapi_extra=says("progress.v1", takes=_RETRY, asks={"retry": True}, status=202),
+        openapi_extra=operation(
+            "progress.v1", request=_EMBED, request_example={"retry": True}, status=202
+        ),
     )
-    async def embed(request: Request, desk: AtDesk) -> Response:
-        asked = fields_of(await desk.body(request), {"retry": bool})
-        desk.worker.wake(retry=asked.get("retry", False))
-        return told(progress(desk.worker.state), 202)
+    async def embed(request: Request, context: Context) -> Response:
+        fields = check_fields(await context.body(request), {"retry": bool})
+        context.worker.wake(retry=fields.get("retry", False))
+        return json_response(progress(context.worker.state), 202)
 
     @routes.get(
         "/events",
-        summary="Progress, as server-sent events",
-        openapi_extra=says(_EVENTS, media_type="text/event-stream"),
+        summary="Stream progress as server-sent events",
+        openapi_extra=operation(_EVENTS, media_type="text/event-stream"),
         response_class=StreamingResponse,
     )
-    async def events(desk: AtDesk) -> StreamingResponse:
-        lines = desk.events.stream(desk.events.join())
+    async def events(context: Context) -> StreamingResponse:
+        lines = context.events.stream(context.events.subscribe())
         return StreamingResponse(lines, media_type="text/event-stream")
 
     return routes
 
 
-async def _receive(request: Request, upload: uploads.Upload, desk: Desk) -> None:
-    """Write the body to the disk as it arrives."""
+async def _receive(request: Request, upload: uploads.Upload, context: ServerContext) -> None:
+    """Write the body to disk as it arrives."""
     pending = bytearray()
-    async for part in request_bodies.parts(request, limit_bytes=desk.limits.max_upload_bytes):
+    async for part in request_bodies.parts(request, limit_bytes=context.limits.max_upload_bytes):
         pending += part
         if len(pending) >= _WRITE_BYTES:
             await asyncio.to_thread(upload.write, bytes(pending))
@@ -125,49 +136,49 @@ async def _receive(request: Request, upload: uploads.Upload, desk: Desk) -> None
     await asyncio.to_thread(upload.write, bytes(pending))
 
 
-def _ingested(desk: Desk, asked: JsonDict, deadline: Deadline) -> IngestReport:
-    paths = _allowed(asked.get("paths", ()), desk, deadline)
+def _ingest(context: ServerContext, fields: JsonDict, deadline: Deadline) -> IngestReport:
+    paths = _allowed_paths(fields.get("paths", ()), context, deadline)
 
-    def tell(now: Progress) -> None:
+    def publish(now: Progress) -> None:
         deadline.check()
-        told = {"stage": now.stage, "done": now.done, "total": now.total, "path": now.path}
-        desk.events.tell("ingest", told)
+        data = {"stage": now.stage, "done": now.done, "total": now.total, "path": now.path}
+        context.events.publish("ingest", data)
 
     try:
-        return desk.kb.ingest(
+        return context.kb.ingest(
             *paths,
-            force=asked.get("force", False),
-            dry_run=asked.get("dry_run", False),
-            resolve_links=False,  # `_allowed` has; a link that has come since may lead elsewhere
-            on_progress=tell,
+            force=fields.get("force", False),
+            dry_run=fields.get("dry_run", False),
+            resolve_links=False,  # already resolved; a link made since may lead elsewhere
+            on_progress=publish,
         )
     finally:
-        desk.events.tell("ingest", {"stage": "done", "done": 0, "total": 0, "path": ""})
+        context.events.publish("ingest", {"stage": "done", "done": 0, "total": 0, "path": ""})
 
 
 def _check_paths(paths: list[str]) -> None:
-    if len(paths) > _MOST_PATHS:
+    if len(paths) > _MAX_PATHS:
         raise InvalidRequest(
-            f"there are {len(paths):,} paths, more than {_MOST_PATHS:,}",
-            "name the folder that they lie in, or send several requests",
+            f"{len(paths):,} paths are more than {_MAX_PATHS:,}",
+            "send their folder, or several requests",
         )
     for path in paths:
         if not path.strip() or "\0" in path:
-            raise InvalidRequest(f"a path cannot be {short_repr(path)}", "name a file or a folder")
+            raise InvalidRequest(f"a path cannot be {short_repr(path)}", "send a file or a folder")
 
 
-def _allowed(paths: Iterable[str], desk: Desk, deadline: Deadline) -> list[str]:
-    """The paths without links, each once, if clients may name them all. What lies elsewhere is not
-    even looked at."""
-    roots = [root.path for root in desk.kb.roots() if not root.detached]  # without links, too
-    folders = [*roots, *(os.path.realpath(folder) for folder in desk.folders)]
+def _allowed_paths(paths: Iterable[str], context: ServerContext, deadline: Deadline) -> list[str]:
+    """Resolve links and duplicates. Raises `PathRefused` for a path outside the allowed folders,
+    without looking at it."""
+    roots = [root.path for root in context.kb.roots() if not root.detached]  # already resolved
+    folders = [*roots, *(os.path.realpath(folder) for folder in context.folders)]
     allowed: dict[str, None] = {}
     for given in dict.fromkeys(paths):
         deadline.check()
         path = os.path.realpath(os.path.expanduser(given))
         if not any(contains(folder, path) for folder in folders):
             raise PathRefused(
-                f"{given} lies in no folder that may be ingested from here",
+                f"{given} is outside the folders that may be ingested over HTTP",
                 "start the server with --ingest-from FOLDER, or use: kb ingest",
             )
         allowed[path] = None

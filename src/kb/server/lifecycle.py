@@ -1,4 +1,4 @@
-"""One server from start to end: where it listens, who may ask, and how it stops."""
+"""Starts and stops one server: token, address, access rules, signals."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ from kb.errors import ConfigError
 from kb.library.knowledge_base import KnowledgeBase
 from kb.server.api import create_app
 from kb.server.connections import protocol
-from kb.server.guard import MOST_HEADER_BYTES, Rules
+from kb.server.guard import MAX_HEADER_BYTES, AccessRules
 from kb.shutdown import LIMIT_S, Shutdown
 
 TOKEN_VARIABLE = "KB_SERVE_TOKEN"
-_LEAST_TOKEN_CHARS = 16
+_MIN_TOKEN_CHARS = 16
 _KEEP_ALIVE_S = 15
 _M_MMAP_THRESHOLD = -3  # of <malloc.h>
 _LARGE_BLOCK_BYTES = 4 * 1024 * 1024
-_ANSWER_S = 2  # for the answer to a request that was cancelled
+_CLOSE_S = 1  # for closing the store
+_ERROR_S = 2  # for sending errors to the clients of canceled requests
 
 
 def read_token(token_file: str) -> str | None:
-    """The token, from the file or else from the environment; None where none is set."""
+    """The token from the file, or else from the environment; None if neither is set."""
     token = os.environ.get(TOKEN_VARIABLE, "")
     if token_file:
         try:
@@ -43,31 +44,30 @@ def read_token(token_file: str) -> str | None:
     token = token.strip()
     if not token:
         return None
-    if len(token) < _LEAST_TOKEN_CHARS or not token.isascii() or not token.isprintable():
+    if len(token) < _MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable():
         raise ConfigError(
-            f"the token is not {_LEAST_TOKEN_CHARS} plain characters or more",
+            f"the token needs at least {_MIN_TOKEN_CHARS} printable ASCII characters",
             'make one: python -c "import secrets; print(secrets.token_urlsafe())"',
         )
     return token
 
 
-def rules_for(host: str, token: str | None, allow_hosts: str) -> Rules:
-    """Who may ask a server that listens on `host`. Without a token, nobody but this machine."""
+def rules_for(host: str, token: str | None, allow_hosts: str) -> AccessRules:
+    """The access rules of a server on `host`. Without a token, only this machine has access."""
     local = is_loopback(host)
     if not local and token is None:
         raise ConfigError(
-            f"{host} can be reached by other machines, and there is no token",
+            f"other machines can reach {host}, and no token is set",
             f"set {TOKEN_VARIABLE} or --token-file, or listen on 127.0.0.1",
         )
-    named = {name.strip().lower() for name in allow_hosts.split(",") if name.strip()}
+    hosts = {name.strip().lower() for name in allow_hosts.split(",") if name.strip()}
     if not local:
-        named |= {host.lower(), socket.gethostname().lower()}
-    return Rules(frozenset(named), open=not local, token=token)
+        hosts |= {host.lower(), socket.gethostname().lower()}
+    return AccessRules(frozenset(hosts), open=not local, token=token)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it. A name counts by what it is, not by what a resolver
-    says today."""
+    """Whether only this machine can reach `host`. Names are not resolved: DNS may change."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -75,21 +75,22 @@ def is_loopback(host: str) -> bool:
 
 
 def ingest_folders(ingest_from: str) -> tuple[Path, ...]:
-    """The folders that clients may have ingested: those that are named, or where we are, unless
-    that is the whole disk."""
-    named = [Path(part.strip()).expanduser() for part in ingest_from.split(",") if part.strip()]
-    if named:
-        return tuple(named)
-    here = Path.cwd()
-    return () if here == Path(here.anchor) else (here,)
+    """The folders that clients may ingest from: those given, or else the current folder, unless
+    that is the root of the disk."""
+    folders = [Path(part.strip()).expanduser() for part in ingest_from.split(",") if part.strip()]
+    if folders:
+        return tuple(folders)
+    current = Path.cwd()
+    return () if current == Path(current.anchor) else (current,)
 
 
-class Listener(uvicorn.Server):
-    """uvicorn's, with our limits, which tells when it can be asked.
+class HttpServer(uvicorn.Server):
+    """A uvicorn server with kb's limits and shutdown. Calls `ready` with its port once it listens.
 
-    The signals are those of `shutdown`: uvicorn would raise them a second time when it has come to
-    its end. It waits for what is under way, then calls `cancel`, which has it answered soon, and
-    after that drops what is left: clients that do not read."""
+    On a signal it drains pending requests, then calls `cancel`, which makes them fail soon, and
+    finally drops the remaining connections, of clients that do not read. `shutdown` handles the
+    signals, because uvicorn would raise them again at the end.
+    """
 
     def __init__(
         self,
@@ -108,16 +109,16 @@ class Listener(uvicorn.Server):
                 http=protocol(limits.client_timeout_s),
                 ws="none",
                 log_config=None,
-                access_log=False,  # it would write down what was asked for
+                access_log=False,  # it would record queries
                 server_header=False,
-                h11_max_incomplete_event_size=MOST_HEADER_BYTES,
+                h11_max_incomplete_event_size=MAX_HEADER_BYTES,
                 timeout_keep_alive=_KEEP_ALIVE_S,
-                timeout_graceful_shutdown=ceil(limits.drain_s) + _ANSWER_S,
+                timeout_graceful_shutdown=ceil(limits.drain_s) + _ERROR_S,
             )
         )
         self._ready = ready
         self._shutdown = shutdown or Shutdown()
-        self._shutdown.limit_s = max(LIMIT_S, limits.drain_s + LIMIT_S / 2)
+        self._shutdown.limit_s = max(LIMIT_S, ceil(limits.drain_s) + _ERROR_S + _CLOSE_S)
         self._drain_s = limits.drain_s
         self._cancel = cancel
 
@@ -142,9 +143,8 @@ class Listener(uvicorn.Server):
             drained.cancel()
 
 
-class Server(Listener):
-    """That of `kb serve`, which lets listeners go before it waits for those that are to be answered
-    still."""
+class ApiServer(HttpServer):
+    """The server of `kb serve`. Closes event streams, then drains pending requests."""
 
     def __init__(
         self,
@@ -153,17 +153,17 @@ class Server(Listener):
         ready: Callable[[int], None],
         shutdown: Shutdown | None = None,
     ) -> None:
-        super().__init__(app, limits, ready, shutdown, app.state.desk.cancel)
+        super().__init__(app, limits, ready, shutdown, app.state.context.cancel)
         self._app = app
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._app.state.desk.events.close()
+        self._app.state.context.events.close()
         await super().shutdown(sockets)
 
 
 def _return_large_blocks() -> None:
-    """Have large blocks of memory go back to the system when they are freed. glibc would keep them
-    after the first few large answers, for good. Other C libraries have no such function."""
+    """Make glibc return large blocks to the system when they are freed. It would keep them after
+    the first few large responses. Other C libraries have no such function."""
     import ctypes
 
     with suppress(OSError, AttributeError, TypeError):
@@ -177,25 +177,27 @@ def serve(
     ready: Callable[[int], None],
     shutdown: Shutdown | None = None,
 ) -> None:
-    """Answer until the process is told to stop. `ready` hears the port when it listens."""
+    """Run the server until a signal stops it. Calls `ready` with the port once it listens."""
     limits = kb.config.serve
     rules = rules_for(limits.host, token, limits.allow_hosts)
     if not kb.path.exists():
         kb.create()
     app = create_app(kb, rules, ingest_from=ingest_folders(limits.ingest_from), warm=True)
     check_free(limits.host, limits.port)
-    Server(app, limits, ready, shutdown).run()
+    ApiServer(app, limits, ready, shutdown).run()
 
 
 def check_free(host: str, port: int) -> None:
-    """uvicorn would end the process with a line of its own."""
+    """Raise `ConfigError` if the address is in use. uvicorn would exit with its own message."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(found[0], socket.SOCK_STREAM) as probe:
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, _, _, _, address = addresses[0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
             if os.name != "nt":
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(found[4])
+            probe.bind(address)
     except OSError as error:
         raise ConfigError(
-            f"cannot listen on {host} port {port}: {error.strerror}", "choose another with --port"
+            f"cannot listen on {host} port {port}: {error.strerror}",
+            "change it with --port",
         ) from error

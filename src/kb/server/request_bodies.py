@@ -1,4 +1,4 @@
-"""What clients send, read within limits of size."""
+"""Reads request bodies within limits on size and shape."""
 
 from __future__ import annotations
 
@@ -11,12 +11,18 @@ from starlette.requests import ClientDisconnect, Request
 from kb.errors import ClientGone, InvalidRequest, TooLarge, short_repr
 from kb.types import JsonDict
 
-_MOST_LEVELS = 64
-_MOST_LISTS = 10_000
+_MAX_LEVELS = 64
+_MAX_CONTAINERS = 10_000
+_MAX_COMMAS = 10_000  # above which those inside strings are told apart
+_QUOTES_AT_ONCE = 16_384  # an even number, so that each batch starts outside a string
+_NOT_STRUCTURE = bytes(set(range(256)) - set(b"[]{},"))
+_BYTES_PER_VALUE = 200  # of a key and a value in a dict
+_BYTES_PER_CONTAINER = 300
+_TEXT_COPIES = 3  # the body, the decoded text and the strings of the parsed object
 
 
 async def read(request: Request, *, limit_bytes: int) -> bytes:
-    """The whole body. One whose length is above the limit is not read at all."""
+    """Return the whole body. Raises `TooLarge` without reading one that declares a larger size."""
     data = bytearray()
     async for part in parts(request, limit_bytes=limit_bytes):
         data += part
@@ -24,7 +30,7 @@ async def read(request: Request, *, limit_bytes: int) -> bytes:
 
 
 async def parts(request: Request, *, limit_bytes: int) -> AsyncIterator[bytes]:
-    """The body as it arrives. How long that may take is for `traffic` to say."""
+    """Yield the body as it arrives. `transfer_limits` bounds the time."""
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length[:20]) > limit_bytes:
         raise _too_large(limit_bytes)
@@ -36,78 +42,116 @@ async def parts(request: Request, *, limit_bytes: int) -> AsyncIterator[bytes]:
                 raise _too_large(limit_bytes)
             yield part
     except ClientDisconnect:
-        raise ClientGone("the client has gone") from None
+        raise ClientGone("the client disconnected") from None
 
 
 def _too_large(limit_bytes: int) -> TooLarge:
     return TooLarge(f"the request is larger than {limit_bytes:,} bytes", "send less at a time")
 
 
+# --- shape ----------------------------------------------------------------------------------------
+
+
+def check_shape(data: bytes) -> int:
+    """Check the nesting of JSON text before it is parsed; return the bytes that parsing may take.
+
+    Deep nesting breaks whatever serializes the value again, and many small lists take a hundred
+    times the memory of their text. Raises `InvalidRequest`.
+    """
+    containers = data.count(b"[") + data.count(b"{")
+    commas = data.count(b",")
+    if containers > _MAX_LEVELS or commas > _MAX_COMMAS:
+        structure = _structure(data)
+        containers = structure.count(b"[") + structure.count(b"{")
+        commas = structure.count(b",")
+        if containers > _MAX_CONTAINERS or _levels(structure) > _MAX_LEVELS:
+            raise InvalidRequest(
+                f"the JSON has more than {_MAX_LEVELS} levels, or more than {_MAX_CONTAINERS:,} "
+                "lists and objects",
+                "send a flat object, or less at a time",
+            )
+    return (
+        _TEXT_COPIES * len(data)
+        + _BYTES_PER_CONTAINER * containers
+        + _BYTES_PER_VALUE * (containers + commas)
+    )
+
+
+def _structure(data: bytes) -> bytes:
+    """The brackets and commas of JSON text outside its strings, at least as many as are needed to
+    know that it has too many lists and objects."""
+    rest = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    structure = bytearray()
+    while rest:
+        pieces = rest.split(b'"', _QUOTES_AT_ONCE)
+        rest = pieces.pop() if len(pieces) > _QUOTES_AT_ONCE else b""
+        structure += b"".join(pieces[::2]).translate(None, _NOT_STRUCTURE)
+        if structure.count(b"[") + structure.count(b"{") > _MAX_CONTAINERS:
+            break
+    return bytes(structure)
+
+
+def _levels(structure: bytes) -> int:
+    """How deep the brackets are nested."""
+    level = deepest = 0
+    for byte in structure.translate(None, b","):
+        if byte in b"[{":
+            level += 1
+            deepest = max(deepest, level)
+        else:
+            level -= 1
+    return deepest
+
+
 def parse_object(data: bytes) -> JsonDict:
-    """A JSON object: no other value, no NaN, nothing that is not text."""
+    """Parse a JSON object whose shape was checked. Raises `InvalidRequest` for any other value, for
+    NaN and infinity, and for text that is not valid Unicode."""
     try:
-        value = json.loads(data, parse_constant=_no_constant)
-        json.dumps(value, ensure_ascii=False).encode()  # halves of characters have no bytes
+        value = json.loads(data.decode("utf-8-sig"), parse_constant=_refuse_constant)
+        if b"\\u" in data:
+            json.dumps(value, ensure_ascii=False).encode()  # fails on lone surrogates
     except RecursionError:
         raise InvalidRequest("the JSON is nested too deeply", "send a flat object") from None
-    except ValueError as error:  # of JSON and of UTF-8
+    except ValueError as error:  # invalid JSON or invalid UTF-8
         raise InvalidRequest(f"the body is not JSON: {error}", "send a JSON object") from None
     if not isinstance(value, dict):
         raise InvalidRequest(f"the body is a {type(value).__name__}", "send a JSON object")
-    if data.count(b"[") + data.count(b"{") > _MOST_LEVELS:
-        _check_shape(value)
     return value
 
 
-def _check_shape(value: JsonDict) -> None:
-    """What is nested deeply breaks whoever writes it out again; and many small lists take a hundred
-    times the memory of their text."""
-    levels, count, level = 0, 0, list[Any]([value])
-    while level:
-        levels, count = levels + 1, count + len(level)
-        if levels > _MOST_LEVELS or count > _MOST_LISTS:
-            raise InvalidRequest(
-                f"the JSON has more than {_MOST_LEVELS} levels, or more than {_MOST_LISTS:,} lists "
-                "and objects",
-                "send a flat object, or less at a time",
-            )
-        inner = [
-            one for each in level for one in (each.values() if isinstance(each, dict) else each)
-        ]
-        level = [one for one in inner if isinstance(one, dict | list)]
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")
 
 
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
+# --- fields ---------------------------------------------------------------------------------------
+
+_TYPE_NAMES = {str: "a string", bool: "true or false", int: "an integer", dict: "an object",
+               list: "a list of strings"}  # fmt: skip
 
 
-_NAMES = {str: "a text", bool: "true or false", int: "a whole number", dict: "an object",
-          list: "a list of texts"}  # fmt: skip
-
-
-def fields_of(
-    data: Mapping[str, Any], shapes: Mapping[str, type], needed: Iterable[str] = ()
+def check_fields(
+    data: Mapping[str, Any], types: Mapping[str, type], required: Iterable[str] = ()
 ) -> JsonDict:
-    """`data` without its nulls, if it has the fields of `shapes` and no others. Lists are of
-    texts."""
+    """Return `data` without nulls. Raises `InvalidRequest` for an unknown field, a value of another
+    type than `types` has, or a missing `required` field. Lists hold strings."""
     for name, value in data.items():
-        if name not in shapes:
-            known = ", ".join(shapes)
-            raise InvalidRequest(f"there is no field {short_repr(name)}", f"fields: {known}")
-        if value is not None and not _fits(value, shapes[name]):
+        if name not in types:
+            known = ", ".join(types)
+            raise InvalidRequest(f"unknown field {short_repr(name)}", f"fields: {known}")
+        if value is not None and not _has_type(value, types[name]):
             raise InvalidRequest(
-                f"{name} cannot be {short_repr(value)}", f"it is {_NAMES[shapes[name]]}"
+                f"{name} cannot be {short_repr(value)}", f"send {_TYPE_NAMES[types[name]]}"
             )
-    given = {name: value for name, value in data.items() if value is not None}
-    for name in needed:
-        if name not in given:
-            raise InvalidRequest(f"there is no {name}", f"{name} is needed")
-    return given
+    fields = {name: value for name, value in data.items() if value is not None}
+    for name in required:
+        if name not in fields:
+            raise InvalidRequest(f"the field {name} is missing", f"send {name}")
+    return fields
 
 
-def _fits(value: Any, shape: type) -> bool:
+def _has_type(value: Any, expected: type) -> bool:
     if isinstance(value, bool):
-        return shape is bool
-    if shape is list:
+        return expected is bool
+    if expected is list:
         return isinstance(value, list) and all(isinstance(each, str) for each in value)
-    return isinstance(value, shape)
+    return isinstance(value, expected)

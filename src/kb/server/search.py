@@ -1,4 +1,4 @@
-"""Routes that find: search, compare, evaluate, similar, highlights, profiles."""
+"""Routes: search, compare, evaluate, similar, highlights, profiles."""
 
 from __future__ import annotations
 
@@ -14,25 +14,36 @@ from kb.deadline import Deadline
 from kb.errors import InvalidRequest, ModelError, short_repr
 from kb.library.knowledge_base import KnowledgeBase
 from kb.ports import Encoder
-from kb.server.context import AtDesk, Desk, told
-from kb.server.documents import Filtered
-from kb.server.openapi import says
-from kb.server.request_bodies import fields_of
+from kb.server.context import Context, ServerContext
+from kb.server.documents import FilterParameters
+from kb.server.memory import RequestMemory
+from kb.server.openapi import operation
+from kb.server.request_bodies import check_fields
 from kb.types import JsonDict
 
-_ASKED = {"query": "retry storm", "top": 5, "mode": "hybrid", "filters": {"type": ["markdown"]}}
-_MOST_TEXTS = 2_000
-_TEXTS = {"type": "array", "items": {"type": "string"}}
-_HIGHLIGHT = {
+_SEARCH_EXAMPLE = {
+    "query": "retry storm",
+    "top": 5,
+    "mode": "hybrid",
+    "filters": {"type": ["markdown"]},
+}
+_STRINGS = {"type": "array", "items": {"type": "string"}}
+_MAX_TEXTS = 2_000
+_MAX_TEXT_CHARS = 200_000  # of all texts together: a match may be one character long
+_BYTES_PER_CHAR = 100  # of tokens and ranges, and of the JSON text that holds the ranges
+_HIGHLIGHTS = {
     "type": "object",
-    "properties": {"query": {"type": "string"}, "texts": _TEXTS | {"maxItems": _MOST_TEXTS}},
+    "description": f"At most {_MAX_TEXT_CHARS:,} characters in all texts together.",
+    "properties": {"query": {"type": "string"}, "texts": _STRINGS | {"maxItems": _MAX_TEXTS}},
     "required": ["query", "texts"],
     "additionalProperties": False,
 }
-_JUDGED = {
+_HIGHLIGHTS_FIELDS = {"query": str, "texts": list}
+_HIGHLIGHTS_EXAMPLE = {"query": "retry", "texts": ["It retries."]}
+_EVALUATION = {
     "type": "object",
-    "description": "Queries by id; for each the documents of the store, by path, that answer it, "
-    "with a grade above 0; and what is to be compared.",
+    "description": "Queries by id, the relevant documents of each query by path with a grade above "
+    "0, and the methods to compare.",
     "properties": {
         "queries": {"type": "object", "additionalProperties": {"type": "string"}},
         "qrels": {
@@ -42,24 +53,33 @@ _JUDGED = {
                 "additionalProperties": {"type": "integer", "minimum": 0, "maximum": 1000},
             },
         },
-        "methods": _TEXTS,
-        "measures": _TEXTS,
+        "methods": _STRINGS | {"minItems": 1},
+        "measures": _STRINGS | {"minItems": 1},
         "gain": {"enum": ["linear", "exp"]},
         "baseline": {"type": "string"},
     },
     "required": ["queries", "qrels"],
     "additionalProperties": False,
 }
-_EVALUATED = {
+_EVALUATION_FIELDS = {"queries": dict, "qrels": dict, "methods": list, "measures": list,
+                      "gain": str, "baseline": str}  # fmt: skip
+_EVALUATION_EXAMPLE = {
     "queries": {"q1": "retry storm"},
     "qrels": {"q1": {"library/notes/gateway-runbook.md": 1}},
     "methods": ["default", "lexical"],
 }
-_MOST_QUERIES = 500
-_MOST_METHODS = 20
+_MAX_QUERIES = 500
+_MAX_METHODS = 20
 
-Text = Annotated[str, Query(description="Any text.", examples=["retry storm"])]
-Top = Annotated[int | None, Query(ge=1, description="How many hits.")]
+QueryText = Annotated[str, Query(description="Any text.", examples=["retry storm"])]
+Top = Annotated[int | None, Query(ge=1, description="Number of hits.")]
+SimilarTo = Annotated[
+    str,
+    Query(
+        description="A citation, a document's path, or a chunk id.",
+        examples=["library/notes/gateway-runbook.md"],
+    ),
+]
 
 
 def router() -> APIRouter:
@@ -68,133 +88,164 @@ def router() -> APIRouter:
     @routes.post(
         "/search",
         summary="Find passages",
-        openapi_extra=says("search_response.v1", takes="search_request.v1", asks=_ASKED),
+        openapi_extra=operation(
+            "search_response.v1", request="search_request.v1", request_example=_SEARCH_EXAMPLE
+        ),
     )
-    async def search(request: Request, desk: AtDesk) -> Response:
-        wanted = wire.read_request(await desk.body(request))
-        desk.check_query(wanted.query)
-        desk.check_top(wanted.top)
-        response = await desk.search(request, lambda: desk.kb.execute(wanted))
-        desk.figures.search(response)
-        return told(wire.response(response))
+    async def search(request: Request, context: Context) -> Response:
+        search_request = wire.read_request(await context.body(request))
+        context.check_query(search_request.query)
+        context.check_top(search_request.top)
+
+        def work() -> JsonDict:
+            response = context.kb.execute(search_request)
+            context.metrics.search(response)
+            return wire.response(response)
+
+        return await context.search(request, work)
 
     @routes.get(
         "/search/compare-methods",
-        summary="The same query by six methods, side by side",
-        openapi_extra=says("compare.v1"),
+        summary="Compare six search methods on one query",
+        openapi_extra=operation("compare.v1"),
     )
     async def compare(
-        request: Request, desk: AtDesk, filters: Filtered, q: Text, top: Top = None
+        request: Request,
+        context: Context,
+        filters: FilterParameters,
+        q: QueryText,
+        top: Top = None,
     ) -> Response:
-        desk.check_query(q)
-        desk.check_top(top)
-        compared = await desk.search(request, lambda: desk.kb.compare(q, top=top, filters=filters))
-        return told(wire.comparison(compared))
+        context.check_query(q)
+        context.check_top(top)
+        return await context.search(
+            request, lambda: wire.comparison(context.kb.compare(q, top=top, filters=filters))
+        )
 
     @routes.post(
         "/search/evaluate",
-        summary="Measure methods on judged queries about this store",
-        openapi_extra=says("eval_report.v1", takes=_JUDGED, asks=_EVALUATED),
+        summary="Measure search methods with relevance judgments about this store",
+        openapi_extra=operation(
+            "eval_report.v1", request=_EVALUATION, request_example=_EVALUATION_EXAMPLE
+        ),
     )
-    async def evaluate(request: Request, desk: AtDesk) -> Response:
-        judged = _judged(await desk.body(request), desk)
-        return told(
-            await desk.evaluate(request, lambda deadline: _evaluated(desk, judged, deadline))
+    async def evaluate(request: Request, context: Context) -> Response:
+        fields = _check_evaluation(await context.body(request), context)
+        return await context.evaluate(
+            request, lambda deadline: _evaluate(context, fields, deadline)
         )
 
     @routes.post(
         "/search/highlights",
-        summary="Where the terms of a query stand in texts",
-        openapi_extra=says("highlights.v1", takes=_HIGHLIGHT,
-                           asks={"query": "retry", "texts": ["It retries."]}),
-    )  # fmt: skip
-    async def highlights(request: Request, desk: AtDesk) -> Response:
-        shapes = {"query": str, "texts": list}
-        asked = fields_of(await desk.body(request), shapes, needed=shapes)
-        desk.check_query(asked["query"])
-        if len(asked["texts"]) > _MOST_TEXTS:
-            raise InvalidRequest("there are too many texts", f"send at most {_MOST_TEXTS:,}")
-        ranges = await desk.read(request, lambda: desk.kb.highlights_in(**asked))
-        return told({"schema_version": "highlights.v1", "ranges": ranges})
+        summary="Find the terms of a query in texts",
+        openapi_extra=operation(
+            "highlights.v1", request=_HIGHLIGHTS, request_example=_HIGHLIGHTS_EXAMPLE
+        ),
+    )
+    async def highlights(request: Request, context: Context) -> Response:
+        fields = check_fields(
+            await context.body(request), _HIGHLIGHTS_FIELDS, required=_HIGHLIGHTS_FIELDS
+        )
+        context.check_query(fields["query"])
+        chars = _check_texts(fields["texts"])
+
+        def work(memory: RequestMemory) -> JsonDict:
+            memory.reserve_response(_BYTES_PER_CHAR * chars)
+            ranges = context.kb.highlights_in(**fields)
+            return {"schema_version": "highlights.v1", "ranges": ranges}
+
+        return await context.read_large(request, work)
 
     @routes.get(
         "/similar",
-        summary="What is like a passage, or like a document",
-        openapi_extra=says("search_response.v1"),
+        summary="Find passages similar to a passage or a document",
+        openapi_extra=operation("search_response.v1"),
     )
     async def similar(
-        request: Request, desk: AtDesk, filters: Filtered, to: Annotated[str, Query(
-            description="A citation, a document's path, or the number of a chunk.",
-            examples=["library/notes/gateway-runbook.md"])],
+        request: Request,
+        context: Context,
+        filters: FilterParameters,
+        to: SimilarTo,
         top: Top = None,
         explain: bool = False,
-    ) -> Response:  # fmt: skip
-        desk.check_query(to)
-        desk.check_top(top)
-        response = await desk.search(
-            request, lambda: desk.kb.similar(to, top=top, filters=filters, explain=explain)
-        )
-        return told(wire.response(response))
+    ) -> Response:
+        context.check_query(to)
+        context.check_top(top)
+
+        def work() -> JsonDict:
+            return wire.response(context.kb.similar(to, top=top, filters=filters, explain=explain))
+
+        return await context.search(request, work)
 
     @routes.get(
         "/profiles",
-        summary="Every profile with its settings",
-        openapi_extra=says({"type": "object", "additionalProperties": {"type": "object"}}),
+        summary="List search profiles with their settings",
+        openapi_extra=operation({"type": "object", "additionalProperties": {"type": "object"}}),
     )
-    async def profiles(request: Request, desk: AtDesk) -> Response:
-        return told(await desk.read(request, desk.kb.profiles))
+    async def profiles(request: Request, context: Context) -> Response:
+        return await context.read(request, context.kb.profiles)
 
     return routes
+
+
+def _check_texts(texts: list[str]) -> int:
+    """The number of characters in `texts`. Raises `InvalidRequest` if there are too many."""
+    if len(texts) > _MAX_TEXTS:
+        raise InvalidRequest("too many texts", f"send at most {_MAX_TEXTS:,}")
+    chars = sum(map(len, texts))
+    if chars > _MAX_TEXT_CHARS:
+        raise InvalidRequest(
+            f"the texts have {chars:,} characters", f"send at most {_MAX_TEXT_CHARS:,} at a time"
+        )
+    return chars
 
 
 # --- evaluation -----------------------------------------------------------------------------------
 
 
-def _judged(data: JsonDict, desk: Desk) -> JsonDict:
-    shapes = {"queries": dict, "qrels": dict, "methods": list, "measures": list, "gain": str,
-              "baseline": str}  # fmt: skip
-    judged = fields_of(data, shapes, needed=("queries", "qrels"))
-    if len(judged["queries"]) > _MOST_QUERIES:
-        raise InvalidRequest("there are too many queries", f"send at most {_MOST_QUERIES}")
+def _check_evaluation(data: JsonDict, context: ServerContext) -> JsonDict:
+    fields = check_fields(data, _EVALUATION_FIELDS, required=("queries", "qrels"))
+    if len(fields["queries"]) > _MAX_QUERIES:
+        raise InvalidRequest("too many queries", f"send at most {_MAX_QUERIES}")
     for name in ("methods", "measures"):
-        if len(judged.get(name, ())) > _MOST_METHODS:
-            raise InvalidRequest(f"there are too many {name}", f"send at most {_MOST_METHODS}")
-    for text in judged["queries"].values():
+        if len(fields.get(name, ())) > _MAX_METHODS:
+            raise InvalidRequest(f"too many {name}", f"send at most {_MAX_METHODS}")
+    for text in fields["queries"].values():
         if not isinstance(text, str):
-            raise InvalidRequest(f"a query cannot be {short_repr(text)}", "it is a text")
-        desk.check_query(text)
-    for grades in judged["qrels"].values():
+            raise InvalidRequest(f"a query cannot be {short_repr(text)}", "send a string")
+        context.check_query(text)
+    for grades in fields["qrels"].values():
         _check_grades(grades)
-    return judged
+    return fields
 
 
 def _check_grades(grades: Any) -> None:
     if not isinstance(grades, dict):
         raise InvalidRequest(
-            f"judgments cannot be {short_repr(grades)}", "give a grade by document"
+            f"judgments cannot be {short_repr(grades)}", "send an object of grades by document"
         )
     for grade in grades.values():
         if not isinstance(grade, int) or isinstance(grade, bool) or not 0 <= grade <= 1000:
             raise InvalidRequest(
-                f"a grade cannot be {short_repr(grade)}", "it is a number up to 1000"
+                f"a grade cannot be {short_repr(grade)}", "send an integer from 0 to 1000"
             )
 
 
-def _evaluated(desk: Desk, judged: JsonDict, deadline: Deadline) -> JsonDict:
-    """As `kb eval run` does it, with the data in a folder that nobody else sees."""
+def _evaluate(context: ServerContext, fields: JsonDict, deadline: Deadline) -> JsonDict:
+    """Run `kb eval run` on data in a private temporary folder."""
     from kb.evaluation.experiment import run_trial
     from kb.evaluation.report import to_dict
 
     names = ("methods", "measures", "gain", "baseline")
-    options = {name: judged[name] for name in names if name in judged}
+    options = {name: fields[name] for name in names if name in fields}
     with scratch_folder("judged") as folder:
-        _write_judged(folder, judged)
+        _write_judgments(folder, fields)
         report = run_trial(
             folder,
-            config=desk.kb.config,
-            store=desk.kb.path,
-            encoder=_encoder(desk.kb),
-            judge=desk.kb.judge,
+            config=context.kb.config,
+            store=context.kb.path,
+            encoder=_encoder(context.kb),
+            judge=context.kb.judge,
             on_progress=lambda *_: deadline.check(),
             **options,
         )
@@ -202,22 +253,22 @@ def _evaluated(desk: Desk, judged: JsonDict, deadline: Deadline) -> JsonDict:
 
 
 def _encoder(kb: KnowledgeBase) -> Encoder | None:
-    """None where it cannot be had: words are measured then, and the report says so."""
+    """The encoder; None if it is unavailable, which the report then states."""
     try:
         return kb.encoder()
     except ModelError:
         return None
 
 
-def _write_judged(folder: Path, judged: JsonDict) -> None:
+def _write_judgments(folder: Path, fields: JsonDict) -> None:
     (folder / "qrels").mkdir()
     with (folder / "queries.jsonl").open("w", encoding="utf-8") as file:
-        for query_id, text in judged["queries"].items():
+        for query_id, text in fields["queries"].items():
             file.write(json.dumps({"_id": query_id, "text": text}) + "\n")
     with (folder / "qrels" / "test.tsv").open("w", encoding="utf-8") as file:
         file.write("query-id\tcorpus-id\tscore\n")
-        for query_id, grades in judged["qrels"].items():
+        for query_id, grades in fields["qrels"].items():
             for path, grade in grades.items():
                 if any(char in query_id + path for char in "\t\r\n"):
-                    raise InvalidRequest("an id holds a tab or a line break", "give it another")
+                    raise InvalidRequest("an id contains a tab or a line break", "rename it")
                 file.write(f"{query_id}\t{path}\t{grade}\n")

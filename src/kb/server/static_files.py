@@ -1,4 +1,4 @@
-"""The files of the web page. Only known names are served: no path is looked up."""
+"""Serves the files of the web page. They are listed at startup: a request never opens a path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fastapi import APIRouter, Request, Response
 from kb.errors import NotFound
 from kb.search.retrievers import registry
 
-_READS = ["GET", "HEAD"]  # whoever looks whether the page is there asks with HEAD
+_METHODS = ["GET", "HEAD"]
 _RETRIEVERS = "retrievers.js"
 _COLOURS = 3  # of retrievers in the style sheet; others share one
 _TYPES = {
@@ -32,25 +32,24 @@ class _File(NamedTuple):
 
 @cache
 def _files() -> dict[str, _File]:
-    folder = resources.files("kb.server") / "web"
-    found = {}
-    for each in folder.iterdir():
-        suffix = each.name[each.name.rfind(".") :]
+    files = {}
+    for file in (resources.files("kb.server") / "web").iterdir():
+        suffix = file.name[file.name.rfind(".") :]
         if suffix in _TYPES:
-            found[each.name] = _file(each.read_bytes(), suffix)
-    return found
+            files[file.name] = _file(file.read_bytes(), suffix)
+    return files
 
 
 def router() -> APIRouter:
     routes = APIRouter(include_in_schema=False)
 
-    @routes.api_route("/", methods=_READS)
+    @routes.api_route("/", methods=_METHODS)
     async def page(request: Request) -> Response:
-        return _served("index.html", request)
+        return _response("index.html", request)
 
-    @routes.api_route("/assets/{name}", methods=_READS)
+    @routes.api_route("/assets/{name}", methods=_METHODS)
     async def asset(name: str, request: Request) -> Response:
-        return _served(name, request)
+        return _response(name, request)
 
     return routes
 
@@ -74,10 +73,10 @@ def _file(data: bytes, suffix: str) -> _File:
     return _File(data, _TYPES[suffix], f'"{sha256(data).hexdigest()[:20]}"')
 
 
-def _served(name: str, request: Request) -> Response:
+def _response(name: str, request: Request) -> Response:
     file = _retrievers() if name == _RETRIEVERS else _files().get(name)
     if file is None:
-        raise NotFound("there is no such file", "open /")
+        raise NotFound("the web page has no such file", "open /")
     headers = {"ETag": file.etag, "Cache-Control": "no-cache"}
     if request.headers.get("if-none-match") == file.etag:
         return Response(status_code=304, headers=headers)

@@ -1,4 +1,4 @@
-"""Routes that tell how things stand: status, jobs, health, metrics."""
+"""Routes: status, jobs, health, metrics."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from fastapi.responses import PlainTextResponse
 
 from kb import wire
 from kb.library.knowledge_base import KnowledgeBase
-from kb.server.context import AtDesk, Desk, told
-from kb.server.openapi import says
+from kb.server.context import Context, ServerContext
+from kb.server.openapi import operation
+from kb.types import JsonDict
 
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 _HEALTH = {
@@ -19,43 +20,49 @@ _HEALTH = {
 
 
 def router() -> APIRouter:
-    routes = APIRouter(tags=["standing"])
+    routes = APIRouter(tags=["status"])
 
-    @routes.get("/status", summary="What the store holds", openapi_extra=says("status.v1"))
-    async def status(request: Request, desk: AtDesk) -> Response:
-        return told(await desk.read(request, desk.kb.status))
+    @routes.get("/status", summary="Describe the store", openapi_extra=operation("status.v1"))
+    async def status(request: Request, context: Context) -> Response:
+        return await context.read(request, context.kb.status)
 
     @routes.get(
         "/jobs",
-        summary="What there is to embed, who is at it, what went wrong",
-        openapi_extra=says("jobs.v1"),
+        summary="List pending, running and failed embedding jobs",
+        openapi_extra=operation("jobs.v1"),
     )
-    async def jobs(request: Request, desk: AtDesk) -> Response:
-        return told(wire.jobs(await desk.read(request, desk.kb.jobs)))
+    async def jobs(request: Request, context: Context) -> Response:
+        return await context.read(request, lambda: wire.jobs(context.kb.jobs()))
 
     @routes.get(
         "/health",
-        summary="200 when searches can be answered",
-        openapi_extra=says(_HEALTH, example={"status": "ok"}),
+        summary="Check that searches are answered",
+        openapi_extra=operation(_HEALTH, example={"status": "ok"}),
     )
-    async def health(request: Request, desk: AtDesk) -> Response:
-        await desk.check_health(request, lambda: desk.kb.search("health", mode="lexical", top=1))
-        return told({"status": "ok"})
+    async def health(request: Request, context: Context) -> Response:
+        def work() -> JsonDict:
+            context.kb.search("health", mode="lexical", top=1)
+            return {"status": "ok"}
+
+        return await context.check_health(request, work)
 
     @routes.get(
         "/metrics",
-        summary="Counts and times, as Prometheus reads them",
-        openapi_extra=says({"type": "string"}, media_type="text/plain"),
+        summary="Counters and latencies in Prometheus format",
+        openapi_extra=operation({"type": "string"}, media_type="text/plain"),
         response_class=PlainTextResponse,
     )
-    async def metrics(request: Request, desk: AtDesk) -> PlainTextResponse:
-        gauges = await desk.read(request, lambda: _gauges(desk.kb)) | _lanes(desk)
-        return PlainTextResponse(desk.figures.text(gauges), media_type=_PROMETHEUS)
+    async def metrics(request: Request, context: Context) -> Response:
+        def work() -> Response:
+            text = context.metrics.text(_store_gauges(context.kb) | _pool_gauges(context))
+            return PlainTextResponse(text, media_type=_PROMETHEUS)
+
+        return await context.read(request, work)
 
     return routes
 
 
-def _gauges(kb: KnowledgeBase) -> dict[str, float]:
+def _store_gauges(kb: KnowledgeBase) -> dict[str, float]:
     status = kb.status()
     models = status["vectors"]["models"]
     return {
@@ -67,10 +74,11 @@ def _gauges(kb: KnowledgeBase) -> dict[str, float]:
     }
 
 
-def _lanes(desk: Desk) -> dict[str, float]:
+def _pool_gauges(context: ServerContext) -> dict[str, float]:
+    writes = (context.writes, context.ingests, context.uploads)
     return {
-        "kb_passages_taken": desk.passages.taken,
-        "kb_reads_taken": desk.reads.taken,
-        "kb_searches_taken": desk.searches.taken,
-        "kb_writes_taken": desk.writes.taken,
+        "kb_passages_taken": context.passages.task_count,
+        "kb_reads_taken": context.reads.task_count,
+        "kb_searches_taken": context.searches.task_count,
+        "kb_writes_taken": sum(pool.task_count for pool in writes),
     }

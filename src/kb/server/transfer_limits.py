@@ -1,6 +1,6 @@
-"""Bodies and answers on their way: within a time, at a least speed, and within the memory there is.
+"""Time, speed and memory limits on request bodies and responses.
 
-Around every application that `guard` guards. A client that sends nothing or reads nothing costs a
+The guard wraps them around every application. A client that sends or reads nothing costs a
 connection for a while, and little else.
 """
 
@@ -12,112 +12,123 @@ from dataclasses import dataclass
 from starlette.types import Message, Receive, Send
 
 from kb.errors import ClientGone, KbError, TooBusy, TooSlow
-from kb.server.memory import Claim, Memory
+from kb.server.memory import MemoryBudget, Reservation
 
-LEAST_BYTES_PER_S = 64 * 1024
+MIN_BYTES_PER_S = 64 * 1024
 PIECE_BYTES = 64 * 1024
-_GONE: Message = {"type": "http.disconnect"}
+_DISCONNECT: Message = {"type": "http.disconnect"}
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """How long a client may take: `timeout_s`, and longer only at the least speed."""
+class TransferTimeout:
+    """How long a transfer may take: `timeout_s`, plus the time of its bytes at minimum speed."""
 
     timeout_s: float
 
     def deadline(self, started: float, size_bytes: int) -> float:
-        return started + self.timeout_s + size_bytes / LEAST_BYTES_PER_S
+        return started + self.timeout_s + size_bytes / MIN_BYTES_PER_S
 
 
-class Incoming:
-    """A `receive` whose body has to arrive in time. If it does not, the application sees a client
-    that has gone, and `failure` is what the client is to hear."""
+class RequestStream:
+    """An ASGI `receive` with limits on the body.
 
-    def __init__(self, receive: Receive, pace: Pace, memory: Memory, claim: Claim | None) -> None:
-        """Without a `claim`, the body is not kept in memory."""
+    If the body is late or exceeds the budget, the application sees a disconnect, and `failure`
+    holds the error for the client.
+    """
+
+    def __init__(
+        self,
+        receive: Receive,
+        timeout: TransferTimeout,
+        budget: MemoryBudget,
+        reservation: Reservation | None,
+    ) -> None:
+        """Without a `reservation`, the body does not count: the application writes it to disk."""
         self.failure: KbError | None = None
         self._receive = receive
-        self._pace = pace
-        self._memory = memory
-        self._claim = claim
+        self._timeout = timeout
+        self._budget = budget
+        self._reservation = reservation
         self._started = asyncio.get_running_loop().time()
         self._size_bytes = 0
         self._is_complete = False
 
     async def __call__(self) -> Message:
         if self.failure is not None:
-            return _GONE
+            return _DISCONNECT
         if self._is_complete:
             return await self._receive()
-        claim = self._claim or Claim()
-        deadline = self._pace.deadline(self._started, self._size_bytes)
+        reservation = self._reservation or Reservation()
+        deadline = self._timeout.deadline(self._started, self._size_bytes)
         try:
             async with asyncio.timeout_at(deadline) as scope:
-                with claim.waiting(scope):
+                with reservation.waiting(scope):
                     message = await self._receive()
         except TimeoutError:
-            return self._fail(_too_slow(claim, deadline - self._started))
+            return self._fail(_late(reservation, deadline - self._started))
         size_bytes = len(message.get("body", b""))
         self._size_bytes += size_bytes
         self._is_complete = not message.get("more_body", False)
-        if self._claim is not None:
+        if self._reservation is not None:
             try:
-                self._memory.grow(claim, size_bytes)
+                self._budget.grow(reservation, size_bytes)
             except TooBusy as error:
                 return self._fail(error.with_traceback(None))
         return message
 
     def _fail(self, error: KbError) -> Message:
         self.failure = error
-        return _GONE
+        return _DISCONNECT
 
 
-def _too_slow(claim: Claim, seconds: float) -> KbError:
-    if claim.is_evicted:
-        return TooBusy("others need the memory that this request took", "send it in one go")
-    return TooSlow(f"the request did not arrive within {seconds:.3g} s", "send it in one go")
+def _late(reservation: Reservation, seconds: float) -> KbError:
+    if reservation.is_evicted:
+        return TooBusy("other requests needed the memory of this one", "send the body faster")
+    return TooSlow(f"the request did not arrive within {seconds:.3g} s", "send the body faster")
 
 
-class Outgoing:
-    """A `send` that hands on large bodies in pieces, and gives up a client that does not read."""
+class ResponseStream:
+    """An ASGI `send` that splits large bodies and drops clients that do not read."""
 
-    def __init__(self, send: Send, pace: Pace, memory: Memory, claim: Claim) -> None:
+    def __init__(
+        self, send: Send, timeout: TransferTimeout, budget: MemoryBudget, reservation: Reservation
+    ) -> None:
         self.status = 0
         self.failure: KbError | None = None
         self._send = send
-        self._pace = pace
-        self._memory = memory
-        self._claim = claim
+        self._timeout = timeout
+        self._budget = budget
+        self._reservation = reservation
         self._start: Message | None = None
 
     @property
     def is_started(self) -> bool:
-        """Whether anything has reached the client."""
+        """Whether the client has received anything."""
         return self.status != 0 and self._start is None
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            self._start = message  # held back until there is room for its body
+            self._start = message  # held back until the budget has room for the body
             return
         body = message.get("body", b"")
         try:
             if not message.get("more_body", False) and len(body) > PIECE_BYTES:
                 await self._send_large(body)
             else:
-                await self._send_all(message)
+                await self._send_small(message)
         except TimeoutError:
             self.failure = _unread()
             raise _unread() from None
 
-    async def _send_all(self, message: Message) -> None:
-        async with asyncio.timeout(self._pace.timeout_s):
+    async def _send_small(self, message: Message) -> None:
+        async with asyncio.timeout(self._timeout.timeout_s):
             await self._send_start()
             await self._send(message)
 
     async def _send_large(self, body: bytes) -> None:
         try:
-            self._memory.grow(self._claim, len(body))
+            self._budget.resize(self._reservation, len(body))
         except TooBusy as error:
             self.failure = TooBusy(error.message, error.hint)
             raise
@@ -125,10 +136,12 @@ class Outgoing:
         started, view = loop.time(), memoryview(body)
         for offset in range(0, len(body), PIECE_BYTES):
             end = offset + PIECE_BYTES
-            deadline = min(loop.time() + self._pace.timeout_s, self._pace.deadline(started, offset))
+            deadline = min(
+                loop.time() + self._timeout.timeout_s, self._timeout.deadline(started, offset)
+            )
             piece = {"body": bytes(view[offset:end]), "more_body": end < len(body)}
             async with asyncio.timeout_at(deadline) as scope:
-                with self._claim.waiting(scope):
+                with self._reservation.waiting(scope):
                     await self._send_start()
                     await self._send({"type": "http.response.body", **piece})
 
@@ -139,6 +152,5 @@ class Outgoing:
 
 
 def _unread() -> ClientGone:
-    """Made anew for each use: one that was raised keeps the frames it went through, and with them
-    the body."""
-    return ClientGone("the client does not read its answer")
+    """A new error for each use: a raised one keeps its frames alive, and with them the body."""
+    return ClientGone("the client does not read the response")

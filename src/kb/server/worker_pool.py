@@ -1,8 +1,8 @@
-"""The knowledge base in threads: so much at a time, and not for clients that have gone.
+"""Runs knowledge base calls in threads, a bounded number at a time.
 
-A lane is a number of threads and a queue of bounded length. Each piece of work has a `Deadline`,
-which is cancelled when its client goes away or the server stops: what waits is dropped, a search or
-a read stops wherever it is, and a write between two steps.
+A pool has a number of threads and a queue of bounded length. Each task has a `Deadline`, cancelled
+when its client disconnects or the server stops: a queued task is dropped, a search or a read stops
+at its next step, and a write stops between two steps.
 """
 
 from __future__ import annotations
@@ -23,83 +23,95 @@ T = TypeVar("T")
 SETTING = "serve.request_timeout_s"
 
 
-class Lane:
-    """`at_once` pieces of work run side by side, `waiting` more wait, and others are refused. With
-    `whole`, work that was begun is only asked to stop, by its deadline's `check`: a write is not
-    broken off in its midst."""
+class WorkerPool:
+    """`threads` tasks run at a time, up to `queue_size` more wait, and others are refused.
 
-    def __init__(self, name: str, at_once: int, waiting: int, *, whole: bool = False) -> None:
+    With `atomic`, a task that has started is not interrupted; it may call its deadline's `check`
+    where it can stop.
+    """
+
+    def __init__(self, name: str, threads: int, queue_size: int, *, atomic: bool = False) -> None:
         self._name = name
-        self._room = at_once + waiting
-        self._whole = whole
-        self._threads = ThreadPoolExecutor(at_once, f"kb-{name}")
+        self._capacity = threads + queue_size
+        self._atomic = atomic
+        self._threads = ThreadPoolExecutor(threads, f"kb-{name}")
         self._lock = threading.Lock()
-        self._until = Deadline()  # ends with the lane
-        self._taken = 0
+        self._lifetime = Deadline()  # cancelled with the pool
+        self._task_count = 0
 
     @property
-    def taken(self) -> int:
-        """How much runs or waits."""
-        return self._taken
+    def task_count(self) -> int:
+        """How many tasks run or wait."""
+        return self._task_count
 
     async def run(
-        self, request: Request, work: Callable[[Deadline], T], timeout_s: float | None = None
+        self,
+        request: Request,
+        work: Callable[[Deadline], T],
+        timeout_s: float | None = None,
+        *,
+        start_timeout_s: float | None = None,
     ) -> T:
-        """What `work` gives, unless the client goes first. The time in which it waits for others
-        counts."""
-        deadline = Deadline(timeout_s, setting=SETTING, outer=self._until)
+        """Run `work` in a thread and return its result.
+
+        `timeout_s` covers the time in the queue and the work; `start_timeout_s` only the queue.
+        Raises `TooBusy` if the queue is full or the task does not start in time, and `ClientGone`
+        if the client disconnects.
+        """
+        deadline = Deadline(timeout_s, setting=SETTING, outer=self._lifetime)
         future = self._submit(work, deadline)
-        answer = asyncio.ensure_future(asyncio.wrap_future(future))
-        leaving = asyncio.ensure_future(_leaves(request))
+        result = asyncio.ensure_future(asyncio.wrap_future(future))
+        disconnect = asyncio.ensure_future(_disconnected(request))
+        start_s = timeout_s if start_timeout_s is None else start_timeout_s
         try:
-            both: set[asyncio.Future[Any]] = {answer, leaving}
-            await asyncio.wait(both, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-            if not answer.done() and not leaving.done():
-                if future.cancel():  # it was not even begun
-                    raise self._busy()
-                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            if answer.done():
-                return answer.result()
-            raise ClientGone("the client has gone")
+            either: set[asyncio.Future[Any]] = {result, disconnect}
+            await asyncio.wait(either, timeout=start_s, return_when=asyncio.FIRST_COMPLETED)
+            if not result.done() and not disconnect.done():
+                if future.cancel():  # only a task that has not started can be cancelled
+                    raise self._too_busy()
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if result.done():
+                return result.result()
+            raise ClientGone("the client disconnected")
         finally:
-            deadline.cancel(ClientGone("the client has gone"))
-            leaving.cancel()
-            answer.cancel()
+            deadline.cancel(ClientGone("the client disconnected"))
+            disconnect.cancel()
+            result.cancel()
 
     def _submit(self, work: Callable[[Deadline], T], deadline: Deadline) -> Future[T]:
         with self._lock:
-            if self._taken >= self._room:
-                raise self._busy()
-            self._taken += 1
+            if self._task_count >= self._capacity:
+                raise self._too_busy()
+            self._task_count += 1
         future = self._threads.submit(self._work, work, deadline)
         future.add_done_callback(self._release)
         return future
 
     def _work(self, work: Callable[[Deadline], T], deadline: Deadline) -> T:
         deadline.check()
-        if self._whole:
+        if self._atomic:
             return work(deadline)
         with deadline:
             return work(deadline)
 
-    def _busy(self) -> TooBusy:
-        return TooBusy(f"too many requests for {self._name}", "try again in a moment")
+    def _too_busy(self) -> TooBusy:
+        return TooBusy(f"too many {self._name} at once", "try again in a moment")
 
     def _release(self, _done: Future[Any]) -> None:
         with self._lock:
-            self._taken -= 1
+            self._task_count -= 1
 
     def cancel(self) -> None:
-        """Have everything stop at its next step."""
-        self._until.cancel(Cancelled("the server stops", "ask again when it is back"))
+        """Stop every task at its next step."""
+        self._lifetime.cancel(Cancelled("the server is stopping", "try again when it is back"))
 
     def close(self) -> None:
-        """Have everything stop, and wait for it."""
+        """Stop every task and wait for the threads."""
         self.cancel()
         self._threads.shutdown(cancel_futures=True)
 
 
-async def _leaves(request: Request) -> None:
-    """Returns when the client has closed its connection. The body has been read by then."""
+async def _disconnected(request: Request) -> None:
+    """Return when the client closes its connection. The body has been read before."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
