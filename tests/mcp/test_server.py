@@ -304,7 +304,7 @@ def test_other_machines_need_a_token(store: Path) -> None:
         timeout=60,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert "there is no token" in done.stderr
+    assert "no token is set" in done.stderr
 
 
 @pytest.mark.parametrize(

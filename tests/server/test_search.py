@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 import pytest
+from fastapi.responses import JSONResponse
 
 from kb.server import context
 from tests.models.weightless import Weightless
@@ -153,13 +154,14 @@ EVALUATION = {
 
 @pytest.mark.parametrize("field", EVALUATION)
 def test_an_evaluation_needs_something_in_every_field(filled: Running, field: str) -> None:
-    for empty in ([], {}, "", None):
+    empties: tuple[Any, ...] = ([], {}, "", None)
+    for empty in empties:
         answer = filled.client.post("/search/evaluate", json=EVALUATION | {field: empty})
         optional = empty is None and field in ("methods", "measures")
         assert answer.status_code == (200 if optional else 422), (empty, answer.text)
 
 
-BODIES = {
+BODIES: dict[str, dict[str, Any]] = {
     "/search": {"query": "x", "top": 1, "mode": "lexical", "profile": "lexical",
                 "filters": {"type": ["markdown"]}, "settings": {"rrf_k": 60}},
     "/search/evaluate": EVALUATION | {"gain": "exp", "baseline": "lexical"},
@@ -172,10 +174,15 @@ BODIES = {
 }  # fmt: skip
 
 
+EMPTY: tuple[Any, ...] = (
+    [], {}, "", " ", 0, False, [""], {"": ""}, {"": []}, {"": {}}, [[]], [{}],
+)  # fmt: skip
+
+
 @pytest.mark.parametrize("path", BODIES)
 def test_empty_fields_are_no_internal_errors(filled: Running, path: str) -> None:
     for field in BODIES[path]:
-        for empty in ([], {}, "", " ", 0, False, [""], {"": ""}, {"": []}, {"": {}}, [[]], [{}]):
+        for empty in EMPTY:
             answer = filled.client.post(path, json=BODIES[path] | {field: empty})
             assert answer.status_code < 500, (field, empty, answer.text)
 
@@ -185,7 +192,7 @@ def test_responses_are_encoded_in_worker_threads(
 ) -> None:
     threads = []
 
-    class Recorded(context.JSONResponse):
+    class Recorded(JSONResponse):
         def render(self, content: Any) -> bytes:
             threads.append(threading.current_thread().name)
             return super().render(content)
