@@ -20,14 +20,8 @@ from kb import errors
 
 SOURCE = Path(kb.__file__).parent
 PACKAGES = sorted(path.parent for path in SOURCE.rglob("__init__.py"))
-TO_WRITE = {
-    "cli", "library", "library/doctor", "mcp", "search", "search/query",
-    "search/ranking", "search/rerank", "search/results", "search/retrievers", "store",
-    "store/sqlite", "text", "watch",
-}  # fmt: skip
-_ENTRY = re.compile(
-    r"^(?: {4})?(\w+) {2,}\S", re.MULTILINE
-)  # ruff removes an indent that all lines share
+# Ruff removes an indent that all lines share.
+_ENTRY = re.compile(r"^(?: {4})?(\w+)/? {2,}\S", re.MULTILINE)
 
 
 def members(package: Path) -> set[str]:
@@ -38,8 +32,6 @@ def members(package: Path) -> set[str]:
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.relative_to(SOURCE).as_posix())
 def test_docstring_lists_every_module_once(package: Path) -> None:
-    if package.relative_to(SOURCE).as_posix() in TO_WRITE:
-        pytest.skip("not written yet")
     source = (package / "__init__.py").read_text("utf-8")
     listed = _ENTRY.findall(ast.get_docstring(ast.parse(source), clean=False) or "")
     assert sorted(listed) == sorted(members(package))
@@ -49,6 +41,7 @@ def test_docstring_lists_every_module_once(package: Path) -> None:
 
 
 NOT_CONSTRUCTED = {"Worker"}  # by callers: `KnowledgeBase.worker` returns one
+IMPLEMENTED_ELSEWHERE = {"Store"}  # whose ports and their types are in `kb.ports` and `kb.types`
 
 
 def public_signatures() -> Iterator[tuple[str, Any]]:
@@ -57,7 +50,7 @@ def public_signatures() -> Iterator[tuple[str, Any]]:
         value = getattr(kb, name)
         if isinstance(value, FunctionType):
             yield name, value
-        elif isinstance(value, type):
+        elif isinstance(value, type) and name not in IMPLEMENTED_ELSEWHERE:
             yield name, value
             for member, attribute in vars(value).items():
                 if not member.startswith("_") or (

@@ -29,6 +29,7 @@ And the modules that several of them share:
     deadline       time limits and cancellation
     degradation    descriptions of what an answer had to do without
     shutdown       a clean end for long-running commands
+    paths          where the store and the user's folders are
     atomic         files that appear whole or not at all
     regular_files  safe reading of a user's files
     processes      which process holds a lease, and whether it is alive
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from kb.errors import KbError
     from kb.ingest.progress import Progress
     from kb.library.knowledge_base import KnowledgeBase
-    from kb.ports import Encoder, Judge
+    from kb.ports import Encoder, Judge, Store
     from kb.search.query.analysis import sanitize
     from kb.search.query.query_encoder import normalize
     from kb.search.ranking.boosts import TYPE_WEIGHTS
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
         Response,
         Retrieval,
         Root,
+        ScoredChunk,
         SearchRequest,
         Span,
         StoredModel,
@@ -137,10 +139,12 @@ _HOMES = {
     "Response": "kb.types",
     "Retrieval": "kb.types",
     "Root": "kb.types",
+    "ScoredChunk": "kb.types",
     "SearchConfig": "kb.config",
     "ServeConfig": "kb.config",
     "SearchRequest": "kb.types",
     "Span": "kb.types",
+    "Store": "kb.ports",
     "StoreConfig": "kb.config",
     "StoredModel": "kb.types",
     "TYPE_WEIGHTS": "kb.search.ranking.boosts",
@@ -191,10 +195,12 @@ __all__ = [
     "Response",
     "Retrieval",
     "Root",
+    "ScoredChunk",
     "SearchConfig",
     "SearchRequest",
     "ServeConfig",
     "Span",
+    "Store",
     "StoreConfig",
     "StoredModel",
     "TokenVectors",

@@ -9,6 +9,7 @@
     citations     citations such as `lib/a.md#L12-L34`, formatted and parsed
     globs         path patterns, matched in linear time
     headings      the heading text of a passage
+    units         sizes with units, as people read them
     timestamps    timestamps as the store and the JSON shapes have them
     controls      control characters, escaped
 
