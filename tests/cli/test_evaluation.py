@@ -103,7 +103,7 @@ def test_a_file_is_written_whole_or_not_at_all(
     told = run("eval", "run", "--data", small, "--html", "r.html")
     assert told.status == 2
     assert "nDCG@10" in told.out
-    assert "is full: r.html was not written\nhint: " in told.err
+    assert "is full, so r.html was not written\nhint: " in told.err
     assert Path("r.html").read_bytes() == b"the last one"
     assert not list(Path.cwd().glob(".r.html*"))
 
@@ -266,7 +266,7 @@ def test_a_profile_that_cannot_be_written_is_told_with_the_figures(
     assert told.status == 2
     assert (told.json["better"], told.json["written"]) == (True, None)
     error = json.loads(told.err.splitlines()[-1])  # behind the progress of a slow machine
-    assert "is full: config.toml was not written" in error["message"]
+    assert "is full, so config.toml was not written" in error["message"]
     assert "[profiles.mine]" in error["hint"]
     assert "mine" not in config.read_text()
 

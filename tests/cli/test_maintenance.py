@@ -224,7 +224,7 @@ def test_a_library_is_moved_by_import_and_attach(
     assert "notes is detached; to read its files: kb attach" in told.err
     assert "notes/ is detached" in run(*new, "list").err
     assert "detached (kb attach notes FOLDER)" in run(*new, "status").out
-    assert "detached; to read its files: kb attach notes FOLDER" in run(*new, "ingest").err
+    assert "detached; to read its files, run: kb attach notes FOLDER" in run(*new, "ingest").err
     assert "its folder is detached" in run(*new, "get", "notes/a.md").err
     assert run(*new, "attach", "notes").status == 2
     attached = run(*new, "attach", "notes", "elsewhere", "--json")

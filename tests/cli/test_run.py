@@ -17,7 +17,7 @@ def test_a_bug_is_an_error_without_a_traceback(
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr("kb.library.knowledge_base.KnowledgeBase.search", fail)
+    monkeypatch.setattr("kb.library.knowledge_base.KnowledgeBase.execute", fail)
     told = run("search", "x")
     assert told.status == 2
     assert told.err.startswith("error: internal error: ZeroDivisionError: oops\nhint: ")
@@ -32,7 +32,7 @@ def test_an_interrupt(here: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> 
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("kb.library.knowledge_base.KnowledgeBase.search", interrupt)
+    monkeypatch.setattr("kb.library.knowledge_base.KnowledgeBase.execute", interrupt)
     assert run("search", "x").status == 130
     assert run("search", "x").err == "interrupted\n"
 
