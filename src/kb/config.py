@@ -284,14 +284,16 @@ def keys() -> list[tuple[str, str, str, str]]:
 # --- the store and the user's folders -------------------------------------------------------------
 
 
-def store_path(given: str | os.PathLike[str] | None = None, *, start: Path | None = None) -> Path:
+def store_path(
+    location: str | os.PathLike[str] | None = None, *, start: Path | None = None
+) -> Path:
     """Return the store's file, which may not exist yet.
 
-    It is `given`, else KB_STORE, else in the nearest `.kb/` from `start` (the current folder)
+    It is `location`, else KB_STORE, else in the nearest `.kb/` from `start` (the current folder)
     upwards, else in the user data folder. A `.kb/` of another user raises `ConfigError`, because
     that user could read what is stored there; it has to be named explicitly.
     """
-    file = paths.explicit_store(None if given is None else os.fspath(given))
+    file = paths.explicit_store(None if location is None else os.fspath(location))
     if file is not None:
         return Path(file)
     near = paths.nearest_store_folder(str((start or Path.cwd()).absolute()))
@@ -302,12 +304,12 @@ def store_path(given: str | os.PathLike[str] | None = None, *, start: Path | Non
     return Path(near) / STORE_FILE
 
 
-def store_url(given: str | os.PathLike[str] | None = None) -> str:
-    """Return `given` or KB_STORE if that is a URL, else the path that `store_path` returns."""
-    named = given if given is not None else os.environ.get("KB_STORE")
-    if isinstance(named, str) and "://" in named:
-        return named
-    return str(store_path(given))
+def store_url(location: str | os.PathLike[str] | None = None) -> str:
+    """Return `location` or KB_STORE if that is a URL, else the path that `store_path` returns."""
+    url = location if location is not None else os.environ.get("KB_STORE")
+    if isinstance(url, str) and "://" in url:
+        return url
+    return str(store_path(location))
 
 
 def data_folder() -> Path:

@@ -1,4 +1,4 @@
-"""Messages about degraded answers, shared by every door."""
+"""Messages about degraded answers, shared by all interfaces."""
 
 from __future__ import annotations
 

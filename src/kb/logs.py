@@ -1,6 +1,6 @@
 """Loggers that stay silent until a program configures logging.
 
-Importing `logging` takes as long as a lexical search. Code that logs every search therefore asks
+Importing `logging` takes as long as a lexical search. Code that logs every search therefore checks
 `logging_is_loaded` first: a program that never imported `logging` reads no logs.
 """
 

@@ -19,10 +19,13 @@ _XDG = {
 }
 
 
-def explicit_store(given: str | None) -> str | None:
-    """Return the store file that `given`, or else KB_STORE, names; None if neither is set."""
-    name = given if given is not None else os.environ.get("KB_STORE")
-    return _file_in(os.path.join(os.getcwd(), os.path.expanduser(name))) if name else None
+def explicit_store(location: str | None) -> str | None:
+    """Return the store file that `location`, or else KB_STORE, refers to; None if neither is
+    set."""
+    location = location if location is not None else os.environ.get("KB_STORE")
+    if not location:
+        return None
+    return _file_in(os.path.join(os.getcwd(), os.path.expanduser(location)))
 
 
 def nearest_store_folder(start: str) -> str | None:
@@ -38,10 +41,10 @@ def nearest_store_folder(start: str) -> str | None:
         folder = parent
 
 
-def find_store(given: str | None) -> str:
-    """Return the store file: `given`, else KB_STORE, else the nearest `.kb/`, else the user data
+def find_store(location: str | None) -> str:
+    """Return the store file: `location`, else KB_STORE, else the nearest `.kb/`, else the user data
     folder. It may not exist yet."""
-    if (file := explicit_store(given)) is not None:
+    if (file := explicit_store(location)) is not None:
         return file
     folder = nearest_store_folder(os.getcwd())
     return os.path.join(folder or user_folder("data"), STORE_FILE)

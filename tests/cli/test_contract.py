@@ -118,7 +118,7 @@ def test_did_you_mean(here: Path, run: Run, args: tuple[str, ...], meant: str) -
 
 
 def test_nothing_is_suggested_where_nothing_is_near(here: Path, run: Run) -> None:
-    assert run("xyzzy").err.startswith("error: No such command 'xyzzy'.\n")
+    assert run("xyzzy").err.startswith("error: no such command 'xyzzy'\n")
 
 
 @pytest.mark.parametrize("query", ["", " ", "?!", "…", "''"])

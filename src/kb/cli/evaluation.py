@@ -77,7 +77,7 @@ def eval_command(context: click.Context) -> None:
 
 @eval_command.command("run", cls=Command)
 @_data_options
-@option("--split", metavar="NAME", help="The split of the judgments.  [default: test]")
+@option("--split", metavar="NAME", help="The split of the judgments to use.  [default: test]")
 @option(
     "--methods",
     default="default",
@@ -129,7 +129,7 @@ def run_command(
 
     Prints each measure with its confidence interval, the gain over the baseline, and latency.
     If the folder contains a corpus, it is searched in a temporary store. Otherwise the judgments
-    refer to documents in your own store, by path, by citation, or by an unambiguous end of a path.
+    refer to documents in your own store, by path, by citation, or by an unambiguous path suffix.
     Encoded passages are cached for the next run.
 
     \b

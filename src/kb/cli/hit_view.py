@@ -12,7 +12,7 @@ from kb.text.headings import SEPARATOR
 from kb.types import Hit, Retrieval
 
 _INDENT = "    "
-_COMMON = 0.0001  # FTS5 scores a word that most passages contain about a millionth
+_COMMON = 0.0001  # FTS5 gives a word that most passages contain a score of about 1e-6
 
 Range = tuple[int, int]  # of characters; the end is excluded
 Highlighter = Callable[[str], Iterable[Range]]  # finds the query terms in a text

@@ -62,7 +62,7 @@ def ingest_command(
     flags = {"ingest.hidden": hidden, "ingest.follow_links": follow_links}
     if not dry_run:
         invocation.interrupt_message = _INTERRUPTED
-    overrides = {key: True for key, given in flags.items() if given}
+    overrides = {key: True for key, is_set in flags.items() if is_set}
     with invocation.open(overrides) as kb:
         with invocation.announce_new_store(kb), progress.reporter(invocation) as show:
             report = kb.ingest(

@@ -32,7 +32,7 @@ def wants_stderr(config: Config) -> bool:
 
 def start(config: Config, *, verbose: int = 0, serving: bool = False) -> None:
     """Configure logging: everything to stderr with `verbose`, warnings for a server, otherwise what
-    the settings ask for. Commands print what a user has to know themselves, such as a degraded
+    the settings ask for. Commands themselves print what a user has to know, such as a degraded
     answer or a failed file. A log file receives only search logs."""
     handlers: list[logging.Handler] = []
     if verbose or serving or wants_stderr(config):

@@ -174,7 +174,7 @@ models_command.add_command(remove_command)
 def embed_text_command(
     invocation: Invocation, *, text: tuple[str, ...], side: str, model: str | None
 ) -> None:
-    """Show how the encoder encodes a text.
+    """Show how the encoder encodes text.
 
     The output is a dense vector, term weights, and a vector for each token. TEXT is any text; -
     reads it from stdin. --json prints all values.

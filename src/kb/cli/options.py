@@ -39,8 +39,8 @@ class Option(click.Option):
 
 
 class Choice(click.Choice):  # type: ignore[type-arg]  # generic only in newer versions of click
-    """One of several values. An invalid value raises the same error as in every door. If `values`
-    is a function, each use calls it, because retrievers can be registered."""
+    """One of several values. An invalid value raises the same error as in the other interfaces. If
+    `values` is a function, each use calls it, because retrievers can be registered."""
 
     def __init__(self, values: Sequence[str] | Callable[[], Sequence[str]]) -> None:
         self._values = values
@@ -135,7 +135,7 @@ _FILTERS: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...] = (
     ),
     option(
         "--trust-min", type=Choice(TRUSTS), metavar="TRUST", heading="Filters",
-        help=f"At least this trust: {', '.join(TRUSTS)}.",
+        help=f"Only documents with at least this trust: {', '.join(TRUSTS)}.",
     ),
     option(
         "--after", metavar="DATE", heading="Filters",

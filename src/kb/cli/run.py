@@ -79,13 +79,15 @@ def _wants_json(args: Sequence[str]) -> bool:
 
 
 def _message(error: click.ClickException) -> str:
-    """Suggest only the closest option; click lists several."""
+    """Return click's message in kb's style, with only the closest of the suggested options."""
     if not (isinstance(error, click.NoSuchOption) and error.possibilities):
-        return error.format_message()
-    from difflib import get_close_matches
+        message = error.format_message()
+    else:
+        from difflib import get_close_matches
 
-    (near,) = get_close_matches(error.option_name, error.possibilities, n=1, cutoff=0.0)
-    return f"{error.message} Did you mean {near!r}?"
+        (near,) = get_close_matches(error.option_name, error.possibilities, n=1, cutoff=0.0)
+        message = f"{error.message} Did you mean {near!r}?"
+    return message[:1].lower() + message[1:].removesuffix(".")
 
 
 def _hint(error: click.ClickException, args: Sequence[str]) -> str:

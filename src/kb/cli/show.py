@@ -119,19 +119,19 @@ def _vectors(vectors: dict[str, Any]) -> str:
     model = vectors["models"][0]
     failed = f", {model['failed']} failed ({model['last_error']})" if model["failed"] else ""
     pending = f", {model['pending']} pending" if model["pending"] else ""
-    named = f"{model['name']} {model['version']}"
+    name = f"{model['name']} {model['version']}"
     parts = f" (sparse {model['sparse']}, tokens {model['tokens']})"
     unfit = f"; {model['unfit']}" if model["unfit"] else ""
     ready = f"{model['ready']} ready{parts}{pending}{failed}"
-    return f"{state}: {named}, {ready}{unfit}{_next_model(vectors)}"
+    return f"{state}: {name}, {ready}{unfit}{_next_model(vectors)}"
 
 
 def _next_model(vectors: dict[str, Any]) -> str:
     """Return the model that a reindex is switching to, and its progress."""
     for model in vectors["models"]:
         if model["role"] == "next":
-            named = f"{model['name']} {model['version']}"
-            return f"; next {named}, {model['ready']} ready, {model['pending']} pending"
+            name = f"{model['name']} {model['version']}"
+            return f"; next {name}, {model['ready']} ready, {model['pending']} pending"
     return ""
 
 

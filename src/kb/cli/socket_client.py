@@ -34,8 +34,8 @@ def forward(args: list[str]) -> int | None:
     if "_KB_COMPLETE" in os.environ or sys.stdout is None or sys.stderr is None:
         return None
     try:
-        rest, given = split_store_option(args)
-        store = os.path.realpath(find_store(given))
+        rest, location = split_store_option(args)
+        store = os.path.realpath(find_store(location))
         if not is_own_socket(store + SUFFIX):
             return None
         response = _exchange(store + SUFFIX, _request(rest, store))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def watch_command(
     invocation: Invocation, *, paths: tuple[str, ...], quiet_ms: int | None, jsonl: bool
 ) -> None:
-    """Keep the store up to date with folders while they change.
+    """Update the store whenever files change.
 
     It first reads everything that has changed since the last run, then each change shortly after it
     happens, and embeds new text. Without PATH, it watches all ingested folders. A renamed file
