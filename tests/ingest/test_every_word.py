@@ -255,6 +255,37 @@ def test_word_documents() -> None:
     assert word.words <= words_found("a.docx", data)
 
 
+def test_word_documents_with_words_in_attributes() -> None:
+    word = Vocabulary()
+
+    def element(name: str, *attributes: str, inside: str = "") -> str:
+        said = "".join(f' {attribute}="{word()}"' for attribute in attributes)
+        return f"<{name}{said}>{inside}</{name}>"
+
+    watermark = element("v:shape", "alt", inside=element("v:textpath", "string"))
+    table = element("w:tblCaption", "w:val") + element("w:tblDescription", "w:val")
+    field = element("w:textInput", inside=element("w:default", "w:val"))
+    choices = element("w:ddList", inside=element("w:listEntry", "w:val"))
+    control = element("w:alias", "w:val") + element("w:listItem", "w:displayText", "w:value")
+    diagram = f"<dgm:t><a:p><a:r><a:t>{word()}</a:t></a:r></a:p></dgm:t>"
+    namespaces = f'{W} xmlns:v="v" xmlns:wp="p" xmlns:dgm="d" xmlns:a="a"'
+    data = docx(
+        element("w:p", inside=element("wp:docPr", "descr", "title")),
+        element("w:p", inside=watermark),
+        f"<w:tbl><w:tblPr>{table}</w:tblPr><w:tr>{cell(word())}{cell(word())}</w:tr></w:tbl>",
+        element("w:p", inside=element("w:helpText", "w:val") + field + choices),
+        f"<w:sdt><w:sdtPr>{control}</w:sdtPr><w:sdtContent>{p(word())}</w:sdtContent></w:sdt>",
+        element("w:p", inside=element("w:hyperlink", "w:tooltip", inside=run(word()))),
+        namespace=namespaces,
+        word__header1=f"<w:hdr {namespaces}>{watermark}</w:hdr>",
+        word__diagrams__data1=f"<dgm:pt {namespaces}>{diagram}</dgm:pt>",
+        word__charts__chartEx1=f"<chart><pt><v>{word()}</v></pt></chart>",
+        docProps__custom=f"<properties><lpwstr>{word()}</lpwstr></properties>",
+        docProps__app=f"<properties><Company>{word()}</Company></properties>",
+    )
+    assert word.words <= words_found("a.docx", data)
+
+
 def test_notebooks() -> None:
     word = Vocabulary()
 

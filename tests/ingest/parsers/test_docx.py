@@ -323,3 +323,27 @@ def test_damage_inside() -> None:
         data = zipped({"word/document.xml": broken, "word/styles.xml": STYLES})
         with suppress(Unreadable):
             check_parsed(parse(data), b"")
+
+
+def test_embedded_files_of_other_formats() -> None:
+    kinds = ("html", "txt", "mht", "docx")
+    relations = "".join(
+        f'<Relationship Id="r{kind}" Type="x/aFChunk" Target="/word/afchunk.{kind}"/>'
+        for kind in kinds
+    )
+    placed = [f'<w:altChunk w:id="r{kind}"/>' for kind in kinds]
+    data = zipped(
+        {
+            "[Content_Types].xml": "<Types/>",
+            "word/document.xml": document(p("first"), *placed[:2], p("last"), *placed[3:]),
+            "word/_rels/document.xml.rels": f"<Relationships>{relations}</Relationships>",
+            "word/afchunk.html": "<h1>Page</h1><p>in HTML</p>",
+            "word/afchunk.txt": "in text",
+            "word/afchunk.mht": "MIME-Version: 1.0\nContent-Type: text/html\n\n<p>in a mail</p>",
+            "word/afchunk.docx": b"PK",
+        }
+    )
+    parsed = parse(data)
+    text = check_parsed(parsed, b"")
+    assert text == "first\n\n# Page\n\nin HTML\n\nin text\n\nlast\n\nin a mail"
+    assert parsed.warnings == ("word/afchunk.docx is not read: its format is not supported here",)

@@ -2,8 +2,9 @@
 
 Modules:
 
-    parser   DocxParser: the text of a document, then headers, footers and notes
-    styles   which paragraphs are headings, list items, code or quotations
+    alternative_chunks  embedded files of other formats
+    parser              DocxParser: the text of a document, then headers, footers and notes
+    styles              which paragraphs are headings, list items, code or quotations
 """
 
 from kb.ingest.parsers.docx.parser import DocxParser

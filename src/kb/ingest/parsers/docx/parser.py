@@ -18,7 +18,8 @@ from kb.ingest.parser_support.extract import Extract, one_line, wrap_lines
 from kb.ingest.parser_support.format_parser import FormatParser
 from kb.ingest.parser_support.signatures import signature
 from kb.ingest.parser_support.zip_archive import Archive, local_name, resolve_href
-from kb.ingest.parsers.docx.styles import Role, Styles, attribute
+from kb.ingest.parsers.docx.alternative_chunks import AlternativeChunk, write_alternative_chunk
+from kb.ingest.parsers.docx.styles import Role, Styles, attribute, value
 from kb.metadata import TITLE_CHARS
 from kb.ports import Parsed, Source
 from kb.types import Attributes
@@ -37,7 +38,19 @@ _REFERENCES = {
 }
 _NOTE_PREFIXES = {"footnote": "", "endnote": "e", "comment": "c"}
 # Other parts of the file with text.
-_OTHER_PARTS = re.compile(r"(?:header|footer|diagrams/data|charts/chart)\d*\.xml")
+_OTHER_PARTS = re.compile(r"(?:header|footer|diagrams/data|charts/chart|charts/chartEx)\d*\.xml")
+# Texts in attributes: descriptions of pictures and tables, word art, forms, links.
+_ATTRIBUTE_TEXTS = {
+    "alias": ("val",), "cNvPr": ("descr", "title"), "docPr": ("descr", "title"),
+    "helpText": ("val",), "hyperlink": ("tooltip",), "imagedata": ("title",),
+    "listEntry": ("val",), "listItem": ("displayText", "value"), "shape": ("alt",),
+    "statusText": ("val",), "tblCaption": ("val",), "tblDescription": ("val",),
+    "textpath": ("string",),
+}  # fmt: skip
+_FURTHER_PROPERTIES = {
+    "docProps/app.xml": ("Company", "Manager"),
+    "docProps/custom.xml": ("bstr", "lpstr", "lpwstr"),
+}
 _SHOWN_PROPERTIES = ("title", "subject", "creator", "keywords", "description", "category")
 
 
@@ -64,19 +77,28 @@ class DocxParser(FormatParser):
             archive.xml(resolve_href(path, "numbering.xml")),
         )
         out = Extract()
-        writer = _Writer(out, styles, _notes(archive, path))
+        chunks = _alternative_chunks(archive, path)
+        writer = _Writer(out, styles, _notes(archive, path), chunks)
         writer.write(document)
         properties = _properties(archive)
         title = writer.title or properties.get("title") or out.first_heading
         shown = [properties[key] for key in _SHOWN_PROPERTIES if key in properties]
         out.append_missing(
-            [*writer.unplaced, *_other_parts(archive, path), *shown], (title or "")[:TITLE_CHARS]
+            [
+                *writer.unplaced,
+                *_attribute_texts(document),
+                *_other_parts(archive, path),
+                *shown,
+                *_further_properties(archive),
+            ],
+            (title or "")[:TITLE_CHARS],
         )
         return Parsed(
             type="docx",
             blocks=out.blocks,
             title=title or file_names.title_of(source.name),
             attributes=_attributes(properties),
+            warnings=tuple(writer.warnings),
             text=out.text,
         )
 
@@ -84,8 +106,17 @@ class DocxParser(FormatParser):
 class _Writer:
     """Writes paragraphs and tables; the lines of a list or a listing are collected first."""
 
-    def __init__(self, out: Extract, styles: Styles, notes: dict[tuple[str, str], str]) -> None:
+    def __init__(
+        self,
+        out: Extract,
+        styles: Styles,
+        notes: dict[tuple[str, str], str],
+        chunks: dict[str, AlternativeChunk],
+    ) -> None:
         self.title: str | None = None
+        self.warnings: list[str] = []
+        self._chunks = chunks
+        self._chunk_rest: list[str] = []
         self.contents: list[str] = []  # the lines of the table of contents
         self._out = out
         self._styles = styles
@@ -104,14 +135,30 @@ class _Writer:
                 stack.append(iter(self._paragraph(element)))
             elif local_name(element) == "tbl" and (boxes := self._table(element)) is not None:
                 stack.append(iter(boxes))
+            elif local_name(element) == "altChunk":
+                self._alternative_chunk(attribute(element, "id") or "")
             elif local_name(element) not in _HIDDEN:
                 stack.append(iter(element))
+        for identity in list(self._chunks):  # in a table, or not referred to
+            self._alternative_chunk(identity)
         self._flush()
 
     @property
     def unplaced(self) -> list[str]:
         """Texts without a place: the table of contents, and notes without a reference."""
-        return [*self.contents, *self._notes.values()]
+        return [*self.contents, *self._notes.values(), *self._chunk_rest]
+
+    def _alternative_chunk(self, identity: str) -> None:
+        """Write the text of a file of another format that is embedded here."""
+        self._flush()
+        chunk = self._chunks.pop(identity, None)
+        if chunk is None:
+            return
+        rest = write_alternative_chunk(chunk, self._out)
+        if rest is None:
+            self.warnings.append(f"{chunk.name} is not read: its format is not supported here")
+        else:
+            self._chunk_rest += rest
 
     def _paragraph(self, paragraph: Element) -> list[Element]:
         """Write the paragraph; return its text boxes, which come after it."""
@@ -239,6 +286,18 @@ def _document_path(archive: Archive) -> str:
     return "word/document.xml"
 
 
+def _alternative_chunks(archive: Archive, path: str) -> dict[str, AlternativeChunk]:
+    """The embedded files of other formats, by the identity of their relation to the document."""
+    folder, _, name = path.rpartition("/")
+    relations = archive.xml(f"{folder}/_rels/{name}.rels".lstrip("/"))
+    chunks: dict[str, AlternativeChunk] = {}
+    for relation in relations if relations is not None else ():
+        if (relation.get("Type") or "").endswith("/aFChunk"):
+            target = resolve_href(path, relation.get("Target") or "")
+            chunks[relation.get("Id") or ""] = AlternativeChunk(target, archive.read(target) or b"")
+    return chunks
+
+
 def _notes(archive: Archive, path: str) -> dict[tuple[str, str], str]:
     """The footnotes, endnotes and comments, by kind and id."""
     notes: dict[tuple[str, str], str] = {}
@@ -261,6 +320,17 @@ def _other_parts(archive: Archive, path: str) -> Iterator[str]:
             and (root := archive.xml(name)) is not None
         ):
             yield from _texts(root)
+            yield from _attribute_texts(root)
+
+
+def _attribute_texts(root: Element) -> Iterator[str]:
+    """Yield the texts that elements hold in attributes, and the default texts of forms."""
+    for element in root.iter():
+        kind = local_name(element)
+        if kind == "textInput":
+            yield value(element, "default") or ""
+        for name in _ATTRIBUTE_TEXTS.get(kind, ()):
+            yield attribute(element, name) or ""
 
 
 def _texts(root: Element) -> Iterator[str]:
@@ -277,7 +347,7 @@ def _texts(root: Element) -> Iterator[str]:
             if text := one_line("".join(pieces)):
                 yield text
             pieces = []
-        if kind in ("t", "v"):
+        if kind in ("t", "v") and not len(element):  # the text of a diagram is a `t` of paragraphs
             pieces.append(element.text or "")
         elif kind in _CHARACTERS:
             pieces.append(_CHARACTERS[kind])
@@ -294,6 +364,15 @@ def _properties(archive: Archive) -> dict[str, str]:
     if properties.get("title", "").startswith("Microsoft Word"):  # set by a printer driver
         properties.pop("title")
     return {key: text for key, text in properties.items() if text}
+
+
+def _further_properties(archive: Archive) -> Iterator[str]:
+    """Yield the properties that a company or the author has added."""
+    for name, kinds in _FURTHER_PROPERTIES.items():
+        root = archive.xml(name)
+        for element in root.iter() if root is not None else ():
+            if local_name(element) in kinds and element.text:
+                yield element.text
 
 
 def _attributes(properties: dict[str, str]) -> Attributes:
