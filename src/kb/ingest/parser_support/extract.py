@@ -150,7 +150,7 @@ def _words_in(words: set[str], *texts: str) -> set[str]:
 
 
 def clean(text: str) -> str:
-    """Convert `text` to NFC and `\\n`, without control characters and trailing spaces."""
+    """Normalize to NFC and `\\n` line ends; remove control characters and trailing spaces."""
     text = _CONTROLS.sub(" ", text.replace("\r\n", "\n").replace("\r", "\n"))
     return nfc("\n".join(line.rstrip() for line in text.split("\n")))
 

@@ -80,10 +80,10 @@ class NotebookParser(FormatParser):
             return
         # After a blank line, `---` at the top of a cell is a rule, not front matter.
         source = Source("", "\n".join(["", *lines]).encode())
-        out.add_blocks(lines, _nested(self._markdown.parse(source).blocks, out))
+        out.add_blocks(lines, _nest_blocks(self._markdown.parse(source).blocks, out))
 
 
-def _nested(blocks: Iterable[Block], out: Extract) -> Iterator[Block]:
+def _nest_blocks(blocks: Iterable[Block], out: Extract) -> Iterator[Block]:
     """Put the blocks of a cell under the headings of earlier cells, which `out` keeps. Each heading
     is entered before its own block is yielded. Spans are shifted by the blank line."""
     for block in blocks:

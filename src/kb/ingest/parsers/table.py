@@ -30,33 +30,33 @@ class TableParser(FormatParser):
     name = "table"
     version = "2"
 
-    def accepts(self, source: Source) -> bool:
-        return file_names.suffix_of(source.name) in _SEPARATED | _LINES
-
     def __init__(self, max_chars: int) -> None:
         self._max_chars = max_chars
+
+    def accepts(self, source: Source) -> bool:
+        return file_names.suffix_of(source.name) in _SEPARATED | _LINES
 
     def parse(self, source: Source) -> Parsed:
         text = decode(source.data)
         if file_names.suffix_of(source.name) in _SEPARATED:
             lines = text.split("\n")
-            blocks = list(self._packed(lines, _labeled_rows(lines)))
+            blocks = list(self._pack_rows(lines, _rows_with_label(lines)))
             return Parsed(type="table", blocks=blocks, title=file_names.title_of(source.name))
         decoded = unescape(source.name, text)
         lines = decoded.split("\n")
         rows = ((number, number + 1, "") for number, line in enumerate(lines) if line)
         return Parsed(
             type="table",
-            blocks=list(self._packed(lines, rows)),
+            blocks=list(self._pack_rows(lines, rows)),
             title=file_names.title_of(source.name),
             text=None if decoded is text else decoded,
         )
 
-    def _packed(
+    def _pack_rows(
         self, lines: Sequence[str], rows: Iterable[tuple[int, int, str]]
     ) -> Iterator[Block]:
-        """Put rows into blocks of the size of a chunk: a block for each of millions of rows would
-        take gigabytes."""
+        """Pack rows into blocks of the chunk size: one block per row would take gigabytes for
+        millions of rows."""
         first = last = chars = 0
         above: str | None = None
         for start, end, label in rows:
@@ -78,8 +78,8 @@ def _block(lines: Sequence[str], start: int, end: int, label: str) -> Iterator[B
         yield block
 
 
-def _labeled_rows(lines: Sequence[str]) -> Iterator[tuple[int, int, str]]:
-    """Yield the lines of each row, and the names of the columns."""
+def _rows_with_label(lines: Sequence[str]) -> Iterator[tuple[int, int, str]]:
+    """Yield the line range of each row, with the column names."""
     delimiter, label = _delimiter(lines), None
     for start, end in _rows(lines, delimiter):
         if label is None and not _SEP_LINE.fullmatch(lines[start]):

@@ -126,8 +126,8 @@ class _Splitter:
             lead, before = None, end
 
     def _lines(self, node: Node) -> tuple[int, int]:
-        """The node's first line, and the one behind its last; a line end that it takes along is
-        part of its last line. By bytes: `Point.row` of tree-sitter 0.26.0 corrupts memory."""
+        """The range of the node's lines; a trailing line end belongs to its last line. Computed from
+        byte offsets, since `Point.row` of tree-sitter 0.26.0 corrupts memory."""
         first = bisect_right(self.bytes_before, node.start_byte) - 1
         last = bisect_right(self.bytes_before, max(node.start_byte, node.end_byte - 1)) - 1
         return first, last + 1
@@ -137,10 +137,10 @@ class _Splitter:
         if not node.is_named:
             return None  # the keyword `class` has the type of a class
         if node.type in grammar.wrappers:
-            found = next(filter(None, map(self._define, node.named_children)), None)
-            if found is None or found.names or node.type != "export_statement":
-                return found if found and found.names else None
-            return _Definition(found.node, ("default",), found.container)
+            inner = next(filter(None, map(self._define, node.named_children)), None)
+            if inner is None or inner.names or node.type != "export_statement":
+                return inner if inner and inner.names else None
+            return _Definition(inner.node, ("default",), inner.container)
         if node.type in grammar.assigned:
             return self._assigned_definition(node)
         container = node.type in grammar.containers

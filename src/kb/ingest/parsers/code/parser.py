@@ -1,4 +1,4 @@
-"""The parser of source code: by definition if the language has a grammar, else by paragraph."""
+"""The source code parser: by definition if the language has a grammar, else by paragraph."""
 
 from __future__ import annotations
 

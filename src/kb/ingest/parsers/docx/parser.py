@@ -1,4 +1,4 @@
-"""The parser of Word documents: the text of `word/document.xml` by its styles, then headers,
+"""The Word parser: the text of `word/document.xml` by its styles, then headers,
 footers and other parts.
 
 Uses no library: only a little of the format is needed, and a conversion through HTML would lose

@@ -1,4 +1,4 @@
-"""The parser of web pages: the main text, then the other text."""
+"""The HTML parser: the main text of a page, then its other text."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _declared_encoding(head: bytes) -> str:
 
 
 def _meta(tree: LexborHTMLParser) -> dict[str, str]:
-    """The first value of each meta element."""
+    """The first value for each name of a meta element."""
     meta: dict[str, str] = {}
     for node in tree.css("meta"):
         attributes = node.attributes

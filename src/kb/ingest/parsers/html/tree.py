@@ -126,7 +126,7 @@ def _find_ignoring_case(text: str, end: str, at: int) -> int:
 
 
 def _is_deep(text: str) -> bool:
-    """Whether at some point too many more tags were opened than closed, whatever their names."""
+    """Whether tags are nested too deeply, by the number of tags opened and not closed."""
     depth, at, in_svg = 0, 0, False  # in SVG and MathML, `<x/>` is empty; in HTML, it opens
     while match := _TAGS.search(text, at):
         at = match.end()

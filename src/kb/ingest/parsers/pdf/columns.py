@@ -122,7 +122,7 @@ def _absorb_strays(bands: Iterable[_Band]) -> list[_Band]:
 
 
 def _are_columns(bands: Sequence[_Band], strip: float) -> bool:
-    """Whether the bands have columns; then bands that do not become wide."""
+    """Whether the bands form columns; if so, makes the other bands wide."""
     contiguous = [band for band in bands if not _alternates(band)]
     if _fill_columns(contiguous, strip, *_CONTIGUOUS):
         for band in bands:

@@ -120,7 +120,9 @@ def _begins(group: Sequence[Line], line: Line, after: Line | None, column: _Colu
         return True
     if column.centers(last, line):
         return False
-    return _is_item(group, line) or _is_indented(group, line, after) or _ended(last, line, column)
+    return (
+        _is_item(group, line) or _is_indented(group, line, after) or _has_room(last, line, column)
+    )
 
 
 def _step(last: Line, line: Line) -> float:
@@ -159,7 +161,7 @@ def _is_indented(group: Sequence[Line], line: Line, after: Line | None) -> bool:
     return shift < -indent and len(group) > 1
 
 
-def _ended(last: Line, line: Line, column: _Column) -> bool:
+def _has_room(last: Line, line: Line, column: _Column) -> bool:
     """Whether `last` has room for the first word of `line`."""
     sentence_ended = bool(_SENTENCE_END.search(last.text))
     if line.text[0].islower() and not sentence_ended:
