@@ -37,6 +37,12 @@ def test_all_that_can_be_said_of_a_note(here: Path, run: Run, valid: Valid) -> N
     assert run("get", "note:27").out == "Schäkel in 4\n"
 
 
+def test_ignored_front_matter_of_a_note_is_a_warning(here: Path, run: Run) -> None:
+    added = run("add", "-", stdin=b"---\nkind: poem\n---\nShackles in 4\n")
+    assert (added.status, added.out) == (0, "note:27\n")
+    assert "warning: front matter: kind is ignored: 'poem' is not one of" in added.err
+
+
 @pytest.mark.parametrize(
     "args", [("add",), ("add", " "), ("add", "x", "--kind", "y"), ("add", "x", "--ttl", "soon")]
 )

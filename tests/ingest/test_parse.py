@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 from importlib.metadata import EntryPoint
+from pkgutil import iter_modules
 
 import pytest
 
+from kb.ingest import parsers as formats
 from kb.ingest.parse import GROUP, Parsers
+from kb.ingest.parser_registry import built_in_parsers
 from kb.ports import Parsed, Source
 from kb.types import Block, Span
 
@@ -106,3 +109,13 @@ def test_a_plug_in_that_stumbles_is_left_out() -> None:
 
 def test_installed_plug_ins_are_found() -> None:
     assert [parser.name for parser in Parsers(1800)][-1] == "text"
+
+
+def test_every_module_of_the_package_is_a_format() -> None:
+    names = {module.name for module in iter_modules(formats.__path__)}
+    built_in = built_in_parsers(1800)
+    assert set(built_in) == names
+    assert all(location == parser.name for location, parser in built_in.items())
+    assert [parser.priority for parser in built_in.values()] == sorted(
+        (parser.priority for parser in built_in.values()), reverse=True
+    )

@@ -126,8 +126,8 @@ class _Splitter:
             lead, before = None, end
 
     def _lines(self, node: Node) -> tuple[int, int]:
-        """The range of the node's lines; a trailing line end belongs to its last line. Computed from
-        byte offsets, since `Point.row` of tree-sitter 0.26.0 corrupts memory."""
+        """The range of the node's lines; a trailing line end belongs to its last line. Computed
+        from byte offsets, since `Point.row` of tree-sitter 0.26.0 corrupts memory."""
         first = bisect_right(self.bytes_before, node.start_byte) - 1
         last = bisect_right(self.bytes_before, max(node.start_byte, node.end_byte - 1)) - 1
         return first, last + 1
