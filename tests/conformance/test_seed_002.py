@@ -885,7 +885,7 @@ def test_r7_3_the_three_run_at_the_same_time(
     judged: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each waits until the other two have begun: one after the other, none would come back."""
-    monkeypatch.setattr("kb.search.searcher.PARALLEL_FROM", 100)
+    monkeypatch.setattr("kb.search.retrievers.model_retriever.SLOW_FROM", 100)
     begun = threading.Barrier(3, timeout=30)
     for name in ("match", "nearest", "sparse_nearest"):
         real = getattr(judged._store, name)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kb.store.sqlite import documents, embeddings, files, schema
 from kb.store.sqlite.functions import scalar
+from kb.store.sqlite.snapshot_cache import store_state
 from kb.text.timestamps import utc_timestamp
 
 if TYPE_CHECKING:
@@ -36,8 +37,7 @@ class SqliteCatalog:
     def version(self) -> str:
         """`v<schema>.<changes>`."""
         with self._database.reading() as connection:
-            changes = scalar(connection, "SELECT changes FROM state")
-        return f"v{schema.VERSION}.{changes}"
+            return f"v{schema.VERSION}.{store_state(connection).changes}"
 
     # --- roots and files --------------------------------------------------------------------------
 

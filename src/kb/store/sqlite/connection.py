@@ -31,6 +31,7 @@ from kb.errors import (
 )
 from kb.store.sqlite import column_checks, functions, schema
 from kb.store.sqlite.functions import scalar
+from kb.store.sqlite.snapshot_cache import SnapshotConnection
 
 _CACHE_KIB = 32 * 1024
 LOG_BYTES = 8 << 20  # a write-ahead log above this is folded into the file and cut to nothing
@@ -53,9 +54,9 @@ _NO_SPACE = frozenset(
 
 
 class _Local(threading.local):
-    reader: apsw.Connection | None = None
+    reader: SnapshotConnection | None = None
     is_snapshot = False  # the reader does not see later writes: it serves one `reading` block
-    writer: apsw.Connection | None = None
+    writer: SnapshotConnection | None = None
     reading = 0  # depth of nested `reading` blocks
 
 
@@ -88,12 +89,14 @@ class Database:
             connection = self._reader()
             if self._local.reading == 0:
                 connection.execute("BEGIN")
+                connection.cache = {}
             self._local.reading += 1
             try:
                 yield connection
             finally:
                 self._local.reading -= 1
                 if self._local.reading == 0:
+                    connection.cache = None
                     connection.execute("ROLLBACK")
                     if self._local.is_snapshot:
                         connection.close()
@@ -220,7 +223,7 @@ class Database:
 
     # --- opening --------------------------------------------------------------------------------
 
-    def _reader(self) -> apsw.Connection:
+    def _reader(self) -> SnapshotConnection:
         if self._local.reader is None:
             self._refuse_folder()
             if not self._has_content():
@@ -246,7 +249,7 @@ class Database:
             pass
         schema.imitate(connection)
 
-    def _open_readable(self) -> apsw.Connection:
+    def _open_readable(self) -> SnapshotConnection:
         """Like a writer where possible, so that the last one to leave tidies up the log; else
         read-only; else, in a folder that cannot be written, as a file that nobody changes."""
         uri = "file:" + quote(str(self.path))
@@ -255,7 +258,7 @@ class Database:
         if not self.read_only:
             attempts.insert(0, (uri + "?mode=rw", apsw.SQLITE_OPEN_READWRITE))
         for attempt, (name, mode) in enumerate(attempts, start=1):
-            connection: apsw.Connection | None = None
+            connection: SnapshotConnection | None = None
             try:
                 connection = self._connect(name, mode)
                 connection.execute("PRAGMA query_only = ON; SELECT 1 FROM sqlite_schema LIMIT 1")
@@ -268,7 +271,7 @@ class Database:
                 return connection
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    def _open_on_full_disk(self, error: apsw.IOError) -> apsw.Connection:
+    def _open_on_full_disk(self, error: apsw.IOError) -> SnapshotConnection:
         """Open the file without shared memory, which the disk has no room for. Only an empty log
         can be left out; and since a writer may come as soon as there is room, the connection is
         closed after the block that it was opened for."""
@@ -287,7 +290,7 @@ class Database:
     def _log_path(self) -> Path:
         return self.path.with_name(self.path.name + "-wal")
 
-    def _writer(self) -> apsw.Connection:
+    def _writer(self) -> SnapshotConnection:
         if self._local.writer is None:
             self._refuse_folder()
             self._make_parent()
@@ -304,7 +307,7 @@ class Database:
                 ) from error
         return self._local.writer
 
-    def _open_writable(self) -> apsw.Connection:
+    def _open_writable(self) -> SnapshotConnection:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         connection = self._connect(str(self.path), flags)
         try:
@@ -337,16 +340,16 @@ class Database:
                     raise
                 time.sleep(0.005)
 
-    def _connect(self, name: str, flags: int) -> apsw.Connection:
+    def _connect(self, name: str, flags: int) -> SnapshotConnection:
         uri = apsw.SQLITE_OPEN_URI if name.startswith("file:") else 0
-        connection = apsw.Connection(name, flags=flags | uri)
+        connection = SnapshotConnection(name, flags=flags | uri)
         connection.set_busy_timeout(self._busy_ms)
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         connection.set_progress_handler(_is_to_stop, _CHECKED_STEPS)
         functions.register(connection, self._clock)
         return connection
 
-    def _keep(self, connection: apsw.Connection) -> apsw.Connection:
+    def _keep(self, connection: SnapshotConnection) -> SnapshotConnection:
         with self._lock:
             self._open.add(connection)
         return connection

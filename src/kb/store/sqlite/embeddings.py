@@ -14,6 +14,7 @@ from kb.errors import ModelMismatch, NotFound
 from kb.index import cosine, sparse_weights, token_codes
 from kb.store.sqlite import column_checks
 from kb.store.sqlite.functions import scalar
+from kb.store.sqlite.snapshot_cache import once, store_state
 from kb.types import JsonDict, ToEmbed
 
 if TYPE_CHECKING:
@@ -63,6 +64,10 @@ _SHAPE = column_checks.Shape(
 
 
 def models(connection: apsw.Connection) -> list[StoredModel]:
+    return list(once(connection, "models", _models))
+
+
+def _models(connection: apsw.Connection) -> list[StoredModel]:
     from kb.types import StoredModel  # a search by words needs none
 
     expired = expired_chunks(connection)
@@ -76,6 +81,8 @@ def models(connection: apsw.Connection) -> list[StoredModel]:
 
 def expired_chunks(connection: apsw.Connection) -> int:
     """How many chunks belong to documents that have expired."""
+    if store_state(connection).next_expiry is None:
+        return 0
     sql = "SELECT count(*) FROM documents d CROSS JOIN chunks c ON c.doc_id = d.doc_id"
     return int(scalar(connection, f"{sql} WHERE {_EXPIRED}"))
 
@@ -390,6 +397,10 @@ def ready(connection: apsw.Connection, model_id: int) -> Iterator[tuple[int, byt
 
 
 def mark(connection: apsw.Connection) -> Mark:
+    return once(connection, "mark", _mark)
+
+
+def _mark(connection: apsw.Connection) -> Mark:
     sql = "SELECT change, stamp FROM vector_changes ORDER BY change DESC LIMIT 1"
     row = connection.execute(sql).fetchone()
     return Mark(*row) if row else Mark(0, 0)

@@ -8,15 +8,16 @@ hold whole runs and words as substrings.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
 from kb.errors import IndexUnusable, QuerySyntax, StoreError, StoreUnusable
 from kb.store.sqlite import filters as where
-from kb.store.sqlite.functions import scalar
+from kb.store.sqlite.snapshot_cache import store_state
 from kb.text.normalize import bigrams
 from kb.text.tokenize import tokenize
 from kb.types import Filters, LexicalQuery, ScoredChunk, TextMatches
@@ -54,8 +55,13 @@ def match(
     parts = _piece_terms(query.runs)
     if every:
         return TextMatches(_scored(_every(connection, query, words, parts, within, limit)))
-    rare_words, rare_parts, dropped = _without_common(connection, words, parts)
-    if dropped:
+    counts = _chunk_counts(connection, "chunks_fts", words)
+    counts |= _chunk_counts(connection, "chunks_cjk", parts)
+    if not _most_matches(words, parts, counts):
+        return TextMatches([])
+    most = _COMMON * store_state(connection).chunks
+    rare_words, rare_parts, dropped = _without_common(words, parts, counts, most)
+    if dropped and _most_matches(rare_words, rare_parts, counts) >= limit:
         rows = _any(connection, rare_words, rare_parts, within, limit)
         if len(rows) == limit:
             return TextMatches(_scored(rows), dropped)
@@ -182,8 +188,10 @@ def _word_terms(words: Iterable[tuple[str, ...]]) -> list[Term]:
     ]
 
 
-def _stem(word: str) -> str:
-    return "".join(stem for _, _, stem in tokenize(word))
+def _stem(word: str) -> str | None:
+    """The stem of a word; None for several words."""
+    stems = [stem for _, _, stem in tokenize(word)]
+    return stems[0] if len(stems) == 1 else None
 
 
 def _piece_terms(runs: Iterable[str]) -> list[Term]:
@@ -192,13 +200,12 @@ def _piece_terms(runs: Iterable[str]) -> list[Term]:
 
 
 def _without_common(
-    connection: apsw.Connection, words: Sequence[Term], parts: Sequence[Term]
+    words: Sequence[Term], parts: Sequence[Term], counts: Mapping[Term, int], most: float
 ) -> tuple[list[Term], list[Term], tuple[str, ...]]:
-    """The terms without those that stand in over half of the chunks, and which these are. If
-    nothing else is left, they stay."""
-    most = _COMMON * scalar(connection, "SELECT chunks FROM state")
-    rare_words = [term for term in words if _frequency(connection, "chunks_fts", term) <= most]
-    rare_parts = [term for term in parts if _frequency(connection, "chunks_cjk", term) <= most]
+    """The terms that occur in at most `most` chunks, and the names of the others. If all terms are
+    common, they stay."""
+    rare_words = [term for term in words if counts.get(term, 0) <= most]
+    rare_parts = [term for term in parts if counts.get(term, 0) <= most]
     kept = {*rare_words, *rare_parts}
     if not kept:
         return list(words), list(parts), ()
@@ -206,11 +213,24 @@ def _without_common(
     return rare_words, rare_parts, tuple(common)
 
 
-def _frequency(connection: apsw.Connection, table: str, term: Term) -> int:
-    if term.stem is None:
-        return 0
-    sql = f"SELECT doc FROM {table}_terms WHERE term = ?"
-    return int(scalar(connection, sql, (term.stem,)) or 0)
+def _most_matches(
+    words: Sequence[Term], parts: Sequence[Term], counts: Mapping[Term, int]
+) -> float:
+    """An upper bound for the number of chunks with any of the terms. FTS5 folds runs of unspaced
+    scripts before it looks them up, so that their counts are no bound."""
+    return inf if parts else sum(counts.get(term, inf) for term in words)
+
+
+def _chunk_counts(
+    connection: apsw.Connection, table: str, terms: Sequence[Term]
+) -> dict[Term, int]:
+    """How many chunks contain each term, as far as it has a stem."""
+    stems = [term.stem for term in terms if term.stem is not None]
+    if not stems:
+        return {}
+    sql = f"SELECT value, (SELECT doc FROM {table}_terms WHERE term = value) FROM json_each(?)"
+    counts = dict(connection.execute(sql, (json.dumps(stems, ensure_ascii=False),)))
+    return {term: counts[term.stem] or 0 for term in terms if term.stem is not None}
 
 
 def _quoted(text: str) -> str:
@@ -270,7 +290,7 @@ def _within(connection: apsw.Connection, filters: Filters, now: str) -> Within:
         sql, params = where.condition(connection, filters, now)
         return Within(inside=(where.CHUNKS_OF + sql,), params=tuple(params))
     expired = "d.expires_at <= ?"
-    if scalar(connection, f"SELECT 1 FROM documents d WHERE {expired} LIMIT 1", (now,)):
+    if store_state(connection).has_expired(now):
         return Within(outside=(where.CHUNKS_OF + expired,), params=(now,))
     return Within()
 

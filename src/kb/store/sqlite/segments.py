@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apsw
@@ -237,11 +237,3 @@ def rebuild(connection: apsw.Connection) -> None:
         "WHERE sparse IS NOT NULL AND state = 'ready'"
     )
     fold_all(connection)
-
-
-def term_ids(connection: apsw.Connection, terms: Iterable[str]) -> Mapping[str, int]:
-    """Of those terms that any segment may hold."""
-    return dict(connection.execute(
-        "SELECT term, term_id FROM sparse_terms WHERE term IN (SELECT value FROM json_each(?))",
-        (json.dumps(list(terms), ensure_ascii=False),),
-    ))  # fmt: skip

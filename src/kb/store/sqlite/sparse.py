@@ -36,6 +36,13 @@ if TYPE_CHECKING:
 
 BACKENDS = ("auto", "numpy", "python")
 _STATES = 3  # kept: readers may still stand in the state before
+_POSTINGS = """
+SELECT t.term, s.value, p.block
+FROM sparse_terms t
+  CROSS JOIN json_each(?2) s
+  CROSS JOIN sparse_postings p ON p.posting = (s.value << 32 | t.term_id)
+WHERE t.term IN (SELECT value FROM json_each(?1))
+"""
 Terms = list[tuple[str, float]]
 
 
@@ -190,17 +197,14 @@ def _waiting(connection: apsw.Connection, model_id: int) -> dict[int, str]:
 
 def _rows(connection: apsw.Connection, state: State, terms: Terms) -> Iterator[Row]:
     """Every posting of the terms, term by term: so a chunk's sum has the order of the terms."""
-    ids = segments.term_ids(connection, [term for term, _ in terms])
-    wanted = [segment << 32 | term_id for segment in state.starts for term_id in ids.values()]
-    stored: dict[int, list[tuple[int, bytes]]] = {term_id: [] for term_id in ids.values()}
-    for posting, data in connection.execute(
-        "SELECT posting, block FROM sparse_postings WHERE posting IN "
-        "(SELECT value FROM json_each(?))",
-        (json.dumps(wanted),),
-    ):
-        stored[posting & 0xFFFFFFFF].append((posting >> 32, data))
+    stored: dict[str, list[tuple[int, bytes]]] = {}
+    rows = connection.execute(_POSTINGS, (
+        json.dumps([term for term, _ in terms], ensure_ascii=False), json.dumps(list(state.starts)),
+    ))  # fmt: skip
+    for term, segment, data in rows:
+        stored.setdefault(term, []).append((segment, data))
     for term, weight in terms:
-        for segment, data in stored.get(ids.get(term, -1), ()):
+        for segment, data in stored.get(term, ()):
             yield Row(data, weight, state.starts[segment])
         if term in state.pending:
             yield Row(state.pending[term].packed(), weight, state.pending_at)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from kb.store.sqlite import filters as where
+from kb.store.sqlite.snapshot_cache import store_state
 from kb.types import Filters
 
 
@@ -30,7 +31,9 @@ class Visible(NamedTuple):
 
 def visible(connection: apsw.Connection, filters: Filters, now: str) -> Visible:
     sql = where.CHUNKS_OF + "d.expires_at <= ?"
-    hidden = [chunk_id for (chunk_id,) in connection.execute(sql, (now,))]
+    hidden = []
+    if store_state(connection).has_expired(now):
+        hidden = [chunk_id for (chunk_id,) in connection.execute(sql, (now,))]
     if not filters:
         return Visible(None, (), hidden, now)
     condition, params = where.condition(connection, filters, None)

@@ -1,0 +1,54 @@
+"""Values that a snapshot reads once, however many queries need them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import apsw
+
+T = TypeVar("T")
+
+_STATE = """
+SELECT store_id, chunks, changes,
+  (SELECT min(expires_at) FROM documents WHERE expires_at IS NOT NULL)
+FROM state
+"""
+
+
+class SnapshotConnection(apsw.Connection):
+    """A connection with a cache, which exists while a snapshot is open."""
+
+    cache: dict[str, Any] | None = None
+
+
+def once(connection: apsw.Connection, key: str, read: Callable[[apsw.Connection], T]) -> T:
+    """Call `read` once per snapshot, or each time if no snapshot is open."""
+    cache: dict[str, Any] | None = getattr(connection, "cache", None)
+    if cache is None:
+        return read(connection)
+    if key not in cache:
+        cache[key] = read(connection)
+    value: T = cache[key]
+    return value
+
+
+class StoreState(NamedTuple):
+    """The identity and the counters of the store. `next_expiry` is the earliest time at which a
+    document expires, in the past if one has expired already."""
+
+    store_id: str
+    chunks: int
+    changes: int
+    next_expiry: str | None
+
+    def has_expired(self, now: str) -> bool:
+        """Whether any document has expired by `now`."""
+        if isinstance(self.next_expiry, str):
+            return self.next_expiry <= now
+        return isinstance(self.next_expiry, int | float)  # damaged: SQLite sorts it before texts
+
+
+def store_state(connection: apsw.Connection) -> StoreState:
+    """The state of the store."""
+    return once(connection, "state", lambda reader: StoreState(*next(reader.execute(_STATE))))
