@@ -1,4 +1,4 @@
-# kb: the commands to try it, to test it and to measure it. Needs Python 3.11 or later, nothing else.
+# Commands to try, test and measure kb. They need only Python 3.11 or later.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -20,21 +20,21 @@ demo: .venv/installed  ## ingest the example library and search it three times
 
 dev: .venv/dev  ## a virtual environment with everything that working on kb needs
 
-browser:  ## a chromium for the tests of the web page, which are skipped without one
+browser:  ## install chromium for the tests of the web page, which are skipped without it
 	@for name in chromium chromium-browser google-chrome; do \
 	  command -v $$name >/dev/null && exit 0; \
 	done; \
 	command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get update -qq \
 	  && apt-get install -y -qq --no-install-recommends chromium fonts-liberation >/dev/null \
-	  || echo "no chromium here: the tests of the web page are skipped"
+	  || echo "chromium is missing: the tests of the web page are skipped"
 
-test: check browser  ## every check, and the tests
+test: check browser  ## every check, and all tests but the slow ones
 	$(PYTEST) -m "not slow"
 
-test-slow: .venv/dev  ## the tests that take long: kill, load and fuzz runs
+test-slow: .venv/dev  ## the slow tests: kill, load and fuzz runs
 	$(PYTEST) -m slow
 
-check: .venv/dev  ## lint, types, the arrows between the modules, generated documentation
+check: .venv/dev  ## lint, types, import rules, generated documentation
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -42,22 +42,22 @@ check: .venv/dev  ## lint, types, the arrows between the modules, generated docu
 	$(BIN)/python docs/reference.py --check
 	$(BIN)/python docs/pictures.py --check
 
-mutants: .venv/dev  ## what the tests notice of changes to the ranking code: at least 95 %
+mutants: .venv/dev  ## mutation tests of the ranking code: at least 95 % must be noticed
 	$(BIN)/python -m tests.mutants
 	$(BIN)/python -m tests.mutants.seeds
 
-bench: .venv/dev  ## how fast, beside yardsticks of the same run; fails where a bound is broken
+bench: .venv/dev  ## speed, relative to references of the same run; fails if a bound is exceeded
 	$(BIN)/python -m bench $(SECTIONS)
 
-quality: .venv/dev  ## how good, on judged collections (KB_DATA or ../shared/data)
+quality: .venv/dev  ## search quality on judged collections (KB_DATA or ../shared/data)
 	$(BIN)/python -m bench.quality
 	$(BIN)/python -m bench.fusion
 
-docs: .venv/dev  ## write the generated parts of docs/ again
+docs: .venv/dev  ## write the generated parts of docs/
 	$(BIN)/python docs/reference.py
 	$(BIN)/python docs/pictures.py
 
-site: .venv/dev  ## the documentation as a site: build/site/index.html, from disk or any host
+site: .venv/dev  ## build the documentation website: build/site/index.html
 	$(BIN)/python docs/website.py
 
 clean:

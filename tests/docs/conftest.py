@@ -1,4 +1,4 @@
-"""The site, built once for all tests of it."""
+"""The documentation website, built once for all its tests."""
 
 from __future__ import annotations
 

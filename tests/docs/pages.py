@@ -1,17 +1,17 @@
-"""The pages of the documentation, and the blocks of code in them.
+"""The pages of the documentation and their code blocks.
 
-How a block is meant, by the words behind its fence:
+The info string of a fence says what a block is:
 
-    console         commands after `$ `, `> ` where one goes on, and what they print
-    text            right behind a program: what it prints. While a server runs: what it prints
-                    next; after `^C`, what it prints when it is ended
-    python          a program of its own
-    LANGUAGE PATH   a file of the reader's, which is there for the commands that follow
+    console         commands after `$ `, continued after `> `, and their output
+    text            after a program: its output. While a server runs: what it prints next; after
+                    `^C`, what it prints when it stops
+    python          a complete program
+    LANGUAGE PATH   a file that the following commands need
 
-In what is printed, `[...]` stands for something that was left out.
+In output, `[...]` stands for omitted text.
 
-Some blocks need more around them than that: `ELSEWHERE` says which test has it. What no test can
-run is in `NOT_RUN`, with the reason.
+Blocks that need more than that are in `ELSEWHERE`, with the test that runs them. Blocks that no
+test can run are in `NOT_RUN`, with the reason.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 REPOSITORY = Path(__file__).parents[2]
 DOCS = REPOSITORY / "docs"
-HOME = "/home/ada"  # of the reader that the pages are about
+HOME = "/home/ada"  # the home folder in the examples
 LEFT_OUT = "[...]"
 
 # By page and language.
@@ -79,7 +79,7 @@ _FENCE = re.compile(r"^(`{3,})(.*)$")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block; `line` is where its fence stands, from 1."""
+    """A fenced block; `line` is the number of its fence, from 1."""
 
     page: Path
     line: int
@@ -93,35 +93,35 @@ class Block:
 
     @property
     def key(self) -> tuple[str, str]:
-        """As `NOT_RUN` knows it."""
+        """The key of the block in `NOT_RUN`."""
         return short_name(self.page), self.text.partition("\n")[0]
 
     @property
     def has_a_test(self) -> bool:
-        """Of its own, or a reason to have none."""
+        """Whether another test runs the block, or a reason not to run it is given."""
         return self.key in NOT_RUN or (short_name(self.page), self.language) in ELSEWHERE
 
 
 class Step(NamedTuple):
-    """A command and what the page says it prints."""
+    """A command and its output as shown on the page."""
 
     command: str
     shown: str
 
 
 def pages() -> list[Path]:
-    """All pages that people read, the generated ones included."""
+    """All pages, including the generated ones."""
     found = [REPOSITORY / "README.md", REPOSITORY / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
     return [page for page in found if page.exists()]
 
 
 def short_name(page: Path) -> str:
-    """As in `how-to/notes.md`."""
+    """The path below docs/, such as `how-to/notes.md`."""
     return page.relative_to(DOCS if page.is_relative_to(DOCS) else REPOSITORY).as_posix()
 
 
 def guides() -> list[Path]:
-    """Those that are followed line by line."""
+    """The pages that readers follow step by step."""
     return [DOCS / "tutorial.md", *sorted((DOCS / "how-to").glob("*.md"))]
 
 
@@ -141,7 +141,7 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def prose(page: Path) -> str:
-    """The page with its blocks blank, so that lines keep their numbers."""
+    """The page with blank lines in place of its blocks, so that line numbers stay the same."""
     lines = page.read_text(encoding="utf-8").splitlines()
     for block in blocks(page):
         count = block.text.count("\n") + 2

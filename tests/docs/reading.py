@@ -1,7 +1,7 @@
-"""Someone who follows a page: a home of their own, `kb` on the path, and two terminals.
+"""A reader who follows a page, with a home folder, `kb` on the path, and two terminals.
 
-Pages are about Ada, at /home/ada. What a page says is brought to where the reader is, and what is
-printed there back to where Ada is. Ports are others too: somebody may listen where a page does.
+The examples are in /home/ada. Paths are translated to the reader's home folder and back. Ports are
+translated too, since the ones in the examples may be in use.
 """
 
 from __future__ import annotations
@@ -20,43 +20,43 @@ from pathlib import Path
 from tests.docs.pages import HOME, REPOSITORY, Block
 
 PATIENCE_S = 300
-INTERRUPTED = 130  # the exit code of what Ctrl-C has ended
+INTERRUPTED = 130  # the exit code after Ctrl-C
 _PORTS = {"kb serve": "8765", "kb mcp": "8766"}
-_OURS = ("KB_", "XDG_")  # set by the suite, or by whoever runs it
+_OURS = ("KB_", "XDG_")  # set by the test suite or its environment
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
     home: Path
     environment: Mapping[str, str]
-    ports: Mapping[str, str]  # of the pages, and what they are here
+    ports: Mapping[str, str]  # from the ports on the pages to the ones in use
 
     @property
     def folder(self) -> Path:
         return self.home / "tidepool"
 
     def here(self, text: str) -> str:
-        """What a page says, where the reader is."""
+        """Text of a page, with the reader's paths and ports."""
         text = text.replace(HOME, str(self.home))
         for said, port in self.ports.items():
             text = text.replace(f":{said}", f":{port}")
         return text
 
     def there(self, text: str) -> str:
-        """What was printed, as the page would have it."""
+        """Output, with the paths and ports of the page."""
         text = text.replace(str(self.home), HOME)
         for said, port in self.ports.items():
             text = text.replace(f":{port}", f":{said}")
         return text
 
     def save(self, block: Block) -> None:
-        """The file that a block shows."""
+        """Write the file that a block shows."""
         path = self.folder / block.path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(block.text, encoding="utf-8")
 
     def run(self, command: str, **variables: str) -> tuple[int, str]:
-        """The exit code of a command, and all that it prints."""
+        """Run a command; return its exit code and output."""
         done = subprocess.run(
             ["sh", "-c", self.here(command)],
             cwd=self.folder,
@@ -69,12 +69,12 @@ class Reader:
         return done.returncode, self.there(done.stdout.decode("utf-8", "backslashreplace"))
 
     def start(self, command: str, **variables: str) -> Service:
-        """A command that goes on until it is told to end."""
+        """Start a command that runs until it is stopped."""
         return Service(self, command, variables)
 
 
 def reader(tmp_path: Path) -> Reader:
-    """With a copy of the examples; nothing is set, and `kb` and `python3` are those under test."""
+    """A reader with a copy of the examples, no settings, and the `kb` and `python3` under test."""
     home = tmp_path / "ada"
     shutil.copytree(REPOSITORY / "examples", home / "tidepool" / "examples")
     tools = home / ".local" / "bin"
@@ -103,7 +103,7 @@ def _free_port() -> int:
 
 
 class Service:
-    """A process in the other terminal, and the lines that it prints there."""
+    """A process in the other terminal, and its output."""
 
     def __init__(self, reader: Reader, command: str, variables: Mapping[str, str]) -> None:
         self._reader = reader
@@ -120,7 +120,7 @@ class Service:
         self._impatience.start()
 
     def until(self, enough: Callable[[str], bool]) -> str:
-        """What it prints until that is enough, or until it ends."""
+        """Its output until `enough` is true or it ends."""
         assert self._process.stdout is not None
         printed = ""
         while not enough(printed) and (line := self._process.stdout.readline()):
@@ -128,7 +128,7 @@ class Service:
         return printed
 
     def end(self, how: int = signal.SIGINT) -> tuple[int, str]:
-        """Its exit code, and what it says at last."""
+        """Stop it; return its exit code and the rest of its output."""
         self._process.send_signal(how)
         try:
             printed, _ = self._process.communicate(timeout=PATIENCE_S)

@@ -1,4 +1,4 @@
-"""The services on the page about watching start a command that works, and end as they should."""
+"""The services on the page about watching: their commands start and stop correctly."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def unit() -> configparser.ConfigParser:
 
 
 def commands(reader: Reader) -> dict[str, list[str]]:
-    """What systemd and launchd would start, for this reader."""
+    """The commands of systemd and launchd, for this reader."""
     agent = plistlib.loads(PLIST.encode())
     return {
         "systemd": shlex.split(unit()["Service"]["ExecStart"].replace("%h", str(reader.home))),
@@ -61,7 +61,7 @@ def test_the_service_watches_what_was_ingested(manager: str, reader: Reader) -> 
 
 
 def test_a_service_without_a_folder_fails_and_says_so(reader: Reader) -> None:
-    """As the page says, and so that systemd tries again."""
+    """As on the page, and so that systemd restarts it."""
     status, printed = reader.run(f"cd / && {shlex.join(commands(reader)['systemd'])}", **WORDS)
     assert (status, printed.splitlines()[0]) == (2, "error: nothing was ingested yet")
     assert unit()["Service"]["Restart"] == "on-failure"

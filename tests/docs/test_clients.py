@@ -1,4 +1,4 @@
-"""What the page about agents gives to clients is what the SDK's client can start and reach.
+"""The client configurations on the page about MCP work with the SDK's client.
 
 Each block of configuration is read as its client reads it, and the very command in it is started,
 or the address in it asked. Clients know little of the reader's terminal: there is no `kb` on their
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the paths of th
 
 
 class Entry(NamedTuple):
-    """A server as a client is told of it: a command to start, or an address to ask."""
+    """A server in a client's configuration: a command to start, or an address."""
 
     name: str
     told: dict[str, Any]
@@ -75,7 +75,7 @@ ASKED = [each for each in entries() if each.address]
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
-    """With the store that the page makes."""
+    """A reader with the store of the page."""
     reader = reader_at(tmp_path_factory.mktemp("clients"))
     status, printed = reader.run("kb init && kb ingest examples/library", **WORDS)
     assert status == 0, printed
@@ -118,7 +118,7 @@ def test_clients_can_ask_it(reader: Reader) -> None:
 
 
 def _command(start: str) -> str:
-    """The first of the page that starts so."""
+    """The first command of the page that begins with `start`."""
     shown = (step for block in BLOCKS if block.language == "console" for step in steps(block))
     return next(step.command for step in shown if step.command.startswith(start))
 

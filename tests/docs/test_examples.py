@@ -1,9 +1,9 @@
-"""What the documentation shows is true: its programs run, its commands print what it says.
+"""The examples in the documentation work: programs run, and commands print what the page shows.
 
-They run as a reader runs them: with the model that comes with `kb`. Pages about the example library
-embed all of it, and are therefore slow tests. Compared is not every character, since times, sizes
-and scores are others on every machine. Of a list of hits it is the first line, every path with a
-citation in it, and what is warned of; of anything else it is the words.
+They run with the bundled model, as for a reader. Pages about the example library embed all of it,
+so their tests are slow. Times, sizes and scores differ between machines and are not compared. Of a
+list of hits, the test compares the first line, every citation and the warnings; of other output,
+the words.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ def reader(tmp_path: Path) -> Reader:
 
 
 def plain(text: str) -> str:
-    """Without what differs: numbers that are measured, and where lines are broken."""
+    """Text without measured numbers and line breaks, which differ."""
     return " ".join(_SIZE.sub("0.0 B", _DECIMAL.sub("0.0", text)).split())
 
 
 def untrue(shown: str, printed: str) -> list[str]:
-    """What a page shows and a command did not print."""
+    """The parts of the shown output that a command did not print."""
     printed = plain(_PROGRESS.sub("", printed))
     return [claim for claim in _claims(shown) if claim not in printed]
 
@@ -110,7 +110,7 @@ def test_comparing_notices() -> None:
 
 
 class Terminals:
-    """Where a page is followed: commands in one, and in the other a server, if the page has one."""
+    """Two terminals: one for commands, the other for the server of a page, if it has one."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -126,7 +126,7 @@ class Terminals:
             self._read(block.text, block.name)
 
     def close(self) -> str:
-        """What the server says when it is ended, as it should be."""
+        """Stop the server and return the rest of its output."""
         service, self._service = self._service, None
         if service is None:
             return ""
@@ -206,7 +206,7 @@ def is_run(block: Block) -> bool:
 
 
 def is_printed(block: Block) -> bool:
-    """By a program right before it, or by a server that runs."""
+    """Whether a program before the block, or a running server, prints it."""
     before = [each for each in blocks(block.page) if each.line < block.line]
     serving = any(_goes_on(step.shown) for each in before for step in _steps(each))
     behind = before and before[-1].language == "python" and printed_by(before[-1]) == block.text
@@ -240,14 +240,14 @@ def test_what_is_to_be_installed_is_there_to_install() -> None:
 
 
 def test_guides_say_where_to_begin() -> None:
-    """Each may be the first that somebody reads."""
+    """Each page may be the first that somebody reads."""
     begin = "[install `kb`](../tutorial.md#1-install)"
     without = [page for page in guides() if begin not in prose(page).lower()]
     assert without == [DOCS / "tutorial.md"]
 
 
 def test_a_file_is_named_where_it_is_shown() -> None:
-    """The words behind a fence are not on the page."""
+    """The info string of a fence is not visible on the page."""
     for block in guide_blocks():
         above = prose(block.page).splitlines()[: block.line - 1]
         told = " ".join(" ".join(above).rpartition("  ")[2].split())
@@ -258,14 +258,14 @@ def test_a_file_is_named_where_it_is_shown() -> None:
 
 
 def printed_by(block: Block) -> str:
-    """What the page says that a program prints: the `text` block right behind it, if there is."""
+    """The output of a program on the page: the `text` block after it, if there is one."""
     after = [each for each in blocks(block.page) if each.line > block.line]
     end = block.line + block.text.count("\n") + 3  # its end, a blank line, the next fence
     return after[0].text if after and (after[0].line, after[0].language) == (end, "text") else ""
 
 
 def test_no_two_programs_share_a_store() -> None:
-    """They run in folders of their own here; a reader runs them all in one."""
+    """Tests run them in separate folders; a reader runs them all in one."""
     stores = [{*re.findall(r'KnowledgeBase\("([^"]+)"', each.text)} for each in PROGRAMS]
     named = [name for each in stores for name in each]
     assert len(named) == len(set(named)), sorted(named)

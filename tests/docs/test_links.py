@@ -1,4 +1,4 @@
-"""Links in the documentation lead somewhere, and lines can be read."""
+"""Links in the documentation work, and lines are short."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_links_are_found() -> None:
-    """So that the test above cannot pass by seeing none."""
+    """Otherwise the test above would pass without links."""
     assert len(links(DOCS / "index.md")) > 10
     assert problem(DOCS / "index.md", "nowhere.md") == "no such file"
     assert problem(DOCS / "index.md", "tutorial.md#nowhere") == "no such heading"
@@ -84,7 +84,7 @@ def test_every_page_is_on_the_map() -> None:
 
 @pytest.mark.parametrize("page", OURS, ids=name)
 def test_lines_are_short_and_blocks_say_what_they_are(page: Path) -> None:
-    """Rows of tables cannot be broken."""
+    """Rows of tables cannot be wrapped."""
     lines = page.read_text(encoding="utf-8").splitlines()
     long = [number for number, line in enumerate(lines, start=1)
             if len(line) > 100 and not line.startswith("|")]  # fmt: skip

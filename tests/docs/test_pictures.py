@@ -1,4 +1,4 @@
-"""The pictures are what was measured, and what was measured is what a search gives."""
+"""The pictures show the recorded search, and a search still agrees with the record."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_the_check_names_what_is_stale_and_what_to_do(tmp_path: Path) -> None:
 def test_a_search_still_gives_what_was_measured(
     pictures: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Within what processors differ by. If not: make docs, and read the page again."""
+    """Within the differences between processors. If it fails: make docs, and check the page."""
     monkeypatch.delenv("KB_MODELS_ENCODER")
     kept = json.loads((DOCS / "pictures" / "query.json").read_text(encoding="utf-8"))
     now = pictures.measure()

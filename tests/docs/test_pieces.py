@@ -1,4 +1,4 @@
-"""Blocks of pages that are no commands, with what they need around them."""
+"""Blocks that are not commands, with the environment they need."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def block_of(page: str, language: str, holding: str) -> Block:
 
 
 def bag_of_words(text: str, dimension: int) -> list[float]:
-    """A model that anyone can write."""
+    """The simplest possible model."""
     vector = [0.0] * dimension
     for word in text.lower().split():
         vector[crc32(word.encode()) % dimension] += 1.0
@@ -43,7 +43,7 @@ def bag_of_words(text: str, dimension: int) -> list[float]:
 
 
 def test_an_endpoint_as_the_page_sets_it(reader: Reader) -> None:
-    """Some server answers as OpenAI does, at another address than the page's."""
+    """A server with OpenAI's API, at another address than on the page."""
     told = block_of("models.md", "toml", "endpoint_url").text
     settings = tomllib.loads(told)["models"]
     prefixes = settings["endpoint_query_prefix"], settings["endpoint_passage_prefix"]
@@ -72,7 +72,7 @@ def test_an_endpoint_as_the_page_sets_it(reader: Reader) -> None:
 
 
 def test_a_parser_of_another_package(reader: Reader) -> None:
-    """The program and the entry point of the page, laid out as an installer would."""
+    """The program and the entry point of the page, installed as by pip."""
     program = block_of("papers.md", "python", "class BibParser")
     ((group, names),) = tomllib.loads(block_of("papers.md", "toml", "kb_bib").text)["project"][
         "entry-points"

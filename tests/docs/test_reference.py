@@ -1,4 +1,4 @@
-"""The reference is what the code says, and the code says something about everything in it."""
+"""The reference pages are up to date, and everything in them is documented."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def text(page: str) -> str:
 
 
 def section(page: str, heading: str) -> str:
-    """A heading's part of a page, up to the next one of its level."""
+    """The section of a heading, up to the next heading of its level."""
     level = heading.partition(" ")[0]
     _, found, rest = f"\n{text(page)}".partition(f"\n{heading}\n")
     assert found, f"{page}.md has no {heading!r}: make docs"
@@ -137,7 +137,7 @@ def test_every_error_is_documented(kind: type[errors.KbError]) -> None:
 
 
 def test_every_error_of_the_command_line_is_documented() -> None:
-    """Those that are not exceptions of kb: the codes that `run` itself gives."""
+    """The codes of `run` itself, which are not exceptions of kb."""
     codes = {
         str(node.args[0].value)
         for node in ast.walk(ast.parse(inspect.getsource(command_line)))
@@ -161,7 +161,7 @@ def test_every_shape_and_field_is_documented(name: str) -> None:
 
 
 def properties(schema: Any) -> set[str]:
-    """The names of all fields that a schema mentions, wherever in it."""
+    """The names of all fields anywhere in a schema."""
     if isinstance(schema, list):
         return set().union(*map(properties, schema))
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""The site of the documentation: all of it is there, leads somewhere, and loads nothing."""
+"""The documentation website is complete, its links work, and it loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_every_link_and_anchor_leads_somewhere(site: Path) -> None:
 
 
 def test_links_are_seen(site: Path) -> None:
-    """So that the test above cannot pass by seeing none, or by believing all."""
+    """Otherwise the test above would pass without links, or accept any link."""
     index = site / "index.html"
     assert len(set(values(index, "a[href]"))) > 40
     assert problem(site, index, "tutorial.html#1-install") is None
@@ -91,7 +91,7 @@ def test_links_are_seen(site: Path) -> None:
 
 
 def plant(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
-    """Builds a copy with a line more in its tutorial."""
+    """Build a copy with an additional line in the tutorial."""
     tutorial = copy(folder) / "docs" / "tutorial.md"
     tutorial.write_text(f"{tutorial.read_text(encoding='utf-8')}\n{text}\n", encoding="utf-8")
     return build(folder)
@@ -150,7 +150,7 @@ def test_pictures_load_nothing_and_have_a_text(site: Path) -> None:
 
 
 def test_every_page_is_in_the_navigation(site: Path) -> None:
-    """Found by following the navigation alone, from the first page on."""
+    """Every page is reachable from the first one through the navigation alone."""
     seen, ahead = set[Path](), [site / "index.html"]
     while ahead:
         page = ahead.pop().resolve()
@@ -174,7 +174,7 @@ def places() -> dict[str, str]:
 
 @pytest.mark.parametrize("place", places())
 def test_a_page_reads_as_it_does_in_the_repository(site: Path, place: str) -> None:
-    """The generator's Markdown is not quite GitHub's: a list without a line before it is none."""
+    """Zensical's Markdown differs from GitHub's: a list needs a blank line before it."""
     text = (REPOSITORY / places()[place]).read_text(encoding="utf-8")
     if "<!-- site:" in text:
         text = website._INCLUDED.sub(lambda found: website.section(found[2], found[1], ""), text)

@@ -1,4 +1,4 @@
-"""The site in a real browser, from disk. Skipped where there is none: see `make browser`."""
+"""The website in a real browser, from disk. Skipped without a browser: see `make browser`."""
 
 from __future__ import annotations
 

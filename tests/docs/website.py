@@ -1,4 +1,4 @@
-"""Building the site of the documentation from a copy of its pages, for tests."""
+"""Builds the documentation website from a copy of its pages, for tests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ website = load()
 
 
 def copy(folder: Path) -> Path:
-    """All that the site is made from, where it may be spoilt."""
+    """Copy the sources of the website to a folder where tests can change them."""
     shutil.copytree(DOCS, folder / "docs", ignore=shutil.ignore_patterns("__pycache__"))
     for name in website.OUTSIDE:
         (folder / name).parent.mkdir(exist_ok=True)
