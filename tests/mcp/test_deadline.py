@@ -103,3 +103,41 @@ def test_it_tells_its_status_and_ends_while_it_searches(store: Path, end: str) -
             server.send_signal(signal.SIGTERM)
         assert server.wait() == (0 if end == "stdin" else -signal.SIGTERM)
         watchdog.cancel()
+
+
+def _initialize() -> list[dict[str, object]]:
+    client = {"name": "test", "version": "1"}
+    params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
+    return [
+        {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+    ]
+
+
+def _talk_and_close(store: Path, count: int, **variables: str) -> list[int]:
+    """Send slow searches and close stdin at once; return the ids of the replies."""
+    params = {"name": "search", "arguments": {"query": hostile.EXPRESSION}}
+    calls = [
+        {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+        for number in range(1, count + 1)
+    ]
+    ended = subprocess.run(
+        [*COMMAND, "--store", str(store), "mcp"],
+        input="".join(json.dumps(each) + "\n" for each in [*_initialize(), *calls]),
+        env=os.environ | UNLIMITED | variables,
+        capture_output=True,
+        text=True,
+        timeout=WATCHDOG_S,
+        check=True,
+    )
+    return sorted(json.loads(line)["id"] for line in ended.stdout.splitlines())
+
+
+def test_requests_are_answered_after_stdin_is_closed(store: Path) -> None:
+    """Two rounds of as many as there are threads, each ended by the time limit."""
+    variables = {"KB_SERVE_REQUEST_TIMEOUT_S": "0.5", "KB_SERVE_DRAIN_S": "50"}
+    assert _talk_and_close(store, 8, **variables) == list(range(9))
+
+
+def test_requests_do_not_delay_the_end_beyond_the_drain(store: Path) -> None:
+    assert 0 in _talk_and_close(store, 4, KB_SERVE_DRAIN_S="0.2")  # the others are canceled

@@ -17,9 +17,11 @@ import httpx
 import pytest
 
 from kb import KnowledgeBase
-from kb.errors import ConfigError
+from kb.errors import ConfigError, TooBusy
+from kb.mcp import server
 from kb.mcp.server import address
 from kb.server.lifecycle import TOKEN_VARIABLE
+from kb.server.memory import MEMORY_KEY, MemoryBudget, RequestMemory
 from mcp import Client
 from tests.mcp.conftest import (
     COMMAND,
@@ -345,3 +347,39 @@ def test_what_takes_a_files_place_holds_fetch_up_no_more(
         assert "nobody" not in answer
 
     anyio.run(talk)
+
+
+def test_http_bodies_are_checked_before_they_are_parsed(store: Path) -> None:
+    """A megabyte of small objects would take a hundred megabytes."""
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    many = b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "x": [' + b"{}," * 340_000 + b"{}]}"
+    ping = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
+    with http_server(store) as address, httpx.Client(headers=headers, trust_env=False) as client:
+        refused = client.post(address, content=many)
+        assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
+        assert "10,000 lists and objects" in refused.json()["message"]
+        too_large = client.post(address, content=b'"' + b"x" * (1024 * 1024) + b'"')
+        assert (too_large.status_code, too_large.json()["code"]) == (413, "too_large")
+        assert client.post(address, content=ping).status_code == 200
+
+
+def test_parsed_http_bodies_count_against_the_budget() -> None:
+    keys = json.dumps(dict.fromkeys(map(str, range(50_000)), 1)).encode()
+    budget = MemoryBudget(10_000_000)
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": keys, "more_body": False}
+
+    async def parse(*_: Any) -> None:
+        raise AssertionError("parsed")
+
+    async def send() -> None:
+        with budget.reservation() as other, budget.reservation() as body:
+            budget.grow(other, 1)
+            memory = RequestMemory(budget, body, body)
+            scope = {"type": "http", "method": "POST", "headers": [], MEMORY_KEY: memory}
+            app: Any = server._check_bodies(parse, len(keys))
+            with pytest.raises(TooBusy):
+                await app(scope, receive, None)
+
+    anyio.run(send)

@@ -22,7 +22,7 @@ from kb.errors import Cancelled, ClientGone, ConfigError, KbError, NotFound, sho
 from kb.library.knowledge_base import KnowledgeBase
 from kb.logs import logger
 from kb.mcp import formatting
-from kb.mcp.stdio_messages import ValidMessages
+from kb.mcp.stdio_messages import PendingRequests, TrackedReplies, ValidMessages
 from kb.mcp.tools import INSTRUCTIONS, TOOLS, Tool
 from kb.shutdown import Shutdown
 from mcp import types
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kb.server.guard import AccessRules
 
 PATH = "/mcp"
+_PARSED_COPIES = 3  # of a message: as JSON, as a model, and as the arguments of a tool
 _THREADS_PER_TOOL = 4
 _BUG = "code: internal_error\nmessage: internal error in kb\nhint: please report it"
 _log = logger("kb.mcp")
@@ -140,17 +141,20 @@ def _result(text: str, *, is_error: bool = False) -> types.CallToolResult:
 
 
 def serve_stdio(kb: KnowledgeBase) -> None:
-    """Serve until stdin is closed. Only protocol messages go to stdout. A signal stops the process
-    at once, since Python would wait for the thread that reads stdin; writes are transactions."""
+    """Serve until stdin is closed, then answer the requests received before. Only protocol messages
+    go to stdout. A signal stops the process at once, since Python would wait for the thread that
+    reads stdin; writes are transactions."""
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_DFL)
-    asyncio.run(_over_stdio(make_server(kb, on_end=Shutdown().begin)))
+    asyncio.run(_over_stdio(make_server(kb, on_end=Shutdown().begin), kb.config.serve.drain_s))
 
 
-async def _over_stdio(server: Server[None]) -> None:
+async def _over_stdio(server: Server[None], drain_s: float) -> None:
     async with stdio_server() as (incoming, outgoing):
+        pending = PendingRequests()
+        messages = ValidMessages(incoming, outgoing, pending, drain_s)
         options = server.create_initialization_options()
-        await server.run(ValidMessages(incoming, outgoing), outgoing, options)
+        await server.run(messages, TrackedReplies(outgoing, pending), options)
 
 
 # --- HTTP -----------------------------------------------------------------------------------------
@@ -177,7 +181,33 @@ def create_app(kb: KnowledgeBase, rules: AccessRules, until: Deadline | None = N
         max_request_body_size=kb.config.serve.max_body_bytes,
         transport_security=_no_host_check(),
     )
-    return Guard(_without_event_stream(app), rules, Metrics(), kb.config.serve)
+    checked = _check_bodies(app, kb.config.serve.max_body_bytes)
+    return Guard(_without_event_stream(checked), rules, Metrics(), kb.config.serve)
+
+
+def _check_bodies(app: ASGIApp, limit_bytes: int) -> ASGIApp:
+    """Wrap `app` to check each body before the SDK parses it: its size, its shape, and whether the
+    memory budget has room for the parsed message."""
+    from starlette.requests import Request
+
+    from kb.server import request_bodies
+    from kb.server.memory import MEMORY_KEY
+
+    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await app(scope, receive, send)
+            return
+        data = await request_bodies.read(Request(scope, receive), limit_bytes=limit_bytes)
+        parsed_bytes = request_bodies.check_shape(data)
+        scope[MEMORY_KEY].reserve_body(_PARSED_COPIES * parsed_bytes)
+        body = iter([{"type": "http.request", "body": data, "more_body": False}])
+
+        async def receive_again() -> Any:
+            return next(body, None) or await receive()
+
+        await app(scope, receive_again, send)
+
+    return checked
 
 
 def _without_event_stream(app: ASGIApp) -> ASGIApp:

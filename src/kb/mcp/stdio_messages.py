@@ -1,7 +1,8 @@
-"""Replies to lines on stdin that are not valid messages of the protocol.
+"""Replies that the SDK does not send over stdio.
 
-The SDK passes them on as exceptions and sends no reply: a client that sends a lone surrogate, or a
-number that JSON does not allow, would wait forever.
+It passes lines that are not valid messages on as exceptions, without a reply: a client that sends a
+lone surrogate, or a number that JSON does not allow, would wait forever. And it drops the pending
+requests when stdin is closed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from mcp import types
 
 _PARSE_ERROR = -32700
 _INVALID_REQUEST = -32600
+_CANCELLED = "notifications/cancelled"
 _HINT = "send a JSON object in UTF-8 without lone surrogates"
 
 Item = SessionMessage | Exception
@@ -38,21 +40,84 @@ class Sender(Protocol):
     async def send(self, item: SessionMessage, /) -> None: ...
 
 
-class ValidMessages:
-    """A stream of valid messages; replies to the invalid ones itself."""
+class PendingRequests:
+    """The requests without a reply. Bound to the event loop that creates it."""
 
-    def __init__(self, inner: Receiver[Item], replies: Sender) -> None:
+    def __init__(self) -> None:
+        self._ids: set[int | str] = set()
+        self._changed = anyio.Event()
+
+    def receive(self, message: Any) -> None:
+        """Record a message of the client: a request, or the cancellation of one."""
+        if isinstance(message, types.JSONRPCRequest):
+            self._ids.add(message.id)
+        elif getattr(message, "method", "") == _CANCELLED:
+            self._discard((getattr(message, "params", None) or {}).get("requestId"))
+
+    def reply(self, message: Any) -> None:
+        """Record a message of the server."""
+        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+            self._discard(message.id)
+
+    def _discard(self, key: Any) -> None:
+        if isinstance(key, int | str):
+            self._ids.discard(key)
+            self._changed.set()
+
+    async def wait(self, timeout_s: float) -> None:
+        """Return when every request has its reply, or after `timeout_s`."""
+        with anyio.move_on_after(timeout_s):
+            while self._ids:
+                self._changed = anyio.Event()
+                await self._changed.wait()
+
+
+class TrackedReplies:
+    """A sending stream that records the replies it sends."""
+
+    def __init__(self, inner: Any, pending: PendingRequests) -> None:
+        self._inner = inner
+        self._pending = pending
+
+    async def send(self, item: SessionMessage, /) -> None:
+        await self._inner.send(item)
+        self._pending.reply(item.message)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> TrackedReplies:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+class ValidMessages:
+    """A stream of valid messages; replies to the invalid ones itself. At its end, it waits up to
+    `drain_s` for the replies to the others."""
+
+    def __init__(
+        self, inner: Receiver[Item], replies: Sender, pending: PendingRequests, drain_s: float
+    ) -> None:
         self._inner = inner
         self._replies = replies
+        self._pending = pending
+        self._drain_s = drain_s
 
     @property
     def last_context(self) -> Any:
         return getattr(self._inner, "last_context", None)
 
     async def receive(self) -> Item:
-        while isinstance(item := await self._inner.receive(), Exception):
-            if (reply := reply_to(item)) is not None:
-                await self._replies.send(SessionMessage(reply))
+        try:
+            while isinstance(item := await self._inner.receive(), Exception):
+                if (reply := reply_to(item)) is not None:
+                    await self._replies.send(SessionMessage(reply))
+        except anyio.EndOfStream:
+            await self._pending.wait(self._drain_s)
+            raise
+        self._pending.receive(item.message)
         return item
 
     async def aclose(self) -> None:

@@ -192,10 +192,23 @@ def test_a_failure_is_logged_and_leaves_the_fused_order(caplog: pytest.LogCaptur
     )
     (record,) = caplog.records
     assert record.name == "kb.search"
-    assert record.getMessage() == "reader failed"
-    assert record.exc_info is not None
-    assert record.exc_info[0] is ModelBroken
+    assert record.getMessage() == "reader failed: out of memory"
+    assert not record.exc_info
     assert facts == {}
+
+
+def test_an_unexpected_failure_is_logged_with_its_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broken = ModelBroken("out of memory", "see: kb models")
+    broken.__cause__ = MemoryError()
+    for error in (broken, RuntimeError("no session")):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "kb.search"):
+            run(Reader({}, error=error))
+        (record,) = caplog.records
+        assert record.exc_info is not None
+        assert record.exc_info[0] is type(error)
 
 
 def test_a_reader_that_is_stopped_leaves_the_fused_order_within_the_deadline() -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from kb import deadline
-from kb.errors import ModelBroken, Stopped
+from kb.errors import KbError, ModelBroken, Stopped
 from kb.logs import logger
 from kb.search.query.analysis import Analysis
 from kb.search.rerank.blend import PART, RerankResult, blend_scores
@@ -124,7 +124,9 @@ class RerankStage:
             deadline.check()  # of the search; if there is time left, the fused order stays
             return replace(unchanged, degraded=(failure(PART, error),))
         except Exception as error:  # of a model or a library: the fused order stays
-            log.warning("%s failed", self.name, exc_info=True)
+            # kb's own errors explain themselves, such as a query of characters no token has.
+            is_explained = isinstance(error, KbError) and error.__cause__ is None
+            log.warning("%s failed: %s", self.name, error, exc_info=not is_explained)
             return replace(unchanged, degraded=(failure(PART, error),))
         scored = len(reading.known())
         facts |= {"model": self.reranker.model, "candidates": len(first), "scored": scored}
