@@ -289,8 +289,11 @@ def test_word_documents_with_words_in_attributes() -> None:
 def test_notebooks() -> None:
     word = Vocabulary()
 
-    def data(**forms: str) -> dict[str, Any]:
-        said = {name.replace("__", "/"): text for name, text in forms.items()}
+    def data(**forms: Any) -> dict[str, Any]:
+        said = {
+            name.replace("__", "/").replace("_xml", "+xml").replace("_json", "+json"): value
+            for name, value in forms.items()
+        }
         return {"output_type": "display_data", "data": said}
 
     file = notebook(
@@ -302,6 +305,11 @@ def test_notebooks() -> None:
             data(text__plain="<Markdown object>", text__markdown=word()),
             data(text__plain="<HTML object>", text__html=f"<p>{word()}</p>"),
             data(text__latex=word()),
+            data(text__csv=f"a,{word()}"),
+            data(text__plain="<SVG object>", image__svg_xml=f"<svg><text>{word()}</text></svg>"),
+            data(text__plain="<JSON object>", application__json=[{word(): word()}]),
+            data(application__vnd_plotly_v1_json={"title": word()}),
+            {"output_type": "pyout", "html": f"<b>{word()}</b>"},
             {"output_type": "error", "ename": word(), "evalue": word(), "traceback": [word()]},
         ),
         {"cell_type": "raw", "source": word()},

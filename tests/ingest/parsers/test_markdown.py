@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 from textwrap import dedent
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from kb.ingest.decode import normalize_text
-from kb.ingest.parsers.markdown import MarkdownParser
+from kb.ingest.parsers.markdown import MarkdownParser, _parser
 from kb.ports import Parsed, Source
 from kb.types import Block
 from tests.ingest.documents import MARKDOWN_LINES, check_blocks, documents
@@ -200,3 +201,15 @@ def test_every_line_is_in_exactly_one_block(text: str) -> None:
     for max_chars in (10, 1800):
         parsed = parse("\n" + text, max_chars=max_chars)
         check_blocks(normalize_text("\n" + text), list(parsed.blocks))
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(20_000, 3), (2, 20_000)])
+def test_the_cells_of_a_table_take_no_memory(columns: int, rows: int) -> None:
+    table = ["|" + "a|" * columns, "|" + "-|" * columns, *["|" + "b|" * columns] * rows]
+    tracemalloc.start()
+    tokens = _parser().parse("\n".join(table))
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [token.map for token in tokens if token.type == "table_open"] == [[0, rows + 2]]
+    assert len(tokens) == 2
+    assert peak_bytes < 20_000_000

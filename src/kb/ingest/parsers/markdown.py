@@ -22,6 +22,7 @@ from kb.ports import Parsed, Source
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from markdown_it.rules_block import StateBlock
     from markdown_it.token import Token
 
 _SUFFIXES = frozenset(
@@ -116,7 +117,33 @@ def _parser() -> MarkdownIt:
 
     parser = MarkdownIt("commonmark").enable("table")
     parser.core.ruler.enableOnly(["normalize", "block"])
+    parser.block.ruler.at("table", _table, {"alt": ["paragraph", "reference"]})
     return parser
+
+
+def _table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Recognize a table without making tokens of its cells: a long one would take gigabytes."""
+    from markdown_it.rules_block import table
+
+    if not table(state, start, end, True):
+        return False
+    if silent:
+        return True
+    parent, state.parentType = state.parentType, "table"
+    terminators = state.md.block.ruler.getRules("blockquote")  # as the original rule does
+    line = start + 2
+    while (
+        line < end
+        and state.sCount[line] >= state.blkIndent
+        and not any(rule(state, line, end, True) for rule in terminators)
+        and not state.isEmpty(line)
+        and not state.is_code_block(line)
+    ):
+        line += 1
+    state.push("table_open", "table", 1).map = [start, line]
+    state.push("table_close", "table", -1)
+    state.parentType, state.line = parent, line
+    return True
 
 
 def _heading_text(markup: str, env: dict[str, Any]) -> str:

@@ -23,6 +23,11 @@ _MAX_OUTPUT_CHARS = 1024 * 1024
 _MAX_SOURCE_CHARS = 1024 * 1024  # a longer cell holds data: its markup is not parsed
 _MAX_NAMED = 10  # of cells in a warning
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\^_])|.(?=\x08)\x08")
+# The names of forms of output in format 3.
+_OLD_FORMS = {
+    "html": "text/html", "json": "application/json", "latex": "text/latex", "svg": "image/svg+xml",
+}  # fmt: skip
+_WIDGETS = "application/vnd.jupyter."
 _PLACEHOLDER = re.compile(r"[\[(]*<[^\n<>]*>[\])]*")
 _ATX = re.compile(r" {0,3}(#{1,6})(?:\s|$)")
 # Images embedded in the text, as some editors write them.
@@ -163,13 +168,41 @@ def _output_text(output: dict[str, Any]) -> str:
         return trace if error in _ESCAPES.sub("", trace) else f"{error}\n{trace}"
     if text := _text(output.get("text")):
         return text
-    data = _dict(output.get("data"))
+    data = {form: output[key] for key, form in _OLD_FORMS.items() if key in output}
+    data |= _dict(output.get("data"))
     if not _is_placeholder(plain := _text(data.get("text/plain"))):
         return plain
     for form in ("text/markdown", "text/latex"):
         if text := _text(data.get(form)):
             return text
-    return _page_text(_text(data.get("text/html")))
+    for form in ("text/html", "image/svg+xml"):
+        if text := _page_text(_text(data.get(form))):
+            return text
+    return "\n\n".join(filter(None, (_data_text(*item) for item in data.items())))
+
+
+def _data_text(form: str, value: object) -> str:
+    """The text of an output in a form that only programs read."""
+    if form.startswith("text/") and form not in ("text/html", "text/plain"):
+        return _text(value)
+    if form == "application/json":
+        return json.dumps(value, ensure_ascii=False, indent=1)
+    if form.endswith("json") and not form.startswith(_WIDGETS):
+        return "\n".join(_strings(value))
+    return ""
+
+
+def _strings(value: object) -> Iterator[str]:
+    """Yield the texts in a JSON value, without the numbers between them."""
+    stack = [value]
+    while stack:
+        match stack.pop():
+            case str(text):
+                yield text
+            case list(items):
+                stack += reversed(items)
+            case dict(items):
+                stack += reversed(items.values())
 
 
 def _page_text(page: str) -> str:
