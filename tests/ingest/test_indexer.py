@@ -504,6 +504,6 @@ def test_a_store_that_cannot_be_written_ends_the_run(
     def full(*_: object, **__: object) -> Written:
         raise DiskFull("the disk is full")
 
-    monkeypatch.setattr(library.store, "write_document", full)
+    monkeypatch.setattr(library.store.catalog, "write_document", full)
     with pytest.raises(DiskFull):
         library.ingest("")

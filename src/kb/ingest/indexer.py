@@ -360,8 +360,10 @@ class _Run:
                 scan.root = self.store.catalog.ensure_root(scan.target.path, whole=False)
             draft = document.in_root(scan.root)
             doc_path = draft.doc_path
-            was = renamed_from.doc_id if renamed_from is not None else None
-            self.report.add_chunks(self.store.catalog.write_document(draft, chunks, moved_from=was))
+            moved_from = renamed_from.doc_id if renamed_from is not None else None
+            self.report.add_chunks(
+                self.store.catalog.write_document(draft, chunks, moved_from=moved_from)
+            )
         self.report.warnings += [FileNote(doc_path, text) for text in document.warnings]
         if renamed_from is not None:
             renamed_from.mark_renamed()
