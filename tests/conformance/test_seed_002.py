@@ -251,12 +251,13 @@ def test_r2_5_one_that_fails_leaves_the_others_and_is_logged(
     caplog: pytest.LogCaptureFixture,
     retriever: str,
 ) -> None:
-    calls = {"lexical": "match", "dense": "nearest", "sparse": "sparse_nearest"}
+    calls = {"lexical": "match", "dense": "nearest_dense", "sparse": "nearest_sparse"}
+    port = judged._store.fulltext if retriever == "lexical" else judged._store.vectors
 
     def fails(*_: object, **__: object) -> None:
         raise RuntimeError("bang")
 
-    monkeypatch.setattr(judged._store, calls[retriever], fails)
+    monkeypatch.setattr(port, calls[retriever], fails)
     with caplog.at_level(logging.WARNING, "kb.search"):
         found = three_way(judged)
     assert found.returned == 20
@@ -485,7 +486,7 @@ def test_r4_5_they_sum_up_to_one(
     def fails(*_: object, **__: object) -> None:
         raise RuntimeError("bang")
 
-    monkeypatch.setattr(judged._store, "nearest", fails)
+    monkeypatch.setattr(judged._store.vectors, "nearest_dense", fails)
     weights = weights_of(three_way(judged, query, explain=True))
     assert set(weights) == {"lexical", "sparse"}
     assert sum(weights.values()) == pytest.approx(1.0)
@@ -750,7 +751,7 @@ def test_r9_3_a_commit_every_hundred(known: Any, monkeypatch: pytest.MonkeyPatch
         commits.append(len(outcomes))
         return finish(job_id, model_id, outcomes)
 
-    monkeypatch.setattr(kb._store, "finish", counted)
+    monkeypatch.setattr(kb._store.queue, "finish", counted)
     for number in range(210):
         kb.add(f"note {number}")
     kb.embed()
@@ -887,14 +888,18 @@ def test_r7_3_the_three_run_at_the_same_time(
     """Each waits until the other two have begun: one after the other, none would come back."""
     monkeypatch.setattr("kb.search.retrievers.model_retriever.SLOW_FROM", 100)
     begun = threading.Barrier(3, timeout=30)
-    for name in ("match", "nearest", "sparse_nearest"):
-        real = getattr(judged._store, name)
+    vectors = judged._store.vectors
+    ports: list[tuple[Any, str]] = [
+        (judged._store.fulltext, "match"), (vectors, "nearest_dense"), (vectors, "nearest_sparse"),
+    ]  # fmt: skip
+    for port, name in ports:
+        real = getattr(port, name)
 
         def together(*asked: Any, _real: Any = real, **more: Any) -> Any:
             begun.wait()
             return _real(*asked, **more)
 
-        monkeypatch.setattr(judged._store, name, together)
+        monkeypatch.setattr(port, name, together)
     found = three_way(judged)
     assert (found.degraded, found.returned) == ((), 20)
 

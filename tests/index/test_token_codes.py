@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,9 +78,8 @@ def test_bytes_that_are_none(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("form", token_codes.FORMATS)
-def test_a_store_reads_every_format(store: SqliteStore, form: str) -> None:
-    store.close()
-    opened = SqliteStore(store.path, token_format=form)
+def test_a_store_reads_every_format(tmp_path: Path, form: str) -> None:
+    opened = SqliteStore(tmp_path / "kb.sqlite", token_format=form)
     put(opened, "a", "one", "two")
     spec = ModelSpec("tiny", "1", 2, frozenset({"dense", "tokens"}), 64)
     model_id = opened.vectors.use_model(spec).model_id

@@ -1,24 +1,21 @@
-"""Vectors as rows: whose they are, what waits for them, what keeps and what loses them."""
+"""Vectors as rows: what triggers drop, the log of changes, and exports."""
 
 from __future__ import annotations
 
 import io
 from array import array
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kb import KnowledgeBase
-from kb.errors import BrokenImport, ModelBroken, ModelMismatch, NotFound
+from kb.errors import BrokenImport
 from kb.index import token_codes
 from kb.store.sqlite.store import SqliteStore
-from kb.types import Attributes, ChunkDraft, DocumentDraft, Encoding, ModelSpec, Span, TokenVectors
+from kb.types import Encoding, ModelSpec, TokenVectors
 from tests import schemas
 from tests.conftest import Clock
 from tests.store.builders import (
-    check_integrity,
-    fail_chunks,
     pending_chunks,
     put,
     sqlite_store,
@@ -46,126 +43,6 @@ def standing(store: SqliteStore) -> tuple[int, int, int]:
     return model.ready, model.pending, model.failed
 
 
-# --- models ---------------------------------------------------------------------------------------
-
-
-def test_a_store_remembers_its_model(store: SqliteStore) -> None:
-    put(store, "a", "one", "two")
-    assert store.vectors.models() == []
-    made = store.vectors.use_model(SPEC)
-    assert (made.name, made.version, made.dimension, made.pending) == ("tiny", "1", 3, 2)
-    assert store.vectors.use_model(SPEC) == made
-    assert store.vectors.models() == [made]
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        ModelSpec("other", "1", 3, frozenset({"dense"})),
-        ModelSpec("tiny", "2", 3, frozenset({"dense"})),
-        ModelSpec("tiny", "1", 4, frozenset({"dense"})),
-    ],
-)
-def test_mixing_is_refused(store: SqliteStore, other: ModelSpec) -> None:
-    put(store, "a", "one")
-    embed(store)
-    with pytest.raises(ModelMismatch) as error:
-        store.vectors.use_model(other)
-    assert "tiny 1 of 3 dimensions" in error.value.message
-    assert "tiny" in error.value.hint
-    assert standing(store) == (1, 0, 0)
-
-
-def test_dropped_vectors_leave_nothing_behind(store: SqliteStore) -> None:
-    put(store, "a", "one", "two")
-    model_id = store.vectors.use_model(SPEC).model_id
-    write_vectors(store, model_id, [(1, Encoding(dense=array("f", [1.0] * SPEC.dimension)))])
-    fail_chunks(store, model_id, [2], "no room")
-    assert store.queue.last_error(model_id) == "no room"
-    assert store.vectors.drop_all() == 1
-    assert store.vectors.models() == []
-    made = store.vectors.use_model(ModelSpec(SPEC.name, "2", SPEC.dimension, SPEC.gives))
-    assert (made.version, made.ready, made.pending, made.failed) == ("2", 0, 2, 0)
-    check_integrity(store)
-
-
-def test_a_model_that_left_no_vectors_gives_way(store: SqliteStore) -> None:
-    put(store, "a", "one")
-    first = store.vectors.use_model(SPEC)
-    fail_chunks(store, first.model_id, [1], "no")
-    second = store.vectors.use_model(ModelSpec("other", "1", 5, frozenset({"dense"})))
-    assert second.model_id > first.model_id
-    assert [model.name for model in store.vectors.models()] == ["other"]
-    with pytest.raises(NotFound):
-        pending_chunks(store, first.model_id, limit=1)
-
-
-# --- what waits -----------------------------------------------------------------------------------
-
-
-def test_what_waits_comes_by_id_with_its_heading(store: SqliteStore) -> None:
-    draft = DocumentDraft(None, "a", "a", "Title", "note", Attributes(), "-", "1", 1, 1)
-    span = (Span("line", 1, 1),)
-    store.catalog.write_document(draft, [
-        ChunkDraft("words", ("Title", "Part"), None, span),
-        ChunkDraft("Title of all", (), None, span),
-    ])  # fmt: skip
-    model_id = store.vectors.use_model(SPEC).model_id
-    found = pending_chunks(store, model_id, limit=10)
-    assert [one.text for one in found] == ["Title › Part\nwords", "Title of all"]
-    assert pending_chunks(store, model_id, limit=1) == found[:1]
-    write_vectors(store, model_id, [(found[0].chunk_id, vector(1, 0, 0))])
-    assert pending_chunks(store, model_id, limit=10) == found[1:]
-
-
-def test_three_failures_are_for_good(store: SqliteStore, clock: Clock) -> None:
-    put(store, "a", "one", "two")
-    model_id = store.vectors.use_model(SPEC).model_id
-    for attempt in range(3):
-        assert len(pending_chunks(store, model_id, limit=10)) == 2, attempt
-        clock.seconds += 1
-        fail_chunks(store, model_id, [1, 4711], f"reason {attempt}")
-    assert [one.chunk_id for one in pending_chunks(store, model_id, limit=10)] == [2]
-    assert standing(store) == (0, 1, 1)
-    (counted,) = store.vectors.model_counts()
-    assert (counted["failed"], counted["last_error"]) == (1, "reason 2")
-    assert store.queue.retry(model_id) == 1
-    assert standing(store) == (0, 2, 0)
-    write_vectors(store, model_id, [(1, vector(1, 2, 3))])
-    fail_chunks(store, model_id, [1], "too late: it has its vectors")
-    assert standing(store) == (1, 1, 0)
-    assert store.vectors.model_counts()[0]["last_error"] is None
-
-
-# --- writing --------------------------------------------------------------------------------------
-
-
-def test_vectors_are_normalised_on_the_way_in(store: SqliteStore) -> None:
-    put(store, "a", "one")
-    model_id = store.vectors.use_model(SPEC).model_id
-    assert write_vectors(store, model_id, [(1, vector(3, 0, 4))]) == 1
-    assert store.vectors.dense_vectors(model_id, [1, 2]) == {1: array("f", [0.6, 0.0, 0.8])}
-    assert write_vectors(store, model_id, [(1, vector(0, 2, 0))]) == 1  # updates are allowed
-    assert store.vectors.dense_vectors(model_id, [1]) == {1: array("f", [0.0, 1.0, 0.0])}
-
-
-@pytest.mark.parametrize("bad", [(0, 0, 0), (float("nan"), 0, 1), (float("inf"), 0, 0), (1, 2)])
-def test_a_bad_vector_is_refused_with_its_company(store: SqliteStore, bad: Any) -> None:
-    put(store, "a", "one", "two")
-    model_id = store.vectors.use_model(SPEC).model_id
-    before = store.vectors.version()
-    with pytest.raises(ModelBroken):
-        write_vectors(store, model_id, [(1, vector(1, 0, 0)), (2, vector(*bad))])
-    assert store.vectors.dense_vectors(model_id, [1, 2]) == {}
-    assert store.vectors.version() == before
-
-
-def test_chunks_that_have_gone_are_left_out(store: SqliteStore) -> None:
-    put(store, "a", "one")
-    model_id = store.vectors.use_model(SPEC).model_id
-    assert write_vectors(store, model_id, [(1, vector(1, 0, 0)), (9, vector(1, 0, 0))]) == 1
-
-
 def test_sparse_and_tokens_may_come_later(store: SqliteStore) -> None:
     put(store, "a", "one", "two")
     model_id = embed(store)
@@ -178,19 +55,6 @@ def test_sparse_and_tokens_may_come_later(store: SqliteStore) -> None:
 
 
 # --- what keeps and what loses them ---------------------------------------------------------------
-
-
-def test_kept_chunks_keep_their_vectors(store: SqliteStore) -> None:
-    put(store, "a", "one", "two", "three")
-    model_id = embed(store)
-    before = store.vectors.dense_vectors(model_id, [1, 2, 3])
-    put(store, "a", "zero", "three", "one")  # two has gone, zero has come, the others have moved
-    kept = store.vectors.dense_vectors(model_id, range(10))
-    assert kept == {1: before[1], 3: before[3]}
-    assert [one.text for one in pending_chunks(store, model_id, limit=9)] == ["a\nzero"]
-    assert standing(store) == (2, 1, 0)
-    put(store, "a", "zero", "three", "one", title="another title")  # which stands above each
-    assert standing(store) == (0, 3, 0)
 
 
 def test_another_text_has_no_vector(store: SqliteStore) -> None:
@@ -214,21 +78,6 @@ def test_what_goes_takes_its_vectors_along(kb: KnowledgeBase, clock: Clock) -> N
     with sqlite_store(kb)._database.reading() as connection:
         assert connection.execute("SELECT count(*) FROM embeddings").fetchone() == (0,)
     assert standing(sqlite_store(kb)) == (0, 0, 0)
-
-
-def test_every_change_counts(store: SqliteStore) -> None:
-    put(store, "a", "one", "two")
-    seen = {store.vectors.version()}
-    model_id = embed(store)
-    seen.add(store.vectors.version())
-    write_vectors(store, model_id, [(1, vector(5, 5, 5))])
-    seen.add(store.vectors.version())
-    put(store, "a", "one")
-    seen.add(store.vectors.version())
-    assert len(seen) == 4
-    fail_chunks(store, model_id, [1], "no change")
-    put(store, "b", "three")
-    assert store.vectors.version() in seen
 
 
 def test_the_log_of_changes_is_bounded(store: SqliteStore) -> None:

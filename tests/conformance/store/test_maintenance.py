@@ -1,0 +1,129 @@
+"""Checks, backups, exports and imports."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kb.errors import BrokenImport, InvalidRequest
+from kb.ports import Store
+from kb.types import Filters
+from tests.conformance.store.conftest import Stores
+from tests.conformance.store.samples import embed, put
+
+
+@pytest.fixture
+def filled(store: Store) -> Store:
+    root = store.catalog.ensure_root("/lib", whole=True)
+    put(store, "a.md", "one", "two", root_id=root.root_id, doc_path="lib/a.md", tags=("t",))
+    put(store, "", "three", body="three", metadata={"n": 1.5})
+    embed(store)
+    return store
+
+
+def ignore(_done: int, _total: int) -> None:
+    """Progress that nothing reports."""
+
+
+def export(store: Store, **options: Any) -> list[bytes]:
+    return list(store.maintenance.export(**options))
+
+
+def load(store: Store, lines: list[bytes], *, merge: bool = False) -> Any:
+    return store.maintenance.load(iter(lines), merge=merge, on_progress=ignore)
+
+
+def test_versions_and_sizes(filled: Store) -> None:
+    versions = filled.maintenance.versions()
+    assert "schema" in versions
+    assert all(versions.values())
+    usage = filled.maintenance.disk_usage()
+    assert usage.size_bytes == filled.maintenance.size_bytes() > 0
+    assert usage.log_bytes >= 0
+    assert 0 < usage.free_bytes <= usage.total_bytes
+    filled.maintenance.checkpoint()
+    assert len(filled.catalog.documents(Filters(), None)) == 2
+
+
+def test_a_healthy_store_passes_its_checks(filled: Store) -> None:
+    def rechunk(_doc_id: int) -> None:
+        pytest.fail("nothing is damaged")
+
+    checks = list(filled.maintenance.checks(rechunk))
+    assert checks
+    assert len({check.part for check in checks}) == len(checks)
+    findings = [check.run() for check in checks]
+    assert [one.part for one in findings] == [check.part for check in checks]
+    assert {one.state for one in findings} == {"ok"}
+
+
+def test_repairs_keep_what_is_sound(filled: Store) -> None:
+    before = export(filled, vectors=True)[1:]  # without the header, which counts changes
+    for check in filled.maintenance.checks(lambda _: None):
+        if check.repair is not None:
+            assert not check.repair()
+    assert export(filled, vectors=True)[1:] == before
+
+
+def test_a_backup_is_a_store(stores: Stores, filled: Store, tmp_path: Path) -> None:
+    steps: list[tuple[int, int]] = []
+    target = tmp_path / "copy.kb"
+    filled.maintenance.backup(target, overwrite=False, on_progress=lambda *step: steps.append(step))
+    assert steps[-1][0] == steps[-1][1]
+    with pytest.raises(InvalidRequest):
+        filled.maintenance.backup(target, overwrite=False, on_progress=ignore)
+    filled.maintenance.backup(target, overwrite=True, on_progress=ignore)
+    restored = stores.restore(target)
+    assert export(restored, vectors=True) == export(filled, vectors=True)
+
+
+@pytest.mark.parametrize("vectors", [True, False])
+def test_an_export_restores_the_store(stores: Stores, filled: Store, vectors: bool) -> None:
+    lines = export(filled, vectors=vectors)
+    header = json.loads(lines[0])
+    assert header["schema_version"] == "export.v1"
+    assert sum(header["counts"].values()) == len(lines) - 1
+    other = stores.open("other")
+    report = load(other, lines)
+    assert (report.added, report.replaced, report.kept, report.chunks) == (2, 0, 0, 3)
+    assert export(other, vectors=vectors) == lines
+    assert bool(other.vectors.models()) == vectors
+    (root,) = other.catalog.roots()
+    assert root.detached  # until the user attaches it
+    assert other.catalog.sample_files(10) == []
+
+
+def test_an_export_is_of_one_state(stores: Stores, filled: Store) -> None:
+    writer = stores.open()
+    expected = export(filled)
+    lines = filled.maintenance.export()
+    read = [next(lines)]
+    put(writer, "new", "text")
+    assert [*read, *lines] == expected
+
+
+def test_a_store_with_documents_is_only_merged_into(stores: Stores, filled: Store) -> None:
+    other = stores.open("other")
+    put(other, "mine", "four")
+    with pytest.raises(InvalidRequest, match="not empty"):
+        load(other, export(filled))
+    assert load(other, export(filled), merge=True).added == 2
+    paths = [one.doc_path for one in other.catalog.documents(Filters(), None)]
+    assert len(paths) == 3
+    assert {"mine", "lib/a.md"} < set(paths)
+
+
+def test_a_broken_import_changes_nothing(stores: Stores, filled: Store) -> None:
+    lines = export(filled)
+    for broken in ([*lines[:-1], b"{}\n"], lines[:-1], [b"no JSON\n"], []):
+        other = stores.open("other")
+        with pytest.raises(BrokenImport):
+            load(other, broken)
+        assert not other.exists()
+    put(stores.open("other"), "mine", "four")
+    with pytest.raises(BrokenImport):
+        load(stores.open("other"), lines[:-1], merge=True)
+    assert len(stores.open("other").catalog.documents(Filters(), None)) == 1
