@@ -228,3 +228,66 @@ def test_an_invoice_is_found_by_each_of_its_numbers(kb: KnowledgeBase, tmp_path:
             passage = kb.get(hit.citation.uri)
             assert passage.state == "exact"
             assert str(number) in passage.text
+
+
+# --- annotations, forms and metadata --------------------------------------------------------------
+
+NOTE = b"<</Type/Annot/Rect[10 10 110 30]"
+
+
+def annotated(*notes: bytes, info: bytes = b"", body: bytes = b"(body) Tj") -> bytes:
+    """A page with annotations, whose appearance may be the object 6."""
+
+    def stream(dictionary: bytes, content: bytes) -> bytes:
+        return b"<<%s/Length %d>>stream\n%s\nendstream" % (dictionary, len(content), content)
+
+    fonts = b"/Resources<</Font<</F 5 0 R>>>>"
+    form = b"/Type/XObject/Subtype/Form/BBox[0 0 100 20]" + fonts
+    places = b" ".join(b"%d 0 R" % (8 + number) for number in range(len(notes)))
+    objects = [
+        b"<</Type/Catalog/Pages 2 0 R/AcroForm<</Fields[%s]>>>>" % places,
+        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 300]%s/Contents 4 0 R/Annots[%s]>>"
+        % (fonts, places),
+        stream(b"", b"BT /F 12 Tf 20 250 Td %s ET" % body),
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+        stream(form, b"BT /F 12 Tf 2 5 Td (words) Tj ET"),
+        b"<<%s>>" % info,
+        *notes,
+    ]
+    bodies = b"".join(b"%d 0 obj\n%s\nendobj\n" % item for item in enumerate(objects, 1))
+    return b"%%PDF-1.7\n%strailer<</Root 1 0 R/Info 7 0 R>>\n%%%%EOF\n" % bodies
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        annotated(NOTE + b"/Subtype/FreeText/AP<</N 6 0 R>>>>"),
+        annotated(NOTE + b"/Subtype/Stamp/AP<</N 6 0 R>>>>", body=b""),
+        annotated(NOTE + b"/Subtype/FreeText/RC(<body><p>some <b>words</b></p></body>)>>"),
+        annotated(NOTE + b"/Subtype/Text/Contents(some words)>>"),
+        annotated(NOTE + b"/Subtype/Link/Contents(some words)>>"),
+        annotated(NOTE + b"/Subtype/Widget/FT/Tx/T(a)/V(some words)>>"),
+        annotated(NOTE + b"/Subtype/Widget/FT/Tx/T(a)/TU(some words)>>"),
+        annotated(NOTE + b"/Subtype/Widget/FT/Btn/Ff 65536/T(a)/AP<</N 6 0 R>>>>"),
+        annotated(info=b"/Subject(some words)"),
+        annotated(info=b"/Keywords(some, words)"),
+        annotated(info=b"/Author(W. Words)"),
+        annotated(info=b"/Title(%s words)" % (b"x" * 3000)),
+    ],
+)
+def test_words_beside_the_text(data: bytes) -> None:
+    parsed = PdfParser().parse(Source("a.pdf", data))
+    texts = [draft.text for draft in chunk(parsed.blocks, 1800)]
+    assert sum(len(re.findall("words", text, re.I)) for text in texts) == 1
+    assert all(text in (parsed.text or "") for text in texts)
+
+
+def test_metadata_that_is_in_the_text_or_says_nothing() -> None:
+    data = annotated(info=b"/Author(Body)/Subject(unspecified)")
+    assert PdfParser().parse(Source("a.pdf", data)).text == "body"
+
+
+def test_a_picture_with_metadata_is_still_a_picture() -> None:
+    with pytest.raises(Unsupported, match="only images"):
+        PdfParser().parse(Source("a.pdf", annotated(info=b"/Subject(words)", body=b"")))

@@ -8,6 +8,7 @@ between pages so that a long file does not block others.
 from __future__ import annotations
 
 import ctypes
+import html
 import math
 import re
 import threading
@@ -29,6 +30,10 @@ _MAX_NOTES = 10_000  # on a page
 _MAX_ATTACHMENTS = 1_000
 _NOTE_BYTES = 1_000_000
 _TEXT_FIELDS = frozenset({4, 5, 6})  # types of form fields with text: combo box, list box, text
+# Kinds of annotations that may have text in their appearance alone, by their numbers in PDFium:
+# free text, stamp, form field.
+_DRAWN_NOTES = frozenset({3, 13, 20})
+_TAG = re.compile(r"<[^<>]*>")
 _TITLE_BYTES = 4_096
 _MAX_COORDINATE = 1e6  # a larger one is invalid
 # PDFium writes one of these, and no space, where a hyphen ends a line.
@@ -103,6 +108,7 @@ class Pdf:
 
     def _page(self, index: int) -> PageText | None:
         import pypdfium2
+        import pypdfium2.raw as raw
 
         with _PDFIUM:
             try:
@@ -110,20 +116,27 @@ class Pdf:
             except pypdfium2.PdfiumError:
                 return None
             try:
-                return _page_text(page)
+                text, has_appearances = _page_text(page)
+                if has_appearances and raw.FPDFPage_Flatten(page.raw, 0) == raw.FLATTEN_SUCCESS:
+                    page.close()
+                    page = self._document[index]
+                    text.notes.append(_new_words(page, text))
+                return text
             except pypdfium2.PdfiumError:
                 return None
             finally:
                 page.close()
 
-    def title(self) -> str:
-        """The title in the metadata."""
+    def metadata(self, key: str) -> str:
+        """The entry of the document's metadata, such as `Title`."""
         import pypdfium2.raw as raw
 
         with _PDFIUM:
-            buffer = ctypes.create_string_buffer(_TITLE_BYTES)
-            size = raw.FPDF_GetMetaText(self._document.raw, b"Title", buffer, _TITLE_BYTES)
-            return _utf16(buffer.raw[:size])
+            arguments = self._document.raw, key.encode()
+            size = min(raw.FPDF_GetMetaText(*arguments, None, 0), _NOTE_BYTES)
+            buffer = ctypes.create_string_buffer(size + 2)
+            raw.FPDF_GetMetaText(*arguments, buffer, size)
+            return _utf16(buffer.raw)
 
     def attachments(self) -> list[str]:
         """The names of the attached files."""
@@ -159,7 +172,8 @@ def _open(data: bytes) -> Any:
 # --- words ----------------------------------------------------------------------------------------
 
 
-def _page_text(page: Any) -> PageText:
+def _page_text(page: Any) -> tuple[PageText, bool]:
+    """Return the text of a page, and whether annotations have more text in their appearance."""
     import pypdfium2.raw as raw
 
     text_page = page.get_textpage()
@@ -168,9 +182,22 @@ def _page_text(page: Any) -> PageText:
         words = _to_words(_boxes(text_page.raw, count))
     finally:
         text_page.close()
-    notes = list(_notes(page))
-    only_images = not words and not notes and raw.FPDFPage_CountObjects(page.raw) > 0
-    return PageText(words, notes, only_images, truncated=count > PAGE_CHARS)
+    notes, has_appearances = _notes(page)
+    is_empty = not words and not notes and not has_appearances
+    only_images = is_empty and raw.FPDFPage_CountObjects(page.raw) > 0
+    return PageText(words, notes, only_images, truncated=count > PAGE_CHARS), has_appearances
+
+
+def _new_words(page: Any, before: PageText) -> str:
+    """The words of a page that it did not have before its annotations became part of it."""
+    known = {word.text for word in before.words}.union(*(note.split() for note in before.notes))
+    text_page = page.get_textpage()
+    try:
+        text: str = text_page.get_text_range(count=min(text_page.count_chars(), PAGE_CHARS))
+    finally:
+        text_page.close()
+    words = (word for word in text.split() if any(map(str.isalnum, word)))
+    return " ".join(word for word in words if word not in known)
 
 
 class _Box(NamedTuple):
@@ -262,25 +289,45 @@ def _rotate(quarters: int, box: _Box) -> Word:
 # --- comments and forms ---------------------------------------------------------------------------
 
 
-def _notes(page: Any) -> Iterator[str]:
-    """Yield the comments on a page and the values of its form fields."""
+def _notes(page: Any) -> tuple[list[str], bool]:
+    """Return the comments on a page and the values of its form fields, and whether annotations have
+    text only in their appearance."""
     import pypdfium2.raw as raw
 
+    notes: list[str] = []
+    has_appearances = False
     for index in range(min(raw.FPDFPage_GetAnnotCount(page.raw), _MAX_NOTES)):
         note = raw.FPDFPage_GetAnnot(page.raw, index)
         if not note:
             continue
         try:
-            kind = raw.FPDFAnnot_GetSubtype(note)
-            if kind == raw.FPDF_ANNOT_WIDGET and page.formenv:
-                if raw.FPDFAnnot_GetFormFieldType(page.formenv, note) in _TEXT_FIELDS:
-                    yield _string(raw.FPDFAnnot_GetFormFieldValue, page.formenv, note)
-            elif kind == raw.FPDF_ANNOT_WIDGET:
-                yield _string(raw.FPDFAnnot_GetStringValue, note, b"V")
-            elif kind not in (raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_POPUP):
-                yield _string(raw.FPDFAnnot_GetStringValue, note, b"Contents")
+            texts = [text for text in _note_texts(page, note) if text]
+            notes += texts
+            is_visible = raw.FPDFAnnot_GetSubtype(note) in _DRAWN_NOTES
+            if not texts and is_visible and raw.FPDFAnnot_HasKey(note, b"AP"):
+                has_appearances = True
         finally:
             raw.FPDFPage_CloseAnnot(note)
+    return notes, has_appearances
+
+
+def _note_texts(page: Any, note: Any) -> Iterator[str]:
+    import pypdfium2.raw as raw
+
+    kind = raw.FPDFAnnot_GetSubtype(note)
+    if kind == raw.FPDF_ANNOT_POPUP:
+        return
+    if kind == raw.FPDF_ANNOT_WIDGET:
+        yield _string(raw.FPDFAnnot_GetStringValue, note, b"TU")  # the tooltip
+        if not page.formenv:
+            yield _string(raw.FPDFAnnot_GetStringValue, note, b"V")
+        elif raw.FPDFAnnot_GetFormFieldType(page.formenv, note) in _TEXT_FIELDS:
+            yield _string(raw.FPDFAnnot_GetFormFieldValue, page.formenv, note)
+    elif text := _string(raw.FPDFAnnot_GetStringValue, note, b"Contents"):
+        yield text
+    else:
+        rich = _string(raw.FPDFAnnot_GetStringValue, note, b"RC")
+        yield html.unescape(_TAG.sub(" ", rich))
 
 
 def _string(function: Any, *arguments: Any) -> str:

@@ -10,7 +10,8 @@ that the text of a passage occurs verbatim in the text of its page.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -23,10 +24,13 @@ from kb.ingest.parsers.pdf.headings import Outline, large_title, metadata_title
 from kb.ingest.parsers.pdf.lines import Line, group_lines, group_runs, one_line
 from kb.ingest.parsers.pdf.pages import PAGE_CHARS, PageText, Pdf, Word
 from kb.ingest.parsers.pdf.paragraphs import Paragraph, group_paragraphs, words_inside
+from kb.metadata import TITLE_CHARS
 from kb.ports import Parsed, Source
 from kb.types import Block, Span
 
 _HEADER = b"%PDF-"
+_WORD = re.compile(r"\w+")
+_UNSET = frozenset({"anonymous", "unknown", "unspecified", "untitled"})  # what programs fill in
 _HEADER_WITHIN = 1024  # bytes, as in other PDF readers
 _MAX_NAMED = 10  # of items in a warning
 
@@ -64,7 +68,7 @@ class _Omissions:
 
 class PdfParser(FormatParser):
     name = "pdf"
-    version = "3"
+    version = "4"
     priority = 2
     signatures = frozenset({"pdf"})
 
@@ -88,20 +92,32 @@ class PdfParser(FormatParser):
                 if page.truncated:
                     omissions.truncated.append(len(pages))
                 source.on_progress(len(pages), pdf.page_count)
-            outline, metadata = pdf.outline(), pdf.title()
+            outline, title = pdf.outline(), pdf.metadata("Title")
+            metadata = [pdf.metadata(key) for key in ("Subject", "Keywords", "Author")]
             omissions.attachments += pdf.attachments()
         if set(range(1, len(pages) + 1)) <= set(omissions.unreadable):
             raise Unreadable("damaged PDF: no page can be read")
         texts = _pages(pages)
         if not any(page.texts for page in texts):
             raise Unsupported("only images: no text in this PDF; run OCR on it first")
+        texts[0].trailing.extend(_new_metadata([*metadata, title[TITLE_CHARS:]], texts[0]))
         return Parsed(
             type="pdf",
             blocks=_blocks(texts, Outline(outline)),
-            title=metadata_title(metadata) or large_title(texts[0].paragraphs),
+            title=metadata_title(title) or large_title(texts[0].paragraphs),
             warnings=tuple(_warnings(omissions)),
             text="\f".join("\n\n".join(page.texts) for page in texts),
         )
+
+
+def _new_metadata(values: Iterable[str], page: _Page) -> Iterator[str]:
+    """Yield the values of which the first page has not every word."""
+    known = set(_WORD.findall("\n".join(page.texts).casefold()))
+    for value in map(one_line, values):
+        words = set(_WORD.findall(value.casefold()))
+        if words - known and value.casefold() not in _UNSET:
+            known |= words
+            yield value
 
 
 def _lines(page: PageText) -> _Lines:
