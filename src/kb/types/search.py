@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kb.types.places import Citation
-
-if TYPE_CHECKING:
-    from kb.types.models import Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ class SearchRequest:
     explain: bool = False
     malformed: str = "raise"
     settings: Mapping[str, Any] | None = None
-    vector: Vector[float] | None = None
+    vector: array[float] | None = None
     exclude: frozenset[int] = frozenset()
     snippets: bool = True
 
