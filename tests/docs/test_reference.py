@@ -132,8 +132,8 @@ def test_every_profile_is_documented(name: str) -> None:
 def test_every_error_is_documented(kind: type[errors.KbError]) -> None:
     meaning = reference.meaning(kind)
     assert meaning, f"{kind.__name__} has no line in the tree at the top of kb.errors"
-    row = next(line for line in text("errors").splitlines() if f"| `{kind.code}` |" in line)
-    assert f"`{kind.__name__}` | {kind.exit_status} | {kind.http_status} |" in row
+    row = next(line for line in text("errors").splitlines() if f"| `{kind.__name__}` |" in line)
+    assert f"`{kind.code}` | `{kind.__name__}` | {kind.exit_status} | {kind.http_status} |" in row
 
 
 def test_every_error_of_the_command_line_is_documented() -> None:

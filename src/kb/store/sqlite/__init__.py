@@ -2,6 +2,7 @@
 
 store              SqliteStore: the ports below over one database
 connection         Database: connections, transactions, and errors in kb's words
+snapshot_cache     values that a snapshot reads only once
 schema             the schema's version, and migrations to the newest one
 functions          SQL functions, and helpers for queries
 
