@@ -112,7 +112,7 @@ def _import() -> None:
 
 def _passages(model: OnnxEncoder) -> list[str]:
     """Texts of `PASSAGE_TOKENS` tokens, including special ones, from the example library."""
-    tokeniser = model.load().tokeniser
+    tokeniser = model.loaded().tokeniser
     files = sorted((*LIBRARY.glob("*/*.md"), *LIBRARY.glob("*/*.txt")))
     words = re.findall(r"\S+", " ".join(path.read_text(encoding="utf-8") for path in files))
     wanted = min(PASSAGE_TOKENS, model.spec.max_tokens)
@@ -134,7 +134,7 @@ def _each_ms(encode: Any, texts: Any) -> float:
 def _throughput(model: OnnxEncoder, passages: list[str]) -> tuple[float, float, float]:
     """Texts per second with kb and in a bare loop, and their ratio, measured alternately so that
     other load affects both."""
-    output, session = model.manifest.outputs["dense"], model.load().session
+    output, session = model.manifest.outputs["dense"], model.loaded().session
     feeds = [_feed(model, text) for text in passages]
     ours, bare = [], []
     with ThreadPoolExecutor(cores()) as pool:
@@ -150,7 +150,7 @@ def _throughput(model: OnnxEncoder, passages: list[str]) -> tuple[float, float, 
 def _embedding(model: OnnxEncoder, passages: list[str]) -> tuple[float, float]:
     """Embed a store, compared with a bare loop over all outputs of the graph. A first note triggers
     the exam before, which happens once in a store."""
-    outputs, session = list(model.manifest.outputs.values()), model.load().session
+    outputs, session = list(model.manifest.outputs.values()), model.loaded().session
     feeds = [_feed(model, text) for text in passages]
     ours, bare = [], []
     with ThreadPoolExecutor(cores()) as pool:
@@ -171,10 +171,10 @@ def _embedding(model: OnnxEncoder, passages: list[str]) -> tuple[float, float]:
 def _feed(model: OnnxEncoder, text: str) -> dict[str, Any]:
     import numpy as np
 
-    ids = np.array([model.load().tokeniser.tokens(text).ids])
+    ids = np.array([model.loaded().tokeniser.tokens(text).ids])
     known = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
     known["token_type_ids"] = np.zeros_like(ids)
-    return {name: known[name] for name in model.load().session.inputs}
+    return {name: known[name] for name in model.loaded().session.inputs}
 
 
 if __name__ == "__main__":

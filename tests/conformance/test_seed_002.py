@@ -22,6 +22,7 @@ from kb import Filters, KnowledgeBase, models, wire
 from kb.config import Config, SearchConfig
 from kb.evaluation.experiment import run_trial
 from kb.evaluation.metrics import Measure, ndcg, per_query, precision, recall
+from kb.ports import ModelTraits, traits_of
 from kb.search.results.trace import Trace
 from kb.types import Encoding, Hit, Response, TokenVectors
 from tests.conftest import Clock
@@ -725,8 +726,8 @@ def test_r9_1_what_has_none_gets_them(known: Any) -> None:
 
 @pytest.mark.parametrize(("unit", "device"), [(8, "a CPU"), (32, "a GPU")])
 def test_r9_2_in_units_of_8_or_32(known: Any, unit: int, device: str) -> None:
-    class Sized(Weightless):
-        unit_texts = unit  # what an encoder says that runs on that device
+    class Sized(ModelTraits, Weightless):
+        batch_size = unit  # as an encoder that runs on that device has it
 
     encoder = Sized()
     kb = known(encoder)
@@ -737,9 +738,9 @@ def test_r9_2_in_units_of_8_or_32(known: Any, unit: int, device: str) -> None:
 
 
 def test_r9_2_the_units_of_the_bundled_runtime() -> None:
-    from kb.models.onnx_encoder import CPU_UNIT, GPU_UNIT
+    from kb.models.onnx_encoder import CPU_BATCH, GPU_BATCH
 
-    assert (CPU_UNIT, GPU_UNIT) == (8, 32)
+    assert (CPU_BATCH, GPU_BATCH) == (8, 32)
 
 
 def test_r9_3_a_commit_every_hundred(known: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -950,7 +951,7 @@ def test_r7_5_a_gpu_is_used_where_there_is_one(
         kb.embed()
         assert kb.search("harbour keys", rerank="cross-encoder").hits[0].score_kind == "rerank"
     assert asked == [("kb_mini", gpu, cpu), ("kb_judge", gpu, cpu)]
-    assert models.unit_texts(encoder) == 32  # and 8 on a processor [R9.2]
+    assert traits_of(encoder).batch_size == 32  # and 8 on a processor [R9.2]
 
 
 # --- R8: compare ----------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kb.evaluation.encoding_cache import FILE, PROBE, remembering
-from kb.models import unit_texts
+from kb.ports import ModelTraits, traits_of
 from tests.models.weightless import Weightless
 
 ALL = frozenset({"dense", "sparse", "tokens"})
@@ -31,13 +31,15 @@ def test_queries_are_encoded_every_time(tmp_path: Path) -> None:
     assert inner.calls.count(("q",)) == 2
 
 
-def test_progress_and_what_is_beside_the_port(tmp_path: Path) -> None:
-    inner = Weightless()
-    inner.unit_texts = 3  # type: ignore[attr-defined]
+def test_progress_and_the_batch_size(tmp_path: Path) -> None:
+    class Sized(ModelTraits, Weightless):
+        batch_size = 3
+
+    inner = Sized()
     told: list[int] = []
     with remembering(inner, tmp_path) as encoder:
         encoder.encode(["a", "b"], on_progress=told.append)
-        assert unit_texts(encoder) == 3
+        assert traits_of(encoder).batch_size == 3
         assert encoder.spec is inner.spec
     assert told == [2]
 

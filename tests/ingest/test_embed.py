@@ -202,7 +202,7 @@ def test_progress(store: Watched) -> None:
     """[002 R9.4]"""
     fill(store, 20)
     seen: list[EmbedProgress] = []
-    Embedder(store, Weightless(), unit_texts=6).run(on_progress=seen.append)
+    Embedder(store, Weightless(), batch_size=6).run(on_progress=seen.append)
     assert [(now.done, now.total) for now in seen] == [(6, 20), (12, 20), (18, 20), (20, 20)]
     assert all(now.per_second > 0 for now in seen)
 
@@ -231,10 +231,10 @@ def test_piece_by_piece(tmp_path_factory: Any, limits: list[int], size: int) -> 
     fill(store, 40)
     left = 40
     for limit in limits:
-        report = Embedder(store, Weightless(), unit_texts=size, commit_chunks=7).run(limit=limit)
+        report = Embedder(store, Weightless(), batch_size=size, commit_chunks=7).run(limit=limit)
         left -= report.embedded
         assert (report.embedded, report.left) == (min(limit, left + report.embedded), left)
-    assert Embedder(store, Weightless(), unit_texts=size).run().embedded == left
+    assert Embedder(store, Weightless(), batch_size=size).run().embedded == left
     assert len(vectors(store)) == 40
     store.close()
 
@@ -345,7 +345,7 @@ def test_a_model_that_breaks_on_the_way(store: Watched) -> None:
     """No text is blamed for it, and what it made before is kept."""
     fill(store, 40)
     with pytest.raises(ModelBroken):
-        Embedder(store, Strange([], sane=1 + 2), unit_texts=8).run()
+        Embedder(store, Strange([], sane=1 + 2), batch_size=8).run()
     (model,) = store.vectors.models()
     assert model.failed == 0
     assert model.ready == sum(store.commits)

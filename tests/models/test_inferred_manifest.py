@@ -198,7 +198,7 @@ def test_term_weights_by_hand(m3: Path, encoder: OnnxEncoder) -> None:
     """The maximum of each token, by its own text; special and unknown ones are dropped."""
     (found,) = encoder.encode([TEXT], want=PARTS)
     pieces = Tokenizer.from_file(str(m3 / "tokenizer.json")).encode(TEXT)
-    raw = encoder.load().session.run(pieces.ids, ["sparse_vecs"])["sparse_vecs"][:, 0]
+    raw = encoder.loaded().session.run(pieces.ids, ["sparse_vecs"])["sparse_vecs"][:, 0]
     wanted: dict[str, float] = {}
     for number, token, weight in zip(pieces.ids, pieces.tokens, raw.tolist(), strict=True):
         if number > 3 and token not in ("▁", ",") and weight > 0:
@@ -214,7 +214,7 @@ def test_a_vector_for_each_token_but_the_special_ones(m3: Path, encoder: OnnxEnc
     (found,) = encoder.encode(["radio slots"], want=PARTS)
     pieces = Tokenizer.from_file(str(m3 / "tokenizer.json")).encode("radio slots")
     assert pieces.tokens == ["<s>", "▁radio", "▁slot", "s", "</s>"]
-    raw = encoder.load().session.run(pieces.ids, ["colbert_vecs"])["colbert_vecs"]
+    raw = encoder.loaded().session.run(pieces.ids, ["colbert_vecs"])["colbert_vecs"]
     assert raw.shape == (4, 32)
     assert found.tokens is not None
     rows = np.array(found.tokens.data).reshape(-1, 32)

@@ -60,7 +60,7 @@ def test_a_pair_in_any_company_and_from_any_thread(kb_judge: OnnxJudge) -> None:
 
 
 def test_long_texts_are_cut(kb_judge: OnnxJudge) -> None:
-    pairs = kb_judge.load().tokeniser
+    pairs = kb_judge.loaded().tokeniser
     short, long = "harbour keys", "harbour keys " * 500
     for query, passage, tokens in (
         (short, short, 2 + 2),
@@ -76,7 +76,7 @@ def test_long_texts_are_cut(kb_judge: OnnxJudge) -> None:
 
 
 def test_a_text_may_say_what_is_special(kb_judge: OnnxJudge) -> None:
-    pairs = kb_judge.load().tokeniser
+    pairs = kb_judge.loaded().tokeniser
     ids, _ = pairs.pair(pairs.query("a [SEP] b"), "[CLS] [SEP]")
     special = pairs.pair(pairs.query(""), "")[0]
     assert [ids.count(each) for each in special] == [special.count(each) for each in special]

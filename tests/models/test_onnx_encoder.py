@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kb.errors import InvalidRequest, ModelBroken, ModelMissing
-from kb.models.onnx_encoder import CPU_UNIT, OnnxEncoder
+from kb.models.onnx_encoder import CPU_BATCH, OnnxEncoder
 from kb.models.onnx_session import CPU
 from kb.types import Encoding
 from tests.models import tiny
@@ -68,7 +68,7 @@ def test_a_term_has_its_highest_weight(encoder: OnnxEncoder) -> None:
 
 
 def _raw(encoder: OnnxEncoder, text: str, output: str) -> tuple[Any, list[str]]:
-    loaded = encoder.load()
+    loaded = encoder.loaded()
     tokens = loaded.tokeniser.tokens(text)
     return loaded.session.run(tokens.ids, [output])[output], tokens.texts
 
@@ -148,7 +148,7 @@ def test_progress(encoder: OnnxEncoder) -> None:
 
 
 def test_the_unit_of_work(encoder: OnnxEncoder) -> None:
-    assert (encoder.provider, encoder.unit_texts) == (CPU, CPU_UNIT)
+    assert (encoder.provider, encoder.batch_size) == (CPU, CPU_BATCH)
 
 
 # --- the same text, the same bits -----------------------------------------------------------------
@@ -161,7 +161,7 @@ def alone(encoder: OnnxEncoder) -> dict[str, Encoding]:
 
 def test_a_batch_would_give_other_vectors(encoder: OnnxEncoder) -> None:
     """Why there is none: the graph finds its scales over all that it is given."""
-    loaded = encoder.load()
+    loaded = encoder.loaded()
     rows = [loaded.tokeniser.tokens(text).ids for text in TEXTS[:3]]
     width = max(map(len, rows))
     ids = np.array([row + [0] * (width - len(row)) for row in rows])

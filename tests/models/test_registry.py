@@ -12,6 +12,7 @@ from kb import models
 from kb.config import Config, ModelsConfig
 from kb.errors import ModelBroken, ModelError, ModelMissing
 from kb.models.onnx_encoder import OnnxEncoder
+from kb.ports import traits_of
 from tests.models.weightless import Weightless
 
 
@@ -88,7 +89,7 @@ def test_an_encoder_of_another_package(plug_in: Callable[[str], None]) -> None:
     found = models.encoder(config("hashed"))
     assert isinstance(found, Weightless)
     assert found.spec.dimension == 18
-    assert models.unit_texts(found) == 8
+    assert traits_of(found).batch_size == 8
     (listed,) = (each for each in models.models(config("hashed")) if each.name == "hashed")
     assert (listed.origin, listed.in_use) == ("package others", True)
     assert models.verify(config("hashed"), "hashed") == listed

@@ -18,9 +18,8 @@ from dataclasses import dataclass, field, replace
 from kb.embedding.encode import Texts
 from kb.errors import ModelError
 from kb.logs import logger
-from kb.models import unit_texts
 from kb.models.exam import examine
-from kb.ports import Encoder, Store
+from kb.ports import Encoder, Store, traits_of
 from kb.types import PARTS, Document, EmbedReport, ModelSpec, Outcome, StoredModel, ToEmbed
 
 COMMIT_CHUNKS = 100  # [002 R9]
@@ -60,7 +59,7 @@ def lacking(model: StoredModel, want: Set[str]) -> int:
 
 class Embedder:
     """Gives the chunks of a store their vectors. `want` are the parts that are stored, all that
-    the encoder gives if nothing is said; `unit_texts` is how many texts are encoded in one go, if
+    the encoder gives if nothing is said; `batch_size` is how many texts are encoded in one go, if
     the encoder is not to choose. A `patient` one leaves what has failed lately for later. `source`
     is the name the store shall find the encoder by, if it is not the setting's. With `exam`, a
     model that has sat none does, before its first vectors; without, its word counts."""
@@ -71,7 +70,7 @@ class Embedder:
         encoder: Encoder,
         *,
         want: Set[str] | None = None,
-        unit_texts: int | None = None,
+        batch_size: int | None = None,
         commit_chunks: int = COMMIT_CHUNKS,
         patient: bool = False,
         source: str | None = None,
@@ -82,7 +81,7 @@ class Embedder:
         self._source = source
         parts = wanted(encoder.spec) if want is None else frozenset(want)
         self._texts = Texts(encoder, parts & encoder.spec.gives | {"dense"})
-        self._unit_texts = unit_texts
+        self._batch_size = batch_size
         self._commit_chunks = commit_chunks
         self._patient = patient
 
@@ -116,7 +115,7 @@ class Embedder:
         parts = self._texts.want - {"dense"} if fill else _NOTHING
         job_id = self._store.queue.start_job(model.model_id)
         left = _Left(
-            self._store, job_id, model.model_id, self._texts.encoder, self._unit_texts, limit,
+            self._store, job_id, model.model_id, self._texts.encoder, self._batch_size, limit,
             None if document is None else document.doc_id, parts, self._patient,
             self._commit_chunks,
         )  # fmt: skip
@@ -184,7 +183,7 @@ class _Left:
     job_id: int
     model_id: int
     encoder: Encoder
-    unit_texts: int | None
+    batch_size: int | None
     limit: int | None
     doc_id: int | None
     parts: Set[str]
@@ -200,8 +199,8 @@ class _Left:
         if not self.found:
             return []
         # Asked for here and not before: the encoder may have to be loaded to tell.
-        self.unit_texts = self.unit_texts or unit_texts(self.encoder)
-        return [self.found.popleft() for _ in range(min(self.unit_texts, len(self.found)))]
+        self.batch_size = self.batch_size or traits_of(self.encoder).batch_size
+        return [self.found.popleft() for _ in range(min(self.batch_size, len(self.found)))]
 
     def _look(self) -> None:
         limit = self.lease_chunks if self.limit is None else min(self.limit, self.lease_chunks)

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from kb.ports import Encoder
+from kb.ports import Encoder, ModelTraits, traits_of
 from kb.store.encoding_cache import LIMIT_BYTES, EncodingCache
 from kb.types import PARTS, Encoding, ModelSpec
 
@@ -38,7 +37,7 @@ def remembering(
         cache.close()
 
 
-class Remembering:
+class Remembering(ModelTraits):
     """A `ports.Encoder` around another one."""
 
     def __init__(self, encoder: Encoder, cache: EncodingCache, model_id: int) -> None:
@@ -46,13 +45,13 @@ class Remembering:
         self._cache = cache
         self._model_id = model_id
 
-    def __getattr__(self, name: str) -> Any:
-        """What an encoder may have beside the port, such as how many texts it likes at a time."""
-        return getattr(self._encoder, name)
-
     @property
     def spec(self) -> ModelSpec:
         return self._encoder.spec
+
+    @property
+    def batch_size(self) -> int:
+        return traits_of(self._encoder).batch_size
 
     def encode(
         self,

@@ -625,11 +625,11 @@ class KnowledgeBase:
 
     def _checked_encoder(self) -> Encoder | None:
         """The encoder, if a look at its files finds nothing wrong."""
-        from kb import models
+        from kb.ports import traits_of
 
         encoder = self.encoder()
         if encoder is not None:
-            models.check(encoder)
+            traits_of(encoder).check()
         return encoder
 
     def _now(self) -> str:

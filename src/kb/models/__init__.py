@@ -33,7 +33,6 @@ from kb.models.registry import (
     GROUP,
     JUDGES,
     OFF,
-    check,
     encoder,
     has_multilingual,
     info,
@@ -41,11 +40,10 @@ from kb.models.registry import (
     judge,
     lasting,
     models,
-    unit_texts,
     verify,
 )
 
 __all__ = [
-    "GROUP", "JUDGES", "OFF", "check", "encoder", "has_multilingual", "info", "is_endpoint",
-    "is_installed", "judge", "lasting", "models", "unit_texts", "verify",
+    "GROUP", "JUDGES", "OFF", "encoder", "has_multilingual", "info", "is_endpoint",
+    "is_installed", "judge", "lasting", "models", "verify",
 ]  # fmt: skip

@@ -20,6 +20,7 @@ from kb.errors import ConfigError, InvalidRequest, ModelBroken
 from kb.models import network
 from kb.models.http_client import Asking
 from kb.models.lookup import ENDPOINT as NAME
+from kb.ports import ModelTraits
 from kb.text.normalize import nfc
 from kb.types import Encoding, ModelSpec, Vector
 
@@ -61,7 +62,7 @@ def open_endpoint(config: Config, name: str = NAME, *, sleep: network.Sleep = ti
     )
 
 
-class EndpointEncoder:
+class EndpointEncoder(ModelTraits):
     """Shared between threads: each request is a connection of its own."""
 
     remote = True  # what may hang, and has nothing to load here
@@ -77,7 +78,7 @@ class EndpointEncoder:
         return self._spec
 
     @property
-    def unit_texts(self) -> int:
+    def batch_size(self) -> int:
         return self._batch
 
     def encode(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float32]
 
-CPU_UNIT, GPU_UNIT = 8, 32  # texts in a unit of work [002 R9]
+CPU_BATCH, GPU_BATCH = 8, 32  # texts in a unit of work [002 R9]
 
 
 class OnnxEncoder(OnnxModel[Tokeniser]):
@@ -35,14 +35,14 @@ class OnnxEncoder(OnnxModel[Tokeniser]):
     _work = "kb-encode"
 
     @property
-    def unit_texts(self) -> int:
+    def batch_size(self) -> int:
         """How many texts make a good unit of work, on what this runs on."""
-        return CPU_UNIT if self.load().session.provider == CPU else GPU_UNIT
+        return CPU_BATCH if self.loaded().session.provider == CPU else GPU_BATCH
 
     @property
     def provider(self) -> str:
         """What this runs on."""
-        return self.load().session.provider
+        return self.loaded().session.provider
 
     def _read_tokenizer(self, path: Path) -> Tokeniser:
         return Tokeniser(path, self.spec.max_tokens, stems=self.manifest.stems)
@@ -58,10 +58,10 @@ class OnnxEncoder(OnnxModel[Tokeniser]):
         if isinstance(texts, str):
             raise InvalidRequest("encode takes a list of texts", "give [text] for a single one")
         outputs = self._outputs(want, as_query=as_query)
-        one = partial(self._encode_one, self.load(), outputs, as_query)
+        one = partial(self._encode_one, self.loaded(), outputs, as_query)
         encodings: list[Encoding] = []
         # A single text is not worth the way to another thread and back.
-        results = map(one, texts) if len(texts) < 2 else self.load().pool.map(one, texts)
+        results = map(one, texts) if len(texts) < 2 else self.loaded().pool.map(one, texts)
         for encoding in results:
             encodings.append(encoding)
             if on_progress is not None:

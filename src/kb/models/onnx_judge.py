@@ -79,7 +79,7 @@ class OnnxJudge(OnnxModel[Pairs]):
             raise InvalidRequest("scores takes a list of passages", "give [text] for a single one")
         if not passages:
             return []
-        loaded = self.load()
+        loaded = self.loaded()
         one = partial(self._score, loaded, loaded.tokeniser.query(query))
         # A single pair is not worth the way to another thread and back.
         return list(map(one, passages) if len(passages) < 2 else loaded.pool.map(one, passages))

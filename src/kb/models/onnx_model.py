@@ -15,6 +15,7 @@ from kb.models import manifest as manifests
 from kb.models.manifest import MEND, Manifest
 from kb.models.onnx_session import Session, load
 from kb.models.runtime import load_runtime
+from kb.ports import ModelTraits
 from kb.types import ModelSpec
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Loaded(Generic[Tokenising]):
     pool: ThreadPoolExecutor
 
 
-class OnnxModel(Generic[Tokenising]):
+class OnnxModel(ModelTraits, Generic[Tokenising]):
     """Nothing is loaded before the first text. `threads` 0 means one a core."""
 
     _work = "kb-model"  # the name of its threads
@@ -50,8 +51,12 @@ class OnnxModel(Generic[Tokenising]):
         """Raises where a file is missing or has another size; loads nothing."""
         manifests.check_sizes(self.manifest)
 
-    def load(self) -> Loaded[Tokenising]:
-        """Load the model now, where the first text need not wait for it."""
+    def load(self) -> None:
+        """Load the model, unless it is loaded."""
+        self.loaded()
+
+    def loaded(self) -> Loaded[Tokenising]:
+        """Return the loaded model; the first call loads it."""
         with self._lock:
             if self._loaded is None:
                 self._loaded = self._load()

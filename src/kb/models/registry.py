@@ -35,7 +35,6 @@ OFF = "none"
 PROBE = "What does this encoder make of a text?"
 
 _HERE = Path(__file__).parent
-_CPU_UNIT = 8
 _NEEDED = {GROUP: ("encoder", "encode"), JUDGES: ("judge", "scores")}
 
 
@@ -73,19 +72,6 @@ def judge(config: Config, name: str | None = None) -> Judge | None:
         return OnnxJudge(read, provider=config.models.provider, threads=config.models.threads)
     made: Judge = _from_point(name, JUDGES, config)
     return made
-
-
-def unit_texts(encoder: Encoder) -> int:
-    """How many texts make a good unit of work for this encoder."""
-    return int(getattr(encoder, "unit_texts", _CPU_UNIT))
-
-
-def check(model: Encoder | Judge) -> None:
-    """Raises `ModelError` where a look at its files, without loading them, shows that it cannot be
-    used. A model of others need not have such a look."""
-    look = getattr(model, "check", None)
-    if look is not None:
-        look()
 
 
 def has_multilingual() -> bool:

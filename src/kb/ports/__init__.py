@@ -1,14 +1,15 @@
 """Protocols between the rooms: what a store, a model and a parser must be able to do.
 
-    store        Store: five ports, snapshots, and where the store is
-    catalog      Catalog: documents, chunks, tags and roots
-    fulltext     Fulltext: retrieval by words
-    vectors      Vectors: embedding models, their vectors, and retrieval by them
-    queue        Queue: which chunks still need vectors, and who works on them
-    maintenance  Maintenance: checks, repairs, backups, exports and imports
-    encoder      Encoder: turns texts into vectors
-    judge        Judge: scores a query and a passage together
-    parser       Parser: turns the bytes of one format into blocks of text
+    store         Store: five ports, snapshots, and where the store is
+    catalog       Catalog: documents, chunks, tags and roots
+    fulltext      Fulltext: retrieval by words
+    vectors       Vectors: embedding models, their vectors, and retrieval by them
+    queue         Queue: which chunks still need vectors, and who works on them
+    maintenance   Maintenance: checks, repairs, backups, exports and imports
+    encoder       Encoder: turns texts into vectors
+    judge         Judge: scores a query and a passage together
+    model_traits  ModelTraits: optional properties of an encoder or a judge, with defaults
+    parser        Parser: turns the bytes of one format into blocks of text
 
 Import names from here: `from kb.ports import Store`. Each module is loaded when one of its names is
 first used (PEP 562), because parser processes and lexical searches need only a few of them.
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from kb.ports.fulltext import Fulltext
     from kb.ports.judge import Judge
     from kb.ports.maintenance import Check, Maintenance
+    from kb.ports.model_traits import ModelTraits, traits_of
     from kb.ports.parser import Parsed, Parser, Source
     from kb.ports.queue import Queue
     from kb.ports.store import Store
@@ -39,12 +41,14 @@ _MODULES = {
     "Fulltext": "fulltext",
     "Judge": "judge",
     "Maintenance": "maintenance",
+    "ModelTraits": "model_traits",
     "Parsed": "parser",
     "Parser": "parser",
     "Queue": "queue",
     "Source": "parser",
     "Store": "store",
     "Vectors": "vectors",
+    "traits_of": "model_traits",
 }
 
 __all__ = [
@@ -55,12 +59,14 @@ __all__ = [
     "Fulltext",
     "Judge",
     "Maintenance",
+    "ModelTraits",
     "Parsed",
     "Parser",
     "Queue",
     "Source",
     "Store",
     "Vectors",
+    "traits_of",
 ]
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 class Judge(Protocol):
     """A cross-encoder. Threads may share one judge. The score of a pair depends on the pair alone,
-    not on the other pairs of the call."""
+    not on the other pairs of the call. `ModelTraits` has further, optional members."""
 
     @property
     def spec(self) -> ModelSpec:

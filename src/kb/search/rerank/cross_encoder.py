@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kb import deadline
 from kb.errors import ModelBroken
+from kb.ports import traits_of
 from kb.search.rerank.stage import Scores
 from kb.search.results.hits import CandidateCache
 from kb.text.headings import heading_text
@@ -32,10 +33,8 @@ class CrossEncoder:
         return ""
 
     def load(self) -> None:
-        """Load the judge's model, if the judge can do so in advance."""
-        load = getattr(self._judge, "load", None)
-        if load is not None:
-            load()
+        """Load the judge's model."""
+        traits_of(self._judge).load()
 
     def prepare(self, text: str) -> None:
         """Nothing: the judge reads the query with each passage."""

@@ -117,6 +117,8 @@ class ActiveModel:
                 return self._complete(replace(unusable, usable=ready))
             unused = (_no_model(output, _OFF),) if ready else ()
             return replace(unusable, degraded=unused)
+        from kb.ports import traits_of  # a lexical search need not load the ports
+
         spec = encoder.spec
         unusable = replace(unusable, encoder=spec.name)
         if model is not None and ready and not has_vector and not _made_by(model, spec):
@@ -128,7 +130,7 @@ class ActiveModel:
                 usable=ready,
                 scripts=spec.scripts,
                 outputs=spec.gives,
-                is_remote=getattr(encoder, "remote", False),
+                is_remote=traits_of(encoder).remote,
             )
         )
 
