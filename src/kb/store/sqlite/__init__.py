@@ -24,7 +24,6 @@ python_scan        the backend in pure Python
 vec0               the sqlite-vec backend
 sparse             the sparse index: search over segments
 segments           the inverted index over sparse vectors, in segments
-snapshot_cache     values that a snapshot reads once
 
 queue              the queue port: jobs and leases
 
