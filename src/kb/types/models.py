@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-Vector = array  # of type code "f"; a buffer, so that numpy and SQLite read it without a copy
+if TYPE_CHECKING:
+    from array import array
+
+    Vector = array  # of type code "f": numpy and SQLite read its buffer without a copy
+else:
+    Vector = Sequence  # before Python 3.12, `array` cannot be subscripted
+
 _EXAMINED_IN = {"LATIN": "English", "CJK": "Chinese", "HIRAGANA": "Japanese", "HANGUL": "Korean"}
 PASS_MARK = 0.4  # who cannot read knows none, or one by luck
 

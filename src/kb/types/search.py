@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kb.types.places import Citation
+
+if TYPE_CHECKING:
+    from kb.types.models import Vector
+else:  # so that the types of the fields can be read at runtime, without loading `models`
+    from collections.abc import Sequence as Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class SearchRequest:
     explain: bool = False
     malformed: str = "raise"
     settings: Mapping[str, Any] | None = None
-    vector: array[float] | None = None
+    vector: Vector[float] | None = None
     exclude: frozenset[int] = frozenset()
     snippets: bool = True
 

@@ -85,8 +85,8 @@ class ActiveModel:
     @property
     def encoder(self) -> Encoder | None:
         """The encoder; None if it is disabled or cannot be used."""
-        found = self._encoder_or_error
-        return None if isinstance(found, KbError) else found
+        encoder = self._encoder_or_error
+        return None if isinstance(encoder, KbError) else encoder
 
     @cached_property
     def _encoder_or_error(self) -> Encoder | KbError | None:
