@@ -1,17 +1,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kb.config import ChunkConfig
 from kb.errors import DiskFull, PathMissing
-from kb.ingest import walk
+from kb.ingest import parser_pool, walk
 from kb.ingest.indexer import Progress
 from kb.ingest.secret_files import BY_NAME
 from kb.regular_files import open_folder
+from kb.store.sqlite.connection import Database
 from kb.types import FileNote, Written
 from tests.ingest.conftest import Library
 
@@ -507,3 +511,36 @@ def test_a_store_that_cannot_be_written_ends_the_run(
     monkeypatch.setattr(library.store.catalog, "write_document", full)
     with pytest.raises(DiskFull):
         library.ingest("")
+
+
+def test_no_parser_is_waited_for_inside_a_transaction(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other writers would wait for it too."""
+    depth, waits = 0, list[int]()
+    writing, receive = Database.writing, parser_pool.Parsing._receive
+
+    @contextmanager
+    def counted(self: Database) -> Iterator[Any]:
+        nonlocal depth
+        depth += 1
+        try:
+            with writing(self) as connection:
+                yield connection
+        finally:
+            depth -= 1
+
+    def recorded(self: parser_pool.Parsing) -> Any:
+        waits.append(depth)
+        return receive(self)
+
+    monkeypatch.setattr(Database, "writing", counted)
+    monkeypatch.setattr(parser_pool.Parsing, "_receive", recorded)
+    monkeypatch.setattr(parser_pool, "_BUFFER_BYTES", 1000)  # the rest goes to a file
+    sections = [f"# Section {number}\n\nThe gateway waits.\n" for number in range(4_000)]
+    library.put("long.md", "\n".join(sections))
+    library.put("other.md")
+    library.ingest(library.folder)
+    assert len(waits) > 3  # several messages of the long file
+    assert set(waits) == {0}
+    assert library.store.catalog.counts().chunks == 4_001

@@ -10,11 +10,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import apsw
 import httpx
 import pytest
 
@@ -22,7 +24,7 @@ from kb import KnowledgeBase
 from kb.server import uploads
 from tests.ingest import bombs
 from tests.schemas import validate, validator
-from tests.server.conftest import HEADERS, PATIENCE_S, Running, Serve, put
+from tests.server.conftest import HEADERS, PATIENCE_S, Running, Serve, put, until
 
 GOOD = b"# Barnacles\n\nThey settle on the hull.\n"
 BAD = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(range(256)) * 9
@@ -355,3 +357,69 @@ def test_files_of_a_server_that_runs_are_left_alone(filled: Running) -> None:
         (each / "old").mkdir()
     uploads.clean_up(filled.kb)
     assert (others.exists(), ended.exists()) == (True, False)
+
+
+# --- beside other writes --------------------------------------------------------------------------
+
+
+SlowIngest = tuple[threading.Event, threading.Event]
+
+
+@pytest.fixture
+def slow_ingest(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowIngest]:
+    """The ingest of `slow.md` sets the first event and waits for the second."""
+    started, finish = threading.Event(), threading.Event()
+    ingest = uploads._ingest
+
+    def wait(kb: KnowledgeBase, path: Path, **options: Any) -> Any:
+        if path.name == "slow.md" and not finish.is_set():
+            started.set()
+            assert finish.wait(PATIENCE_S)
+        return ingest(kb, path, **options)
+
+    monkeypatch.setattr(uploads, "_ingest", wait)
+    yield started, finish
+    finish.set()
+
+
+def test_an_upload_delays_no_other_write(filled: Running, slow_ingest: SlowIngest) -> None:
+    started, finish = slow_ingest
+    with ThreadPoolExecutor(1) as other:
+        slow = other.submit(put, filled, "slow.md", b"# Slow\n\nText.\n")
+        assert started.wait(PATIENCE_S)
+        tags = {"document": "lib/notes/retry.md", "add": ["x"]}
+        assert filled.client.post("/tags", json=tags).status_code == 200
+        assert filled.client.post("/documents", json={"text": "A note."}).status_code == 201
+        assert put(filled, "small.md", b"# Small\n\nText.\n").status_code == 201
+        assert filled.client.post("/ingest", json={}).status_code == 200
+        assert filled.client.delete("/documents/note:1", headers=HEADERS).status_code in (200, 404)
+        assert not slow.done()
+        finish.set()
+        assert slow.result().status_code == 201
+
+
+def test_uploads_of_one_name_follow_each_other(filled: Running, slow_ingest: SlowIngest) -> None:
+    started, finish = slow_ingest
+    with ThreadPoolExecutor(2) as others:
+        first = others.submit(put, filled, "slow.md", b"# First\n\nText.\n")
+        assert started.wait(PATIENCE_S)
+        second = others.submit(put, filled, "slow.md", b"# Second\n\nText.\n")
+        until(lambda: filled.app.state.context.uploads.task_count == 2)
+        finish.set()
+        assert [each.result().status_code for each in (first, second)] == [201, 201]
+    assert filled.kb.document("uploads/slow.md").title == "Second"
+
+
+def test_a_store_that_stays_busy_is_an_error_within_the_request_timeout(serve: Serve) -> None:
+    running = serve(request_timeout_s=0.5)
+    note = running.kb.add("A note.")
+    tags = {"document": note.doc_path, "add": ["x"]}
+    with closing(apsw.Connection(str(running.kb.path))) as other:
+        other.execute("BEGIN IMMEDIATE")
+        for path, body in (("/tags", tags), ("/documents", {"text": "Another note."})):
+            answer = running.client.post(path, json=body)
+            assert (answer.status_code, answer.json()["code"]) == (503, "store_busy")
+            assert answer.headers["retry-after"] == "1"
+        other.execute("ROLLBACK")
+    assert running.kb.document(note.doc_path).tags == ()
+    assert running.client.post("/tags", json=tags).status_code == 200

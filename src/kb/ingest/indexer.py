@@ -285,8 +285,8 @@ class _Run:
         file.scan.kept_paths.add(file.entry.path)
 
     def _update(self, file: _File) -> None:
-        """Bring the store up to date with the file. A long file is parsed while it is written, so
-        its errors may appear only then."""
+        """Bring the store up to date with the file. It is parsed to its end before it is written:
+        other writers would wait for the parser."""
         if file.error is not None:
             raise file.error
         if not file.is_read:
@@ -302,8 +302,8 @@ class _Run:
             document = document_builder.build_document(
                 file.entry, parsing.document(), file.content_hash, file.version
             )
-            if parsing.is_complete:
-                self._read_ahead()
+            parsing.receive_all()
+            self._read_ahead()
             if state is None and self._is_expired(document):
                 expired = document.draft.attributes.expires_at
                 self.report.skipped.append(FileNote(file.doc_path, f"expired {expired}"))

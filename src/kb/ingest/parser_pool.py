@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import atexit
 import os
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import IO
 
 from kb import deadline
 from kb.errors import ParserUnavailable
@@ -32,6 +34,7 @@ from kb.types import ChunkDraft
 _MAX_PROCESSES = 4  # further files wait
 _IDLE_S = 60.0
 _WAIT_S = 0.25
+_BUFFER_BYTES = 8 * 1024 * 1024  # of a result in memory; a longer one goes to disk
 
 
 def _no_op() -> None:
@@ -113,6 +116,8 @@ class Parsing:
         self._on_wait = on_wait
         self._waited_s = 0.0
         self._bytes = 0
+        self._body: bytes | bytearray = b""  # of the last message
+        self._buffer: IO[bytes] | None = None
 
     def __enter__(self) -> Parsing:
         return self
@@ -138,6 +143,21 @@ class Parsing:
         except wire.MalformedMessage as error:
             raise _invalid_result(error) from error
 
+    def receive_all(self) -> None:
+        """Receive the rest of the result now, into a temporary file if it is long, so that nothing
+        waits for the parser while the chunks are iterated. Raises as `document` does."""
+        if self.is_complete or self._buffer is not None:
+            return
+        buffer = self._buffer = tempfile.SpooledTemporaryFile(_BUFFER_BYTES)  # noqa: SIM115  # see `close`
+        try:
+            more = True
+            while more:
+                more = bool(self._next_from_process().get("more"))
+                buffer.write(len(self._body).to_bytes(8, "big") + self._body)
+        except wire.MalformedMessage as error:
+            raise _invalid_result(error) from error
+        buffer.seek(0)
+
     def text(self) -> str | None:
         """Return the extracted text; None if it is the file's own. Raises as `document` does."""
         pieces: list[str] = []
@@ -153,6 +173,8 @@ class Parsing:
 
     def close(self) -> None:
         self._release(usable=False)
+        if self._buffer is not None:
+            self._buffer.close()
 
     def _release(self, *, usable: bool) -> None:
         process, self._process = self._process, None
@@ -171,7 +193,14 @@ class Parsing:
             raise _invalid_result(error) from error
 
     def _next(self) -> wire.Message:
-        """Return the next part of the result; pass on progress and log records before it."""
+        """Return the next part of the result."""
+        if self._buffer is None:
+            return self._next_from_process()
+        size = int.from_bytes(self._buffer.read(8), "big")
+        return wire.decode(self._buffer.read(size))
+
+    def _next_from_process(self) -> wire.Message:
+        """Wait for the next part of the result; pass on progress and log records before it."""
         while True:
             message = self._receive()
             if "progress" in message:
@@ -205,6 +234,7 @@ class Parsing:
         self._waited_s += time.monotonic() - started
         if body is None:
             raise self._exit_error(process.wait())
+        self._body = body
         self._bytes += len(body)
         if self._bytes > self._limits.output_bytes:
             raise Unreadable(f"contains more than {_size(self._limits.output_bytes)} of text")
