@@ -24,11 +24,11 @@ def test_what_has_one_cause_is_one_line() -> None:
 
 def test_what_is_no_failure_is_not_put_as_one() -> None:
     told = [
-        Degraded("query", "expression", "an FTS5 expression is looked for by words alone"),
-        Degraded("dense", "language", "kb-mini reads Latin script; what it finds here is a guess"),
+        Degraded("query", "expression", "an FTS5 expression is searched by words only"),
+        Degraded("dense", "language", "kb-mini reads Latin script; its results here are guesses"),
     ]
     assert degradation_messages(told, can_embed=lambda: True) == [
-        "query: an FTS5 expression is looked for by words alone",
-        "dense: the query is in another script (kb-mini reads Latin script; what it finds here is "
-        "a guess)",
+        "query: an FTS5 expression is searched by words only",
+        "dense: the query is in another script (kb-mini reads Latin script; its results here "
+        "are guesses)",
     ]

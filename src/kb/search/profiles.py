@@ -114,11 +114,11 @@ BUILT_IN = {
     profile.name: profile
     for profile in (
         Profile(
-            "default", "words, meaning and weighted terms, by how well each fits: measures best",
+            "default", "words, meaning and weighted terms, fused by score: measures best",
             ("lexical", "dense", "sparse"), match="any", fusion="convex",
             weights={"lexical": 0.15, "dense": 0.6, "sparse": 0.25}, agreement=True,
         ),
-        Profile("lexical", "by words: all of them first, then any", ("lexical",), match="auto"),
+        Profile("lexical", "words only: all of them first, then any", ("lexical",), match="auto"),
         Profile(
             "notes", "words and meaning, by rank",
             ("lexical", "dense"), match="any", candidates="3x", fusion="rrf",
@@ -129,12 +129,13 @@ BUILT_IN = {
             weights={"lexical": 0.3, "dense": 0.7}, min_score=0.1, boosts=("decay",), top=10,
         ),
         Profile(
-            "knowledge", "words and meaning, by rank; decisions, lessons and what is read rise",
+            "knowledge",
+            "words and meaning, by rank; decisions, lessons and documents read often rise",
             ("lexical", "dense"), match="any", candidates="3x", fusion="rrf",
             boosts=("type", "access"), top=10,
         ),
         Profile(
-            "research", "words, meaning and weighted terms, by rank; what counts follows the query",
+            "research", "words, meaning and weighted terms, by rank; weights depend on the query",
             ("lexical", "dense", "sparse"), match="any", fusion="rrf", adaptive=True,
             rerank="colbert", top=20,
         ),

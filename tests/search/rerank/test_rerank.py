@@ -466,7 +466,7 @@ def test_scores_beyond_measure(
 
 # --- expressions ----------------------------------------------------------------------------------
 
-ALONE = Degraded("query", "expression", "an FTS5 expression is looked for by words alone")
+ALONE = Degraded("query", "expression", "an FTS5 expression is searched by words only")
 
 
 @pytest.mark.parametrize(

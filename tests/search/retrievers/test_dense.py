@@ -418,7 +418,7 @@ def test_a_script_that_the_model_does_not_read(latin: KnowledgeBase, profile: st
 
 def test_meaning_alone_is_asked_all_the_same(latin: KnowledgeBase) -> None:
     found = latin.search("超级碗在哪里", mode="vector")
-    guess = replace(FOREIGN, detail=f"{FOREIGN.detail}; what it finds here is a guess")
+    guess = replace(FOREIGN, detail=f"{FOREIGN.detail}; its results here are guesses")
     assert (found.returned, found.degraded) == (2, (guess,))
     assert found.hits[0].sources == ("vec",)
 

@@ -68,7 +68,7 @@ def test_who_asks_for_its_vectors_alone_gets_them(examined: KnowledgeBase) -> No
     assert found.hits
     (told,) = found.degraded
     assert told.reason == "unfit"
-    assert "a guess" in str(told.detail)
+    assert "guesses" in str(told.detail)
 
 
 def test_only_the_scripts_it_failed_in_are_left_to_words(examined: KnowledgeBase) -> None:

@@ -43,6 +43,7 @@ class Analysis:
 
     @property
     def empty(self) -> bool:
+        """Whether the query has no terms."""
         return self.expression is None and not (self.lexical.words or self.lexical.runs)
 
     def substrings(self) -> tuple[str, ...]:

@@ -230,4 +230,4 @@ def check_list(vector: object) -> None:
 
 
 def _not_a_list() -> InvalidRequest:
-    return InvalidRequest("an embedding is not a list of numbers", "give numbers")
+    return InvalidRequest("an embedding is not a list of numbers", "pass a list of numbers")

@@ -34,6 +34,7 @@ class Scale(NamedTuple):
 
     @classmethod
     def of(cls, scores: Sequence[float]) -> Scale:
+        """The scale of these scores."""
         if not scores:
             return cls(0.0, 0.0)
         mean = fsum(scores) / len(scores)

@@ -86,6 +86,7 @@ class ScoreBreakdown:
     def of(
         cls, candidates: Mapping[str, Candidates], fused: Sequence[ScoredChunk], kind: str
     ) -> ScoreBreakdown:
+        """The breakdown of one retrieval and its fused list."""
         ranks = {
             name: {one.chunk_id: one for one in each.ranked} for name, each in candidates.items()
         }

@@ -20,7 +20,7 @@ from kb.search.query.analysis import Analysis
 from kb.search.retrievers.base import Candidates, RetrievalRequest
 from kb.types import Degraded, ScoredChunk
 
-_LEXICAL_ONLY = Degraded("query", "expression", "an FTS5 expression is looked for by words alone")
+_LEXICAL_ONLY = Degraded("query", "expression", "an FTS5 expression is searched by words only")
 
 
 class LexicalRetriever:
@@ -39,6 +39,7 @@ class LexicalRetriever:
         return f"lexical(match={self._match})"
 
     def search(self, request: RetrievalRequest) -> Candidates:
+        """Search the index, or scan all chunks if the index cannot be used."""
         if request.analysis.empty or request.limit < 1:
             return Candidates()
         try:

@@ -46,11 +46,13 @@ class ModelRetriever(ABC):
 
     @property
     def is_slow(self) -> bool:
+        """Whether there are many vectors, or a server encodes the query."""
         status = self._status
         many = status.model is not None and status.model.ready >= SLOW_FROM
         return status.usable and (many or self._encodes_remotely())
 
     def search(self, request: RetrievalRequest) -> Candidates:
+        """Encode the query and look up the nearest chunks."""
         analysis = request.analysis
         if request.limit < 1 or not self._applies(analysis):
             return Candidates(ran=False)
@@ -132,7 +134,7 @@ class ModelRetriever(ABC):
         else:
             return ()
         if self._standalone:
-            detail += "; what it finds here is a guess"
+            detail += "; its results here are guesses"
         return (Degraded(self.name, reason, detail),)
 
     def _truncation(self, tokens: int) -> tuple[Degraded, ...]:

@@ -67,6 +67,7 @@ class _Workers:
         self._threads = 0
 
     def submit(self, task: Task[object]) -> None:
+        """Queue the task, and start a thread for it if none is idle."""
         self._queue.put(task)
         if not self._idle.acquire(blocking=False) and self._threads < _MAX_THREADS:
             self._threads += 1
