@@ -156,9 +156,9 @@ CHANGES = (
     Change("ten results by default", "0::TestResultCountControl::test_request_specific_number_of_results", "config",
            "default_top: int = _key(10,", "default_top: int = _key(11,"),
     Change("snippets of 220 characters, not 240", "1::TestPlan::test_by_default_220_characters_are_shown", "config",
-           "snippet_chars: int = (220,", "snippet_chars: int = (240,"),
+           "snippet_chars: int = _key(\n        220,", "snippet_chars: int = _key(\n        240,"),
     Change("snippets of 220 characters, not 200", "1::TestPlan::test_by_default_220_characters_are_shown", "config",
-           "snippet_chars: int = (220,", "snippet_chars: int = (200,"),
+           "snippet_chars: int = _key(\n        220,", "snippet_chars: int = _key(\n        200,"),
     Change("slow means 500 ms", "2::test_r7_4_a_slow_one_is_a_warning_with_its_query", "config",
            "slow_ms: int = _key(\n        500,", "slow_ms: int = _key(\n        1000,"),
     # --- boosts ---
