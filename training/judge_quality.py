@@ -74,7 +74,7 @@ def stored(rows: Any, form: str) -> Any:
     from kb.types import TokenVectors
 
     vectors = TokenVectors(rows.shape[1], np.ascontiguousarray(rows, "f4"))  # type: ignore[arg-type]
-    return token_codes.decoded(token_codes.encode(vectors, form))
+    return token_codes.decode_rows(token_codes.encode(vectors, form))
 
 
 def judged_by(judge: OnnxJudge, part: Collection, lists: list[list[int]], cache: Path) -> list[Any]:

@@ -24,7 +24,7 @@ NUMBERS = st.floats(-1e6, 1e6, width=32)
 def units(dimension: int) -> Any:
     def unit(values: list[float]) -> Vector[float]:
         assume(any(abs(value) > 1e-30 for value in values))
-        return cosine.normalised(values, dimension)
+        return cosine.unit_vector(values, dimension)
 
     return st.lists(NUMBERS, min_size=dimension, max_size=dimension).map(unit)
 
@@ -32,7 +32,9 @@ def units(dimension: int) -> Any:
 @given(units(7), units(7))
 def test_a_cosine_is_right(one: Vector[float], other: Vector[float]) -> None:
     exact = sum(Fraction(x) * Fraction(y) for x, y in zip(one, other, strict=True))
-    assert abs(cosine.whole(one, cosine.scaled(other)) / cosine.ONE - exact) <= 8 * 2**-52
+    assert (
+        abs(cosine.fixed_point(one, cosine.scale_query(other)) / cosine.ONE - exact) <= 8 * 2**-52
+    )
 
 
 @given(units(9), units(9), st.permutations(range(9)))
@@ -40,8 +42,8 @@ def test_the_order_of_terms_does_not_matter(
     one: Vector[float], other: Vector[float], order: list[int]
 ) -> None:
     turned = [array("f", [vector[place] for place in order]) for vector in (one, other)]
-    same = cosine.whole(turned[0], cosine.scaled(turned[1]))
-    assert cosine.whole(one, cosine.scaled(other)) == same
+    same = cosine.fixed_point(turned[0], cosine.scale_query(turned[1]))
+    assert cosine.fixed_point(one, cosine.scale_query(other)) == same
 
 
 @given(st.lists(units(5), min_size=1, max_size=20), units(5), st.integers(1, 25))
@@ -51,7 +53,7 @@ def test_arrays_score_alike(vectors: list[Vector[float]], query: Vector[float], 
     ids = np.array(list(numbered)[::-1], np.int64)
     rows = matrix.stacked(list(numbered.values())[::-1], 5)
     by_numpy = matrix.rescored(ids, rows, np.frombuffer(query, np.float32), limit)
-    by_python = cosine.rescored(numbered, query, limit)
+    by_python = cosine.rescore(numbered, query, limit)
     assert by_numpy == by_python
     keys = [(-one.score, one.chunk_id) for one in by_python]
     assert keys == sorted(keys)
@@ -79,4 +81,4 @@ def test_bytes_come_back(vector: Vector[float]) -> None:
 )
 def test_what_has_no_direction_is_refused(vector: list[float], why: str) -> None:
     with pytest.raises(ModelBroken, match=why):
-        cosine.normalised(vector, 2)
+        cosine.unit_vector(vector, 2)

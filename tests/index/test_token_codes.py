@@ -39,13 +39,15 @@ def token_vectors(rows: Any) -> TokenVectors:
 def test_shape_and_size_survive(form: str, dimension: int, count: int, seed: int) -> None:
     data = token_codes.encode(token_vectors(directions(count, dimension, seed)), form)
     assert len(data) == 7 + count * token_codes.row_bytes(dimension, form)
-    assert token_codes.parts(data) == (form, dimension, count)
+    assert token_codes.parse_header(data) == (form, dimension, count)
     found = token_codes.decode(data)
     assert (found.dimension, len(found)) == (dimension, count)
-    lengths = np.linalg.norm(token_codes.decoded(data).astype(np.float64), axis=1)
+    lengths = np.linalg.norm(token_codes.decode_rows(data).astype(np.float64), axis=1)
     assert np.allclose(lengths, 1.0, atol=1e-5)
-    again = token_codes.decoded(token_codes.encode(found, form))  # nothing is lost a second time
-    assert np.allclose(again, token_codes.decoded(data), atol=1e-3)
+    again = token_codes.decode_rows(
+        token_codes.encode(found, form)
+    )  # nothing is lost a second time
+    assert np.allclose(again, token_codes.decode_rows(data), atol=1e-3)
 
 
 @given(
@@ -55,7 +57,7 @@ def test_shape_and_size_survive(form: str, dimension: int, count: int, seed: int
 )
 def test_directions_stay_close(form: str, dimension: int, seed: int) -> None:
     rows = directions(200, dimension, seed)
-    cosines = (token_codes.decoded(token_codes.encode(token_vectors(rows), form)) * rows).sum(
+    cosines = (token_codes.decode_rows(token_codes.encode(token_vectors(rows), form)) * rows).sum(
         axis=1
     )
     assert cosines.mean() > CLOSE[form]

@@ -230,7 +230,7 @@ def test_a_server_that_does_not_answer(
         (b'{"data": [{"embedding": [1, 2, null]}]}', "no list of numbers"),
         (b'{"data": [{"embedding": [1, 2, true]}]}', "no list of numbers"),
         (b'{"data": [{"embedding": [1, 2, 1' + b"0" * 400 + b"]}]}", "no list of numbers"),
-        (b'{"data": [{"embedding": [0, 0, 0]}]}', "a vector without a direction"),
+        (b'{"data": [{"embedding": [0, 0, 0]}]}', "a vector that is zero"),
         (b"[" * 100_000, "gave no embeddings"),
     ],
 )

@@ -89,7 +89,7 @@ def test_token_vectors_in_the_format_of_the_setting(tmp_path: Path, form: str) -
     store.queue.finish(store.queue.start_job(1), 1, [made(1)])
     row = apsw.Connection(str(store.path)).execute("SELECT tokens FROM embeddings").fetchone()
     assert row is not None
-    assert token_codes.parts(bytes(row[0]))[0] == ("2-bit" if form == "none" else form)
+    assert token_codes.parse_header(bytes(row[0]))[0] == ("2-bit" if form == "none" else form)
     store.close()
 
 

@@ -1,15 +1,14 @@
-"""Cosines that come out the same on every machine and in every backend. Pure, without numpy.
+"""Cosine similarities that are identical on every machine and in every backend, without numpy.
 
-A sum of floats depends on the order of its terms, which each backend has its own of; then equal
-passages change places. So backends only select candidates, by whatever arithmetic is fast, and
-take everybody who comes within `slack` of the last place. Those are scored here: a product of two
-float32 is exact in float64, it is cut to a whole multiple of 2^-52, and whole numbers sum up the
-same in any order. `kb.store.sqlite.matrix` has the same arithmetic for arrays.
+The sum of floats depends on the order of its terms, and each backend has another order. So backends
+only select candidates, with any fast arithmetic, and include every chunk within `slack` of the last
+place. This module scores the candidates: the product of two float32 numbers is exact in float64, is
+truncated to a multiple of 2^-52, and integers have the same sum in any order.
+`kb.store.sqlite.matrix` has the same arithmetic for arrays.
 """
 
 from __future__ import annotations
 
-import math
 import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +16,7 @@ from operator import mul
 from typing import TYPE_CHECKING
 
 from kb.errors import ModelBroken
+from kb.index.normalize import normalize
 from kb.types import ScoredChunk
 
 if TYPE_CHECKING:
@@ -26,25 +26,25 @@ ONE = float(1 << 52)
 
 
 def slack(dimension: int) -> float:
-    """How far two cosines computed in float32 may at most be apart from their true order."""
+    """The largest difference at which two float32 cosines may be in the wrong order."""
     return 4 * (dimension + 1) * 2.0**-24
 
 
-def normalised(vector: Sequence[float], dimension: int) -> Vector[float]:
-    """The vector at length 1, which is what is stored and compared."""
+def unit_vector(vector: Sequence[float], dimension: int) -> Vector[float]:
+    """Normalize a model's vector. Raises `ModelBroken` if it is zero, not finite, or of another
+    dimension."""
     if len(vector) != dimension:
         raise ModelBroken(
             f"a vector has {len(vector)} numbers instead of {dimension}", "check the model's files"
         )
-    length = math.sqrt(sum(map(mul, vector, vector)))
-    if not 0 < length < math.inf:  # a NaN is neither
-        what = "is zero" if length == 0 else "has numbers that are not finite"
-        raise ModelBroken(f"a vector {what}", "check the model's files")
-    return array("f", [value / length for value in vector])
+    try:
+        return normalize(vector)
+    except ValueError as error:
+        raise ModelBroken(f"a vector {error}", "check the model's files") from None
 
 
 def to_bytes(vector: Vector[float]) -> bytes:
-    """As stored: float32, little-endian."""
+    """Serialize a vector: float32, little-endian."""
     if sys.byteorder == "little":
         return vector.tobytes()
     swapped = array("f", vector)
@@ -53,6 +53,7 @@ def to_bytes(vector: Vector[float]) -> bytes:
 
 
 def from_bytes(data: bytes) -> Vector[float]:
+    """Read a vector that `to_bytes` wrote."""
     vector = array("f")
     vector.frombytes(data)
     if sys.byteorder != "little":
@@ -61,30 +62,31 @@ def from_bytes(data: bytes) -> Vector[float]:
 
 
 def is_unit(data: bytes, dimension: int) -> bool:
-    """Whether these are the bytes of a vector as it is stored."""
+    """Whether the bytes hold a normalized vector of this dimension."""
     if len(data) != 4 * dimension:
         return False
     vector = from_bytes(data)
-    return bool(abs(sum(map(mul, vector, vector)) - 1.0) < 1e-4)  # a NaN is not
+    return bool(abs(sum(map(mul, vector, vector)) - 1.0) < 1e-4)  # false for a NaN
 
 
-def scaled(query: Vector[float]) -> list[float]:
-    """The query as `whole` wants it; a power of two changes no digit."""
+def scale_query(query: Vector[float]) -> list[float]:
+    """Scale a query for `fixed_point`. Multiplying by a power of two is exact."""
     return [value * ONE for value in query]
 
 
-def whole(vector: Vector[float], query: Sequence[float]) -> int:
+def fixed_point(vector: Vector[float], scaled_query: Sequence[float]) -> int:
     """The cosine in multiples of 2^-52."""
-    return sum(map(int, map(mul, vector, query)))
+    return sum(map(int, map(mul, vector, scaled_query)))
 
 
 def score(cosine: int) -> float:
-    """Rounding to float32 leaves lengths a little off 1."""
+    """Convert a fixed-point cosine to a float, limited to -1 and 1: float32 vectors are not exactly
+    of length 1."""
     return max(-1.0, min(1.0, cosine / ONE))
 
 
-def ranked(cosines: Iterable[tuple[int, int]], limit: int) -> list[ScoredChunk]:
-    """The best of (chunk id, cosine), ties by id."""
+def rank(cosines: Iterable[tuple[int, int]], limit: int) -> list[ScoredChunk]:
+    """The best of these pairs of chunk id and fixed-point cosine, ties by id."""
     scores = sorted((-score(cosine), chunk_id) for chunk_id, cosine in cosines)
     return [
         ScoredChunk(chunk_id, 0.0 - negative, rank)
@@ -92,9 +94,11 @@ def ranked(cosines: Iterable[tuple[int, int]], limit: int) -> list[ScoredChunk]:
     ]
 
 
-def rescored(
+def rescore(
     vectors: Mapping[int, Vector[float]], query: Vector[float], limit: int
 ) -> list[ScoredChunk]:
-    """The best of these candidates."""
-    asked = scaled(query)
-    return ranked(((chunk_id, whole(vector, asked)) for chunk_id, vector in vectors.items()), limit)
+    """Score candidates exactly, and return the best."""
+    scaled = scale_query(query)
+    return rank(
+        ((chunk_id, fixed_point(vector, scaled)) for chunk_id, vector in vectors.items()), limit
+    )

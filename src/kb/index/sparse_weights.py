@@ -1,8 +1,8 @@
-"""Sparse vectors as text and as numbers. Pure, without numpy.
+"""Sparse vectors as text and as numbers, without numpy.
 
-A weight counts as the float32 of six significant digits, which is what is stored: more say nothing,
-and the text would be twice as long. A score is the sum of weight times query weight in float64,
-term by term in the order of the terms, so that it comes out the same wherever it is computed.
+Weights are stored with six significant digits and used as float32: further digits add nothing, and
+would double the size. A score is the sum of weight times query weight in float64, in the order of
+the terms, so that every backend computes the same score.
 """
 
 from __future__ import annotations
@@ -19,40 +19,42 @@ Weights = dict[str, float]
 
 
 def to_text(weights: Mapping[str, float]) -> str:
-    """As stored: a JSON object without the terms that weigh nothing."""
+    """Serialize weights as a JSON object, without terms of weight zero. Raises `ModelBroken`."""
     rounded = {term: float(f"{weight:.6g}") for term, weight in weights.items()}
-    as_counted = array("f", rounded.values())
-    if not all(0 <= weight < math.inf for weight in as_counted):  # a NaN is neither
+    as_float32 = array("f", rounded.values())
+    if not all(0 <= weight < math.inf for weight in as_float32):  # false for a NaN
         raise ModelBroken(
             "a sparse vector has weights that are negative or not finite", "check the model's files"
         )
-    pairs = zip(rounded.items(), as_counted, strict=True)
-    return json.dumps({term: said for (term, said), weight in pairs if weight}, ensure_ascii=False)
+    pairs = zip(rounded.items(), as_float32, strict=True)
+    return json.dumps(
+        {term: decimal for (term, decimal), weight in pairs if weight}, ensure_ascii=False
+    )
 
 
 def from_text(text: str) -> Weights:
-    """The weights as they count. Raises ValueError for what `to_text` cannot have written."""
-    found = json.loads(text)
-    if not isinstance(found, dict) or not all(
-        type(weight) in (int, float) for weight in found.values()
+    """Read weights as float32. Raises `ValueError` for text that `to_text` cannot have written."""
+    data = json.loads(text)
+    if not isinstance(data, dict) or not all(
+        type(weight) in (int, float) for weight in data.values()
     ):
         raise ValueError("not an object of numbers")
-    weights = array("f", found.values())
+    weights = array("f", data.values())
     if not all(0 <= weight < math.inf for weight in weights):
         raise ValueError("a weight is negative or not finite")
-    return {term: weight for term, weight in zip(found, weights, strict=True) if weight}
+    return {term: weight for term, weight in zip(data, weights, strict=True) if weight}
 
 
-def readable(text: str | None) -> Weights:
-    """The same of what may be damaged, which weighs nothing; `kb doctor` finds it."""
+def from_text_or_empty(text: str | None) -> Weights:
+    """Read weights; damaged text, which `kb doctor` reports, gives none."""
     try:
         return from_text(text or "{}")
     except (ValueError, RecursionError):
         return {}
 
 
-def asked(query: Mapping[str, float]) -> list[tuple[str, float]]:
-    """A query's terms that weigh something, in the order they are summed up."""
+def query_terms(query: Mapping[str, float]) -> list[tuple[str, float]]:
+    """The terms of a query with their weights, without zeros, in the order of summation."""
     if not all(0 <= weight < math.inf for weight in query.values()):
         raise InvalidRequest(
             "the query has weights that are negative or not finite", "encode it again"
@@ -60,11 +62,11 @@ def asked(query: Mapping[str, float]) -> list[tuple[str, float]]:
     return sorted((term, float(weight)) for term, weight in query.items() if weight)
 
 
-# --- whole numbers as bytes -----------------------------------------------------------------------
+# --- integers as bytes ----------------------------------------------------------------------------
 
 
-def packed(numbers: array[int]) -> bytes:
-    """Little-endian on every machine."""
+def pack(numbers: array[int]) -> bytes:
+    """Serialize integers, little-endian on every machine."""
     if sys.byteorder == "little":
         return numbers.tobytes()
     swapped = array(numbers.typecode, numbers)
@@ -72,7 +74,8 @@ def packed(numbers: array[int]) -> bytes:
     return swapped.tobytes()
 
 
-def unpacked(typecode: str, data: bytes) -> array[int]:
+def unpack(typecode: str, data: bytes) -> array[int]:
+    """Read integers that `pack` wrote."""
     numbers: array[int] = array(typecode)
     numbers.frombytes(data)
     if sys.byteorder != "little":

@@ -7,16 +7,15 @@ together is its own affair; vectors may differ in their last digits by the compa
 
 from __future__ import annotations
 
-import math
 import os
 import time
-from array import array
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kb.config import user_file
 from kb.errors import ConfigError, InvalidRequest, ModelBroken
+from kb.index.normalize import normalize
 from kb.models import network
 from kb.models.http_client import Asking
 from kb.models.lookup import ENDPOINT as NAME
@@ -101,7 +100,7 @@ class EndpointEncoder(ModelTraits):
             vectors = _checked(asking.vectors(shown), len(shown), self._spec)
             if not self._spec.dimension:
                 self._spec = replace(self._spec, dimension=len(vectors[0]))
-            encodings += [Encoding(dense=_unit(vector, self._spec)) for vector in vectors]
+            encodings += [Encoding(dense=_normalize(vector, self._spec)) for vector in vectors]
             if on_progress is not None:
                 on_progress(len(encodings))
         return encodings
@@ -181,11 +180,11 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and -_MOST < value < _MOST
 
 
-def _unit(vector: list[float], spec: ModelSpec) -> Vector[float]:
-    length = math.hypot(*vector)
-    if not length or not math.isfinite(length):
-        raise _broken(spec, "a vector without a direction")
-    return array("f", [value / length for value in vector])
+def _normalize(vector: list[float], spec: ModelSpec) -> Vector[float]:
+    try:
+        return normalize(vector)
+    except ValueError as error:
+        raise _broken(spec, f"a vector that {error}") from None
 
 
 def _broken(spec: ModelSpec, what: str) -> ModelBroken:

@@ -11,10 +11,11 @@ the question.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import fsum, hypot, inf
+from math import fsum
 from typing import Any
 
 from kb.errors import KbError, ModelBroken, ModelError
+from kb.index.normalize import normalize
 from kb.logs import logger
 from kb.models.exam_questions import QUESTIONS, Question
 from kb.ports import Encoder
@@ -120,12 +121,9 @@ def _terms(spec: ModelSpec, encoding: Encoding, part: str) -> _Terms:
         if part == "sparse":
             return {term: _finite(weight) for term, weight in (encoding.sparse or {}).items()}
         numbers = [_finite(one) for one in (() if encoding.dense is None else encoding.dense)]
+        return dict(enumerate(normalize(numbers))) if len(numbers) == spec.dimension else {}
     except (AttributeError, TypeError, ValueError, OverflowError):
         return {}
-    length = hypot(*numbers)
-    if len(numbers) != spec.dimension or not 0.0 < length < inf:
-        return {}
-    return {at: number / length for at, number in enumerate(numbers)}
 
 
 def _finite(number: float) -> float:

@@ -6,12 +6,12 @@ vectors are the same to the last bit whatever else is encoded, and wherever.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kb.errors import InvalidRequest, ModelBroken
+from kb.index.normalize_arrays import normalize_rows
 from kb.models.manifest import MEND
 from kb.models.onnx_model import Loaded, OnnxModel
 from kb.models.onnx_session import CPU, width_of
@@ -86,7 +86,7 @@ class OnnxEncoder(OnnxModel[Tokeniser]):
         given = loaded.session.run(tokens.ids, tuple(outputs.values()))
         raw = {part: self._checked(part, given[name], tokens) for part, name in outputs.items()}
         return Encoding(
-            dense=_unit(raw["dense"]) if "dense" in raw else None,
+            dense=_normalize(raw["dense"]) if "dense" in raw else None,
             sparse=_weights(raw["sparse"], tokens) if "sparse" in raw else None,
             tokens=_token_vectors(raw["tokens"], tokens) if "tokens" in raw else None,
             truncated=tokens.truncated,
@@ -123,10 +123,6 @@ def _a_row_a_token(values: Array, tokens: Tokens) -> Array:
 # --- from what the graph gives to what is kept ----------------------------------------------------
 
 
-def _unit(values: Array) -> Vector[float]:
-    return _vector(_normalised(values))
-
-
 def _weights(values: Array, tokens: Tokens) -> dict[str, float]:
     """The highest weight of each term, which may stand at several places."""
     weights: dict[str, float] = {}
@@ -138,26 +134,14 @@ def _weights(values: Array, tokens: Tokens) -> dict[str, float]:
 
 
 def _token_vectors(values: Array, tokens: Tokens) -> TokenVectors:
-    return TokenVectors(values.shape[1], _vector(_normalised(values[tokens.kept])))
+    return TokenVectors(values.shape[1], _normalize(values[tokens.kept]))
 
 
-def _normalised(values: Array) -> Array:
-    """Rows of length one. In double precision: so the last bit does not depend on how a sum of
-    many small numbers was cut up."""
-    import numpy as np
-
-    exact = values.astype(np.float64)
-    lengths = np.sqrt(np.square(exact).sum(axis=-1, keepdims=True))
-    if not lengths.all():
-        raise ModelBroken("the model gave a zero vector", MEND)
-    rows: Array = (exact / lengths).astype(np.float32)
-    return rows
-
-
-def _vector(values: Array) -> Vector[float]:
-    vector = array("f")
-    vector.frombytes(values.tobytes())
-    return vector
+def _normalize(values: Array) -> Vector[float]:
+    try:
+        return normalize_rows(values)
+    except ValueError as error:
+        raise ModelBroken("the model returned a zero vector", MEND) from error
 
 
 def _broken(spec: ModelSpec, why: str) -> ModelBroken:

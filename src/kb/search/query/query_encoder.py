@@ -15,12 +15,12 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from math import inf, sqrt
-from operator import mul
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from kb.deadline import pause_deadline
 from kb.errors import InvalidRequest, ModelBroken, ModelMissing
+from kb.index.normalize import normalize as normalize_vector
 from kb.search.retrievers.availability import EncoderSource
 
 if TYPE_CHECKING:
@@ -214,12 +214,12 @@ def normalize(vector: Sequence[float]) -> Vector[float]:
         raise _not_a_list() from None
     except OverflowError:
         values = array("d", [inf])
-    length = sqrt(sum(map(mul, values, values)))
-    if not 0.0 < length < inf:  # also for a NaN
+    try:
+        return normalize_vector(values)
+    except ValueError:
         raise InvalidRequest(
             "an embedding is zero or not finite", "it has no direction; encode the text again"
-        )
-    return array("f", [value / length for value in values])
+        ) from None
 
 
 def check_list(vector: object) -> None:

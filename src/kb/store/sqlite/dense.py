@@ -187,7 +187,7 @@ def _normalised(vector: Sequence[float], model: StoredModel) -> Vector[float]:
             f"encode queries with {model.name} {model.version}",
         )
     try:
-        return cosine.normalised(array("f", vector), model.dimension)
+        return cosine.unit_vector(array("f", vector), model.dimension)
     except ModelBroken as error:
         raise InvalidRequest(f"the query: {error.message}", "it has no direction") from error
 
@@ -238,7 +238,7 @@ def _rescored(
 ) -> list[ScoredChunk]:
     """Many candidates are faster by numpy, where it is loaded; the scores are the same."""
     if not _numpy_is_loaded() or not vectors:
-        return cosine.rescored(vectors, query, limit)
+        return cosine.rescore(vectors, query, limit)
     import numpy as np
 
     from kb.store.sqlite import matrix

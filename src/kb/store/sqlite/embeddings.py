@@ -359,7 +359,7 @@ def dense_vectors(
 def sparse_vectors(
     connection: apsw.Connection, model_id: int, chunk_ids: Iterable[int]
 ) -> dict[int, sparse_weights.Weights]:
-    return {one: sparse_weights.readable(text) for one, text in _parts_of(
+    return {one: sparse_weights.from_text_or_empty(text) for one, text in _parts_of(
         connection, "sparse", model_id, chunk_ids)}  # fmt: skip
 
 

@@ -176,7 +176,7 @@ class _Restore:
             count = len(data) // (4 * dimension) if dimension else 0
             data = token_codes.header("float32", dimension, count) + data
         try:
-            token_codes.parts(data)
+            token_codes.parse_header(data)
         except StoreUnusable as error:
             raise apsw.ConstraintError("token vectors that are damaged") from error
         return data

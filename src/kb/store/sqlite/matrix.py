@@ -228,7 +228,7 @@ def _last(cosines: Rows, limit: int) -> float:
 
 
 def rescored(ids: Ids, rows: Rows, asked: Rows, limit: int) -> list[ScoredChunk]:
-    """`scoring.whole` and `scoring.ranked`, for arrays."""
+    """`scoring.fixed_point` and `scoring.rank`, for arrays."""
     import numpy as np
 
     products = rows.astype(np.float64) * (asked.astype(np.float64) * cosine.ONE)

@@ -72,7 +72,7 @@ def _sums(
     for posting, data in segments.postings(connection, segment):
         count = len(data) // 6
         weights = cosine.from_bytes(data[: 4 * count])
-        places = sparse_weights.unpacked("H", data[4 * count :])
+        places = sparse_weights.unpack("H", data[4 * count :])
         term = names.get(posting & 0xFFFFFFFF)
         for weight, place in zip(weights, places, strict=True):
             sums[place] += hash((term, weight))
@@ -87,6 +87,6 @@ def _wanted(connection: apsw.Connection, segment: int, model_id: int) -> dict[in
         (segment, model_id),
     )
     return {
-        chunk_id: sum(hash(pair) for pair in sparse_weights.readable(text).items())
+        chunk_id: sum(hash(pair) for pair in sparse_weights.from_text_or_empty(text).items())
         for chunk_id, text in rows
     }

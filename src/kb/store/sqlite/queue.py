@@ -200,7 +200,7 @@ def _put(
     dimension: int, token_format: str,
 ) -> None:  # fmt: skip
     given = array("f") if encoding.dense is None else encoding.dense
-    dense = cosine.to_bytes(cosine.normalised(given, dimension))
+    dense = cosine.to_bytes(cosine.unit_vector(given, dimension))
     weights, tokens = _packed(encoding, token_format)
     embeddings.put(
         connection, model_id, one.chunk_id, stamp, dense, weights, tokens, error=one.error

@@ -33,7 +33,7 @@ class Block(NamedTuple):
     places: array[int]
 
     def packed(self) -> bytes:
-        return bytes(self.weights) + sparse_weights.packed(self.places)
+        return bytes(self.weights) + sparse_weights.pack(self.places)
 
 
 Blocks = dict[int, Block]  # by term id
@@ -83,7 +83,7 @@ def fold(connection: apsw.Connection, model_id: int, *, least: int | None = None
             "WHERE p.model_id = ? ORDER BY 1 LIMIT ?",
             (model_id, MOST),
         ).fetchall()
-        vectors = [sparse_weights.readable(text) for _, text in rows]
+        vectors = [sparse_weights.from_text_or_empty(text) for _, text in rows]
         _add(connection, model_id, [chunk_id for chunk_id, _ in rows], vectors)
         tidy(connection, model_id)
         waiting -= len(rows)
@@ -119,7 +119,7 @@ def _write(
     connection.execute(
         "INSERT INTO sparse_segments (model_id, stamp, chunks, chunk_ids) "
         "VALUES (?, random(), ?, ?)",
-        (model_id, len(chunk_ids), sparse_weights.packed(array("q", chunk_ids))),
+        (model_id, len(chunk_ids), sparse_weights.pack(array("q", chunk_ids))),
     )
     segment = connection.last_insert_rowid()
     connection.executemany(
@@ -176,7 +176,7 @@ def _merge(connection: apsw.Connection, model_id: int, chosen: Sequence[int]) ->
 def chunks_of(connection: apsw.Connection, segment: int) -> list[int | None]:
     """The chunks of a segment, each in its place; None where it has gone."""
     sql = "SELECT chunk_ids FROM sparse_segments WHERE segment = ?"
-    ids = sparse_weights.unpacked("q", scalar(connection, sql, (segment,)))
+    ids = sparse_weights.unpack("q", scalar(connection, sql, (segment,)))
     gone = {chunk_id for (chunk_id,) in connection.execute(
         "SELECT chunk_id FROM sparse_gone WHERE segment = ?", (segment,))}  # fmt: skip
     return [None if one in gone else one for one in ids]
@@ -189,7 +189,7 @@ def _collect(
     some_gone = -1 in moved
     for posting, data in postings(connection, segment):
         count = len(data) // 6
-        weights, places = data[: 4 * count], sparse_weights.unpacked("H", data[4 * count :])
+        weights, places = data[: 4 * count], sparse_weights.unpack("H", data[4 * count :])
         if some_gone:
             weights, places = _without_gone(weights, places, moved)
         if not places:

@@ -98,7 +98,7 @@ class SparseIndex:
         backend: str,
     ) -> VectorMatches:
         """Inside of the caller's transaction: what is found is what that sees."""
-        terms = sparse_weights.asked(query)
+        terms = sparse_weights.query_terms(query)
         chosen = _backend(model, check_choice("backend", backend, BACKENDS))
         seen = visible(connection, filters, now)
         if limit < 1 or not terms or not model.ready:
@@ -161,12 +161,12 @@ def _made(connection: apsw.Connection, key: Key) -> State:
     )
     for segment, data in rows:
         starts[segment] = len(ids)
-        ids.extend(sparse_weights.unpacked("q", data))
+        ids.extend(sparse_weights.unpack("q", data))
     gone = array("q", _gone(connection, key.model_id, ids, starts))
     waiting = _waiting(connection, key.model_id)
     pending_at = len(ids)
     ids.extend(waiting)
-    blocks = segments.inverted(sparse_weights.readable(text) for text in waiting.values())
+    blocks = segments.inverted(sparse_weights.from_text_or_empty(text) for text in waiting.values())
     return State(ids, starts, gone, pending_at, blocks)
 
 
@@ -217,7 +217,7 @@ def _by_hand(
     for row in rows:
         count = len(row.data) // 6
         weights = cosine.from_bytes(row.data[: 4 * count])
-        places = sparse_weights.unpacked("H", row.data[4 * count :])
+        places = sparse_weights.unpack("H", row.data[4 * count :])
         for weight, place in zip(weights, places, strict=True):
             at = place + row.start
             scores[at] = scores.get(at, 0.0) + weight * row.weight

@@ -201,7 +201,7 @@ def _readable(weights: Any, tokens: Any) -> bool:
         if weights is not None:
             sparse_weights.from_text(weights)
         if tokens is not None:
-            token_codes.parts(tokens)
+            token_codes.parse_header(tokens)
     except (StoreUnusable, TypeError, ValueError, RecursionError):
         return False
     return True
