@@ -131,6 +131,8 @@ class StoreUnusable(StoreError):
 class IndexUnusable(StoreUnusable):
     """Caught by the lexical retriever, which scans the text instead."""
 
+    code = "index_unusable"
+
 
 class StoreTooNew(StoreError):
     code = "store_too_new"

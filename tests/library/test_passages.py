@@ -75,19 +75,19 @@ def test_a_name_that_is_nearly_right_is_told(
 ) -> None:
     with pytest.raises(NotFound) as error:
         kb.get(name)
-    assert error.value.hint == f"did you mean {meant}? kb list shows what there is"
+    assert error.value.hint == f"did you mean {meant}? kb list shows all documents"
 
 
 def test_a_folder_is_not_a_document(kb: KnowledgeBase, root: Path) -> None:
     with pytest.raises(NotFound) as error:
         kb.get("lib")
-    assert error.value.hint == "lib/ is a folder; kb list --path 'lib/**' shows what is in it"
+    assert error.value.hint == "lib/ is a folder; kb list --path 'lib/**' shows its documents"
 
 
 def test_a_name_like_no_other_gets_no_suggestion(kb: KnowledgeBase, root: Path) -> None:
     with pytest.raises(NotFound) as error:
         kb.get("elsewhere/thing.md")
-    assert error.value.hint == "kb list shows what there is"
+    assert error.value.hint == "kb list shows all documents"
 
 
 def test_a_passage_that_moved_is_found_again(kb: KnowledgeBase, root: Path) -> None:
@@ -328,7 +328,7 @@ def test_a_file_name_that_only_one_document_has(kb: KnowledgeBase, library: Libr
     assert kb.get("a/keys.md").document.doc_path == "lib/a/keys.md"
     with pytest.raises(NotFound) as error:
         kb.get("x.md")
-    assert error.value.hint.startswith("several are called that: lib/a/x.md, lib/b/x.md; ")
+    assert error.value.hint.startswith("several paths end with that: lib/a/x.md, lib/b/x.md; ")
     with pytest.raises(NotFound):
         kb.get("eys.md")
     with pytest.raises(NotFound):  # not to change one

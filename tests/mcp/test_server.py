@@ -107,7 +107,7 @@ def test_errors_are_answers(connect: Connect, store: Path) -> None:
             assert gone.splitlines() == [
                 "code: not_found",
                 "message: no document 'lib/nowhere.md'",
-                "hint: kb list shows what there is",
+                "hint: kb list shows all documents",
             ]
             assert "needs query" in await refused(client, "search")
             assert "unknown tool 'remove'" in await refused(client, "remove")

@@ -1,5 +1,4 @@
-"""Exports as files: where they are written to and read from, compressed if their name says so. And
-how a folder that an import brought is attached to one of this machine."""
+"""Exports to files and streams, imports from them, and folders for imported roots."""
 
 from __future__ import annotations
 
@@ -22,14 +21,14 @@ from kb.ports import Store
 from kb.text.normalize import nfc
 from kb.types import ImportReport, JsonDict, Root
 
-OnProgress = Callable[[int, int], None]  # done, in all
+OnProgress = Callable[[int, int], None]  # done, total
 
-# A line is a chunk, or a note with its text. SQLite holds no value above a gigabyte.
+# A line holds one chunk, or a note with its text.
 _HEADER_BYTES = 1 << 20
 _LINE_BYTES = 64 << 20
-# Text shrinks to a tenth. What grows more than this was made to fill a disk.
-_MOST_GROWTH = 200
-_ANY_GROWTH_BYTES = 64 << 20  # which may be
+# Text compresses to about a tenth. A file that expands more was made to fill the disk.
+_MAX_EXPANSION = 200
+_UNCHECKED_BYTES = 64 << 20  # any file may expand to this size
 
 
 def export(
@@ -40,7 +39,7 @@ def export(
     on_progress: OnProgress,
     vectors: bool = False,
 ) -> JsonDict:
-    """Write the store to a stream or a file; returns the header."""
+    """Write the store to a stream or a file, and return the header."""
     if not hasattr(target, "write"):
         path = check_path("an export", target)
         with atomic.atomic_path(path, overwrite=overwrite) as part, _writer(part, path) as stream:
@@ -55,32 +54,34 @@ def import_(
     merge: bool,
     on_progress: OnProgress,
 ) -> ImportReport:
-    """Read an export from a stream or a file, compressed or not."""
+    """Import an export, compressed or not, from a stream or a file."""
     if not hasattr(source, "read"):
-        with _opened(check_path("an import", source)) as file:
+        with _open(check_path("an import", source)) as file:
             return import_(store, file, merge=merge, on_progress=on_progress)
     with _peekable(cast(IO[bytes], source)) as reader:
-        return store.maintenance.load(_lines(_plain(reader)), merge=merge, on_progress=on_progress)
+        return store.maintenance.load(
+            _lines(_decompress(reader)), merge=merge, on_progress=on_progress
+        )
 
 
 def attach(
     store: Store, name: str, folder: str | os.PathLike[str] | None, ingest: IngestConfig
 ) -> tuple[list[str], Root]:
-    """Let the root called `name` lie at `folder`, or where it says itself. Returns what to ingest,
-    so that its documents are found there, and the root."""
+    """Set the folder of the root `name` to `folder`, or confirm the folder that it has. Returns the
+    paths to ingest, and the root."""
     root = next(
         (each for each in store.catalog.roots() if each.name == nfc(name).rstrip("/")), None
     )
     if root is None:
-        raise NotFound(f"there is no folder {name!r} in the store", "kb status names its folders")
+        raise NotFound(f"the store has no folder {name!r}", "kb status lists its folders")
     given = root.path if folder is None else os.path.expanduser(os.fspath(folder))
     if "\0" in given or not os.path.isdir(path := os.path.realpath(given)):
-        raise PathMissing(f"{given!r} is no folder", f"name the right one: kb attach {name} FOLDER")
+        raise PathMissing(f"{given!r} is not a folder", f"name another: kb attach {name} FOLDER")
     included = included_paths(ingest.include_secrets)
     if leads_to_secret(path, folder=True) and not is_included(path, included):
         raise InvalidRequest(f"{path} {SECRET}", HOW_TO_INCLUDE)
     if any(each.path == path for each in store.catalog.roots() if each.root_id != root.root_id):
-        raise InvalidRequest(f"{path} is in the store already", "kb status names its folders")
+        raise InvalidRequest(f"{path} is in the store already", "kb status lists its folders")
     states = store.catalog.file_states(root.root_id).values()
     files = [os.path.join(path, os.fsdecode(each.os_path or each.path)) for each in states]
     present = [file for file in files if os.path.lexists(file)]
@@ -94,29 +95,27 @@ def attach(
 
 
 def unattached(store: Store, root: Root) -> list[str]:
-    """What to tell of the documents of a root whose files were not found."""
+    """A note about the documents of a root whose files are missing, if there are any."""
     count = sum(state.detached for state in store.catalog.file_states(root.root_id).values())
     if not count:
         return []
     documents = "1 document has no file" if count == 1 else f"{count} documents have no file"
-    return [f"{documents} there, and keep what was imported; kb rm removes a document"]
+    return [f"{documents} there, and keep the imported text; kb rm removes a document"]
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _open(path: Path) -> IO[bytes]:
     try:
         return open(path, "rb")
     except FileNotFoundError:
-        raise PathMissing(f"there is no file {path}", "name the file of an export") from None
+        raise PathMissing(f"there is no file {path}", "name an export file") from None
     except OSError as error:
         raise InvalidRequest(
-            f"cannot read {path}: {error.strerror}", "name the file of an export"
+            f"cannot read {path}: {error.strerror}", "name an export file"
         ) from error
 
 
 def _write(store: Store, stream: IO[bytes], on_progress: OnProgress, vectors: bool) -> JsonDict:
-    with closing(
-        store.maintenance.export(vectors=vectors)
-    ) as lines:  # ends its transaction, come what may
+    with closing(store.maintenance.export(vectors=vectors)) as lines:  # ends its snapshot
         first = next(lines)
         header: JsonDict = json.loads(first)
         total = sum(header["counts"].values())
@@ -129,19 +128,19 @@ def _write(store: Store, stream: IO[bytes], on_progress: OnProgress, vectors: bo
 
 @contextmanager
 def _writer(part: Path, target: Path) -> Iterator[IO[bytes]]:
-    """Compressed for a name that ends in `.gz`; without name and time inside, so that equal stores
-    give equal files."""
+    """Open a file for writing, compressed if the target ends in `.gz`. The compressed file contains
+    neither name nor time, so that equal stores give equal files."""
     with open(part, "xb") as file:
         if target.suffix != ".gz":
             yield file
             return
-        with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
-            yield cast(IO[bytes], packed)
+        with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as compressed:
+            yield cast(IO[bytes], compressed)
 
 
 @contextmanager
 def _peekable(stream: IO[bytes]) -> Iterator[io.BufferedReader]:
-    """The stream as one whose first bytes can be looked at. It stays open: it is its caller's."""
+    """Add `peek` to a stream that lacks it. The stream stays open: the caller owns it."""
     if hasattr(stream, "peek"):
         yield cast(io.BufferedReader, stream)
         return
@@ -152,17 +151,17 @@ def _peekable(stream: IO[bytes]) -> Iterator[io.BufferedReader]:
         reader.detach()
 
 
-def _plain(reader: io.BufferedReader) -> IO[bytes]:
-    """Unpacked where its first bytes say that it is packed: a stream has no name."""
-    packed = reader.peek(2)[:2] == b"\x1f\x8b"
-    if not packed:
+def _decompress(reader: io.BufferedReader) -> IO[bytes]:
+    """Decompress the stream if it starts with the magic number of gzip."""
+    if reader.peek(2)[:2] != b"\x1f\x8b":
         return reader
-    counted = _Counted(reader)
-    return cast(IO[bytes], _Unpacked(gzip.GzipFile(fileobj=cast(IO[bytes], counted)), counted))
+    counter = _ByteCounter(reader)
+    decompressed = gzip.GzipFile(fileobj=cast(IO[bytes], counter))
+    return cast(IO[bytes], _BoundedReader(decompressed, counter))
 
 
-class _Counted:
-    """A stream that counts what was read of it."""
+class _ByteCounter:
+    """Counts the bytes that are read from a stream."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -174,27 +173,27 @@ class _Counted:
         return data
 
 
-class _Unpacked:
-    """The lines of a compressed stream, as long as they do not grow out of next to nothing."""
+class _BoundedReader:
+    """Reads the lines of a compressed stream, and refuses a decompression bomb."""
 
-    def __init__(self, stream: gzip.GzipFile, packed: _Counted) -> None:
+    def __init__(self, stream: gzip.GzipFile, compressed: _ByteCounter) -> None:
         self._stream = stream
-        self._packed = packed
+        self._compressed = compressed
         self._count = 0
 
     def readline(self, limit: int) -> bytes:
         line = self._stream.readline(limit)
         self._count += len(line)
-        if self._count > max(_ANY_GROWTH_BYTES, _MOST_GROWTH * self._packed.count):
+        if self._count > max(_UNCHECKED_BYTES, _MAX_EXPANSION * self._compressed.count):
             raise BrokenImport(
-                f"it unpacks to more than {_MOST_GROWTH} times its size",
-                "if this is an export of kb, unpack it with gunzip and import that file",
+                f"it expands to more than {_MAX_EXPANSION} times its size",
+                "if this is an export of kb, decompress it with gunzip and import the result",
             )
         return line
 
 
 def _lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """One at a time, and none longer than memory bears."""
+    """The lines of a stream, none longer than the limits."""
     limit, number = _HEADER_BYTES, 1
     while line := _read(stream, limit, number):
         if len(line) > limit:
@@ -210,7 +209,7 @@ def _read(stream: IO[bytes], limit: int, number: int) -> bytes:
         line = stream.readline(limit + 1)
         if isinstance(line, bytes):
             return line
-        raise InvalidRequest("an import is a stream of text", "open the file with mode 'rb'")
+        raise InvalidRequest("an import needs a binary stream", "open the file with mode 'rb'")
     except OSError as error:
         if not isinstance(error, gzip.BadGzipFile):
             raise InvalidRequest(f"cannot read the import: {error}", "try again") from error

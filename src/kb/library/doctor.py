@@ -30,6 +30,7 @@ from kb.errors import (
 from kb.ingest.document_builder import build_note, content_digest
 from kb.ingest.plan import is_missing
 from kb.library.passages import file_data, open_passage
+from kb.library.status import checked_encoder
 from kb.ports import Check, Store
 from kb.search.retrievers.availability import EncoderSource, no_encoder
 from kb.text.citations import cite
@@ -50,8 +51,7 @@ def examine(
     fix: bool = False,
 ) -> Diagnosis:
     """Check every part of the store, and with `fix` repair it. `now` decides which documents have
-    expired, `source` returns the encoder once its files are checked, and `ingest` decides which
-    files may be read."""
+    expired, `source` returns the encoder, and `ingest` decides which files may be read."""
     opened = _open(store)
     findings = [opened]
     if opened.state != "error":
@@ -140,7 +140,7 @@ def _model(store: Store, source: EncoderSource) -> Finding:
     warning only: search by words works without one."""
     stored = next((model for model in store.vectors.models() if model.ready), None)
     try:
-        encoder = source()
+        encoder = checked_encoder(source)
     except KbError as error:
         serious = stored is not None or isinstance(error, ModelBroken)
         return Finding("model", "error" if serious else "warning", error.message, error.hint)

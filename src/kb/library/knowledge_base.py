@@ -1,10 +1,4 @@
-"""KnowledgeBase: the one thing every door calls.
-
-with KnowledgeBase("notes.sqlite") as kb:
-    kb.ingest("~/notes")
-    for hit in kb.search("install git"):
-        print(hit.citation.uri, hit.snippet)
-"""
+"""KnowledgeBase: the API that every interface calls."""
 
 from __future__ import annotations
 
@@ -15,23 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
 from kb import config as settings_module
 from kb.config import Config, store_url
 from kb.deadline import Deadline
 from kb.embedding.service import Embedding, Encoders
-from kb.errors import (
-    DeadlineExceeded,
-    InvalidRequest,
-    NotFound,
-    StoreError,
-    check_integer,
-    check_path,
-    check_text,
-    short_repr,
-)
+from kb.errors import DeadlineExceeded, StoreError, check_integer, check_path, check_text
 from kb.search.searcher import Searcher
 from kb.store import local_path, open_store
 from kb.text.normalize import nfc
@@ -46,8 +30,8 @@ if TYPE_CHECKING:
     from kb.types.reports import Diagnosis, EmbedReport, ImportReport, IngestReport
 
 Pathlike = str | os.PathLike[str]
-OnProgress = Callable[[int, int], None]  # done, in all
-_COUNTER_S = 2.0  # how long a read waits for other writers, to count as an access
+OnProgress = Callable[[int, int], None]  # done, total
+_ACCESS_TIMEOUT_S = 2.0  # counting an access gives up after this time
 
 
 class KnowledgeBase:
@@ -58,10 +42,9 @@ class KnowledgeBase:
     file. Threads may share one object. `clock` returns the seconds since the epoch. `store` is an
     open store, such as `kb.store.open_store` returns, to use instead of `path`.
 
-    `encoder` makes the vectors: an object of `kb.ports.Encoder`, or a name as in the setting
-    `models.encoder`, where `none` means words only; without it, the setting. `judge` is the same
-    for the setting `models.judge`: what a rerank by cross-encoder asks. Both are loaded when they
-    are first needed.
+    `encoder` computes the vectors: a `kb.ports.Encoder`, or a name as in the setting
+    `models.encoder`, which is the default; `none` means search by words only. `judge` reranks by
+    cross-encoder: a `kb.ports.Judge`, or a name as in `models.judge`. Both are loaded on first use.
     """
 
     def __init__(
@@ -102,42 +85,38 @@ class KnowledgeBase:
     def __enter__(self) -> KnowledgeBase:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
         return f"KnowledgeBase({str(self.path)!r})"
 
     def close(self) -> None:
+        """Stop workers, and close the store."""
         self._embedding.close()
         self._searcher.close()
         self._store.close()
 
     def encoder(self) -> Encoder | None:
-        """The encoder whose vectors answer, or would; None where encoders are switched off."""
+        """The encoder of the active model; None if encoders are switched off."""
         return self._encoders.current()
 
     def judge(self) -> Judge | None:
-        """The judge that a rerank by cross-encoder asks; None where it is switched off."""
+        """The cross-encoder for reranking; None if it is switched off."""
         with self._lock:
             if self._judge is None or isinstance(self._judge, str):
                 from kb import models
 
-                made = models.judge(self.config, self._judge)
-                if made is None:
+                judge = models.judge(self.config, self._judge)
+                if judge is None:
                     return None
-                self._judge = made
+                self._judge = judge
             return self._judge
 
-    # --- putting in -------------------------------------------------------------------------------
+    # --- writing ----------------------------------------------------------------------------------
 
     def create(self) -> None:
-        """Make the store's file now rather than at the first write."""
+        """Create the store now rather than with the first write."""
         self._store.create()
 
     def ingest(
@@ -145,28 +124,26 @@ class KnowledgeBase:
         *paths: Pathlike,
         dry_run: bool = False,
         force: bool = False,
-        uploaded: bool = False,
         resolve_links: bool = True,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> IngestReport:
-        """Read files and folders into the store, or bring it up to date with them. Without paths,
-        every root that was ingested before is looked at again. One bad file never stops a run: see
-        `failed` in the report. `force` reads files again that look unchanged. `uploaded` files
-        belong to their own folder, and one that cannot be read keeps its earlier document.
-        Without `resolve_links`, a path that leads through a link is skipped."""
-        from kb.ingest.indexer import Indexer
-        from kb.library.status import notes_on
+        """Ingest files and folders, or update the documents of those that have changed.
 
-        if not paths and not self._store.catalog.roots():
-            raise InvalidRequest("nothing was ingested yet", "name a folder: kb ingest FOLDER")
-        indexer = Indexer(self._store, self.config, self._clock)
-        if not all(isinstance(path, str | os.PathLike) and os.fspath(path) for path in paths):
-            raise InvalidRequest("a path to ingest is empty or not a text", "name a file or folder")
-        expanded = [os.path.expanduser(os.fspath(path)) for path in paths]
-        options = {"dry_run": dry_run, "force": force, "uploaded": uploaded}
-        options["resolve_links"] = resolve_links
-        report = indexer.ingest(expanded, on_event=on_progress, **options)
-        return replace(report, notes=notes_on(self._store, self.encoder, report))
+        Without paths, all roots are ingested again. A file that cannot be parsed does not stop the
+        run; the report lists it as `failed`. `dry_run` writes nothing. `force` also parses files
+        that look unchanged. With `resolve_links=False`, paths that lead through a symbolic link are
+        skipped.
+        """
+        from kb.library import ingestion
+
+        return ingestion.ingest(
+            self,
+            paths,
+            dry_run=dry_run,
+            force=force,
+            resolve_links=resolve_links,
+            on_progress=on_progress,
+        )
 
     def attach(
         self,
@@ -175,9 +152,9 @@ class KnowledgeBase:
         *,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> IngestReport:
-        """Let the root called `name`, which an import brought or which has moved, lie at `folder`
-        (without it, where it says itself), and read its files there. Documents whose files are not
-        there keep their text."""
+        """Set the folder of the root `name`, which was imported or has moved, and ingest it. The
+        default for `folder` is the path that the root already has. Documents whose files are
+        missing keep their text."""
         from kb.library import archive
 
         name, ingest = check_text("a folder's name", name), self.config.ingest
@@ -199,7 +176,7 @@ class KnowledgeBase:
         metadata: Mapping[str, Any] | None = None,
         on_warning: Callable[[str], None] | None = None,
     ) -> Document:
-        """Store a note. `ttl` is how long it lives: `7d`, `12h`, `never`.
+        """Store a note. `ttl` is its lifetime: `7d`, `12h`, `never`.
 
         `on_warning` is called for each part of the note's front matter that is ignored; without it,
         the warnings are logged.
@@ -234,12 +211,14 @@ class KnowledgeBase:
         stop: Callable[[], bool] = lambda: False,
         on_progress: OnEmbedded | None = None,
     ) -> EmbedReport:
-        """Give vectors to the passages that have none yet, or to at most `limit` of them, or only
-        to those of `document`; and, unless told not to, `fill` in the parts that
-        vectors lack. Can be stopped at any moment: what was written stays, and the next call goes
-        on from there. Several may run at once, in whatever process. With `retry`, those that failed
-        for good are tried again. With `anew`, all vectors there are, of whatever model, are dropped
-        first; until theirs are made again, passages are found by their words."""
+        """Embed the passages that have no vectors yet: all of them, at most `limit`, or only those
+        of `document`. With `fill`, also compute the parts that existing vectors lack.
+
+        The run can be stopped at any time: vectors already written are kept, and the next call
+        continues. Several runs may work at once, in any process. `retry` tries passages again that
+        failed for good. `anew` first drops all vectors, of any model; until they are computed
+        again, searches use words only.
+        """
         if limit is not None:
             check_integer("limit", limit)
         return self._embedding.run(
@@ -253,15 +232,15 @@ class KnowledgeBase:
         )
 
     def worker(self, on_change: Callable[[WorkerState], None] | None = None) -> Worker:
-        """A thread that embeds what comes, once it is started; see `kb.embedding.worker`."""
+        """A background thread that embeds new passages once it is started."""
         return self._embedding.worker(on_change)
 
     def jobs(self) -> Jobs:
-        """What there is to embed, who is at it, and what went wrong."""
+        """The embedding work: pending passages, running jobs and recent failures."""
         return self._embedding.jobs()
 
     def retry(self) -> int:
-        """Let passages that were given up be tried again; how many they are."""
+        """Queue passages again that failed for good, and return how many."""
         return self._embedding.retry()
 
     def reindex(
@@ -274,13 +253,19 @@ class KnowledgeBase:
         stop: Callable[[], bool] = lambda: False,
         on_progress: OnEmbedded | None = None,
     ) -> tuple[EmbedReport, bool]:
-        """Change to the vectors of another encoder, by its name or the object itself, without a
-        gap: they are built beside those that answer, for what is added meanwhile too, and answer
-        at once when no passage waits for one and every passage that the old ones have has one; with
-        `force`, those that the new encoder fails with do not count. Then the old ones are dropped,
-        `grace_s` later so that no search that is under way misses them, or kept. What was done, and
-        whether the new ones answer now; if not, `held` of the report says why. Stopped, the next
-        call goes on, and so does a worker; the model that answers, named here, ends it."""
+        """Switch to another model without interrupting searches. `model` is the name of an encoder
+        or an encoder.
+
+        The new vectors are built beside the old ones, also for documents that are added meanwhile.
+        The switch happens when no passage is pending and the new model has vectors for every
+        passage that the old one had; `force` ignores passages that the new model failed on. The old
+        vectors are dropped `grace_s` seconds later, when no search uses them any more, unless
+        `keep_old` is set.
+
+        Returns the report, and whether the new model answers now; if it does not, `report.held`
+        has the reason. After a stop, the next call or a worker continues. Naming the active model
+        abandons a switch to another one.
+        """
         return self._embedding.reindex(
             model,
             keep_old=keep_old,
@@ -291,50 +276,38 @@ class KnowledgeBase:
         )
 
     def pending(self) -> int:
-        """How many passages have no vectors yet, though there is an encoder to make them."""
+        """How many passages wait for vectors; 0 if encoders are switched off."""
         return 0 if self.encoder() is None else self._searcher.status().pending
 
     def remove(self, *names: str) -> list[str]:
-        """Remove documents by path, or all below a root or folder (`notes/`). Their files on disk
-        are not touched. Returns the paths removed."""
-        gone: dict[int, str] = {}
+        """Remove documents by path, or all documents of a root or folder (`notes/`), and return
+        their paths. Files on disk are not touched."""
+        from kb.library.lookup import find_documents
+
+        removed: dict[int, str] = {}
         for name in names:
-            check_text("a document's path", name)
-            gone |= {document.doc_id: document.doc_path for document in self._named(name)}
+            documents = find_documents(self._store, check_text("a document's path", name))
+            removed |= {document.doc_id: document.doc_path for document in documents}
         roots = [nfc(name).removesuffix("/") for name in names]
-        self._store.catalog.delete_documents(gone, roots=roots)
-        return list(gone.values())
+        self._store.catalog.delete_documents(removed, roots=roots)
+        return list(removed.values())
 
     def tag(self, name: str, *, add: Iterable[str] = (), remove: Iterable[str] = ()) -> Document:
-        """Give tags to a document, or take them away. Tags from a file's front matter stay as
-        long as they stand there."""
-        from kb.library.notes import check_tag_count, clean_tags, new_tags
+        """Add and remove tags of a document, and return the document. Tags in a file's front
+        matter cannot be removed here."""
+        from kb.library.notes import change_tags
 
-        document = self.document(name)
-        added, removed = new_tags(add), clean_tags(remove)
-        sources = self._store.catalog.tag_sources(document.doc_id)
-        for tag in removed:
-            if tag not in sources:
-                raise NotFound(f"{document.doc_path} has no tag {tag!r}", "kb list shows its tags")
-            if sources[tag] == "file" and document.root_id is not None:
-                raise InvalidRequest(
-                    f"the tag {tag!r} stands in the front matter of {document.doc_path}",
-                    "take it out there, and ingest the file again",
-                )
-        if added:
-            check_tag_count(len((sources.keys() | added) - set(removed)))
-        if added or removed:
-            self._store.catalog.tag(document.doc_id, added, removed)
+        change_tags(self._store, self.document(name), add, remove)
         return self.document(name)
 
     def gc(self, *, dry_run: bool = False) -> list[str]:
-        """Remove expired documents; returns their paths."""
+        """Remove expired documents, and return their paths. `dry_run` removes nothing."""
         expired = self._store.catalog.expired(self._now())
         if not dry_run and expired:
             self._store.catalog.delete_documents(document.doc_id for document in expired)
         return [document.doc_path for document in expired]
 
-    # --- finding ----------------------------------------------------------------------------------
+    # --- searching --------------------------------------------------------------------------------
 
     def search(
         self,
@@ -352,14 +325,16 @@ class KnowledgeBase:
         malformed: str = "raise",
         settings: Mapping[str, Any] | None = None,
     ) -> Response:
-        """The best passages for `query`, which may be any text.
+        """Search for the passages that fit `query` best. Any text is a valid query.
 
-        `rerank` has the first candidates read once more: by `colbert` or `cross-encoder`, or True
-        for the better of them; `none` or False switches off what the profile has. `budget_ms` is
-        how long that may take, once the model is loaded: fewer candidates are read then.
+        `rerank` selects a reranker for the best candidates: `colbert`, `cross-encoder`, or True for
+        the better one that is available; `none` or False disables the profile's reranker.
+        `budget_ms` limits the time for reranking, not counting the loading of a model, by reading
+        fewer candidates.
 
-        A query in single quotes is an FTS5 expression; if it is malformed, that is an error, or,
-        with `malformed="empty"`, an empty answer. `settings` change the profile for this search.
+        A query in single quotes is an FTS5 expression. If its syntax is wrong, `QuerySyntax` is
+        raised, or, with `malformed="empty"`, the response has no hits. `settings` override the
+        profile's settings for this search.
         """
         return self.execute(
             SearchRequest(
@@ -379,13 +354,14 @@ class KnowledgeBase:
         )
 
     def execute(self, request: SearchRequest) -> Response:
-        """Run a search that is described by a `SearchRequest`, see `search`."""
+        """Run a search from a `SearchRequest`; see `search` for its fields."""
         return self._searcher.search(request)
 
     def search_lexical(self, query: str, *, limit: int = 20, **options: Any) -> tuple[Hit, ...]:
-        """The lexical retriever alone; a malformed expression finds nothing [004]."""
-        options = _defaults(limit, "lexical", malformed="empty") | options
-        return self.search(query, mode="lexical", **options).hits
+        """Search with the lexical retriever alone [004]. A malformed expression finds nothing."""
+        from kb.library import retriever_searches
+
+        return retriever_searches.lexical(self, query, limit, options)
 
     def search_vector(
         self,
@@ -395,20 +371,18 @@ class KnowledgeBase:
         limit: int = 20,
         **options: Any,
     ) -> tuple[Hit, ...]:
-        """The dense retriever alone, by a query or by a ready-made vector of it [004]. Where it
-        cannot answer, it finds nothing."""
-        from kb.search.query.query_encoder import is_empty
+        """Search with the dense retriever alone, by a query or by its embedding [004]. Without
+        usable vectors, nothing is found."""
+        from kb.library import retriever_searches
 
-        if is_empty(embedding):
-            return ()
-        options = _defaults(limit, "notes") | options
-        return self._by_vector(query, embedding, mode="vector", **options).hits
+        return retriever_searches.dense(self, query, embedding, limit, options)
 
     def search_sparse(self, query: str, *, limit: int = 20, **options: Any) -> tuple[Hit, ...]:
-        """The sparse retriever alone: by words, as a model weighs them. Where it cannot answer, it
-        finds nothing."""
-        options = _defaults(limit, "research") | options
-        return self.search(query, mode="sparse", **options).hits
+        """Search with the sparse retriever alone: by terms with weights from a model. Without
+        usable vectors, nothing is found."""
+        from kb.library import retriever_searches
+
+        return retriever_searches.sparse(self, query, limit, options)
 
     def search_hybrid(
         self,
@@ -419,21 +393,12 @@ class KnowledgeBase:
         k: float = 60,
         **options: Any,
     ) -> tuple[Hit, ...]:
-        """Words and vectors, fused by rank, weighted by kind and by how often a document was read
-        [004]. `embedding` is a ready-made vector of the query, `k` the constant of RRF; `settings`
-        that name it too win."""
-        settings = _settings({"k": k}, options.pop("settings", None))
-        options = _defaults(limit, "knowledge", malformed="empty") | options
-        from kb.search.query.query_encoder import is_empty
+        """Search by words and vectors, fused by rank, with weights for the kind of a document and
+        for how often it was opened [004]. `embedding` is the query's embedding, if the caller has
+        one, and `k` the constant of reciprocal rank fusion, unless `settings` have one."""
+        from kb.library import retriever_searches
 
-        given = None if is_empty(embedding) else embedding
-        return self._by_vector(query, given, settings=settings, **options).hits
-
-    def _by_vector(self, query: str, embedding: Sequence[float] | None, **options: Any) -> Response:
-        from kb.search.query.query_encoder import normalize
-
-        vector = None if embedding is None else normalize(embedding)
-        return self.execute(SearchRequest(query, vector=vector, **options))
+        return retriever_searches.hybrid(self, query, embedding, limit, k, options)
 
     def similar(
         self,
@@ -445,14 +410,14 @@ class KnowledgeBase:
         group: bool | None = None,
         explain: bool = False,
     ) -> Response:
-        """Passages that are like one, or like a document. `name` is the number of a chunk, a
-        citation, or a document's path; itself is not found again. With `group`, one hit a document,
-        which is the default for a document."""
-        from kb.library.passages import passages_at
+        """Find passages similar to a passage or a document. `name` is a chunk id, a citation or a
+        document's path; the passages it names are left out. `group` returns one hit per document,
+        which is the default if `name` is a document."""
+        from kb.library.lookup import find_passages
         from kb.search.similar import similar
 
         with self._searcher.deadline(), self._store.snapshot():
-            chunks, whole = passages_at(self._store, name)
+            chunks, whole = find_passages(self._store, name)
             request = SearchRequest(
                 str(name),
                 top=top,
@@ -466,24 +431,24 @@ class KnowledgeBase:
     def compare(
         self, query: str, *, top: int | None = None, filters: Filters | None = None
     ) -> Comparison:
-        """One query by six methods, side by side: words, meaning and weighted terms each alone, the
-        first two fused, all three fused, and that reranked [002]. Which hits each finds, in which
-        time, and how many they share."""
+        """Run one query with six methods [002]: lexical, dense and sparse alone, the first two
+        fused, all three fused, and all three reranked. The result has the hits and the time of each
+        method, and how many hits they share."""
         from kb.search.compare import compare
 
         return compare(self._searcher, self._store, query, top=top, filters=filters)
 
     def highlights(self, query: str, text: str) -> list[tuple[int, int]]:
-        """Where `query`'s terms stand in `text`, for a door that marks them in a snippet: ranges
-        of characters, in order, that do not overlap."""
+        """Where the terms of `query` occur in `text`: ranges of characters, in order and without
+        overlaps."""
         return self.highlights_in(query, [text])[0]
 
     def highlights_in(self, query: str, texts: Iterable[str]) -> list[list[tuple[int, int]]]:
-        """The same of several texts at once."""
+        """The `highlights` of several texts."""
         return self._searcher.highlights(query, texts)
 
     def profiles(self) -> dict[str, dict[str, Any]]:
-        """Every profile by name, with its settings as the config leaves them."""
+        """The settings of every profile by name, including changes from the configuration."""
         from kb.search.profiles import profile_names, resolve
 
         custom = self.config.profiles
@@ -498,20 +463,21 @@ class KnowledgeBase:
     # --- reading ----------------------------------------------------------------------------------
 
     def get(self, uri: str, *, count: bool = True) -> Passage:
-        """Open a citation or a document. Counts as an access, unless told otherwise."""
+        """Open a citation or a document. Adds one to the document's access count unless `count` is
+        False."""
         from kb.library.passages import open_passage
 
         with self._searcher.deadline():
             passage = open_passage(self._store, check_text("a citation", uri), self.config.ingest)
-        # A store that cannot be written now can still be read; only its counter stays.
-        with suppress(StoreError, DeadlineExceeded), Deadline(_COUNTER_S):
+        # A store that cannot be written can still be read, without counting the access.
+        with suppress(StoreError, DeadlineExceeded), Deadline(_ACCESS_TIMEOUT_S):
             if count:
                 self._store.catalog.record_access(passage.document.doc_id)
         return passage
 
     def document(self, name: str) -> Document:
-        """One document, by its path in the store or on disk, or by `note:<id>`."""
-        from kb.library.passages import find_document
+        """The document with this path in the store or on disk, or with this name, `note:<id>`."""
+        from kb.library.lookup import find_document
 
         return find_document(self._store, check_text("a document's path", name))
 
@@ -523,7 +489,7 @@ class KnowledgeBase:
         offset: int = 0,
         expired: bool = False,
     ) -> list[Document]:
-        """Documents by path, without the expired ones unless asked for."""
+        """Documents, ordered by path. `expired` includes those that have expired."""
         now = None if expired else self._now()
         if limit is not None:
             check_integer("limit", limit)
@@ -534,8 +500,8 @@ class KnowledgeBase:
     def documents_page(
         self, filters: Filters | None = None, *, limit: int, offset: int = 0
     ) -> tuple[list[Document], int | None]:
-        """At most `limit` of the `documents`, fewer where their metadata is long, and the offset
-        of the next page; None on the last one."""
+        """One page of `documents`, and the offset of the next page (None on the last one). A page
+        has at most `limit` documents, or fewer if their metadata are long."""
         from kb.metadata import PAGE_BYTES
 
         return self._store.catalog.documents_page(
@@ -547,48 +513,46 @@ class KnowledgeBase:
         )
 
     def chunks(self, name: str) -> list[Chunk]:
-        """The passages of a document, in order."""
+        """The passages of a document, in the order of the text."""
         return self._store.catalog.chunks(self.document(name).doc_id)
 
     def chunk(self, chunk_id: int) -> Chunk:
-        """One passage, by its number."""
-        if not isinstance(chunk_id, int):
-            raise InvalidRequest(f"a chunk cannot be {short_repr(chunk_id)}", "give its number")
-        if (found := self._store.catalog.chunks_by_id([chunk_id]).get(chunk_id)) is None:
-            raise NotFound(f"no chunk {short_repr(chunk_id)}", "kb search --json shows chunk ids")
-        return found
+        """The passage with this id."""
+        from kb.library.lookup import find_chunk
+
+        return find_chunk(self._store, chunk_id)
 
     def roots(self) -> list[Root]:
-        """The folders that were ingested."""
+        """The ingested folders."""
         return self._store.catalog.roots()
 
     def tags(self) -> dict[str, int]:
-        """Every tag with the number of documents that have it."""
+        """Every tag, with the number of its documents."""
         return self._store.catalog.tags()
 
     def status(self) -> dict[str, Any]:
-        """`status.v1`: what there is, where, and in which state."""
+        """The state of the store, its documents and its vectors, as `status.v1`."""
         from kb.library.status import status
 
-        return status(self._store, self._checked_encoder, self.index_version, self._now())
+        return status(self._store, self.encoder, self.index_version, self._now())
 
-    # --- care -------------------------------------------------------------------------------------
+    # --- maintenance ------------------------------------------------------------------------------
 
     def doctor(self, *, fix: bool = False) -> Diagnosis:
-        """Check the store. With `fix`, what is derived is made anew, and values that cannot be read
-        are replaced; what can be read is never touched."""
+        """Check the store. `fix` rebuilds derived data and replaces unreadable values; readable
+        values are never changed."""
         from kb.library.doctor import examine
 
-        ingest = self.config.ingest
-        return examine(self._store, self._now(), self._checked_encoder, ingest, fix=fix)
+        return examine(self._store, self._now(), self.encoder, self.config.ingest, fix=fix)
 
     def backup(
         self, path: Pathlike, *, overwrite: bool = False, on_progress: OnProgress | None = None
     ) -> Path:
-        """Copy the store to one file, verified, while others may write. Returns the file."""
+        """Copy the store to one file and verify the copy. Other processes may write meanwhile.
+        Returns the path of the file."""
         target = check_path("a backup", path)
         self._store.maintenance.backup(
-            target, overwrite=overwrite, on_progress=on_progress or _silent
+            target, overwrite=overwrite, on_progress=on_progress or _ignore_progress
         )
         return target
 
@@ -600,13 +564,13 @@ class KnowledgeBase:
         vectors: bool = False,
         on_progress: OnProgress | None = None,
     ) -> dict[str, Any]:
-        """Write everything the store holds as JSON Lines, to a binary stream or to a file (one
-        that ends in `.gz` is compressed); vectors, which can be computed again, only if asked for.
-        Returns the header, `export.v1`."""
+        """Write the store as JSON Lines to a binary stream or a file, which is compressed if its
+        name ends in `.gz`. `vectors` includes the vectors, which can be computed again. Returns the
+        header, `export.v1`."""
         from kb.library import archive
 
         return archive.export(self._store, target, overwrite=overwrite, vectors=vectors,
-                              on_progress=on_progress or _silent)  # fmt: skip
+                              on_progress=on_progress or _ignore_progress)  # fmt: skip
 
     def import_(
         self,
@@ -615,45 +579,18 @@ class KnowledgeBase:
         merge: bool = False,
         on_progress: OnProgress | None = None,
     ) -> ImportReport:
-        """Bring back what `export` has written, all of it or nothing. An empty store becomes what
-        the other was, ids included; with `merge`, one that is not takes what is new or newer."""
+        """Import what `export` has written, all of it or, after an error, nothing. An empty store
+        becomes a copy, with the same ids. `merge` adds new and newer documents to a store that has
+        documents."""
         from kb.library import archive
 
-        return archive.import_(self._store, source, merge=merge, on_progress=on_progress or _silent)
-
-    # --- parts ------------------------------------------------------------------------------------
-
-    def _checked_encoder(self) -> Encoder | None:
-        """The encoder, if a look at its files finds nothing wrong."""
-        from kb.ports import traits_of
-
-        encoder = self.encoder()
-        if encoder is not None:
-            traits_of(encoder).check()
-        return encoder
+        return archive.import_(
+            self._store, source, merge=merge, on_progress=on_progress or _ignore_progress
+        )
 
     def _now(self) -> str:
         return self._searcher.now()
 
-    def _named(self, name: str) -> list[Document]:
-        if name.endswith("/"):
-            found = self._store.catalog.documents_below(nfc(name))
-            roots = self._store.catalog.roots()
-            if not found and not any(f"{root.name}/" == nfc(name) for root in roots):
-                raise NotFound(f"no documents below {name!r}", "kb list shows what there is")
-            return found
-        return [self.document(name)]
 
-
-def _silent(_done: int, _total: int) -> None:
-    """Progress that nobody asked for."""
-
-
-def _settings(own: Mapping[str, Any], given: Any) -> dict[str, Any]:
-    """A door's own settings with those that its caller gives; what these are is checked later."""
-    return {**own, **given} if isinstance(given, Mapping) else given or dict(own)
-
-
-def _defaults(limit: int, profile: str, **more: str) -> dict[str, Any]:
-    """What single retrievers call `limit` [004] is `top` everywhere else."""
-    return {"top": limit, "profile": profile, **more}
+def _ignore_progress(_done: int, _total: int) -> None:
+    """Report progress to nobody."""

@@ -1,20 +1,23 @@
-"""What is said about a note when it is added, checked: a mistake in it is told before anything is
-written."""
+"""Notes and tags: values from callers are checked before anything is written."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kb.errors import InvalidRequest, check_choice, check_text, short_repr
+from kb.errors import InvalidRequest, NotFound, check_choice, check_text, short_repr
 from kb.ingest.dates import expiry
 from kb.metadata import LANG_CHARS, MAX_TAGS, TAG_CHARS, check_metadata
 from kb.text.normalize import nfc
 from kb.types import KINDS, SCOPES, TRUSTS, Attributes
 
-_MOST_CHARS = 10_000_000  # so that a line of an export holds it
-_MOST_TITLE_CHARS = 10_000
+if TYPE_CHECKING:
+    from kb.ports import Store
+    from kb.types import Document
+
+_MAX_CHARS = 10_000_000  # fits in one line of an export
+_MAX_TITLE_CHARS = 10_000
 
 
 def attributes(
@@ -30,7 +33,7 @@ def attributes(
     metadata: Mapping[str, Any] | None,
     now_s: float,
 ) -> Attributes:
-    """See `KnowledgeBase.add`."""
+    """Check the arguments of `KnowledgeBase.add`. Raises `InvalidRequest`."""
     for name, value in (("title", title), ("lang", lang), ("ttl", ttl)):
         if value is not None:
             check_text(name, value)
@@ -42,13 +45,13 @@ def attributes(
         raise InvalidRequest(
             f"lang is longer than {LANG_CHARS} characters", "give a language such as en or pt-BR"
         )
-    for name, value, most in (("a note", text, _MOST_CHARS), ("title", title, _MOST_TITLE_CHARS)):
-        if (value is not None or name == "a note") and len(check_text(name, value)) > most:
+    for name, value, limit in (("a note", text, _MAX_CHARS), ("title", title, _MAX_TITLE_CHARS)):
+        if (value is not None or name == "a note") and len(check_text(name, value)) > limit:
             raise InvalidRequest(
-                f"{name} is longer than {most:,} characters", "put it into a file, and ingest that"
+                f"{name} is longer than {limit:,} characters", "put it into a file, and ingest that"
             )
     if not text.strip():
-        raise InvalidRequest("the note is empty", "give it a text")
+        raise InvalidRequest("the note is empty", "give it some text")
     return Attributes(
         title=title,
         tags=new_tags(tags),
@@ -62,11 +65,11 @@ def attributes(
 
 
 def new_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """`clean_tags`, for a document to have: not too long, and not too many."""
+    """Normalize tags for a document, and refuse tags that are too long or too many."""
     clean = clean_tags(tags)
-    if long := [tag for tag in clean if len(tag) > TAG_CHARS]:
+    if too_long := [tag for tag in clean if len(tag) > TAG_CHARS]:
         raise InvalidRequest(
-            f"the tag {short_repr(long[0])} is longer than {TAG_CHARS} characters",
+            f"the tag {short_repr(too_long[0])} is longer than {TAG_CHARS} characters",
             "give a shorter one, or put it into the text",
         )
     check_tag_count(len(clean))
@@ -74,7 +77,7 @@ def new_tags(tags: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_tag_count(count: int) -> None:
-    """`InvalidRequest` if a document cannot have so many tags."""
+    """Raise `InvalidRequest` if a document cannot have this many tags."""
     if count > MAX_TAGS:
         raise InvalidRequest(
             f"{count:,} tags are more than the {MAX_TAGS:,} of a document", "give fewer tags"
@@ -82,12 +85,32 @@ def check_tag_count(count: int) -> None:
 
 
 def clean_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """Each once, without the # that may stand before it."""
+    """Normalize tags: each once, without a leading #. A string is split at commas."""
     if not isinstance(tags, Iterable):
         raise InvalidRequest(f"tags cannot be {short_repr(tags)}", "give a list of texts")
-    listed = tags.split(",") if isinstance(tags, str) else tags
-    clean = (nfc(check_text("a tag", tag)).strip().lstrip("#") for tag in listed)
+    given = tags.split(",") if isinstance(tags, str) else tags
+    clean = (nfc(check_text("a tag", tag)).strip().lstrip("#") for tag in given)
     return tuple(dict.fromkeys(tag for tag in clean if tag))
+
+
+def change_tags(
+    store: Store, document: Document, add: Iterable[str], remove: Iterable[str]
+) -> None:
+    """Add and remove tags of a document. Raises `NotFound` for a tag that it does not have."""
+    added, removed = new_tags(add), clean_tags(remove)
+    sources = store.catalog.tag_sources(document.doc_id)
+    for tag in removed:
+        if tag not in sources:
+            raise NotFound(f"{document.doc_path} has no tag {tag!r}", "kb list shows its tags")
+        if sources[tag] == "file" and document.root_id is not None:
+            raise InvalidRequest(
+                f"the tag {tag!r} is in the front matter of {document.doc_path}",
+                "remove it there, and ingest the file again",
+            )
+    if added:
+        check_tag_count(len((sources.keys() | added) - set(removed)))
+    if added or removed:
+        store.catalog.tag(document.doc_id, added, removed)
 
 
 def _expiry(ttl: str, now_s: float) -> str | None:

@@ -1,5 +1,4 @@
-"""A store as a whole: `status.v1`, which says what it holds, where it is and in which state; and
-what an ingest tells of it."""
+"""The state of a store as `status.v1`: its contents, its vectors and its folders."""
 
 from __future__ import annotations
 
@@ -8,24 +7,25 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from kb.errors import KbError, StoreMissing
+from kb.errors import StoreMissing
 from kb.ingest.plan import is_missing
-from kb.ports import Store
+from kb.ports import Encoder, Store
 from kb.search.retrievers.availability import ActiveModel, EncoderSource
-from kb.types import IngestReport, JsonDict
+from kb.types import JsonDict
 
 
 def status(
     store: Store, source: EncoderSource, versions: Callable[[], dict[str, str]], now: str
 ) -> JsonDict:
-    """`source` gives the encoder, after a look at its files; `versions` those of the indexes."""
+    """Describe the store. `source` returns the encoder, whose files are checked; `versions` returns
+    the versions of the indexes, and `now` decides which documents have expired."""
     if not store.exists():
         raise StoreMissing(
             f"there is no store at {store.location}", "create one with: kb ingest FOLDER"
         )
     with store.snapshot():
         counts = store.catalog.counts()
-        vectors = ActiveModel(store, source).status("dense")
+        vectors = ActiveModel(store, lambda: checked_encoder(source)).status("dense")
         return {
             "schema_version": "status.v1",
             "store": store.location,
@@ -62,18 +62,11 @@ def _roots(store: Store, documents: dict[str, int]) -> list[dict[str, Any]]:
     ]
 
 
-def notes_on(store: Store, encoder: EncoderSource, report: IngestReport) -> tuple[str, ...]:
-    """What to tell of the store as a whole, after an ingest has changed it."""
-    from kb import models
-    from kb.embedding.language_coverage import suggestion
+def checked_encoder(source: EncoderSource) -> Encoder | None:
+    """The encoder, after a check of its files. Raises `ModelError`."""
+    from kb.ports import traits_of
 
-    if report.dry_run or not (report.added or report.changed):
-        return ()
-    try:
-        used = encoder()
-    except KbError:  # a model that cannot be used is told elsewhere
-        return ()
-    if used is None:
-        return ()
-    told = suggestion(store.catalog.languages(), used.spec, installed=models.has_multilingual())
-    return (told,) if told else ()
+    encoder = source()
+    if encoder is not None:
+        traits_of(encoder).check()
+    return encoder

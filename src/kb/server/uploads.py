@@ -39,6 +39,7 @@ from kb.errors import (
     TooBusy,
     short_repr,
 )
+from kb.library.ingestion import ingest_upload
 from kb.library.knowledge_base import KnowledgeBase
 from kb.logs import logger
 from kb.processes import has_exited, pid_namespace
@@ -343,7 +344,7 @@ def _link_or_move(path: Path, other: Path) -> None:
 
 
 def _ingest(kb: KnowledgeBase, path: Path, *, dry_run: bool = False) -> IngestReport:
-    report = kb.ingest(path, dry_run=dry_run, uploaded=True)
+    report = ingest_upload(kb, path, dry_run=dry_run)
     if refused := report.skipped or report.failed:
         reason = refused[0].reason
         raise InvalidRequest(

@@ -15,7 +15,7 @@ from kb import KnowledgeBase, wire
 from kb.errors import InvalidRequest, ModelMissing
 from kb.search.rerank.stage import slices
 from kb.search.results.trace import Trace
-from kb.types import Degraded, Response
+from kb.types import Degraded, Response, SearchRequest
 from tests.conftest import Clock
 from tests.models.judges import WordJudge
 from tests.models.weightless import unexamined
@@ -315,7 +315,7 @@ def test_an_expression_asks_for_just_what_it_says(shelf: KnowledgeBase, judge: W
 
 def test_a_vector_without_a_text_cannot_be_read(shelf: KnowledgeBase, encoder: Failing) -> None:
     vector = encoder.encode([QUERY])[0].dense
-    found = shelf._by_vector("", vector, mode="vector", rerank="cross-encoder")
+    found = shelf.execute(SearchRequest("", vector=vector, mode="vector", rerank="cross-encoder"))
     assert degraded(found) == [("rerank", "no_query")]
     assert found.hits
 
@@ -498,6 +498,6 @@ def test_an_expression_is_not_reranked_either(shelf: KnowledgeBase) -> None:
 
 def test_a_ready_made_vector_answers_an_expression_too(shelf: KnowledgeBase) -> None:
     (vector,) = (one.dense for one in Failing().encode(["harbour"]))
-    found = shelf._by_vector("'harbour AND keys'", vector, profile="notes")
+    found = shelf.execute(SearchRequest("'harbour AND keys'", vector=vector, profile="notes"))
     assert found.degraded == ()
     assert {"fts", "vec"} == {source for hit in found for source in hit.sources}

@@ -50,5 +50,10 @@ class StoreState(NamedTuple):
 
 
 def store_state(connection: apsw.Connection) -> StoreState:
-    """The state of the store."""
-    return once(connection, "state", lambda reader: StoreState(*next(reader.execute(_STATE))))
+    """The state of the store. If its row is missing, which `kb doctor` reports, all counts are 0."""
+    return once(connection, "state", _read_state)
+
+
+def _read_state(connection: apsw.Connection) -> StoreState:
+    row: Any = connection.execute(_STATE).fetchone()
+    return StoreState("", 0, 0, None) if row is None else StoreState(*row)

@@ -1,0 +1,67 @@
+"""Ingest runs, for paths that a caller names and for files that the server received."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kb.errors import InvalidRequest, KbError
+from kb.ingest.indexer import Indexer
+
+if TYPE_CHECKING:
+    from kb.ingest.progress import Progress
+    from kb.library.knowledge_base import KnowledgeBase
+    from kb.types import IngestReport
+
+
+def ingest(
+    kb: KnowledgeBase,
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    dry_run: bool = False,
+    force: bool = False,
+    uploaded: bool = False,
+    resolve_links: bool = True,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> IngestReport:
+    """See `KnowledgeBase.ingest`. `uploaded` files belong to the folder for uploads, and a file
+    that cannot be parsed keeps its earlier document."""
+    if not paths and not kb.roots():
+        raise InvalidRequest("nothing was ingested yet", "name a folder: kb ingest FOLDER")
+    if not all(isinstance(path, str | os.PathLike) and os.fspath(path) for path in paths):
+        raise InvalidRequest("a path to ingest is empty or not a text", "name a file or folder")
+    report = Indexer(kb._store, kb.config, kb._clock).ingest(
+        [os.path.expanduser(os.fspath(path)) for path in paths],
+        dry_run=dry_run,
+        force=force,
+        uploaded=uploaded,
+        resolve_links=resolve_links,
+        on_event=on_progress,
+    )
+    return replace(report, notes=_notes(kb, report))
+
+
+def ingest_upload(kb: KnowledgeBase, path: Path, *, dry_run: bool = False) -> IngestReport:
+    """Ingest a file that the server has written to the folder for uploads."""
+    return ingest(kb, [path], dry_run=dry_run, uploaded=True)
+
+
+def _notes(kb: KnowledgeBase, report: IngestReport) -> tuple[str, ...]:
+    """Suggest another model if the active one cannot read the languages of the documents."""
+    from kb import models
+    from kb.embedding.language_coverage import suggestion
+
+    if report.dry_run or not (report.added or report.changed):
+        return ()
+    try:
+        encoder = kb.encoder()
+    except KbError:  # an unusable model is reported elsewhere
+        return ()
+    if encoder is None:
+        return ()
+    languages = kb._store.catalog.languages()
+    text = suggestion(languages, encoder.spec, installed=models.has_multilingual())
+    return (text,) if text else ()
