@@ -50,7 +50,7 @@ class StoreState(NamedTuple):
 
 
 def store_state(connection: apsw.Connection) -> StoreState:
-    """The state of the store. If its row is missing, which `kb doctor` reports, all counts are 0."""
+    """The state of the store; all counts are 0 if its row is missing, which `kb doctor` reports."""
     return once(connection, "state", _read_state)
 
 
