@@ -43,8 +43,8 @@ OTHER = Weightless(32, name="other")
 
 def opened(path: Path) -> KnowledgeBase:
     kb = KnowledgeBase(path, encoder=Weightless(), config=_config())
-    kb._encoders.keep("weightless", Weightless())
-    kb._encoders.keep("other", OTHER)
+    kb._encoders.register("weightless", Weightless())
+    kb._encoders.register("other", OTHER)
     return kb
 
 

@@ -46,8 +46,8 @@ def second() -> Weightless:
 def open_by_first(path: Path) -> KnowledgeBase:
     """Both are known to it by name, whichever the store's vectors are of."""
     kb = KnowledgeBase(path, encoder=first())
-    kb._encoders.keep(FIRST, first())
-    kb._encoders.keep(SECOND, second())
+    kb._encoders.register(FIRST, first())
+    kb._encoders.register(SECOND, second())
     return kb
 
 

@@ -10,7 +10,7 @@ from kb.types import ExamMark, ModelInfo
 
 
 def test_a_search_says_it_in_a_line() -> None:
-    detail = "weightless failed kb's exam: it knew 0 of 12 in English"
+    detail = "weightless failed kb's exam: 0 of 12 correct in English"
     assert (
         degradation_message(["dense", "sparse"], "unfit", detail) == f"dense and sparse: {detail}"
     )
@@ -23,9 +23,8 @@ def test_verifying_tells_the_exam_results(known: tuple[int, int], unfit: bool) -
     marks = (ExamMark("dense", "LATIN", known[0], 12), ExamMark("dense", "CJK", known[1], 8))
     model = ModelInfo("some", marks=marks)
     assert _is_unfit(model) is unfit
-    assert (
-        _exam_results(model) == f" (dense: {known[0]} of 12 in English, {known[1]} of 8 in Chinese)"
-    )
+    results = f"dense: {known[0]} of 12 correct in English, {known[1]} of 8 correct in Chinese"
+    assert _exam_results(model) == f" ({results})"
 
 
 def test_without_an_exam_there_is_nothing_to_tell() -> None:

@@ -136,17 +136,17 @@ def test_a_change_that_a_model_is_not_fit_for(
         None: Weightless(), "bad": Weightless(8, name="bad", fails_on=["retry"]),
     }  # fmt: skip
     monkeypatch.setattr("kb.models.encoder", lambda _, name=None: encoders[name])
-    monkeypatch.setattr("kb.models.lasting", lambda name: name)
+    monkeypatch.setattr("kb.models.absolute_name", lambda name: name)
     monkeypatch.setattr("kb.embedding.reindex.GRACE_S", 0.0)
     run("embed")
     told = run("reindex", "--model", "bad")
     assert (told.status, told.lines[-1]) == (1, "searches still use the old vectors")
-    assert "could not be embedded by bad 1" in told.err
+    assert "bad 1 could not embed" in told.err
     assert "or add --force" in told.err
     shape = run("reindex", "--model", "bad", "--json").json
     valid("reindex_report.v1", shape)
     assert not shape["switched"]
-    assert "could not be embedded by bad 1" in shape["held"]
+    assert "bad 1 could not embed" in shape["held"]
     assert run("reindex", "--model", "bad", "--force").status == 0
 
 

@@ -143,7 +143,7 @@ def test_numbers_of_any_kind_are_taken(tmp_path: Path, make: Callable[[Any], Any
 @pytest.mark.parametrize("made", [5, "text", [["a"]], np.ones((2, 64)), [1e300] * 64, object()])
 def test_what_are_no_numbers_is_said(store: Watched, made: object) -> None:
     fill(store, 3)
-    with pytest.raises(ModelBroken, match="weightless gave"):
+    with pytest.raises(ModelBroken, match="weightless returned"):
         Embedder(store, Foreign(lambda _: made)).run()
     assert store.vectors.models() == []
 
@@ -155,7 +155,7 @@ def test_something_else_than_encodings_is_said(store: Watched) -> None:
         def encode(self, texts: Sequence[str], **_: Any) -> Any:
             return [[1.0] * 64 for _ in texts]
 
-    with pytest.raises(ModelBroken, match="something else than vectors"):
+    with pytest.raises(ModelBroken, match="something other than vectors"):
         Embedder(store, Raw()).run()
 
 
@@ -335,7 +335,7 @@ def test_a_model_that_gives_no_vectors_leaves_no_trace(
     store: Watched, result: list[Encoding]
 ) -> None:
     fill(store, 3)
-    with pytest.raises(ModelBroken, match="gave no usable dense vector"):
+    with pytest.raises(ModelBroken, match="returned no usable dense vector"):
         Embedder(store, Strange(result)).run()
     assert store.vectors.models() == []
     assert store.commits == []

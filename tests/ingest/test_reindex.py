@@ -129,7 +129,7 @@ def test_no_passage_loses_its_vectors(kb: KnowledgeBase) -> None:
         assert not switched
         assert answers_by(kb) == "weightless"
         assert report.held is not None
-        assert "30 passages could not be embedded by second 1 (second failed" in report.held
+        assert "second 1 could not embed 30 passages (second failed" in report.held
         assert "--force" in report.held
         assert ("kb jobs retry" in report.held) is bool(given_up)
     kb._embedding.step(retry=False, stop=lambda: False, on_progress=lambda _: None)
@@ -202,7 +202,7 @@ def half_built(kb: KnowledgeBase, encoder: Weightless, **options: Any) -> None:
     asked = iter([False, True, True])
     report, switched = kb.reindex(encoder, stop=lambda: next(asked, True), **options)
     assert (report.embedded, report.held, switched) == (
-        8, "22 passages left: give the command again", False,
+        8, "22 passages left: run the command again", False,
     )  # fmt: skip
 
 
@@ -228,7 +228,7 @@ def test_one_whose_place_was_taken_meanwhile(kb: KnowledgeBase) -> None:
 
     report, switched = kb.reindex(NEW, grace_s=0, on_progress=back)
     assert not switched
-    assert report.held == "another change of the model has taken the place of this one"
+    assert report.held == "a switch to another model has replaced this one"
     assert roles(kb) == {"weightless": ("search", 30)}
     with pytest.raises(NotFound):
         kb._store.queue.start_job(2)
@@ -287,13 +287,13 @@ def test_a_change_that_a_worker_ends_while_others_wait(kb: KnowledgeBase) -> Non
     """As `kb reindex` beside `kb serve`: the one has made all it could, the other makes the
     rest."""
     model = kb._store.vectors.begin_switch(NEW.spec, "second")
-    kb._encoders.keep("second", NEW)
+    kb._encoders.register("second", NEW)
     job = kb._store.queue.start_job(model.model_id)
     kb._store.queue.lease(job, model.model_id, limit=3)
     report, switched = kb.reindex(NEW, grace_s=0)
     assert not switched
     assert report.held is not None
-    assert report.held.startswith("others are at work on 3 passages")
+    assert report.held.startswith("other workers are embedding 3 passages")
     kb._store.queue.end_job(job)
     kb._embedding.step(retry=False, stop=lambda: False, on_progress=lambda _: None)
     assert roles(kb)["second"] == ("search", 30)
@@ -306,7 +306,7 @@ def test_an_encoder_that_is_given_again_is_used_again(kb: KnowledgeBase) -> None
         assert answers_by(again) == "second"
         half_built(again, Weightless())
     with KnowledgeBase(kb.path, encoder=Weightless()) as again:
-        assert again._encoders.coming() is again._encoders.default()
+        assert again._encoders.next() is again._encoders.default()
 
 
 def test_a_search_ends_with_the_encoder_it_began_with(
@@ -331,7 +331,7 @@ def test_an_export_knows_whose_vectors_they_are(kb: KnowledgeBase, tmp_path: Pat
     stream = io.BytesIO()
     kb.export(stream, vectors=True)
     with KnowledgeBase(tmp_path / "copy.sqlite", encoder=Weightless()) as copy:
-        copy._encoders.keep("second", NEW)
+        copy._encoders.register("second", NEW)
         copy.import_(io.BytesIO(stream.getvalue()))
         assert copy._store.vectors.models() == kb._store.vectors.models()
         assert answers_by(copy) == "second"

@@ -142,7 +142,7 @@ def _is_unfit(info: ModelInfo) -> bool:
 
 
 def _exam_results(info: ModelInfo) -> str:
-    """Return the results by part: `dense: 12 of 12 in Latin`."""
+    """Return the results by part: `dense: 12 of 12 correct in English`."""
     by_part: dict[str, list[str]] = {}
     for mark in info.marks or ():
         by_part.setdefault(mark.part, []).append(str(mark))

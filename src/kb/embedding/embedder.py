@@ -1,9 +1,9 @@
-"""The embedder: chunks without vectors get them, a hundred to a transaction.
+"""The embedder: computes the vectors of chunks, and writes a hundred per transaction.
 
-Beside the indexer, and after it: words are searchable as soon as a file is written, vectors
-follow. It leases from the store what it works on, so that several may run at once, and it can be
-stopped or killed at any moment: others go on where the last transaction ended. First come chunks
-without any vectors, then those whose vectors lack a part.
+It runs beside the indexer: words are searchable as soon as a file is written, and vectors follow.
+It leases chunks from the store, so that several embedders may run at once. It can be stopped or
+killed at any moment: the next one continues after the last transaction. Chunks without any vectors
+come first, then those whose vectors lack a part.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
-from kb.embedding.encode import Texts
+from kb.embedding.encode import BatchEncoder
 from kb.errors import ModelError
 from kb.logs import logger
 from kb.models.exam import examine
@@ -23,16 +23,17 @@ from kb.ports import Encoder, Store, traits_of
 from kb.types import PARTS, Document, EmbedReport, ModelSpec, Outcome, StoredModel, ToEmbed
 
 COMMIT_CHUNKS = 100  # [002 R9]
-COMMIT_S = 2.0  # and that often where a model is slow, so that others see it go on
-RENEW_S = 30.0  # between two signs of life, where a commit takes longer
-_UNITS_AHEAD = 2  # so that no core waits for the last text of a unit, or for the store
+COMMIT_S = 2.0  # the longest time between commits, so that progress is visible with slow models
+RENEW_S = 30.0  # between two renewals of the job's leases
+_BATCHES_AHEAD = 2  # so that no core waits for the last text of a batch, or for the store
 _NOTHING: frozenset[str] = frozenset()
 _log = logger("kb.embed")
 
 
 @dataclass(frozen=True, slots=True)
 class EmbedProgress:
-    """Where a run stands. `per_second` counts from its start, the model's loading included."""
+    """The progress of a run. `per_second` counts from its start, including the loading time of the
+    model."""
 
     done: int
     total: int
@@ -40,6 +41,7 @@ class EmbedProgress:
 
     @property
     def seconds_left(self) -> float:
+        """The estimated time to finish."""
         return (self.total - self.done) / self.per_second
 
 
@@ -47,22 +49,24 @@ OnEmbedded = Callable[[EmbedProgress], None]
 
 
 def wanted(spec: ModelSpec, tokens: str = "2-bit") -> frozenset[str]:
-    """The parts that are stored: all that the model gives, without token vectors if the setting
+    """The parts to store: all that the model gives, except token vectors if the setting
     `models.tokens` is none."""
     return spec.gives & set(PARTS) - ({"tokens"} if tokens == "none" else set()) | {"dense"}
 
 
 def lacking(model: StoredModel, want: Set[str]) -> int:
-    """How many chunks have vectors that lack a part, at least."""
+    """The least number of chunks whose vectors lack one of these parts."""
     return max((model.lacks(part) for part in want), default=0)
 
 
 class Embedder:
-    """Gives the chunks of a store their vectors. `want` are the parts that are stored, all that
-    the encoder gives if nothing is said; `batch_size` is how many texts are encoded in one go, if
-    the encoder is not to choose. A `patient` one leaves what has failed lately for later. `source`
-    is the name the store shall find the encoder by, if it is not the setting's. With `exam`, a
-    model that has sat none does, before its first vectors; without, its word counts."""
+    """Embeds the chunks of a store.
+
+    `want` are the parts to store, by default all that the encoder gives. `batch_size` overrides the
+    encoder's own. A `patient` embedder skips chunks that failed recently. `source` is the name that
+    the store records for the encoder, if it is not the configured one. With `exam`, a model takes
+    the exam before its first vectors are written; without, it is trusted.
+    """
 
     def __init__(
         self,
@@ -80,14 +84,14 @@ class Embedder:
         self._exam = exam
         self._source = source
         parts = wanted(encoder.spec) if want is None else frozenset(want)
-        self._texts = Texts(encoder, parts & encoder.spec.gives | {"dense"})
+        self._batches = BatchEncoder(encoder, parts & encoder.spec.gives | {"dense"})
         self._batch_size = batch_size
         self._commit_chunks = commit_chunks
         self._patient = patient
 
     def probe(self) -> None:
-        """Raises `ModelError` where the model cannot make a vector."""
-        self._texts.probe()
+        """Encode a short text. Raises `ModelError` if the model cannot."""
+        self._batches.probe()
 
     def run(
         self,
@@ -101,83 +105,86 @@ class Embedder:
         stop: Callable[[], bool] = lambda: False,
         on_progress: OnEmbedded | None = None,
     ) -> EmbedReport:
-        """Embed what is left, or at most `limit` chunks of it, or only those of `document`; unless
-        told not to, also `fill` in the parts that vectors lack. With `retry`, what
-        has failed for good counts as left; with `anew`, everything does, whatever model its vectors
-        are of. `model` is the store's record, where it is not the one that answers. `stop` is asked
-        between two units of work. Raises `ModelError` where the model is at fault and not a text.
+        """Embed all pending chunks, at most `limit` of them, or only those of `document`.
+
+        `fill` also adds the parts that existing vectors lack. `retry` includes chunks that failed
+        for good; `anew` drops all vectors first, of any model. `model` is the store's record of the
+        encoder, if that model does not answer searches. `stop` is called between batches. Raises
+        `ModelError` if the model fails, rather than a single text.
         """
         started = time.perf_counter()
         if model is None:
             model = self._model(retry=retry, anew=anew, document=document)
         if self._exam == (model.marks is None):
-            model = self._examined(model)
-        parts = self._texts.want - {"dense"} if fill else _NOTHING
+            model = self._examine(model)
+        parts = self._batches.want - {"dense"} if fill else _NOTHING
         job_id = self._store.queue.start_job(model.model_id)
-        left = _Left(
-            self._store, job_id, model.model_id, self._texts.encoder, self._batch_size, limit,
+        pending = _Pending(
+            self._store, job_id, model.model_id, self._batches.encoder, self._batch_size, limit,
             None if document is None else document.doc_id, parts, self._patient,
             self._commit_chunks,
         )  # fmt: skip
-        if document is not None:  # for the progress: no more than these are embedded
+        if document is not None:  # for the progress: only these chunks are embedded
             limit = document.chunks if limit is None else min(limit, document.chunks)
-        rows = _Rows(
+        writer = _Writer(
             self._store, job_id, model, parts, self._commit_chunks, started, limit, on_progress
         )
         try:
-            with closing(self._encoded(left, stop)) as encoded:
+            with closing(self._encode(pending, stop)) as encoded:
                 for outcomes in encoded:
-                    rows.take(outcomes)
-            rows.flush()
+                    writer.add(outcomes)
+            writer.flush()
         except (ModelError, KeyboardInterrupt):
-            rows.flush()  # what was encoded is good, and took its time
+            writer.flush()  # these vectors are good, and expensive
             raise
         finally:
             self._store.queue.end_job(job_id)
-        return rows.report(seconds=time.perf_counter() - started)
+        return writer.report(seconds=time.perf_counter() - started)
 
     def _model(self, *, retry: bool, anew: bool, document: Document | None) -> StoredModel:
-        """The store's record. A store remembers no model that cannot make a vector, and gives up
-        no vectors for one."""
-        spec = self._texts.spec
-        wanted = (spec.name, spec.version, spec.dimension)
-        known = ((each.name, each.version, each.dimension) for each in self._store.vectors.models())
-        if anew or wanted not in known:
-            self._texts.probe()
-            spec = self._texts.spec  # what an endpoint gives, its first answer tells
+        """The store's record of the encoder. A model that cannot encode is not recorded, and no
+        vectors are dropped for it."""
+        spec = self._batches.spec
+        identity = (spec.name, spec.version, spec.dimension)
+        stored = ((one.name, one.version, one.dimension) for one in self._store.vectors.models())
+        if anew or identity not in stored:
+            self._batches.probe()
+            spec = self._batches.spec  # an endpoint's dimension may be known only now
         if anew:
             self._store.vectors.drop_all()
         model = self._store.vectors.use_model(spec, self._source)
         doc_id = None if document is None else document.doc_id
         if retry and self._store.queue.retry(model.model_id, doc_id=doc_id):
-            model = self._store.vectors.use_model(spec)  # counted again
+            model = self._store.vectors.use_model(spec)  # with new counts
         return model
 
-    def _examined(self, model: StoredModel) -> StoredModel:
-        """With its marks; without an exam, those of an earlier one are forgotten."""
-        marks = examine(self._texts.encoder) if self._exam else None
+    def _examine(self, model: StoredModel) -> StoredModel:
+        """Hold the exam and store its results; without an exam, remove earlier results."""
+        marks = examine(self._batches.encoder) if self._exam else None
         self._store.vectors.set_exam_marks(model.model_id, marks)
         return replace(model, marks=marks)
 
-    def _encoded(self, left: _Left, stop: Callable[[], bool]) -> Generator[list[Outcome]]:
-        """What came of each unit, in order; the next ones are encoded while one is written."""
-        waiting: deque[Future[list[Outcome]]] = deque()
-        with ThreadPoolExecutor(_UNITS_AHEAD, "kb-embed") as pool:
+    def _encode(self, pending: _Pending, stop: Callable[[], bool]) -> Generator[list[Outcome]]:
+        """Yield the outcomes of each batch, in order. The next batches are encoded while one is
+        written."""
+        running: deque[Future[list[Outcome]]] = deque()
+        with ThreadPoolExecutor(_BATCHES_AHEAD, "kb-embed") as pool:
             try:
                 while not stop():
-                    while len(waiting) <= _UNITS_AHEAD and (unit := left.take()):
-                        waiting.append(pool.submit(self._texts.outcomes, unit))
-                    if not waiting:
+                    while len(running) <= _BATCHES_AHEAD and (batch := pending.take()):
+                        running.append(pool.submit(self._batches.outcomes, batch))
+                    if not running:
                         return
-                    yield waiting.popleft().result()
+                    yield running.popleft().result()
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
 
 
 @dataclass(slots=True)
-class _Left:
-    """What is left to do, by id: what fails is not met twice, what is added meanwhile is met.
-    Chunks without vectors come first, and then those that lack one of `parts`."""
+class _Pending:
+    """The chunks to embed, by id. Chunks that fail are not tried again; chunks that are added
+    meanwhile are included. Chunks without vectors come first, then those that lack one of `parts`.
+    """
 
     store: Store
     job_id: int
@@ -189,25 +196,25 @@ class _Left:
     parts: Set[str]
     patient: bool
     lease_chunks: int
-    found: deque[ToEmbed] = field(default_factory=deque)
+    leased: deque[ToEmbed] = field(default_factory=deque)
     after: dict[Set[str], ToEmbed] = field(default_factory=dict)
 
     def take(self) -> list[ToEmbed]:
-        """The next unit of work; empty if there is none now."""
-        if not self.found:
-            self._look()
-        if not self.found:
+        """The next batch; empty if no chunks are left."""
+        if not self.leased:
+            self._lease()
+        if not self.leased:
             return []
-        # Asked for here and not before: the encoder may have to be loaded to tell.
+        # Not earlier: this may load the model.
         self.batch_size = self.batch_size or traits_of(self.encoder).batch_size
-        return [self.found.popleft() for _ in range(min(self.batch_size, len(self.found)))]
+        return [self.leased.popleft() for _ in range(min(self.batch_size, len(self.leased)))]
 
-    def _look(self) -> None:
+    def _lease(self) -> None:
         limit = self.lease_chunks if self.limit is None else min(self.limit, self.lease_chunks)
         for parts in (_NOTHING, self.parts) if self.parts else (_NOTHING,):
-            if limit == 0 or self.found:
+            if limit == 0 or self.leased:
                 break
-            self.found.extend(
+            self.leased.extend(
                 self.store.queue.lease(
                     self.job_id,
                     self.model_id,
@@ -218,15 +225,15 @@ class _Left:
                     patient=self.patient,
                 )
             )
-            if self.found:
-                self.after[parts] = self.found[-1]
+            if self.leased:
+                self.after[parts] = self.leased[-1]
         if self.limit is not None:
-            self.limit -= len(self.found)
+            self.limit -= len(self.leased)
 
 
 @dataclass(slots=True)
-class _Rows:
-    """What was encoded and is not written yet, and the count of what was."""
+class _Writer:
+    """Collects outcomes, writes them in transactions, and counts them."""
 
     store: Store
     job_id: int
@@ -249,7 +256,8 @@ class _Rows:
         self.renewed = self.started
         self.total = self._total(self.model)
 
-    def take(self, outcomes: list[Outcome]) -> None:
+    def add(self, outcomes: list[Outcome]) -> None:
+        """Take the outcomes of a batch, and write if enough have gathered."""
         for outcome in outcomes:
             self._count(outcome)
             self.ready.append(outcome)
@@ -258,7 +266,7 @@ class _Rows:
         if self.ready and time.perf_counter() - self.renewed > COMMIT_S:
             self.flush()
         self._renew()
-        self._tell()
+        self._report_progress()
 
     def _count(self, outcome: Outcome) -> None:
         self.done += 1
@@ -267,10 +275,11 @@ class _Rows:
         else:
             self.truncated += outcome.encoding.truncated > 0
         if outcome.error is not None:
-            kept = "without vectors" if outcome.encoding is None else "with a dense vector only"
-            _log.warning("chunk %d stays %s: %s", outcome.chunk_id, kept, outcome.error)
+            rest = "without vectors" if outcome.encoding is None else "with a dense vector only"
+            _log.warning("chunk %d is left %s: %s", outcome.chunk_id, rest, outcome.error)
 
     def flush(self) -> None:
+        """Write the collected outcomes."""
         if not self.ready:
             return
         written = self.store.queue.finish(self.job_id, self.model.model_id, self.ready)
@@ -278,7 +287,7 @@ class _Rows:
         self.filled += written.filled
         self.ready = []
         self.renewed = time.perf_counter()
-        if (now := self._now()) is not None:
+        if (now := self._reload_model()) is not None:
             self.total = self._total(now)
         _log.info("embedded %d of %d chunks", self.done, self.total)
 
@@ -291,24 +300,25 @@ class _Rows:
         total = self.done + model.pending + lacking(model, self.parts)
         return total if self.limit is None else min(total, self.limit)
 
-    def _now(self) -> StoredModel | None:
-        """The model as it stands; None if it has gone, as after a switch to another."""
-        found = (one for one in self.store.vectors.models() if one.model_id == self.model.model_id)
-        return next(found, None)
+    def _reload_model(self) -> StoredModel | None:
+        """The model with current counts; None if a switch to another model has removed it."""
+        models = self.store.vectors.models()
+        return next((one for one in models if one.model_id == self.model.model_id), None)
 
     def _elsewhere(self) -> int:
-        """What others are at work on; this job has ended."""
+        """How many chunks other jobs have leased, after this job has ended."""
         others = (one for one in self.store.queue.jobs() if one.model_id == self.model.model_id)
         return sum(one.leased for one in others if not one.lost)
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         if self.on_progress is not None:
             seconds = max(time.perf_counter() - self.started, 1e-9)
             total = max(self.total, self.done)
             self.on_progress(EmbedProgress(self.done, total, self.done / seconds))
 
     def report(self, *, seconds: float) -> EmbedReport:
-        now = self._now() or self.model
+        """The result of the run."""
+        now = self._reload_model() or self.model
         lacks = lacking(now, self.parts)
         has_failed = self.failed or now.failed or lacks
         return EmbedReport(

@@ -1,7 +1,7 @@
-"""Texts to vectors that can be stored, by an encoder that may be code of others.
+"""Encodes texts into vectors that can be stored, with an encoder that may be third-party code.
 
-A text is never lost for a part: where its dense vector is usable and its term weights or token
-vectors are not, the former is kept, and what is wrong with the latter is said [002 R1.5].
+A faulty part costs a text only that part: if its dense vector is usable and its term weights or
+token vectors are not, the dense vector is kept and the fault is reported [002 R1.5].
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from kb.ports import Encoder
 from kb.types import Encoding, ModelSpec, Outcome, ToEmbed, TokenVectors, Vector
 
 PROBE = "a text that every model can take"
-_MEND = "see: kb models verify"
+_HINT = "see: kb models verify"
 _DENSE = frozenset({"dense"})
 _NAMES = {"sparse": "term weights", "tokens": "token vectors"}
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
-    """An encoder, and what can go wrong with it. `want` are the parts that are stored."""
+class BatchEncoder:
+    """Calls an encoder and checks its results. `want` are the parts to store."""
 
     encoder: Encoder
     want: Set[str]
@@ -33,37 +33,37 @@ class Texts:
         return self.encoder.spec
 
     def probe(self) -> None:
-        """Raises `ModelError` where the model gives no vectors at all."""
+        """Raise `ModelError` if the model returns no dense vector for a simple text."""
         try:
             self._encode([PROBE], self.want)
         except ModelError:
             self._encode([PROBE], _DENSE)
 
-    def outcomes(self, unit: Sequence[ToEmbed]) -> list[Outcome]:
-        """One for each chunk. Where the unit fails, each text is tried alone."""
+    def outcomes(self, batch: Sequence[ToEmbed]) -> list[Outcome]:
+        """Encode a batch: one outcome for each chunk. If it fails, each text is tried alone."""
         try:
-            encodings = self._encode([each.text for each in unit], self.want)
+            encodings = self._encode([chunk.text for chunk in batch], self.want)
         except ModelError:
-            return [self._alone(each) for each in unit]
-        return [self._outcome(*pair) for pair in zip(unit, encodings, strict=True)]
+            return [self._encode_alone(chunk) for chunk in batch]
+        return [self._outcome(*pair) for pair in zip(batch, encodings, strict=True)]
 
-    def _alone(self, chunk: ToEmbed) -> Outcome:
-        """All parts, or else the dense vector alone, or else why there is none."""
+    def _encode_alone(self, chunk: ToEmbed) -> Outcome:
+        """Encode all parts; if that fails, the dense vector alone; else return the error."""
         try:
             return self._outcome(chunk, self._encode([chunk.text], self.want)[0])
         except ModelError as error:
-            why = error.message
+            message = error.message
         if self.want > _DENSE:
             try:
                 encoding = self._encode([chunk.text], _DENSE)[0]
-                return Outcome(chunk.chunk_id, encoding, why, self.want)
+                return Outcome(chunk.chunk_id, encoding, message, self.want)
             except ModelError as error:
-                why = error.message
-        self._encode([PROBE], _DENSE)  # raises where it is not the text that is at fault
-        return Outcome(chunk.chunk_id, None, why, self.want)
+                message = error.message
+        self._encode([PROBE], _DENSE)  # raises if the model fails, rather than this text
+        return Outcome(chunk.chunk_id, None, message, self.want)
 
     def _outcome(self, chunk: ToEmbed, encoding: Encoding) -> Outcome:
-        """Without the parts that cannot be stored."""
+        """Remove the parts that cannot be stored, and report why."""
         faults = {
             part: fault
             for part in sorted(self.want - _DENSE)
@@ -76,29 +76,29 @@ class Texts:
             sparse=None if "sparse" in faults else encoding.sparse,
             tokens=None if "tokens" in faults else encoding.tokens,
         )
-        said = "; ".join(f"no {_NAMES[part]}: {fault}" for part, fault in faults.items())
-        return Outcome(chunk.chunk_id, kept, f"{self.spec.name} gave {said}", self.want)
+        details = "; ".join(f"no {_NAMES[part]}: {fault}" for part, fault in faults.items())
+        return Outcome(chunk.chunk_id, kept, f"{self.spec.name} returned {details}", self.want)
 
     def _encode(self, texts: list[str], want: Set[str]) -> list[Encoding]:
-        """Encodings with a usable dense vector, or `ModelError`."""
+        """Encode texts. Raises `ModelError` unless every dense vector is usable."""
         try:
             encodings = self.encoder.encode(texts, want=want)
         except KbError:
             raise
-        # What an encoder of others raises is told as what it is: a model that failed.
+        # A third-party encoder may raise anything: it means that the model failed.
         except Exception as error:
             raise ModelError(
-                f"{self.spec.name} failed: {type(error).__name__}: {error}", _MEND
+                f"{self.spec.name} failed: {type(error).__name__}: {error}", _HINT
             ) from error
         try:
-            found = [_plain(encoding) for encoding in encodings]
+            checked = [_to_arrays(encoding) for encoding in encodings]
         except (AttributeError, TypeError, ValueError, OverflowError) as error:
             raise ModelBroken(
-                f"{self.spec.name} gave something else than vectors: {error}", _MEND
+                f"{self.spec.name} returned something other than vectors: {error}", _HINT
             ) from error
-        if len(found) != len(texts) or not all(map(self._is_usable, found)):
-            raise ModelBroken(f"{self.spec.name} gave no usable dense vector", _MEND)
-        return found
+        if len(checked) != len(texts) or not all(map(self._is_usable, checked)):
+            raise ModelBroken(f"{self.spec.name} returned no usable dense vector", _HINT)
+        return checked
 
     def _is_usable(self, encoding: Encoding) -> bool:
         dense = encoding.dense
@@ -110,9 +110,8 @@ class Texts:
         )
 
 
-def _plain(encoding: Encoding) -> Encoding:
-    """With numbers as they are stored, in whatever sequence an encoder has them: a list, an array
-    of numpy's."""
+def _to_arrays(encoding: Encoding) -> Encoding:
+    """Convert vectors to float32 arrays; an encoder may return lists or numpy arrays."""
     dense, tokens = encoding.dense, encoding.tokens
     return replace(
         encoding,
@@ -124,12 +123,12 @@ def _plain(encoding: Encoding) -> Encoding:
 def _floats(numbers: Sequence[float]) -> Vector[float]:
     if isinstance(numbers, array) and numbers.typecode == "f":
         return numbers
-    flat = getattr(numbers, "ravel", None)  # token vectors may come as rows
-    return array("f", map(float, numbers if flat is None else flat()))
+    ravel = getattr(numbers, "ravel", None)  # a numpy matrix of token vectors
+    return array("f", map(float, numbers if ravel is None else ravel()))
 
 
 def _fault(part: str, encoding: Encoding, spec: ModelSpec) -> str | None:
-    """What is wrong with a part that was wanted."""
+    """Describe what is wrong with a part; None if nothing is."""
     if part == "sparse":
         return _weights_fault(encoding.sparse)
     return _tokens_fault(encoding.tokens, spec)
@@ -137,23 +136,23 @@ def _fault(part: str, encoding: Encoding, spec: ModelSpec) -> str | None:
 
 def _weights_fault(weights: Mapping[str, float] | None) -> str | None:
     if weights is None:
-        return "none were given"
+        return "none were returned"
     try:
         wrong = (f"the weight of {term!r} is {weight}" for term, weight in weights.items()
                  if not 0 <= weight < _LARGEST)  # fmt: skip
         return next(wrong, None)
     except (AttributeError, TypeError):
-        return "they are not numbers for texts"
+        return "they are not a mapping of terms to numbers"
 
 
 def _tokens_fault(tokens: TokenVectors | None, spec: ModelSpec) -> str | None:
     if tokens is None:
-        return "none were given"
+        return "none were returned"
     if tokens.dimension != spec.token_dimension or len(tokens.data) % tokens.dimension:
-        return f"they are not of {spec.token_dimension} dimensions"
+        return f"they do not have {spec.token_dimension} dimensions"
     if not math.isfinite(sum(map(abs, tokens.data))):
-        return "they hold values that are no numbers"
+        return "some values are not finite"
     return None
 
 
-_LARGEST = 3.4e38  # what a weight is stored as has no larger number
+_LARGEST = 3.4e38  # of float32

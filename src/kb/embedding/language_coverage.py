@@ -1,8 +1,8 @@
-"""Whether a store holds much that its encoder cannot read, and what would read it. Pure.
+"""Detects stores with much text that their encoder cannot read, and suggests a model for it. Pure.
 
-Chinese, Japanese and Korean are found by their words in any case. By their meaning they are only
-found with a model that was made for them, which is suggested and never taken by itself: it is
-weaker in English, and needs another download.
+Text in Chinese, Japanese and Korean can always be found by its words. Finding it by meaning needs a
+model for these languages, which is suggested and never chosen automatically: it is weaker in
+English and needs another download.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from kb.types import ModelSpec
 
-_LEAST_SHARE = 0.2  # of all documents: a few do not make it the store's language
-# The script that gives a language away, and its name.
+_LEAST_SHARE = 0.2  # of all documents: fewer deserve no suggestion
+# The script that identifies a language, and the name of the language.
 _LANGUAGES = {
     "zh": ("CJK", "Chinese"),
     "ja": ("HIRAGANA", "Japanese"),
@@ -21,7 +21,8 @@ _LANGUAGES = {
 
 
 def suggestion(languages: Mapping[str | None, int], spec: ModelSpec, *, installed: bool) -> str:
-    """What to tell of a store with so many documents in each language; empty for nothing."""
+    """Suggest a model for a store with these numbers of documents by language; empty if it needs
+    none. `installed` is whether the suggested model is installed."""
     reads = {script.upper() for script in spec.scripts}
     unread = {
         name: languages.get(code, 0)
@@ -33,10 +34,10 @@ def suggestion(languages: Mapping[str | None, int], spec: ModelSpec, *, installe
         return ""
     are = "document is" if total == 1 else "documents are"
     *first, last = unread
-    named = f"{', '.join(first)} and {last}" if first else last
+    names = f"{', '.join(first)} and {last}" if first else last
     install = "" if installed else "pip install 'kb-search[multilingual]', then "
     return (
-        f"{count} of {total} {are} in {named}, which {spec.name} does not read: "
+        f"{count} of {total} {are} in {names}, which {spec.name} does not read: "
         f"they are found by their words only. To find them by meaning too: {install}"
         "kb reindex --model use-multilingual"
     )

@@ -1,7 +1,4 @@
-"""The embedding side of a knowledge base: its encoders, the vectors they make, and who makes them.
-
-What `KnowledgeBase.embed`, `.jobs`, `.worker` and `.reindex` do.
-"""
+"""Implements `KnowledgeBase.embed`, `jobs`, `worker` and `reindex`, and chooses their encoders."""
 
 from __future__ import annotations
 
@@ -29,90 +26,92 @@ _LONGEST_GRACE_S = 86_400
 
 
 class Encoders:
-    """The encoder of the settings, or the one that was given; and, where the store's vectors are
-    of another since it was reindexed, that one, by the name the store knows it by. An object that
-    was given and is of the store's model is used, whatever that name. Shared between threads."""
+    """Finds the encoders of a store: the configured one or the caller's, or, after a reindex, the
+    one whose name the store has recorded. An encoder object of the caller is preferred if its model
+    is the store's. Threads may share it."""
 
     def __init__(self, store: Store, config: Config, given: Encoder | str | None) -> None:
         self._store = store
         self._config = config
         self._given = given
-        self._made: dict[str | None, Encoder] = {}
+        self._cache: dict[str | None, Encoder] = {}
         self._lock = threading.Lock()
 
     def current(self) -> Encoder | None:
-        """The encoder whose vectors answer; None where encoders are switched off."""
+        """The encoder whose vectors answer searches; None if encoders are switched off."""
         model = self._model("search")
         if model is None or model.source is None:
             return self.default()
         if (given := self._given_for(model)) is not None:
             return given
-        with suppress(KbError):  # one that is not needed may be missing
+        with suppress(KbError):  # the configured encoder may be missing: it is not needed
             if self.default() is None:
                 return None
-        return self._of_store(model.source)
+        return self._from_store(model.source)
 
-    def coming(self) -> Encoder | None:
-        """The one whose vectors are being built beside those that answer."""
+    def next(self) -> Encoder | None:
+        """The encoder that will replace the current one; None without a reindex."""
         model = self._model("next")
         if model is None:
             return None
         if (given := self._given_for(model)) is not None:
             return given
         unknown = model.source is None or self.default() is None
-        return None if unknown else self._of_store(model.source or "")
+        return None if unknown else self._from_store(model.source or "")
 
-    def _of_store(self, source: str) -> Encoder:
-        """The encoder that the store names. A store may come from somebody else: one that is not
-        installed here needs the user's word, or that of their settings."""
+    def _from_store(self, source: str) -> Encoder:
+        """The encoder that the store names. Because a store may come from somebody else, an encoder
+        that is not installed here must be trusted by the user or configured."""
         with self._lock:
-            if source in self._made:
-                return self._made[source]
+            if source in self._cache:
+                return self._cache[source]
         if needs_trust(self._store.path, self._config, source, given=self._given):
             raise ModelMissing(
-                f"the store names the encoder {source!r}, which your settings do not "
+                f"the store uses the encoder {source!r}, which is not in your settings "
                 f"(to use it: kb config trust {self._store.path.parent})",
-                "or name it in models.encoder",
+                "or set models.encoder to it",
             )
-        return self.named(source)
+        return self.by_name(source)
 
     def _given_for(self, model: StoredModel) -> Encoder | None:
-        """The object that was given, if such vectors are its own."""
+        """The caller's encoder object, if it is of this model."""
         if self._given is None or isinstance(self._given, str):
             return None
         spec = self._given.spec
-        dimension = spec.dimension or model.dimension  # of an endpoint it may not be known yet
-        is_it = (spec.name, spec.version, dimension) == _identity(model)
-        return self._given if is_it else None
+        dimension = spec.dimension or model.dimension  # an endpoint may not know it yet
+        is_same = (spec.name, spec.version, dimension) == _identity(model)
+        return self._given if is_same else None
 
     def default(self) -> Encoder | None:
+        """The caller's encoder, or the configured one; None if encoders are switched off."""
         given = self._given
-        return self._by_name(given) if given is None or isinstance(given, str) else given
+        return self._load(given) if given is None or isinstance(given, str) else given
 
-    def named(self, name: str) -> Encoder:
-        """The encoder of that name, made once."""
-        if (made := self._by_name(name)) is None:
-            raise ModelMissing(f"{name!r} is no encoder: it switches them off", "kb models list")
-        return made
+    def by_name(self, name: str) -> Encoder:
+        """The encoder with this name; the same object in every call."""
+        if (encoder := self._load(name)) is None:
+            raise ModelMissing(f"{name!r} switches encoders off", "see: kb models list")
+        return encoder
 
-    def _by_name(self, name: str | None) -> Encoder | None:
+    def _load(self, name: str | None) -> Encoder | None:
         from kb import models
 
         with self._lock:
-            if name not in self._made:
-                made = models.encoder(self._config, name)
-                if made is None:
+            if name not in self._cache:
+                encoder = models.encoder(self._config, name)
+                if encoder is None:
                     return None
-                self._made[name] = made
-            return self._made[name]
+                self._cache[name] = encoder
+            return self._cache[name]
 
-    def keep(self, name: str, encoder: Encoder) -> None:
-        """Let `name` mean this object from now on."""
+    def register(self, name: str, encoder: Encoder) -> None:
+        """Use this object for `name` from now on."""
         with self._lock:
-            self._made[name] = encoder
+            self._cache[name] = encoder
 
     def source(self, role: str) -> str | None:
-        """The name that the store knows the encoder of that role by; None: it is the setting's."""
+        """The name that the store has recorded for the encoder with this role; None for the
+        configured one."""
         model = self._model(role)
         return None if model is None else model.source
 
@@ -126,32 +125,32 @@ class Encoders:
 def needs_trust(
     store: Path, config: Config, source: str, *, given: Encoder | str | None = None
 ) -> bool:
-    """Whether nothing but the store itself names this encoder, and it could reach another machine,
-    run another package or read a folder: it is neither one of kb's own or a pulled one, nor the
-    caller's or the settings', nor recorded for this store by `kb reindex` or `kb config trust`."""
+    """Whether only the store names this encoder, and it could contact another machine, run another
+    package or read a folder. False for bundled and pulled models, for the encoder of the caller or
+    the settings, and for one that `kb reindex` or `kb config trust` has recorded for this store."""
     from kb import models
 
     if models.is_installed(source):
         return False
-    if any(models.lasting(one) == source for one in (given, config.models.encoder)
-           if isinstance(one, str)):  # fmt: skip
+    if any(models.absolute_name(name) == source for name in (given, config.models.encoder)
+           if isinstance(name, str)):  # fmt: skip
         return False
     if models.is_endpoint(source) and models.is_endpoint(config.models.encoder):
-        return False  # texts go to that server anyway
+        return False  # the configured encoder sends texts to that server anyway
     return not trust_store().is_trusted(store, os.fsencode(source))
 
 
 def sources_to_trust(path: Path) -> list[str]:
-    """The encoders that the store at `path` names and that need the user's trust."""
+    """The encoders of the store at `path` that the user would have to trust."""
     config = load(path)
     store = open_store(path, read_only=True)
     try:
-        named = [one.source for one in store.vectors.models() if one.role and one.source]
+        sources = [one.source for one in store.vectors.models() if one.role and one.source]
     except StoreMissing:
         return []
     finally:
         store.close()
-    return [source for source in named if needs_trust(path, config, source)]
+    return [source for source in sources if needs_trust(path, config, source)]
 
 
 def _identity(model: StoredModel) -> tuple[str, str, int]:
@@ -159,7 +158,7 @@ def _identity(model: StoredModel) -> tuple[str, str, int]:
 
 
 def _check(model: object, grace_s: float | None) -> None:
-    """Refuses what is no encoder, and no time to wait, before anything is done."""
+    """Raise `InvalidRequest` if the arguments of `reindex` are invalid."""
     from kb.types import ModelSpec
 
     is_encoder = isinstance(getattr(model, "spec", None), ModelSpec) and callable(
@@ -167,7 +166,7 @@ def _check(model: object, grace_s: float | None) -> None:
     )
     if not is_encoder and not (isinstance(model, str) and model):
         raise InvalidRequest(
-            f"a model cannot be {short_repr(model)}", "give the name of an encoder, or an encoder"
+            f"a model cannot be {short_repr(model)}", "pass the name of an encoder, or an encoder"
         )
     is_number = isinstance(grace_s, int | float) and not isinstance(grace_s, bool)
     if grace_s is not None and not (is_number and 0 <= grace_s <= _LONGEST_GRACE_S):
@@ -178,17 +177,17 @@ def _check(model: object, grace_s: float | None) -> None:
 
 
 class Embedding:
-    """Makes the vectors of one store."""
+    """Embeds the passages of one store."""
 
     def __init__(self, store: Store, config: Config, encoders: Encoders) -> None:
         self._store = store
         self._config = config
         self._encoders = encoders
         self._workers: WeakSet[Worker] = WeakSet()
-        self._gone: tuple[int, float] | None = None  # which was seen to go, and when
+        self._replaced: tuple[int, float] | None = None  # the model, and when it was first seen
 
     def close(self) -> None:
-        """Stop the workers: without a store they have nothing to do."""
+        """Stop the workers, which need the store."""
         for worker in list(self._workers):
             worker.stop()
 
@@ -204,13 +203,13 @@ class Embedding:
         stop: Callable[[], bool] = lambda: False,
         on_progress: OnEmbedded | None = None,
     ) -> EmbedReport:
-        """See `KnowledgeBase.embed`. Where another model has come to answer meanwhile, its vectors
-        are made too."""
-        self._store.vectors.models()  # raises where there is no store: a name may be mistyped
+        """See `KnowledgeBase.embed`. If a switch to another model completes meanwhile, its vectors
+        are computed too."""
+        self._store.vectors.models()  # raises if the store is missing: its path may be mistyped
         while True:
             encoder = self._encoders.current()
             if encoder is None:
-                raise ModelMissing("the encoder is switched off", "name one in models.encoder")
+                raise ModelMissing("the encoder is switched off", "set models.encoder")
             report = self._embedder(encoder, patient=patient).run(
                 limit=limit,
                 document=document,
@@ -221,7 +220,7 @@ class Embedding:
                 on_progress=on_progress,
             )
             anew = False
-            if stop() or limit is not None or self._answers(encoder):
+            if stop() or limit is not None or self._is_current(encoder):
                 self._store.vectors.build_index(self._store.vectors.models()[0].model_id)
                 return report
 
@@ -240,15 +239,15 @@ class Embedding:
         from kb.embedding.reindex import GRACE_S, reindex
 
         _check(name, grace_s)
-        self._store.vectors.models()  # raises where there is no store
-        encoder = self._encoders.named(name) if isinstance(name, str) else name
-        source = models.lasting(name) if isinstance(name, str) else encoder.spec.name
-        self._encoders.keep(source, encoder)
+        self._store.vectors.models()  # raises if the store is missing
+        encoder = self._encoders.by_name(name) if isinstance(name, str) else name
+        source = models.absolute_name(name) if isinstance(name, str) else encoder.spec.name
+        self._encoders.register(source, encoder)
         if needs_trust(self._store.path, self._config, source):
-            # Where it cannot be recorded, the next process says so, and how to mend it.
+            # If it cannot be recorded, the next process reports that, and what to do.
             with suppress(OSError):
                 trust_store().add(self._store.path, os.fsencode(source))
-        done = reindex(
+        report, switched = reindex(
             self._store,
             encoder,
             source=source,
@@ -260,25 +259,25 @@ class Embedding:
             stop=stop,
             on_progress=on_progress,
         )
-        if done[1]:
+        if switched:
             self._store.vectors.build_index(self._store.vectors.models()[0].model_id)
-        return done
+        return report, switched
 
     def worker(self, on_change: Callable[[WorkerState], None] | None = None) -> Worker:
-        """A worker that is not started yet."""
+        """Create a worker; the caller starts it."""
         from kb.embedding.worker import Worker
 
-        made = Worker(self.step, on_change=on_change)
-        self._workers.add(made)
-        return made
+        worker = Worker(self.step, on_change=on_change)
+        self._workers.add(worker)
+        return worker
 
     def step(
         self, *, retry: bool, stop: Callable[[], bool], on_progress: OnEmbedded
     ) -> EmbedReport | None:
-        """What a worker does: all there is to do now, for the model that answers and for the one
-        that will. Costs a look at a few rows where there is nothing."""
+        """One step of a worker: do all pending work, for the current and the next model. Reads only
+        a few rows if there is none."""
         if self._store.exists():
-            self._store.maintenance.checkpoint()  # overlapping searches prevent it
+            self._store.maintenance.checkpoint()  # overlapping searches prevent automatic ones
         encoder = self._encoders.current()
         if encoder is None:
             return None
@@ -287,16 +286,18 @@ class Embedding:
         report = EmbedReport(encoder.spec.name, encoder.spec.version)
         if retry or self._is_due("search", encoder):
             report = self.run(retry=retry, patient=True, stop=stop, on_progress=on_progress)
-        coming = self._encoders.coming()
-        if coming is not None and not stop():
-            with suppress(NotFound):  # another change has taken its place
-                self._build(coming, stop, on_progress)
-        self._drop_gone()
+        next_encoder = self._encoders.next()
+        if next_encoder is not None and not stop():
+            with suppress(NotFound):  # a switch to another model has replaced it
+                self._build_next(next_encoder, stop, on_progress)
+        self._drop_replaced()
         return report
 
-    def _build(self, encoder: Encoder, stop: Callable[[], bool], on_progress: OnEmbedded) -> None:
-        """A share in the work of a reindex; so the encoder is loaded before a search needs it.
-        Whoever has made the last vectors lets them answer, or no one would."""
+    def _build_next(
+        self, encoder: Encoder, stop: Callable[[], bool], on_progress: OnEmbedded
+    ) -> None:
+        """Take part in a reindex, which also loads the encoder before a search needs it. The
+        process that writes the last vectors makes the switch."""
         model = next((one for one in self._models() if one.role == "next"), None)
         if model is None:
             return
@@ -308,22 +309,23 @@ class Embedding:
         if vectors.can_switch(model.model_id) and vectors.switch(model.model_id):
             vectors.build_index(model.model_id)
 
-    def _drop_gone(self) -> None:
-        """What a switch has left, once no search can have begun with it."""
+    def _drop_replaced(self) -> None:
+        """Drop the vectors of a replaced model once no search can be using them."""
         from kb.embedding.reindex import GRACE_S, drop
 
         model = next((one for one in self._models() if one.role == "gone"), None)
         now = time.monotonic()
         if model is None:
-            self._gone = None
-        elif self._gone is None or self._gone[0] != model.model_id:
-            self._gone = (model.model_id, now)
-        if self._gone is not None and now - self._gone[1] >= GRACE_S:
+            self._replaced = None
+        elif self._replaced is None or self._replaced[0] != model.model_id:
+            self._replaced = (model.model_id, now)
+        if self._replaced is not None and now - self._replaced[1] >= GRACE_S:
             drop(self._store)
 
     def jobs(self) -> Jobs:
+        """See `KnowledgeBase.jobs`."""
         with self._store.snapshot():
-            found = self._store.queue.jobs()
+            jobs = self._store.queue.jobs()
             models = self._models()
             failures = [
                 failure
@@ -333,31 +335,31 @@ class Embedding:
         from kb.types import Jobs
 
         return Jobs(
-            tuple(self._work(model, found) for model in models if model.role is not None),
-            tuple(found),
+            tuple(self._work(model, jobs) for model in models if model.role is not None),
+            tuple(jobs),
             tuple(failures),
         )
 
     def retry(self) -> int:
-        """Let what was given up be tried again; how many passages that are."""
+        """Make passages that failed for good pending again. Returns how many."""
         return sum(
             self._store.queue.retry(model.model_id) for model in self._store.vectors.models()
         )
 
-    # --- how things stand -------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------
 
     def _work(self, model: StoredModel, jobs: list[Job]) -> Work:
         from kb.embedding.embedder import lacking
         from kb.types import Work
 
-        at_it = [one for one in jobs if one.model_id == model.model_id and not one.lost]
-        pace = sum(one.done / one.seconds for one in at_it if one.seconds > 0)
+        running = [one for one in jobs if one.model_id == model.model_id and not one.lost]
+        per_second = sum(one.done / one.seconds for one in running if one.seconds > 0)
         role = model.role
         encoder = None
-        with suppress(KbError):  # then nobody knows what it would give
-            encoder = self._encoders.coming() if role == "next" else self._encoders.current()
+        with suppress(KbError):  # without the encoder, its parts are unknown
+            encoder = self._encoders.next() if role == "next" else self._encoders.current()
         want = self._wanted(encoder) if encoder is not None else frozenset()
-        return Work(model, lacking(model, want), len(at_it), pace)
+        return Work(model, lacking(model, want), len(running), per_second)
 
     def _is_due(self, role: str, encoder: Encoder) -> bool:
         model = next((one for one in self._models() if one.role == role), None)
@@ -365,14 +367,14 @@ class Embedding:
             return self._store.exists() and self._store.catalog.chunk_count() > 0
         spec = encoder.spec
         if (spec.name, spec.version) != (model.name, model.version):
-            return True  # which is then told as what it is
+            return True  # the run then raises the proper error
         return self._store.queue.has_work(model.model_id, self._wanted(encoder) - {"dense"})
 
     def _models(self) -> list[StoredModel]:
         return self._store.vectors.models() if self._store.exists() else []
 
-    def _answers(self, encoder: Encoder) -> bool:
-        """Whether the vectors that answer are this encoder's."""
+    def _is_current(self, encoder: Encoder) -> bool:
+        """Whether this encoder's vectors answer searches."""
         model = self._store.vectors.models()[0]
         return (model.name, model.version) == (encoder.spec.name, encoder.spec.version)
 

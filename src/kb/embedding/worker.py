@@ -1,8 +1,8 @@
-"""The worker: a thread of a long-running process that gives vectors to what comes.
+"""The worker: a thread of a long-running process that embeds new passages.
 
-It looks now and then, and at once when it is woken. What it does is one call of the embedder, so
-that others, in this process or another, may do the same beside it. Searches never wait for it: they
-read, and it writes a hundred passages at a time.
+It checks for work periodically, and at once when it is woken. Other workers, in this process or
+another, may run at the same time. Searches never wait for it: they only read, and it writes a
+hundred passages at a time.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from kb.errors import KbError
 from kb.logs import logger
 from kb.types import EmbedReport
 
-LOOK_S = 2.0  # between two looks, which cost a read of a few rows
-FIRST_WAIT_S, LONGEST_WAIT_S = 5.0, 300.0  # after a failure, doubled each time
+POLL_S = 2.0  # between two checks, each of which reads a few rows
+FIRST_WAIT_S, LONGEST_WAIT_S = 5.0, 300.0  # after failures, doubled each time
 _log = logger("kb.embed")
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """What a worker is doing: `idle`, `working`, `failed` (and to try again in `wait_s`), `off`
-    where there is no encoder, or `stopped`. `done` and `total` are of the run under way or of the
-    last one; `embedded` counts all since the start."""
+    """The state of a worker: `idle`, `working`, `failed` (it tries again in `wait_s`), `off`
+    (encoders are switched off) or `stopped`. `done` and `total` describe the current run or the
+    last one; `embedded` counts all passages since the start."""
 
     state: str = "stopped"
     done: int = 0
@@ -39,12 +39,13 @@ class WorkerState:
 
     @property
     def seconds_left(self) -> float | None:
+        """The estimated time to finish the run; None if its rate is unknown."""
         return (self.total - self.done) / self.per_second if self.per_second else None
 
 
 class Step(Protocol):
-    """What there is to do now, done; None where there is no encoder to do it. With `retry`, also
-    what was given up."""
+    """Does all pending work; with `retry`, also passages that failed for good. Returns None if
+    encoders are switched off."""
 
     def __call__(
         self, *, retry: bool, stop: Callable[[], bool], on_progress: OnEmbedded
@@ -52,18 +53,18 @@ class Step(Protocol):
 
 
 class Worker:
-    """Runs `step` again and again in a thread of its own. `on_change` hears every new state, in
-    that thread. Can be used as a context manager: started at its begin, stopped at its end."""
+    """Runs `step` repeatedly in its own thread, and calls `on_change` there with every new state.
+    As a context manager, it starts on entry and stops on exit."""
 
     def __init__(
         self,
         step: Step,
         *,
-        look_s: float = LOOK_S,
+        poll_s: float = POLL_S,
         on_change: Callable[[WorkerState], None] | None = None,
     ) -> None:
         self._step = step
-        self._look_s = look_s
+        self._poll_s = poll_s
         self._on_change = on_change
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -74,27 +75,29 @@ class Worker:
 
     @property
     def state(self) -> WorkerState:
+        """The current state."""
         return self._state
 
     def start(self) -> None:
+        """Start the thread, unless it is running."""
         if self._thread is None:
             self._stop.clear()
             self._thread = threading.Thread(target=self._run, name="kb-worker", daemon=True)
             self._thread.start()
 
     def wake(self, *, retry: bool = False) -> None:
-        """There may be something to do; with `retry`, also what was given up."""
+        """Check for work now; with `retry`, also retry passages that failed for good."""
         self._retry = self._retry or retry
         self._wake.set()
 
     def stop(self, timeout_s: float | None = None) -> bool:
-        """End after the unit of work under way; what was made is in the store. Whether it has
+        """Stop after the current batch; finished vectors are stored. Returns whether the thread
         ended within `timeout_s`."""
         self._stop.set()
         self._wake.set()
         if self._thread is None:
             return True
-        if self._thread is threading.current_thread():  # told by who listens to it
+        if self._thread is threading.current_thread():  # called by `on_change`
             return False
         self._thread.join(timeout_s)
         if self._thread.is_alive():
@@ -117,45 +120,47 @@ class Worker:
     # --- in the thread ----------------------------------------------------------------------------
 
     def _run(self) -> None:
-        self._tell(state="idle")
+        self._update(state="idle")
         while not self._stop.is_set():
             self._wake.clear()
             self._wake.wait(self._once())
-        self._tell(state="stopped", wait_s=0.0)
+        self._update(state="stopped", wait_s=0.0)
 
     def _once(self) -> float:
-        """How long to wait then. Nothing that goes wrong ends the thread: words answer meanwhile,
-        and models come back."""
+        """Run one step, and return how long to wait before the next. No error ends the thread:
+        search by words works meanwhile, and the model may recover."""
         retry, self._retry = self._retry, False
         try:
             report = self._step(retry=retry, stop=self._stop.is_set, on_progress=self._progress)
-        except Exception as error:  # noqa: BLE001  # of a model, a library, the disk
+        except Exception as error:  # noqa: BLE001  # from a model, a library or the disk
             return self._failed(error)
         self._failures = 0
         if report is None:
-            self._tell(state="off", error=None, wait_s=0.0)
+            self._update(state="off", error=None, wait_s=0.0)
         else:
             embedded = self._state.embedded + report.embedded
-            self._tell(state="idle", embedded=embedded, error=report.last_error, wait_s=0.0)
-        return self._look_s
+            self._update(state="idle", embedded=embedded, error=report.last_error, wait_s=0.0)
+        return self._poll_s
 
     def _failed(self, error: Exception) -> float:
         wait_s = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(self._failures, 10))
         self._failures += 1
-        is_ours = isinstance(error, KbError)
+        expected = isinstance(error, KbError)
         message = (
             error.message if isinstance(error, KbError) else f"{type(error).__name__}: {error}"
         )
-        _log.warning("cannot embed, next try in %.0f s: %s", wait_s, message, exc_info=not is_ours)
-        self._tell(state="failed", error=message, wait_s=wait_s)
+        _log.warning(
+            "embedding failed, next attempt in %.0f s: %s", wait_s, message, exc_info=not expected
+        )
+        self._update(state="failed", error=message, wait_s=wait_s)
         return wait_s
 
     def _progress(self, now: EmbedProgress) -> None:
-        self._tell(
+        self._update(
             state="working", done=now.done, total=now.total, per_second=now.per_second, error=None
         )
 
-    def _tell(self, **changes: object) -> None:
+    def _update(self, **changes: object) -> None:
         new = replace(self._state, **changes)  # type: ignore[arg-type]  # names of its fields
         if new != self._state:
             self._state = new

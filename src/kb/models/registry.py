@@ -254,7 +254,7 @@ def is_installed(name: str) -> bool:
     return name in (OFF, USE_MULTILINGUAL) or (is_plain(name) and _folder(name) is not None)
 
 
-def lasting(name: str) -> str:
+def absolute_name(name: str) -> str:
     """The same name, as it can be kept: a folder is found from wherever one is."""
     return str(Path(name).expanduser().absolute()) if _is_path(name) else name
 

@@ -1,4 +1,4 @@
-"""Encoders, and what they make of texts."""
+"""Models: their specifications, encodings, exam results and stored records."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ if TYPE_CHECKING:
 else:
     Vector = Sequence  # before Python 3.12, `array` cannot be subscripted
 
-_EXAMINED_IN = {"LATIN": "English", "CJK": "Chinese", "HIRAGANA": "Japanese", "HANGUL": "Korean"}
-PASS_MARK = 0.4  # who cannot read knows none, or one by luck
+_LANGUAGES = {"LATIN": "English", "CJK": "Chinese", "HIRAGANA": "Japanese", "HANGUL": "Korean"}
+PASS_MARK = 0.4  # a model that cannot read the language scores 0, or little more by luck
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """What there is to know of an encoder before it is loaded, or of a judge, which gives a
-    `score` and has no dimension. `scripts` are those that it reads, as the names of their letters
-    begin (`Latin`); none means: any. `max_tokens` is 0 where nobody knows, or there is no limit."""
+    """Describes an encoder or a judge without loading it. A judge gives a `score` and has no
+    dimension. `scripts` lists the scripts that the model reads, as the Unicode names of their
+    letters begin (`Latin`); empty for any script. `max_tokens` is 0 if it is unknown or unlimited.
+    """
 
     name: str
     version: str
     dimension: int
-    gives: frozenset[str]  # of PARTS, or a score
+    gives: frozenset[str]  # members of PARTS, or `score`
     token_dimension: int | None = None
     max_tokens: int = 512
     query_prefix: str = ""
@@ -35,11 +36,13 @@ class ModelSpec:
 
     @property
     def is_judge(self) -> bool:
+        """Whether the model is a judge rather than an encoder."""
         return "score" in self.gives
 
 
 class ExamMark(NamedTuple):
-    """What a part of a model was worth in the exam: how many answers it knew, in a script."""
+    """The exam result of one part of a model in one script: `known` correct answers to `asked`
+    questions."""
 
     part: str
     script: str
@@ -47,21 +50,24 @@ class ExamMark(NamedTuple):
     asked: int
 
     def __str__(self) -> str:
-        return f"{self.known} of {self.asked} in {_EXAMINED_IN.get(self.script, self.script)}"
+        return f"{self.known} of {self.asked} correct in {_LANGUAGES.get(self.script, self.script)}"
 
     @property
     def passed(self) -> bool:
+        """Whether enough answers are correct."""
         return self.known >= PASS_MARK * self.asked
 
 
 @dataclass(frozen=True, slots=True)
 class StoredModel:
-    """A model whose vectors a store holds, and how many chunks stand where. `sparse` and `tokens`
-    tell how many of the ready ones have those parts too. What is left to do (`pending`, `failed`,
-    `no_sparse`, `no_tokens`) is counted without expired documents. `role` is `search` for the
-    one that answers, `next` for the one that is to do so, `gone` for one that is being dropped;
-    `source` is the name its encoder is found by, where that is not the setting's; `marks` are those
-    of its exam, None where it has sat none."""
+    """A model whose vectors are in the store, with the number of chunks in each state.
+
+    `sparse` and `tokens` count the ready chunks that have these parts too. `pending`, `failed`,
+    `no_sparse` and `no_tokens` leave out expired documents. `role` is `search` for the model that
+    answers searches, `next` for the one that will replace it, `gone` for one that is being dropped.
+    `source` is the name that its encoder is loaded by, if it is not the configured one. `marks` are
+    the results of its exam, None if it has taken none.
+    """
 
     model_id: int
     name: str
@@ -79,31 +85,31 @@ class StoredModel:
     marks: tuple[ExamMark, ...] | None = None
 
     def lacks(self, part: str) -> int:
-        """How many vectors lack that part, `sparse` or `tokens`."""
+        """How many vectors lack the part `sparse` or `tokens`."""
         return {"sparse": self.no_sparse, "tokens": self.no_tokens}.get(part, 0)
 
     def failed_scripts(self, part: str) -> frozenset[str]:
-        """Those in which that part of the model has failed the exam."""
+        """The scripts in which this part of the model failed the exam."""
         return frozenset(mark.script for mark in self._failed(part))
 
     def reads_nothing(self, part: str) -> bool:
-        """Whether that part has failed in every script that it was examined in: then nobody has a
-        reason to trust it in others."""
-        marks = [one for one in self.marks or () if one.part == part]
+        """Whether this part failed in every script of the exam, which leaves no reason to trust it
+        in others."""
+        marks = [mark for mark in self.marks or () if mark.part == part]
         return bool(marks) and not any(mark.passed for mark in marks)
 
     def verdict(self, part: str) -> str:
-        """What the exam has shown that part to be unable to do; empty if nothing."""
-        told = ", ".join(map(str, self._failed(part)))
-        return f"{self.name} failed kb's exam: it knew {told}" if told else ""
+        """A message about the scripts in which this part failed the exam; empty if none."""
+        failed = ", ".join(map(str, self._failed(part)))
+        return f"{self.name} failed kb's exam: {failed}" if failed else ""
 
     def _failed(self, part: str) -> list[ExamMark]:
-        return [one for one in self.marks or () if one.part == part and not one.passed]
+        return [mark for mark in self.marks or () if mark.part == part and not mark.passed]
 
 
 @dataclass(frozen=True, slots=True)
 class TokenVectors:
-    """A normalised vector for each token that counts, row after row in one buffer."""
+    """The normalized vectors of a text's tokens, row after row in one buffer."""
 
     dimension: int
     data: Vector[float]
@@ -114,8 +120,8 @@ class TokenVectors:
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """What an encoder makes of one text; None where it was not asked for or cannot be given.
-    `truncated` says how many tokens did not fit into the model."""
+    """The outputs of an encoder for one text; None for parts that were not requested or that the
+    model lacks. `truncated` is the number of tokens that did not fit into the model."""
 
     dense: Vector[float] | None = None
     sparse: Mapping[str, float] | None = None  # token -> weight
@@ -126,9 +132,8 @@ class Encoding:
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
     """A line of `kb models list`. `origin` is `kb`, `pulled`, `folder`, `endpoint` or the package
-    that brings the model;
-    `problem` says why there is nothing more to know, or what is wrong with it; `marks` are of an
-    exam that was just held."""
+    that provides the model. `problem` is the reason why the model cannot be used. `marks` are the
+    results of the exam that `kb models verify` holds."""
 
     name: str
     spec: ModelSpec | None = None

@@ -1,4 +1,4 @@
-"""Giving vectors to passages: who does it, how far it is, what came of it."""
+"""Embedding work: jobs, outcomes, failures and progress."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from kb.types.models import Encoding, StoredModel
 
 
 class Outcome(NamedTuple):
-    """What came of encoding a chunk: its vectors, or why there are none. With both, `error` says
-    why parts of those that were wanted are missing."""
+    """The result of encoding a chunk: its vectors, or an error. With both, the error explains why
+    parts of `want` are missing."""
 
     chunk_id: int
     encoding: Encoding | None
@@ -20,7 +20,7 @@ class Outcome(NamedTuple):
 
 
 class Embedded(NamedTuple):
-    """How many chunks got vectors by a write, and how many the parts that theirs lacked."""
+    """How many chunks a write gave vectors, and to how many it added missing parts."""
 
     embedded: int = 0
     filled: int = 0
@@ -28,9 +28,9 @@ class Embedded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A worker that gives chunks their vectors: where it runs, since when (in seconds since the
-    epoch) and for how many seconds, how many chunks it has done, and how many it is at work on. One
-    that is `lost` has ended without saying so; what it was at work on is taken up by others."""
+    """A run of a worker that embeds chunks: the host and process it runs in, when it started (in
+    seconds since the epoch), for how many seconds it has run, how many chunks are done, and how
+    many it has leased. A `lost` job's process has died; other jobs take over its chunks."""
 
     job_id: int
     model_id: int
@@ -45,8 +45,9 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A chunk whose last attempt to be embedded went wrong. One that is `searchable` has a dense
-    vector and lacks another part. What is `given_up` waits to be told: `kb jobs retry`."""
+    """A chunk that could not be embedded in the last attempt. A `searchable` chunk has a dense
+    vector and lacks another part. A chunk that was `given_up` is tried again only after
+    `kb jobs retry`."""
 
     chunk_id: int
     doc_path: str
@@ -59,8 +60,8 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """How far the vectors of one model are. `lacking` are passages whose vectors lack a part that
-    is wanted; `per_second` is what the workers of now have done together."""
+    """The embedding progress of one model. `lacking` counts passages whose vectors lack a wanted
+    part; `per_second` is the combined rate of the running workers."""
 
     model: StoredModel
     lacking: int
@@ -69,13 +70,14 @@ class Work:
 
     @property
     def seconds_left(self) -> float | None:
+        """The estimated time to finish; None if nothing is left or no worker runs."""
         left = self.model.pending + self.lacking
         return left / self.per_second if self.per_second and left else None
 
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """What `kb jobs` shows: what there is to do for each model, who is at it, what went wrong."""
+    """The content of `kb jobs`: the work for each model, the running jobs and the failures."""
 
     work: tuple[Work, ...]
     jobs: tuple[Job, ...]

@@ -44,7 +44,7 @@ def test_the_run_that_embeds_tells_of_it(tmp_path: Path) -> None:
         kb.add("some text")
         told = kb.embed().unfit
         assert told is not None
-        assert "weightless failed kb's exam: it knew 0 of 12 in English" in told
+        assert "weightless failed kb's exam: 0 of 12 correct in English" in told
         assert kb.embed().unfit == told  # for as long as it answers
 
 
@@ -79,7 +79,7 @@ def test_only_the_scripts_it_failed_in_are_left_to_words(examined: KnowledgeBase
     assert not examined.search(ASKED).degraded
     (told,) = examined.search("港口的钥匙在哪里").degraded
     assert (told.part, told.reason) == ("dense", "unfit")
-    assert "1 of 8 in Chinese" in str(told.detail)
+    assert "1 of 8 correct in Chinese" in str(told.detail)
 
 
 @pytest.mark.parametrize("query", ["где ключи", "κλειδιά της πύλης", "مفاتيح", "2026", "Ω", "🙂"])
@@ -160,7 +160,7 @@ def test_marks_that_cannot_be_read_are_none(examined: KnowledgeBase, damaged: st
 
 def test_a_model_that_reads_nothing_takes_nobodys_place(examined: KnowledgeBase) -> None:
     blind = Weightless(name="blind")
-    with pytest.raises(ModelUnfit, match="blind knew 0 of 12 answers") as refused:
+    with pytest.raises(ModelUnfit, match="at best 0 of 12 answers correct") as refused:
         examined.reindex(blind)
     assert "--force" in refused.value.hint
     assert [model.name for model in examined._store.vectors.models()] == ["weightless"]
