@@ -111,12 +111,14 @@ class MemoryBudget:
         give_up_at = time.monotonic() + wait_s
         with self._changed:
             while True:
+                is_last = time.monotonic() >= give_up_at
                 try:
-                    self._grow(reservation, size_bytes)
+                    # The clients of large responses may be slow for a moment: wait for them first.
+                    self._grow(reservation, size_bytes, evict=is_last)
                 except TooBusy:
-                    if time.monotonic() >= give_up_at:
+                    if is_last:
                         raise
-                    self._changed.wait(_POLL_S)  # a client may stall without a notification
+                    self._changed.wait(_POLL_S)  # wakes up early when others finish
                     deadline.check()
                 else:
                     return
@@ -124,12 +126,12 @@ class MemoryBudget:
     def _used_bytes(self) -> int:
         return sum(each.size_bytes for each in self._reservations)
 
-    def _grow(self, reservation: Reservation, size_bytes: int) -> None:
+    def _grow(self, reservation: Reservation, size_bytes: int, *, evict: bool = True) -> None:
         others = self._used_bytes() - reservation.size_bytes
         while others and others + reservation.size_bytes + size_bytes > self._limit_bytes:
             others_held = (each for each in self._reservations if each is not reservation)
             stalled = [each for each in others_held if each.size_bytes and each.is_stalled]
-            if not stalled:
+            if not stalled or not evict:
                 raise TooBusy(
                     "requests and responses in progress use all of serve.max_memory_bytes",
                     "try again in a moment",

@@ -1,4 +1,4 @@
-// Where the terms of the query stand, without those that stand everywhere and say nothing.
+// Highlights the terms of the query, except words that are common everywhere.
 
 import { post } from "./api.js";
 import { h } from "./dom.js";
@@ -9,26 +9,35 @@ const COMMON = new Set(
   ),
 );
 
-const MOST = 2000; // texts that the server takes at a time; a page shows fewer
+// What the server accepts in one request; a page rarely shows more.
+const MAX_TEXTS = 2000;
+const MAX_CHARS = 200000;
 
-// For each text its ranges, in characters as Python counts them.
+// The ranges to highlight in each text, in code points. Texts beyond the limits have none.
 export async function find(query, texts, signal) {
   if (!query.trim()) return texts.map(() => []);
-  const sent = texts.slice(0, MOST);
+  const sent = leading(texts);
   const { ranges } = await post("/search/highlights", { query, texts: sent }, signal);
-  ranges.push(...texts.slice(MOST).map(() => []));
+  ranges.push(...texts.slice(sent.length).map(() => []));
   const plain = query
     .toLowerCase()
     .split(/\W+/u)
     .filter(Boolean)
     .every((word) => COMMON.has(word));
-  return plain ? ranges : ranges.map((found, at) => telling(Array.from(texts[at]), found));
+  return plain ? ranges : ranges.map((found, at) => uncommon(Array.from(texts[at]), found));
 }
 
-const telling = (characters, ranges) =>
+// The first texts that fit into one request.
+function leading(texts) {
+  let chars = 0;
+  const end = texts.findIndex((text, at) => at >= MAX_TEXTS || (chars += text.length) > MAX_CHARS);
+  return end < 0 ? texts : texts.slice(0, end);
+}
+
+const uncommon = (characters, ranges) =>
   ranges.filter(([start, end]) => !COMMON.has(characters.slice(start, end).join("").toLowerCase()));
 
-// JavaScript counts halves of the rarer characters, so texts are taken apart first.
+// Ranges count code points and JavaScript strings count UTF-16 units, so texts are split first.
 export function marked(text, ranges) {
   if (!ranges || !ranges.length) return [text];
   const characters = Array.from(text);
