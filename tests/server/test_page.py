@@ -353,7 +353,7 @@ def test_what_is_degraded_is_said_with_what_to_do(
 def test_an_error_says_what_to_do(wordy: Running, open_page: Open) -> None:
     page = open_page(wordy)
     page.fill("#query", "'(('")
-    expect(page.get_by_role("alert")).to_contain_text("That did not work")
+    expect(page.get_by_role("alert")).to_contain_text("The request failed")
     search(page, "retry")
     page.route("**/search", lambda route: route.abort())
     page.fill("#query", "retry storm")
@@ -467,13 +467,13 @@ def test_the_help_lists_the_keys_as_they_are(wordy: Running, open_page: Open) ->
 def test_what_is_refused_is_not_to_be_tried_again(knowing: Running, open_page: Open) -> None:
     page = open_page(knowing, "#q=retry&profile=lexical&mode=vector")
     told = page.get_by_role("alert")
-    expect(told).to_contain_text("That did not work")
+    expect(told).to_contain_text("The request failed")
     hint = knowing.client.post(
         "/search", json={"query": "retry", "profile": "lexical", "mode": "vector"}
     ).json()["hint"]
     expect(told).to_contain_text(hint)
     expect(told.get_by_role("button", name="Try again")).to_have_count(0)
-    told.get_by_role("button", name="Search as the profile does").click()
+    told.get_by_role("button", name="Use the profile's mode").click()
     expect(hits(page).first).to_be_visible()
 
 

@@ -9,8 +9,8 @@ export class Failed extends Error {
 
 const unreachable = {
   code: "unreachable",
-  message: "The server does not answer.",
-  hint: "Is kb serve still running? This page tries again by itself.",
+  message: "The server does not respond.",
+  hint: "Check that kb serve is running. This page retries automatically.",
 };
 
 let token = sessionStorage.getItem("kb-token");

@@ -164,7 +164,7 @@ function failed(error) {
       : {
           code: "page",
           message: String(error),
-          hint: "Reload the page; if it comes again, please report it.",
+          hint: "Reload the page; if it happens again, please report it.",
         },
     act,
   );
@@ -188,7 +188,7 @@ async function refresh() {
 async function showProfiles() {
   const profiles = await get("/profiles");
   const option = (name) => h("option", { value: name, title: profiles[name].summary ?? "" }, name);
-  show($("profile"), h("option", { value: "" }, "as set up"), Object.keys(profiles).map(option));
+  show($("profile"), h("option", { value: "" }, "default"), Object.keys(profiles).map(option));
   $("profile").value = state.profile;
 }
 
@@ -227,11 +227,11 @@ function askForToken() {
   const field = h("input", { id: "token", type: "password", autocomplete: "off", required: true });
   show(
     dialog,
-    h("header", {}, h("h2", { id: "door-title" }, "This server asks for its token")),
+    h("header", {}, h("h2", { id: "door-title" }, "This server requires a token")),
     h(
       "p",
       {},
-      "It was set by KB_SERVE_TOKEN or --token-file where the server was started. It is kept until this tab is closed.",
+      "It is set with KB_SERVE_TOKEN or --token-file on the server. This tab keeps it until you close it.",
     ),
     h(
       "form",

@@ -8,7 +8,7 @@ const NAMES = {
   sparse_only: "Terms",
   two_way_hybrid: "Words + meaning",
   three_way_hybrid: "All three",
-  three_way_reranked: "All three, second look",
+  three_way_reranked: "All three, reranked",
 };
 
 export function showCompared(compared, act) {
@@ -21,7 +21,7 @@ export function showCompared(compared, act) {
   threads.setAttribute("aria-hidden", "true");
   const columns = h(
     "div",
-    { class: "columns", tabindex: "0", role: "region", "aria-label": "Six ways to search" },
+    { class: "columns", tabindex: "0", role: "region", "aria-label": "Six search methods" },
     methods.map(([name, method]) => column(name, method, seen, methods.length, act)),
     threads,
   );
@@ -46,7 +46,7 @@ function fade(columns) {
 
 function column(name, method, seen, of, act) {
   const told = method.error
-    ? "could not answer"
+    ? "failed"
     : `${plural(method.count, "hit")}, ${method.latency_ms.toFixed(0)} ms`;
   return h(
     "section",

@@ -32,7 +32,7 @@ function contributions(hit, response) {
   }));
   rows.push({
     part: "rerank",
-    name: "Second look",
+    name: "Reranking",
     style: "by-judge",
     rank: null,
     score: hit.retrieval.rerank_score,
@@ -91,7 +91,7 @@ export function walk(response) {
   );
   return h(
     "section",
-    { class: "walk", "aria-label": "How the query was answered" },
+    { class: "walk", "aria-label": "Search stages" },
     h("h2", {}, `Profile ${response.profile}, ${time(response.timing_ms.total)}`),
     h("p", { class: "drawing" }, pipeline),
     strip,
@@ -115,5 +115,5 @@ function ofWhich({ encoding_ms: encoding }) {
 function rest(stages, total) {
   const between = total - stages.reduce((sum, { ms }) => sum + ms, 0);
   if (between >= 0.05) return h("li", {}, `between them ${time(between)}`);
-  return between < -0.05 ? h("li", {}, "some side by side") : null;
+  return between < -0.05 ? h("li", {}, "some in parallel") : null;
 }

@@ -15,7 +15,7 @@ export function showFilters(status, changed) {
   );
   show(
     $("facets"),
-    h("p", { class: "counted" }, "Numbers: documents in the whole store"),
+    h("p", { class: "counted" }, "Counts of documents in the whole store"),
     facet("Format", "type", status.by_type, apply),
     facet("Kind", "kind", kinds, apply),
     scope(status.by_scope, apply),

@@ -50,7 +50,7 @@ export function openAdd() {
     h(
       "p",
       { id: "add-about" },
-      "Read again, it brings the store up to date: what is unchanged costs next to nothing.",
+      "Ingest a folder again to update the store; unchanged files are skipped.",
     ),
     report,
   );
@@ -75,7 +75,7 @@ function line(name, told, good) {
 
 async function take(name, work) {
   if (!$("add").open) openAdd();
-  const waiting = line(name, "is being read", null);
+  const waiting = line(name, "reading", null);
   try {
     const done = await work();
     waiting.remove();
@@ -102,7 +102,7 @@ function summary(done) {
     parts
       .filter(([count]) => count)
       .map(([count, what]) => `${count} ${what}`)
-      .join(", ") || "nothing to read in it"
+      .join(", ") || "no supported files"
   );
 }
 
@@ -152,7 +152,7 @@ export function showProgress(name, now) {
   $("running-bar").value = now.done;
   if (embedding)
     $("running-text").textContent =
-      `Embedding ${now.done.toLocaleString("en")} of ${plural(now.total, "passage")}, ${now.per_second} a second`;
+      `Embedding ${now.done.toLocaleString("en")} of ${plural(now.total, "passage")}, ${now.per_second} per second`;
   else if (ingesting) $("running-text").textContent = `Reading ${now.path || "…"}`;
-  else if (now.state === "failed") $("running-text").textContent = `Embedding waits: ${now.error}`;
+  else if (now.state === "failed") $("running-text").textContent = `Embedding is paused: ${now.error}`;
 }

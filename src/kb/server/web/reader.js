@@ -10,8 +10,8 @@ let opener = null;
 let shown = null;
 
 const STATES = {
-  moved: "The text has moved in its file since it was indexed. It is shown where it stands now.",
-  stale: "The file has changed or is gone. This is what was indexed.",
+  moved: "The text has moved within its file since it was indexed. This is its current place.",
+  stale: "The file was changed or removed. This is the indexed text.",
 };
 
 export const isOpen = () => !$("reader").hidden;
@@ -53,7 +53,7 @@ function top(passage, title, act) {
 
 function changed(passage) {
   if (passage.state === "exact") return h("div");
-  return h("div", { class: "notice", role: "status" }, h("p", {}, passage.reason ? `This is what was indexed: ${passage.reason}.` : STATES[passage.state]));
+  return h("div", { class: "notice", role: "status" }, h("p", {}, passage.reason ? `This is the indexed text: ${passage.reason}.` : STATES[passage.state]));
 }
 
 // The text alone is scrolled: the results beside it stay where they are.

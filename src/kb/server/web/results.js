@@ -139,7 +139,7 @@ function showEmptyStore(act) {
       h(
         "p",
         {},
-        "Drop files anywhere on this page, or name a folder. Words can be searched at once; search by meaning follows as it is embedded.",
+        "Drop files anywhere on this page, or enter a folder. You can search by words at once, and by meaning as soon as the passages are embedded.",
       ),
       h(
         "div",
@@ -163,8 +163,8 @@ export function showNothing(act) {
         "p",
         {},
         filtered
-          ? "Nothing with these filters. They may leave out what you look for."
-          : "Nothing has these words. Other words, or fewer, may find it; so may another way to search.",
+          ? "No passage matches with these filters."
+          : "No passage has these words. Try other words, fewer words, or another mode.",
       ),
       h(
         "div",
@@ -174,7 +174,7 @@ export function showNothing(act) {
           ? h(
               "button",
               { type: "button", class: "plain-button", onclick: act.auto },
-              "Search in every way",
+              "Search in all modes",
             )
           : null,
       ),
@@ -190,7 +190,7 @@ export function showError(error, act) {
     h(
       "section",
       { class: "empty", role: "alert" },
-      h("h2", {}, error.code === "unreachable" ? "The server is gone" : "That did not work"),
+      h("h2", {}, error.code === "unreachable" ? "The server is not responding" : "The request failed"),
       h("p", {}, error.message),
       error.hint ? h("p", {}, error.hint) : null,
       h("div", { class: "acts" }, ways(error, act)),
@@ -203,12 +203,12 @@ function ways(error, act) {
   const refused = error.status >= 400 && error.status < 500 && !PASSING.includes(error.status);
   if (!refused) return h("button", { type: "button", onclick: act.again }, "Try again");
   if (!state.mode) return null;
-  return h("button", { type: "button", onclick: act.auto }, "Search as the profile does");
+  return h("button", { type: "button", onclick: act.auto }, "Use the profile's mode");
 }
 
-// --- parts that did not do their work ------------------------------------------------------------
+// --- degraded parts ------------------------------------------------------------------------------
 
-const PARTS = { rerank: "The second look", query: "Your query" };
+const PARTS = { rerank: "Reranking", query: "Your query" };
 for (const { name, label } of RETRIEVERS) PARTS[name] = `Search by ${label.toLowerCase()}`;
 const PASSAGES = (count) =>
   `${plural(Number(count), "passage has", "passages have")} no vectors yet`;
@@ -216,20 +216,20 @@ const PASSAGES = (count) =>
 const ADVICE = {
   no_model: [
     "has no model, so only words were searched",
-    "kb models list shows what there is; models.encoder names one.",
+    "Run kb models list, and choose one with models.encoder.",
   ],
   model_mismatch: [
-    "cannot use the vectors there are",
-    "kb reindex makes new ones beside them, kb embed --anew in their place.",
+    "cannot use the stored vectors",
+    "Run kb reindex to embed everything with the new model.",
   ],
-  language: ["cannot read this script", "Words were searched."],
-  unfit: ["cannot read: the model failed the exam", "Words were searched."],
-  timeout: ["took too long to wait for", "Try again, or ask for less."],
-  truncated: ["is longer than what was looked at", ""],
-  failed: ["did not work for everything", ""],
+  language: ["does not support this script", "Only words were searched."],
+  unfit: ["was skipped: the model failed its exam in this language", "Only words were searched."],
+  timeout: ["took too long", "Try again, or narrow the search."],
+  truncated: ["was too long and was truncated", ""],
+  failed: ["failed in part", ""],
 };
 
-const PLURAL = { has: "have", is: "are" };
+const PLURAL = { has: "have", is: "are", does: "do", was: "were" };
 
 export function showNotices(degraded, act) {
   show(
@@ -238,28 +238,28 @@ export function showNotices(degraded, act) {
   );
 }
 
-// One thing that went wrong is told once, with all the parts that it concerns.
+// Parts that were degraded for the same reason share one notice.
 function causes(degraded) {
-  const found = new Map();
+  const byCause = new Map();
   for (const { part, reason, detail } of degraded) {
     const key = JSON.stringify([reason, detail]);
-    if (!found.has(key)) found.set(key, { parts: [], reason, detail });
-    found.get(key).parts.push(PARTS[part] ?? part);
+    if (!byCause.has(key)) byCause.set(key, { parts: [], reason, detail });
+    byCause.get(key).parts.push(PARTS[part] ?? part);
   }
-  return [...found.values()];
+  return [...byCause.values()];
 }
 
-function told(parts, text) {
+function sentence(parts, text) {
   if (parts.length === 1) return `${parts[0]} ${text}`;
   const [first, ...more] = parts;
   const others = more.map((name) => name[0].toLowerCase() + name.slice(1));
   const names = [[first, ...others.slice(0, -1)].join(", "), others.at(-1)].join(" and ");
-  return `${names} ${text.replace(/^(has|is)\b/, (verb) => PLURAL[verb])}`;
+  return `${names} ${text.replace(/^(has|is|does|was)\b/, (verb) => PLURAL[verb])}`;
 }
 
 function notice({ parts, reason, detail }, act) {
   if (reason === "pending") {
-    const why = told(parts, `is not complete: ${PASSAGES(detail)}`);
+    const why = sentence(parts, `is not complete: ${PASSAGES(detail)}`);
     return h(
       "div",
       { class: "notice" },
@@ -274,19 +274,19 @@ function notice({ parts, reason, detail }, act) {
     reason === "failed"
       ? h("button", { type: "button", onclick: () => act.embed(true) }, "Try again")
       : null;
-  return h("div", { class: "notice" }, h("p", {}, `${told(parts, text)}${more}. ${advice}`), retry);
+  return h("div", { class: "notice" }, h("p", {}, `${sentence(parts, text)}${more}. ${advice}`), retry);
 }
 
 export const KEYS = [
   ["/", "search"],
-  ["j k", "next and previous hit; so do ↓ ↑, from the query too"],
-  ["Enter", "from the query to the first hit; there, open it at its citation"],
+  ["j k", "next and previous hit; also ↓ ↑, even from the query"],
+  ["Enter", "from the query, go to the first hit; on a hit, open it"],
   ["e", "explain: what each retriever gave"],
-  ["c", "compare six ways to search"],
-  ["?", "all keys"],
-  ["s", "find what is like the open document"],
+  ["c", "compare six search methods"],
+  ["?", "show all shortcuts"],
+  ["s", "find passages similar to the open document"],
   ["f", "filters"],
   ["a", "add files or a folder"],
-  ["d", "light or dark"],
-  ["Esc", "close what is open, then leave the query; nothing is wiped"],
+  ["d", "switch between light and dark"],
+  ["Esc", "close the panel, then leave the query field; keeps its text"],
 ];
