@@ -28,12 +28,12 @@ from bench.timing import table
 from kb import models
 from kb.config import Config
 from kb.evaluation.beir import splits
-from kb.evaluation.candidate_lists import Retrieved, retrieve_all
-from kb.evaluation.corpus_store import Ground, searched
-from kb.evaluation.experiment import judged_data
+from kb.evaluation.candidate_lists import QueryCandidates, retrieve_all
+from kb.evaluation.corpus_store import EvaluationSetup, open_corpus
+from kb.evaluation.experiment import load_collection
 from kb.evaluation.grid import simplex
 from kb.evaluation.metrics import parse_measure
-from kb.evaluation.qrels import Judged
+from kb.evaluation.qrels import Collection
 from kb.ports import Encoder
 from kb.search.profiles import Profile, resolve
 from kb.search.retrievers.base import Candidates
@@ -50,15 +50,15 @@ BY_RANK = replace(DEFAULT, fusion="rrf", adaptive=False, agreement=False, weight
 class Queries:
     """Judged queries of one split, with the candidates of every retriever."""
 
-    def __init__(self, judged: Judged, retrieved: Mapping[str, Retrieved]) -> None:
-        self.judged = judged
+    def __init__(self, collection: Collection, retrieved: Mapping[str, QueryCandidates]) -> None:
+        self.collection = collection
         self.retrieved = retrieved
         self._known: dict[tuple[float, ...], float] = {}
 
     def worth(self, profile: Profile, names: Set[str] = frozenset(NAMES)) -> float:
         """The quality of a profile with only the named retrievers."""
         return fmean(
-            MEASURE.score(_only(each, names).fused(profile), self.judged.qrels[query], GAIN)
+            MEASURE.score(_only(each, names).fuse(profile), self.collection.qrels[query], GAIN)
             for query, each in self.retrieved.items()
         )
 
@@ -71,7 +71,9 @@ class Queries:
 
     def ran(self, names: Set[str]) -> bool:
         """Whether one of the retrievers ran for any query."""
-        return any(each.found[name].ran for each in self.retrieved.values() for name in names)
+        return any(
+            each.by_retriever[name].ran for each in self.retrieved.values() for name in names
+        )
 
     @cached_property
     def best_alone(self) -> float:
@@ -82,13 +84,13 @@ class Queries:
         return max(self.worth(DEFAULT, {name}) for name in names)
 
 
-def _only(each: Retrieved, names: Set[str]) -> Retrieved:
+def _only(each: QueryCandidates, names: Set[str]) -> QueryCandidates:
     """The candidates of the named retrievers only."""
     found = {
         name: found if name in names else Candidates(ran=False)
-        for name, found in each.found.items()
+        for name, found in each.by_retriever.items()
     }
-    return replace(each, found=found)
+    return replace(each, by_retriever=found)
 
 
 def _named(weights: Sequence[float]) -> dict[str, float]:
@@ -106,7 +108,7 @@ def main() -> int:
     for name in present:
         fit, tests[name] = _queries(folder / name, encoder, CACHE)
         blind[name] = _queries(folder / name, Weightless(384), None)[1]
-        if any(each.found["dense"].ran for each in fit.retrieved.values()):
+        if any(each.by_retriever["dense"].ran for each in fit.retrieved.values()):
             fits[name] = fit
         print(f"{name} retrieved", file=sys.stderr, flush=True)
     rows = [_row(name, tests[name], blind[name], fits) for name in present]
@@ -124,17 +126,17 @@ def _queries(data: Path, encoder: Encoder, cache: Path | None) -> tuple[Queries,
     """The queries to fit to and those to report; the same if there is only one split."""
     there = splits(data)
     fit = next((name for name in ("dev", "train") if name in there), "test")
-    ground = Ground(Config(), encoder=encoder, cache=cache)
-    test = judged_data(data, None, "test")
-    with searched(test, ground, DEFAULT.model_outputs()) as store:
-        searcher = ground.searcher(store)
+    setup = EvaluationSetup(Config(), encoder=encoder, cache=cache)
+    test = load_collection(data, None, "test")
+    with open_corpus(test, setup, DEFAULT.model_outputs()) as store:
+        searcher = setup.searcher(store)
         try:
             found = []
             for split in dict.fromkeys((fit, "test")):
                 limit = FIT_QUERIES if split != "test" else None
-                judged = judged_data(data, None, split, limit)
-                retrieved = retrieve_all(searcher, judged, DEFAULT, DEPTH, lambda *_: None)
-                found.append(Queries(judged, retrieved))
+                collection = load_collection(data, None, split, limit)
+                retrieved = retrieve_all(searcher, collection, DEFAULT, DEPTH, lambda *_: None)
+                found.append(Queries(collection, retrieved))
         finally:
             searcher.close()
     return found[0], found[-1]

@@ -23,7 +23,7 @@ from bench.timing import table
 from kb import models
 from kb.config import Config
 from kb.errors import ModelError
-from kb.evaluation.experiment import run_trial
+from kb.evaluation.experiment import run_experiment
 from kb.evaluation.metrics import parse_measure
 from kb.evaluation.runs import EvalReport
 from kb.ports import Encoder, Judge
@@ -107,7 +107,7 @@ def _measured(
     limit_queries: int | None = None,
 ) -> EvalReport:
     methods = LEXICAL if encoder is None else chosen
-    return run_trial(
+    return run_experiment(
         data,
         config=JUDGED,
         judge=_judge,

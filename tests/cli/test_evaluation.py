@@ -191,7 +191,7 @@ def test_a_csv_file_as_a_spreadsheet_writes_it(here: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("row", "problem"),
     [
-        ("key,0001-record-decisions.md#L1-L0,1", "none of the 1 judged documents is there"),
+        ("key,0001-record-decisions.md#L1-L0,1", "the store has none of the 1 judged documents"),
         ("key,library/guides/ingestion-service.md,0", "no query has an answer with a grade above"),
     ],
 )

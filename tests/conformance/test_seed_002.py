@@ -20,7 +20,7 @@ import pytest
 
 from kb import Filters, KnowledgeBase, models, wire
 from kb.config import Config, SearchConfig
-from kb.evaluation.experiment import run_trial
+from kb.evaluation.experiment import run_experiment
 from kb.evaluation.metrics import Measure, ndcg, per_query, precision, recall
 from kb.ports import ModelTraits, traits_of
 from kb.search.results.trace import Trace
@@ -689,7 +689,7 @@ def test_r6_5_the_gain_over_two_way_hybrid_is_reported(tmp_path: Path) -> None:
     """How large it is depends on the data: `kb eval run` measures it, and `make quality` does on
     public collections."""
     data = write_folder(tmp_path / "reef", splits={"test": range(10)})
-    report = run_trial(
+    report = run_experiment(
         data,
         methods=("two_way_hybrid", "three_way_reranked"),
         measures=["nDCG@20"],

@@ -187,10 +187,10 @@ def test_a_bad_corpus_line(folder: Path, record: dict[str, object], problem: str
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("q1\td9\tgood", "grade 'good' cannot be used"),
-        ("q1\td9\t1.5", "grade '1.5' cannot be used"),
-        ("q1\td9\t1_0", "grade '1_0' cannot be used"),
-        ("q1\td9\t1001", "grade '1001' cannot be used"),
+        ("q1\td9\tgood", "invalid grade 'good'"),
+        ("q1\td9\t1.5", "invalid grade '1.5'"),
+        ("q1\td9\t1_0", "invalid grade '1_0'"),
+        ("q1\td9\t1001", "invalid grade '1001'"),
         ("q1\td9", "not three fields"),
         ("q1 0 d9 1", "not three fields"),
         ("q1\t\t1", "not three fields"),
@@ -206,7 +206,7 @@ def test_a_bad_judgment(folder: Path, line: str, problem: str) -> None:
 
 def test_a_bad_grade_on_the_first_line_is_no_header(folder: Path) -> None:
     write(folder / "qrels" / "test.tsv", "q1\td1\thigh\n")
-    assert ":1: grade 'high'" in error_of(folder).message
+    assert ":1: invalid grade 'high'" in error_of(folder).message
 
 
 def test_no_judgments_in_the_file(folder: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from kb import KnowledgeBase
 from kb.errors import EvalDataError
-from kb.evaluation.document_lookup import known
-from kb.evaluation.qrels import Judged
+from kb.evaluation.document_lookup import resolve_documents
+from kb.evaluation.qrels import Collection
 from kb.store.sqlite.store import SqliteStore
 
 FILES = ("guides/power budget.md", "guides/index.md", "notes/index.md", "notes/café.md", "a.md")
@@ -31,12 +31,12 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
     found.close()
 
 
-def judged(*names: str) -> Judged:
-    return Judged("mine", "all", {"q": "q"}, {"q": dict.fromkeys((*names, "lib/a.md"), 1)})
+def judged(*names: str) -> Collection:
+    return Collection("mine", "all", {"q": "q"}, {"q": dict.fromkeys((*names, "lib/a.md"), 1)})
 
 
 def meant(store: SqliteStore, name: str) -> list[str]:
-    found, unknown = known(judged(name), store, exact=False)
+    found, unknown = resolve_documents(judged(name), store, exact=False)
     assert not unknown
     return [path for path in found.qrels["q"] if path != "lib/a.md"]
 
@@ -67,8 +67,8 @@ def test_other_spellings(store: SqliteStore) -> None:
 
 def test_two_documents_of_a_name_are_told(store: SqliteStore) -> None:
     with pytest.raises(EvalDataError) as caught:
-        known(judged("index.md"), store, exact=False)
-    assert "names 2 documents: lib/guides/index.md, lib/notes/index.md" in caught.value.message
+        resolve_documents(judged("index.md"), store, exact=False)
+    assert "matches 2 documents: lib/guides/index.md, lib/notes/index.md" in caught.value.message
     assert "more of its path" in caught.value.hint
     assert meant(store, "notes/index.md") == ["lib/notes/index.md"]
 
@@ -76,24 +76,26 @@ def test_two_documents_of_a_name_are_told(store: SqliteStore) -> None:
 @pytest.mark.parametrize("name", ["6", "budget.md", "b.md", "lib", "lib/a.md#section", "é" * 5_000])
 def test_what_names_nothing(store: SqliteStore, name: str) -> None:
     """A number least of all: it is an id of another collection, and would find anything."""
-    found, unknown = known(judged(name), store, exact=False)
+    found, unknown = resolve_documents(judged(name), store, exact=False)
     assert unknown == {name}
     assert name in found.qrels["q"]
 
 
 def test_ids_of_a_corpus_are_exact(store: SqliteStore) -> None:
-    _, unknown = known(judged("power budget.md", "lib/a.md#L1"), store, exact=True)
+    _, unknown = resolve_documents(judged("power budget.md", "lib/a.md#L1"), store, exact=True)
     assert unknown == {"power budget.md", "lib/a.md#L1"}
 
 
 def test_two_names_of_one_document(store: SqliteStore) -> None:
     same = judged("a.md")
-    assert known(same, store, exact=False)[0].qrels == {"q": {"lib/a.md": 1}}
+    assert resolve_documents(same, store, exact=False)[0].qrels == {"q": {"lib/a.md": 1}}
     with pytest.raises(EvalDataError, match=r"two grades for 'lib/a\.md'"):
-        known(replace(same, qrels={"q": {"a.md": 2, "lib/a.md": 1}}), store, exact=False)
+        resolve_documents(
+            replace(same, qrels={"q": {"a.md": 2, "lib/a.md": 1}}), store, exact=False
+        )
 
 
 def test_the_wrong_store(store: SqliteStore) -> None:
-    wrong = Judged("mine", "all", {"q": "q"}, {"q": {"else.md": 1, "other.md": 0}})
+    wrong = Collection("mine", "all", {"q": "q"}, {"q": {"else.md": 1, "other.md": 0}})
     with pytest.raises(EvalDataError, match=r"none of the 2 judged documents .* 'else\.md'"):
-        known(wrong, store, exact=False)
+        resolve_documents(wrong, store, exact=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kb.evaluation.encoding_cache import FILE, PROBE, remembering
+from kb.evaluation.encoding_cache import FILE, PROBE, cached_encoder
 from kb.ports import ModelTraits, traits_of
 from tests.models.weightless import Weightless
 
@@ -16,7 +16,7 @@ def test_a_second_run_encodes_nothing_again(tmp_path: Path) -> None:
     plain = Weightless().encode(texts, want=ALL)
     for fresh in (True, False):
         inner = Weightless()
-        with remembering(inner, tmp_path) as encoder:
+        with cached_encoder(inner, tmp_path) as encoder:
             assert encoder.encode(texts, want=ALL) == plain
         expected = [(PROBE,), ("copper guard", "battery")] if fresh else [(PROBE,)]
         assert inner.calls == expected
@@ -25,7 +25,7 @@ def test_a_second_run_encodes_nothing_again(tmp_path: Path) -> None:
 def test_queries_are_encoded_every_time(tmp_path: Path) -> None:
     """What a query costs is measured."""
     inner = Weightless()
-    with remembering(inner, tmp_path) as encoder:
+    with cached_encoder(inner, tmp_path) as encoder:
         encoder.encode(["q"], as_query=True)
         encoder.encode(["q"], as_query=True)
     assert inner.calls.count(("q",)) == 2
@@ -37,7 +37,7 @@ def test_progress_and_the_batch_size(tmp_path: Path) -> None:
 
     inner = Sized()
     told: list[int] = []
-    with remembering(inner, tmp_path) as encoder:
+    with cached_encoder(inner, tmp_path) as encoder:
         encoder.encode(["a", "b"], on_progress=told.append)
         assert traits_of(encoder).batch_size == 3
         assert encoder.spec is inner.spec
@@ -48,6 +48,6 @@ def test_without_a_folder_or_where_it_cannot_be(tmp_path: Path) -> None:
     inner = Weightless()
     (tmp_path / "file").write_text("in the way")
     for folder in (None, tmp_path / "file"):
-        with remembering(inner, folder) as encoder:
+        with cached_encoder(inner, folder) as encoder:
             assert encoder is inner
     assert not (tmp_path / FILE).exists()

@@ -12,8 +12,8 @@ from kb import KnowledgeBase
 from kb.config import Config
 from kb.errors import EvalDataError, InvalidRequest
 from kb.evaluation.beir import load
-from kb.evaluation.corpus_store import Ground, searched
-from kb.evaluation.experiment import METHODS, method_names, parts_needed, run_trial
+from kb.evaluation.corpus_store import EvaluationSetup, open_corpus
+from kb.evaluation.experiment import METHODS, method_names, parts_needed, run_experiment
 from kb.evaluation.metrics import Measure
 from kb.index.token_codes import FORMATS
 from kb.store.sqlite.store import SqliteStore
@@ -31,7 +31,7 @@ def data(tmp_path: Path) -> Path:
 
 def test_a_corpus_by_words_and_by_meaning(data: Path) -> None:
     told: list[tuple[str, int, int]] = []
-    report = run_trial(
+    report = run_experiment(
         data,
         methods=("default", "fts5_only", "dense_only"),
         measures=("MRR", "success@5"),
@@ -87,7 +87,7 @@ def test_a_second_run_is_the_same_and_encodes_no_passage(data: Path, tmp_path: P
     reports, passages = [], []
     for _ in range(2):
         encoder = Counting()
-        report = run_trial(
+        report = run_experiment(
             data,
             measures=["MRR"],
             config=unexamined(),
@@ -105,7 +105,7 @@ def test_every_method_pays_for_its_queries(data: Path) -> None:
     """The vector of a query that one method has asked for is no gain for the next, and that of the
     query which warms a method up is no gain for itself."""
     encoder = Counting()
-    run_trial(
+    run_experiment(
         data,
         methods=("dense_only", "default"),
         measures=["MRR"],
@@ -116,7 +116,7 @@ def test_every_method_pays_for_its_queries(data: Path) -> None:
 
 
 def test_what_is_degraded_is_counted(data: Path) -> None:
-    report = run_trial(data, methods=("default", "dense_only"), measures=["MRR"])
+    report = run_experiment(data, methods=("default", "dense_only"), measures=["MRR"])
     assert report.methods["dense_only"].degraded == {("dense", "no_model"): 12}
     assert report.methods["dense_only"].scores[MRR].mean == 0.0
 
@@ -125,7 +125,7 @@ def test_a_query_that_is_a_bad_expression_stops_nothing(data: Path) -> None:
     lines = (data / "queries.jsonl").read_text().splitlines()
     lines[0] = '{"_id": "q0", "text": "\'copper AND (\'"}'
     (data / "queries.jsonl").write_text("\n".join(lines))
-    report = run_trial(data, methods=("lexical",), measures=["MRR"])
+    report = run_experiment(data, methods=("lexical",), measures=["MRR"])
     assert report.methods["lexical"].degraded == {("query", "syntax"): 1}
     assert report.methods["lexical"].scores[MRR].values[0] == 0.0
 
@@ -134,7 +134,7 @@ def test_documents_in_a_folder(tmp_path: Path, library: Callable[..., Path]) -> 
     folder = library({"a.md": "# Copper\n\ncopper guard", "b.md": "# Battery\n\nbattery life"})
     judgments = tmp_path / "mine.csv"
     judgments.write_text("copper,lib/a.md,1\nbattery,lib/b.md,1\nbattery,lib/gone.md,2\n")
-    report = run_trial(
+    report = run_experiment(
         judgments=judgments, documents=folder, methods=("lexical",), measures=["MRR", "nDCG@10"]
     )
     assert report.methods["lexical"].scores[MRR].mean == 1.0
@@ -152,7 +152,7 @@ def test_documents_stand_where_their_best_passage_does(
     folder = library({"long.md": long, "short.md": "# Other\n\nan anchor of copper and steel"})
     judgments = tmp_path / "mine.csv"
     judgments.write_text("copper,lib/short.md,1\n")
-    report = run_trial(
+    report = run_experiment(
         judgments=judgments, documents=folder, methods=("lexical", "default"), measures=["MRR@2"]
     )
     assert [one.scores[Measure("MRR", 2)].mean for one in report.methods.values()] == [0.5, 0.5]
@@ -162,7 +162,7 @@ def test_ones_own_store(kb: KnowledgeBase, tmp_path: Path, library: Callable[...
     kb.ingest(library({"a.md": "copper guard", "b.md": "battery life"}))
     judgments = tmp_path / "mine.csv"
     judgments.write_text("copper,lib/a.md,1\n")
-    report = run_trial(
+    report = run_experiment(
         judgments=judgments, store=kb.path, methods=["lexical"], measures=["success@5"]
     )
     assert report.methods["lexical"].scores[Measure("Success", 5)].mean == 1.0
@@ -174,24 +174,24 @@ def test_a_store_that_has_none_of_it_is_the_wrong_one(
     kb.ingest(library({"a.md": "copper guard"}))
     judgments = tmp_path / "mine.csv"
     judgments.write_text("copper,other/a.md,1\n")
-    with pytest.raises(EvalDataError, match="none of the 1 judged documents is there"):
-        run_trial(judgments=judgments, store=kb.path)
+    with pytest.raises(EvalDataError, match="the store has none of the 1 judged documents"):
+        run_experiment(judgments=judgments, store=kb.path)
 
 
 def test_what_cannot_be_run(data: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="no method 'nope'"):
-        run_trial(data, methods=["nope"])
+        run_experiment(data, methods=["nope"])
     with pytest.raises(InvalidRequest, match="from a folder or from a CSV file"):
-        run_trial()
+        run_experiment()
     with pytest.raises(InvalidRequest, match="from a folder or from a CSV file"):
-        run_trial(data, judgments=tmp_path / "x.csv")
+        run_experiment(data, judgments=tmp_path / "x.csv")
     (data / "corpus.jsonl").unlink()
     with pytest.raises(EvalDataError, match="has no corpus"):
-        run_trial(data)
+        run_experiment(data)
 
 
 def test_a_limit(data: Path) -> None:
-    report = run_trial(data, methods=["lexical"], measures=["MRR"], limit_queries=3)
+    report = run_experiment(data, methods=["lexical"], measures=["MRR"], limit_queries=3)
     assert report.query_ids == ("q0", "q1", "q2")
 
 
@@ -199,13 +199,15 @@ def test_a_limit(data: Path) -> None:
 def test_token_vectors_are_stored_as_the_settings_say(data: Path, tokens: str) -> None:
     """A trial of a reranker measures what a store with these settings would hold."""
     config = unexamined({"reranked": {"base": "notes", "rerank": "colbert"}}, tokens=tokens)
-    with searched(load(data), Ground(config, encoder=Weightless()), {"dense", "tokens"}) as store:
+    with open_corpus(
+        load(data), EvaluationSetup(config, encoder=Weightless()), {"dense", "tokens"}
+    ) as store:
         assert isinstance(store, SqliteStore)
         with store._database.reading() as connection:
             stored: list[Any] = connection.execute("SELECT tokens FROM embeddings").fetchall()
         forms = {None if row is None else FORMATS[row[0]] for (row,) in stored}
         assert forms == {None if tokens == "none" else tokens}
-    report = run_trial(
+    report = run_experiment(
         data, methods=("reranked",), measures=["MRR"], config=config, encoder=Weightless()
     )
     assert report.methods["reranked"].degraded == {}  # what is switched off is not missed

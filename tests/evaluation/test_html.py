@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 from kb.evaluation.html import HARDEST, to_html
 from kb.evaluation.metrics import Measure
-from kb.evaluation.qrels import Judged
+from kb.evaluation.qrels import Collection
 from kb.evaluation.runs import EvalReport, evaluate
 from tests.evaluation.test_report import NOTES, REPORT, without_baseline
 
@@ -97,7 +97,7 @@ def test_it_says_what_was_searched_and_by_what() -> None:
 def test_the_hardest_come_first() -> None:
     """A query is hard if no method does well on it."""
     qrels = {f"q{at:02}": {"d": 1} for at in range(30)}
-    judged = Judged("reef", "test", {each: each for each in qrels}, qrels)
+    judged = Collection("reef", "test", {each: each for each in qrels}, qrels)
     ranks = {query: 1 + int(query[1:]) % 7 for query in qrels}
 
     def method(query: str, k: int) -> list[str]:

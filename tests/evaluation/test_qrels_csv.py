@@ -71,7 +71,7 @@ def test_paths_are_compared_as_the_store_writes_them(tmp_path: Path) -> None:
         ("query,document,grade\n", "no judgments"),
         ("a,b\n", "mine.csv:1: not a query"),
         ("a,b,1\n\nc,,1\n", "mine.csv:3: not a query"),
-        ("a,b,good\n", "mine.csv:1: grade 'good'"),
+        ("a,b,good\n", "mine.csv:1: invalid grade 'good'"),
         ("a,b,1\na,b,2\n", "mine.csv:2: a second grade"),
         ('a,"b,1\n', "mine.csv:1"),
     ],

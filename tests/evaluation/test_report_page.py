@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page
 
 from kb.evaluation.html import to_html
 from kb.evaluation.metrics import parse_measure
-from kb.evaluation.qrels import Judged
+from kb.evaluation.qrels import Collection
 from kb.evaluation.runs import Ranker, evaluate
 from tests.browser import CHROMIUM
 
@@ -40,7 +40,7 @@ def finds(seed: int, share: float) -> Ranker:
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     texts = {f"q{at}": f"what does document {at} say about 浮标 and everything" for at in range(40)}
-    judged = Judged("reef", "test", texts, {each: {texts[each]: 1} for each in texts})
+    judged = Collection("reef", "test", texts, {each: {texts[each]: 1} for each in texts})
     methods = {name: finds(at, 0.9 - at / 5) for at, name in enumerate(METHODS)}
     measures = [parse_measure(each) for each in ("nDCG@10", "Recall@100", "MRR")]
     report = evaluate(methods, judged, measures, baseline="default")

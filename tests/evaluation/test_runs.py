@@ -11,12 +11,12 @@ import pytest
 
 from kb.errors import EvalDataError, InvalidRequest
 from kb.evaluation.metrics import Measure, parse_measure
-from kb.evaluation.qrels import Caveats, Judged
+from kb.evaluation.qrels import Caveats, Collection
 from kb.evaluation.runs import Ranker, evaluate
 
 MEASURES = [parse_measure(text) for text in ("nDCG@10", "Recall@20", "MRR")]
 MRR = Measure("MRR")
-JUDGED = Judged(
+JUDGED = Collection(
     name="reef",
     split="test",
     queries={f"q{n}": f"query {n}" for n in range(40)},
@@ -114,7 +114,7 @@ def test_equal_runs_give_equal_figures() -> None:
 
 
 def test_the_gain_reaches_ndcg() -> None:
-    judged = Judged("reef", "test", {"q": "query 1"}, {"q": {"d1": 1, "d2": 3}})
+    judged = Collection("reef", "test", {"q": "query 1"}, {"q": {"d1": 1, "d2": 3}})
     values = {
         gain: evaluate({"m": finds_at(1)}, judged, MEASURES, gain).methods["m"].scores
         for gain in ("linear", "exp")
@@ -220,9 +220,9 @@ def test_what_cannot_be_run_is_refused_before_it_runs(
 
 def test_judgments_without_queries_are_refused() -> None:
     with pytest.raises(EvalDataError, match="no judgments"):
-        evaluate({"m": finds_nothing}, Judged("reef", "test", {"q": "x"}, {}), [MRR])
+        evaluate({"m": finds_nothing}, Collection("reef", "test", {"q": "x"}, {}), [MRR])
     with pytest.raises(EvalDataError, match="no text for judged query 'q'"):
-        evaluate({"m": finds_nothing}, Judged("reef", "test", {}, {"q": {"d": 1}}), [MRR])
+        evaluate({"m": finds_nothing}, Collection("reef", "test", {}, {"q": {"d": 1}}), [MRR])
 
 
 # --- what an interval says ------------------------------------------------------------------------

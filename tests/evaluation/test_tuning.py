@@ -14,10 +14,10 @@ import pytest
 from kb.errors import EvalDataError, InvalidRequest
 from kb.evaluation.beir import load
 from kb.evaluation.candidate_lists import retrieve_all
-from kb.evaluation.corpus_store import Ground, searched
-from kb.evaluation.experiment import run_trial
+from kb.evaluation.corpus_store import EvaluationSetup, open_corpus
+from kb.evaluation.experiment import run_experiment
 from kb.evaluation.metrics import parse_measure
-from kb.evaluation.qrels import Judged
+from kb.evaluation.qrels import Collection
 from kb.evaluation.tuning import CURRENT, TUNED, Scoreboard, by_fold, folds_of, tune
 from kb.evaluation.tuning_report import tuning_to_dict, tuning_to_text, verdict
 from kb.search.profiles import resolve
@@ -68,8 +68,8 @@ def silent(_stage: str, _done: int, _total: int) -> None:
     """Nobody listens."""
 
 
-def by_noise(**profiles: dict[str, object]) -> Ground:
-    return Ground(unexamined(profiles), encoder=Noise())
+def by_noise(**profiles: dict[str, object]) -> EvaluationSetup:
+    return EvaluationSetup(unexamined(profiles), encoder=Noise())
 
 
 # A profile that trusts what is noise: there is something to be gained.
@@ -98,7 +98,7 @@ def one_split(tmp_path: Path) -> Path:
 
 
 def test_what_is_really_better_is_found(two_splits: Path) -> None:
-    tuning = tune(two_splits, profile="misled", ground=by_noise(misled=MISLED))
+    tuning = tune(two_splits, profile="misled", setup=by_noise(misled=MISLED))
     assert (tuning.split, tuning.report_split, tuning.folds) == ("dev", "test", None)
     assert (tuning.queries, len(tuning.report.query_ids)) == (20, 20)
     assert tuning.fit_tuned > tuning.fit_current
@@ -109,9 +109,9 @@ def test_what_is_really_better_is_found(two_splits: Path) -> None:
 
 def test_it_is_measured_by_real_searches(two_splits: Path) -> None:
     """The figures are those that `kb eval run` gives for the profile as it would be written."""
-    tuning = tune(two_splits, profile="misled", ground=by_noise(misled=MISLED))
+    tuning = tune(two_splits, profile="misled", setup=by_noise(misled=MISLED))
     written = {**MISLED, **tuning.settings}
-    report = run_trial(
+    report = run_experiment(
         two_splits,
         methods=("misled", "written"),
         measures=["nDCG@10"],
@@ -125,8 +125,8 @@ def test_it_is_measured_by_real_searches(two_splits: Path) -> None:
 
 def test_reranking_is_left_as_it_is(two_splits: Path) -> None:
     """Three lists are fitted without the reranker, and measured with it."""
-    ground = Ground(unexamined({"misled": MISLED_AND_RERANKED}), encoder=Contrary())
-    tuning = tune(two_splits, profile="misled", ground=ground)
+    setup = EvaluationSetup(unexamined({"misled": MISLED_AND_RERANKED}), encoder=Contrary())
+    tuning = tune(two_splits, profile="misled", setup=setup)
     assert tuning.better
     assert not [key for key in tuning.settings if key.startswith("rerank")]
     assert tuning.settings["weights"]["dense"] < 0.7
@@ -134,7 +134,7 @@ def test_reranking_is_left_as_it_is(two_splits: Path) -> None:
     assert told in tuning_to_text(tuning).split("\n")
     assert tuning_to_dict(tuning, None)["rerank"] == "colbert"
     plain = {"misled": {**MISLED_AND_RERANKED, "rerank": "none"}}
-    other = tune(two_splits, profile="misled", ground=replace(ground, config=unexamined(plain)))
+    other = tune(two_splits, profile="misled", setup=replace(setup, config=unexamined(plain)))
     assert (other.fit_current, other.settings) == (tuning.fit_current, tuning.settings)
     ours, theirs = (each.report.methods[CURRENT].scores[NDCG].mean for each in (tuning, other))
     assert ours > theirs
@@ -145,13 +145,13 @@ def test_reranking_is_left_as_it_is(two_splits: Path) -> None:
 def test_what_was_fitted_is_what_a_search_does(one_split: Path, name: str) -> None:
     """Candidates that are fused again give the same figures as the pipeline."""
     config = unexamined({name: {"rerank": "none"}})
-    tuning = tune(one_split, profile=name, ground=Ground(config, encoder=Weightless()))
-    measured = tuning.report.methods[CURRENT].scores[NDCG].mean
-    assert tuning.fit_current == pytest.approx(measured)
+    tuning = tune(one_split, profile=name, setup=EvaluationSetup(config, encoder=Weightless()))
+    measure_methods = tuning.report.methods[CURRENT].scores[NDCG].mean
+    assert tuning.fit_current == pytest.approx(measure_methods)
 
 
 def test_one_split_is_cut_into_folds(one_split: Path) -> None:
-    tuning = tune(one_split, profile="misled", ground=by_noise(misled=MISLED))
+    tuning = tune(one_split, profile="misled", setup=by_noise(misled=MISLED))
     assert (tuning.split, tuning.report_split, tuning.folds) == ("test", None, 5)
     assert len(tuning.report.query_ids) == 40
     assert tuning.better
@@ -160,7 +160,7 @@ def test_one_split_is_cut_into_folds(one_split: Path) -> None:
 
 def test_folds_do_not_share_a_query() -> None:
     texts = {f"q{at}": f"Query  {at // 2}" if at % 2 else f"query {at // 2}" for at in range(30)}
-    folds = folds_of(Judged("reef", "test", texts, {query: {"d": 1} for query in texts}))
+    folds = folds_of(Collection("reef", "test", texts, {query: {"d": 1} for query in texts}))
     assert len(folds) == 5
     assert sorted(query for fold in folds for query in fold) == sorted(texts)
     asked = [{texts[query].lower().split()[1] for query in fold} for fold in folds]
@@ -169,14 +169,14 @@ def test_folds_do_not_share_a_query() -> None:
 
 def test_a_query_has_no_part_in_its_own_settings(one_split: Path) -> None:
     """Whatever is judged about the queries of a fold, they are measured with the same settings."""
-    judged, ground = load(one_split), by_noise(misled=MISLED)
-    base, folds = resolve("misled", ground.config.profiles), folds_of(judged)
-    with searched(judged, ground, {"dense"}) as store:
-        searcher = ground.searcher(store)
+    judged, setup = load(one_split), by_noise(misled=MISLED)
+    base, folds = resolve("misled", setup.config.profiles), folds_of(judged)
+    with open_corpus(judged, setup, {"dense"}) as store:
+        searcher = setup.searcher(store)
         retrieved = retrieve_all(searcher, judged, base, 10, silent)
         searcher.close()
     wrong = {
-        query: {retrieved[query].fused(base)[0]: 1} if query in folds[0] else judgments
+        query: {retrieved[query].fuse(base)[0]: 1} if query in folds[0] else judgments
         for query, judgments in judged.qrels.items()
     }
     boards = [
@@ -191,8 +191,8 @@ def test_a_query_has_no_part_in_its_own_settings(one_split: Path) -> None:
 
 def test_chance_is_not_written(one_split: Path) -> None:
     """With nothing to be gained, what fits best by chance is not better on other queries."""
-    ground = Ground(unexamined({"good": {"fusion": "rrf"}}), encoder=Weightless())
-    tuning = tune(one_split, profile="good", ground=ground, measure="success@1")
+    setup = EvaluationSetup(unexamined({"good": {"fusion": "rrf"}}), encoder=Weightless())
+    tuning = tune(one_split, profile="good", setup=setup, measure="success@1")
     assert not tuning.better
     assert tuning.fit_tuned >= tuning.fit_current
     assert "nothing to write" in verdict(tuning) or "not written" in verdict(tuning)
@@ -200,7 +200,7 @@ def test_chance_is_not_written(one_split: Path) -> None:
 
 def test_queries_of_the_other_split_are_not_fitted_to(tmp_path: Path) -> None:
     data = write_folder(tmp_path / "reef", splits={"dev": range(20), "test": range(15, 40)})
-    tuning = tune(data, ground=Ground(unexamined(), encoder=Weightless()))
+    tuning = tune(data, setup=EvaluationSetup(unexamined(), encoder=Weightless()))
     # Query n and query n + 10 ask for other pairs of words, so only those that are the same go.
     assert tuning.left_out == 5
     assert tuning.queries == 15
@@ -208,7 +208,7 @@ def test_queries_of_the_other_split_are_not_fitted_to(tmp_path: Path) -> None:
 
 
 def test_the_shape(two_splits: Path) -> None:
-    tuning = tune(two_splits, profile="misled", ground=by_noise(misled=MISLED))
+    tuning = tune(two_splits, profile="misled", setup=by_noise(misled=MISLED))
     shape = json.loads(json.dumps(tuning_to_dict(tuning, "config.toml")))
     validate(shape)
     assert shape["better"] is True
@@ -216,23 +216,23 @@ def test_the_shape(two_splits: Path) -> None:
 
 
 def test_what_fits_best_is_shown_as_toml(two_splits: Path) -> None:
-    tuning = tune(two_splits, profile="misled", ground=by_noise(misled=MISLED))
+    tuning = tune(two_splits, profile="misled", setup=by_noise(misled=MISLED))
     shown = tuning_to_text(tuning).split("what fits best:\n")[1].split("\n\n")[0]
     assert tomllib.loads(shown) == tuning.settings
 
 
 def test_what_cannot_be_tuned(two_splits: Path, tmp_path: Path) -> None:
-    ground = Ground(unexamined())
-    with pytest.raises(InvalidRequest, match="asks one retriever"):
-        tune(two_splits, profile="lexical", ground=ground)
+    setup = EvaluationSetup(unexamined())
+    with pytest.raises(InvalidRequest, match="has one retriever"):
+        tune(two_splits, profile="lexical", setup=setup)
     with pytest.raises(InvalidRequest, match="profile cannot be 'nope'"):
-        tune(two_splits, profile="nope", ground=ground)
+        tune(two_splits, profile="nope", setup=setup)
     with pytest.raises(EvalDataError, match="that would flatter"):
-        tune(two_splits, split="dev", report_split="dev", ground=ground)
+        tune(two_splits, split="dev", report_split="dev", setup=setup)
     with pytest.raises(EvalDataError, match="5 queries of dev to fit to are too few"):
-        tune(two_splits, limit_queries=5, ground=ground)
+        tune(two_splits, limit_queries=5, setup=setup)
     with pytest.raises(EvalDataError, match="no split 'nope'"):
-        tune(two_splits, split="nope", ground=ground)
+        tune(two_splits, split="nope", setup=setup)
     (tmp_path / "mine.csv").write_text("".join(f"copper {n},a.md,1\n" for n in range(10)))
     for split, report_split in (("dev", None), (None, "dev")):
         with pytest.raises(InvalidRequest, match="has no split 'dev'"):
@@ -240,7 +240,7 @@ def test_what_cannot_be_tuned(two_splits: Path, tmp_path: Path) -> None:
                 judgments=tmp_path / "mine.csv",
                 split=split,
                 report_split=report_split,
-                ground=ground,
+                setup=setup,
             )
 
 
@@ -248,12 +248,12 @@ def test_few_queries_to_measure_on_prove_nothing(tmp_path: Path) -> None:
     """One query that gains has an interval above zero, without any width."""
     data = write_folder(tmp_path / "reef", splits={"dev": range(20), "test": range(30, 31)})
     with pytest.raises(EvalDataError, match="1 queries of test to measure on are too few"):
-        tune(data, profile="misled", ground=by_noise(misled=MISLED))
+        tune(data, profile="misled", setup=by_noise(misled=MISLED))
 
 
 def chosen(data: Path, split: str | None = None, report_split: str | None = None) -> object:
-    ground = Ground(unexamined(), encoder=Weightless())
-    tuning = tune(data, split=split, report_split=report_split, ground=ground)
+    setup = EvaluationSetup(unexamined(), encoder=Weightless())
+    tuning = tune(data, split=split, report_split=report_split, setup=setup)
     return tuning.split, tuning.report_split, tuning.folds
 
 
@@ -286,7 +286,7 @@ def test_the_test_split_is_not_fitted_to(two_splits: Path, report_split: str | N
 
 
 def test_the_verdicts(two_splits: Path) -> None:
-    tuning = tune(two_splits, ground=Ground(unexamined(), encoder=Weightless()))
+    tuning = tune(two_splits, setup=EvaluationSetup(unexamined(), encoder=Weightless()))
     told = tuning_to_text(tuning)
     assert "profile default" in told
     assert verdict(tuning) in told

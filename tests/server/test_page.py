@@ -211,7 +211,7 @@ def test_a_changed_file_is_said_to_be_changed(
     search(page, "jitter")
     (tmp_path / "lib" / "notes" / "retry.md").write_text("# Other\n", encoding="utf-8")
     page.locator(".hit h2 a").first.click()
-    expect(page.locator(".reader .notice")).to_contain_text("has changed or is gone")
+    expect(page.locator(".reader .notice")).to_contain_text("was changed or removed")
 
 
 def test_similar(wordy: Running, open_page: Open) -> None:

@@ -18,7 +18,7 @@ from kb.errors import InvalidRequest, KbError, ModelError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kb.evaluation.corpus_store import Ground
+    from kb.evaluation.corpus_store import EvaluationSetup
     from kb.evaluation.runs import EvalReport
     from kb.evaluation.tuning import Tuning
     from kb.library.knowledge_base import KnowledgeBase
@@ -139,7 +139,7 @@ def run_command(
       kb eval run --data scifact --measures nDCG@10 --save scifact.json
     """
     from kb.config import cache_folder
-    from kb.evaluation.experiment import check_methods, parts_needed, run_trial
+    from kb.evaluation.experiment import check_methods, parts_needed, run_experiment
 
     _check_writable(html, save)
     names = split_commas([methods])
@@ -150,7 +150,7 @@ def run_command(
         check_methods(names, config)
         encoder = _encoder(kb) if parts_needed(names, config) else None
     with _interrupt_on_sigterm(), progress.reporter(invocation) as show:
-        report = run_trial(
+        report = run_experiment(
             methods=names,
             baseline=baseline,
             encoder=encoder,
@@ -224,7 +224,7 @@ def tune_command(
       kb eval tune --judgments mine.csv --write mine
     """
     from kb.config import cache_folder
-    from kb.evaluation.corpus_store import Ground
+    from kb.evaluation.corpus_store import EvaluationSetup
     from kb.evaluation.experiment import parts_needed
     from kb.evaluation.profile_file import check_name
     from kb.evaluation.tuning import tune
@@ -234,7 +234,7 @@ def tune_command(
         if write is not None:
             check_name(write, profile, kb.config, force=force)
         encoder = _encoder(kb) if parts_needed([profile], kb.config) else None
-        ground = Ground(
+        setup = EvaluationSetup(
             kb.config,
             own=kb.path,
             encoder=encoder,
@@ -244,14 +244,14 @@ def tune_command(
     with _interrupt_on_sigterm(), progress.reporter(invocation) as show:
         tuning = tune(
             profile=profile,
-            ground=ground,
+            setup=setup,
             on_progress=lambda stage, done, total: show(stage, done, total, ""),
             **options,
         )
     written, problem = None, None
     if write is not None and tuning.better:
         try:
-            written = _write_profile(write, tuning, ground)
+            written = _write_profile(write, tuning, setup)
         except KbError as error:  # raised after the results are printed: they took minutes
             problem = error
     if invocation.json:
@@ -277,14 +277,14 @@ def _interrupt_on_sigterm() -> Iterator[None]:
             signal.signal(signal.SIGTERM, previous)
 
 
-def _write_profile(name: str, tuning: Tuning, ground: Ground) -> str:
+def _write_profile(name: str, tuning: Tuning, setup: EvaluationSetup) -> str:
     """Write the profile to the store's settings if the store exists, otherwise to the user's."""
     from kb.config import files, trust_store, user_file
     from kb.evaluation.profile_file import fitted_profile, write_profile
 
-    own = ground.own
+    own = setup.own
     path = files(own)[-1] if own is not None and own.exists() else user_file()
-    table = fitted_profile(tuning.profile, ground.config, tuning.settings)
+    table = fitted_profile(tuning.profile, setup.config, tuning.settings)
     table["summary"] = f"{tuning.profile}, tuned on {tuning.data}"
     with trust_store().preserve(path):
         write_profile(path, name, table)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kb.errors import EvalDataError
-from kb.evaluation.qrels import Judged, Line, lines, read_grade
+from kb.evaluation.qrels import Collection, Line, lines, read_grade
 from kb.types import JsonDict
 
 DEFAULT_SPLIT = "test"
@@ -36,7 +36,7 @@ class CorpusDocument:
     text: str
 
 
-def load(folder: str | Path, split: str = DEFAULT_SPLIT) -> Judged:
+def load(folder: str | Path, split: str = DEFAULT_SPLIT) -> Collection:
     """The queries and judgments of one split, and where its corpus is."""
     folder = Path(folder)
     if not folder.is_dir():
@@ -44,7 +44,7 @@ def load(folder: str | Path, split: str = DEFAULT_SPLIT) -> Judged:
         raise EvalDataError(f"{folder} {problem}", _LAYOUT)
     texts = _read_queries(_existing(folder, "queries.jsonl"))
     qrels = _read_qrels(_split_path(folder, split), texts)
-    return Judged(
+    return Collection(
         name=folder.resolve().name,
         split=split,
         queries={query_id: texts[query_id] for query_id in qrels},

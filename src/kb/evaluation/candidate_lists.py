@@ -1,8 +1,8 @@
-"""What every retriever found for every judged query: retrieved once, to be fused many times.
+"""The candidates of every retriever for every judged query, retrieved once and fused many times.
 
-Between the searcher and `tuning`. Fusing here follows the pipeline: the same lists, the same
-functions, the best chunk of each document. It leaves out what comes behind (boosts, reranking), so
-it is good for fitting only; what was fitted is measured by real searches.
+Used by `tuning`. The fusion is that of the pipeline, with the same lists, functions and grouping by
+document, but without the later stages (boosts, reranking). So it serves for fitting only; the
+fitted profile is measured with real searches.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kb.errors import InvalidRequest, QuerySyntax
 from kb.evaluation.corpus_store import OnProgress
 from kb.evaluation.metrics import distinct
-from kb.evaluation.qrels import Judged
+from kb.evaluation.qrels import Collection
 from kb.search.pipeline import FusionStage
 from kb.search.profiles import Profile
 from kb.search.retrievers import registry
@@ -21,53 +21,58 @@ from kb.search.retrievers.base import Candidates
 from kb.search.searcher import Searcher
 from kb.types import Response, ScoredChunk, SearchRequest
 
-# As each retriever finds it: nothing cut, raised or joined.
+# The plain output of a retriever.
 _BARE = {"boosts": "none", "threshold": "none", "group": False, "min_score": "none"}
-_STILL_RAN = ("truncated", "pending", "fallback", "failed")  # where there are hits all the same
+_STILL_RAN = ("truncated", "pending", "fallback", "failed")  # reasons that still give hits
 
 
 @dataclass(frozen=True, slots=True)
-class Retrieved:
-    """The lists of one query. `full` are those that would have gone on."""
+class QueryCandidates:
+    """The candidates of one query. The lists `full` were cut off at the limit."""
 
     text: str
-    found: Mapping[str, Candidates]
+    by_retriever: Mapping[str, Candidates]
     full: frozenset[str]
     owners: Mapping[int, str]  # chunk -> document path
 
-    def fused(self, profile: Profile) -> list[str]:
-        """The documents in the order that the profile's fusion gives."""
+    def fuse(self, profile: Profile) -> list[str]:
+        """The documents in the order of the profile's fusion."""
         fusion_stage = FusionStage(
             profile.as_fusion(),
             {name: profile.weight(name) for name in profile.retrievers},
             adaptive=profile.adaptive,
             agreement=profile.agreement,
         )
-        weights = fusion_stage.query_weights(self.text, self.found).weights
-        ranked = fusion_stage.fusion(fusion_stage.lists(self.found, self.full, weights))
+        weights = fusion_stage.query_weights(self.text, self.by_retriever).weights
+        ranked = fusion_stage.fusion(fusion_stage.lists(self.by_retriever, self.full, weights))
         return distinct(self.owners[one.chunk_id] for one in ranked)
 
 
 def retrieve_all(
-    searcher: Searcher, judged: Judged, profile: Profile, depth: int, on_progress: OnProgress
-) -> dict[str, Retrieved]:
-    """By query id. `depth` is how many documents are looked at in the end."""
+    searcher: Searcher,
+    collection: Collection,
+    profile: Profile,
+    depth: int,
+    on_progress: OnProgress,
+) -> dict[str, QueryCandidates]:
+    """Retrieve the candidates of each query, by query id, for measures that look at `depth`
+    documents."""
     if len(profile.retrievers) < 2:
         raise InvalidRequest(
-            f"profile {profile.name} asks one retriever, and fuses nothing",
-            "tune a profile of several, such as default",
+            f"profile {profile.name} has one retriever, so there is no fusion to tune",
+            "choose a profile with several retrievers, such as default",
         )
     limit = profile.candidates_for(depth)
     retrieved = {}
-    for done, query_id in enumerate(judged.qrels, start=1):
-        text = judged.queries[query_id]
+    for done, query_id in enumerate(collection.qrels, start=1):
+        text = collection.queries[query_id]
         retrieved[query_id] = _retrieve(searcher, text, profile, limit)
-        on_progress("retrieve", done, len(judged.qrels))
+        on_progress("retrieve", done, len(collection.qrels))
     return retrieved
 
 
-def _retrieve(searcher: Searcher, text: str, profile: Profile, limit: int) -> Retrieved:
-    found: dict[str, Candidates] = {}
+def _retrieve(searcher: Searcher, text: str, profile: Profile, limit: int) -> QueryCandidates:
+    by_retriever: dict[str, Candidates] = {}
     owners: dict[int, str] = {}
     for name in profile.retrievers:
         try:
@@ -82,18 +87,18 @@ def _retrieve(searcher: Searcher, text: str, profile: Profile, limit: int) -> Re
                     snippets=False,
                 )
             )
-        except QuerySyntax:  # a query in single quotes finds nothing in a trial either
-            found[name] = Candidates()
+        except QuerySyntax:  # a query in single quotes; the experiment skips it too
+            by_retriever[name] = Candidates()
             continue
-        found[name] = _found(name, response)
+        by_retriever[name] = _candidates(name, response)
         owners |= {hit.chunk_id: hit.doc_path for hit in response.hits}
-    full = frozenset(name for name, each in found.items() if len(each.ranked) >= limit)
-    return Retrieved(text, found, full, owners)
+    full = frozenset(name for name, each in by_retriever.items() if len(each.ranked) >= limit)
+    return QueryCandidates(text, by_retriever, full, owners)
 
 
-def _found(name: str, response: Response) -> Candidates:
-    """A retriever that answers only because it was asked alone (a script that the model does not
-    read) would not have answered among others."""
+def _candidates(name: str, response: Response) -> Candidates:
+    """The hits of a retriever, unless it would be skipped in a search with several retrievers, such
+    as for a script that the model does not support."""
     reasons = {part.reason for part in response.degraded if part.part == name}
     ran = reasons <= set(_STILL_RAN) if response.hits else reasons <= {"truncated"}
     if not ran:

@@ -1,10 +1,9 @@
-"""Which document of a store is meant by a name in judged data.
+"""Finds the documents of a store that judgments refer to.
 
-A corpus that comes with its judgments has ids, and they are exact. Judgments about a store were
-written by a person, who names a document as it comes: by its path, as `kb list` shows it; by a
-citation, as `kb search` shows it; by its file on this machine; or by the end of its path, if only
-one document's ends so. A number is no name of a document: ids of some other collection would find
-whatever has that number here.
+The judgments of a collection with its own corpus use exact ids. Judgments about a store are written
+by people, who may use a path as `kb list` shows it, a citation as `kb search` shows it, a file on
+this machine, or the end of a path if it is unique. A number is not a name: the ids of another
+collection would match unrelated documents.
 """
 
 from __future__ import annotations
@@ -13,49 +12,55 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kb.errors import EvalDataError, InvalidCitation
-from kb.evaluation.qrels import Judged
+from kb.evaluation.qrels import Collection
 from kb.ports import Store
 from kb.text.citations import parse_uri
 from kb.text.normalize import nfc
 from kb.types import Filters
 
-_SHOWN = 3  # of documents that have the same name
+_MAX_SHOWN = 3  # documents in an error about an ambiguous name
 
 
-def known(judged: Judged, store: Store, *, exact: bool) -> tuple[Judged, frozenset[str]]:
-    """The data with the paths of documents for their names, and the names that are nobody's. If
-    all of them are, it is the wrong store, and figures would say nothing."""
-    names = judged.document_ids()
+def resolve_documents(
+    collection: Collection, store: Store, *, exact: bool
+) -> tuple[Collection, frozenset[str]]:
+    """Replace the names of documents by their paths; also return the names without a document.
+
+    Raises `EvalDataError` if no name has a document, since it must be the wrong store.
+    """
+    names = collection.document_ids()
     with store.snapshot():
-        catalogue = _Catalogue(store, exact=exact)
-        paths = {name: catalogue.path_of(name) for name in sorted(names)}
+        index = _PathIndex(store, exact=exact)
+        paths = {name: index.path_of(name) for name in sorted(names)}
     unknown = frozenset(name for name, path in paths.items() if path is None)
     if unknown == names:
         raise EvalDataError(
-            f"none of the {len(names)} judged documents is there, such as {min(names)!r}",
-            "documents are named as `kb list` shows them; --store names another store",
+            f"the store has none of the {len(names)} judged documents, such as {min(names)!r}",
+            "use the paths that `kb list` shows, or give another store with --store",
         )
-    return _renamed(judged, {name: path or name for name, path in paths.items()}), unknown
+    return _rename_documents(
+        collection, {name: path or name for name, path in paths.items()}
+    ), unknown
 
 
-def _renamed(judged: Judged, paths: dict[str, str]) -> Judged:
+def _rename_documents(collection: Collection, paths: dict[str, str]) -> Collection:
     if all(name == path for name, path in paths.items()):
-        return judged
+        return collection
     qrels: dict[str, dict[str, int]] = {}
-    for query_id, judgments in judged.qrels.items():
+    for query_id, judgments in collection.qrels.items():
         graded = qrels.setdefault(query_id, {})
         for name, grade in judgments.items():
             if graded.setdefault(paths[name], grade) != grade:
                 raise EvalDataError(
-                    f"{judged.name}: two grades for {paths[name]!r} and query {query_id!r}, "
+                    f"{collection.name}: two grades for {paths[name]!r} and query {query_id!r}, "
                     "under two names",
                     "keep one of them",
                 )
-    return replace(judged, qrels=qrels)
+    return replace(collection, qrels=qrels)
 
 
-class _Catalogue:
-    """The documents of a store by all their names."""
+class _PathIndex:
+    """Finds the paths of documents by any of their names."""
 
     def __init__(self, store: Store, *, exact: bool) -> None:
         self._store = store
@@ -64,32 +69,34 @@ class _Catalogue:
 
     def path_of(self, name: str) -> str | None:
         if self._exact:
-            return name if self._is_there(name) else None
-        spelled = dict.fromkeys(_spellings(name))
-        found = next(filter(self._is_there, spelled), None)
-        return found or next(filter(None, map(self._ending, spelled)), None)
+            return name if self._exists(name) else None
+        spellings = dict.fromkeys(_spellings(name))
+        path = next(filter(self._exists, spellings), None)
+        return path or next(filter(None, map(self._by_ending, spellings)), None)
 
-    def _is_there(self, path: str) -> bool:
+    def _exists(self, path: str) -> bool:
         return self._store.catalog.document_by_path(path) is not None
 
-    def _ending(self, name: str) -> str | None:
-        """The document whose path ends as the name does, or the name as its path: a path from the
-        root of the file system ends in the store's own."""
-        alike = [
+    def _by_ending(self, name: str) -> str | None:
+        """The document whose path ends with the name; or the name, an absolute path, ends with its
+        path."""
+        matches = [
             path
             for path in self._files().get(name.rsplit("/", 1)[-1], ())
             if f"/{path}".endswith(f"/{name}") or name.endswith(f"/{path}")
         ]
-        if len(alike) > 1:
-            told = ", ".join(alike[:_SHOWN]) + (", ..." if len(alike) > _SHOWN else "")
-            raise EvalDataError(
-                f"{name!r} names {len(alike)} documents: {told}",
-                "write more of its path, as `kb list` shows it",
+        if len(matches) > 1:
+            listing = ", ".join(matches[:_MAX_SHOWN]) + (
+                ", ..." if len(matches) > _MAX_SHOWN else ""
             )
-        return alike[0] if alike else None
+            raise EvalDataError(
+                f"{name!r} matches {len(matches)} documents: {listing}",
+                "use more of the path that `kb list` shows",
+            )
+        return matches[0] if matches else None
 
     def _files(self) -> dict[str, list[str]]:
-        """Paths by the name of their file; read only where a name is nobody's path."""
+        """Paths by file name; read only if a name is not a path."""
         if self._by_file is None:
             self._by_file = {}
             for document in self._store.catalog.documents(Filters(), None):

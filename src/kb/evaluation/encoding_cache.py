@@ -1,6 +1,6 @@
-"""An encoder that remembers passages, so that a collection is encoded once and not in every run.
+"""An encoder that caches passages on disk, so that a corpus is encoded once and not in every run.
 
-Queries are not remembered: what a query costs is measured, and encoding it is most of that.
+Queries are not cached: their encoding is most of the latency that is measured.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ PROBE = "the same text, every time: a probe of the weights"
 
 
 @contextmanager
-def remembering(
+def cached_encoder(
     encoder: Encoder, folder: Path | None, *, limit_bytes: int = LIMIT_BYTES
 ) -> Iterator[Encoder]:
-    """The encoder with the memory in `folder`; as it is without one, or where it cannot be used."""
+    """The encoder with a cache in `folder`; the encoder itself if the cache cannot be used."""
     if folder is None:
         yield encoder
         return
@@ -32,13 +32,13 @@ def remembering(
             return
         probe = encoder.encode([PROBE], want=frozenset(PARTS) & encoder.spec.gives)[0]
         model_id = cache.model(encoder.spec, probe)
-        yield encoder if model_id is None else Remembering(encoder, cache, model_id)
+        yield encoder if model_id is None else CachedEncoder(encoder, cache, model_id)
     finally:
         cache.close()
 
 
-class Remembering(ModelTraits):
-    """A `ports.Encoder` around another one."""
+class CachedEncoder(ModelTraits):
+    """An encoder that looks up passages in a cache first."""
 
     def __init__(self, encoder: Encoder, cache: EncodingCache, model_id: int) -> None:
         self._encoder = encoder
@@ -64,13 +64,13 @@ class Remembering(ModelTraits):
         if as_query:
             return self._encoder.encode(texts, as_query=True, want=want, on_progress=on_progress)
         parts = want & self.spec.gives
-        known = self._cache.get(self._model_id, texts, parts)
-        missing = [text for text in dict.fromkeys(texts) if text not in known]
+        cached = self._cache.get(self._model_id, texts, parts)
+        missing = [text for text in dict.fromkeys(texts) if text not in cached]
         if missing:
-            made = self._encoder.encode(missing, want=parts)
-            fresh = dict(zip(missing, made, strict=True))
+            encodings = self._encoder.encode(missing, want=parts)
+            fresh = dict(zip(missing, encodings, strict=True))
             self._cache.put(self._model_id, fresh)
-            known |= fresh
+            cached |= fresh
         if on_progress is not None:
             on_progress(len(texts))
-        return [known[text] for text in texts]
+        return [cached[text] for text in texts]

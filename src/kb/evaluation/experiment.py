@@ -1,9 +1,9 @@
-"""A trial: judged data, searched by named methods, measured.
+"""Measures search methods on a collection of judged queries.
 
-    judged data + ground (a store to search) -> a ranker per method -> runs.evaluate -> EvalReport
+    collection + setup (a store to search) -> a ranker per method -> runs.evaluate -> EvalReport
 
-The same pipeline that users have is measured, and what it says about itself is reported with the
-figures: a method whose dense part did not answer is not measured as if it had.
+Each method runs the same pipeline as a user's search. The report states which parts were degraded:
+a method without its dense retriever is not reported as if it had one.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 from kb.config import Config
 from kb.errors import EvalDataError, InvalidRequest, QuerySyntax
 from kb.evaluation.beir import DEFAULT_SPLIT, load
-from kb.evaluation.corpus_store import Ground, OnProgress, searched
-from kb.evaluation.document_lookup import known
+from kb.evaluation.corpus_store import EvaluationSetup, OnProgress, open_corpus
+from kb.evaluation.document_lookup import resolve_documents
 from kb.evaluation.metrics import parse_measure
-from kb.evaluation.qrels import Judged
+from kb.evaluation.qrels import Collection
 from kb.evaluation.qrels_csv import load_csv
 from kb.evaluation.runs import EvalReport, evaluate
 from kb.ports import Encoder, Store
@@ -34,23 +34,23 @@ from kb.types import MATCHES, Degraded, Response, SearchRequest
 _WARM_UP, _WARM_UP_TOP = "once more", 10
 MEASURES = ("nDCG@10", "Recall@100", "MRR")
 
-# How a search is asked: arguments of `Searcher.search`; and that, by the query.
-Asked = Mapping[str, Any]
-AskedFor = Callable[[str], Asked]
+# Arguments of `Searcher.search`; and a function that returns them for a query.
+SearchOptions = Mapping[str, Any]
+OptionsByQuery = Callable[[str], SearchOptions]
 
-# Searches with names of their own: words in three ways, and the six of `kb compare`.
-METHODS: Mapping[str, Asked] = {
+# Named searches: three ways to match words, and the six methods of `kb compare`.
+METHODS: Mapping[str, SearchOptions] = {
     **{f"match-{match}": {"profile": "lexical", "match": match} for match in MATCHES},
     **{name: {"profile": compare.PROFILE, **asked} for name, asked in compare.METHODS.items()},
 }
 
 
 def method_names(config: Config) -> tuple[str, ...]:
-    """What can be compared: every profile, and the searches of `METHODS`."""
+    """The methods to choose from: every profile, and the searches of `METHODS`."""
     return (*profile_names(config.profiles), *METHODS)
 
 
-def run_trial(
+def run_experiment(
     data: Path | None = None,
     *,
     judgments: Path | None = None,
@@ -70,49 +70,51 @@ def run_trial(
 ) -> EvalReport:
     """Measure `methods` on a `split` of the folder `data`, or by the CSV file `judgments`.
 
-    What is searched is the folder's corpus, the files in the folder `documents`, or, without
-    either, `store`. With an `encoder`, a corpus is embedded by it; the caller says whether the
-    methods need one. Encoded passages are kept in the folder `cache`, if one is named.
+    Searches the corpus of `data`, the files in the folder `documents`, or else `store`. The
+    `encoder` embeds the corpus; pass one if the methods need it. The folder `cache` keeps encoded
+    passages for the next run.
     """
     config = config or Config()
     check_methods(methods, config)
-    judged = judged_data(data, judgments, split, limit_queries)
-    ground = Ground(config, store, documents, encoder, judge, cache)
+    collection = load_collection(data, judgments, split, limit_queries)
+    setup = EvaluationSetup(config, store, documents, encoder, judge, cache)
     if not measures:
         raise InvalidRequest("no measure is given", f"for example: {', '.join(MEASURES)}")
     wanted = [parse_measure(text) for text in measures]
     asked = {name: METHODS.get(name, {"profile": name}) for name in methods}
-    with searched(judged, ground, parts_needed(methods, config), on_progress) as found:
-        return measured(
-            found, ground, judged, asked, wanted, gain,
+    with open_corpus(collection, setup, parts_needed(methods, config), on_progress) as found:
+        return measure_methods(
+            found, setup, collection, asked, wanted, gain,
             baseline=methods[0] if baseline is None else baseline, on_progress=on_progress,
         )  # fmt: skip
 
 
-def measured(
+def measure_methods(
     store: Store,
-    ground: Ground,
-    judged: Judged,
-    asked: Mapping[str, Asked | AskedFor],
+    setup: EvaluationSetup,
+    collection: Collection,
+    asked: Mapping[str, SearchOptions | OptionsByQuery],
     *how: Any,
     **options: Any,
 ) -> EvalReport:
-    """The report of searches, by name, on a store that is ready. `how` and `options` are those of
-    `evaluate`."""
-    judged, unknown = known(judged, store, exact=ground.has_corpus_of(judged))
+    """Run named searches on a store that is ready, and return the report. `how` and `options` are
+    arguments of `evaluate`."""
+    collection, unknown = resolve_documents(
+        collection, store, exact=setup.has_corpus_of(collection)
+    )
     with ExitStack() as stack:
-        # Each with a searcher of its own: what one has remembered of a query is no other's gain.
-        rankers = {name: SearchRanker(ground, store, each) for name, each in asked.items()}
+        # Each ranker has its own searcher, so that no method profits from the caches of another.
+        rankers = {name: SearchRanker(setup, store, each) for name, each in asked.items()}
         for ranker in rankers.values():
             stack.callback(ranker.close)
-            ranker.warm_up(judged.queries[next(iter(judged.qrels))])
-        report = evaluate(rankers, judged, *how, unknown=unknown, **options)
+            ranker.warm_up(collection.queries[next(iter(collection.qrels))])
+        report = evaluate(rankers, collection, *how, unknown=unknown, **options)
         methods = {
             name: replace(result, degraded=rankers[name].degraded())
             for name, result in report.methods.items()
         }
     documents = store.catalog.counts().documents
-    model = ground.encoder.spec if ground.encoder is not None else None
+    model = setup.encoder.spec if setup.encoder is not None else None
     return replace(
         report,
         methods=methods,
@@ -121,30 +123,30 @@ def measured(
     )
 
 
-def judged_data(
+def load_collection(
     data: Path | None, judgments: Path | None, split: str | None, limit_queries: int | None = None
-) -> Judged:
-    """From a folder or from a CSV file; exactly one of them. Only a folder has splits."""
+) -> Collection:
+    """Load the collection from a folder or a CSV file. Only a folder has splits."""
     if (data is None) == (judgments is None):
         raise InvalidRequest(
-            "judged data comes from a folder or from a CSV file", "give --data or --judgments"
+            "give either a folder or a CSV file of judgments", "use --data or --judgments"
         )
     if judgments is not None and split is not None:
         raise InvalidRequest(
             f"a CSV file of judgments has no split {split!r}", "splits are those of --data"
         )
     if data is not None:
-        judged = load(data, DEFAULT_SPLIT if split is None else split)
+        collection = load(data, DEFAULT_SPLIT if split is None else split)
     else:
-        judged = load_csv(judgments or "")
+        collection = load_csv(judgments or "")
     if limit_queries is not None:
-        judged = replace(judged, qrels=dict(list(judged.qrels.items())[:limit_queries]))
-    if not any(grade > 0 for graded in judged.qrels.values() for grade in graded.values()):
+        collection = replace(collection, qrels=dict(list(collection.qrels.items())[:limit_queries]))
+    if not any(grade > 0 for graded in collection.qrels.values() for grade in graded.values()):
         raise EvalDataError(
-            f"{judged.name}: no query has an answer with a grade above 0, so nothing can be found",
-            "grade what answers a query 1 or more",
+            f"{collection.name}: no query has a document with a grade above 0",
+            "give relevant documents a grade of 1 or more",
         )
-    return judged
+    return collection
 
 
 def check_methods(methods: Sequence[str], config: Config) -> None:
@@ -157,7 +159,7 @@ def check_methods(methods: Sequence[str], config: Config) -> None:
 
 
 def parts_needed(methods: Sequence[str], config: Config) -> frozenset[str]:
-    """Which parts of an encoder's work these methods search by."""
+    """The kinds of vectors that these methods search."""
     return frozenset().union(*(_profile(name, config).model_outputs() for name in methods))
 
 
@@ -167,36 +169,35 @@ def _profile(method: str, config: Config) -> Profile:
     return with_reranker(restrict(profile, asked.get("mode")), asked.get("rerank"))
 
 
-# --- a method under test --------------------------------------------------------------------------
+# --- rankers --------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class SearchRanker:
-    """A search as a `Ranker`, which remembers what went wrong in which query."""
+    """A search as a `Ranker`. Records the degraded parts of each query."""
 
-    ground: Ground
+    setup: EvaluationSetup
     store: Store
-    asked: Asked | AskedFor
+    asked: SearchOptions | OptionsByQuery
     _notes: dict[str, tuple[Degraded, ...]] = field(default_factory=dict)
     _searcher: Searcher = field(init=False)
 
     def __post_init__(self) -> None:
-        self._searcher = self.ground.searcher(self.store)
+        self._searcher = self.setup.searcher(self.store)
 
     def __call__(self, query: str, k: int) -> list[str]:
-        """One search: kb finds passages, judgments are about documents, and each stands where its
-        best passage does. The pipeline itself goes on until there are k of them."""
+        """Return the ids of the k best documents; a document ranks where its best passage does."""
         try:
             response = self._search(query, query, k)
-        except QuerySyntax as error:  # a query in single quotes; one bad query stops no trial
+        except QuerySyntax as error:  # a query in single quotes; it must not stop the experiment
             self._notes[query] = (Degraded("query", "syntax", error.message),)
             return []
         self._notes[query] = response.degraded
         return [hit.doc_path for hit in response.hits]
 
     def warm_up(self, query: str) -> None:
-        """What is loaded on first use is not what a query costs. Asked is almost this one: the
-        searcher remembers queries, and this one would cost nothing when its turn comes."""
+        """Load models and indexes, so that the first query is not charged for it. The query is
+        altered: the searcher would cache the original, which would then cost nothing."""
         with suppress(QuerySyntax):
             self._search(f"{query} {_WARM_UP}", query, _WARM_UP_TOP)
 
@@ -208,7 +209,7 @@ class SearchRanker:
         )
 
     def degraded(self) -> dict[tuple[str, str], int]:
-        """In how many queries a part did not do its work, by part and reason."""
+        """The number of queries in which a part was degraded, by part and reason."""
         found = Counter(
             pair
             for notes in self._notes.values()

@@ -1,7 +1,7 @@
-"""Judged data: queries, and which documents answer them how well; and the lines it is read from.
+"""Queries with relevance judgments, and helpers to read them from files.
 
-The bottom of the readers: `beir` reads folders into a `Judged`, `judged_csv` a file. Whatever
-cannot be read is an EvalDataError that says where.
+`beir` reads folders and `qrels_csv` reads CSV files into a `Collection`. Errors are `EvalDataError`
+with the file and line.
 """
 
 from __future__ import annotations
@@ -19,53 +19,53 @@ from kb.evaluation.metrics import Judgments
 
 MAX_GRADE = 1_000  # 2^grade - 1, the exponential gain, has to fit a float
 
-# A table that held an empty cell once writes its whole numbers as 1.0, or 1,0 in some countries.
+# Spreadsheets may write integers as 1.0, or 1,0 in some locales.
 _WHOLE = re.compile(r"([+-]?[0-9]{1,9})(?:[.,]0*)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """Queries and what is known to be relevant to them. Holds the judged queries only."""
+class Collection:
+    """A test collection: the judged queries and their relevant documents."""
 
     name: str
     split: str
     queries: Mapping[str, str]  # query id -> text
     qrels: Mapping[str, Judgments]  # query id -> document id -> grade
     corpus_path: Path | None = None
-    unjudged_queries: int = 0  # asked in the data, but judged in no split
+    unjudged_queries: int = 0  # without judgments in any split
 
     def document_ids(self) -> set[str]:
-        """Every document that is named, whatever its grade."""
+        """Every judged document, whatever its grade."""
         return {doc_id for judgments in self.qrels.values() for doc_id in judgments}
 
 
 @dataclass(frozen=True, slots=True)
 class Caveats:
-    """What is doubtful about judged data. None of it can make a figure better: what is not there
-    counts as not found, and what was not judged counts as wrong."""
+    """Weaknesses of a collection. They can only lower the results: a missing document counts as not
+    found, and an unjudged one as irrelevant."""
 
-    unjudged_queries: int = 0  # left out: nothing is known about them
-    unanswerable_queries: int = 0  # no judgment above 0, so that they count as 0 in every mean
-    unknown_documents: tuple[str, ...] = ()  # judged, but not there to be found
-    lost_queries: int = 0  # of which every relevant document is unknown
+    unjudged_queries: int = 0  # left out
+    unanswerable_queries: int = 0  # no grade above 0; they count as 0 in every mean
+    unknown_documents: tuple[str, ...] = ()  # judged, but missing from the store
+    lost_queries: int = 0  # whose relevant documents are all unknown
 
 
-def caveats(judged: Judged, unknown: Set[str] = frozenset()) -> Caveats:
-    """`unknown` are documents that are not there."""
+def caveats(collection: Collection, unknown: Set[str] = frozenset()) -> Caveats:
+    """The weaknesses of `collection`; the documents `unknown` are missing from the store."""
     relevant = [
         {doc_id for doc_id, grade in judgments.items() if grade > 0}
-        for judgments in judged.qrels.values()
+        for judgments in collection.qrels.values()
     ]
     return Caveats(
-        unjudged_queries=judged.unjudged_queries,
+        unjudged_queries=collection.unjudged_queries,
         unanswerable_queries=sum(not each for each in relevant),
-        unknown_documents=tuple(sorted(unknown & judged.document_ids())),
+        unknown_documents=tuple(sorted(unknown & collection.document_ids())),
         lost_queries=sum(bool(each) and each <= unknown for each in relevant),
     )
 
 
 class Line(NamedTuple):
-    """A line and where it stands, for the error that may have to name it."""
+    """A line of a file with its position, for error messages."""
 
     path: Path
     number: int
@@ -77,17 +77,17 @@ class Line(NamedTuple):
 
 def open_plain_or_gzipped(path: Path) -> BinaryIO:
     if path.suffix == ".gz":
-        return cast(BinaryIO, gzip.open(path, "rb"))  # it is one, but not declared as one
+        return cast(BinaryIO, gzip.open(path, "rb"))  # its type is declared too narrowly
     return path.open("rb")
 
 
 def lines(path: Path) -> Iterator[Line]:
-    """The lines of a file that are not blank."""
+    """Yield the lines of a file that are not blank."""
     number = 0
     try:
         with open_plain_or_gzipped(path) as file:
             for number, raw in enumerate(file, start=1):
-                # Decoded line by line: an error then has a line number.
+                # Decode each line by itself, so that an error has a line number.
                 text = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
                 if text.strip():
                     yield Line(path, number, text)
@@ -110,9 +110,7 @@ def is_grade(text: str) -> bool:
 def read_grade(line: Line, text: str) -> int:
     grade = _grade(text)
     if grade is None:
-        raise line.error(
-            f"grade {text!r} cannot be used", f"a grade is a whole number, {MAX_GRADE} at most"
-        )
+        raise line.error(f"invalid grade {text!r}", f"use an integer of at most {MAX_GRADE}")
     return grade
 
 

@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 
 from kb.errors import EvalDataError
-from kb.evaluation.qrels import Judged, Line, is_grade, lines, read_grade
+from kb.evaluation.qrels import Collection, Line, is_grade, lines, read_grade
 from kb.text.normalize import nfc
 
 COLUMNS = ("query", "document", "grade")
@@ -28,7 +28,7 @@ _HINT = "a row is: query, document, grade; such as: dedupe key,library/a.md,2"
 _SEPARATORS = (",", ";", "\t")
 
 
-def load_csv(path: str | Path) -> Judged:
+def load_csv(path: str | Path) -> Collection:
     """The queries and judgments of a CSV file, about the documents of a store."""
     path = Path(path)
     if not path.is_file():
@@ -41,7 +41,7 @@ def load_csv(path: str | Path) -> Judged:
             raise row.error(f"a second grade for {document!r} and this query", "keep one of them")
     if not qrels:
         raise EvalDataError(f"{path}: no judgments", _HINT)
-    return Judged(
+    return Collection(
         name=path.stem, split="all", queries={query: query for query in qrels}, qrels=qrels
     )
 

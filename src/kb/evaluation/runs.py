@@ -1,6 +1,6 @@
 """Methods over judged data: ask every query of every method, time it, score it, compare.
 
-Takes `Judged` from `beir` and rankers from the app, scores with `metrics`, asks `bootstrap` how
+Takes `Collection` from `beir` and rankers from the app, scores with `metrics`, asks `bootstrap` how
 sure the means are, and hands an EvalReport to `report`.
 """
 
@@ -14,7 +14,7 @@ from time import perf_counter
 from kb.errors import EvalDataError, InvalidRequest, check_choice
 from kb.evaluation.bootstrap import RESAMPLES, Interval, interval, percentile, resampled_means
 from kb.evaluation.metrics import GAINS, Measure, distinct, per_query
-from kb.evaluation.qrels import Caveats, Judged, caveats
+from kb.evaluation.qrels import Caveats, Collection, caveats
 from kb.ports import Clock
 
 # (query text, k) -> the ids of up to k documents, best first
@@ -84,7 +84,7 @@ class EvalReport:
 
 def evaluate(
     methods: Mapping[str, Ranker],
-    judged: Judged,
+    collection: Collection,
     measures: Iterable[Measure],
     gain: str = "linear",
     *,
@@ -101,32 +101,34 @@ def evaluate(
     Equal rankings and seed give equal figures, but for latency.
     """
     measures = tuple(dict.fromkeys(measures))
-    _check(methods, judged, measures, gain, baseline, resamples)
-    runs = _ask(methods, judged, _depth(measures), on_progress, clock)
+    _check(methods, collection, measures, gain, baseline, resamples)
+    runs = _ask(methods, collection, _depth(measures), on_progress, clock)
     values = {
-        (name, measure): tuple(per_query(measure, run.top(measure), judged.qrels, gain).values())
+        (name, measure): tuple(
+            per_query(measure, run.top(measure), collection.qrels, gain).values()
+        )
         for name, run in runs.items()
         for measure in measures
     }
     trials = _Trials(measures, values, resampled_means(values, resamples=resamples, seed=seed))
     return EvalReport(
-        data=judged.name,
-        split=judged.split,
+        data=collection.name,
+        split=collection.split,
         gain=gain,
         measures=measures,
-        query_ids=tuple(judged.qrels),
+        query_ids=tuple(collection.qrels),
         baseline=baseline,
         methods={
             name: trials.result(name, baseline, _latency(run.seconds)) for name, run in runs.items()
         },
-        queries={query_id: judged.queries[query_id] for query_id in judged.qrels},
-        caveats=caveats(judged, unknown),
+        queries={query_id: collection.queries[query_id] for query_id in collection.qrels},
+        caveats=caveats(collection, unknown),
     )
 
 
 def _check(
     methods: Mapping[str, Ranker],
-    judged: Judged,
+    collection: Collection,
     measures: Sequence[Measure],
     gain: str,
     baseline: str | None,
@@ -141,11 +143,13 @@ def _check(
         raise InvalidRequest(f"{resamples} resamples cannot give an interval", "1,000 or more do")
     if baseline is not None:
         check_choice("baseline", baseline, tuple(methods))
-    if not judged.qrels:
-        raise EvalDataError(f"{judged.name} has no judgments", "add some for at least one query")
-    if unknown := sorted(judged.qrels.keys() - judged.queries.keys()):
+    if not collection.qrels:
         raise EvalDataError(
-            f"{judged.name}: no text for judged query {unknown[0]!r}", "add it to the queries"
+            f"{collection.name} has no judgments", "add some for at least one query"
+        )
+    if unknown := sorted(collection.qrels.keys() - collection.queries.keys()):
+        raise EvalDataError(
+            f"{collection.name}: no text for judged query {unknown[0]!r}", "add it to the queries"
         )
 
 
@@ -173,7 +177,7 @@ class _Run:
 
 def _ask(
     methods: Mapping[str, Ranker],
-    judged: Judged,
+    collection: Collection,
     depth: int,
     on_progress: OnProgress | None,
     clock: Clock,
@@ -181,12 +185,12 @@ def _ask(
     """Each query of every method before the next one, and of another method first each time: a
     machine that is busy for a while is so for all of them alike."""
     runs = {name: _Run({}, []) for name in methods}
-    names, total = list(methods), len(judged.qrels)
-    for at, query_id in enumerate(judged.qrels):
+    names, total = list(methods), len(collection.qrels)
+    for at, query_id in enumerate(collection.qrels):
         turn = at % len(names)
         for name in (*names[turn:], *names[:turn]):
             start = clock()
-            ranked = methods[name](judged.queries[query_id], depth)
+            ranked = methods[name](collection.queries[query_id], depth)
             runs[name].seconds.append(clock() - start)
             # Cut, so that a method which returns more than was asked for gains nothing by it.
             runs[name].rankings[query_id] = distinct(ranked)[:depth]

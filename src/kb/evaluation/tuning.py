@@ -21,13 +21,13 @@ from typing import Any
 from kb.config import Config
 from kb.errors import EvalDataError, check_choice
 from kb.evaluation.beir import splits
-from kb.evaluation.candidate_lists import Retrieved, retrieve_all
-from kb.evaluation.corpus_store import Ground, OnProgress, searched
-from kb.evaluation.document_lookup import known
-from kb.evaluation.experiment import Asked, AskedFor, judged_data, measured
+from kb.evaluation.candidate_lists import QueryCandidates, retrieve_all
+from kb.evaluation.corpus_store import EvaluationSetup, OnProgress, open_corpus
+from kb.evaluation.document_lookup import resolve_documents
+from kb.evaluation.experiment import OptionsByQuery, SearchOptions, load_collection, measure_methods
 from kb.evaluation.grid import Setting, fit
 from kb.evaluation.metrics import Measure, parse_measure
-from kb.evaluation.qrels import Judged
+from kb.evaluation.qrels import Collection
 from kb.evaluation.runs import UNCUT_DEPTH, Comparison, EvalReport
 from kb.search.profiles import Profile, profile_names, resolve
 
@@ -84,55 +84,55 @@ def tune(
     measure: str = "nDCG@10",
     gain: str = "linear",
     limit_queries: int | None = None,
-    ground: Ground | None = None,
+    setup: EvaluationSetup | None = None,
     on_progress: OnProgress = lambda _stage, _done, _total: None,
 ) -> Tuning:
     """Fit the fusion of `profile`. Without `split`, the data's dev or train split is fitted to;
     without `report_split`, `test` is measured on, and, where there is no such, folds."""
-    ground = replace(ground or Ground(Config()), documents=documents)
-    check_choice("profile", profile, profile_names(ground.config.profiles))
-    base = resolve(profile, ground.config.profiles)
+    setup = replace(setup or EvaluationSetup(Config()), documents=documents)
+    check_choice("profile", profile, profile_names(setup.config.profiles))
+    base = resolve(profile, setup.config.profiles)
     wanted = parse_measure(measure)
     split, report_split = _chosen(data, split, report_split)
-    judged = judged_data(data, judgments, split, limit_queries)
-    held_out = None if report_split is None else judged_data(data, judgments, report_split)
-    judged, left_out = _without(judged, held_out)
-    with searched(judged, ground, base.model_outputs(), on_progress) as store:
-        judged, _ = known(judged, store, exact=ground.has_corpus_of(judged))
-        searcher = ground.searcher(store)
+    collection = load_collection(data, judgments, split, limit_queries)
+    held_out = None if report_split is None else load_collection(data, judgments, report_split)
+    collection, left_out = _without(collection, held_out)
+    with open_corpus(collection, setup, base.model_outputs(), on_progress) as store:
+        collection, _ = resolve_documents(collection, store, exact=setup.has_corpus_of(collection))
+        searcher = setup.searcher(store)
         try:
             depth = wanted.k or UNCUT_DEPTH
-            retrieved = retrieve_all(searcher, judged, base, depth, on_progress)
+            retrieved = retrieve_all(searcher, collection, base, depth, on_progress)
         finally:
             searcher.close()
-        board = Scoreboard(judged, retrieved, base, wanted, gain, on_progress)
-        best = board.fitted(judged.qrels)
-        asked: dict[str, Asked | AskedFor] = {
+        board = Scoreboard(collection, retrieved, base, wanted, gain, on_progress)
+        best = board.fitted(collection.qrels)
+        asked: dict[str, SearchOptions | OptionsByQuery] = {
             CURRENT: _asked(base, None),
             TUNED: _asked(base, best),
         }
         folds = None
         if held_out is None:
-            folds = folds_of(judged)
+            folds = folds_of(collection)
             asked[TUNED] = by_fold(board, base, folds)
-        report = measured(
-            store, ground, held_out or judged, asked, [wanted], gain,
+        report = measure_methods(
+            store, setup, held_out or collection, asked, [wanted], gain,
             baseline=CURRENT, on_progress=on_progress,
         )  # fmt: skip
     return Tuning(
-        data=judged.name,
-        split=judged.split,
+        data=collection.name,
+        split=collection.split,
         report_split=report_split,
         folds=None if folds is None else len(folds),
-        queries=len(judged.qrels),
+        queries=len(collection.qrels),
         left_out=left_out,
         profile=profile,
         rerank=base.rerank,
         measure=wanted,
         gain=gain,
         tried=board.tried,
-        fit_current=board.mean(None, judged.qrels),
-        fit_tuned=board.mean(best, judged.qrels),
+        fit_current=board.mean(None, collection.qrels),
+        fit_tuned=board.mean(best, collection.qrels),
         settings={} if best is None else best.settings(),
         report=report,
     )
@@ -168,25 +168,25 @@ def _chosen(
     return split, report_split
 
 
-def _without(judged: Judged, held_out: Judged | None) -> tuple[Judged, int]:
+def _without(collection: Collection, held_out: Collection | None) -> tuple[Collection, int]:
     """Without the queries that are measured later, and how many these were."""
     later = set() if held_out is None else set(map(_plain, held_out.queries.values()))
     kept = {
         query_id: judgments
-        for query_id, judgments in judged.qrels.items()
-        if _plain(judged.queries[query_id]) not in later
+        for query_id, judgments in collection.qrels.items()
+        if _plain(collection.queries[query_id]) not in later
     }
-    _check_enough(judged, len(kept), "fit to")
+    _check_enough(collection, len(kept), "fit to")
     if held_out is not None:
         _check_enough(held_out, len(held_out.qrels), "measure on")
-    return replace(judged, qrels=kept), len(judged.qrels) - len(kept)
+    return replace(collection, qrels=kept), len(collection.qrels) - len(kept)
 
 
-def _check_enough(judged: Judged, queries: int, purpose: str) -> None:
+def _check_enough(collection: Collection, queries: int, purpose: str) -> None:
     """The interval of a query or two has no width, and whatever gains would be written."""
     if queries < LEAST_QUERIES:
         raise EvalDataError(
-            f"{judged.name}: {queries} queries of {judged.split} to {purpose} are too few",
+            f"{collection.name}: {queries} queries of {collection.split} to {purpose} are too few",
             f"at least {LEAST_QUERIES}, better a hundred; kb eval run measures fewer",
         )
 
@@ -195,11 +195,11 @@ def _plain(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def folds_of(judged: Judged) -> list[list[str]]:
+def folds_of(collection: Collection) -> list[list[str]]:
     """Query ids, cut by chance, but the same every time. Queries of one text stay together."""
     by_text: dict[str, list[str]] = {}
-    for query_id in judged.qrels:
-        by_text.setdefault(_plain(judged.queries[query_id]), []).append(query_id)
+    for query_id in collection.qrels:
+        by_text.setdefault(_plain(collection.queries[query_id]), []).append(query_id)
     texts = sorted(by_text)
     Random(0).shuffle(texts)
     cut = [[query_id for text in texts[at::FOLDS] for query_id in by_text[text]]
@@ -214,8 +214,8 @@ def folds_of(judged: Judged) -> list[list[str]]:
 class Scoreboard:
     """What every setting that was tried is worth to every query; None is the profile as it is."""
 
-    judged: Judged
-    retrieved: Mapping[str, Retrieved]
+    collection: Collection
+    retrieved: Mapping[str, QueryCandidates]
     base: Profile
     measure: Measure
     gain: str
@@ -240,7 +240,7 @@ class Scoreboard:
         if setting not in self._values:
             profile = changed(self.base, setting)
             self._values[setting] = {
-                query_id: self._score(query_id, each.fused(profile))
+                query_id: self._score(query_id, each.fuse(profile))
                 for query_id, each in self.retrieved.items()
             }
             self.on_progress("fit", self.tried, 0)
@@ -248,7 +248,7 @@ class Scoreboard:
 
     def _score(self, query_id: str, fused: Sequence[str]) -> float:
         top = fused[: self.measure.k or UNCUT_DEPTH]
-        return self.measure.score(top, self.judged.qrels[query_id], self.gain)
+        return self.measure.score(top, self.collection.qrels[query_id], self.gain)
 
 
 def changed(base: Profile, setting: Setting | None) -> Profile:
@@ -264,16 +264,16 @@ def changed(base: Profile, setting: Setting | None) -> Profile:
     )
 
 
-def _asked(base: Profile, setting: Setting | None) -> Asked:
+def _asked(base: Profile, setting: Setting | None) -> SearchOptions:
     settings = {} if setting is None else setting.settings()
     return {"profile": base.name, "settings": settings}
 
 
-def by_fold(board: Scoreboard, base: Profile, folds: Sequence[Sequence[str]]) -> AskedFor:
+def by_fold(board: Scoreboard, base: Profile, folds: Sequence[Sequence[str]]) -> OptionsByQuery:
     """For each query what was fitted to the folds that it is not in."""
-    asked: dict[str, Asked] = {}
+    asked: dict[str, SearchOptions] = {}
     for fold in folds:
         others = [query_id for each in folds if each is not fold for query_id in each]
         for_fold = _asked(base, board.fitted(others))
-        asked |= {board.judged.queries[query_id]: for_fold for query_id in fold}
+        asked |= {board.collection.queries[query_id]: for_fold for query_id in fold}
     return asked.__getitem__

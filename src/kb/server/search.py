@@ -233,14 +233,14 @@ def _check_grades(grades: Any) -> None:
 
 def _evaluate(context: ServerContext, fields: JsonDict, deadline: Deadline) -> JsonDict:
     """Run `kb eval run` on data in a private temporary folder."""
-    from kb.evaluation.experiment import run_trial
+    from kb.evaluation.experiment import run_experiment
     from kb.evaluation.report import to_dict
 
     names = ("methods", "measures", "gain", "baseline")
     options = {name: fields[name] for name in names if name in fields}
     with scratch_folder("judged") as folder:
         _write_judgments(folder, fields)
-        report = run_trial(
+        report = run_experiment(
             folder,
             config=context.kb.config,
             store=context.kb.path,
