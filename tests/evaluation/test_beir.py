@@ -147,7 +147,7 @@ def test_an_unknown_split_lists_the_known(folder: Path, split: str) -> None:
     (folder / "qrels" / "dev.tsv.gz").write_bytes(gzip.compress(QRELS.encode()))
     error = error_of(folder, split)
     assert f"no split {split!r}" in error.message
-    assert error.hint == "splits there: dev, test"
+    assert error.hint == "available splits: dev, test"
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_an_unknown_split_lists_the_known(folder: Path, split: str) -> None:
         ('{"_id": true, "text": "odd id"}', "no _id"),
         ('{"_id": "q9"}', "text is missing"),
         ('{"_id": "q9", "text": null}', "text is not a string"),
-        ('{"_id": "q1", "text": "again"}', "_id 'q1' was used on line 1 already"),
+        ('{"_id": "q1", "text": "again"}', "_id 'q1' is already used on line 1"),
     ],
 )
 def test_a_bad_query_line(folder: Path, line: str, problem: str) -> None:
@@ -172,8 +172,8 @@ def test_a_bad_query_line(folder: Path, line: str, problem: str) -> None:
 @pytest.mark.parametrize(
     ("record", "problem"),
     [
-        ({"_id": "d1", "text": "again"}, "_id 'd1' was used on line 1 already"),
-        ({"_id": "2", "text": "again"}, "_id '2' was used on line 2 already"),
+        ({"_id": "d1", "text": "again"}, "_id 'd1' is already used on line 1"),
+        ({"_id": "2", "text": "again"}, "_id '2' is already used on line 2"),
         ({"_id": "d3", "title": "no text"}, "text is missing"),
         ({"_id": "d3", "title": 3, "text": ""}, "title is not a string"),
     ],

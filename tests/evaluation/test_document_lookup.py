@@ -69,7 +69,7 @@ def test_two_documents_of_a_name_are_told(store: SqliteStore) -> None:
     with pytest.raises(EvalDataError) as caught:
         resolve_documents(judged("index.md"), store, exact=False)
     assert "matches 2 documents: lib/guides/index.md, lib/notes/index.md" in caught.value.message
-    assert "more of its path" in caught.value.hint
+    assert "more of the path" in caught.value.hint
     assert meant(store, "notes/index.md") == ["lib/notes/index.md"]
 
 
@@ -97,5 +97,5 @@ def test_two_names_of_one_document(store: SqliteStore) -> None:
 
 def test_the_wrong_store(store: SqliteStore) -> None:
     wrong = Collection("mine", "all", {"q": "q"}, {"q": {"else.md": 1, "other.md": 0}})
-    with pytest.raises(EvalDataError, match=r"none of the 2 judged documents .* 'else\.md'"):
+    with pytest.raises(EvalDataError, match=r"none of the 2 judged documents.* 'else\.md'"):
         resolve_documents(wrong, store, exact=False)

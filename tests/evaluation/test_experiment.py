@@ -181,9 +181,13 @@ def test_a_store_that_has_none_of_it_is_the_wrong_one(
 def test_what_cannot_be_run(data: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="no method 'nope'"):
         run_experiment(data, methods=["nope"])
-    with pytest.raises(InvalidRequest, match="from a folder or from a CSV file"):
+    with pytest.raises(InvalidRequest, match="no method is given"):
+        run_experiment(data, methods=[])
+    with pytest.raises(InvalidRequest, match="no measure is given"):
+        run_experiment(data, measures=[])
+    with pytest.raises(InvalidRequest, match="either a folder or a CSV file"):
         run_experiment()
-    with pytest.raises(InvalidRequest, match="from a folder or from a CSV file"):
+    with pytest.raises(InvalidRequest, match="either a folder or a CSV file"):
         run_experiment(data, judgments=tmp_path / "x.csv")
     (data / "corpus.jsonl").unlink()
     with pytest.raises(EvalDataError, match="has no corpus"):

@@ -227,7 +227,7 @@ def test_what_cannot_be_tuned(two_splits: Path, tmp_path: Path) -> None:
         tune(two_splits, profile="lexical", setup=setup)
     with pytest.raises(InvalidRequest, match="profile cannot be 'nope'"):
         tune(two_splits, profile="nope", setup=setup)
-    with pytest.raises(EvalDataError, match="that would flatter"):
+    with pytest.raises(EvalDataError, match="would overstate the result"):
         tune(two_splits, split="dev", report_split="dev", setup=setup)
     with pytest.raises(EvalDataError, match="5 queries of dev to fit to are too few"):
         tune(two_splits, limit_queries=5, setup=setup)
@@ -282,7 +282,7 @@ def test_which_split_is_what(
 def test_the_test_split_is_not_fitted_to(two_splits: Path, report_split: str | None) -> None:
     with pytest.raises(EvalDataError, match="test is for measuring") as caught:
         chosen(two_splits, "test", report_split)
-    assert caught.value.hint == "splits there: dev"
+    assert caught.value.hint == "available splits: dev"
 
 
 def test_the_verdicts(two_splits: Path) -> None:

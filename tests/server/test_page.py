@@ -357,7 +357,7 @@ def test_an_error_says_what_to_do(wordy: Running, open_page: Open) -> None:
     search(page, "retry")
     page.route("**/search", lambda route: route.abort())
     page.fill("#query", "retry storm")
-    expect(page.get_by_role("alert")).to_contain_text("Is kb serve still running?")
+    expect(page.get_by_role("alert")).to_contain_text("Check that kb serve is running")
     page.unroute("**/search")
     page.get_by_role("button", name="Try again").click()
     expect(hits(page).first).to_be_visible()

@@ -1,4 +1,4 @@
-"""Judged data on disk, in the layout of BEIR; each file plain or gzipped.
+"""Reads collections in the layout of BEIR; each file is plain or gzipped.
 
     corpus.jsonl        {"_id": ..., "title": ..., "text": ...}     one document a line
     queries.jsonl       {"_id": ..., "text": ...}                   one query a line
@@ -29,7 +29,7 @@ _HEADER_GRADES = ("score", "grade", "relevance", "rel", "label")
 
 @dataclass(frozen=True, slots=True)
 class CorpusDocument:
-    """A document of a judged corpus."""
+    """A document of a corpus."""
 
     doc_id: str
     title: str
@@ -37,7 +37,7 @@ class CorpusDocument:
 
 
 def load(folder: str | Path, split: str = DEFAULT_SPLIT) -> Collection:
-    """The queries and judgments of one split, and where its corpus is."""
+    """Load the queries and judgments of one split, and locate its corpus."""
     folder = Path(folder)
     if not folder.is_dir():
         problem = "is not a folder" if folder.exists() else "does not exist"
@@ -55,7 +55,7 @@ def load(folder: str | Path, split: str = DEFAULT_SPLIT) -> Collection:
 
 
 def read_corpus(path: Path) -> Iterator[CorpusDocument]:
-    """The documents of a corpus file, one at a time. `title` may be missing."""
+    """Yield the documents of a corpus file. `title` may be missing."""
     for doc_id, line, record in _records(path):
         yield CorpusDocument(
             doc_id=doc_id,
@@ -80,27 +80,27 @@ def _existing(folder: Path, name: str) -> Path:
 
 
 def splits(folder: Path) -> dict[str, Path]:
-    """The judgments there are, by the name of their split."""
+    """The files of judgments by split."""
     qrels = folder / "qrels"
     found = sorted(qrels.glob("*.tsv.gz")) + sorted(qrels.glob("*.tsv"))  # the plain one wins
     return {path.name.removesuffix(".gz").removesuffix(".tsv"): path for path in found}
 
 
 def _judged_anywhere(folder: Path) -> set[str]:
-    """The queries of all splits: those of another one were not forgotten."""
+    """The judged queries of all splits: only the others count as unjudged."""
     return {line.text.split("\t")[0].strip() for path in splits(folder).values()
             for line in lines(path)}  # fmt: skip
 
 
 def _split_path(folder: Path, split: str) -> Path:
-    """By comparison with the files there are, so that a split can only ever name one of them."""
+    """The file of a split. Only existing files are considered, so a name cannot be a path."""
     there = splits(folder)
     if not there:
         raise EvalDataError(f"{folder} has no judgments: no qrels/*.tsv or qrels/*.tsv.gz", _LAYOUT)
     if split not in there:
         raise EvalDataError(
             f"{folder / 'qrels'} has no split {split!r}",
-            f"splits there: {', '.join(sorted(there))}",
+            f"available splits: {', '.join(sorted(there))}",
         )
     return there[split]
 
@@ -109,7 +109,7 @@ def _split_path(folder: Path, split: str) -> Path:
 
 
 def _records(path: Path) -> Iterator[tuple[str, Line, JsonDict]]:
-    """The objects of a JSON Lines file with their `_id`, which is there and there only once."""
+    """Yield the objects of a JSON Lines file with their `_id`, which must be unique."""
     first_lines: dict[str, int] = {}
     for line in lines(path):
         record = _parse(line)
@@ -117,8 +117,7 @@ def _records(path: Path) -> Iterator[tuple[str, Line, JsonDict]]:
         first = first_lines.setdefault(doc_id, line.number)
         if first != line.number:
             raise line.error(
-                f"_id {doc_id!r} was used on line {first} already",
-                "give every line an id of its own",
+                f"_id {doc_id!r} is already used on line {first}", "give every line a unique id"
             )
         yield doc_id, line, record
 
@@ -135,7 +134,7 @@ def _parse(line: Line) -> JsonDict:
 
 
 def _id(line: Line, record: JsonDict) -> str:
-    """Numbers are taken as text, since judgments are text and name them alike."""
+    """The id as text. Numbers are accepted, because judgments write them the same way."""
     value = record.get("_id")
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
@@ -169,8 +168,8 @@ def _read_qrels(path: Path, texts: Mapping[str, str]) -> dict[str, dict[str, int
             raise line.error("not three fields", _QREL)
         query_id, doc_id, grade = fields[0], fields[1], read_grade(line, fields[2])
         if query_id not in texts:
-            raise line.error(f"unknown query {query_id!r}", "queries.jsonl has to have its text")
-        # A repeated line does no harm; one that contradicts an earlier one cannot be decided here.
+            raise line.error(f"unknown query {query_id!r}", "add its text to queries.jsonl")
+        # A repeated line does no harm, but contradicting lines cannot be resolved.
         if qrels.setdefault(query_id, {}).setdefault(doc_id, grade) != grade:
             raise line.error(f"a second grade for {doc_id!r} and this query", "keep one of the two")
     if not qrels:

@@ -1,4 +1,4 @@
-"""How sure a mean is: the paired bootstrap over queries.
+"""Confidence intervals of means: the paired bootstrap over queries.
 
 Queries are drawn with replacement, the same draw for every method and measure; so the difference of
 two methods' resampled means is a paired one, and costs nothing more. Pure, used by `runs`.
@@ -34,8 +34,8 @@ class Interval(NamedTuple):
 def resampled_means(
     values: Mapping[Key, Sequence[float]], *, resamples: int = RESAMPLES, seed: int = 0
 ) -> dict[Key, list[float]]:
-    """For each series of per-query values its mean in every resample. All series have the same
-    length, at least 1: the i-th value of each belongs to the same query."""
+    """The mean of each series of per-query values in every resample. All series have the same
+    length, at least 1, and the i-th value of each belongs to the same query."""
     [queries] = {len(series) for series in values.values()}
     random, positions = Random(seed), range(queries)
     means: dict[Key, list[float]] = {key: [] for key in values}
@@ -47,16 +47,15 @@ def resampled_means(
 
 
 def _picker(places: Sequence[int]) -> Callable[[Sequence[float]], Sequence[float]]:
-    """What stands at these places; five times as fast as asking for one after the other, which is
-    seconds where there are thousands of queries."""
+    """A function that picks the values at these places, five times faster than a loop: with
+    thousands of queries, that saves seconds."""
     return itemgetter(*places) if len(places) > 1 else lambda series: series  # of a single one
 
 
 def interval(
     means: Sequence[float], confidence: float = CONFIDENCE, *, queries: int | None = None
 ) -> Interval:
-    """What is left after cutting equal tails off both sides; smaller ones, where the means are
-    those of few `queries`."""
+    """The interval without equal tails on both sides; with few `queries`, the tails are smaller."""
     tail = (1 - confidence) / 2
     if queries is not None and queries > 1:
         tail = expanded_tail(tail, queries)
@@ -65,14 +64,14 @@ def interval(
 
 
 def expanded_tail(tail: float, queries: int) -> float:
-    """The share to cut off, so that the interval is as wide as Student's t would have it."""
+    """The tail that makes the interval as wide as one of Student's t."""
     t = student_t(1 - tail, queries - 1)
     return NormalDist().cdf(-t * sqrt(queries / (queries - 1)))
 
 
 def student_t(share: float, freedom: int) -> float:
-    """The quantile of Student's t, by its expansion around the normal one: good to 1 % from four
-    degrees of freedom on, and too small below, where nothing can be said anyway."""
+    """The quantile of Student's t by its expansion around the normal quantile. Accurate to 1 % from
+    four degrees of freedom on, and too small below, where intervals are meaningless anyway."""
     z = NormalDist().inv_cdf(share)
     return (
         z
@@ -83,7 +82,7 @@ def student_t(share: float, freedom: int) -> float:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The value below which `share` of the sorted values lie, between neighbours by proportion."""
+    """The quantile of sorted values, interpolated between neighbors."""
     place = share * (len(ordered) - 1)
     below, above = ordered[floor(place)], ordered[ceil(place)]
     return below + (above - below) * (place - floor(place))

@@ -1,8 +1,7 @@
-"""The settings of a fusion that can be fitted, and the way through them: coarse, then fine.
+"""Searches the settings of a fusion: first on a coarse grid, then in fine steps.
 
-Pure: `tuning` says what a setting is worth, and this asks for as few as it needs. First a coarse
-grid over every kind of fusion and the weights of the retrievers; then, from the best of it, small
-steps for as long as they gain.
+Pure: `tuning` supplies the score of a setting. The coarse grid covers every kind of fusion and the
+retrievers' weights; from its best point, small steps follow while they improve the score.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _LEAST_K, _MOST_K = 1.0, 1_000.0
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One way to fuse. Weights stand in the order of the profile's retrievers, and sum up to 1."""
+    """One configuration of the fusion. Weights are in the order of the retrievers and sum to 1."""
 
     fusion: str
     weights: tuple[tuple[str, float], ...]
@@ -31,19 +30,19 @@ class Setting:
     normalisation: str | None = None
 
     def settings(self) -> dict[str, Any]:
-        """As they stand in a profile. Weights that were fitted do not follow the query."""
+        """The settings for a profile. Fitted weights do not adapt to the query."""
         own = {"k": self.k, "normalisation": self.normalisation}
-        said = {key: value for key, value in own.items() if value is not None}
-        return {"fusion": self.fusion, "adaptive": False, **said, "weights": dict(self.weights)}
+        given = {key: value for key, value in own.items() if value is not None}
+        return {"fusion": self.fusion, "adaptive": False, **given, "weights": dict(self.weights)}
 
 
-def fit(worth: Callable[[Setting], float], retrievers: Sequence[str]) -> Setting:
-    """The setting that is worth most. Of equals, the one that was asked first: a coarse one."""
-    best = max(coarse(retrievers), key=worth)
+def fit(score: Callable[[Setting], float], retrievers: Sequence[str]) -> Setting:
+    """The setting with the best score; of equal ones, the first, which is a coarse one."""
+    best = max(coarse(retrievers), key=score)
     for step in FINE_STEPS:
         while True:
-            near = max(neighbours(best, step), key=worth)
-            if worth(near) <= worth(best) + _SMALLEST:
+            near = max(neighbours(best, step), key=score)
+            if score(near) <= score(best) + _SMALLEST:
                 break
             best = near
     return best

@@ -1,4 +1,4 @@
-"""An EvalReport as one HTML file, to open in a browser: plots, tables, and what is doubtful.
+"""An EvalReport as one HTML file: plots, tables and caveats.
 
 The file loads nothing: style and plots are inside, there is no script, and the policy in its head
 forbids both. Light or dark is the browser's choice.
@@ -16,13 +16,13 @@ from kb.evaluation.report import compares, counted, doubts, ground, query_label,
 from kb.evaluation.runs import Comparison, EvalReport, MethodResult
 
 HARDEST = 15
-_EXTREMES = 5  # wins and losses that are named
+_EXTREMES = 5  # wins and losses shown
 _LABEL_CHARS = 90
 _Drawn = TypeVar("_Drawn")
 
 
 def to_html(report: EvalReport) -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [
         f"<h1>{escape(report.data)}</h1>",
         f'<p class="sub">{escape(_subtitle(report))}</p>',
@@ -62,14 +62,14 @@ def _quality(report: EvalReport) -> str:
         shown = _for_each_frame(plots.intervals, _estimates(report, measure), measure)
         blocks.append(f"<h3>{measure}</h3>{shown}{_table(report, measure)}")
     about = (
-        "The dot is the mean over these queries, the bar its 95 % interval: what the mean over all "
-        "queries of their kind may be. About nineteen of twenty such bars hold it."
+        "The dot is the mean over these queries, and the bar its 95 % confidence interval: about "
+        "nineteen of twenty such bars contain the mean over all queries of this kind."
     )
     if compares(report):
         about += (
-            f" The ring and the dashed line are {report.baseline}. Bars may overlap where methods "
-            "differ: that is told by the interval of the difference, query by query. Better and "
-            "worse mean that it does not hold zero."
+            f" The ring and the dashed line are {report.baseline}. Bars may overlap although "
+            "methods differ; the interval of the paired difference decides. Better and worse mean "
+            "that it excludes zero."
         )
     return _section("Quality", about, "".join(blocks))
 
@@ -79,7 +79,7 @@ def _for_each_frame(
     what: Sequence[_Drawn],
     measure: Measure,
 ) -> str:
-    """For a screen and for a telephone; the page shows one of them."""
+    """A wide and a narrow plot; the page shows the one that fits the screen."""
     return "".join(
         f'<div class="{kind}">{draw(what, str(measure), frame)}</div>'
         for kind, frame in (("on-screen", plots.WIDE), ("on-phone", plots.NARROW))
@@ -144,8 +144,8 @@ def _latency(report: EvalReport) -> str:
         for name, one in report.methods.items()
     ]  # fmt: skip
     about = (
-        f"Up is better in {measure}, left is faster. A dot stands at the median time of a query; "
-        "the line to its right reaches to the slowest twentieth, the upright one is the interval."
+        f"Higher is better in {measure}, further left is faster. A dot marks the median latency; "
+        "the line to its right ends at the 95th percentile, and the vertical line is the interval."
     )
     table = _html_table(["method", "mean ms", "p50 ms", "p95 ms"], rows)
     shown = _for_each_frame(plots.scatter, points, measure)
@@ -170,8 +170,8 @@ def _changes(report: EvalReport) -> str:
             + _extremes(each)
         )
     about = (
-        f"The difference of {measure} to {base}, a bar for every query, from the largest gain to "
-        "the largest loss; all on one scale."
+        f"The difference in {measure} to {base}, one bar per query, from the largest gain to the "
+        "largest loss; all plots have the same scale."
     )
     return _section("Wins and losses", about, "".join(blocks))
 
@@ -196,11 +196,11 @@ def _extremes(changes: Sequence[plots.Change]) -> str:
     if not rows:
         return ""
     table = _html_table(["query", "difference"], rows)
-    return f"<details><summary>Where it gains and loses most</summary>{table}</details>"
+    return f"<details><summary>Largest gains and losses</summary>{table}</details>"
 
 
 def _hardest(report: EvalReport) -> str:
-    """Queries that no method does well on, the worst first."""
+    """The queries with the lowest scores of all methods, worst first."""
     measure = report.measures[0]
     series = [one.scores[measure].values for one in report.methods.values()]
     order = sorted(
@@ -209,8 +209,8 @@ def _hardest(report: EvalReport) -> str:
     )
     rows = [_query_cells(report, measure, at) for at in order[:HARDEST]]
     about = (
-        f"The {len(rows)} queries whose best {measure} of all methods is lowest. Look at them "
-        "first: an answer that was never judged, a word that no document has, or a real weakness."
+        f"The {len(rows)} queries on which every method has a low {measure}. Look at them first: "
+        "a relevant document may be unjudged, a term may be in no document, or search is weak here."
     )
     table = _html_table(["query", *map(escape, report.methods)], rows, kind="heat")
     return _section("Hardest queries", about, table)
@@ -240,11 +240,11 @@ def _section(heading: str, about: str, inside: str) -> str:
 
 
 def _html_table(header: Iterable[str], rows: Iterable[Sequence[str]], kind: str = "") -> str:
-    """Cells are markup already."""
+    """Format a table; the cells are HTML."""
     head = "".join(f'<th scope="col">{cell}</th>' for cell in header)
     lines = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
-    # What can be scrolled has to be reached by keys.
+    # A scrollable area must be reachable by keyboard.
     return f'<div class="wide {kind}" tabindex="0" role="group" aria-label="table">{table}</div>'
 
 

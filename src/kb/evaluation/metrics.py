@@ -1,4 +1,4 @@
-"""How good a ranking is: nDCG, Recall, Precision, MRR and Success of one query's document ids.
+"""Measures of a ranking: nDCG, Recall, Precision, MRR and Success of one query's document ids.
 
 Pure, and the bottom of the evaluation part: `runs` scores with it what methods returned, against
 what `beir` read. Measures are functions, and values with a name: `parse_measure("nDCG@10")`.
@@ -26,7 +26,7 @@ from kb.errors import InvalidRequest, check_choice
 
 Judgments = Mapping[str, int]  # document id -> grade
 
-# What a document of a grade above 0 is worth to nDCG. Published BEIR tables are linear.
+# The gain of a grade above 0 in nDCG. Published BEIR results are linear.
 _GAINS: Mapping[str, Callable[[int], float]] = {
     "linear": float,
     "exp": lambda grade: 2.0**grade - 1.0,
@@ -40,7 +40,7 @@ GAINS = tuple(_GAINS)
 def ndcg(
     ranked_ids: Iterable[str], judgments: Judgments, k: int | None = None, gain: str = "linear"
 ) -> float:
-    """Discounted gain of the first k documents (all of them without k), over the best possible."""
+    """Discounted gain of the first k documents (all without k), divided by the best possible."""
     gain_of = _GAINS[check_choice("gain", gain, GAINS)]
     gains = {doc_id: gain_of(judgments[doc_id]) for doc_id in _relevant(judgments)}
     found = _discounted(gains.get(doc_id, 0.0) for doc_id in _top(ranked_ids, k))
@@ -49,19 +49,19 @@ def ndcg(
 
 
 def recall(ranked_ids: Iterable[str], judgments: Judgments, k: int) -> float:
-    """The share of the relevant documents that stand among the first k."""
+    """The share of the relevant documents among the first k."""
     relevant = _relevant(judgments)
     found = relevant.intersection(_top(ranked_ids, k))
     return len(found) / len(relevant) if relevant else 0.0
 
 
 def precision(ranked_ids: Iterable[str], judgments: Judgments, k: int) -> float:
-    """The share of the first k places that a relevant document holds."""
+    """The share of the first k ranks that hold a relevant document."""
     return len(_relevant(judgments).intersection(_top(ranked_ids, k))) / k
 
 
 def reciprocal_rank(ranked_ids: Iterable[str], judgments: Judgments, k: int | None = None) -> float:
-    """1 / rank of the first relevant document; 0 where none is among the first k."""
+    """1 / rank of the first relevant document; 0 if none is among the first k."""
     relevant = _relevant(judgments)
     for rank, doc_id in enumerate(_top(ranked_ids, k), start=1):
         if doc_id in relevant:
@@ -70,7 +70,7 @@ def reciprocal_rank(ranked_ids: Iterable[str], judgments: Judgments, k: int | No
 
 
 def success(ranked_ids: Iterable[str], judgments: Judgments, k: int) -> float:
-    """1 where a relevant document is among the first k, else 0."""
+    """1 if a relevant document is among the first k, else 0."""
     return 0.0 if _relevant(judgments).isdisjoint(_top(ranked_ids, k)) else 1.0
 
 
@@ -131,17 +131,17 @@ class Measure:
         return self.name if self.k is None else f"{self.name}@{self.k}"
 
     def score(self, ranked_ids: Iterable[str], judgments: Judgments, gain: str = "linear") -> float:
-        """The value for one query, in [0, 1]. Only nDCG knows of `gain`."""
+        """The value for one query, in [0, 1]. Only nDCG uses `gain`."""
         if self.name == "nDCG":
             return ndcg(ranked_ids, judgments, self.k, gain)
         if self.name == "MRR":
             return reciprocal_rank(ranked_ids, judgments, self.k)
-        assert self.k is not None  # as `__post_init__` has it
+        assert self.k is not None  # see `__post_init__`
         return _WITH_CUTOFF[self.name](ranked_ids, judgments, self.k)
 
 
 def parse_measure(text: str) -> Measure:
-    """`nDCG@10`, `Recall@100`, `P@10` or `Precision@10`, `MRR`, `success@5`; in any case."""
+    """Parse `nDCG@10`, `Recall@100`, `P@10`, `Precision@10`, `MRR` or `success@5`, in any case."""
     found = _TEXT.fullmatch(text.strip())
     name = _NAMES.get(found[1].lower()) if found else None
     if found is None or name is None:
@@ -166,7 +166,7 @@ def per_query(
     qrels: Mapping[str, Judgments],
     gain: str = "linear",
 ) -> dict[str, float]:
-    """The measure of every judged query: what a mean is to be taken over."""
+    """The value of the measure for every judged query."""
     return {
         query_id: measure.score(rankings.get(query_id, ()), judgments, gain)
         for query_id, judgments in qrels.items()

@@ -21,21 +21,19 @@ _HEADER = re.compile(r"\s*\[")
 
 
 def check_name(name: str, profile: str, config: Config, *, force: bool) -> None:
-    """Refuses, before a long fit, a name that its result could not be written under."""
+    """Raise an error, before a long fit, if its result could not be written under this name."""
     if not _NAME.fullmatch(name):
-        raise InvalidRequest(f"a profile cannot be named {name!r}", "letters, digits, - and _")
+        raise InvalidRequest(f"a profile cannot be named {name!r}", "use letters, digits, - and _")
     if name in BUILT_IN and name != profile:
-        raise InvalidRequest(
-            f"{name} is a built-in profile, and was made for something else", "choose another name"
-        )
+        raise InvalidRequest(f"{name} is a built-in profile", "choose another name")
     if name in config.profiles and not force:
         raise InvalidRequest(
-            f"there is a profile {name} already", "choose another name, or --force"
+            f"a profile {name} already exists", "choose another name, or use --force"
         )
 
 
 def fitted_profile(profile: str, config: Config, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What stands in the table of a profile that is `profile` with other `settings`."""
+    """The table of a new profile: `profile` with other `settings`."""
     said = dict(config.profiles.get(profile, {}))
     if profile in BUILT_IN:
         said.setdefault("base", profile)
@@ -47,15 +45,15 @@ def fitted_profile(profile: str, config: Config, settings: Mapping[str, Any]) ->
 
 
 def write_profile(path: Path, name: str, table: Mapping[str, Any]) -> None:
-    """Put the profile into the file, in place of one of that name. `ConfigError` where the file
-    cannot be changed safely, with what to put in by hand."""
+    """Write the profile into the file, in place of one with this name. Raises `ConfigError`, with
+    the text to add by hand, if the file cannot be changed safely."""
     text = to_toml(name, table)
     try:
         before = path.read_text(encoding="utf-8") if path.exists() else ""
         kept = _without(before, name).rstrip("\n")
         after = f"{kept}\n\n{text}" if kept else text
         if _parsed(after) != _expected(before, name, table):
-            raise ConfigError(f"cannot put a profile into {path} safely", f"add by hand:\n{text}")
+            raise ConfigError(f"cannot add a profile to {path} safely", f"add by hand:\n{text}")
         with atomic_path(path, overwrite=True) as part:
             part.write_text(after, encoding="utf-8")
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -80,7 +78,7 @@ def _block(header: str, values: Mapping[str, Any]) -> str:
 
 
 def toml_line(key: str, value: Any) -> str:
-    """JSON's words for texts, numbers, switches and lists of them are TOML's too."""
+    """Format a line. Strings, numbers, booleans and lists look the same in JSON and TOML."""
     return f"{_key(key)} = {json.dumps(value)}"
 
 

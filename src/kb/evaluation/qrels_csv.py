@@ -1,4 +1,4 @@
-"""Judgments in one CSV file: query, document, grade. For a store of one's own.
+"""Reads judgments about a store from one CSV file: query, document, grade.
 
     query,document,grade
     how long does a battery last,library/guides/firmware-power-budget.md,3
@@ -33,7 +33,7 @@ def load_csv(path: str | Path) -> Collection:
     path = Path(path)
     if not path.is_file():
         problem = "is not a file" if path.exists() else "does not exist"
-        raise EvalDataError(f"{path} {problem}", "name a CSV file of query, document and grade")
+        raise EvalDataError(f"{path} {problem}", "give a CSV file with query, document and grade")
     qrels: dict[str, dict[str, int]] = {}
     for row, (query, document, grade) in _rows(path):
         graded = read_grade(row, grade)
@@ -47,7 +47,7 @@ def load_csv(path: str | Path) -> Collection:
 
 
 def _rows(path: Path) -> Iterator[tuple[Line, tuple[str, str, str]]]:
-    """The three values of each row, in the order of COLUMNS, and where the row stands."""
+    """Yield each row's line and its three values in the order of COLUMNS."""
     read = lines(path)
     line = next(read, None)
     if line is None:
@@ -76,8 +76,8 @@ def _rows(path: Path) -> Iterator[tuple[Line, tuple[str, str, str]]]:
 
 
 def _separator(line: str) -> str:
-    """The one by which the first line is a header or a judgment; else the one it has most of. A
-    question may hold more commas than there are columns."""
+    """The separator that makes the first line a header or a judgment; else the most frequent one. A
+    question may contain more commas than there are columns."""
 
     def looks_right(separator: str) -> bool:
         try:
@@ -92,7 +92,7 @@ def _separator(line: str) -> str:
 
 
 def _named(cells: list[str]) -> tuple[int, int, int] | None:
-    """Where the columns stand, if this is a header."""
+    """The positions of the columns if this is a header."""
     lowered = [cell.lower() for cell in cells]
     query, document, grade = (
         next((at for at, cell in enumerate(lowered) if cell in _NAMES[column]), None)

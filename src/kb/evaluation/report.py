@@ -18,20 +18,19 @@ from kb.evaluation.runs import Comparison, EvalReport, MethodResult
 from kb.types import JsonDict
 
 SCHEMA_VERSION = "eval_report.v1"
-FEW_QUERIES = 30  # below, resampling knows too little of what it did not see: see `bootstrap`
+FEW_QUERIES = 30  # fewer make the intervals too narrow: see `bootstrap`
 
-# Digits kept: well below what a few hundred queries can tell apart, and the same on every machine,
-# where the last bits of a sum are not.
+# Enough digits for a few hundred queries, and few enough to be the same on every machine.
 _VALUE_DIGITS = 6
 _MS_DIGITS = 3
 _PERCENT_DIGITS = 2
 
 
-# --- for programs ---------------------------------------------------------------------------------
+# --- JSON -----------------------------------------------------------------------------------------
 
 
 def to_dict(report: EvalReport, *, per_query: bool = False) -> JsonDict:
-    """`eval_report.v1`; with the values of every query, if they are wanted."""
+    """The report as `eval_report.v1`, optionally with the values of every query."""
     queries = range(len(report.query_ids))
     return {
         "schema_version": SCHEMA_VERSION,
@@ -104,15 +103,15 @@ def _percent(value: float | None) -> float | None:
     return None if value is None else round(value, _PERCENT_DIGITS)
 
 
-# --- for people -----------------------------------------------------------------------------------
+# --- text and Markdown ----------------------------------------------------------------------------
 
 _Row = tuple[str, ...]
-_QUERY_CHARS = 60  # of a query, in the table of all of them
+_QUERY_CHARS = 60  # shown of each query
 
 
 def to_table(report: EvalReport, *, per_query: bool = False) -> str:
-    """A section per measure and one for latency, a line per method; the baseline says so. Then,
-    if they are wanted, a line per query; last, what is doubtful about the figures."""
+    """Format a section per measure and one for latency, with a line per method; optionally a line
+    per query; and the caveats."""
     sections = _sections(report)
     blocks = _aligned(sections)
     if per_query:
@@ -124,7 +123,7 @@ def to_table(report: EvalReport, *, per_query: bool = False) -> str:
 
 
 def to_markdown(report: EvalReport, *, per_query: bool = False) -> str:
-    """The same tables for a page on the web: one for each measure, and one for latency."""
+    """Format the same tables as Markdown: one per measure, and one for latency."""
     sections = _sections(report)
     if per_query:
         sections.append(_query_rows(report))
@@ -141,12 +140,12 @@ def title(report: EvalReport) -> str:
 
 
 def compares(report: EvalReport) -> bool:
-    """Whether there is anything beside the baseline."""
+    """Whether the report compares any method with the baseline."""
     return any(result.comparisons is not None for result in report.methods.values())
 
 
 def ground(report: EvalReport) -> str:
-    """What was searched; nothing, where that is not known."""
+    """What was searched; empty if unknown."""
     if report.documents is None:
         return ""
     model = "by words alone" if report.model is None else f"model {report.model}"
@@ -158,7 +157,7 @@ def counted(count: int, one: str, many: str) -> str:
 
 
 def doubts(report: EvalReport) -> list[str]:
-    """What a reader has to know before the figures are believed, a line each."""
+    """The caveats of the results, one line each."""
     said, lines = report.caveats, _weak(report)
     if said.unknown_documents:
         judged = counted(len(said.unknown_documents), "judged document is", "judged documents are")
@@ -182,7 +181,7 @@ def doubts(report: EvalReport) -> list[str]:
 
 
 def _weak(report: EvalReport) -> list[str]:
-    """What is right, and says less than it seems to."""
+    """Caveats of results that are correct but weak."""
     lines, queries = [], len(report.query_ids)
     if queries < FEW_QUERIES:
         asked = counted(queries, "query is", "queries are")
@@ -196,7 +195,7 @@ def _weak(report: EvalReport) -> list[str]:
     return lines
 
 
-# Why a part did not do its work, behind its name; others stand as they are.
+# Reasons for degradation, to follow the name of a part; other reasons are shown as they are.
 _REASONS = {
     "language": "does not read the script",
     "no_model": "had no model",
@@ -249,7 +248,7 @@ def _latency_rows(report: EvalReport) -> list[_Row]:
 
 
 def _query_rows(report: EvalReport) -> list[_Row]:
-    """A line per query, in the order of the data: the first measure of every method."""
+    """A line per query with the first measure of every method."""
     measure = report.measures[0]
     rows: list[_Row] = [(f"{measure} by query", *report.methods)]
     for at, query_id in enumerate(report.query_ids):
@@ -260,7 +259,7 @@ def _query_rows(report: EvalReport) -> list[_Row]:
 
 
 def query_label(report: EvalReport, query_id: str, most_chars: int) -> str:
-    """A query by its id and its text, on one line."""
+    """The id and text of a query on one line."""
     text = report.queries.get(query_id, "")
     label = " ".join((text if text in ("", query_id) else f"{query_id} {text}").split())
     label = label or query_id
@@ -268,7 +267,7 @@ def query_label(report: EvalReport, query_id: str, most_chars: int) -> str:
 
 
 def _aligned(sections: Sequence[Sequence[_Row]]) -> list[str]:
-    """Sections with the same columns, each as one text."""
+    """Format sections that share their columns."""
     widths = _widths([row for section in sections for row in section])
     return ["\n".join(_line(row, widths) for row in section) for section in sections]
 
@@ -278,12 +277,12 @@ def _widths(rows: Sequence[_Row]) -> list[int]:
 
 
 def _columns(text: str) -> int:
-    """What a terminal needs: queries may be in any script."""
+    """The width in terminal columns: queries may be in any script."""
     return len(text) + sum(east_asian_width(char) in "WF" for char in text)
 
 
 def _line(row: _Row, widths: Sequence[int]) -> str:
-    """Names to the left, figures to the right."""
+    """Align names to the left and numbers to the right."""
     cells = [row[0] + " " * (widths[0] - _columns(row[0]))]
     cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=False)]
     return "  ".join(cells).rstrip()
@@ -300,7 +299,7 @@ def _markdown_table(rows: Sequence[_Row]) -> str:
 
 
 def _figure(text: str) -> str:
-    """Without columns of their own, the ends of an interval need a word between them."""
+    """Write an interval as `low to high`."""
     return " to ".join(text.split(" ")) if _INTERVAL.fullmatch(text) else _escaped(text)
 
 
@@ -311,5 +310,5 @@ _MARKDOWN = str.maketrans({sign: f"\\{sign}" for sign in "\\|*_`<>[]#"})
 
 
 def _escaped(text: str) -> str:
-    """Queries and names are data: none of their signs is markup."""
+    """Escape Markdown in queries and names."""
     return text.translate(_MARKDOWN)

@@ -1,4 +1,4 @@
-"""Methods over judged data: ask every query of every method, time it, score it, compare.
+"""Runs every method over the judged queries, then times, scores and compares them.
 
 Takes `Collection` from `beir` and rankers from the app, scores with `metrics`, asks `bootstrap` how
 sure the means are, and hands an EvalReport to `report`.
@@ -19,16 +19,16 @@ from kb.ports import Clock
 
 # (query text, k) -> the ids of up to k documents, best first
 Ranker = Callable[[str, int], Sequence[str]]
-# (stage, queries done, queries in all)
+# (stage, queries done, total)
 OnProgress = Callable[[str, int, int], None]
 
-UNCUT_DEPTH = 100  # how many documents count where no cut-off says it, as for plain MRR
+UNCUT_DEPTH = 100  # the cut-off of measures without one, such as plain MRR
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A method's mean of one measure and how sure it is. `values` are those of the single queries,
-    in the order of `EvalReport.query_ids`."""
+    """A method's mean of one measure with its interval. `values` has one value per query, in the
+    order of `EvalReport.query_ids`."""
 
     mean: float
     interval: Interval
@@ -37,8 +37,8 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A method's mean less the baseline's, paired by query. `gain_percent` is None where the
-    baseline's mean is 0."""
+    """The difference of a method's mean to the baseline's, paired by query. `gain_percent` is None
+    if the baseline's mean is 0."""
 
     difference: float
     interval: Interval
@@ -56,8 +56,8 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class MethodResult:
-    """One method. `comparisons` is None for the baseline itself and where there is none.
-    `degraded` tells in how many queries a part did not do its work, by part and reason."""
+    """The results of one method. `comparisons` is None for the baseline, and without one.
+    `degraded` counts the queries in which a part was degraded, by part and reason."""
 
     scores: Mapping[Measure, Score]
     comparisons: Mapping[Measure, Comparison] | None
@@ -67,7 +67,7 @@ class MethodResult:
 
 @dataclass(frozen=True, slots=True)
 class EvalReport:
-    """What an evaluation measured: `eval_report.v1` and the values of every query."""
+    """The results of an evaluation: `eval_report.v1`, and the values of every query."""
 
     data: str
     split: str
@@ -79,7 +79,7 @@ class EvalReport:
     queries: Mapping[str, str] = field(default_factory=dict)  # query id -> text
     caveats: Caveats = field(default_factory=Caveats)
     documents: int | None = None  # how many were searched
-    model: str | None = None  # what encoded them and the queries; None where words are all
+    model: str | None = None  # the encoder; None for lexical search only
 
 
 def evaluate(
@@ -136,9 +136,9 @@ def _check(
 ) -> None:
     check_choice("gain", gain, GAINS)
     if not methods:
-        raise InvalidRequest("no method to evaluate", "name at least one method or profile")
+        raise InvalidRequest("no method to evaluate", "give at least one method or profile")
     if not measures:
-        raise InvalidRequest("no measure to evaluate with", "name at least one, such as nDCG@10")
+        raise InvalidRequest("no measure to evaluate with", "give at least one, such as nDCG@10")
     if resamples < 1:
         raise InvalidRequest(f"{resamples} resamples cannot give an interval", "1,000 or more do")
     if baseline is not None:
@@ -154,23 +154,23 @@ def _check(
 
 
 def _depth(measures: Iterable[Measure]) -> int:
-    """How many documents every method is asked for: as many as the deepest measure looks at."""
+    """The number of documents to retrieve: the cut-off of the deepest measure."""
     return max(UNCUT_DEPTH if measure.k is None else measure.k for measure in measures)
 
 
-# --- asking ---------------------------------------------------------------------------------------
+# --- running --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What one method answered to every query, and how long that took."""
+    """The rankings and latencies of one method."""
 
     rankings: dict[str, Sequence[str]]
     seconds: list[float]
 
     def top(self, measure: Measure) -> dict[str, Sequence[str]]:
-        """What the measure looks at: one without a cut-off as much as ever, and not more because
-        another one looks deeper."""
+        """The rankings down to the measure's cut-off; without one, down to `UNCUT_DEPTH`, even if
+        another measure looks deeper."""
         depth = UNCUT_DEPTH if measure.k is None else measure.k
         return {query_id: ranked[:depth] for query_id, ranked in self.rankings.items()}
 
@@ -182,8 +182,8 @@ def _ask(
     on_progress: OnProgress | None,
     clock: Clock,
 ) -> dict[str, _Run]:
-    """Each query of every method before the next one, and of another method first each time: a
-    machine that is busy for a while is so for all of them alike."""
+    """Run each query with every method before the next query, starting with another method each
+    time, so that a busy machine slows all methods alike."""
     runs = {name: _Run({}, []) for name in methods}
     names, total = list(methods), len(collection.qrels)
     for at, query_id in enumerate(collection.qrels):
@@ -192,7 +192,7 @@ def _ask(
             start = clock()
             ranked = methods[name](collection.queries[query_id], depth)
             runs[name].seconds.append(clock() - start)
-            # Cut, so that a method which returns more than was asked for gains nothing by it.
+            # Cut, so that a method gains nothing by returning more than requested.
             runs[name].rankings[query_id] = distinct(ranked)[:depth]
         if on_progress is not None:
             on_progress("ask", at + 1, total)
@@ -209,7 +209,7 @@ def _latency(seconds: Sequence[float]) -> Latency:
 
 @dataclass(frozen=True, slots=True)
 class _Trials:
-    """The values of all methods and measures, by query and by resample."""
+    """The values of all methods and measures, per query and per resample."""
 
     measures: tuple[Measure, ...]
     values: Mapping[tuple[str, Measure], tuple[float, ...]]

@@ -1,4 +1,4 @@
-"""Tuning: a profile's fusion fitted to judged queries, and measured on others.
+"""Fits the fusion of a profile to judged queries, and measures it on others.
 
     retrieve once -> fit on one split -> measure on the other by real searches -> better, or not
 
@@ -32,7 +32,7 @@ from kb.evaluation.runs import UNCUT_DEPTH, Comparison, EvalReport
 from kb.search.profiles import Profile, profile_names, resolve
 
 CURRENT, TUNED = "current", "tuned"
-FIT_SPLITS = ("dev", "train", "validation", "valid")  # in this order, where none is named
+FIT_SPLITS = ("dev", "train", "validation", "valid")  # tried in this order if none is given
 REPORT_SPLIT = "test"
 REPORT_SPLITS = (REPORT_SPLIT, "dev", "validation", "valid")
 FOLDS = 5
@@ -69,7 +69,7 @@ class Tuning:
 
     @property
     def better(self) -> bool:
-        """Beyond what chance would do: the interval of the difference is above zero."""
+        """Whether the interval of the difference is above zero."""
         return bool(self.settings) and self.comparison.interval.low > 0
 
 
@@ -87,8 +87,8 @@ def tune(
     setup: EvaluationSetup | None = None,
     on_progress: OnProgress = lambda _stage, _done, _total: None,
 ) -> Tuning:
-    """Fit the fusion of `profile`. Without `split`, the data's dev or train split is fitted to;
-    without `report_split`, `test` is measured on, and, where there is no such, folds."""
+    """Fit the fusion of `profile`. `split` defaults to the dev or train split; `report_split`
+    defaults to `test`, or to cross-validation folds if there is none."""
     setup = replace(setup or EvaluationSetup(Config()), documents=documents)
     check_choice("profile", profile, profile_names(setup.config.profiles))
     base = resolve(profile, setup.config.profiles)
@@ -144,9 +144,9 @@ def tune(
 def _chosen(
     data: Path | None, split: str | None, report_split: str | None
 ) -> tuple[str | None, str | None]:
-    """The split to fit to, and the one to measure on, if there are two. What is fitted to `test`
-    can never be reported on it again, so that is left alone where there is anything else."""
-    if data is None:  # what has no splits
+    """The splits for fitting and for measuring, if there are two. `test` is used for fitting only
+    if there is no other split, because it could not be reported on again."""
+    if data is None:  # a CSV file has no splits
         return split, report_split
     there = splits(data)
     if report_split is None and len(there) > 1:
@@ -157,19 +157,19 @@ def _chosen(
         split = next((name for name in named if name != report_split), REPORT_SPLIT)
     if split == REPORT_SPLIT and (others_there := sorted(there.keys() - {REPORT_SPLIT})):
         raise EvalDataError(
-            f"{REPORT_SPLIT} is for measuring, and there is another split to fit to",
-            f"splits there: {', '.join(others_there)}",
+            f"{REPORT_SPLIT} is for measuring; another split is available for fitting",
+            f"available splits: {', '.join(others_there)}",
         )
     if report_split == split:
         raise EvalDataError(
-            f"fitted to {split} and measured on {split}: that would flatter",
-            "name two splits, or leave out --report-split: then folds are measured",
+            f"fitting and measuring on the same split {split} would overstate the result",
+            "give two splits, or omit --report-split to use cross-validation",
         )
     return split, report_split
 
 
 def _without(collection: Collection, held_out: Collection | None) -> tuple[Collection, int]:
-    """Without the queries that are measured later, and how many these were."""
+    """Remove the queries that are measured later; also return their number."""
     later = set() if held_out is None else set(map(_plain, held_out.queries.values()))
     kept = {
         query_id: judgments
@@ -183,11 +183,11 @@ def _without(collection: Collection, held_out: Collection | None) -> tuple[Colle
 
 
 def _check_enough(collection: Collection, queries: int, purpose: str) -> None:
-    """The interval of a query or two has no width, and whatever gains would be written."""
+    """Raise an error if there are too few queries: the interval would be meaningless."""
     if queries < LEAST_QUERIES:
         raise EvalDataError(
             f"{collection.name}: {queries} queries of {collection.split} to {purpose} are too few",
-            f"at least {LEAST_QUERIES}, better a hundred; kb eval run measures fewer",
+            f"use at least {LEAST_QUERIES}, better a hundred; kb eval run accepts fewer",
         )
 
 
@@ -196,7 +196,7 @@ def _plain(text: str) -> str:
 
 
 def folds_of(collection: Collection) -> list[list[str]]:
-    """Query ids, cut by chance, but the same every time. Queries of one text stay together."""
+    """Split the query ids at random, reproducibly. Queries with the same text stay together."""
     by_text: dict[str, list[str]] = {}
     for query_id in collection.qrels:
         by_text.setdefault(_plain(collection.queries[query_id]), []).append(query_id)
@@ -212,7 +212,7 @@ def folds_of(collection: Collection) -> list[list[str]]:
 
 @dataclass(slots=True)
 class Scoreboard:
-    """What every setting that was tried is worth to every query; None is the profile as it is."""
+    """The score of every setting for every query; None stands for the unchanged profile."""
 
     collection: Collection
     retrieved: Mapping[str, QueryCandidates]
@@ -231,7 +231,7 @@ class Scoreboard:
         return fmean(values[query_id] for query_id in query_ids)
 
     def fitted(self, query_ids: Iterable[str]) -> Setting | None:
-        """What these queries would have; None where nothing is better than what there is."""
+        """The best setting for these queries; None if the unchanged profile is best."""
         chosen = list(query_ids)
         best = fit(lambda setting: self.mean(setting, chosen), self.base.retrievers)
         return best if self.mean(best, chosen) > self.mean(None, chosen) else None
@@ -270,7 +270,7 @@ def _asked(base: Profile, setting: Setting | None) -> SearchOptions:
 
 
 def by_fold(board: Scoreboard, base: Profile, folds: Sequence[Sequence[str]]) -> OptionsByQuery:
-    """For each query what was fitted to the folds that it is not in."""
+    """The setting for each query, fitted to the folds without it."""
     asked: dict[str, SearchOptions] = {}
     for fold in folds:
         others = [query_id for each in folds if each is not fold for query_id in each]

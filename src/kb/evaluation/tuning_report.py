@@ -1,4 +1,4 @@
-"""A Tuning as others read it: `eval_tuning.v1` for programs, a few lines for people."""
+"""The result of tuning as `eval_tuning.v1` and as text."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def tuning_to_dict(tuning: Tuning, written: str | None) -> JsonDict:
 
 
 def tuning_to_text(tuning: Tuning) -> str:
-    """What was tried, what fitted best, and what it is worth on other queries."""
+    """Format what was tried, the best settings, and their score on other queries."""
     blocks = [_title(tuning), _figures(tuning), _settings(tuning), verdict(tuning)]
     notes = [f"note: {line}" for line in (*_notes(tuning), *doubts(tuning.report))]
     return "\n\n".join([*blocks, *(["\n".join(notes)] if notes else [])])
@@ -88,7 +88,7 @@ def _settings(tuning: Tuning) -> str:
 
 
 def verdict(tuning: Tuning) -> str:
-    """In a sentence, whether to use it."""
+    """One sentence that recommends the fitted settings, or not."""
     if not tuning.settings:
         return "nothing to write"
     if tuning.better:

@@ -9,7 +9,7 @@ export class Failed extends Error {
 
 const unreachable = {
   code: "unreachable",
-  message: "The server does not respond.",
+  message: "The connection failed.",
   hint: "Check that kb serve is running. This page retries automatically.",
 };
 
