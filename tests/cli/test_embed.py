@@ -66,7 +66,7 @@ def test_another_model_is_refused(here: Path, model: Path, run: Run) -> None:
     error = json.loads(told.err)
     assert (told.status, error["code"]) == (2, "model_mismatch")
     assert error["hint"] == (
-        "words answer for now; make all vectors anew by tiny 2 with: kb embed --anew"
+        "search uses words only until you compute all vectors again with tiny 2: kb embed --anew"
     )
     assert (
         "vectors of tiny 1, not tiny 2 (to replace the vectors, run: kb embed --anew"

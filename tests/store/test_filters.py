@@ -173,12 +173,15 @@ def test_a_list_is_given_as_one(store: SqliteStore, name: str) -> None:
     with pytest.raises(InvalidRequest) as error:
         left(store, **{name: "code"})
     assert (error.value.message, error.value.hint) == (
-        f"{name} is a text",
+        f"{name} is a string",
         "give a tuple: ('code',)",
     )
     with pytest.raises(InvalidRequest) as error:
         left(store, **{name: 3})
-    assert (error.value.message, error.value.hint) == (f"{name} is a int", "give a tuple of texts")
+    assert (error.value.message, error.value.hint) == (
+        f"{name} is a int",
+        "give a tuple of strings",
+    )
     with pytest.raises(InvalidRequest, match=name):
         left(store, **{name: (3,)})
 
@@ -197,7 +200,7 @@ def test_one_value_is_a_text(store: SqliteStore, name: str) -> None:
     with pytest.raises(InvalidRequest) as error:
         left(store, **{name: ""})
     assert error.value.message == f"{name} is empty"
-    assert error.value.hint == f"leave {name} out to ask for everything"
+    assert error.value.hint == f"omit {name} to match everything"
 
 
 def test_an_empty_tag_is_refused(store: SqliteStore) -> None:

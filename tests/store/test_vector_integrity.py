@@ -25,7 +25,7 @@ from tests.store.test_vectors import NOW, QUERY, SPEC, ask, embed, file_of, some
 @pytest.fixture
 def filled(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteStore]:
     """100 chunks with vectors, the table and the file."""
-    monkeypatch.setattr(dense, "_WORTH_A_FILE", 10)
+    monkeypatch.setattr(dense, "_MIN_FILE_ROWS", 10)
     store = SqliteStore(tmp_path / "kb.sqlite", clock=clock, vector_backend="sqlite-vec")
     for number in range(20):
         put(store, f"{number}", *(f"{number} {line}" for line in range(5)))

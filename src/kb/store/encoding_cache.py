@@ -1,11 +1,11 @@
-"""Encodings of texts that were met before, in a file of their own beside no store.
+"""A cache of encoded texts, in a file of its own.
 
-Encoding a collection takes longer than measuring it. What a model made of a text is kept here under
-the model's name and version and the hash of the text, and given back bit for bit.
+Encoding a collection takes longer than evaluating it. The cache stores the encodings of texts under
+the model's name and version and the hash of the text, and returns them bit for bit.
 
-A cache must not be able to change a figure. So every row carries a checksum, and every model what
-it made of a fixed text (`probe`): if that is another one now, the weights are others under the same
-name, and what the old ones made is dropped. A file that cannot be read or written counts as empty.
+A cache must never change a measurement. Every row has a checksum, and every model has the encoding
+of a fixed text (`probe`): if that differs, the weights have changed under the same name, and the
+old encodings are dropped. An unreadable file counts as empty.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ import apsw
 from kb.types import Encoding, ModelSpec, TokenVectors, Vector
 
 LIMIT_BYTES = 2 * 1024**3
-_KEPT_SHARE = 0.8  # of the limit, after what was used longest ago has gone
+_KEPT_SHARE = 0.8  # of the limit, after trimming
 _DAY_S = 86_400
 _BUSY_MS = 10_000
-_LAYOUT = "1"  # of the file; another one starts anew
+_LAYOUT = "1"  # of the file; another version is discarded
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS models (
@@ -80,7 +80,7 @@ class _Row(NamedTuple):
 
 
 class EncodingCache:
-    """Shared between threads, and between processes. Close it, so that it stays within bounds."""
+    """Threads and processes may share a cache. Closing it trims it to its size limit."""
 
     def __init__(self, path: Path, *, limit_bytes: int = LIMIT_BYTES) -> None:
         self.path = path
@@ -101,7 +101,7 @@ class EncodingCache:
             self._connection = None
 
     def model(self, spec: ModelSpec, probe: Encoding) -> int | None:
-        """The number of the model's rows. Those of other weights under its name are dropped."""
+        """The number of the model's rows. Rows of other weights under the same name are deleted."""
         made = _digest(probe)
         with self._lock, suppress(apsw.Error):
             if self._connection is None:
@@ -123,7 +123,7 @@ class EncodingCache:
         return None
 
     def get(self, model_id: int, texts: Iterable[str], parts: Set[str]) -> dict[str, Encoding]:
-        """What is known of these texts, where it is known in all of `parts`."""
+        """The cached encodings of these texts that have all of `parts`."""
         known: dict[str, Encoding] = {}
         with self._lock, suppress(apsw.Error, ValueError):
             if self._connection is None:
@@ -135,7 +135,7 @@ class EncodingCache:
         return known
 
     def put(self, model_id: int, encodings: Mapping[str, Encoding]) -> None:
-        """Parts that were kept of a text before, and are not in its new encoding, go."""
+        """Store encodings. Parts of an earlier encoding that the new one lacks are dropped."""
         with self._lock, suppress(apsw.Error):
             if self._connection is None:
                 return
@@ -151,8 +151,8 @@ class EncodingCache:
 
 
 def _opened(path: Path) -> apsw.Connection | None:
-    """The file, made if it is not there; None where that cannot be. One that is damaged, or of
-    another layout, is thrown away: nothing in it is of value."""
+    """Open or create the file; None if that is not possible. A damaged file, or one with another
+    layout, is deleted: it has no value."""
     for _ in range(2):
         with suppress(apsw.Error, OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -173,7 +173,7 @@ def _opened(path: Path) -> apsw.Connection | None:
 def _prepared(db: apsw.Connection) -> bool:
     db.execute("PRAGMA auto_vacuum = INCREMENTAL")
     db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA synchronous = OFF")  # what is lost is made again
+    db.execute("PRAGMA synchronous = OFF")  # lost rows are computed again
     version = str(db.execute("PRAGMA user_version").get)
     if version not in ("0", _LAYOUT):
         return False
@@ -222,7 +222,7 @@ def _written(model_id: int, text: str, made: Encoding, today: int) -> Sequence[A
 
 
 def _trim(db: apsw.Connection, limit_bytes: int) -> None:
-    """What was used longest ago goes, until there is room again."""
+    """Delete the least recently used rows until the file is below the limit."""
     total = int(db.execute("SELECT coalesce(sum(bytes), 0) FROM encodings").get)
     if total <= limit_bytes:
         return
@@ -241,7 +241,7 @@ def _key(text: str) -> bytes:
 
 
 def _digest(made: Encoding) -> bytes:
-    """Of all that an encoder gives for a text, to the last bit."""
+    """A digest of all outputs of an encoder for a text."""
     return sha256(repr(tuple(_row(made))).encode()).digest()
 
 

@@ -1,9 +1,8 @@
-"""What may stand in each column, and which cells hold something else.
+"""The values that each column may have, and the cells that have others.
 
-SQLite lets any value stand in any column, and a page that was damaged may hold anything that looks
-like a row. Every cell that kb reads is listed here with what kb writes there. `kb doctor` compares
-all of them; otherwise they are compared when something has gone wrong, to tell a damaged store from
-a fault of kb.
+SQLite accepts any value in any column, and a damaged page may contain anything that looks like a
+row. Every cell that kb reads is listed here with the values that kb writes. `kb doctor` checks all
+cells; otherwise they are checked after an error, to distinguish a damaged store from a bug in kb.
 """
 
 from __future__ import annotations
@@ -17,18 +16,19 @@ import apsw
 from kb.errors import StoreUnusable
 
 HINT = "see what is wrong with kb doctor, and mend what can be mended with kb doctor --fix"
-_MOST = 1 << 53  # of a counter: far more than there can be, and still countable
+_MOST = 1 << 53  # a counter is never larger
 
 
 class Cell(NamedTuple):
-    """The types of SQLite that may stand in a column, and what else must hold of the value."""
+    """The SQLite types that a column may have, and a condition on the value."""
 
     types: tuple[str, ...]
     holds: Callable[[Any], bool] | None = None
 
 
 class Fault(NamedTuple):
-    """A cell that holds what kb cannot have written. `key` is the row's id where it has one."""
+    """A cell with a value that kb cannot have written. `key` is the id of the row, if it has
+    one."""
 
     table: str
     key: int | None
@@ -48,7 +48,7 @@ def damaged(what: str) -> StoreUnusable:
 
 
 def is_names(value: Any) -> bool:
-    """A heading path: texts."""
+    """Whether a value is a heading path: a list of strings."""
     return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
@@ -153,17 +153,17 @@ _WITHOUT_ROWID = ("document_tags", "sparse_chunks", "sparse_gone", "sparse_pendi
 
 
 def check_texts(values: Iterable[object], what: str) -> None:
-    """Refuse what is neither a text nor nothing."""
+    """Raise `StoreUnusable` if a value is neither a string nor None."""
     if not {type(value) for value in values} <= {str, type(None)}:
         raise damaged(what)
 
 
 class Shape:
-    """Checks the types of fetched rows, which cost next to nothing: few combinations occur."""
+    """Checks the types of fetched rows. The check is cheap, because few combinations occur."""
 
     def __init__(self, table: str, columns: Sequence[str]) -> None:
-        """`columns` are those of the rows; the first is the row's id. A name that the table does
-        not have is not checked."""
+        """`columns` are the columns of the rows; the first one is the id. Names that the table does
+        not have are not checked."""
         self._table = table
         self._columns = columns
         self._seen: set[tuple[type, ...]] = set()
@@ -185,7 +185,7 @@ _TYPES = {int: "integer", float: "real", str: "text", bytes: "blob", type(None):
 
 
 def faults(connection: apsw.Connection, tables: Sequence[str] = tuple(CELLS)) -> Iterator[Fault]:
-    """Every cell of these tables that holds what kb cannot have written."""
+    """Every cell of these tables with a value that kb cannot have written."""
     for table in tables:
         known = {str(row[1]) for row in connection.execute(f"PRAGMA table_info({table})")}
         cells = {name: cell for name, cell in CELLS[table].items() if name in known}
@@ -194,7 +194,7 @@ def faults(connection: apsw.Connection, tables: Sequence[str] = tuple(CELLS)) ->
 
 
 def _faults(connection: apsw.Connection, table: str, cells: Mapping[str, Cell]) -> Iterator[Fault]:
-    # As bytes: a text that is not UTF-8 could not even be fetched.
+    # As bytes, because text that is not UTF-8 cannot be fetched.
     columns = ", ".join(f"typeof({name}), iif(typeof({name}) = 'text', CAST({name} AS BLOB), "
                         f"{name})" for name in cells)  # fmt: skip
     key = "NULL" if table in _WITHOUT_ROWID else "rowid"
@@ -215,7 +215,7 @@ def _holds(cell: Cell, kind: str, raw: Any) -> bool:
 
 
 def diagnosis(connection: apsw.Connection) -> str | None:
-    """What is damaged, in words, if something is; the first that is found."""
+    """The first damaged part of the store, in words; None if nothing is damaged."""
     from kb.store.sqlite import posting_integrity
 
     try:
@@ -224,5 +224,5 @@ def diagnosis(connection: apsw.Connection) -> str | None:
             return str(fault)
         wrong = posting_integrity.fault(connection)
         return None if wrong is None else f"the index of sparse vectors: {wrong}"
-    except Exception as error:  # noqa: BLE001  # whatever a damaged page makes of a row
+    except Exception as error:  # noqa: BLE001  # a damaged page can raise anything
         return f"it cannot be read ({error})"

@@ -1,8 +1,8 @@
-"""Connections to the store's file: two per thread, one that reads and one that writes.
+"""Connections to the store's file: two per thread, one for reading and one for writing.
 
-Readers see one consistent state for as long as they ask (`reading`); writers take the write lock
-at once (`writing`, BEGIN IMMEDIATE), because a reader that turns writer halfway fails with
-"locked" under load whatever its time-out.
+A reader sees one consistent state (`reading`). A writer takes the write lock at once (`writing`,
+BEGIN IMMEDIATE), because a reader that becomes a writer fails with "locked" under load, whatever
+its timeout.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from kb.store.sqlite.functions import scalar
 from kb.store.sqlite.snapshot_cache import SnapshotConnection
 
 _CACHE_KIB = 32 * 1024
-LOG_BYTES = 8 << 20  # a write-ahead log above this is folded into the file and cut to nothing
-# What Python says to a value of another type or form than the code expects.
-_BY_DAMAGE = (TypeError, ValueError, LookupError, AttributeError, OverflowError, RecursionError)
-_FOLD_MS = 500  # how long that may wait for readers; other writers wait as long, readers do not
-_CHECKED_STEPS = 250  # of SQLite's machine between two looks at the deadline: at most some 30 ms
+LOG_BYTES = 8 << 20  # a larger write-ahead log is folded into the file and truncated
+# Exceptions that values of an unexpected type or form can raise.
+_DAMAGE_ERRORS = (TypeError, ValueError, LookupError, AttributeError, OverflowError, RecursionError)
+_FOLD_MS = 500  # how long folding waits for readers; it blocks writers, not readers
+_CHECK_STEPS = 250  # steps of SQLite between two checks of the deadline: at most about 30 ms
 
 
-# Results of SQLite where a full disk, a quota or a limit on file sizes keeps the log or its shared
-# memory from growing.
+# Result codes if a full disk, a quota or a file size limit keeps the log or its shared memory from
+# growing.
 _NO_SPACE = frozenset(
     {
         apsw.SQLITE_IOERR_WRITE,
@@ -61,7 +61,7 @@ class _Local(threading.local):
 
 
 class Database:
-    """The file and its connections. Threads share a Database; none shares a connection."""
+    """The file and its connections. Threads may share a Database, but never a connection."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Database:
         self.read_only = read_only
         self._busy_ms = int(busy_timeout_s * 1000)
         self._local = _Local()
-        # Weak, so that the connections of a thread go with it.
+        # Weak, so that connections are closed when their thread ends.
         self._open: WeakSet[apsw.Connection] = WeakSet()
         self._lock = threading.Lock()
         self._fold_at_bytes = LOG_BYTES
@@ -100,14 +100,17 @@ class Database:
                     connection.execute("ROLLBACK")
                     if self._local.is_snapshot:
                         connection.close()
-                    if self._local.is_snapshot or self._is_held(connection):
+                    if self._local.is_snapshot or self._close_if_held(connection):
                         self._local.reader, self._local.is_snapshot = None, False
 
     @contextmanager
     def writing(self) -> Iterator[apsw.Connection]:
-        """A transaction that is committed when the block ends well, and undone when it does not."""
+        """A transaction that is committed at the end of the block, and rolled back after an
+        error."""
         if self.read_only:
-            raise StoreReadOnly(f"{self.path} was opened for reading only", "open it for writing")
+            raise StoreReadOnly(
+                f"{self.path} was opened for reading only", "open it without read_only"
+            )
         with self.errors():
             connection = self._writer()
             self._begin(connection)
@@ -115,55 +118,56 @@ class Database:
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
-                # SQLite may have rolled back by itself (disk full): then there is nothing to do.
+                # SQLite may have rolled back already (disk full).
                 if not connection.getautocommit():
                     connection.execute("ROLLBACK")
-                if self._is_held(connection):
+                if self._close_if_held(connection):
                     self._local.writer = None
                 raise
             self._fold_log(connection)
 
-    def _is_held(self, connection: apsw.Connection) -> bool:
-        """Whether a cursor that was left halfway, kept alive by an exception perhaps, still holds
-        the state that it has read. The next transaction would see that old state, and no log could
-        be folded, so the connection is closed."""
+    def _close_if_held(self, connection: apsw.Connection) -> bool:
+        """Close the connection if an unfinished cursor still holds its snapshot, and return whether
+        it did. An exception can keep such a cursor alive. The next transaction would see the old
+        state, and the log could not be folded."""
         if connection.txn_state("main") == apsw.SQLITE_TXN_NONE:
             return False
         connection.close(True)
         return True
 
     def fold_log(self) -> None:
-        """Fold the write-ahead log into the file if it has grown large, whoever has written it."""
+        """Fold the write-ahead log into the file if it is large, whichever process wrote it."""
         if not self.read_only and self.log_bytes() > LOG_BYTES:
             with self.errors():
                 self._fold_at_bytes = LOG_BYTES
                 self._fold_log(self._writer())
 
     def log_bytes(self) -> int:
+        """The size of the write-ahead log."""
         try:
             return self._log_path.stat().st_size
         except OSError:
             return 0
 
     def _fold_log(self, connection: apsw.Connection) -> None:
-        """SQLite does this by itself, but begins the log anew only in a moment without readers,
-        which never comes while searches overlap. So a large log is folded with the write lock held:
-        who reads ends, and who begins meanwhile reads the file instead of the log. A reader that
-        does not end in time (a backup) leaves it for when the log is twice as large."""
+        """Fold a large log into the file, and truncate it. SQLite does this by itself, but restarts
+        the log only when there are no readers, which never happens while searches overlap. Here the
+        write lock is held, so that new readers use the file instead of the log. If a long reader
+        such as a backup does not end in time, the next attempt waits until the log has doubled."""
         size = self.log_bytes()
         if size <= self._fold_at_bytes or self._local.reading:
             return
         connection.set_busy_timeout(_FOLD_MS)
         try:
             busy = scalar(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
-        except apsw.Error:  # what was committed stays, whatever keeps it from being folded
+        except apsw.Error:  # committed data is safe in the log
             busy = True
         finally:
             connection.set_busy_timeout(self._busy_ms)
         self._fold_at_bytes = 2 * size if busy else LOG_BYTES
 
     def _begin(self, connection: apsw.Connection) -> None:
-        """Take the write lock; who has a deadline waits for it no longer than that."""
+        """Take the write lock. A deadline shortens the wait for it."""
         left_ms = deadline.remaining_s() * 1000
         if left_ms < self._busy_ms:
             connection.set_busy_timeout(int(left_ms))
@@ -174,8 +178,8 @@ class Database:
                 connection.set_busy_timeout(self._busy_ms)
 
     def close(self) -> None:
-        """Close every connection of every thread; the last one folds the log into the file. A large
-        log is folded even if other processes keep theirs."""
+        """Close every connection of every thread. The last connection folds the log into the file;
+        a large log is folded even if other processes stay connected."""
         if self._open:
             with suppress(KbError):
                 self.fold_log()
@@ -188,27 +192,27 @@ class Database:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """SQLite's errors in kb's words."""
+        """Translate errors of SQLite into errors of kb."""
         try:
             yield
         except apsw.Error as error:
-            translated = _translated(error, self.path)
-            # An SQL function that meets a value of another kind fails with a plain error.
+            translated = _translate(error, self.path)
+            # SQL functions fail with a generic error if a value has the wrong type.
             if type(translated) is StoreError and (what := self._damage()):
                 raise column_checks.damaged(what) from error
             raise translated from error
         except (
             UnicodeEncodeError
-        ) as error:  # lone surrogates: from JSON, or bytes that are no UTF-8
+        ) as error:  # lone surrogates, from JSON or from bytes that are not UTF-8
             raise InvalidRequest(f"{error.object!r} is not Unicode text", "use UTF-8") from error
-        except _BY_DAMAGE as error:
+        except _DAMAGE_ERRORS as error:
             if what := self._damage():
                 raise column_checks.damaged(what) from error
             raise
 
     def _damage(self) -> str | None:
-        """Which part of the store holds what kb cannot have written, if any does: then the store is
-        at fault for an error, and not kb. On a connection that has read nothing yet."""
+        """A part of the store with values that kb cannot have written, if there is one: the store
+        is then the cause of an error. Uses a new connection."""
         try:
             connection = apsw.Connection(
                 f"file:{quote(str(self.path))}?mode=ro",
@@ -235,12 +239,12 @@ class Database:
             except apsw.IOError as error:
                 connection = self._open_on_full_disk(error)
             if schema.version(connection, str(self.path)) < schema.VERSION:
-                self._bring_up_to_date(connection)
+                self._migrate_if_possible(connection)
             self._local.reader = self._keep(connection)
         return self._local.reader
 
-    def _bring_up_to_date(self, connection: apsw.Connection) -> None:
-        """A writer migrates. Where nothing may be written, an old store is read as it is."""
+    def _migrate_if_possible(self, connection: apsw.Connection) -> None:
+        """Migrate an old store, or, if it cannot be written, read it as it is."""
         try:
             if not self.read_only:
                 self._writer()
@@ -250,8 +254,8 @@ class Database:
         schema.imitate(connection)
 
     def _open_readable(self) -> SnapshotConnection:
-        """Like a writer where possible, so that the last one to leave tidies up the log; else
-        read-only; else, in a folder that cannot be written, as a file that nobody changes."""
+        """Open the file as a writer would, so that the last connection removes the log; or
+        read-only; or, in a folder without write permission, as a file that nobody changes."""
         uri = "file:" + quote(str(self.path))
         flags = apsw.SQLITE_OPEN_READONLY
         attempts = [(uri + "?mode=ro", flags), (uri + "?immutable=1", flags)]
@@ -272,9 +276,9 @@ class Database:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def _open_on_full_disk(self, error: apsw.IOError) -> SnapshotConnection:
-        """Open the file without shared memory, which the disk has no room for. Only an empty log
-        can be left out; and since a writer may come as soon as there is room, the connection is
-        closed after the block that it was opened for."""
+        """Open the file without shared memory, for which the disk has no space. This ignores the
+        log, so the log must be empty; and because a writer may start as soon as there is space, the
+        connection serves one block only."""
         if not _lacks_space(error) or self.log_bytes() > 0:
             raise error
         uri = f"file:{quote(str(self.path))}?immutable=1"
@@ -283,7 +287,7 @@ class Database:
         return connection
 
     def _log_is_needed(self, attempt: int, last: int) -> bool:
-        """True before the immutable attempt if a log holds commits that it would not see."""
+        """Whether the log has commits that the last attempt, an immutable file, would miss."""
         return attempt == last - 1 and self.log_bytes() > 0
 
     @property
@@ -297,13 +301,13 @@ class Database:
             try:
                 self._local.writer = self._keep(self._open_writable())
             except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
-                # No log can be laid beside it; on a read-only mount that is a CantOpenError.
+                # The log cannot be created; a read-only mount raises CantOpenError.
                 if not (self._has_content() and os.access(self.path, os.R_OK)):
                     raise
                 raise StoreReadOnly(
                     f"{self.path} can be read, but not written",
-                    f"check the permissions of it and of {self.path.parent}, and how that is "
-                    "mounted",
+                    f"check its permissions, and the permissions and mount options of "
+                    f"{self.path.parent}",
                 ) from error
         return self._local.writer
 
@@ -321,15 +325,15 @@ class Database:
         if connection.readonly("main"):
             raise StoreReadOnly(f"{self.path} cannot be written", "check the file's permissions")
         if schema.version(connection, str(self.path)) < schema.VERSION:
-            self._keep_a_log(connection)
+            self._use_wal(connection)
             schema.migrate(connection, str(self.path))
-        # In WAL mode NORMAL keeps the file consistent whatever happens, power loss included.
+        # In WAL mode, NORMAL keeps the file consistent even after a power loss.
         connection.execute("PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
 
-    def _keep_a_log(self, connection: apsw.Connection) -> None:
-        """Where several begin a store at once, SQLite refuses this at once, whatever the time-out:
-        two that wait for each other would wait for ever."""
+    def _use_wal(self, connection: apsw.Connection) -> None:
+        """Switch to WAL mode. When several processes create a store at once, SQLite fails here
+        without waiting, because two waiting processes could deadlock."""
         end = time.monotonic() + self._busy_ms / 1000
         while True:
             try:
@@ -345,7 +349,7 @@ class Database:
         connection = SnapshotConnection(name, flags=flags | uri)
         connection.set_busy_timeout(self._busy_ms)
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-        connection.set_progress_handler(_is_to_stop, _CHECKED_STEPS)
+        connection.set_progress_handler(_check_deadline, _CHECK_STEPS)
         functions.register(connection, self._clock)
         return connection
 
@@ -355,14 +359,14 @@ class Database:
         return connection
 
     def _has_content(self) -> bool:
-        """Whether there is anything to read: an empty file is a store that was never written."""
+        """Whether the store was ever written: an empty file was not."""
         try:
             return self.path.stat().st_size > 0
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
             raise StoreUnusable(
-                f"cannot look at {self.path}: {error.strerror}", "check the folder's permissions"
+                f"cannot access {self.path}: {error.strerror}", "check the folder's permissions"
             ) from error
 
     def _refuse_folder(self) -> None:
@@ -374,13 +378,14 @@ class Database:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreUnusable(
-                f"cannot make the folder {self.path.parent}: {error.strerror}",
-                "choose another place with --store",
+                f"cannot create the folder {self.path.parent}: {error.strerror}",
+                "choose another location with --store",
             ) from error
 
 
-def _is_to_stop() -> bool:
-    """Asked by SQLite while a statement runs: what is raised here ends it, and Ctrl-C is heard."""
+def _check_deadline() -> bool:
+    """Called by SQLite while a statement runs. An exception ends the statement, and Ctrl-C
+    works."""
     deadline.check()
     return False
 
@@ -389,7 +394,7 @@ def _lacks_space(error: apsw.Error) -> bool:
     return getattr(error, "extendedresult", 0) in _NO_SPACE
 
 
-def _translated(error: apsw.Error, path: Path) -> KbError:
+def _translate(error: apsw.Error, path: Path) -> KbError:
     text = str(error)
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return StoreBusy(
@@ -413,7 +418,8 @@ def _translated(error: apsw.Error, path: Path) -> KbError:
     if isinstance(error, apsw.CorruptError):
         return StoreUnusable(
             f"{path} is damaged ({text})",
-            "kb doctor --fix mends indexes; else restore a copy, or remove it and ingest again",
+            "kb doctor --fix repairs indexes; otherwise restore a backup, or remove the store and "
+            "ingest again",
         )
     if isinstance(error, apsw.CantOpenError):
         return StoreUnusable(f"cannot open {path} ({text})", "check the folder and its permissions")

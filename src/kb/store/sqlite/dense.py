@@ -1,6 +1,7 @@
-"""Dense search: chooses the backend, and keeps what is worth keeping between two searches.
+"""The dense index: chooses a backend, and caches matrices and filters between searches.
 
-All backends select candidates and leave the scores to `kb.index.cosine`; so they answer alike.
+Every backend only selects candidates; `kb.index.cosine` computes the scores, so that all backends
+return the same results.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ if TYPE_CHECKING:
     from kb.store.sqlite.matrix import Ids, Matrix
 
 BACKENDS = ("auto", "sqlite-vec", "numpy", "python")
-# Where numpy is not loaded yet, loading it takes longer than so many vectors take in Python.
+# Importing numpy takes longer than searching this many vectors in Python.
 SMALL = 3000
-_WORTH_A_FILE = 1000  # fewer vectors are read from the store in no time
-_STATES = 3  # matrices kept: readers may still stand in the state before
-_FILTERS = 8  # filters whose chunks are remembered
+_MIN_FILE_ROWS = 1000  # fewer vectors are read quickly without a file
+_MAX_MATRICES = 3  # cached matrices: readers may still use an earlier state
+_MAX_FILTERS = 8  # cached filters
 
 
 class DenseIndex:
-    """Searches the vectors of one store. Shared between threads."""
+    """Searches the dense vectors of one store. Threads may share it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -58,7 +59,7 @@ class DenseIndex:
         limit: int,
         backend: str,
     ) -> VectorMatches:
-        """Inside of the caller's transaction: what is found is what that sees."""
+        """Search in the caller's transaction."""
         query = _normalised(vector, model)
         chosen = _backend(connection, model, check_choice("backend", backend, BACKENDS))
         seen = visible(connection, filters, now)
@@ -71,7 +72,7 @@ class DenseIndex:
                 return VectorMatches(_rescored(found, query, limit), chosen)
             chosen = by_arrays(model)
             if backend != "auto":
-                why = vec0.reason(connection, model.model_id) or f"{backend} is not there"
+                why = vec0.reason(connection, model.model_id) or f"{backend} is not available"
         if chosen == "numpy":
             return VectorMatches(
                 self._by_matrix(connection, model, query, seen, limit), chosen, why
@@ -101,10 +102,10 @@ class DenseIndex:
         key = (model.model_id, mark)
         if (known := self._matrices.get(key)) is not None:
             return known
-        with pause_deadline(), self._building:  # by one thread; the others find it made
+        with pause_deadline(), self._building:  # one thread builds it for all
             if (known := self._matrices.get(key)) is None:
                 known = self._made(connection, model, mark)
-                kept = list(self._matrices.items())[1 - _STATES :]
+                kept = list(self._matrices.items())[1 - _MAX_MATRICES :]
                 self._matrices = {**dict(kept), key: known}
             return known
 
@@ -128,11 +129,11 @@ class DenseIndex:
         return made if is_old else self._kept(made, owner)
 
     def _kept(self, made: Matrix, owner: matrix_file.Owner) -> Matrix:
-        """In a file for other processes, and mapped from there in this one, if it can be."""
+        """Write the matrix to a file for other processes, and map it from there, if possible."""
         from kb.store.sqlite import matrix
 
         path = self._database.path
-        if len(made.ids) < _WORTH_A_FILE or self._database.read_only:
+        if len(made.ids) < _MIN_FILE_ROWS or self._database.read_only:
             return made
         if not matrix_file.write(path, owner, made.content()):
             return made
@@ -141,7 +142,7 @@ class DenseIndex:
         return matrix.of_sidecar(made.model_id, found) if found and same else made
 
     def allowed(self, connection: apsw.Connection, seen: Visible) -> Ids:
-        """The chunks of a filter, remembered until a document changes."""
+        """The chunks of a filter, cached until a document changes."""
         import numpy as np
 
         version = scalar(connection, "SELECT store_id || changes FROM state")
@@ -149,13 +150,13 @@ class DenseIndex:
         if (known := self._filtered.get(key)) is None:
             known = np.array(chunk_ids(connection, seen), np.int64)
             kept = [item for item in self._filtered.items() if item[0][0] == version]
-            self._filtered = {**dict(kept[1 - _FILTERS :]), key: known}
+            self._filtered = {**dict(kept[1 - _MAX_FILTERS :]), key: known}
         return known
 
     # --- derived indexes --------------------------------------------------------------------------
 
     def rewrite_file(self, connection: apsw.Connection, model: StoredModel) -> bool:
-        """Make the file anew from the store; False where it cannot be written."""
+        """Write the file again from the store. Returns False if it cannot be written."""
         from kb.store.sqlite import matrix
 
         made = matrix.built(connection, model, embeddings.mark(connection))
@@ -163,21 +164,21 @@ class DenseIndex:
         return matrix_file.write(self._database.path, _owner(connection, model), made.content())
 
     def file_fault(self, connection: apsw.Connection, model: StoredModel) -> str | None:
-        """What is wrong with the file, compared with the store."""
+        """How the file differs from the store; None if it does not."""
         from kb.store.sqlite import matrix
 
         found = matrix_file.read(self._database.path, _owner(connection, model))
         mark = embeddings.mark(connection)
         if found is None:
-            return "it is damaged, or of another store or model"
+            return "it is damaged, or belongs to another store or model"
         if not _precedes(connection, found.mark, mark):
-            return "it has not followed the vectors"
+            return "it is out of date"
         earlier = matrix.of_sidecar(model.model_id, found)
         made = matrix.caught_up(connection, earlier, model, mark)
-        if made is None:  # the next search makes it anew
+        if made is None:  # the next search rebuilds it
             return None
         same = matrix.agree(made, matrix.built(connection, model, mark))
-        return None if same else "it holds other numbers"
+        return None if same else "its numbers differ"
 
 
 def _normalised(vector: Sequence[float], model: StoredModel) -> Vector[float]:
@@ -189,7 +190,9 @@ def _normalised(vector: Sequence[float], model: StoredModel) -> Vector[float]:
     try:
         return cosine.unit_vector(array("f", vector), model.dimension)
     except ModelBroken as error:
-        raise InvalidRequest(f"the query: {error.message}", "it has no direction") from error
+        raise InvalidRequest(
+            f"the query: {error.message}", "a query needs a vector that is not zero"
+        ) from error
 
 
 def _precedes(connection: apsw.Connection, earlier: Mark, mark: Mark) -> bool:
@@ -205,7 +208,8 @@ def _owner(connection: apsw.Connection, model: StoredModel) -> matrix_file.Owner
 
 
 def _backend(connection: apsw.Connection, model: StoredModel, asked: str) -> str:
-    """`auto` is the fastest that is there; numpy asked for in vain is the next best."""
+    """The backend to use: for `auto`, the fastest one available; for numpy without numpy, the next
+    best."""
     if asked == "auto" and model.ready <= SMALL and not _numpy_is_loaded():
         return "python"
     if asked in ("auto", "numpy") and numpy_is_there():
@@ -216,7 +220,7 @@ def _backend(connection: apsw.Connection, model: StoredModel, asked: str) -> str
 
 
 def by_arrays(model: StoredModel) -> str:
-    """numpy, unless it is missing, or loading it takes longer than so few vectors do."""
+    """numpy, unless it is missing, or importing it would take longer than a search in Python."""
     loaded = _numpy_is_loaded()
     return "numpy" if (loaded or model.ready > SMALL) and numpy_is_there() else "python"
 
@@ -227,7 +231,7 @@ def _numpy_is_loaded() -> bool:
 
 def numpy_is_there() -> bool:
     try:
-        import numpy  # noqa: F401  # asks no more than that
+        import numpy  # noqa: F401  # tests availability
     except ImportError:
         return False
     return True
@@ -236,7 +240,7 @@ def numpy_is_there() -> bool:
 def _rescored(
     vectors: dict[int, Vector[float]], query: Vector[float], limit: int
 ) -> list[ScoredChunk]:
-    """Many candidates are faster by numpy, where it is loaded; the scores are the same."""
+    """Compute the scores of candidates, with numpy if it is loaded; the scores are the same."""
     if not _numpy_is_loaded() or not vectors:
         return cosine.rescore(vectors, query, limit)
     import numpy as np

@@ -1,5 +1,4 @@
-"""Documents, their tags and their chunks, as rows. Each function runs inside a transaction that
-its caller holds."""
+"""Documents, tags and chunks as rows. Each function runs in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -53,8 +52,8 @@ def write(
     now: str,
     now_ns: int,
 ) -> Written:
-    """Insert or replace the document at its path. Chunks whose heading and text did not change keep
-    their id, and with it whatever was computed for them."""
+    """Insert a document, or replace the one with the same path. Chunks with the same heading and
+    text keep their ids and vectors."""
     doc_id = _write_row(connection, draft, now, now_ns)
     _write_tags(connection, doc_id, draft.attributes.tags)
     added, kept, removed = _write_chunks(connection, doc_id, draft, chunks, now)
@@ -66,18 +65,18 @@ def write_chunks(
     connection: apsw.Connection, doc_id: int, draft: DocumentDraft, chunks: Iterable[ChunkDraft],
     now: str,
 ) -> None:  # fmt: skip
-    """Replace the chunks of a document that is there; nothing else of it changes."""
+    """Replace the chunks of an existing document and nothing else."""
     added, _, removed = _write_chunks(connection, doc_id, draft, chunks, now)
     count_change(connection, added - removed)
 
 
 def move(connection: apsw.Connection, doc_id: int, doc_path: str) -> None:
-    """Let `write` find the document at `doc_path`, which nobody else has."""
+    """Change a document's path to `doc_path`, which must be free, so that `write` replaces it."""
     connection.execute("UPDATE documents SET doc_path = ? WHERE doc_id = ?", (doc_path, doc_id))
 
 
 def count_change(connection: apsw.Connection, chunks: int = 0) -> None:
-    """Every write that a search could notice counts: caches ask `state.changes`."""
+    """Count a write that can change search results. Caches compare `state.changes`."""
     connection.execute("UPDATE state SET changes = changes + 1, chunks = chunks + ?", (chunks,))
 
 
@@ -93,7 +92,7 @@ def _write_row(connection: apsw.Connection, draft: DocumentDraft, now: str, now_
         attach_document(connection, int(known))
         return int(known)
     doc_id = next_id(connection)
-    if not draft.doc_path:  # a note: its path is its id
+    if not draft.doc_path:  # a note is named by its id
         row |= {"path": f"note:{doc_id}", "doc_path": f"note:{doc_id}"}
     names = ", ".join(row)
     values = ", ".join(f":{name}" for name in row)
@@ -110,21 +109,21 @@ def next_id(connection: apsw.Connection) -> int:
 
 
 def _columns(draft: DocumentDraft, now: str) -> dict[str, Any]:
-    said = draft.attributes
+    attributes = draft.attributes
     return {
         "root_id": draft.root_id,
         "path": draft.path,
         "doc_path": draft.doc_path,
         "title": draft.title,
         "type": draft.type,
-        "kind": said.kind,
-        "scope": said.scope or "global",
-        "lang": said.lang,
-        "trust": said.trust or "primary",
-        "date": said.date or now,
-        "created_at": said.created_at or now,
-        "updated_at": said.updated_at or now,
-        "expires_at": said.expires_at,
+        "kind": attributes.kind,
+        "scope": attributes.scope or "global",
+        "lang": attributes.lang,
+        "trust": attributes.trust or "primary",
+        "date": attributes.date or now,
+        "created_at": attributes.created_at or now,
+        "updated_at": attributes.updated_at or now,
+        "expires_at": attributes.expires_at,
         "indexed_at": now,
         "content_hash": draft.content_hash,
         "chunker_version": draft.chunker_version,
@@ -133,13 +132,13 @@ def _columns(draft: DocumentDraft, now: str) -> dict[str, Any]:
         "ctime_ns": draft.ctime_ns,
         "device": draft.device,
         "os_path": draft.os_path,
-        "metadata": json.dumps(dict(said.metadata), ensure_ascii=False, sort_keys=True),
+        "metadata": json.dumps(dict(attributes.metadata), ensure_ascii=False, sort_keys=True),
         "body": draft.body,
     }
 
 
 def _write_tags(connection: apsw.Connection, doc_id: int, tags: Iterable[str]) -> None:
-    """The file's own tags are replaced; those given by `kb tag` stay."""
+    """Replace the tags from the file, and keep the tags from `kb tag`."""
     connection.execute("DELETE FROM document_tags WHERE doc_id = ? AND source = 'file'", (doc_id,))
     connection.executemany(
         "INSERT INTO document_tags (doc_id, tag, source) VALUES (?, ?, 'file') "
@@ -165,7 +164,7 @@ def _write_chunks(
         heading = heading_text(draft.title, chunk.heading_path)
         digest = content_digest(heading, chunk.text)
         place = _place(chunk, draft.chunker_version)
-        if same := old.get(digest):  # not old[digest], which would keep an entry for each new one
+        if same := old.get(digest):  # old[digest] would add an entry
             connection.execute(
                 "UPDATE chunks SET ordinal = ?, section_label = ?, chunker_version = ?, spans = ?, "
                 "heading_path = ? WHERE chunk_id = ?",
@@ -193,13 +192,14 @@ def _place(chunk: ChunkDraft, chunker_version: str) -> tuple[str | None, str, st
 
 
 def content_digest(heading: str, text: str) -> str:
-    import hashlib  # a search, which digests nothing, need not load OpenSSL
+    """The digest by which an unchanged chunk is recognized."""
+    import hashlib  # a search needs no OpenSSL
 
     return hashlib.blake2b(f"{heading}\0{text}".encode(), digest_size=16).hexdigest()
 
 
 def delete(connection: apsw.Connection, doc_ids: Iterable[int]) -> int:
-    """Remove documents with all that belongs to them; the number that were there."""
+    """Delete documents with their chunks, tags and vectors. Returns how many existed."""
     removed = 0
     for doc_id in doc_ids:
         connection.execute("DELETE FROM chunks WHERE doc_id = ?", (doc_id,))
@@ -276,26 +276,27 @@ def page(
     offset: int,
     max_bytes: int,
 ) -> tuple[list[Document], int | None]:
-    """What `select` finds, up to `max_bytes` of tags and metadata but at least one document; and
-    where the next page begins. Rows are read one by one, so that none is parsed for nothing."""
+    """One page of `select`, up to `max_bytes` of tags and metadata but at least one document, and
+    the offset of the next page. Documents are read one by one, so that none is parsed in vain."""
     sql, params = where.condition(connection, filters, now)
     rows = connection.execute(
         f"SELECT d.doc_id FROM documents d WHERE {sql} ORDER BY d.doc_path LIMIT ? OFFSET ?",
         (*params, limit + 1, offset),
     )
     doc_ids: list[Any] = [doc_id for (doc_id,) in rows]
-    found: list[Document] = []
+    documents: list[Document] = []
     size_bytes = 0
     for doc_id in doc_ids[:limit]:
         size_bytes += int(scalar(connection, _JSON_BYTES, (doc_id, doc_id)))
-        if found and size_bytes > max_bytes:
+        if documents and size_bytes > max_bytes:
             break
-        found.extend(by_id(connection, [doc_id]).values())
-    return found, offset + len(found) if len(found) < len(doc_ids) else None
+        documents.extend(by_id(connection, [doc_id]).values())
+    following = offset + len(documents) if len(documents) < len(doc_ids) else None
+    return documents, following
 
 
 def below(connection: apsw.Connection, folder: str) -> list[Document]:
-    """Documents whose path begins with `folder`, which ends in `/`; to the letter, no glob."""
+    """Documents whose path starts with `folder`, which ends with a slash and is no pattern."""
     rows = connection.execute(
         _DOCUMENT + "WHERE d.doc_path >= ? AND d.doc_path < ? ORDER BY d.doc_path",
         (folder, folder + "\U0010ffff"),
@@ -309,42 +310,43 @@ def expired(connection: apsw.Connection, now: str) -> list[Document]:
 
 
 def has_folder(connection: apsw.Connection, folder: str) -> bool:
-    """Whether there are documents whose path begins with `folder`, which ends in `/`."""
+    """Whether any document's path starts with `folder`, which ends with a slash."""
     sql = "SELECT 1 FROM documents WHERE doc_path >= ? AND doc_path < ? LIMIT 1"
     return bool(scalar(connection, sql, (folder, folder + "\U0010ffff")))
 
 
 def paths_with_suffix(connection: apsw.Connection, suffix: str, limit: int) -> list[str]:
-    """The first paths that end so. Reads the whole index of paths: half a second for a million."""
+    """The first paths that end with `suffix`. Scans the index of paths: half a second for a million
+    documents."""
     sql = "SELECT doc_path FROM documents WHERE substr(doc_path, ?) = ? ORDER BY 1 LIMIT ?"
-    found = [path for (path,) in connection.execute(sql, (-len(suffix), suffix, limit))]
-    column_checks.check_texts(found, "documents: doc_path")
-    return found
+    paths = [path for (path,) in connection.execute(sql, (-len(suffix), suffix, limit))]
+    column_checks.check_texts(paths, "documents: doc_path")
+    return paths
 
 
 def neighboring_paths(connection: apsw.Connection, path: str, limit: int) -> list[str]:
-    """Those that stand before and after `path` in the order of paths, at most `limit` each."""
+    """The paths before and after `path` in order, at most `limit` of each."""
     sql = "SELECT doc_path FROM documents WHERE doc_path {} ? ORDER BY 1 {} LIMIT ?"
     before = connection.execute(sql.format("<", "DESC"), (path, limit)).fetchall()
     after = connection.execute(sql.format(">", "ASC"), (path, limit)).fetchall()
-    found = [found for (found,) in [*reversed(before), *after]]
-    column_checks.check_texts(found, "documents: doc_path")
-    return found
+    paths = [neighbor for (neighbor,) in [*reversed(before), *after]]
+    column_checks.check_texts(paths, "documents: doc_path")
+    return paths
 
 
 def languages(connection: apsw.Connection) -> dict[str | None, int]:
-    """How many documents there are in each language; None where it is not known."""
-    found = dict(connection.execute("SELECT lang, count(*) FROM documents GROUP BY lang"))
-    column_checks.check_texts(found, "documents: lang")
-    return found
+    """How many documents each language has; None stands for an unknown language."""
+    counts = dict(connection.execute("SELECT lang, count(*) FROM documents GROUP BY lang"))
+    column_checks.check_texts(counts, "documents: lang")
+    return counts
 
 
 def tags(connection: apsw.Connection) -> dict[str, int]:
-    found = dict(
+    counts = dict(
         connection.execute("SELECT tag, count(*) FROM document_tags GROUP BY tag ORDER BY tag")
     )
-    column_checks.check_texts(found, "document_tags: tag")
-    return found
+    column_checks.check_texts(counts, "document_tags: tag")
+    return counts
 
 
 def tag_sources(connection: apsw.Connection, doc_id: int) -> dict[str, str]:
@@ -368,7 +370,7 @@ def chunks_by_id(connection: apsw.Connection, chunk_ids: Iterable[int]) -> dict[
 
 
 def document_ids(connection: apsw.Connection, chunk_ids: Iterable[int]) -> dict[int, int]:
-    """The document of each chunk, without a look at any text."""
+    """The document id of each chunk. Reads no text."""
     return dict(
         connection.execute(
             "SELECT chunk_id, doc_id FROM chunks "
@@ -384,13 +386,13 @@ def chunks(connection: apsw.Connection, doc_id: int) -> list[Chunk]:
 
 
 def counts(connection: apsw.Connection, column: str) -> dict[str, int]:
-    """How many documents have which value of `column` (one of our own names, never a user's)."""
+    """How many documents have each value of `column`, which must not come from a user."""
     rows = connection.execute(
         f"SELECT coalesce({column}, 'none'), count(*) FROM documents GROUP BY 1 ORDER BY 1"
     )
-    found = dict(rows)
-    column_checks.check_texts(found, f"documents: {column}")
-    return found
+    values = dict(rows)
+    column_checks.check_texts(values, f"documents: {column}")
+    return values
 
 
 _DOCUMENT_SHAPE = column_checks.Shape("documents", _DOCUMENT_FIELDS)

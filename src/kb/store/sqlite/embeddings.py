@@ -1,4 +1,4 @@
-"""Models and embeddings, as rows. Each function runs inside a transaction that its caller holds."""
+"""Models and embeddings as rows. Each function runs in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from kb.types import JsonDict, ToEmbed
 if TYPE_CHECKING:
     from kb.types import ExamMark, ModelSpec, StoredModel, TokenVectors, Vector
 
-ATTEMPTS = 3  # after so many a chunk has failed for good
-BACK_OFF_S = (60.0, 600.0)  # how long a worker waits after the first failure, and after others
+ATTEMPTS = 3  # after this many failures, a chunk has failed for good
+BACK_OFF_S = (60.0, 600.0)  # wait after the first failure, and after later ones
 _MODELS = """
 SELECT model_id, name, version, dimension, ready, (SELECT chunks FROM state) - ready - failed,
   failed, sparse, tokens, ready - sparse, ready - tokens, role, source, marks
 FROM models ORDER BY role IS NOT 'search', model_id
 """
-# Documents that have expired cannot be found any more; until `kb gc` they are still there.
+# Expired documents cannot be found, but exist until `kb gc`.
 _EXPIRED = "d.expires_at <= (SELECT kb_now())"
 _EXPIRED_VECTORS = f"""
 SELECT sum(e.state = 'ready'), sum(e.state = 'failed'),
@@ -40,14 +40,15 @@ _MARK = [str, str, int, int]  # part, script, known, asked
 
 
 class Mark(NamedTuple):
-    """A state of all vectors: the number of the last change, and the stamp it bears."""
+    """A state of all vectors: the number of the last change, and its random stamp."""
 
     change: int
     stamp: int
 
 
 class Due(NamedTuple):
-    """Since when the last attempt must have failed to be repeated, after one and after more."""
+    """The latest times of a failure after which a chunk is tried again: after one failure, and
+    after more."""
 
     first: str
     others: str
@@ -68,7 +69,7 @@ def models(connection: apsw.Connection) -> list[StoredModel]:
 
 
 def _models(connection: apsw.Connection) -> list[StoredModel]:
-    from kb.types import StoredModel  # a search by words needs none
+    from kb.types import StoredModel  # not needed by a search by words
 
     expired = expired_chunks(connection)
     found = []
@@ -80,7 +81,7 @@ def _models(connection: apsw.Connection) -> list[StoredModel]:
 
 
 def expired_chunks(connection: apsw.Connection) -> int:
-    """How many chunks belong to documents that have expired."""
+    """How many chunks belong to expired documents."""
     if store_state(connection).next_expiry is None:
         return 0
     sql = "SELECT count(*) FROM documents d CROSS JOIN chunks c ON c.doc_id = d.doc_id"
@@ -88,7 +89,7 @@ def expired_chunks(connection: apsw.Connection) -> int:
 
 
 def _without_expired(connection: apsw.Connection, model: StoredModel, expired: int) -> StoredModel:
-    """The model with what is left to do: nothing is for chunks that nobody can find."""
+    """The model's counts without expired chunks, which need no vectors."""
     row: Any = connection.execute(_EXPIRED_VECTORS, (model.model_id,)).fetchone()
     ready, failed, no_sparse, no_tokens = (int(count or 0) for count in row)
     return replace(
@@ -101,7 +102,7 @@ def _without_expired(connection: apsw.Connection, model: StoredModel, expired: i
 
 
 def _marks(text: str | None) -> tuple[ExamMark, ...] | None:
-    """Of what cannot be read, none: the next run that embeds holds another exam."""
+    """The stored exam marks; None if they cannot be read, so that the next run repeats the exam."""
     from kb.types import ExamMark
 
     if text is None:
@@ -131,16 +132,17 @@ def model(connection: apsw.Connection, model_id: int) -> StoredModel:
 def use_model(
     connection: apsw.Connection, spec: ModelSpec, source: str | None = None
 ) -> StoredModel:
-    """A model that has left no vectors gives way to another."""
+    """Return the record of the model for searches, and create it if needed. A model without vectors
+    is replaced."""
     asked = (spec.name, spec.version, spec.dimension)
     for known in models(connection):
         if (known.name, known.version, known.dimension) == asked and known.role == "search":
             return known
         if known.ready:
             raise ModelMismatch(
-                f"the store's vectors were made by {_named(known)}, not by "
+                f"the store's vectors were made by {_label(known)}, not by "
                 f"{spec.name} {spec.version} of {spec.dimension} dimensions",
-                _way_out(known, spec),
+                _mismatch_hint(known, spec),
             )
         connection.execute("DELETE FROM models WHERE model_id = ?", (known.model_id,))
     return add_model(connection, spec, "search", source)
@@ -157,27 +159,27 @@ def add_model(
     return model(connection, connection.last_insert_rowid())
 
 
-def _way_out(known: StoredModel, spec: ModelSpec) -> str:
-    anew = f"make all vectors anew by {spec.name} {spec.version} with: kb embed --anew"
-    if known.name == spec.name:  # another version: kb has one of each name
-        return f"words answer for now; {anew}"
+def _mismatch_hint(known: StoredModel, spec: ModelSpec) -> str:
+    anew = f"compute all vectors again with {spec.name} {spec.version}: kb embed --anew"
+    if known.name == spec.name:  # another version of the same model
+        return f"search uses words only until you {anew}"
     return f"search with that model (models.encoder = {known.name!r}), or {anew}"
 
 
 def drop(connection: apsw.Connection) -> int:
-    """All vectors, and the models that made them; how many vectors there were."""
+    """Delete all vectors and models. Returns how many vectors there were."""
     gone = sum(each.ready for each in models(connection))
     connection.execute("DELETE FROM embeddings")
     connection.execute("DELETE FROM models")
     return gone
 
 
-def _named(known: StoredModel) -> str:
+def _label(known: StoredModel) -> str:
     return f"{known.name} {known.version} of {known.dimension} dimensions"
 
 
 def counts(connection: apsw.Connection) -> list[JsonDict]:
-    """How many chunks stand where, for each model, and why the last one failed."""
+    """How many chunks are in each state, for each model, with the error of the last failure."""
     return [
         {
             "name": each.name,
@@ -197,7 +199,7 @@ def counts(connection: apsw.Connection) -> list[JsonDict]:
 
 
 def count_missing_part(connection: apsw.Connection, model_id: int, part: str) -> int:
-    """How many vectors lack that part for good; those of expired documents do not count."""
+    """How many vectors lack this part for good, without those of expired documents."""
     sql = (
         f"SELECT count(*) FROM embeddings JOIN chunks USING (chunk_id) JOIN documents d "
         f"USING (doc_id) WHERE model_id = ? AND state = 'ready' AND attempts >= {ATTEMPTS} "
@@ -207,7 +209,7 @@ def count_missing_part(connection: apsw.Connection, model_id: int, part: str) ->
 
 
 def last_error(connection: apsw.Connection, model_id: int) -> str | None:
-    """Why the last chunk that failed, wholly or in a part, did."""
+    """The error of the last chunk that failed, completely or in one part."""
     error: str | None = scalar(
         connection,
         "SELECT error FROM (SELECT error, embedded_at, chunk_id FROM embeddings "
@@ -257,9 +259,9 @@ def waiting(
     out: Sequence[int] = (),
     due: Due | None = None,
 ) -> list[ToEmbed]:
-    """Chunks, of one document or of all that have not expired, that wait for vectors, or, with
-    `lacking`, those whose vectors lack one of these parts; without those that are `out`, and with
-    `due`, without what has failed too lately."""
+    """Chunks that need vectors, or, with `lacking`, whose vectors lack one of these parts. `doc_id`
+    limits them to one document, `out` are chunks to leave out, and `due` leaves out recent
+    failures. Expired documents are always left out."""
     known = model(connection, model_id)
     first, others = due or (None, None)
     asked = {"model_id": model_id, "limit": limit,
@@ -267,7 +269,7 @@ def waiting(
              "first": first, "others": others, "doc_id": doc_id}  # fmt: skip
     among = "" if doc_id is None else "AND c.doc_id = :doc_id"
     if not lacking:
-        # Without a look at every chunk where there is nothing to be found.
+        # Reading every chunk is avoided if none is pending.
         sql = _WAITING.format(among=among)
         rows: list[Any] = connection.execute(sql, asked).fetchall() if known.pending else []
     else:
@@ -279,7 +281,7 @@ def waiting(
 
 
 def _passage(heading: str, text: str) -> str:
-    """What a passage is about often stands only above it."""
+    """The text to embed. The heading is included, because it often names the subject."""
     return text if not heading or text.startswith(heading) else f"{heading}\n{text}"
 
 
@@ -293,7 +295,8 @@ def put(
     tokens: bytes | None,
     error: str | None = None,
 ) -> None:
-    """Vectors that are ready. `error` says why they lack a part: that attempt has failed."""
+    """Write complete vectors. `error` is the reason why a part is missing, and counts as a failed
+    attempt."""
     connection.execute(
         "INSERT INTO embeddings (model_id, chunk_id, state, attempts, embedded_at, error, dense, "
         "sparse, tokens) SELECT ?1, ?2, 'ready', ?7 IS NOT NULL, ?3, ?7, ?4, ?5, ?6 "
@@ -311,7 +314,7 @@ def fail(
     error: str,
     now: str,
 ) -> None:
-    """A chunk that has vectors keeps them."""
+    """Count a failed attempt. A chunk that has vectors keeps them."""
     connection.executemany(
         "INSERT INTO embeddings (model_id, chunk_id, state, attempts, embedded_at, error) "
         "SELECT ?1, ?2, 'pending', 1, ?3, ?4 "
@@ -323,8 +326,8 @@ def fail(
 
 
 def retry(connection: apsw.Connection, model_id: int, doc_id: int | None = None) -> int:
-    """What has failed for good, wholly or in a part, of one document or of all, is tried again;
-    how many that are."""
+    """Make failed chunks, and vectors with parts that failed for good, pending again, of one
+    document or of all. Returns how many."""
     among = "AND (?2 IS NULL OR chunk_id IN (SELECT chunk_id FROM chunks WHERE doc_id = ?2))"
     connection.execute(
         "UPDATE embeddings SET state = 'pending', attempts = 0 WHERE model_id = ?1 "
@@ -384,7 +387,7 @@ def _parts_of(
 
 
 def ready(connection: apsw.Connection, model_id: int) -> Iterator[tuple[int, bytes]]:
-    """Every vector, by chunk id."""
+    """Every vector, ordered by chunk id."""
     rows: Iterator[Any] = connection.execute(
         "SELECT chunk_id, dense FROM embeddings WHERE model_id = ? AND state = 'ready' "
         "ORDER BY chunk_id",
@@ -407,7 +410,7 @@ def _mark(connection: apsw.Connection) -> Mark:
 
 
 def follows(connection: apsw.Connection, earlier: Mark) -> bool:
-    """Whether this state came out of `earlier`, by changes that are all still known."""
+    """Whether this state descends from `earlier` by changes that are all still recorded."""
     if earlier.change == 0:
         first = scalar(connection, "SELECT min(change) FROM vector_changes")
         return first is None or first == 1
@@ -416,7 +419,7 @@ def follows(connection: apsw.Connection, earlier: Mark) -> bool:
 
 
 def changed(connection: apsw.Connection, model_id: int, since: Mark) -> list[int]:
-    """The chunks whose vectors came, went or changed, by id."""
+    """The chunks whose vectors were added, removed or changed, ordered by id."""
     rows = connection.execute(
         "SELECT DISTINCT chunk_id FROM vector_changes WHERE change > ? AND model_id = ? ORDER BY 1",
         (since.change, model_id),

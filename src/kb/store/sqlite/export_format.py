@@ -1,9 +1,10 @@
-"""`export.v1`: a store as lines of JSON. A header, then roots, documents and chunks, each by id.
+"""`export.v1`: a store as lines of JSON: a header, then roots, documents and chunks, each ordered
+by id.
 
-What can be computed is left out (the indexes and the columns under them), so that an import makes
-it anew. Vectors, which take long to compute, stand beside their chunk if they are asked for, and
-their models in the header. Columns of JSON stand as JSON, and bytes as `{"base64": ...}`. No I/O
-and no SQL here.
+Data that can be derived is left out (the indexes and their columns), and the import computes it
+again. Vectors, which take long to compute, are included with their chunks on request, and their
+models in the header. Columns with JSON are written as JSON, and bytes as `{"base64": ...}`. This
+module does no I/O and runs no SQL.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from kb.types import KINDS, SCOPES, TRUSTS, JsonDict
 
 SCHEMA = "export.v1"
 
-# A field may have any of its types. Every column of the tables is listed, in their order; a test
-# compares. `tags` and `embeddings` are tables of their own; what is ready of the
-# latter is exported.
+# The types that each field may have. Every column of the tables is listed in order, which a test
+# checks. `tags` and `embeddings` come from tables of their own; only complete embeddings are
+# exported.
 _ID, _TEXT, _SAID = (int,), (str,), (str, type(None))
 HEADER: Mapping[str, tuple[type, ...]] = {
     "schema_version": _TEXT, "kb": _TEXT, "store_schema": _ID, "created_at": _TEXT, "changes": _ID,
@@ -73,7 +74,7 @@ _BESIDES: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "chunk": {"embeddings": (list, type(None))},
 }
 _SMALL_BYTES = 1 << 20
-_MOST_VALUES = 1_000_000  # in a line
+_MAX_VALUES = 1_000_000  # in a line
 _OUTSIDE_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*+"')
 _NO_STRUCTURE = bytes(set(range(256)) - set(b"[]{},"))
 _MOST_ID = 1 << 53
@@ -90,7 +91,7 @@ def line(record: Mapping[str, Any]) -> bytes:
 
 
 def from_row(kind: str, row: tuple[Any, ...]) -> JsonDict:
-    """The record of a row whose columns are those of `RECORDS[kind]`."""
+    """The record of a row with the columns of `RECORDS[kind]`."""
     record = dict(zip(RECORDS[kind], row, strict=True))
     for name in JSON_COLUMNS:
         if name in record:
@@ -115,9 +116,9 @@ def _bytes_as_json(value: Any) -> JsonDict:
 
 
 def parse(raw: bytes, number: int) -> JsonDict:
-    """A line as an object. `number` is the line's, for the error."""
-    if len(raw) > _SMALL_BYTES and _structure(raw) > _MOST_VALUES:
-        raise broken(number, f"more than {_MOST_VALUES:,} values in one line")
+    """Parse a line as an object. `number` is the line number for errors."""
+    if len(raw) > _SMALL_BYTES and _structure(raw) > _MAX_VALUES:
+        raise broken(number, f"more than {_MAX_VALUES:,} values in one line")
     try:
         value = json.loads(raw, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -128,16 +129,17 @@ def parse(raw: bytes, number: int) -> JsonDict:
 
 
 def _structure(raw: bytes) -> int:
-    """How many values and brackets a line has, at least: each takes many times its length."""
+    """A lower bound for the number of values in a line: parsed values take far more memory than
+    their text."""
     return len(_OUTSIDE_STRINGS.sub(b"", raw).translate(None, _NO_STRUCTURE))
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def header(raw: bytes, store_schema: int) -> JsonDict:
-    """The first line, if this is an export that a store of `store_schema` can hold."""
+    """Check the header of an export for a store with schema `store_schema`."""
     found = parse(raw, 1)
     version = found.get("schema_version")
     if not isinstance(version, str) or not version.startswith("export."):
@@ -148,8 +150,8 @@ def header(raw: bytes, store_schema: int) -> JsonDict:
     _check(found, {**HEADER, "models": (list,)}, 1, optional=("models",))
     for model in found.setdefault("models", []):
         if isinstance(model, dict):
-            model.setdefault("source", None)  # which schemas before 4 did not have
-            model.setdefault("marks", None)  # nor this, before 6
+            model.setdefault("source", None)  # new in schema 4
+            model.setdefault("marks", None)  # new in schema 6
         _check_marks(_check_object(model, MODEL, 1))
     for name in ("counts", "sequences"):
         _check(found[name], dict.fromkeys(TABLES.values(), _ID), 1)
@@ -159,15 +161,15 @@ def header(raw: bytes, store_schema: int) -> JsonDict:
 def _check_marks(model: JsonDict) -> None:
     for mark in model["marks"] or ():
         if not isinstance(mark, list) or [type(each) for each in mark] != [str, str, int, int]:
-            raise broken(1, "a mark of an exam that is none")
+            raise broken(1, "an invalid exam mark")
 
 
 def record(raw: bytes, number: int) -> tuple[str, JsonDict]:
-    """A line behind the header: its kind, and the values of its columns, of the right types."""
+    """Check a line after the header. Returns its kind and the values of its columns."""
     value = parse(raw, number)
     kind = value.pop("record", None)
     if not isinstance(kind, str):
-        raise broken(number, "it has no `record`")
+        raise broken(number, "`record` is missing")
     if kind not in RECORDS:
         raise too_new(number, f"a record of kind {kind!r}")
     fields = {**RECORDS[kind], **_BESIDES.get(kind, {})}
@@ -186,17 +188,17 @@ def record(raw: bytes, number: int) -> tuple[str, JsonDict]:
 
 
 def _embedding(value: Any, number: int) -> JsonDict:
-    """An element of a chunk's `embeddings`, with the bytes of its vectors."""
+    """Check one entry of a chunk's `embeddings`, and decode its vectors."""
     if isinstance(value, dict):
         value |= {name: _unpacked(value.get(name), number) for name in ("dense", "tokens")}
     checked = _check_object(value, EMBEDDING, number)
     if not all(type(weight) in (int, float) for weight in (checked["sparse"] or {}).values()):
-        raise broken(number, "a token's weight that is no number")
+        raise broken(number, "the weight of a token is not a number")
     return checked
 
 
 def as_columns(record: Mapping[str, Any]) -> JsonDict:
-    """The values as the tables have them."""
+    """The values in the form that the tables store."""
     return {
         name: json.dumps(value, ensure_ascii=False)
         if name in JSON_COLUMNS and value is not None
@@ -217,7 +219,7 @@ def too_new(number: int, what: str) -> StoreTooNew:
 
 
 def _unpacked(value: Any, number: int) -> Any:
-    """Bytes, where the value stands for bytes."""
+    """Decode a value that represents bytes."""
     if not isinstance(value, dict) or set(value) != {"base64"}:
         return value
     try:
@@ -253,7 +255,7 @@ def _check(
 
 
 def _fits(name: str, value: int) -> bool:
-    """Whether the store can count with it: ids go on from the highest."""
+    """Whether the store can count on from this number: new ids follow the highest one."""
     if name.endswith("_id") or name in _COUNTED:
         return (1 if name.endswith("_id") else 0) <= value < _MOST_ID
     return -_MOST_NUMBER <= value < _MOST_NUMBER
@@ -264,13 +266,13 @@ _COUNTED = ("access_count", "changes", "chunks", "dimension", "documents", "ordi
 
 
 def _check_inside(value: Mapping[str, Any], number: int) -> None:
-    """What a search would stumble over."""
+    """Check values that would make a search fail."""
     for span in value.get("spans", ()):
         places = [span.get(name) for name in ("start", "end", "page")] if _is_span(span) else [""]
         if not all(place is None or type(place) is int for place in places):
             raise broken(number, f"not a span: {short_repr(span)}")
     if not all(isinstance(name, str) for name in value.get("heading_path", ())):
-        raise broken(number, "a heading that is no text")
+        raise broken(number, "a heading is not a string")
     if "metadata" in value:
         try:
             check_metadata(value["metadata"], stored=True)
@@ -279,7 +281,7 @@ def _check_inside(value: Mapping[str, Any], number: int) -> None:
     if len(value.get("lang") or "") > LEGACY_TEXT_CHARS:
         raise broken(number, f"'lang' is longer than {LEGACY_TEXT_CHARS:,} characters")
     if len(value.get("tags", {})) > LEGACY_TAGS:
-        raise broken(number, f"a document with more than {LEGACY_TAGS:,} tags")
+        raise broken(number, f"a document has more than {LEGACY_TAGS:,} tags")
     for tag, source in value.get("tags", {}).items():
         if len(tag) > LEGACY_TEXT_CHARS:
             raise broken(
@@ -290,7 +292,7 @@ def _check_inside(value: Mapping[str, Any], number: int) -> None:
 
 
 def _check_root(value: Mapping[str, Any], number: int) -> None:
-    """A folder's absolute path, on whatever system it was."""
+    """Check the name and the absolute path of a root, which may come from any operating system."""
     name, path = value["name"], os.fsdecode(value["path"])
     if not name or "/" in name or "\0" in name or name.startswith("note:"):
         raise broken(number, f"'name' of a root cannot be {short_repr(name)}")
@@ -299,7 +301,7 @@ def _check_root(value: Mapping[str, Any], number: int) -> None:
 
 
 def _check_place(value: Mapping[str, Any], number: int) -> None:
-    """A document's file lies inside its root, by either name."""
+    """Check that a document's file is inside its root, under both of its names."""
     for name in ("path", "os_path"):
         try:
             if value[name] is not None:

@@ -1,4 +1,4 @@
-"""Export: the rows of a store as lines, one at a time, inside the caller's transaction."""
+"""Rows to lines: reads a store one row at a time, in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from kb.types import JsonDict
 
 
 def header(connection: apsw.Connection, *, vectors: bool) -> JsonDict:
-    """The first line. It does not tell the time, so that equal stores have equal exports."""
+    """The first line. It contains no time, so that equal stores have equal exports."""
     changes, created_at = next(connection.execute("SELECT changes, created_at FROM state"))
     last = dict(connection.execute("SELECT name, seq FROM sqlite_sequence"))
     tables = export_format.TABLES.values()
     return {
         "schema_version": export_format.SCHEMA,
         "kb": __version__,
-        "store_schema": int(connection.pragma("user_version")),  # an old one may be read as it is
+        "store_schema": int(connection.pragma("user_version")),  # may be an older one
         "created_at": created_at,
         "changes": changes,
         "counts": {name: scalar(connection, f"SELECT count(*) FROM {name}") for name in tables},
@@ -32,7 +32,7 @@ def header(connection: apsw.Connection, *, vectors: bool) -> JsonDict:
 
 
 def lines(connection: apsw.Connection, *, vectors: bool) -> Iterator[bytes]:
-    """Every line behind the header."""
+    """All lines after the header."""
     for kind in export_format.RECORDS:
         for row in _rows(connection, kind):
             record = export_format.from_row(kind, row)
@@ -44,7 +44,7 @@ def lines(connection: apsw.Connection, *, vectors: bool) -> Iterator[bytes]:
 
 
 def _rows(connection: apsw.Connection, kind: str) -> Iterator[tuple[Any, ...]]:
-    """By id, which is also the order that an import's indexes take best."""
+    """Rows ordered by id, which is also the fastest order for an import."""
     columns = ", ".join(export_format.RECORDS[kind])
     return connection.execute(f"SELECT {columns} FROM {export_format.TABLES[kind]} ORDER BY rowid")
 
@@ -68,7 +68,7 @@ def _models(connection: apsw.Connection) -> list[JsonDict]:
 
 
 def _embeddings(connection: apsw.Connection, chunk_id: int) -> list[JsonDict]:
-    """The vectors of a chunk that are ready, by model."""
+    """The complete vectors of a chunk, by model."""
     rows = connection.execute(
         f"SELECT {', '.join(export_format.EMBEDDING)} FROM embeddings "
         "WHERE chunk_id = ? AND state = 'ready' ORDER BY model_id",

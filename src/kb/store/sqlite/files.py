@@ -1,4 +1,4 @@
-"""Roots and what the store remembers of their files."""
+"""Roots, and the recorded states of their files."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def roots(connection: apsw.Connection) -> list[Root]:
 def ensure_root(
     connection: apsw.Connection, path: str, *, whole: bool, detached: bool = False
 ) -> Root:
-    """The root at `path`, made if it is new. Once asked for as a whole, it stays whole. One that is
-    detached becomes attached, and is asked for anew, unless the caller wants it `detached`."""
+    """Return the root at `path`, and create it if needed. A whole root stays whole. A detached root
+    is attached and gets the new `whole`, unless the caller wants it `detached`."""
     known = {root.path: root for root in roots(connection)}
     if (root := known.get(path)) is None:
         name = _free_name(path, {root.name for root in known.values()})
@@ -77,8 +77,7 @@ def attach_document(connection: apsw.Connection, doc_id: int) -> None:
 
 
 def attach_root(connection: apsw.Connection, root_id: int, path: str) -> None:
-    """Let the root lie at `path`. Its documents are detached until an ingest has found them there:
-    those that it does not find stay as they are."""
+    """Set the folder of a root. Its documents stay detached until an ingest finds their files."""
     connection.execute("UPDATE roots SET path = ? WHERE root_id = ?", (_stored(path), root_id))
     connection.execute("DELETE FROM detached_roots WHERE root_id = ?", (root_id,))
     connection.execute(
@@ -89,7 +88,7 @@ def attach_root(connection: apsw.Connection, root_id: int, path: str) -> None:
 
 
 def drop_empty_roots(connection: apsw.Connection, names: Iterable[str] = ()) -> None:
-    """Forget the roots of these names, and those of single files, where no document is left."""
+    """Delete the roots without documents that have one of these names or are not whole."""
     connection.execute(
         "DELETE FROM roots WHERE (NOT whole OR name IN (SELECT value FROM json_each(?))) "
         "AND root_id NOT IN (SELECT root_id FROM documents WHERE root_id IS NOT NULL)",
@@ -113,7 +112,7 @@ def file_states(connection: apsw.Connection, root_id: int) -> dict[str, FileStat
 
 def sample(connection: apsw.Connection, limit: int) -> list[tuple[int, FilePlace]]:
     """A random sample of the documents whose files may be read: their ids and files."""
-    import random  # only `kb doctor` needs it
+    import random  # needed by `kb doctor` only
 
     ids = [doc_id for (doc_id,) in connection.execute(
         "SELECT d.doc_id FROM documents d JOIN roots USING (root_id) "
@@ -133,8 +132,8 @@ def per_root(connection: apsw.Connection) -> dict[str, int]:
 
 
 def touch_file(connection: apsw.Connection, state: FileState, now_ns: int) -> None:
-    """The file's content is what it was; its times, place and name on disk are those of `state`.
-    Dates that were taken from the old time follow the new one."""
+    """Record new times and a new location of a file whose content is unchanged. Dates that come
+    from the old modification time are updated."""
     row = connection.execute(
         "SELECT mtime_ns, date, created_at, updated_at FROM documents WHERE doc_id = ?",
         (state.doc_id,),
@@ -150,7 +149,7 @@ def touch_file(connection: apsw.Connection, state: FileState, now_ns: int) -> No
          now_ns, *dates, state.doc_id),
     )  # fmt: skip
     attach_document(connection, state.doc_id)
-    if dates != list(row[1:]):  # which filters ask for
+    if dates != list(row[1:]):  # filters use these dates
         connection.execute("UPDATE state SET changes = changes + 1")
 
 
@@ -159,7 +158,7 @@ def _moment(time_ns: int) -> str:
 
 
 def place(connection: apsw.Connection, doc_id: int) -> FilePlace | None:
-    """Where a document's file lies; None for a note."""
+    """Where a document's file is; None for a note."""
     from kb.types import FilePlace
 
     row = connection.execute(
@@ -177,7 +176,7 @@ def place(connection: apsw.Connection, doc_id: int) -> FilePlace | None:
 
 
 def _free_name(path: str, taken: set[str]) -> str:
-    """The folder's name, made readable and unique. `note:` names belong to notes."""
+    """A readable and unique name for a root. Names that start with `note:` are reserved."""
     raw = os.fsencode(os.path.basename(path) or "root")
     name = nfc(raw.decode("utf-8", "backslashreplace"))
     name = name.replace(":", "_") if name.startswith("note:") else name

@@ -1,7 +1,7 @@
-"""Filters as SQL (spec 10): which documents may be seen, decided once per document.
+"""Filters as SQL conditions on documents (spec 10).
 
-A condition here is about `documents d`. Retrievers restrict themselves to the chunks of those
-documents before they rank, so a filtered search is exact: it equals brute force over the set.
+Retrievers restrict themselves to the chunks of the allowed documents before they rank, so that a
+filtered search is exact: it equals brute force over that set.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kb.text.normalize import nfc
 from kb.text.timestamps import utc_timestamp
 from kb.types import KINDS, SCOPES, TRUSTS, TYPES, Filters
 
-# The chunks of the documents that a condition leaves.
+# The chunks of the documents that match a condition.
 CHUNKS_OF = "SELECT c.chunk_id FROM documents d JOIN chunks c ON c.doc_id = d.doc_id WHERE "
 
 
@@ -30,7 +30,8 @@ class Condition(NamedTuple):
 
 
 def condition(connection: apsw.Connection, filters: Filters, now: str | None) -> Condition:
-    """What `filters` ask of `documents d`; with `now`, expired documents are out as well."""
+    """The condition on `documents d` for these filters; with `now`, it excludes expired
+    documents."""
     filters = _checked(filters)
     parts: list[tuple[str, list[Any]]] = []
     if now is not None:
@@ -39,7 +40,7 @@ def condition(connection: apsw.Connection, filters: Filters, now: str | None) ->
         parts += _every_tag(filters.tags)
     if filters.tags_any:
         some = f"d.doc_id IN (SELECT doc_id FROM document_tags WHERE tag {_IN})"
-        parts.append((some, [_listed(filters.tags_any)]))
+        parts.append((some, [_json_list(filters.tags_any)]))
     for column, values, valid in (
         ("type", filters.type, _types(connection, filters)),
         ("kind", filters.kind, KINDS),
@@ -47,12 +48,12 @@ def condition(connection: apsw.Connection, filters: Filters, now: str | None) ->
     ):
         if values:
             checked = [check_choice(column, value, valid) for value in dict.fromkeys(values)]
-            parts.append((f"d.{column} {_IN}", [_listed(checked)]))
+            parts.append((f"d.{column} {_IN}", [_json_list(checked)]))
     if filters.lang is not None:
         parts.append(("d.lang = ?", [filters.lang]))
     if filters.trust_min is not None:
         least = TRUSTS.index(check_choice("trust_min", filters.trust_min, TRUSTS))
-        parts.append((f"d.trust {_IN}", [_listed(TRUSTS[least:])]))
+        parts.append((f"d.trust {_IN}", [_json_list(TRUSTS[least:])]))
     if filters.path_glob is not None:
         parts.append(_path(filters.path_glob))
     if filters.after is not None:
@@ -64,23 +65,23 @@ def condition(connection: apsw.Connection, filters: Filters, now: str | None) ->
 
 
 def _types(connection: apsw.Connection, filters: Filters) -> tuple[str, ...]:
-    """The built-in types, and, if others are asked for, those that plug-ins have brought."""
+    """The built-in types, and, if the filter has others, the types that plug-ins have added."""
     if not set(filters.type) - set(TYPES):
         return TYPES
     stored = connection.execute("SELECT DISTINCT type FROM documents ORDER BY type")
     return tuple(dict.fromkeys((*TYPES, *(kind for (kind,) in stored))))
 
 
-# A list is one parameter, however long: SQLite has limits on parameters and on nested conditions.
+# A list is passed as one parameter: SQLite limits parameters and the depth of conditions.
 _IN = "IN (SELECT value FROM json_each(?))"
 
 
-def _listed(values: Iterable[str]) -> str:
+def _json_list(values: Iterable[str]) -> str:
     return json.dumps(list(dict.fromkeys(values)))
 
 
 def _every_tag(tags: tuple[str, ...]) -> list[tuple[str, list[Any]]]:
-    """The first tag narrows by index, the others are looked up for what it leaves."""
+    """The first tag uses the index; the others are checked for the documents it leaves."""
     first, *others = dict.fromkeys(tags)
     parts: list[tuple[str, list[Any]]] = [
         ("d.doc_id IN (SELECT doc_id FROM document_tags WHERE tag = ?)", [first])
@@ -89,13 +90,13 @@ def _every_tag(tags: tuple[str, ...]) -> list[tuple[str, list[Any]]]:
         parts.append((
             "NOT EXISTS (SELECT 1 FROM json_each(?) WHERE NOT EXISTS "
             "(SELECT 1 FROM document_tags t WHERE t.doc_id = d.doc_id AND t.tag = value))",
-            [_listed(others)],
+            [_json_list(others)],
         ))  # fmt: skip
     return parts
 
 
 def _path(glob: str) -> tuple[str, list[Any]]:
-    """The literal beginning narrows by index, the whole pattern decides."""
+    """The literal prefix uses the index; the whole pattern decides."""
     literal = re.split(r"[*?\[]", glob)[0]
     if not literal:
         return "kb_glob(?, d.doc_path)", [glob]
@@ -106,8 +107,8 @@ def _path(glob: str) -> tuple[str, list[Any]]:
 
 
 def _date(name: str, value: str) -> str:
-    """An ISO date or time, as documents store theirs: text that sorts by time. Midnight is the
-    day itself, so that it does not leave out documents that only name a day."""
+    """A date or time in the form that documents store, which sorts by time. Midnight becomes the
+    date alone, so that documents with only a date match."""
     try:
         moment = datetime.fromisoformat(value)
         if moment.tzinfo is not None:
@@ -122,7 +123,8 @@ def _date(name: str, value: str) -> str:
 
 
 def _checked(filters: Filters) -> Filters:
-    """The filters in NFC, as stored text is; what is not a text, or empty, is refused."""
+    """Normalize the filters to NFC, like stored text. Raises `InvalidRequest` for values that are
+    empty or not strings."""
     if not isinstance(filters, Filters):
         raise InvalidRequest(f"filters cannot be {short_repr(filters)}", "give Filters(...)")
     values: dict[str, Any] = {}
@@ -130,31 +132,31 @@ def _checked(filters: Filters) -> Filters:
         value = getattr(filters, item.name)
         if item.name in _LISTS:
             if isinstance(value, str):
-                raise InvalidRequest(f"{item.name} is a text", f"give a tuple: ({value!r},)")
+                raise InvalidRequest(f"{item.name} is a string", f"give a tuple: ({value!r},)")
             if not isinstance(value, tuple | list | set | frozenset):
                 said = type(value).__name__
-                raise InvalidRequest(f"{item.name} is a {said}", "give a tuple of texts")
+                raise InvalidRequest(f"{item.name} is a {said}", "give a tuple of strings")
             if len(value) > MAX_VALUES:
                 raise InvalidRequest(
                     f"{item.name} has {len(value):,} values", f"give at most {MAX_VALUES}"
                 )
-            values[item.name] = tuple(_said(item.name, each) for each in value)
+            values[item.name] = tuple(_value(item.name, each) for each in value)
         elif value is not None:
-            values[item.name] = _said(item.name, value)
+            values[item.name] = _value(item.name, value)
     return Filters(**values)
 
 
 _LISTS = ("tags", "tags_any", "type", "kind")
-MAX_VALUES = 256  # of a list
-MAX_VALUE_CHARS = 1000  # of a text: also what a glob is at most
+MAX_VALUES = 256  # in a list
+MAX_VALUE_CHARS = 1000  # in a value, including a glob
 
 
-def _said(name: str, value: object) -> str:
+def _value(name: str, value: object) -> str:
     text = nfc(check_text(name, value))
     if name in ("tags", "tags_any"):
         text = text.lstrip("#")
     if not text:
-        raise InvalidRequest(f"{name} is empty", f"leave {name} out to ask for everything")
+        raise InvalidRequest(f"{name} is empty", f"omit {name} to match everything")
     if len(text) > MAX_VALUE_CHARS:
         most = f"{MAX_VALUE_CHARS:,} characters"
         raise InvalidRequest(f"{name} is longer than {most}", f"give a shorter {name}")

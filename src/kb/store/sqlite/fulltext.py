@@ -1,8 +1,8 @@
-"""Words and characters matched by FTS5. The only module that sees raw BM25.
+"""The full-text port, over FTS5. The only module that handles raw BM25.
 
-Words go to `chunks_fts`, runs of unspaced script to `chunks_cjk`; BM25 is a sum over terms, so a
-query in both scripts is scored by the sum of both tables. `chunks_trigram` answers which chunks
-hold whole runs and words as substrings.
+Words are in `chunks_fts`, runs of unspaced scripts in `chunks_cjk`. BM25 is a sum over terms, so a
+query in both kinds of script is scored by the sum of both tables. `chunks_trigram` finds chunks
+that contain runs and words as substrings.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 # chunk_id, doc_id, heading, text, parts. Fitted on the train and dev splits of four collections.
 _BM25 = "bm25(chunks_fts, 0.0, 0.0, 2.0, 1.0, 0.5)"
-_COMMON = 0.5  # a term in a larger share of the chunks has an IDF of nothing, and costs the most
+_COMMON = 0.5  # a term in more of the chunks has almost no IDF, and costs most time
 
 
 class Term(NamedTuple):
-    """One term of a table: its FTS5 expression, and how its commonness is looked up."""
+    """One term of a table: its FTS5 expression, and the stem to look up its frequency by."""
 
     expression: str
     stem: str | None
@@ -49,7 +49,7 @@ def match(
     now: str,
     limit: int,
 ) -> TextMatches:
-    """The best chunks for any term, or those that hold every term."""
+    """The best chunks for any term, or, with `every`, those with all terms."""
     within = _within(connection, filters, now)
     words = _word_terms(query.words)
     parts = _piece_terms(query.runs)
@@ -71,14 +71,14 @@ def match(
 def match_expression(
     connection: apsw.Connection, expression: str, *, filters: Filters, now: str, limit: int
 ) -> TextMatches:
-    """A user's own FTS5 expression, as it stands."""
+    """The best chunks for a user's FTS5 expression."""
     within = _within(connection, filters, now)
     try:
         rows = _ranked_words(connection, expression, within, limit)
     except apsw.SQLError as error:
         raise QuerySyntax(
-            f"not an FTS5 expression: {error}",
-            "without the single quotes every character is taken literally",
+            f"invalid FTS5 expression: {error}",
+            "without the single quotes, every character is taken literally",
         ) from error
     return TextMatches(_scored(rows))
 
@@ -92,8 +92,8 @@ def match_substrings(
     limit: int,
     indexed: bool = True,
 ) -> TextMatches:
-    """Chunks that hold any of the terms as substrings, most terms first. Without FTS5
-    (`indexed=False`) every chunk is read."""
+    """Chunks that contain any of the terms as substrings, those with most terms first. With
+    `indexed=False`, every chunk is read instead of the trigram index."""
     within = _within(connection, filters, now)
     wanted = json.dumps(list(terms))
     narrow, params = "1", []
@@ -114,7 +114,7 @@ def match_substrings(
 
 
 def _scored(rows: Iterable[tuple[int, float]]) -> list[ScoredChunk]:
-    """BM25 as FTS5 gives it (lower is better) into [0, 1), higher is better [001]."""
+    """Map BM25 of FTS5, where lower is better, to [0, 1), where higher is better [001]."""
     return [
         ScoredChunk(chunk_id, abs(bm25) / (1.0 + abs(bm25)), rank)
         for rank, (chunk_id, bm25) in enumerate(rows, start=1)
@@ -128,7 +128,7 @@ def _any(
     within: Within,
     limit: int,
 ) -> list[tuple[int, float]]:
-    """Ranked by the sum of BM25 over whatever terms a chunk has."""
+    """Chunks with any of the terms, ranked by the sum of BM25."""
     if not parts:
         return _ranked_words(connection, _or(words), within, limit) if words else []
     found = "SELECT rowid, bm25(chunks_cjk) FROM chunks_cjk WHERE chunks_cjk MATCH ?"
@@ -136,7 +136,7 @@ def _any(
     if words:
         found += f" UNION ALL SELECT rowid, {_BM25} FROM chunks_fts WHERE chunks_fts MATCH ?"
         params.append(_or(words))
-    # Materialised, since bm25() can only be asked where its table is being matched.
+    # Materialized, because bm25() works only in the query that matches its table.
     rows = connection.execute(
         f"WITH found (id, bm25) AS MATERIALIZED ({found}) SELECT id, sum(bm25) FROM found "
         f"WHERE {within.sql('id')} GROUP BY id ORDER BY 2, 1 LIMIT ?",
@@ -153,20 +153,20 @@ def _every(
     within: Within,
     limit: int,
 ) -> list[tuple[int, float]]:
-    """Without unspaced script: all words, by FTS5. With it: whole runs and words as substrings
-    [003], ranked by the pieces and words they are made of."""
+    """Chunks with all terms. Without unspaced scripts, FTS5 finds all words; with them, runs and
+    words must occur as substrings [003], and are ranked by their n-grams and words."""
     if not parts:
         if not words:
             return []
         return _ranked_words(connection, _and(words), within, limit)
     long = [word[0] for word in query.words if len(word[0]) >= 3]
-    return _any(connection, words, parts, within.also(_holding_all(query.runs, long)), limit)
+    return _any(connection, words, parts, within.also(_containing_all(query.runs, long)), limit)
 
 
 def _ranked_words(
     connection: apsw.Connection, expression: str, within: Within, limit: int
 ) -> list[tuple[int, float]]:
-    # By bm25() and not by `rank`: measured, the latter takes half as long again.
+    # ORDER BY bm25(), because `rank` was measured to take 50 % longer.
     rows = connection.execute(
         f"SELECT rowid, {_BM25} AS bm25 FROM chunks_fts WHERE chunks_fts MATCH ? "
         f"AND {within.sql('+chunks_fts.rowid')} ORDER BY bm25, rowid LIMIT ?",
@@ -179,7 +179,8 @@ def _ranked_words(
 
 
 def _word_terms(words: Iterable[tuple[str, ...]]) -> list[Term]:
-    """A word with alternatives (an identifier and its parts) is never too common: no stem."""
+    """A word with alternatives (an identifier and its parts) has no stem: it is never dropped as
+    too common."""
     return [
         Term(_quoted(word[0]), _stem(word[0]))
         if len(word) == 1
@@ -202,8 +203,8 @@ def _piece_terms(runs: Iterable[str]) -> list[Term]:
 def _without_common(
     words: Sequence[Term], parts: Sequence[Term], counts: Mapping[Term, int], most: float
 ) -> tuple[list[Term], list[Term], tuple[str, ...]]:
-    """The terms that occur in at most `most` chunks, and the names of the others. If all terms are
-    common, they stay."""
+    """The terms that occur in at most `most` chunks, and the names of the dropped ones. If all
+    terms are common, none is dropped."""
     rare_words = [term for term in words if counts.get(term, 0) <= most]
     rare_parts = [term for term in parts if counts.get(term, 0) <= most]
     kept = {*rare_words, *rare_parts}
@@ -216,15 +217,15 @@ def _without_common(
 def _most_matches(
     words: Sequence[Term], parts: Sequence[Term], counts: Mapping[Term, int]
 ) -> float:
-    """An upper bound for the number of chunks with any of the terms. FTS5 folds runs of unspaced
-    scripts before it looks them up, so that their counts are no bound."""
+    """An upper bound for the number of chunks with any of the terms. There is no bound for unspaced
+    scripts: FTS5 folds runs before it looks them up."""
     return inf if parts else sum(counts.get(term, inf) for term in words)
 
 
 def _chunk_counts(
     connection: apsw.Connection, table: str, terms: Sequence[Term]
 ) -> dict[Term, int]:
-    """How many chunks contain each term, as far as it has a stem."""
+    """How many chunks contain each term that has a stem."""
     stems = [term.stem for term in terms if term.stem is not None]
     if not stems:
         return {}
@@ -249,9 +250,9 @@ def _trigrams(term: str) -> str:
     return " AND ".join(dict.fromkeys(_quoted(term[i : i + 3]) for i in range(len(term) - 2)))
 
 
-def _holding_all(runs: Sequence[str], words: Sequence[str]) -> tuple[str, list[Any]]:
-    """Chunks that hold each run and each word as a substring, in their text or above it: those with
-    all pieces of the runs, by index, and then by looking."""
+def _containing_all(runs: Sequence[str], words: Sequence[str]) -> tuple[str, list[Any]]:
+    """Chunks that contain each run and each word as a substring of their text or headings: the
+    index finds the n-grams of the runs, and the text decides."""
     terms = [*runs, *words]
     pieces_of_all = dict.fromkeys(piece for run in runs for piece in bigrams(run))
     return (
@@ -266,7 +267,7 @@ def _holding_all(runs: Sequence[str], words: Sequence[str]) -> tuple[str, list[A
 
 
 class Within(NamedTuple):
-    """Sub-selects of chunk ids: a chunk must be in all of `inside` and in none of `outside`."""
+    """Subqueries of chunk ids: a chunk must be in all of `inside` and in none of `outside`."""
 
     inside: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()
@@ -278,14 +279,14 @@ class Within(NamedTuple):
         return " AND ".join(tests) or "1"
 
     def also(self, select: tuple[str, list[Any]]) -> Within:
-        """Narrowed by one more sub-select, whose parameters come first as it does."""
+        """Add a subquery in front, with its parameters."""
         sql, params = select
         return Within((sql, *self.inside), self.outside, (*params, *self.params))
 
 
 def _within(connection: apsw.Connection, filters: Filters, now: str) -> Within:
-    """Decided per document and written out once per query. Without filters, only the (few) expired
-    documents are left out, so that the common search joins nothing."""
+    """The chunks that a search may return, decided for each document. Without filters, only the few
+    expired documents are excluded, so that most searches need no join."""
     if filters:
         sql, params = where.condition(connection, filters, now)
         return Within(inside=(where.CHUNKS_OF + sql,), params=tuple(params))
@@ -333,8 +334,8 @@ class SqliteFulltext:
 
 @contextmanager
 def _index_errors() -> Iterator[None]:
-    """Turn errors of SQLite about missing or damaged tables into `IndexUnusable`. Other errors,
-    such as a lock that is not released, would meet a scan of the chunks too."""
+    """Turn errors about missing or damaged tables into `IndexUnusable`. Other errors, such as a
+    lock that is not released, would also fail a scan of the chunks."""
     try:
         yield
     except StoreError as error:

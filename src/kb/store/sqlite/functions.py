@@ -1,5 +1,5 @@
-"""SQL functions that kb's own queries use. The stored file needs none of them. And the one that
-reads a single value."""
+"""SQL functions for kb's queries, and a helper that reads one value. The stored schema uses none of
+these functions."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def scalar(connection: apsw.Connection, sql: str, params: tuple[Any, ...] = ()) -> Any:
-    """The first column of the first row; None where there is no row."""
+    """The first column of the first row; None if there is no row."""
     row = connection.execute(sql, params).fetchone()
     return row[0] if row else None
 
 
 def register(connection: apsw.Connection, clock: Callable[[], float] = time.time) -> None:
-    """Add kb's functions to a connection. `kb_now()` is the time that `clock` shows."""
+    """Add kb's functions to a connection. `kb_now()` returns the time of `clock`."""
     connection.create_scalar_function("kb_now", cast(Any, lambda: utc_timestamp(clock())), 0)
     for name, function in (("kb_glob", glob_matches), ("kb_substrings", count_substrings)):
         connection.create_scalar_function(name, cast(Any, function), 2, deterministic=True)
@@ -36,8 +36,8 @@ def glob_matches(pattern: Any, path: Any) -> bool:
 
 
 def count_substrings(text: Any, terms_json: Any) -> int:
-    """How many of the terms stand in `text`, whatever their case. By `lower`, as the trigram index
-    folds it: `casefold` would make two letters of the ß that the index keeps."""
+    """How many of the terms occur in `text`, ignoring case. Uses `lower` like the trigram index:
+    `casefold` would turn the index's ß into two letters."""
     folded = widen_katakana(text).lower()
     return sum(term in folded for term in _terms(terms_json))
 

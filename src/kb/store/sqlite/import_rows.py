@@ -1,7 +1,7 @@
-"""Import: lines back into rows, inside the caller's transaction, so that it is all or nothing.
+"""Lines to rows, in the caller's transaction, so that an import is complete or has no effect.
 
-Into an empty store everything comes back as it was, ids included. Into one that is not, documents
-are merged: see `_Merge`.
+An empty store becomes a copy, with the same ids. Into any other store, documents are merged: see
+`_Merge`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def load(
     merge: bool,
     on_progress: OnProgress,
 ) -> ImportReport:
-    """Write what stands in `lines`, which begin behind the header."""
+    """Write the records of `lines`, which start after the header."""
     empty = _is_empty(connection)
     if not empty and not merge:
         raise InvalidRequest(
@@ -49,21 +49,21 @@ def load(
         seen[kind] += 1
         if seen[kind] > header["counts"][export_format.TABLES[kind]]:
             raise export_format.broken(
-                number, f"more records of kind {kind} than the header promised"
+                number, f"more records of kind {kind} than the header declares"
             )
         _attempt(number, partial(work.take, kind, record))
         on_progress(number - 1, total)
     for kind, table in export_format.TABLES.items():
         if seen[kind] != header["counts"][table]:
             expected = f"{header['counts'][table]} {table}, not {seen[kind]}"
-            raise export_format.broken(number, f"the end; the header promised {expected}")
+            raise export_format.broken(number, f"the end, but the header declares {expected}")
     _attempt(1, partial(work.finish, header))
     segments.fold_all(connection)
     return work.report()
 
 
 def _attempt(number: int, step: Callable[[], None]) -> None:
-    """What the store refuses is the fault of a line."""
+    """Report a value that the database refuses as an error of its line."""
     try:
         step()
     except (apsw.ConstraintError, OverflowError, UnicodeEncodeError, struct.error) as error:
@@ -76,19 +76,19 @@ def _is_empty(connection: apsw.Connection) -> bool:
 
 
 class _Restore:
-    """Into an empty store: every row as it was."""
+    """Imports into an empty store: every row as it was."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection
         self.added = self.replaced = self.kept = self.chunks = 0
-        self.model_ids: dict[int, tuple[int, int]] = {}  # theirs -> ours, with its dimension
-        self.token_dimensions: dict[int, int] = {}  # of theirs
-        self.root_names: dict[int, str] = {}  # by their id
-        self.store_schema = 0  # of the store that was exported
+        self.model_ids: dict[int, tuple[int, int]] = {}  # imported id -> own id and dimension
+        self.token_dimensions: dict[int, int] = {}  # of imported documents
+        self.root_names: dict[int, str] = {}  # by imported id
+        self.store_schema = 0  # of the exported store
 
     def models(self, found: list[JsonDict]) -> None:
-        """Theirs, as far as they are ours or ours are none: vectors of two models do not mix, and
-        chunks without them are embedded later."""
+        """Register the models of the export, unless the store has another one: vectors of two
+        models are not mixed, and chunks without vectors are embedded later."""
         ours = embeddings.models(self.connection)
         for model in found:
             same = [one.model_id for one in ours if (one.name, one.version, one.dimension)
@@ -125,7 +125,8 @@ class _Restore:
             self._embedding(chunk_id, embedding)
 
     def finish(self, header: JsonDict) -> None:
-        """A store that was used before and emptied neither uses ids again nor goes back in time."""
+        """Keep the counters of a store that was used before and emptied: ids are not used again,
+        and versions do not repeat."""
         for table, last in header["sequences"].items():
             known = scalar(
                 self.connection, "SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)
@@ -149,19 +150,19 @@ class _Restore:
         return self.connection.last_insert_rowid()
 
     def _insert_document(self, record: JsonDict) -> int:
-        """Its file may be anyone's: it is not read before the user says so."""
+        """Insert a detached document: its file is not read until the user attaches the root."""
         doc_id = self._insert("documents", export_format.as_columns(record))
         if record["root_id"] is not None:
             files.detach_document(self.connection, doc_id)
         return doc_id
 
     def _embedding(self, chunk_id: int, record: JsonDict) -> None:
-        """To the bit as it was."""
+        """Write vectors bit for bit as they were exported."""
         if record["model_id"] not in self.model_ids:
             return
         model_id, dimension = self.model_ids[record["model_id"]]
         if not cosine.is_unit(record["dense"], dimension):
-            raise apsw.ConstraintError("a vector that is damaged")
+            raise apsw.ConstraintError("a damaged vector")
         embeddings.put(
             self.connection, model_id, chunk_id, record["embedded_at"], record["dense"],
             _weights(record["sparse"]), self._tokens(record),
@@ -171,14 +172,14 @@ class _Restore:
         data: bytes | None = record["tokens"]
         if data is None:
             return None
-        if self.store_schema < 3:  # when they were plain float32
+        if self.store_schema < 3:  # older schemas stored plain float32
             dimension = self.token_dimensions[record["model_id"]]
             count = len(data) // (4 * dimension) if dimension else 0
             data = token_codes.header("float32", dimension, count) + data
         try:
             token_codes.parse_header(data)
         except StoreUnusable as error:
-            raise apsw.ConstraintError("token vectors that are damaged") from error
+            raise apsw.ConstraintError("damaged token vectors") from error
         return data
 
     def _add_tags(self, doc_id: int, tags: dict[str, str]) -> None:
@@ -190,18 +191,18 @@ class _Restore:
 
 
 class _Merge(_Restore):
-    """Into a store that has documents. Ids are new.
+    """Imports into a store that has documents. Ids are new.
 
-    A root is the one at the same path; a name that another root has gets a number. A document is
-    the one at the same path of the same root, and the one that was indexed later stays. Notes have
-    no path of their own, as their number is the store's: the same text of the same time is the
-    same note, and every other is added. Tags given by hand are kept from both sides.
+    A root is identified by its path; if its name is taken, it gets a number. A document is
+    identified by its root and path, and the version that was indexed later wins. A note has no
+    path, because its number belongs to one store: notes with the same text and time are the same,
+    all others are added. Tags from users are kept from both sides.
     """
 
     def __init__(self, connection: apsw.Connection) -> None:
         super().__init__(connection)
-        self.roots: dict[int, tuple[int, str]] = {}  # their id -> ours, with its name
-        self.documents: dict[int, int | None] = {}  # their id -> ours; None: ours stays
+        self.roots: dict[int, tuple[int, str]] = {}  # imported id -> own id and name
+        self.documents: dict[int, int | None] = {}  # imported id -> own id; None: kept
         self.removed = 0
         self.at_path = {root.path: root for root in files.roots(connection)}
         self.notes = _notes(connection)
@@ -216,7 +217,7 @@ class _Merge(_Restore):
     def document(self, record: JsonDict) -> None:
         theirs, tags = record.pop("doc_id"), record.pop("tags")
         if theirs in self.documents:
-            raise apsw.ConstraintError(f"document {theirs} is there twice")
+            raise apsw.ConstraintError(f"document {theirs} occurs twice")
         is_note = record["doc_path"] == f"note:{theirs}"
         known = self.notes.get(_note_key(record)) if is_note else self._same_path(record)
         if known and known[1] >= record["indexed_ns"]:
@@ -239,7 +240,7 @@ class _Merge(_Restore):
             del record["chunk_id"]
             super().chunk(record | {"doc_id": ours})
 
-    def finish(self, header: JsonDict) -> None:  # noqa: ARG002  # the store stays what it is
+    def finish(self, header: JsonDict) -> None:  # noqa: ARG002  # the counters of the store stay
         documents.count_change(self.connection, self.chunks - self.removed)
 
     def _same_path(self, record: JsonDict) -> tuple[Any, ...] | None:
@@ -262,7 +263,8 @@ class _Merge(_Restore):
     def _replace(
         self, doc_id: int, record: JsonDict, tags: dict[str, str]
     ) -> tuple[int, dict[str, str]]:
-        """The document gives up its chunks and its file's tags; its id and its readers stay."""
+        """Remove the document's chunks and the tags of its file; the id and the access count
+        stay."""
         row = {key: value for key, value in export_format.as_columns(record).items()
                if key not in ("access_count", "path", "doc_path")}  # fmt: skip
         assignments = ", ".join(f"{name} = :{name}" for name in row)
@@ -289,7 +291,7 @@ def _weights(weights: dict[str, float] | None) -> str | None:
         raise apsw.ConstraintError(error.message) from error
 
 
-Note = tuple[str, str]  # what tells notes apart, whatever their numbers: their text and their time
+Note = tuple[str, str]  # the text and the time of a note identify it
 
 
 def _note_key(record: JsonDict) -> Note:
@@ -297,7 +299,7 @@ def _note_key(record: JsonDict) -> Note:
 
 
 def _notes(connection: apsw.Connection) -> dict[Note, tuple[int, int]]:
-    """The notes there are: their id, and when they were indexed."""
+    """The existing notes by digest: their ids, and when they were indexed."""
     rows = connection.execute(
         "SELECT content_hash, created_at, doc_id, indexed_ns FROM documents "
         "WHERE root_id IS NULL AND doc_path = 'note:' || doc_id"

@@ -1,8 +1,7 @@
-"""What can be wrong with a store's file, and how what is derived is made anew.
+"""The SQL behind the checks of `kb doctor`, and repairs that rebuild derived data.
 
-Checks and repairs for `kb.library.doctor`, which interprets the results. No repair changes a
-document or a readable chunk; a chunk without a document, which no search can find, is removed.
-`repair` handles unreadable values, `vector_integrity` handles vectors.
+No repair changes a document or a readable chunk. A chunk without a document, which no search can
+find, is deleted. `repair` handles unreadable values, `vector_integrity` handles vectors.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from kb.store.sqlite.repair import Repair, repair, without_triggers
 from kb.store.sqlite.vector_integrity import VectorIntegrity
 from kb.text.normalize import subwords, unspaced_ngrams
 
-_BATCH = 500  # rows in a repair's transaction: others want to write too
+_BATCH = 500  # rows per transaction of a repair, so that others can write too
 _SEQUENCES = (
     ("roots", "root_id"), ("documents", "doc_id"), ("chunks", "chunk_id"), ("models", "model_id"),
     ("vector_changes", "change"), ("sparse_segments", "segment"),
@@ -53,7 +52,7 @@ _ORPHANS = {
 
 
 class Integrity:
-    """Asks one store."""
+    """Checks and repairs one store."""
 
     def __init__(self, database: Database, dense: DenseIndex) -> None:
         self._database = database
@@ -70,8 +69,9 @@ class Integrity:
     # --- the file ---------------------------------------------------------------------------------
 
     def problems(self) -> list[str]:
-        """SQLite's own complaints; those about our full-text tables are `index_fault`'s. On a
-        connection of its own: here FTS5 would trust what an older one remembers of its tables."""
+        """Problems that SQLite itself reports, without those of the full-text tables, which
+        `index_fault` finds. Uses a new connection, because FTS5 would trust what an older
+        connection has cached."""
         fresh = Database(self._database.path, read_only=self._database.read_only, busy_timeout_s=1)
         try:
             with fresh.reading() as connection:
@@ -86,13 +86,13 @@ class Integrity:
             connection.execute("REINDEX")
 
     def has_log(self) -> bool:
-        """Whether the file is in WAL mode, by its header: a connection that may not write says no
-        to everything."""
+        """Whether the file is in WAL mode, according to its header: a read-only connection cannot
+        tell."""
         with open(self._database.path, "rb") as file:
             return file.read(20)[18:] == b"\x02\x02"
 
     def use_log(self) -> None:
-        """Back to WAL, which needs the file for a moment to itself."""
+        """Switch back to WAL mode, which needs exclusive access for a moment."""
         self._database.close()
         with self._private() as connection:
             connection.pragma("journal_mode", "wal")
@@ -106,7 +106,7 @@ class Integrity:
 
     @contextmanager
     def _private(self) -> Iterator[apsw.Connection]:
-        """A connection outside of every transaction, where these pragmas work."""
+        """A connection outside of any transaction, where these pragmas work."""
         with self._database.errors():
             connection = apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READWRITE)
             try:
@@ -128,7 +128,7 @@ class Integrity:
     # --- cells ------------------------------------------------------------------------------------
 
     def faults(self) -> list[str]:
-        """Cells that hold what kb cannot have written: which they are."""
+        """The cells with values that kb cannot have written."""
         with self._database.reading() as connection:
             return [str(fault) for fault in column_checks.faults(connection)]
 
@@ -143,7 +143,7 @@ class Integrity:
             counts = {name: scalar(connection, f"SELECT count(*) {sql}")
                       for name, sql in _ORPHANS.items()}  # fmt: skip
             broken = connection.execute("PRAGMA foreign_key_check").fetchall()
-        # A reference that none of the above knows would be one that a later schema brings.
+        # References that a later schema adds.
         known = (*_ORPHANS, "document_tags")
         for table in {row[0] for row in broken} - set(known):
             counts[str(table)] = sum(row[0] == table for row in broken)
@@ -156,14 +156,14 @@ class Integrity:
             _recount(connection)
 
     def counters(self) -> list[str]:
-        """What the store counts wrongly, in words."""
+        """The counters that are wrong, in words."""
         with self._database.reading() as connection:
             counted = scalar(connection, "SELECT chunks FROM state")
             chunks = scalar(connection, "SELECT count(*) FROM chunks")
-            wrong = [f"{counted} chunks are counted, and there are {chunks}"]
+            wrong = [f"{counted} chunks are counted, but {chunks} exist"]
             wrong = (wrong if counted != chunks else []) + vector_integrity.miscounted(connection)
             return wrong + [
-                f"the last id of {table} is {last}, and there is a {highest}"
+                f"the last id of {table} is {last}, but {highest} exists"
                 for table, last, highest in _sequences(connection)
                 if last < highest
             ]
@@ -181,16 +181,16 @@ class Integrity:
     # --- derived columns --------------------------------------------------------------------------
 
     def stale(self, limit: int) -> tuple[int, int]:
-        """How many chunks were looked at, about `limit` where there are more, and how many of them
-        have other derived columns than their text gives."""
+        """The number of checked chunks, about `limit` if there are more, and how many of them have
+        derived columns that differ from their text."""
         with self._database.reading() as connection:
             rows = _some(connection, "heading, text, parts, cjk", limit)
             wrong = [_derived(heading, text) != (parts, cjk) for heading, text, parts, cjk in rows]
         return len(wrong), sum(wrong)
 
     def altered(self, limit: int) -> tuple[int, list[str]]:
-        """How many chunks were looked at, and the documents of those whose text is not the one
-        their hash was made from."""
+        """The number of checked chunks, and the documents of those whose text does not match their
+        hash."""
         with self._database.reading() as connection:
             rows = _some(connection, "heading, text, content_hash, doc_id", limit)
             wrong = [(documents.content_digest(heading, text) != digest, doc_id)
@@ -199,8 +199,8 @@ class Integrity:
         return len(wrong), [one.doc_path for one in found.values()]
 
     def refill(self) -> None:
-        """Every chunk's derived columns. The indexes have to be looked at afterwards: they are not
-        told, as the triggers would take out of them what was never put in."""
+        """Compute the derived columns of every chunk again. The indexes must be checked afterwards:
+        triggers are off, because they would remove entries that were never added."""
         last = 0
         while True:
             with self._database.writing() as connection, without_triggers(connection):
@@ -220,7 +220,7 @@ class Integrity:
     # --- full-text indexes ------------------------------------------------------------------------
 
     def index_fault(self, table: str) -> str | None:
-        """What FTS5 says when it compares the index with the chunks; None: they agree."""
+        """What FTS5 reports when it compares the index with the chunks; None if they agree."""
         with self._database.writing() as connection:
             try:
                 connection.execute(
@@ -249,7 +249,7 @@ def _recount(connection: apsw.Connection) -> None:
 
 
 def _sequences(connection: apsw.Connection) -> list[tuple[str, int, int]]:
-    """Of each table: the last id given, and the highest there is."""
+    """For each table, the last id that was used and the highest one that exists."""
     last = dict(connection.execute("SELECT name, seq FROM sqlite_sequence"))
     return [
         (table, last.get(table, 0), scalar(connection, f"SELECT max({column}) FROM {table}") or 0)
@@ -258,7 +258,7 @@ def _sequences(connection: apsw.Connection) -> list[tuple[str, int, int]]:
 
 
 def _some(connection: apsw.Connection, columns: str, limit: int) -> Iterator[Any]:
-    """All chunks, or about `limit` of them, taken evenly."""
+    """All chunks, or an even sample of about `limit` of them."""
     step = scalar(connection, "SELECT count(*) FROM chunks") // limit + 1
     sql = f"SELECT {columns} FROM chunks WHERE chunk_id % ? = ?"
     return connection.execute(sql, (step, random.randrange(step)))

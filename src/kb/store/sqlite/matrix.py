@@ -1,8 +1,8 @@
-"""Dense search by numpy: all vectors of a model as one matrix, shared between threads.
+"""The numpy backend: all vectors of a model as one matrix, shared between threads.
 
-A matrix stands for one state of the store. The next state's is made from it: rows that changed
-since are marked dead, and their new vectors stand in a second, small matrix. When that has grown,
-or nothing is there to begin with, everything is read anew, and kept in a file for other processes.
+A matrix belongs to one state of the store. The matrix of a later state is derived from it: changed
+rows are marked as dead, and their new vectors are kept in a second, small matrix. When that one
+grows too large, all vectors are read again, and kept in a file for other processes.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ if TYPE_CHECKING:
     Rows = NDArray[np.float32]
 
 _BATCH = 4096  # rows read at a time
-_SCANNED = 65_536  # rows compared between two looks at the deadline: some 10 ms
-_GATHERED = 8  # up to one row in so many is gathered; of more, all are multiplied
-_FEW = 1000  # so many changed rows are no reason to read all of them anew
-_SHARE = 16  # nor is one in so many
+_SCANNED = 65_536  # rows between two checks of the deadline: about 10 ms
+_GATHERED = 8  # if at most one row in this many is allowed, only those are multiplied
+_FEW = 1000  # this many changed rows never cause a full read
+_SHARE = 16  # nor does one changed row in this many
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matrix:
-    """The ready vectors of a model in one state of the store. Never changed."""
+    """The ready vectors of a model in one state of the store. Immutable."""
 
     model_id: int
     mark: Mark
-    ids: Ids  # rising
+    ids: Ids  # in ascending order
     rows: Rows
-    dead: Ids  # places in `rows` that count no more
-    new_ids: Ids  # rising
+    dead: Ids  # positions in `rows` that are dead
+    new_ids: Ids  # in ascending order
     new_rows: Rows
 
     @property
@@ -54,7 +54,7 @@ class Matrix:
         return len(self.dead) + len(self.new_ids)
 
     def content(self) -> Sidecar:
-        """What is kept in a file; only of a matrix without drift."""
+        """The content of the file; only for a matrix without changed rows."""
         return Sidecar(self.mark, self.ids, self.rows)
 
 
@@ -69,7 +69,7 @@ def of_sidecar(model_id: int, found: Sidecar) -> Matrix:
 
 
 def built(connection: apsw.Connection, model: StoredModel, mark: Mark) -> Matrix:
-    """Every vector, read from the store."""
+    """Read every vector from the store."""
     import numpy as np
 
     ids = np.empty(model.ready, np.int64)
@@ -78,7 +78,7 @@ def built(connection: apsw.Connection, model: StoredModel, mark: Mark) -> Matrix
     start = 0
     while batch := list(islice(found, _BATCH)):
         end = start + len(batch)
-        if end > model.ready:  # more than are counted, which `kb doctor` mends
+        if end > model.ready:  # more than the counter says, which `kb doctor` repairs
             ids = np.resize(ids, end)
             rows = np.resize(rows, (end, model.dimension))
         ids[start:end] = [chunk_id for chunk_id, _ in batch]
@@ -90,7 +90,7 @@ def built(connection: apsw.Connection, model: StoredModel, mark: Mark) -> Matrix
 def caught_up(
     connection: apsw.Connection, earlier: Matrix, model: StoredModel, mark: Mark
 ) -> Matrix | None:
-    """The matrix of this state, made from an earlier one's; None if it would drift too far."""
+    """Derive the matrix of this state from an earlier one; None if too many rows changed."""
     import numpy as np
 
     if earlier.mark == mark:
@@ -110,7 +110,7 @@ def caught_up(
 
 
 def agree(one: Matrix, other: Matrix) -> bool:
-    """Whether both hold the same vectors, to the bit."""
+    """Whether both matrices have the same vectors, bit for bit."""
     import numpy as np
 
     (ids, rows), (other_ids, other_rows) = _live(one), _live(other)
@@ -130,7 +130,7 @@ def _unpacked(blobs: Sequence[bytes], dimension: int) -> Rows:
     import numpy as np
 
     if any(len(blob) != 4 * dimension for blob in blobs):
-        raise StoreUnusable("a stored vector is damaged", "mend it with: kb doctor --fix")
+        raise StoreUnusable("a stored vector is damaged", "repair it with: kb doctor --fix")
     return np.frombuffer(b"".join(blobs), "<f4").reshape(len(blobs), dimension)
 
 
@@ -154,7 +154,7 @@ def nearest(
     hidden: Sequence[int],
     limit: int,
 ) -> list[ScoredChunk]:
-    """The best rows among `allowed` chunks (None: all) that are not `hidden`."""
+    """The best rows among the `allowed` chunks (None: all) that are not `hidden`."""
     import numpy as np
 
     asked = np.frombuffer(query, np.float32)
@@ -176,7 +176,7 @@ def nearest(
 def _candidates(
     ids: Ids, rows: Rows, asked: Rows, dead: Ids, allowed: Ids | None, hidden: Ids
 ) -> tuple[Ids, Rows]:
-    """Places in `rows`, and the cosine of each; -2 for what does not count."""
+    """Row numbers, and the cosine of each; -2 for rows that are excluded."""
     import numpy as np
 
     out = np.concatenate([dead, _places(ids, hidden)]) if len(hidden) else dead
@@ -193,8 +193,8 @@ def _candidates(
 
 
 def _products(rows: Rows, asked: Rows) -> Rows:
-    """`rows @ asked`, in this thread alone: BLAS shares even this out over its own threads, which
-    then fight those of the encoder and of other searches. At 100,000 rows it is faster, too."""
+    """`rows @ query` in this thread alone. BLAS would use its own threads, which compete with the
+    encoder and with other searches; at 100,000 rows this is also faster."""
     import numpy as np
 
     products: Rows = np.empty(len(rows), np.float32)
@@ -206,7 +206,7 @@ def _products(rows: Rows, asked: Rows) -> Rows:
 
 
 def _places(ids: Ids, wanted: Ids) -> Ids:
-    """Where the wanted ids stand among `ids`, as far as they do."""
+    """The positions of the wanted ids in `ids`, for those that occur."""
     import numpy as np
 
     if not len(ids):
@@ -218,7 +218,7 @@ def _places(ids: Ids, wanted: Ids) -> Ids:
 
 
 def _last(cosines: Rows, limit: int) -> float:
-    """The cosine of the last place that counts."""
+    """The cosine of the last candidate within the limit."""
     import numpy as np
 
     if len(cosines) <= limit:
@@ -228,7 +228,7 @@ def _last(cosines: Rows, limit: int) -> float:
 
 
 def rescored(ids: Ids, rows: Rows, asked: Rows, limit: int) -> list[ScoredChunk]:
-    """`scoring.fixed_point` and `scoring.rank`, for arrays."""
+    """`cosine.fixed_point` and `cosine.rank` for arrays."""
     import numpy as np
 
     products = rows.astype(np.float64) * (asked.astype(np.float64) * cosine.ONE)

@@ -1,12 +1,12 @@
-"""The matrix of vectors as a file beside the store, so that a fresh process maps it into memory
-rather than reading every row again. Derived: never trusted over the store.
+"""The matrix of vectors in a file beside the store, which a new process maps into memory instead of
+reading every row. The file is derived data, and the store always wins.
 
-    4096 bytes   header: JSON, padded with spaces; its own checksum stands in its first line
-    8 a row      chunk ids, rising
+    4096 bytes   header: JSON, padded with spaces; its first line is its checksum
+    8 a row      chunk ids, ascending
     d * 4 a row  vectors, float32
 
-Whatever is wrong with the file (not there, cut, damaged, of another store, model or machine) is no
-error: the matrix is then built from the store.
+A file that is missing, truncated, damaged, or from another store, model or machine is not an error:
+the matrix is then built from the store.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FORMAT = f"kb-vectors.v1.{sys.byteorder}"
 
 
 class Sidecar(NamedTuple):
-    """What stands in the file."""
+    """The content of the file."""
 
     mark: Mark
     ids: NDArray[np.int64]
@@ -39,7 +39,7 @@ class Sidecar(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """Whose vectors they are."""
+    """The store and the model that the vectors belong to."""
 
     store_id: str
     model_id: int
@@ -47,13 +47,14 @@ class Owner(NamedTuple):
 
 
 def path_of(store: Path) -> Path:
-    """Where it stands: `kb.sqlite-vectors` for `kb.sqlite`."""
+    """The path of the file: `kb.sqlite-vectors` for `kb.sqlite`."""
     return store.with_name(store.name + "-vectors")
 
 
 def read(store: Path, owner: Owner) -> Sidecar | None:
-    """The file's content, if it is whole and of this owner. The arrays are mapped, not copied."""
-    # The folder may have come from elsewhere: a pipe there must not be waited for.
+    """The content of the file, if it is complete and belongs to this owner. The arrays are mapped,
+    not copied."""
+    # The folder may come from another machine: opening a pipe must not block.
     with (
         suppress(OSError, ValueError, KeyError, TypeError),
         open_file(path_of(store), links="follow") as file,
@@ -66,8 +67,8 @@ def read(store: Path, owner: Owner) -> Sidecar | None:
 
 
 def write(store: Path, owner: Owner, content: Sidecar) -> bool:
-    """Put the file in its place, whole; False where that cannot be."""
-    import shutil  # not for the many that only read
+    """Write the file atomically. Returns False if that is not possible."""
+    import shutil  # not needed for reading
 
     from kb import atomic
 
@@ -83,8 +84,8 @@ def write(store: Path, owner: Owner, content: Sidecar) -> bool:
             file.write(_formatted(header))
             content.ids.tofile(file)
             content.rows.tofile(file)
-            shutil.copymode(store, part)  # who may not read the one may not read the other
-    except (OSError, KbError):  # no right to write, no room, or mapped by others on Windows
+            shutil.copymode(store, part)  # the file is as private as the store
+    except (OSError, KbError):  # no permission, no space, or mapped by another process on Windows
         return False
     return True
 
@@ -121,7 +122,7 @@ def _mapped(handle: int, header: Any, dimension: int) -> Sidecar | None:
 
 
 def _sum(ids: NDArray[np.int64], rows: NDArray[np.float32]) -> int:
-    """Tells damage for the price of one look at every page, which a search takes anyway."""
+    """A checksum that reads one value per page, which a search reads anyway."""
     import numpy as np
 
     bits = rows.reshape(-1).view(np.uint32)

@@ -1,15 +1,15 @@
-"""From one model's vectors to another's, without a gap. Each function runs inside a transaction
-that its caller holds.
+"""Switches from one model to another without interrupting searches. Each function runs in the
+caller's transaction.
 
-    search -> (kept, or gone)        the one that answers
-    next   -> search                 the one that is built beside it
+    search -> None or gone    the model that answers searches; its vectors are kept or dropped
+    next   -> search          the model whose vectors are built beside it
 
-One row says which vectors answer, so a reader sees the old ones or the new ones, never both. What
-has gone is dropped last and piece by piece, when no search can have begun with it.
+One row decides which model answers, so that a reader sees the old vectors or the new ones, never
+both. Vectors of a `gone` model are dropped later, in small steps, when no search uses them.
 
-Nobody is to lose by a change: the next vectors answer when no chunk waits for one, and when each
-chunk that the old ones have is among the new ones. What the new model cannot take so holds it up,
-unless a user says that it shall not.
+A switch must not lose anything: it waits until no chunk is pending and the new model has a vector
+for each chunk that the old one has. Chunks that the new model cannot encode block the switch,
+unless the user forces it.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from kb.types import ModelSpec, StoredModel
 def begin(
     connection: apsw.Connection, spec: ModelSpec, source: str | None, *, keep_old: bool
 ) -> StoredModel:
-    asked = (spec.name, spec.version, spec.dimension)
+    identity = (spec.name, spec.version, spec.dimension)
     known = {(one.name, one.version, one.dimension): one for one in embeddings.models(connection)}
-    same = known.get(asked)
+    same = known.get(identity)
     if same is not None and same.role == "gone":
         raise NotFound(
-            f"the vectors of {spec.name} {spec.version} are being dropped", "give it again"
+            f"the vectors of {spec.name} {spec.version} are being dropped", "run the command again"
         )
     if same is None or same.role != "next":
-        _give_up_next(connection)
+        _abandon_next(connection)
     if same is not None and same.role in ("search", "next"):
-        return _taken_up(connection, same, source, keep_old)
+        return _resume(connection, same, source, keep_old)
     answering = next((one for one in known.values() if one.role == "search"), None)
     if answering is not None and not answering.ready:
         connection.execute("DELETE FROM models WHERE model_id = ?", (answering.model_id,))
@@ -44,10 +44,10 @@ def begin(
     if same is None:
         same = embeddings.add_model(connection, spec, role, source)
     connection.execute("UPDATE models SET role = ? WHERE model_id = ?", (role, same.model_id))
-    return _taken_up(connection, same, source, keep_old)
+    return _resume(connection, same, source, keep_old)
 
 
-def _taken_up(
+def _resume(
     connection: apsw.Connection, model: StoredModel, source: str | None, keep_old: bool
 ) -> StoredModel:
     connection.execute(
@@ -57,22 +57,22 @@ def _taken_up(
     return embeddings.model(connection, model.model_id)
 
 
-def _give_up_next(connection: apsw.Connection) -> None:
-    """Another model was on its way. Nobody asks for what there is of it, or ever did."""
+def _abandon_next(connection: apsw.Connection) -> None:
+    """Abandon an unfinished switch; its vectors were never used."""
     if scalar(connection, "SELECT 1 FROM models WHERE role = 'next'"):
-        _make_place(connection)
+        _drop_gone(connection)
         connection.execute("UPDATE models SET role = 'gone' WHERE role = 'next'")
 
 
-def _make_place(connection: apsw.Connection) -> None:
-    """For one that goes: what has gone before goes wholly."""
+def _drop_gone(connection: apsw.Connection) -> None:
+    """Drop the vectors of an earlier `gone` model completely, because there can be only one."""
     while drop_retired(connection, 1_000_000):
         pass
 
 
 def is_ready(connection: apsw.Connection, model_id: int, *, force: bool) -> bool:
-    """Whether the vectors of that model may answer. With `force`, what it has failed with does not
-    count; still it must have taken something."""
+    """Whether the model may answer searches. `force` ignores chunks that it failed on, but requires
+    at least one vector."""
     known = embeddings.models(connection)
     new = next((one for one in known if one.model_id == model_id), None)
     if new is None or new.role not in ("search", "next"):
@@ -83,11 +83,11 @@ def is_ready(connection: apsw.Connection, model_id: int, *, force: bool) -> bool
         is_empty = not new.ready and bool(new.pending or new.failed)
         return new.pending <= _failing(connection, model_id) and not is_empty
     old = next((one for one in known if one.role == "search"), None)
-    return not new.pending and (old is None or not _losses(connection, old, new))
+    return not new.pending and (old is None or not _has_losses(connection, old, new))
 
 
 def _failing(connection: apsw.Connection, model_id: int) -> int:
-    """Those that have failed, and are to be tried again."""
+    """How many chunks have failed and will be tried again."""
     sql = (
         "SELECT count(*) FROM embeddings "
         "WHERE model_id = ? AND state <> 'ready' AND state = 'pending' AND attempts > 0"
@@ -95,8 +95,8 @@ def _failing(connection: apsw.Connection, model_id: int) -> int:
     return int(scalar(connection, sql, (model_id,)))
 
 
-def _losses(connection: apsw.Connection, old: StoredModel, new: StoredModel) -> bool:
-    """Whether a chunk that the old ones have has failed for good with the new ones."""
+def _has_losses(connection: apsw.Connection, old: StoredModel, new: StoredModel) -> bool:
+    """Whether the new model failed for good on a chunk that the old model has a vector for."""
     sql = (
         "SELECT 1 FROM embeddings n JOIN embeddings o ON o.chunk_id = n.chunk_id "
         "WHERE n.model_id = ? AND n.state <> 'ready' AND o.model_id = ? AND o.state = 'ready'"
@@ -106,17 +106,18 @@ def _losses(connection: apsw.Connection, old: StoredModel, new: StoredModel) -> 
 
 
 def switch(connection: apsw.Connection, model_id: int, *, force: bool) -> bool:
+    """Make the model answer searches, if it is ready. Returns whether it does."""
     if not is_ready(connection, model_id, force=force):
         return False
     if embeddings.model(connection, model_id).role == "search":
         return True
     keep_old = scalar(connection, "SELECT keep_old FROM models WHERE model_id = ?", (model_id,))
-    _make_place(connection)
+    _drop_gone(connection)
     connection.execute(
         "UPDATE models SET role = ? WHERE role = 'search'", (None if keep_old else "gone",)
     )
     connection.execute("UPDATE models SET role = 'search' WHERE model_id = ?", (model_id,))
-    # For those that tell by it whether an answer could be another.
+    # Changes the version of the vectors, so that caches notice the switch.
     connection.execute(
         "INSERT INTO vector_changes (model_id, chunk_id, stamp) VALUES (?, 0, random())",
         (model_id,),
@@ -125,7 +126,8 @@ def switch(connection: apsw.Connection, model_id: int, *, force: bool) -> bool:
 
 
 def drop_retired(connection: apsw.Connection, limit: int) -> bool:
-    """The postings go first, segment by segment, so that no chunk has to be taken out of them."""
+    """Drop some vectors of the `gone` model. Its segments are deleted first, so that no chunk has
+    to be removed from them."""
     model_id = scalar(connection, "SELECT model_id FROM models WHERE role = 'gone'")
     if model_id is None:
         return False

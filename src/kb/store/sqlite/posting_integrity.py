@@ -1,7 +1,7 @@
-"""What can be wrong with the inverted index over sparse vectors: it is compared with them, whole.
+"""Compares the whole inverted index with the sparse vectors.
 
-A chunk's postings are told by one number, a sum over its terms, so that no more than a segment's
-numbers are held at a time.
+The postings of a chunk are reduced to one number, a sum over its terms, so that only the numbers of
+one segment are in memory at a time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kb.index import cosine, sparse_weights
 from kb.store.sqlite import segments
 from kb.store.sqlite.functions import scalar
 
-# Chunks that have a sparse vector, less those that stand in exactly one place, and the other way.
+# Chunks with a sparse vector that are not in exactly one segment, and the reverse.
 _LOST = """
 SELECT count(*) FROM embeddings e WHERE e.sparse IS NOT NULL AND e.state = 'ready' AND 1 <>
   (SELECT count(*) FROM sparse_chunks c WHERE c.chunk_id = e.chunk_id AND c.model_id = e.model_id) +
@@ -39,7 +39,7 @@ SELECT (SELECT count(*) FROM sparse_postings
 
 
 def fault(connection: apsw.Connection) -> str | None:
-    """What differs, in words; None: nothing."""
+    """What differs, in words; None if nothing does."""
     for sql, what in (
         (_LOST, "chunks are missing"),
         (_LEFT_OVER, "chunks have no sparse vector any more"),
@@ -57,7 +57,7 @@ def fault(connection: apsw.Connection) -> str | None:
 def _differing(
     connection: apsw.Connection, segment: int, model_id: int, names: Mapping[int, str]
 ) -> int:
-    """How many chunks of a segment have other postings than their vectors say."""
+    """How many chunks of a segment have postings that differ from their vectors."""
     ids = segments.chunks_of(connection, segment)
     sums = _sums(connection, segment, len(ids), names)
     live = {one: total for one, total in zip(ids, sums, strict=True) if one is not None}

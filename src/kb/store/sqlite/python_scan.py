@@ -1,4 +1,5 @@
-"""Dense search in pure Python, for where numpy is missing and for stores too small to load it."""
+"""Dense search in pure Python, if numpy is missing or the store is too small to be worth its
+import."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def nearest(
     seen: Visible,
     limit: int,
 ) -> dict[int, Vector[float]]:
-    """The candidates for the first `limit` places."""
+    """The candidates for the first `limit` hits."""
     hidden, asked = set(seen.hidden), query.tolist()
     cosines = [
         (_dot(scoring.from_bytes(dense), asked), chunk_id)

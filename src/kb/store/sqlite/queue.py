@@ -1,9 +1,9 @@
-"""Jobs: who is giving vectors to which chunks. Each function runs inside a transaction that its
-caller holds.
+"""The queue port: jobs, and the chunks that they have leased. The functions run in the caller's
+transaction.
 
-A job is a run of a worker. It takes chunks by writing their ids into its row, a lease that ends by
-itself; others pass those by. That only saves work: what is written is decided by what a chunk lacks
-at that moment, so a chunk that two workers have made is written once.
+A job is one run of a worker. It leases chunks by writing their ids into its row, and other jobs
+skip these. Leases expire; they only avoid duplicate work. When vectors are written, only what a
+chunk lacks at that moment is written, so that the work of two jobs on one chunk is written once.
 """
 
 from __future__ import annotations
@@ -30,15 +30,18 @@ if TYPE_CHECKING:
     from kb.store.sqlite.connection import Database
     from kb.store.sqlite.vectors import SqliteVectors
 
-LEASE_S = 120.0  # renewed while a worker lives; one that is killed is noticed before
+LEASE_S = 120.0  # workers renew their leases; a killed worker is noticed earlier
 
 
-# --- a job's life ---------------------------------------------------------------------------------
+# --- leases ---------------------------------------------------------------------------------------
 
 
 def start(connection: apsw.Connection, model_id: int, now: float) -> int:
+    """Register a job of this process."""
     if not _is_wanted(connection, model_id):
-        raise NotFound("nobody asks for these vectors any more", "kb status shows the model in use")
+        raise NotFound(
+            "the model of these vectors is no longer used", "kb status shows the active model"
+        )
     connection.execute(
         "INSERT INTO jobs (model_id, place, pid, started, lease_until) VALUES (?, ?, ?, ?, ?)",
         (model_id, processes.pid_namespace(), os.getpid(), now, now + LEASE_S),
@@ -66,9 +69,8 @@ def lease(
     due: Due | None,
     now: float,
 ) -> list[ToEmbed]:
-    """Chunks, of one document or of all, that nobody else is at work on: those without vectors, or,
-    with `lacking`, those whose vectors lack one of these parts. None where the model has gone
-    meanwhile."""
+    """Lease chunks that no other job works on: those without vectors, or, with `lacking`, those
+    whose vectors lack one of these parts. Returns none if the model is no longer used."""
     if not _resumed(connection, job_id, model_id, now):
         return []
     _sweep(connection, now)
@@ -87,7 +89,7 @@ def lease(
 def has_work(
     connection: apsw.Connection, model_id: int, lacking: Set[str], due: Due, now: float
 ) -> bool:
-    """Whether `lease` would find something, without writing."""
+    """Whether `lease` would return anything. Writes nothing."""
     taken = [
         chunk_id
         for job_id, place, pid, until in _all(connection)
@@ -101,7 +103,8 @@ def has_work(
 
 
 def _resumed(connection: apsw.Connection, job_id: int, model_id: int, now: float) -> bool:
-    """Whether the job may go on. One whose lease had ended (the machine slept) has lost its row."""
+    """Whether the job may continue. A job whose lease has expired, because the machine slept, has
+    lost its row and gets a new one."""
     if not _is_wanted(connection, model_id):
         return False
     connection.execute(
@@ -113,13 +116,13 @@ def _resumed(connection: apsw.Connection, job_id: int, model_id: int, now: float
 
 
 def _is_wanted(connection: apsw.Connection, model_id: int) -> bool:
-    """Whether anyone asks these vectors, or will. After a switch to another model nobody does."""
+    """Whether the model answers searches, or will. After a switch, the old model does not."""
     sql = "SELECT 1 FROM models WHERE model_id = ? AND role IN ('search', 'next')"
     return bool(scalar(connection, sql, (model_id,)))
 
 
 def _sweep(connection: apsw.Connection, now: float) -> None:
-    """Forget jobs that are no more."""
+    """Delete jobs that have expired or whose process has exited."""
     for job_id, place, pid, until in _all(connection):
         if _is_over(place, pid, until, now):
             end(connection, job_id)
@@ -145,7 +148,7 @@ def _ids(connection: apsw.Connection, job_id: int) -> list[int]:
     return list(json.loads(text or "[]"))
 
 
-# --- what came of it ------------------------------------------------------------------------------
+# --- results --------------------------------------------------------------------------------------
 
 
 def finish(
@@ -158,7 +161,7 @@ def finish(
     now: float,
     token_format: str,
 ) -> Embedded:
-    """Write what was made, and why something was not; and give these chunks back."""
+    """Write vectors and failures, and end the leases of these chunks."""
     if not _is_wanted(connection, model_id):
         return Embedded()
     dimension = embeddings.model(connection, model_id).dimension
@@ -210,7 +213,7 @@ def _put(
 def _fill(
     connection: apsw.Connection, model_id: int, one: Outcome, stamp: str, token_format: str
 ) -> None:
-    """What is there stays; an attempt that gave less than was wanted is counted."""
+    """Add missing parts. Parts that exist stay, and an incomplete attempt is counted."""
     weights, tokens = _packed(one.encoding or Encoding(), token_format)
     connection.execute(
         "UPDATE embeddings SET sparse = coalesce(sparse, ?1), tokens = coalesce(tokens, ?2), "
@@ -228,10 +231,11 @@ def _packed(encoding: Encoding, token_format: str) -> tuple[str | None, bytes | 
     )
 
 
-# --- what `kb jobs` shows -------------------------------------------------------------------------
+# --- jobs and failures ----------------------------------------------------------------------------
 
 
 def jobs(connection: apsw.Connection, now: float) -> list[Job]:
+    """All registered jobs, ordered by id."""
     rows: Iterable[Any] = connection.execute(
         "SELECT job_id, model_id, place, pid, started, lease_until, done, "
         "json_array_length(chunk_ids) FROM jobs ORDER BY job_id"
@@ -268,7 +272,7 @@ ORDER BY e.embedded_at DESC, e.chunk_id LIMIT ?2
 
 
 def failures(connection: apsw.Connection, model_id: int, limit: int) -> list[Failure]:
-    """What went wrong last, the newest first."""
+    """The most recent failures, newest first."""
     sql = _FAILURES.format(attempts=embeddings.ATTEMPTS)
     rows: Iterable[Any] = connection.execute(sql, (model_id, limit))
     return [

@@ -1,9 +1,9 @@
-"""Repairs cells that hold what kb cannot have written: see `cells`.
+"""Repairs cells with values that kb cannot have written (see `column_checks`).
 
-What is derived is made anew. What a file or another column can give back is taken from there, or
-marked so that the next `kb ingest` reads the file again. What is left is lost: it gets a neutral
-value, so that everything else can be used, and is named. The indexes have to be compared with the
-text afterwards; `kb doctor` does.
+Derived values are computed again. Values that another column or a file still has are taken from
+there, or marked so that the next `kb ingest` reads the file again. Anything else is lost: it is
+replaced by a neutral value, so that the rest can be used, and reported. The indexes have to be
+compared with the text afterwards, which `kb doctor` does.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from kb.store.sqlite.column_checks import Fault
 from kb.store.sqlite.functions import scalar
 
 _NEVER = "1970-01-01T00:00:00Z"
-# What a document's column becomes that nothing can give back.
+# Replacements for values of documents that cannot be restored.
 _NEUTRAL: dict[str, Any] = {
     "kind": None, "scope": "global", "lang": None, "trust": "primary", "expires_at": None,
     "date": _NEVER, "created_at": _NEVER, "updated_at": _NEVER, "indexed_at": _NEVER,
     "indexed_ns": 0, "access_count": 0, "content_hash": "", "chunker_version": "", "size_bytes": 0,
     "mtime_ns": 0, "ctime_ns": 0, "device": None, "os_path": None, "metadata": "{}", "body": None,
 }  # fmt: skip
-_VITAL = ("name", "version", "dimension")  # of a model: without them nobody can use its vectors
+_VITAL = ("name", "version", "dimension")  # a model without these is unusable
 _DERIVED = ("sparse_terms", "sparse_segments", "sparse_postings", "sparse_chunks", "sparse_gone",
             "sparse_pending")  # fmt: skip
 
 
 class Repair(NamedTuple):
-    """What a repair leaves to do: `notes` whose passages have to be cut from their text again,
-    whether files have to be read again, and what is `lost`, in words."""
+    """What is left to do after a repair: `notes` that must be chunked again, whether files must be
+    read again, and what is `lost`, in words."""
 
     notes: list[int]
     read_again: bool
@@ -42,7 +42,7 @@ class Repair(NamedTuple):
 
 
 def repair(connection: apsw.Connection) -> Repair:
-    """Give every cell a value that kb can read. Inside of the caller's transaction."""
+    """Give every cell a readable value, in the caller's transaction."""
     found: dict[str, list[Fault]] = defaultdict(list)
     for fault in column_checks.faults(connection):
         found[fault.table].append(fault)
@@ -52,7 +52,7 @@ def repair(connection: apsw.Connection) -> Repair:
 
 @contextmanager
 def without_triggers(connection: apsw.Connection) -> Iterator[None]:
-    """The triggers would take out of the indexes what was never put in."""
+    """Disable triggers, which would remove index entries that were never added."""
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
     try:
         yield
@@ -92,7 +92,7 @@ def _has_files(connection: apsw.Connection) -> bool:
 
 def _state(connection: apsw.Connection, faults: Iterable[Fault]) -> None:
     fresh = {
-        "changes": "CAST(strftime('%s', 'now') AS INTEGER)",  # above every earlier one
+        "changes": "CAST(strftime('%s', 'now') AS INTEGER)",  # higher than all earlier ones
         "chunks": "0",  # counted below
         "created_at": "strftime('%Y-%m-%dT%H:%M:%SZ', 'now')",
         "store_id": "lower(hex(randomblob(16)))",
@@ -104,7 +104,7 @@ def _state(connection: apsw.Connection, faults: Iterable[Fault]) -> None:
 
 
 def _sequences(connection: apsw.Connection, faults: Iterable[Fault]) -> None:
-    """Without a row, SQLite goes on from the highest id there is."""
+    """Delete damaged rows; SQLite then continues after the highest existing id."""
     connection.executemany(
         "DELETE FROM sqlite_sequence WHERE rowid = ?", [(fault.key,) for fault in faults]
     )
@@ -133,7 +133,7 @@ def _delete(connection: apsw.Connection, table: str, key: str, faults: Iterable[
 
 
 def _begin_changes(connection: apsw.Connection) -> None:
-    """Everything that follows the vectors begins anew."""
+    """Reset the log of changes, so that all indexes over vectors are rebuilt."""
     connection.execute("DELETE FROM vector_changes; DELETE FROM vector_indexes")
     connection.execute(
         "INSERT INTO vector_changes (model_id, chunk_id, stamp) VALUES (0, 0, random())"
@@ -188,7 +188,7 @@ def _documents(connection: apsw.Connection, faults: Iterable[Fault]) -> list[str
 
 
 def _name(connection: apsw.Connection, doc_id: int, columns: list[str]) -> None:
-    """Paths, the root, the title and the type, each by what the others say."""
+    """Restore paths, root, title and type from each other."""
     if "root_id" in columns:
         connection.execute(
             "UPDATE documents SET root_id = (SELECT root_id FROM roots r WHERE "
@@ -212,11 +212,11 @@ def _name(connection: apsw.Connection, doc_id: int, columns: list[str]) -> None:
 
 
 def _quoted(columns: Iterable[str]) -> str:
-    return ", ".join(f"'{name}'" for name in columns)  # names of our own
+    return ", ".join(f"'{name}'" for name in columns)  # names from this module
 
 
 def _body(connection: apsw.Connection, doc_id: int) -> None:
-    """A note's text, from its passages."""
+    """Restore a note's text from its passages."""
     rows: Iterable[Any] = connection.execute(
         "SELECT CAST(text AS BLOB) FROM chunks WHERE doc_id = ? AND typeof(text) = 'text' "
         "ORDER BY ordinal",
@@ -229,8 +229,8 @@ def _body(connection: apsw.Connection, doc_id: int) -> None:
 
 
 def _chunks(connection: apsw.Connection, faults: Iterable[Fault]) -> tuple[list[int], bool]:
-    """The notes whose passages have gone, and whether some have gone whose owner is unknown. A
-    passage that is damaged anywhere goes: its document has the text, as a file or as a note."""
+    """Delete damaged passages, whose text is in the document's file or note. Returns the notes that
+    lost passages, and whether any passage had an unknown document."""
     keys = {fault.key for fault in faults}
     owners: set[int] = set()
     ownerless = False
@@ -264,7 +264,7 @@ def _tags(connection: apsw.Connection, faults: Iterable[Fault]) -> list[str]:
 
 
 def _read_again(connection: apsw.Connection, which: str) -> None:
-    """Lets the next ingest take the file for changed."""
+    """Make the next ingest treat the file as changed."""
     connection.execute(
         f"UPDATE documents SET content_hash = '', mtime_ns = 0, indexed_ns = 0 WHERE {which}"
     )

@@ -1,4 +1,4 @@
-"""The store's schema: numbered migrations, and the refusal of what kb cannot read."""
+"""The store's schema: numbered migrations, and errors for files that kb cannot read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ VERSION = 7  # the newest migration
 
 
 def version(connection: apsw.Connection, path: str) -> int:
-    """The store's schema version; 0 for an empty file. Refuses what is not ours or too new."""
+    """The store's schema version; 0 for an empty file. Raises `StoreUnusable` for a file of another
+    application, and `StoreTooNew` for a newer schema."""
     found = int(connection.pragma("user_version"))
     owner = int(connection.pragma("application_id"))
     if owner != APPLICATION_ID and (found or _has_tables(connection)):
@@ -20,14 +21,15 @@ def version(connection: apsw.Connection, path: str) -> int:
         )
     if found > VERSION:
         raise StoreTooNew(
-            f"{path} was written by a newer kb (schema {found}, this one knows {VERSION})",
+            f"{path} was written by a newer kb (schema {found}; this version supports {VERSION})",
             "upgrade with: pip install -U kb-search",
         )
     return found
 
 
 def migrate(connection: apsw.Connection, path: str) -> None:
-    """Bring the store to `VERSION`, all steps in one transaction, whoever comes first."""
+    """Migrate the store to `VERSION`, with all steps in one transaction. If several processes start
+    at once, one of them migrates."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         for number in range(version(connection, path) + 1, VERSION + 1):
@@ -41,7 +43,7 @@ def migrate(connection: apsw.Connection, path: str) -> None:
 
 
 def imitate(connection: apsw.Connection) -> None:
-    """Let a reader of an older store find the newer tables too, empty and its own alone."""
+    """Add the newer tables, empty and temporary, to a connection that reads an older store."""
     there = {name for (name,) in connection.execute("SELECT name FROM main.sqlite_schema")}
     connection.execute("PRAGMA query_only = OFF; PRAGMA temp_store = MEMORY")
     for table, columns in _COLUMNS.items():
@@ -59,7 +61,7 @@ def imitate(connection: apsw.Connection) -> None:
     connection.execute("PRAGMA query_only = ON")
 
 
-_COLUMNS = {  # those that are read before there is a model, or an import
+_COLUMNS = {  # tables that are read even if the store has no model and no import
     "models": "model_id, name, version, dimension, token_dimension, role, ready, failed, sparse, "
     "tokens, source, marks",
     "embeddings": "model_id, chunk_id, state, embedded_at, error, dense, sparse, tokens",
@@ -81,7 +83,7 @@ _COUNTED = """
 (SELECT count(*) FROM main.embeddings e
  WHERE e.model_id = m.model_id AND state = 'ready' AND e.{part} IS NOT NULL)
 """
-_NEWER = {  # columns of `models` that came later
+_NEWER = {  # columns of `models` that newer schemas added
     "sparse": _COUNTED.format(part="sparse"),
     "tokens": _COUNTED.format(part="tokens"),
     "source": "NULL",
@@ -94,7 +96,7 @@ def _has_tables(connection: apsw.Connection) -> bool:
 
 
 def _script(number: int) -> str:
-    from importlib import resources  # not for a search, which finds its store made
+    from importlib import resources  # a search never migrates
 
     folder = resources.files("kb.store") / "migrations"
     (script,) = (item for item in folder.iterdir() if item.name.startswith(f"{number:04d}_"))

@@ -1,4 +1,4 @@
-"""What a store's schema is made of, compared with what the migrations make."""
+"""Compares a store's schema with the schema that the migrations create."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ import apsw
 from kb.store.sqlite import schema
 
 INDEXES = ("chunks_fts", "chunks_trigram", "chunks_cjk")
-_BELOW = ("data", "idx", "content", "docsize", "config")  # FTS5's own tables, below each of ours
+_BELOW = ("data", "idx", "content", "docsize", "config")  # the shadow tables of each FTS5 table
 
 Objects = dict[str, tuple[str, str]]  # name -> kind, SQL
 
 
 def missing(connection: apsw.Connection) -> dict[str, str]:
-    """Tables, indexes and triggers that are not there, or not as they should be: by name, with
-    what they are."""
+    """Tables, indexes and triggers that are missing or differ: their kind by name."""
     found = _objects(connection)
     return {name: kind for name, (kind, sql) in _wanted().items() if found.get(name) != (kind, sql)}
 
 
 def complete(connection: apsw.Connection) -> None:
-    """Make indexes and triggers again, and full-text tables that are not there at all. Other
-    tables hold what nothing can make again."""
+    """Create missing indexes, triggers and full-text tables. Other tables cannot be restored."""
     wanted, there = _wanted(), _objects(connection)
     for name, kind in missing(connection).items():
         sql = wanted[name][1]
@@ -46,7 +44,7 @@ def _objects(connection: apsw.Connection) -> Objects:
 
 @cache
 def _wanted() -> Objects:
-    """Always the same, and no one changes it."""
+    """The schema that the migrations create."""
     connection = apsw.Connection(":memory:")
     try:
         schema.migrate(connection, ":memory:")

@@ -1,8 +1,9 @@
-"""Writing the inverted index over sparse vectors: chunks into segments, small ones into large.
+"""Writes the inverted index over sparse vectors: chunks into segments, and small segments into
+large ones.
 
-Each function runs inside a transaction that its caller holds, the one that writes the vectors. A
-posting is written about three times in its life: in the segment of its write, in one of ten such,
-and in one of a hundred. Larger ones are not merged, so that no write takes long.
+Each function runs in the transaction that writes the vectors. A posting is written about three
+times: in the segment of its write, in one of ten such segments, and in one of a hundred. Larger
+segments are not merged, so that no write takes long.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from kb.index import cosine, sparse_weights
 from kb.index.sparse_weights import Weights
 from kb.store.sqlite.functions import scalar
 
-FEW = 128  # fewer chunks are not worth a segment: a search reads their vectors themselves
-FAN = 8  # so many segments of a size become one of the next
+FEW = 128  # fewer chunks get no segment: a search reads their vectors
+FAN = 8  # this many segments of one size are merged into one of the next
 _SIZES = (FEW * FAN, FEW * FAN**2)  # where the next size begins
-MOST = _SIZES[-1] - 1  # chunks in one go; eight of these still have a place in 16 bits
-_WORN = 4  # a segment is made anew when one in so many of its chunks has gone
-_TERM = 0xFFFFFFFF  # the part of a posting's key that is the term
+MOST = _SIZES[-1] - 1  # chunks at a time; the positions of eight batches fit in 16 bits
+_WORN = 4  # a segment is rewritten when one in this many chunks is gone
+_TERM = 0xFFFFFFFF  # the bits of a posting's key that hold the term
 
 
 class Block(NamedTuple):
-    """The postings of a term in a segment: weights, as stored, and places among its chunks."""
+    """The postings of a term in a segment: weights, as stored, and positions of chunks."""
 
     weights: bytearray
     places: array[int]
@@ -39,8 +40,8 @@ class Block(NamedTuple):
 Blocks = dict[int, Block]  # by term id
 
 
-class Standing(NamedTuple):
-    """A segment, how many chunks it was made of, and how many of them have gone."""
+class Segment(NamedTuple):
+    """A segment, how many chunks it was built from, and how many of them are gone."""
 
     segment: int
     chunks: int
@@ -56,7 +57,7 @@ class Standing(NamedTuple):
 
 
 def inverted(vectors: Iterable[Weights]) -> dict[str, Block]:
-    """The postings of each term; a chunk's place is that of its vector."""
+    """The postings of each term. The position of a chunk is that of its vector."""
     made: dict[str, Block] = {}
     for place, weights in enumerate(vectors):
         data = cosine.to_bytes(array("f", weights.values()))
@@ -72,7 +73,7 @@ def inverted(vectors: Iterable[Weights]) -> dict[str, Block]:
 
 
 def fold(connection: apsw.Connection, model_id: int, *, least: int | None = None) -> None:
-    """Give the chunks that wait for it their postings, if they are at least so many (`FEW`)."""
+    """Write pending chunks into a segment, if there are at least `FEW`."""
     waiting = scalar(
         connection, "SELECT count(*) FROM sparse_pending WHERE model_id = ?", (model_id,)
     )
@@ -137,21 +138,21 @@ def _write(
 
 
 def tidy(connection: apsw.Connection, model_id: int) -> None:
-    """Merge what has become too many, and make anew what has lost too much."""
+    """Merge segments if there are too many, and rewrite those that have lost too many chunks."""
     while chosen := _to_merge(standings(connection, model_id)):
         _merge(connection, model_id, chosen)
 
 
-def standings(connection: apsw.Connection, model_id: int) -> list[Standing]:
+def standings(connection: apsw.Connection, model_id: int) -> list[Segment]:
     rows = connection.execute(
         "SELECT segment, chunks, (SELECT count(*) FROM sparse_gone g WHERE g.segment = s.segment) "
         "FROM sparse_segments s INDEXED BY sparse_segments_model WHERE model_id = ? ORDER BY 1",
         (model_id,),
     )
-    return [Standing(*row) for row in rows]
+    return [Segment(*row) for row in rows]
 
 
-def _to_merge(found: Sequence[Standing]) -> list[int]:
+def _to_merge(found: Sequence[Segment]) -> list[int]:
     for size in range(len(_SIZES)):
         same = [one.segment for one in found if one.size == size]
         if len(same) >= FAN:
@@ -174,7 +175,7 @@ def _merge(connection: apsw.Connection, model_id: int, chosen: Sequence[int]) ->
 
 
 def chunks_of(connection: apsw.Connection, segment: int) -> list[int | None]:
-    """The chunks of a segment, each in its place; None where it has gone."""
+    """The chunks of a segment by position; None for a deleted chunk."""
     sql = "SELECT chunk_ids FROM sparse_segments WHERE segment = ?"
     ids = sparse_weights.unpack("q", scalar(connection, sql, (segment,)))
     gone = {chunk_id for (chunk_id,) in connection.execute(
@@ -185,7 +186,7 @@ def chunks_of(connection: apsw.Connection, segment: int) -> list[int | None]:
 def _collect(
     connection: apsw.Connection, segment: int, moved: Sequence[int], blocks: Blocks
 ) -> None:
-    """Add a segment's postings to `blocks`, in their new places (-1: gone)."""
+    """Add the postings of a segment to `blocks`, with new positions (-1: deleted)."""
     some_gone = -1 in moved
     for posting, data in postings(connection, segment):
         count = len(data) // 6
@@ -221,7 +222,7 @@ def postings(connection: apsw.Connection, segment: int) -> Iterator[tuple[int, b
 
 
 def fold_all(connection: apsw.Connection) -> None:
-    """What an import has brought, of every model."""
+    """Write the chunks of an import into segments, for every model."""
     sql = "SELECT DISTINCT model_id FROM sparse_pending"
     models: list[Any] = connection.execute(sql).fetchall()
     for (model_id,) in models:
@@ -229,7 +230,7 @@ def fold_all(connection: apsw.Connection) -> None:
 
 
 def rebuild(connection: apsw.Connection) -> None:
-    """The whole index anew, from the vectors."""
+    """Rebuild the whole index from the vectors."""
     for table in ("segments", "postings", "chunks", "gone", "terms", "pending"):
         connection.execute(f"DELETE FROM sparse_{table}")
     connection.execute(

@@ -1,7 +1,7 @@
-"""Sparse search: the inverted index of `segments`, asked.
+"""The sparse index: searches the inverted index that `segments` writes.
 
-Exactly the products by hand, within the state that the caller's transaction sees. What is kept
-between two searches is where each chunk stands; the postings themselves are read from the store.
+The scores are the exact dot products in the state that the caller's transaction sees. The positions
+of the chunks are cached between searches; the postings are read from the store.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kb.store.sqlite.matrix import Ids
 
 BACKENDS = ("auto", "numpy", "python")
-_STATES = 3  # kept: readers may still stand in the state before
+_STATES = 3  # cached states: readers may still use an earlier one
 _POSTINGS = """
 SELECT t.term, s.value, p.block
 FROM sparse_terms t
@@ -47,7 +47,7 @@ Terms = list[tuple[str, float]]
 
 
 class Key(NamedTuple):
-    """What a state is told by. The segments may be made anew without a change to the vectors."""
+    """What identifies a state. Segments may be rewritten without a change to the vectors."""
 
     model_id: int
     mark: Mark
@@ -56,18 +56,19 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class State:
-    """Where each chunk stands in one state of the store: the chunks of every segment, one after
-    another, and then those that are in none yet. Never changed."""
+    """The position of each chunk in one state of the store: the chunks of every segment, one
+    segment after another, then those that are in no segment yet. Immutable."""
 
     ids: array[int]
     starts: Mapping[int, int]  # of each segment
-    gone: array[int]  # places that count no more
+    gone: array[int]  # positions of deleted chunks
     pending_at: int
     pending: Mapping[str, Block]
 
 
 class Row(NamedTuple):
-    """A term's postings in a segment, as stored; its weight, and where the segment starts."""
+    """The postings of a term in a segment, as stored, with the term's weight and the first position
+    of the segment."""
 
     data: bytes
     weight: float
@@ -75,10 +76,10 @@ class Row(NamedTuple):
 
 
 class SparseIndex:
-    """Searches the sparse vectors of one store. Shared between threads."""
+    """Searches the sparse vectors of one store. Threads may share it."""
 
     def __init__(self, dense: DenseIndex) -> None:
-        self._dense = dense  # remembers which chunks a filter leaves
+        self._dense = dense  # caches the chunks of filters
         self._building = threading.Lock()
         self._states: dict[Key, State] = {}
 
@@ -97,7 +98,7 @@ class SparseIndex:
         limit: int,
         backend: str,
     ) -> VectorMatches:
-        """Inside of the caller's transaction: what is found is what that sees."""
+        """Search in the caller's transaction."""
         terms = sparse_weights.query_terms(query)
         chosen = _backend(model, check_choice("backend", backend, BACKENDS))
         seen = visible(connection, filters, now)
@@ -109,9 +110,10 @@ class SparseIndex:
             return VectorMatches([], chosen)
         try:
             return VectorMatches(self._found(connection, chosen, state, rows, seen, limit), chosen)
-        except (IndexError, ValueError) as error:  # places that are none, half a number
+        except (IndexError, ValueError) as error:  # invalid positions, truncated numbers
             raise StoreUnusable(
-                f"the index of sparse vectors is damaged ({error})", "mend it with: kb doctor --fix"
+                f"the index of sparse vectors is damaged ({error})",
+                "repair it with: kb doctor --fix",
             ) from error
 
     def _found(
@@ -119,7 +121,7 @@ class SparseIndex:
         seen: Visible, limit: int,
     ) -> list[ScoredChunk]:  # fmt: skip
         if chosen == "python":
-            return _by_hand(connection, state, rows, seen, limit)
+            return _by_python(connection, state, rows, seen, limit)
         allowed = None if seen.select is None else self._dense.allowed(connection, seen)
         return _by_numpy(state, rows, allowed, seen.hidden, limit)
 
@@ -127,7 +129,7 @@ class SparseIndex:
         key = _key(connection, model_id)
         if (known := self._states.get(key)) is not None:
             return known
-        with pause_deadline(), self._building:  # by one thread; the others find it made
+        with pause_deadline(), self._building:  # one thread builds it for all
             if (known := self._states.get(key)) is None:
                 known = _made(connection, key)
                 kept = list(self._states.items())[1 - _STATES :]
@@ -136,7 +138,7 @@ class SparseIndex:
 
 
 def _backend(model: StoredModel, asked: str) -> str:
-    """numpy, unless it is missing, or loading it takes longer than so few chunks."""
+    """numpy, unless it is missing, or importing it would take longer than a search in Python."""
     if asked == "auto":
         return dense_index.by_arrays(model)
     return "numpy" if asked == "numpy" and dense_index.numpy_is_there() else "python"
@@ -173,7 +175,7 @@ def _made(connection: apsw.Connection, key: Key) -> State:
 def _gone(
     connection: apsw.Connection, model_id: int, ids: array[int], starts: Mapping[int, int]
 ) -> Iterator[int]:
-    """Places. A segment's chunks are rising, from where it starts to where the next one does."""
+    """The positions of deleted chunks. The chunk ids of a segment are ascending."""
     ends = dict(zip(starts, [*starts.values(), len(ids)][1:], strict=True))
     rows = connection.execute(
         "SELECT g.segment, g.chunk_id FROM sparse_segments s JOIN sparse_gone g USING (segment) "
@@ -196,7 +198,8 @@ def _waiting(connection: apsw.Connection, model_id: int) -> dict[int, str]:
 
 
 def _rows(connection: apsw.Connection, state: State, terms: Terms) -> Iterator[Row]:
-    """Every posting of the terms, term by term: so a chunk's sum has the order of the terms."""
+    """The postings of all terms in the order of the terms, which is the order of every chunk's
+    sum."""
     stored: dict[str, list[tuple[int, bytes]]] = {}
     rows = connection.execute(_POSTINGS, (
         json.dumps([term for term, _ in terms], ensure_ascii=False), json.dumps(list(state.starts)),
@@ -210,7 +213,7 @@ def _rows(connection: apsw.Connection, state: State, terms: Terms) -> Iterator[R
             yield Row(state.pending[term].packed(), weight, state.pending_at)
 
 
-def _by_hand(
+def _by_python(
     connection: apsw.Connection, state: State, rows: Sequence[Row], seen: Visible, limit: int
 ) -> list[ScoredChunk]:
     scores: dict[int, float] = {}
@@ -256,7 +259,7 @@ def _by_numpy(
 
 
 def _sums(state: State, rows: Sequence[Row]) -> NDArray[np.float64]:
-    """The score of every place. `bincount` adds up in the order of the rows, in float64."""
+    """The score of every position. `bincount` adds in the order of the rows, in float64."""
     import numpy as np
 
     counts = [len(row.data) // 6 for row in rows]

@@ -1,9 +1,9 @@
-"""Dense search by sqlite-vec: `chunks_vec`, a table derived from `embeddings`.
+"""The sqlite-vec backend: `chunks_vec`, a table derived from `embeddings`.
 
-It is made by the first write that asks for it, and follows in the transactions that write vectors.
-What has changed since (a document that was removed) is known from `vector_changes`: a search
-leaves such rows of the table out, and scores what replaced them itself. So it is exact without
-writing anything.
+The first write with this backend creates the table, and writes of vectors update it in their
+transaction. `vector_changes` records what has changed since, such as deleted documents. A search
+ignores these rows of the table and scores their replacements itself, so that it is exact without
+writing.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from kb.store.sqlite.visibility import Visible
 from kb.types import StoredModel, Vector
 
 TABLE = "chunks_vec"
-_MOST = 4096  # sqlite-vec refuses a larger k
+_MOST = 4096  # the largest k that sqlite-vec accepts
 _MARGIN = 32
 _MAPPED_BYTES = 1 << 30
-_MANY = 1000  # rows that have changed since; more are a reason to do without the table
-_HIDDEN = 100  # rows left out after the fact; more are left out by SQL
+_MANY = 1000  # with more changed rows, the table is not used
+_HIDDEN = 100  # up to this many rows are excluded in Python, more by SQL
 
 
 # --- the extension --------------------------------------------------------------------------------
@@ -34,7 +34,7 @@ _HIDDEN = 100  # rows left out after the fact; more are left out by SQL
 
 @cache
 def library() -> str | None:
-    """The extension's file, found without importing its package, which imports numpy."""
+    """The file of the extension, found without importing its package, which imports numpy."""
     from importlib.util import find_spec
 
     found = find_spec("sqlite_vec")
@@ -44,7 +44,7 @@ def library() -> str | None:
 
 
 def load(connection: apsw.Connection) -> bool:
-    """Make the connection know sqlite-vec; False where that is not possible."""
+    """Load sqlite-vec into the connection. Returns False if that is not possible."""
     if scalar(connection, "SELECT 1 FROM pragma_module_list WHERE name = 'vec0'"):
         return True
     if (path := library()) is None:
@@ -52,7 +52,7 @@ def load(connection: apsw.Connection) -> bool:
     try:
         connection.enable_load_extension(True)
         connection.load_extension(path)
-        # Every search reads the whole table: mapped, that takes half the time.
+        # A search reads the whole table, in half the time if it is memory-mapped.
         connection.execute(f"PRAGMA mmap_size = {_MAPPED_BYTES}")
     except (apsw.Error, AttributeError, OSError):
         return False
@@ -65,7 +65,7 @@ def load(connection: apsw.Connection) -> bool:
 
 
 def position(connection: apsw.Connection, model_id: int) -> Mark | None:
-    """How far the table has followed this model's vectors; None: it does not."""
+    """The state of this model's vectors that the table reflects; None if there is none."""
     row = connection.execute(
         "SELECT change, stamp FROM vector_indexes WHERE name = ? AND model_id = ? "
         "AND EXISTS (SELECT 1 FROM sqlite_schema WHERE name = ?)",
@@ -75,18 +75,18 @@ def position(connection: apsw.Connection, model_id: int) -> Mark | None:
 
 
 def reason(connection: apsw.Connection, model_id: int) -> str:
-    """Why the table did not answer."""
+    """Why the table could not be used."""
     if library() is None:
         return "sqlite-vec is not installed"
     if not load(connection):
         return "sqlite-vec cannot be loaded"
     at = position(connection, model_id)
     if at is None:
-        return "sqlite-vec has no table of these vectors yet, kb embed makes it"
+        return "sqlite-vec has no table of these vectors yet, kb embed creates it"
     if not embeddings.follows(connection, at) or (
         len(embeddings.changed(connection, model_id, at)) > _MANY
     ):
-        return "sqlite-vec's table is behind, kb embed brings it up to date"
+        return "sqlite-vec's table is out of date, kb embed updates it"
     return "sqlite-vec cannot give so many"
 
 
@@ -95,7 +95,7 @@ def exists(connection: apsw.Connection) -> bool:
 
 
 def reconcile(connection: apsw.Connection, model: StoredModel) -> None:
-    """Bring the table to the vectors of now, in a transaction that writes."""
+    """Update the table to the current vectors, in a transaction that writes."""
     at = position(connection, model.model_id)
     if at is not None and embeddings.follows(connection, at):
         _follow(connection, model.model_id, at)
@@ -146,7 +146,7 @@ def nearest(
     seen: Visible,
     limit: int,
 ) -> dict[int, Vector[float]] | None:
-    """The candidates for the first `limit` places; None where the table cannot tell."""
+    """The candidates for the first `limit` hits; None if the table cannot be used."""
     at = position(connection, model.model_id)
     if at is None or not embeddings.follows(connection, at) or not load(connection):
         return None
@@ -165,9 +165,9 @@ def nearest(
 def _unchanged(
     connection: apsw.Connection, query: Vector[float], seen: Visible, out: set[int], limit: int
 ) -> list[int] | None:
-    """Candidates of the table that are not `out`: all that come close to the last place, for which
-    it is asked for more until the last answer is clearly behind."""
-    slack = cosine.slack(len(query)) + 1e-6  # a cosine distance has a few roundings of its own
+    """Candidates from the table that are not in `out`. More are requested until the last one is
+    clearly below the limit."""
+    slack = cosine.slack(len(query)) + 1e-6  # cosine distances have rounding errors
     k = limit + len(out) + _MARGIN
     while k <= _MOST:
         rows = _asked(connection, query, seen, k)

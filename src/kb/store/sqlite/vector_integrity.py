@@ -1,7 +1,6 @@
-"""What can be wrong with vectors, and how what is derived from them is made anew.
+"""Checks and repairs of vectors, and of the indexes over them, for `kb doctor`.
 
-Checks and repairs for `kb.library.doctor`. A damaged vector is dropped; its chunk is then pending
-and embedded again.
+A damaged vector is dropped; its chunk is then pending, and is embedded again.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ UNKNOWN = "unknown"
 
 
 class VectorIntegrity:
-    """Asks the vectors of one store."""
+    """Checks and repairs the vectors of one store."""
 
     def __init__(self, database: Database, dense: DenseIndex) -> None:
         self._database = database
@@ -32,8 +31,8 @@ class VectorIntegrity:
     # --- rows -------------------------------------------------------------------------------------
 
     def damaged(self, limit: int) -> tuple[int, int]:
-        """How many vectors were looked at, about `limit` where there are more, and how many of
-        them cannot be what was written."""
+        """The number of checked vectors, about `limit` if there are more, and how many are
+        damaged."""
         looked_at = wrong = 0
         with self._database.reading() as connection:
             for model in embeddings.models(connection):
@@ -55,7 +54,7 @@ class VectorIntegrity:
     # --- the inverted index -----------------------------------------------------------------------
 
     def postings_fault(self) -> str | None:
-        """What is wrong with the index over sparse vectors."""
+        """What is wrong with the index over sparse vectors; None if nothing is."""
         with self._database.reading() as connection:
             return posting_integrity.fault(connection)
 
@@ -66,7 +65,7 @@ class VectorIntegrity:
     # --- sqlite-vec's table -----------------------------------------------------------------------
 
     def table_fault(self) -> str | None:
-        """What is wrong with the table, if there is one; `UNKNOWN` where nobody can look."""
+        """What is wrong with the table; `UNKNOWN` if it cannot be checked, None if nothing is."""
         with self._database.reading() as connection:
             if not vec0.exists(connection):
                 return None
@@ -89,7 +88,8 @@ class VectorIntegrity:
     # --- numpy's file -----------------------------------------------------------------------------
 
     def file_fault(self) -> str | None:
-        """The same of the file beside the store."""
+        """What is wrong with the file beside the store; `UNKNOWN` if it cannot be checked, None if
+        nothing is."""
         path = matrix_file.path_of(self._database.path)
         if not path.exists():
             return None
@@ -115,7 +115,7 @@ class VectorIntegrity:
 
 
 def miscounted(connection: apsw.Connection) -> list[str]:
-    """Models whose embeddings are counted wrongly, in words."""
+    """Models whose counts of embeddings are wrong, in words."""
     return [
         f"{model.name} has {_in_words(counted)}, not {_in_words(known)}"
         for model in embeddings.models(connection)
@@ -134,7 +134,7 @@ def recount(connection: apsw.Connection) -> None:
 
 
 class Counted(NamedTuple):
-    """The embeddings of a model, and of those that are ready the ones with further parts."""
+    """The embeddings of a model, and how many of the ready ones have each further part."""
 
     ready: int
     failed: int
@@ -150,14 +150,14 @@ def _in_words(counted: Counted) -> str:
 
 
 def _known(connection: apsw.Connection, model_id: int) -> Counted:
-    """What the model's row says, expired documents included."""
+    """The counts in the model's row, including expired documents."""
     sql = "SELECT ready, failed, sparse, tokens FROM models WHERE model_id = ?"
     row: Any = connection.execute(sql, (model_id,)).fetchone()
     return Counted(*row)
 
 
 def _counted(connection: apsw.Connection, model_id: int) -> Counted:
-    """By the indexes, without a look at the vectors themselves."""
+    """The actual counts, from the indexes, without reading vectors."""
     rest = dict(connection.execute(
         "SELECT state, count(*) FROM embeddings WHERE model_id = ? AND state <> 'ready' GROUP BY 1",
         (model_id,),
@@ -180,7 +180,7 @@ def _counted(connection: apsw.Connection, model_id: int) -> Counted:
 
 
 def _damaged(connection: apsw.Connection, model: StoredModel, step: int) -> tuple[int, list[int]]:
-    """Of one vector in `step`: how many they are, and the chunks of those that are damaged."""
+    """Check one vector in `step`. Returns how many were checked, and the chunks of damaged ones."""
     rows = connection.execute(
         "SELECT chunk_id, dense, sparse, tokens FROM embeddings "
         "WHERE model_id = ? AND state = 'ready' AND chunk_id % ? = ?",
@@ -196,7 +196,7 @@ def _damaged(connection: apsw.Connection, model: StoredModel, step: int) -> tupl
 
 
 def _readable(weights: Any, tokens: Any) -> bool:
-    """Whether the other parts, where there are some, are what was written."""
+    """Whether the sparse and token vectors, if there are any, can be decoded."""
     try:
         if weights is not None:
             sparse_weights.from_text(weights)
@@ -210,7 +210,7 @@ def _readable(weights: Any, tokens: Any) -> bool:
 def _table_fault(connection: apsw.Connection, model: StoredModel) -> str | None:
     at = vec0.position(connection, model.model_id)
     if at is None or not embeddings.follows(connection, at):
-        return "it has not followed the vectors"
+        return "it is out of date"
     changed = set(embeddings.changed(connection, model.model_id, at))
     wanted = dict(embeddings.ready(connection, model.model_id))
     found = dict(connection.execute(f"SELECT chunk_id, embedding FROM {vec0.TABLE}"))

@@ -1,4 +1,4 @@
-"""Which chunks a dense search may see, by the same SQL as a lexical one."""
+"""Which chunks a search by vectors may return, by the same SQL as a search by words."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from kb.types import Filters
 
 
 class Visible(NamedTuple):
-    """The chunks of `select` (None: all there are), less the `hidden` ones, which have expired.
+    """The chunks of `select` (None: all chunks) without the `hidden` ones, which have expired.
 
-    Time stands apart from the filters, so that the chunks of a filter can be remembered."""
+    Expiry is separate from the filters, so that the chunks of a filter can be cached.
+    """
 
     select: str | None
     params: tuple[Any, ...]
@@ -23,7 +24,7 @@ class Visible(NamedTuple):
     now: str
 
     def in_time(self) -> Visible:
-        """The same by `select` alone."""
+        """The same chunks with the expired ones excluded by `select`."""
         select = self.select or where.CHUNKS_OF + "1"
         select += " AND (d.expires_at IS NULL OR d.expires_at > ?)"
         return Visible(select, (*self.params, self.now), [], self.now)
@@ -41,14 +42,14 @@ def visible(connection: apsw.Connection, filters: Filters, now: str) -> Visible:
 
 
 def chunk_ids(connection: apsw.Connection, seen: Visible) -> list[int]:
-    """What `select` gives, by id."""
+    """The ids of the chunks of `select`, in order."""
     assert seen.select is not None
     rows = connection.execute(f"{seen.select} ORDER BY 1", seen.params)
     return [chunk_id for (chunk_id,) in rows]
 
 
 def some(connection: apsw.Connection, seen: Visible, among: list[int]) -> list[int]:
-    """Those of `among` that may be seen."""
+    """Those of the chunks `among` that may be returned."""
     ids = set(among) - set(seen.hidden)
     if seen.select is None or not ids:
         return sorted(ids)
