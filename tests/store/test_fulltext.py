@@ -43,7 +43,7 @@ def test_pruned_and_unpruned_agree(store: SqliteStore, monkeypatch: pytest.Monke
     "damage",
     [
         "DROP TABLE chunks_fts",
-        "UPDATE chunks_fts_data SET block = x'ffffffff'",
+        "DELETE FROM chunks_fts_data",
         "UPDATE state SET chunks = 'many'",
     ],
 )
