@@ -192,7 +192,7 @@ def test_a_csv_file_as_a_spreadsheet_writes_it(here: Path, run: Run) -> None:
     ("row", "problem"),
     [
         ("key,0001-record-decisions.md#L1-L0,1", "the store has none of the 1 judged documents"),
-        ("key,library/guides/ingestion-service.md,0", "no query has an answer with a grade above"),
+        ("key,library/guides/ingestion-service.md,0", "no query has a document with a grade above"),
     ],
 )
 def test_judgments_by_which_nothing_can_be_measured(

@@ -82,8 +82,8 @@ def _existing(folder: Path, name: str) -> Path:
 def splits(folder: Path) -> dict[str, Path]:
     """The files of judgments by split."""
     qrels = folder / "qrels"
-    found = sorted(qrels.glob("*.tsv.gz")) + sorted(qrels.glob("*.tsv"))  # the plain one wins
-    return {path.name.removesuffix(".gz").removesuffix(".tsv"): path for path in found}
+    qrels_paths = sorted(qrels.glob("*.tsv.gz")) + sorted(qrels.glob("*.tsv"))  # the plain one wins
+    return {path.name.removesuffix(".gz").removesuffix(".tsv"): path for path in qrels_paths}
 
 
 def _judged_anywhere(folder: Path) -> set[str]:

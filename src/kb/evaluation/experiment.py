@@ -41,7 +41,10 @@ OptionsByQuery = Callable[[str], SearchOptions]
 # Named searches: three ways to match words, and the six methods of `kb compare`.
 METHODS: Mapping[str, SearchOptions] = {
     **{f"match-{match}": {"profile": "lexical", "match": match} for match in MATCHES},
-    **{name: {"profile": compare.PROFILE, **asked} for name, asked in compare.METHODS.items()},
+    **{
+        name: {"profile": compare.PROFILE, **search_options}
+        for name, search_options in compare.METHODS.items()
+    },
 }
 
 
@@ -81,10 +84,10 @@ def run_experiment(
     if not measures:
         raise InvalidRequest("no measure is given", f"for example: {', '.join(MEASURES)}")
     wanted = [parse_measure(text) for text in measures]
-    asked = {name: METHODS.get(name, {"profile": name}) for name in methods}
-    with open_corpus(collection, setup, parts_needed(methods, config), on_progress) as found:
+    search_options = {name: METHODS.get(name, {"profile": name}) for name in methods}
+    with open_corpus(collection, setup, parts_needed(methods, config), on_progress) as corpus:
         return measure_methods(
-            found, setup, collection, asked, wanted, gain,
+            corpus, setup, collection, search_options, wanted, gain,
             baseline=methods[0] if baseline is None else baseline, on_progress=on_progress,
         )  # fmt: skip
 
@@ -93,7 +96,7 @@ def measure_methods(
     store: Store,
     setup: EvaluationSetup,
     collection: Collection,
-    asked: Mapping[str, SearchOptions | OptionsByQuery],
+    search_options: Mapping[str, SearchOptions | OptionsByQuery],
     *how: Any,
     **options: Any,
 ) -> EvalReport:
@@ -104,7 +107,7 @@ def measure_methods(
     )
     with ExitStack() as stack:
         # Each ranker has its own searcher, so that no method profits from the caches of another.
-        rankers = {name: SearchRanker(setup, store, each) for name, each in asked.items()}
+        rankers = {name: SearchRanker(setup, store, each) for name, each in search_options.items()}
         for ranker in rankers.values():
             stack.callback(ranker.close)
             ranker.warm_up(collection.queries[next(iter(collection.qrels))])
@@ -164,9 +167,11 @@ def parts_needed(methods: Sequence[str], config: Config) -> frozenset[str]:
 
 
 def _profile(method: str, config: Config) -> Profile:
-    asked = METHODS.get(method, {"profile": method})
-    profile = resolve(asked["profile"], config.profiles, asked.get("settings"))
-    return with_reranker(restrict(profile, asked.get("mode")), asked.get("rerank"))
+    search_options = METHODS.get(method, {"profile": method})
+    profile = resolve(search_options["profile"], config.profiles, search_options.get("settings"))
+    return with_reranker(
+        restrict(profile, search_options.get("mode")), search_options.get("rerank")
+    )
 
 
 # --- rankers --------------------------------------------------------------------------------------
@@ -178,7 +183,7 @@ class SearchRanker:
 
     setup: EvaluationSetup
     store: Store
-    asked: SearchOptions | OptionsByQuery
+    search_options: SearchOptions | OptionsByQuery
     _notes: dict[str, tuple[Degraded, ...]] = field(default_factory=dict)
     _searcher: Searcher = field(init=False)
 
@@ -201,21 +206,23 @@ class SearchRanker:
         with suppress(QuerySyntax):
             self._search(f"{query} {_WARM_UP}", query, _WARM_UP_TOP)
 
-    def _search(self, query: str, asked_as: str, k: int) -> Response:
-        asked = self.asked(asked_as) if callable(self.asked) else self.asked
-        settings = {**asked.get("settings", {}), "group": True}
+    def _search(self, query: str, original: str, k: int) -> Response:
+        search_options = (
+            self.search_options(original) if callable(self.search_options) else self.search_options
+        )
+        settings = {**search_options.get("settings", {}), "group": True}
         return self._searcher.search(
-            SearchRequest(query, top=k, snippets=False, **{**asked, "settings": settings})
+            SearchRequest(query, top=k, snippets=False, **{**search_options, "settings": settings})
         )
 
     def degraded(self) -> dict[tuple[str, str], int]:
         """The number of queries in which a part was degraded, by part and reason."""
-        found = Counter(
+        counts = Counter(
             pair
             for notes in self._notes.values()
             for pair in {(note.part, note.reason) for note in notes}
         )
-        return dict(sorted(found.items()))
+        return dict(sorted(counts.items()))
 
     def close(self) -> None:
         self._searcher.close()

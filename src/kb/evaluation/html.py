@@ -39,10 +39,10 @@ def to_html(report: EvalReport) -> str:
 
 def _subtitle(report: EvalReport) -> str:
     queries = counted(len(report.query_ids), "query", "queries")
-    told = [f"split {report.split}, {queries}, {report.gain} gain", ground(report)]
+    pieces = [f"split {report.split}, {queries}, {report.gain} gain", ground(report)]
     if compares(report):
-        told.append(f"compared with {report.baseline}")
-    return "; ".join(filter(None, told))
+        pieces.append(f"compared with {report.baseline}")
+    return "; ".join(filter(None, pieces))
 
 
 def _doubts(report: EvalReport) -> str:

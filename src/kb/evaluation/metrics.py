@@ -43,16 +43,16 @@ def ndcg(
     """Discounted gain of the first k documents (all without k), divided by the best possible."""
     gain_of = _GAINS[check_choice("gain", gain, GAINS)]
     gains = {doc_id: gain_of(judgments[doc_id]) for doc_id in _relevant(judgments)}
-    found = _discounted(gains.get(doc_id, 0.0) for doc_id in _top(ranked_ids, k))
+    gained = _discounted(gains.get(doc_id, 0.0) for doc_id in _top(ranked_ids, k))
     ideal = _discounted(sorted(gains.values(), reverse=True)[:k])
-    return found / ideal if ideal else 0.0
+    return gained / ideal if ideal else 0.0
 
 
 def recall(ranked_ids: Iterable[str], judgments: Judgments, k: int) -> float:
     """The share of the relevant documents among the first k."""
     relevant = _relevant(judgments)
-    found = relevant.intersection(_top(ranked_ids, k))
-    return len(found) / len(relevant) if relevant else 0.0
+    hits = relevant.intersection(_top(ranked_ids, k))
+    return len(hits) / len(relevant) if relevant else 0.0
 
 
 def precision(ranked_ids: Iterable[str], judgments: Judgments, k: int) -> float:
@@ -142,11 +142,11 @@ class Measure:
 
 def parse_measure(text: str) -> Measure:
     """Parse `nDCG@10`, `Recall@100`, `P@10`, `Precision@10`, `MRR` or `success@5`, in any case."""
-    found = _TEXT.fullmatch(text.strip())
-    name = _NAMES.get(found[1].lower()) if found else None
-    if found is None or name is None:
+    match = _TEXT.fullmatch(text.strip())
+    name = _NAMES.get(match[1].lower()) if match else None
+    if match is None or name is None:
         raise _unknown(text)
-    return Measure(name, int(found[2]) if found[2] else None)
+    return Measure(name, int(match[2]) if match[2] else None)
 
 
 def _unknown(text: str) -> InvalidRequest:

@@ -81,7 +81,7 @@ def intervals(estimates: Sequence[Estimate], measure: str, frame: Frame = WIDE) 
 
 
 def _interval(each: Estimate, x: Callable[[float], float], y: float, frame: Frame) -> str:
-    told = f"{each.name}: {each.mean:.3f}, {each.low:.3f} to {each.high:.3f}"
+    tooltip = f"{each.name}: {each.mean:.3f}, {each.low:.3f} to {each.high:.3f}"
     kind = "baseline" if each.is_baseline else "method"
     bar = (
         f'<line class="bar {kind}" x1="{x(each.low):.1f}" y1="{y}" x2="{x(each.high):.1f}" y2="{y}"'
@@ -90,7 +90,7 @@ def _interval(each: Estimate, x: Callable[[float], float], y: float, frame: Fram
     dot = f'<circle class="dot {kind}" cx="{x(each.mean):.1f}" cy="{y}" r="5"/>'
     name = _text(frame.left - 12, y + 4, frame.clipped(each.name), "name end")
     figure = _text(frame.width - frame.right + 12, y + 4, f"{each.mean:.3f}", "figure")
-    return f"<g><title>{escape(told)}</title>{name}{bar}{dot}{figure}</g>"
+    return f"<g><title>{escape(tooltip)}</title>{name}{bar}{dot}{figure}</g>"
 
 
 # --- time against quality -------------------------------------------------------------------------
@@ -125,9 +125,9 @@ def scatter(points: Sequence[Point], measure: str, frame: Frame = WIDE) -> str:
 def _cross(each: Point, x: Callable[[float], float], y: Callable[[float], float]) -> str:
     one, kind = each.estimate, "baseline" if each.estimate.is_baseline else "method"
     at_x, at_y = x(each.p50_ms), y(one.mean)
-    told = f"{one.name}: {one.mean:.3f}, p50 {each.p50_ms:.1f} ms, p95 {each.p95_ms:.1f} ms"
+    tooltip = f"{one.name}: {one.mean:.3f}, p50 {each.p50_ms:.1f} ms, p95 {each.p95_ms:.1f} ms"
     return (
-        f"<g><title>{escape(told)}</title>"
+        f"<g><title>{escape(tooltip)}</title>"
         + _line(at_x, at_y, x(each.p95_ms), at_y, f"whisker {kind}")
         + _line(at_x, y(one.low), at_x, y(one.high), f"whisker {kind}")
         + f'<circle class="dot {kind}" cx="{at_x:.1f}" cy="{at_y:.1f}" r="6"/></g>'
@@ -178,11 +178,11 @@ def changes(queries: Sequence[Change], name: str, baseline: str, most: float) ->
     for at, each in enumerate(ordered):
         if abs(each.difference) > 1e-9:
             top_y, tall = min(middle, y(each.difference)), abs(y(each.difference) - middle)
-            told = escape(f"{each.label}: {each.difference:+.3f}")
+            tooltip = escape(f"{each.label}: {each.difference:+.3f}")
             parts.append(
                 f'<rect class="{"win" if each.difference > 0 else "loss"}"'
                 f' x="{left + at * step:.2f}" y="{top_y:.2f}" width="{wide:.2f}"'
-                f' height="{max(tall, 0.5):.2f}"><title>{told}</title></rect>'
+                f' height="{max(tall, 0.5):.2f}"><title>{tooltip}</title></rect>'
             )
     return _svg(parts, width, height, f"{name} against {baseline}, query by query")
 
@@ -231,11 +231,11 @@ def _grid(
     marks: Iterable[float],
     x: Callable[[float], float],
     bottom: float,
-    told: Callable[[float], str],
+    tooltip: Callable[[float], str],
 ) -> str:
     return "".join(
         _line(x(mark), 4, x(mark), bottom, "grid")
-        + _text(x(mark), bottom + 19, told(mark), "tick middle")
+        + _text(x(mark), bottom + 19, tooltip(mark), "tick middle")
         for mark in marks
     )
 

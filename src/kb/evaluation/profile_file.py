@@ -34,14 +34,14 @@ def check_name(name: str, profile: str, config: Config, *, force: bool) -> None:
 
 def fitted_profile(profile: str, config: Config, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The table of a new profile: `profile` with other `settings`."""
-    said = dict(config.profiles.get(profile, {}))
+    table = dict(config.profiles.get(profile, {}))
     if profile in BUILT_IN:
-        said.setdefault("base", profile)
-    weights = {**said.pop("weights", {}), **settings.get("weights", {})}
+        table.setdefault("base", profile)
+    weights = {**table.pop("weights", {}), **settings.get("weights", {})}
     for key in settings.get("weights", {}):
-        said.pop(f"weights.{key}", None)
+        table.pop(f"weights.{key}", None)
     others = {key: value for key, value in settings.items() if key != "weights"}
-    return said | others | ({"weights": weights} if weights else {})
+    return table | others | ({"weights": weights} if weights else {})
 
 
 def write_profile(path: Path, name: str, table: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from kb.types import JsonDict
 
 _MAX_LEVELS = 64
 _MAX_CONTAINERS = 10_000
-_MAX_COMMAS = 10_000  # above which those inside strings are told apart
+_MAX_COMMAS = 10_000  # above which commas inside strings are not counted
 _QUOTES_AT_ONCE = 16_384  # an even number, so that each batch starts outside a string
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b"[]{},"))
 _BYTES_PER_VALUE = 200  # of a key and a value in a dict
