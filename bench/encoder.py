@@ -112,14 +112,14 @@ def _import() -> None:
 
 def _passages(model: OnnxEncoder) -> list[str]:
     """Texts of `PASSAGE_TOKENS` tokens, including special ones, from the example library."""
-    tokeniser = model.loaded().tokeniser
+    tokenizer = model.loaded().tokenizer
     files = sorted((*LIBRARY.glob("*/*.md"), *LIBRARY.glob("*/*.txt")))
     words = re.findall(r"\S+", " ".join(path.read_text(encoding="utf-8") for path in files))
     wanted = min(PASSAGE_TOKENS, model.spec.max_tokens)
     texts: list[str] = []
     for start in range(0, 100 * PASSAGES, 100):
         words_left = (words * 2)[start % len(words) :][:wanted]
-        while len(tokeniser.tokens(" ".join(words_left)).ids) > wanted or not words_left:
+        while len(tokenizer.tokens(" ".join(words_left)).ids) > wanted or not words_left:
             words_left.pop()
         texts.append(" ".join(words_left))
     return texts
@@ -171,7 +171,7 @@ def _embedding(model: OnnxEncoder, passages: list[str]) -> tuple[float, float]:
 def _feed(model: OnnxEncoder, text: str) -> dict[str, Any]:
     import numpy as np
 
-    ids = np.array([model.loaded().tokeniser.tokens(text).ids])
+    ids = np.array([model.loaded().tokenizer.tokens(text).ids])
     known = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
     known["token_type_ids"] = np.zeros_like(ids)
     return {name: known[name] for name in model.loaded().session.inputs}

@@ -98,7 +98,7 @@ def _cells(times_ms: Sequence[float]) -> tuple[str, str]:
 
 def passages_of(judge: OnnxJudge) -> list[str]:
     """Passages of `TOKENS` tokens for the judge."""
-    pairs = judge.loaded().tokeniser
+    pairs = judge.loaded().tokenizer
     query = pairs.query("")
     response = []
     for text in passages(COUNT):

@@ -13,7 +13,7 @@ import torch
 from kb.models import manifest as manifests
 from kb.models.onnx_encoder import OnnxEncoder
 from kb.models.onnx_model import Loaded
-from kb.models.tokenizer import Tokeniser
+from kb.models.tokenizer import Tokenizer
 from training.export import OUTPUTS, Balanced, trained
 from training.prepare import DEVICE
 
@@ -42,6 +42,6 @@ class PlainEncoder(OnnxEncoder):
         super().__init__(replace(manifest, spec=spec))
         self._network = _Network(Balanced(trained(work, weights)))
 
-    def _load(self) -> Loaded[Tokeniser]:
+    def _load(self) -> Loaded[Tokenizer]:
         session: Any = self._network
-        return Loaded(session, self._tokeniser(), ThreadPoolExecutor(1))
+        return Loaded(session, self._load_tokenizer(), ThreadPoolExecutor(1))

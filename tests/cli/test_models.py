@@ -91,7 +91,7 @@ def test_verifying_a_changed_file(
         told = run(*args)
         assert told.status == 1
         assert f"broken  tiny in {folder}: " in told.out
-        assert "has 2 bytes and should have" in told.out
+        assert "has 2 bytes instead of" in told.out
         shape = run(*args, "--json")
         assert shape.status == 1
         valid("models.v1", shape.json)

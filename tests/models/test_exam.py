@@ -44,7 +44,7 @@ class Made:
 def knowing(text: str) -> list[float]:
     """Near to what belongs together, and to nothing else."""
     pairs = [one for questions in QUESTIONS.values() for one in questions]
-    return [float(text in (one.asked, one.answer)) for one in pairs]
+    return [float(text in (one.text, one.answer)) for one in pairs]
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
@@ -138,7 +138,7 @@ def test_what_is_no_vector_is_no_answer(odd: Callable[[], object]) -> None:
     """An encoder may be code of others, and texts of ours may be what it cannot take."""
     assert len(knowing("")) == 36
     count = len(QUESTIONS["LATIN"])
-    for texts in ({QUESTIONS["LATIN"][0].asked}, {QUESTIONS["LATIN"][0].answer}):
+    for texts in ({QUESTIONS["LATIN"][0].text}, {QUESTIONS["LATIN"][0].answer}):
         assert examine(Odd(odd, texts)) == (ExamMark("dense", "LATIN", count - 1, count),)
 
 
@@ -178,8 +178,8 @@ def test_a_model_without_vectors_for_search_sits_none() -> None:
 def test_decoys_have_more_words_of_the_question_than_answers() -> None:
     for one in QUESTIONS["LATIN"]:
         asked, answer, decoy = (set(re.findall(r"\w+", text.lower())) for text in one)
-        assert len(asked & decoy) > len(asked & answer), one.asked
-        assert asked & answer, one.asked  # so that weights of terms can know it too
+        assert len(asked & decoy) > len(asked & answer), one.text
+        assert asked & answer, one.text  # so that weights of terms can know it too
 
 
 def test_no_text_is_asked_twice() -> None:

@@ -111,7 +111,7 @@ def test_files_in_a_folder_below(m3: Path, tmp_path: Path) -> None:
     [
         ("[]", "is not an object"),
         ("{", "cannot be read"),
-        ("{}", "does not say max_position_embeddings: it is None"),
+        ("{}", "has no valid max_position_embeddings: it is None"),
         ('{"max_position_embeddings": true}', "it is True"),
         ('{"max_position_embeddings": 2, "model_type": "xlm-roberta"}', "is too small"),
     ],
@@ -142,7 +142,7 @@ def test_weights_that_lie_elsewhere(broken: Callable[[], Path]) -> None:
     folder = broken()
     path = folder / "model.onnx"
     path.write_bytes(path.read_bytes().replace(b"model.onnx_data", b"../nx_data_file"))
-    with pytest.raises(ModelBroken, match="not beside it"):
+    with pytest.raises(ModelBroken, match="outside its folder"):
         manifest.read(folder)
 
 
@@ -252,14 +252,14 @@ def test_a_store_by_it(m3: Path, tmp_path: Path) -> None:
 def test_large_files_are_read_once(tmp_path: Path) -> None:
     path = tmp_path / "large"
     path.write_bytes(b"one")
-    first = checksums.known_sha256(path, large_bytes=1)
+    first = checksums.cached_sha256(path, large_bytes=1)
     assert first == checksums.sha256_of(path)
     memory = json.loads((cache_folder() / "hashes.json").read_text())
     memory[str(path)]["sha256"] = "remembered"
     (cache_folder() / "hashes.json").write_text(json.dumps(memory))
-    assert checksums.known_sha256(path, large_bytes=1) == "remembered"
-    assert checksums.known_sha256(path) == first  # small ones are read each time
+    assert checksums.cached_sha256(path, large_bytes=1) == "remembered"
+    assert checksums.cached_sha256(path) == first  # small ones are read each time
     path.write_bytes(b"three")
-    assert checksums.known_sha256(path, large_bytes=1) == checksums.sha256_of(path)
+    assert checksums.cached_sha256(path, large_bytes=1) == checksums.sha256_of(path)
     (cache_folder() / "hashes.json").write_text("no JSON")
-    assert checksums.known_sha256(path, large_bytes=1) == checksums.sha256_of(path)
+    assert checksums.cached_sha256(path, large_bytes=1) == checksums.sha256_of(path)

@@ -60,7 +60,7 @@ def test_a_pair_in_any_company_and_from_any_thread(kb_judge: OnnxJudge) -> None:
 
 
 def test_long_texts_are_cut(kb_judge: OnnxJudge) -> None:
-    pairs = kb_judge.loaded().tokeniser
+    pairs = kb_judge.loaded().tokenizer
     short, long = "harbour keys", "harbour keys " * 500
     for query, passage, tokens in (
         (short, short, 2 + 2),
@@ -76,7 +76,7 @@ def test_long_texts_are_cut(kb_judge: OnnxJudge) -> None:
 
 
 def test_a_text_may_say_what_is_special(kb_judge: OnnxJudge) -> None:
-    pairs = kb_judge.loaded().tokeniser
+    pairs = kb_judge.loaded().tokenizer
     ids, _ = pairs.pair(pairs.query("a [SEP] b"), "[CLS] [SEP]")
     special = pairs.pair(pairs.query(""), "")[0]
     assert [ids.count(each) for each in special] == [special.count(each) for each in special]
@@ -110,7 +110,7 @@ def test_a_copy_with_a_byte_changed_is_refused(kb_judge: OnnxJudge, tmp_path: Pa
     (folder / "model.onnx").write_bytes(data)
     broken = judge(settings)
     assert broken is not None
-    with pytest.raises(ModelBroken, match="was changed"):
+    with pytest.raises(ModelBroken, match="has been changed"):
         broken.scores("x", NOTES)
     shutil.rmtree(tmp_path / "kb_mini")
     with pytest.raises(ModelMissing, match="tokenizer"):

@@ -47,7 +47,7 @@ def test_a_model_of_dense_vectors_only(copied: Copied) -> None:
         ({"dimension": True}, "dimension cannot be True"),
         ({"dimension": "384"}, "dimension cannot be '384'"),
         ({"outputs": {"sparse": "s"}}, "'dense'"),
-        ({"outputs": {"dense": "d", "colbert": "c"}}, "'colbert' is none of the outputs"),
+        ({"outputs": {"dense": "d", "colbert": "c"}}, "'colbert' is not one of the outputs"),
         ({"outputs": {"dense": "d", "query_sparse": "c"}}, "query_sparse without sparse"),
         ({"outputs": ["dense"]}, "outputs cannot be"),
         ({"files": {}}, "model.onnx"),
@@ -69,7 +69,7 @@ def test_files_are_beside_it(copied: Copied, name: str) -> None:
     said = tiny.read_manifest(folder)
     said["files"][name] = said["files"]["model.onnx"]
     tiny.write_manifest(folder, said)
-    with pytest.raises(ModelBroken, match="not the name of a file beside it"):
+    with pytest.raises(ModelBroken, match="is not a valid file name"):
         manifest.read(folder)
 
 
@@ -89,7 +89,7 @@ def test_no_manifest(tmp_path: Path) -> None:
         with pytest.raises(ModelMissing, match=r"it has no model\.json"):
             manifest.read(folder)
     (tmp_path / "model.json").write_text("{", encoding="utf-8")
-    with pytest.raises(ModelBroken, match="is not JSON"):
+    with pytest.raises(ModelBroken, match="is not valid JSON"):
         manifest.read(tmp_path)
 
 
@@ -100,7 +100,7 @@ def test_files_that_are_not_what_they_should_be(copied: Copied, name: str) -> No
     data = path.read_bytes()
     path.write_bytes(data[:-10])
     for check in (manifest.check_sizes, manifest.check_hashes):
-        with pytest.raises(ModelBroken, match="bytes and should have"):
+        with pytest.raises(ModelBroken, match="bytes instead of"):
             check(read)
     path.write_bytes(data[:-1] + b"\x00")
     manifest.check_sizes(read)

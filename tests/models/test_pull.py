@@ -164,7 +164,7 @@ def test_a_revision_in_the_address(
     tiny.lay(hub.root / "repo" / "resolve" / "4e1a", name="pinned")
     fetch("repo/resolve/{revision}/", revision="4e1a")
     usable("pinned")
-    with pytest.raises(InvalidRequest, match="leaves the revision open"):
+    with pytest.raises(InvalidRequest, match="needs a revision"):
         fetch("repo/resolve/{revision}/")
     with pytest.raises(InvalidRequest, match="has no place for a revision"):
         fetch("tiny/", revision="4e1a")
@@ -249,7 +249,7 @@ def test_a_server_that_always_hangs_up(
 ) -> None:
     hub.ranges = False
     hub.faults["model.onnx"] = [cut(1000)] * 50
-    with pytest.raises(EndpointError, match="the connection was cut off") as caught:
+    with pytest.raises(EndpointError, match="the connection was interrupted") as caught:
         fetch()
     assert "goes on" in caught.value.hint
     assert waits == [0.5, 0.5, 1.0, 2.0, 4.0]
@@ -264,7 +264,7 @@ def test_ranges_that_are_wrong(fetch: Callable[..., Manifest], hub: Hub) -> None
         return replace(given, headers={"Content-Range": "bytes 7-99/100"})
 
     hub.faults["model.onnx"] = [cut(1000), *[shifted] * 9]
-    with pytest.raises(EndpointError, match="another range"):
+    with pytest.raises(EndpointError, match="a different range"):
         fetch()
     assert model_directory.names() == []
 
@@ -293,14 +293,14 @@ def test_a_wrong_hash(fetch: Callable[..., Manifest], hub: Hub) -> None:
 
 def test_a_file_that_is_too_long(fetch: Callable[..., Manifest], hub: Hub) -> None:
     hub.faults["tokenizer.json"] = [lambda given: replace(given, body=given.body + b"x" * 10**6)]
-    with pytest.raises(ModelBroken, match="bytes and should have"):
+    with pytest.raises(ModelBroken, match="bytes instead of"):
         fetch()
     assert model_directory.names() == []
 
 
 def test_the_hash_of_the_manifest(fetch: Callable[..., Manifest], hub: Hub) -> None:
     found = sha256((hub.root / "tiny" / "model.json").read_bytes()).hexdigest()
-    with pytest.raises(ModelBroken, match=f"its SHA-256 is {found} and should be 00ff"):
+    with pytest.raises(ModelBroken, match=f"its SHA-256 is {found} instead of 00ff"):
         fetch(sha256="00ff")
     assert not model_directory.folder().exists()
     fetch(sha256=found.upper())
@@ -310,15 +310,15 @@ def test_the_hash_of_the_manifest(fetch: Callable[..., Manifest], hub: Hub) -> N
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        (b"<html>", "is not JSON"),
-        (b"{}", "is not a manifest: it has no 'format'"),
-        (b" " * (2 << 20), "is too long for a manifest"),
-        (b"[" * 100_000, "is not JSON"),
-        (b'{"a":' * 100_000, "is not JSON"),
-        (b'{"format": ' + b"9" * 5000 + b"}", "is not JSON"),
+        (b"<html>", "is not valid JSON"),
+        (b"{}", "is not a valid manifest: it has no 'format'"),
+        (b" " * (2 << 20), "is too large for a manifest"),
+        (b"[" * 100_000, "is not valid JSON"),
+        (b'{"a":' * 100_000, "is not valid JSON"),
+        (b'{"format": ' + b"9" * 5000 + b"}", "is not valid JSON"),
         (b"[1]", "is not an object"),
         (b"null", "is not an object"),
-        (b"\xff\xfe\x00", "is not JSON"),
+        (b"\xff\xfe\x00", "is not valid JSON"),
     ],
 )
 def test_what_is_no_manifest(
@@ -417,7 +417,7 @@ def test_another_model_of_that_name_stays(fetch: Callable[..., Manifest], hub: H
     fetch()
     told = tiny.read_manifest(hub.root / "tiny")
     tiny.write_manifest(hub.root / "tiny", told | {"version": "2"})
-    with pytest.raises(InvalidRequest, match="there is another model"):
+    with pytest.raises(InvalidRequest, match="contains another model"):
         fetch()
     usable()
     model_directory.remove("tiny")
@@ -427,10 +427,10 @@ def test_another_model_of_that_name_stays(fetch: Callable[..., Manifest], hub: H
 def test_what_is_not_there(
     fetch: Callable[..., Manifest], hub: Hub, waits: Waits, tmp_path: Path
 ) -> None:
-    with pytest.raises(ModelMissing, match="there is no http"):
+    with pytest.raises(ModelMissing, match="does not exist"):
         fetch("nowhere/model.json")
     for name in ("bge-m3", "org/repo", str(tmp_path / "nowhere")):
-        with pytest.raises(ModelMissing, match="nothing to pull"):
+        with pytest.raises(ModelMissing, match="is not a folder"):
             pull(CONFIG, name, sleep=waits)
     (hub.root / "tiny" / "tokenizer.json").unlink()
     with pytest.raises(ModelMissing):
@@ -473,7 +473,7 @@ def test_remove(fetch: Callable[..., Manifest], tmp_path: Path) -> None:
     assert model_directory.names() == []
     assert list(model_directory.folder().iterdir()) == []
     for name in ("tiny", "kb-mini", "../models", "", "."):
-        with pytest.raises(ModelMissing, match="was pulled"):
+        with pytest.raises(ModelMissing, match="is not a pulled model"):
             model_directory.remove(name)
 
 

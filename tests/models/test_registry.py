@@ -109,7 +109,7 @@ def test_encoders_of_others_that_fail(plug_in: Callable[[str], None]) -> None:
 
 def test_verifying_looks_at_what_is_given(plug_in: Callable[[str], None]) -> None:
     plug_in("zero = kb_others:zero")
-    with pytest.raises(ModelBroken, match="gave no dense vector of 64 dimensions"):
+    with pytest.raises(ModelBroken, match="returned no dense vector of 64 dimensions"):
         models.verify(config("zero"), "zero")
 
 
@@ -184,9 +184,9 @@ def test_a_judge_of_another_package() -> None:
     assert found.scores("a b", ["a b", "c"])[0] > 1
     verified = models.verify(config("none", "words"), "words")
     assert (verified.origin, verified.in_use) == ("package judges", True)
-    with pytest.raises(ModelBroken, match="no score of a pair"):
+    with pytest.raises(ModelBroken, match="no score for a pair"):
         models.verify(config("none"), "mute")
-    with pytest.raises(ModelBroken, match="no judge: it has no spec, scores"):
+    with pytest.raises(ModelBroken, match="not a valid judge: it has no spec, scores"):
         models.judge(config("none", "other"))
 
 

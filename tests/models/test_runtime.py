@@ -1,4 +1,4 @@
-"""Nothing is told to anybody: the runtime is silenced before it is imported."""
+"""Nothing is told to anybody: the runtime is disable_telemetryd before it is imported."""
 
 from __future__ import annotations
 
@@ -44,5 +44,8 @@ def test_nor_does_the_judge(tmp_path: Path) -> None:
 
 
 def test_who_wants_to_be_counted_is_not_overruled(tmp_path: Path) -> None:
-    code = "import os; from kb.models.runtime import SAYS_NO, silence; os.environ[SAYS_NO] = '0'; "
-    left_behind(tmp_path / "home", code + "silence(); assert os.environ[SAYS_NO] == '0'")
+    code = (
+        "import os; from kb.models import runtime; name = runtime.TELEMETRY_VARIABLE; "
+        "os.environ[name] = '0'; runtime.disable_telemetry(); assert os.environ[name] == '0'"
+    )
+    left_behind(tmp_path / "home", code)

@@ -9,53 +9,53 @@ import snowballstemmer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.models.tokenizer import Tokeniser, stem, token_terms, word_terms
+from kb.models.tokenizer import Tokenizer, stem, token_terms, word_terms
 from tests.models import tiny
 
 
 @pytest.fixture(scope="module")
-def tokeniser(tiny_folder: Path) -> Tokeniser:
-    return Tokeniser(tiny_folder / "tokenizer.json", tiny.MAX_TOKENS)
+def tokenizer(tiny_folder: Path) -> Tokenizer:
+    return Tokenizer(tiny_folder / "tokenizer.json", tiny.MAX_TOKENS)
 
 
-def kept(tokeniser: Tokeniser, text: str, prefix: str = "") -> list[str]:
-    tokens = tokeniser.tokens(text, prefix)
+def kept(tokenizer: Tokenizer, text: str, prefix: str = "") -> list[str]:
+    tokens = tokenizer.tokens(text, prefix)
     return [tokens.texts[position] for position in tokens.kept]
 
 
-def test_words_count_and_signs_do_not(tokeniser: Tokeniser) -> None:
-    assert kept(tokeniser, "Retry, the storms!") == ["retry", "the", "storm", "##s"]
-    assert kept(tokeniser, "!?...") == []
-    assert kept(tokeniser, "") == []
-    assert tokeniser.tokens("").texts == ["[CLS]", "[SEP]"]
+def test_words_count_and_signs_do_not(tokenizer: Tokenizer) -> None:
+    assert kept(tokenizer, "Retry, the storms!") == ["retry", "the", "storm", "##s"]
+    assert kept(tokenizer, "!?...") == []
+    assert kept(tokenizer, "") == []
+    assert tokenizer.tokens("").texts == ["[CLS]", "[SEP]"]
 
 
-def test_what_the_vocabulary_lacks_does_not_count(tokeniser: Tokeniser) -> None:
-    assert tokeniser.tokens("retry 東京").texts == ["[CLS]", "retry", "[UNK]", "[UNK]", "[SEP]"]
-    assert kept(tokeniser, "retry 東京") == ["retry"]
+def test_what_the_vocabulary_lacks_does_not_count(tokenizer: Tokenizer) -> None:
+    assert tokenizer.tokens("retry 東京").texts == ["[CLS]", "retry", "[UNK]", "[UNK]", "[SEP]"]
+    assert kept(tokenizer, "retry 東京") == ["retry"]
 
 
-def test_a_text_cannot_speak_to_the_model(tokeniser: Tokeniser) -> None:
-    tokens = tokeniser.tokens("radio [SEP] buoy [PAD]")
+def test_a_text_cannot_speak_to_the_model(tokenizer: Tokenizer) -> None:
+    tokens = tokenizer.tokens("radio [SEP] buoy [PAD]")
     assert tokens.texts.count("[SEP]") == 1
     assert "[PAD]" not in tokens.texts
 
 
-def test_the_prefix_is_seen_and_does_not_count(tokeniser: Tokeniser) -> None:
-    tokens = tokeniser.tokens("search for salt", tiny.PREFIX)
+def test_the_prefix_is_seen_and_does_not_count(tokenizer: Tokenizer) -> None:
+    tokens = tokenizer.tokens("search for salt", tiny.PREFIX)
     assert tokens.texts[1:4] == ["search", "for", ":"]
-    assert kept(tokeniser, "search for salt", tiny.PREFIX) == ["search", "for", "salt"]
-    assert kept(tokeniser, "", tiny.PREFIX) == []
+    assert kept(tokenizer, "search for salt", tiny.PREFIX) == ["search", "for", "salt"]
+    assert kept(tokenizer, "", tiny.PREFIX) == []
 
 
-def test_truncation_counts_everything_that_is_shown(tokeniser: Tokeniser) -> None:
+def test_truncation_counts_everything_that_is_shown(tokenizer: Tokenizer) -> None:
     room = tiny.MAX_TOKENS - 2
-    whole = tokeniser.tokens(" ".join(["buoy"] * room))
+    whole = tokenizer.tokens(" ".join(["buoy"] * room))
     assert (len(whole.ids), whole.truncated) == (tiny.MAX_TOKENS, 0)
-    cut = tokeniser.tokens(" ".join(["buoy"] * (room + 5)))
+    cut = tokenizer.tokens(" ".join(["buoy"] * (room + 5)))
     assert (len(cut.ids), cut.truncated) == (tiny.MAX_TOKENS, 5)
     assert cut.ids == whole.ids
-    as_query = tokeniser.tokens(" ".join(["buoy"] * room), tiny.PREFIX)
+    as_query = tokenizer.tokens(" ".join(["buoy"] * room), tiny.PREFIX)
     assert (len(as_query.ids), as_query.truncated, len(as_query.kept)) == (
         tiny.MAX_TOKENS,
         3,
@@ -65,21 +65,21 @@ def test_truncation_counts_everything_that_is_shown(tokeniser: Tokeniser) -> Non
 
 def test_a_model_without_room(tiny_folder: Path) -> None:
     with pytest.raises(ValueError, match="no room"):
-        Tokeniser(tiny_folder / "tokenizer.json", 2)
+        Tokenizer(tiny_folder / "tokenizer.json", 2)
 
 
 @given(text=st.text(st.characters(), max_size=300), prefix=st.sampled_from(["", tiny.PREFIX]))
-def test_any_text(tokeniser: Tokeniser, text: str, prefix: str) -> None:
-    tokens = tokeniser.tokens(text, prefix)
+def test_any_text(tokenizer: Tokenizer, text: str, prefix: str) -> None:
+    tokens = tokenizer.tokens(text, prefix)
     assert 2 <= len(tokens.ids) == len(tokens.texts) <= tiny.MAX_TOKENS
     assert tokens.kept == sorted(set(tokens.kept))
     assert all(0 < position < len(tokens.ids) - 1 for position in tokens.kept)
-    assert tokens == tokeniser.tokens(text, prefix)
+    assert tokens == tokenizer.tokens(text, prefix)
 
 
-def test_composed_and_decomposed_are_one_text(tokeniser: Tokeniser) -> None:
-    assert tokeniser.tokens("d\u00e9rive") == tokeniser.tokens("de\u0301rive")
-    assert tokeniser.tokens("half \ud800 a character").ids
+def test_composed_and_decomposed_are_one_text(tokenizer: Tokenizer) -> None:
+    assert tokenizer.tokens("d\u00e9rive") == tokenizer.tokens("de\u0301rive")
+    assert tokenizer.tokens("half \ud800 a character").ids
 
 
 def test_what_pieces_count_for() -> None:

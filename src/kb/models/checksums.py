@@ -1,8 +1,8 @@
-"""SHA-256 of files, and the memory of what large ones had.
+"""SHA-256 of model files, cached for large ones.
 
-Models of gigabytes are loaded by commands that take a second: reading every byte each time would
-take longer than loading. What was read once is remembered in the cache folder for as long as the
-file keeps its size and its time; `kb models verify` reads every byte again.
+Hashing a file of gigabytes takes longer than loading it. So its hash is kept in the cache folder
+and used until the size or modification time of the file changes; `kb models verify` reads every
+byte again.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from kb.errors import KbError
 from kb.regular_files import open_file
 
 _BLOCK_BYTES = 1 << 20
-_LARGE_BYTES = 64 << 20  # smaller ones are read in less than a tenth of a second
+_LARGE_BYTES = 64 << 20  # smaller files take less than 0.1 s
 
 
 def sha256_of(path: Path) -> str:
-    """Of every byte, as they are now. Raises `OSError`."""
+    """Hash every byte of the file. Raises `OSError`."""
     from hashlib import sha256
 
     digest = sha256()
@@ -32,19 +32,19 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def known_sha256(path: Path, *, large_bytes: int = _LARGE_BYTES) -> str:
-    """The same, from memory where the file is large and looks as it did then."""
-    facts = path.stat()
-    if facts.st_size < large_bytes:
+def cached_sha256(path: Path, *, large_bytes: int = _LARGE_BYTES) -> str:
+    """The hash of a file, from the cache if the file is large and unchanged. Raises `OSError`."""
+    info = path.stat()
+    if info.st_size < large_bytes:
         return sha256_of(path)
-    mark = [facts.st_size, facts.st_mtime_ns]
-    memory = _read()
-    known = memory.get(str(path))
-    if isinstance(known, dict) and known.get("mark") == mark:
-        return str(known["sha256"])
-    found = sha256_of(path)
-    _write(memory | {str(path): {"mark": mark, "sha256": found}})
-    return found
+    mark = [info.st_size, info.st_mtime_ns]
+    cache = _read()
+    entry = cache.get(str(path))
+    if isinstance(entry, dict) and entry.get("mark") == mark:
+        return str(entry["sha256"])
+    digest = sha256_of(path)
+    _write(cache | {str(path): {"mark": mark, "sha256": digest}})
+    return digest
 
 
 def _file() -> Path:
@@ -54,15 +54,15 @@ def _file() -> Path:
 def _read() -> dict[str, Any]:
     try:
         data = json.loads(_file().read_bytes())
-    except (OSError, ValueError):  # a memory that is not there or damaged is an empty one
+    except (OSError, ValueError):  # a missing or damaged cache is an empty one
         return {}
     return data if isinstance(data, dict) else {}
 
 
-def _write(memory: dict[str, Any]) -> None:
+def _write(cache: dict[str, Any]) -> None:
     from kb.atomic import atomic_path
 
-    kept = {path: known for path, known in memory.items() if Path(path).exists()}
-    # Without a memory everything works, only slower.
+    kept = {path: entry for path, entry in cache.items() if Path(path).exists()}
+    # Without the cache, everything works, only slower.
     with suppress(OSError, KbError), atomic_path(_file(), overwrite=True) as part:
         part.write_text(json.dumps(kept), encoding="utf-8")

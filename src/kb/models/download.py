@@ -1,8 +1,8 @@
-"""One file from an address, whole or not at all, going on where an interrupted one stopped.
+"""Downloads one file over HTTP. An interrupted download can be resumed.
 
-What has arrived lies in a file of its own (`.part`) that carries the hash it is to have, so that a
-later run goes on with it (`Range`). A server without ranges sends all of it again. Nothing counts
-before its size and its SHA-256 are what the manifest says.
+Received bytes are kept in a `.part` file whose name contains the expected hash, and a later run
+requests the rest (`Range`). A server without ranges sends the whole file again. The file is moved
+to its place once its size and SHA-256 match the manifest.
 """
 
 from __future__ import annotations
@@ -22,88 +22,89 @@ from kb.models.manifest import ModelFile
 if TYPE_CHECKING:
     from urllib.request import OpenerDirector
 
-TRIES = 5  # without a single byte more
-TIMEOUT_S = 30.0  # without a byte
+TRIES = 5  # attempts without progress
+TIMEOUT_S = 30.0  # without any data
 _BLOCK_BYTES = 1 << 18
-_MOST_TEXT_BYTES = 1 << 20  # of a manifest
+_MAX_TEXT_BYTES = 1 << 20  # of a manifest
 
-OnBytes = Callable[[int], None]  # how many bytes of the file are there
+OnBytes = Callable[[int], None]  # how many bytes of the file have arrived
 
 
 @dataclass(frozen=True, slots=True)
 class Downloads:
-    """How files are fetched. Tests bring a `sleep` of their own."""
+    """Downloads files, with retries. Tests pass their own `sleep`."""
 
     sleep: network.Sleep
     tries: int = TRIES
     timeout_s: float = TIMEOUT_S
 
     def text(self, url: str) -> bytes:
-        """A small file, as a manifest is."""
-        found: list[bytes] = []
+        """Download a small file, such as a manifest."""
+        bodies: list[bytes] = []
 
-        def take() -> bool:
+        def attempt() -> bool:
             with _open(url, 0, self.timeout_s) as response:
-                body = response.read(_MOST_TEXT_BYTES + 1)
-                if response.length and len(body) <= _MOST_TEXT_BYTES:
-                    raise ConnectionError("the connection was cut off")
-                found.append(body)
+                body = response.read(_MAX_TEXT_BYTES + 1)
+                if response.length and len(body) <= _MAX_TEXT_BYTES:
+                    raise ConnectionError("the connection was interrupted")
+                bodies.append(body)
             return True
 
-        self._until(take, lambda: 0, url)
-        if len(found[0]) > _MOST_TEXT_BYTES:
-            raise ModelBroken(f"{url} is too long for a manifest", "name the model.json itself")
-        return found[0]
+        self._retry(attempt, lambda: 0, url)
+        if len(bodies[0]) > _MAX_TEXT_BYTES:
+            raise ModelBroken(f"{url} is too large for a manifest", "use the URL of the model.json")
+        return bodies[0]
 
     def file(self, url: str, file: ModelFile, target: Path, on_bytes: OnBytes) -> None:
-        """`file` from `url` to `target`. Raises `ModelBroken` where it is another one."""
+        """Download `file` from `url` to `target`. Raises `ModelBroken` if size or hash differ."""
         part = target.with_name(f"{target.name}.{file.sha256[:12]}.part")
-        self._until(
-            lambda: _more(url, file, part, self.timeout_s, on_bytes), lambda: _size(part), url
+        self._retry(
+            lambda: _resume(url, file, part, self.timeout_s, on_bytes), lambda: _size(part), url
         )
-        check_arrived(part, file, url)
+        check_file(part, file, url)
         part.replace(target)
 
-    def _until(self, take: Callable[[], bool], size: Callable[[], int], url: str) -> None:
-        """Take, again and again, until it is done. Attempts that bring something are free."""
+    def _retry(self, attempt: Callable[[], bool], size: Callable[[], int], url: str) -> None:
+        """Call `attempt` until it returns True. Attempts that make progress are not counted."""
         failed = 0
         while True:
             before = size()
-            why, told = "the connection was cut off", None
+            reason, retry_after = "the connection was interrupted", None
             try:
-                if take():
+                if attempt():
                     return
             except (OSError, HTTPException) as error:
-                why, told = _judged(error, url)
+                reason, retry_after = _classify(error, url)
             failed = 0 if size() > before else failed + 1
-            pause_s = network.wait_s(max(failed - 1, 0), told)
+            pause_s = network.wait_s(max(failed - 1, 0), retry_after)
             if failed >= self.tries or pause_s > network.LONGEST_WAIT_S:
                 raise EndpointError(
-                    f"{url} could not be fetched: {why}",
-                    "the same command goes on with what has arrived",
+                    f"{url} could not be downloaded: {reason}",
+                    "run the command again to resume the download",
                 )
             self.sleep(pause_s)
 
 
-def check_arrived(path: Path, file: ModelFile, source: str) -> None:
-    """A file that is another one is removed: to go on with it would help nobody."""
+def check_file(path: Path, file: ModelFile, source: str) -> None:
+    """Check the size and hash of a downloaded or copied file; a wrong file is removed. Raises
+    `ModelBroken`."""
     size_bytes = _size(path)
-    found = sha256_of(path) if size_bytes == file.size_bytes else None
-    if found == file.sha256:
+    digest = sha256_of(path) if size_bytes == file.size_bytes else None
+    if digest == file.sha256:
         return
     path.unlink(missing_ok=True)
-    what = f"its SHA-256 is {found} and should be {file.sha256}" if found else \
-        f"it has {size_bytes:,} bytes and should have {file.size_bytes:,}"  # fmt: skip
+    difference = f"its SHA-256 is {digest} instead of {file.sha256}" if digest else \
+        f"it has {size_bytes:,} bytes instead of {file.size_bytes:,}"  # fmt: skip
     raise ModelBroken(
-        f"{source} is not the file of the manifest: {what}", "nothing was kept; check the source"
+        f"{source} does not match the manifest: {difference}", "it was removed; check the source"
     )
 
 
 # --- one attempt ----------------------------------------------------------------------------------
 
 
-def _more(url: str, file: ModelFile, part: Path, timeout_s: float, on_bytes: OnBytes) -> bool:
-    """Take what is still missing; whether it is all there now."""
+def _resume(url: str, file: ModelFile, part: Path, timeout_s: float, on_bytes: OnBytes) -> bool:
+    """Download the missing bytes, and return whether the file is complete."""
     have = _size(part)
     if have > file.size_bytes:
         part.unlink()
@@ -112,12 +113,12 @@ def _more(url: str, file: ModelFile, part: Path, timeout_s: float, on_bytes: OnB
     if have == file.size_bytes and part.exists():
         return True
     try:
-        opened = _open(url, have, timeout_s)
+        connection = _open(url, have, timeout_s)
     except OSError as error:
-        if getattr(error, "code", 0) == 416:  # there is less of it there than here: from the start
+        if getattr(error, "code", 0) == 416:  # the server's file is shorter: start again
             part.unlink(missing_ok=True)
         raise
-    with opened as response:
+    with connection as response:
         start = _start(response, have)
         with part.open("ab" if start else "wb") as stream:
             _copy(response, stream, file.size_bytes - start, lambda count: on_bytes(start + count))
@@ -125,18 +126,18 @@ def _more(url: str, file: ModelFile, part: Path, timeout_s: float, on_bytes: OnB
 
 
 def _start(response: Any, have: int) -> int:
-    """Where the body begins in the file: a server without ranges begins at the beginning."""
+    """The offset of the response's body in the file: 0 if the server has no ranges."""
     if response.status != 206:
         return 0
-    told = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
-    if told is None or int(told[1]) != have:
-        raise ConnectionError("the server sent another range than it was asked for")
+    match = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+    if match is None or int(match[1]) != have:
+        raise ConnectionError("the server sent a different range than requested")
     return have
 
 
 def _copy(response: Any, stream: Any, left: int, on_bytes: OnBytes) -> None:
-    """One byte more than there should be is taken, so that a file that is too long is noticed; no
-    more than that, so that one without an end fills no disk."""
+    """Copy at most one byte more than expected, so that a longer file is noticed and an endless one
+    does not fill the disk."""
     copied = 0
     while copied <= left:
         block = response.read1(min(_BLOCK_BYTES, left + 1 - copied))
@@ -157,19 +158,19 @@ def _open(url: str, start: int, timeout_s: float) -> Any:
     return opener.open(Request(url, headers=headers), timeout=timeout_s)
 
 
-def _judged(error: Exception, url: str) -> tuple[str, str | None]:
-    """Why it failed, and what the server says of when to come back; raises where that would be of
-    no use."""
+def _classify(error: Exception, url: str) -> tuple[str, str | None]:
+    """The reason of a transient failure, and the `Retry-After` header. Raises `ModelError` for a
+    permanent failure."""
     from urllib.error import HTTPError
 
     if not isinstance(error, HTTPError):
-        return network.unreachable(error), None
+        return network.describe_failure(error), None
     with error:
-        if error.code in network.PASSING or error.code == 416:
+        if error.code in network.TRANSIENT or error.code == 416:
             return f"HTTP {error.code}", error.headers.get("Retry-After")
     if error.code in (404, 410):
-        raise ModelMissing(f"there is no {url}", "check the address and the revision") from error
-    raise EndpointError(f"{url} could not be fetched: HTTP {error.code}", "check the address")
+        raise ModelMissing(f"{url} does not exist", "check the address and the revision") from error
+    raise EndpointError(f"{url} could not be downloaded: HTTP {error.code}", "check the address")
 
 
 def _size(path: Path) -> int:

@@ -1,8 +1,8 @@
-"""An encoder behind an address: any server that speaks OpenAI's `/embeddings`.
+"""The encoder that calls a server with OpenAI's `/embeddings` API.
 
-Ollama, vLLM, llama.cpp, LM Studio, OpenAI. What comes back is looked at before it is believed: as
-many vectors as texts, of the promised length, of numbers. What a server does with texts that come
-together is its own affair; vectors may differ in their last digits by the company of a text.
+Such servers are Ollama, vLLM, llama.cpp, LM Studio and OpenAI. Every response is checked: one
+vector per text, of the declared dimension, all numbers finite. The vectors of a text may differ in
+their last digits with the other texts of a request, depending on the server.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kb.config import user_file
 from kb.errors import ConfigError, InvalidRequest, ModelBroken
 from kb.index.normalize import normalize
 from kb.models import network
-from kb.models.http_client import Asking
+from kb.models.http_client import EmbeddingClient
 from kb.models.lookup import ENDPOINT as NAME
 from kb.ports import ModelTraits
 from kb.text.normalize import nfc
@@ -27,46 +27,50 @@ if TYPE_CHECKING:
     from kb.config import Config, ModelsConfig
 
 KEY_VARIABLE = "KB_ENDPOINT_KEY"
-_MOST = 1e300
-_QUERY_TIMEOUT_S, _QUERY_RETRIES, _QUERY_WAIT_S = 10.0, 1, 1.0  # somebody waits for the answer
+_LARGEST = 1e300
+_QUERY_TIMEOUT_S, _QUERY_RETRIES, _QUERY_WAIT_S = 10.0, 1, 1.0  # a user is waiting
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where the server is, and which of its models is asked."""
+    """The URL of the API, and the model to request."""
 
     url: str
     model: str
 
 
-def described(config: Config, name: str = NAME) -> ModelSpec:
-    """What the settings tell, without asking: a dimension of 0 is not known yet."""
+def endpoint_spec(config: Config, name: str = NAME) -> ModelSpec:
+    """The specification from the settings, without a request; a dimension of 0 is unknown."""
     return _spec(config.models, _endpoint(config.models, name))
 
 
 def open_endpoint(config: Config, name: str = NAME, *, sleep: network.Sleep = time.sleep) -> (
     EndpointEncoder
 ):  # fmt: skip
-    """The encoder of that name. Nobody is asked yet: words need not wait for a server. Where the
-    settings do not say how long its vectors are, its first answer does."""
+    """Create the encoder, without a request: search by words need not wait for a server. If the
+    settings do not have the dimension, the first response determines it. Raises `ConfigError` or
+    `Offline`."""
     settings = config.models
     endpoint = _endpoint(settings, name)
-    if not network.is_here(endpoint.url):
+    if not network.is_local(endpoint.url):
         network.check_online(config, endpoint.url)
     return EndpointEncoder(
         _spec(settings, endpoint),
-        _asking(settings, endpoint, sleep, patient=True),
-        _asking(settings, endpoint, sleep, patient=False),
+        _client(settings, endpoint, sleep, patient=True),
+        _client(settings, endpoint, sleep, patient=False),
         batch=settings.endpoint_batch,
     )
 
 
 class EndpointEncoder(ModelTraits):
-    """Shared between threads: each request is a connection of its own."""
+    """Encodes texts by requests to a server. Threads may share it: each request has its own
+    connection."""
 
-    remote = True  # what may hang, and has nothing to load here
+    remote = True
 
-    def __init__(self, spec: ModelSpec, passages: Asking, queries: Asking, *, batch: int) -> None:
+    def __init__(
+        self, spec: ModelSpec, passages: EmbeddingClient, queries: EmbeddingClient, *, batch: int
+    ) -> None:
         self._spec = spec
         self._passages = passages
         self._queries = queries
@@ -74,10 +78,12 @@ class EndpointEncoder(ModelTraits):
 
     @property
     def spec(self) -> ModelSpec:
+        """The specification; its dimension may be 0 before the first response."""
         return self._spec
 
     @property
     def batch_size(self) -> int:
+        """The setting `models.endpoint_batch`."""
         return self._batch
 
     def encode(
@@ -89,15 +95,15 @@ class EndpointEncoder(ModelTraits):
         on_progress: Callable[[int], None] | None = None,
     ) -> list[Encoding]:
         if isinstance(texts, str):
-            raise InvalidRequest("encode takes a list of texts", "give [text] for a single one")
+            raise InvalidRequest("encode takes a list of texts", "pass [text] for a single one")
         if "dense" not in want:
             return [Encoding() for _ in texts]
         prefix = self._spec.query_prefix if as_query else self._spec.passage_prefix
-        asking = self._queries if as_query else self._passages
+        client = self._queries if as_query else self._passages
         encodings: list[Encoding] = []
         for start in range(0, len(texts), self._batch):
-            shown = [prefix + nfc(text) for text in texts[start : start + self._batch]]
-            vectors = _checked(asking.vectors(shown), len(shown), self._spec)
+            batch = [prefix + nfc(text) for text in texts[start : start + self._batch]]
+            vectors = _check_vectors(client.vectors(batch), len(batch), self._spec)
             if not self._spec.dimension:
                 self._spec = replace(self._spec, dimension=len(vectors[0]))
             encodings += [Encoding(dense=_normalize(vector, self._spec)) for vector in vectors]
@@ -106,7 +112,7 @@ class EndpointEncoder(ModelTraits):
         return encodings
 
 
-# --- the settings ---------------------------------------------------------------------------------
+# --- settings -------------------------------------------------------------------------------------
 
 
 def _endpoint(settings: ModelsConfig, name: str) -> Endpoint:
@@ -114,15 +120,16 @@ def _endpoint(settings: ModelsConfig, name: str) -> Endpoint:
     for key, value in (("endpoint_url", settings.endpoint_url), ("endpoint_model", model)):
         if not value:
             raise ConfigError(
-                f"the encoder {NAME!r} needs models.{key}",
-                f"set it in {user_file()}, or as KB_MODELS_{key.upper()}",
+                f"the encoder {NAME!r} needs the setting models.{key}",
+                f"set it in {user_file()}, or set KB_MODELS_{key.upper()}",
             )
-    url = network.checked_url(settings.endpoint_url, "models.endpoint_url").rstrip("/")
+    url = network.check_url(settings.endpoint_url, "models.endpoint_url").rstrip("/")
     return Endpoint(url if url.endswith("/embeddings") else f"{url}/embeddings", model)
 
 
 def _spec(settings: ModelsConfig, endpoint: Endpoint) -> ModelSpec:
-    """The version tells what else stored vectors depend on, so that they are not mixed."""
+    """The specification. Its version includes the passage prefix, so that vectors made with
+    different prefixes are never mixed."""
     from zlib import crc32
 
     prefix = settings.endpoint_passage_prefix
@@ -131,17 +138,17 @@ def _spec(settings: ModelsConfig, endpoint: Endpoint) -> ModelSpec:
         version=f"{NAME}-{crc32(prefix.encode()):08x}" if prefix else NAME,
         dimension=settings.endpoint_dimension if endpoint.model == settings.endpoint_model else 0,
         gives=frozenset({"dense"}),
-        max_tokens=0,  # not known
+        max_tokens=0,  # unknown
         query_prefix=settings.endpoint_query_prefix,
         passage_prefix=prefix,
     )
 
 
-def _asking(
+def _client(
     settings: ModelsConfig, endpoint: Endpoint, sleep: network.Sleep, *, patient: bool
-) -> Asking:
+) -> EmbeddingClient:
     timeout_s, retries = settings.endpoint_timeout_s, settings.endpoint_retries
-    return Asking(
+    return EmbeddingClient(
         endpoint.url,
         endpoint.model,
         key=_key(),
@@ -155,29 +162,36 @@ def _asking(
 def _key() -> str:
     key = os.environ.get(KEY_VARIABLE, "").strip()
     if not key.isascii() or not key.isprintable():
-        raise ConfigError(f"{KEY_VARIABLE} cannot be a key", "it has letters that no key has")
+        raise ConfigError(
+            f"the API key in {KEY_VARIABLE} contains characters that are not allowed",
+            f"set {KEY_VARIABLE} to the key of the server",
+        )
     return key
 
 
-# --- what came back -------------------------------------------------------------------------------
+# --- responses ------------------------------------------------------------------------------------
 
 
-def _checked(vectors: Sequence[Any], count: int, spec: ModelSpec) -> Sequence[list[float]]:
-    """Nothing that is not a vector of the promised length is stored; where none was promised, of
-    the same length as the others."""
+def _check_vectors(vectors: Sequence[Any], count: int, spec: ModelSpec) -> Sequence[list[float]]:
+    """Return the vectors. Raises `ModelBroken` unless all are lists of finite numbers of the
+    declared dimension or, if none is declared, of the same dimension."""
     if len(vectors) != count:
         raise _broken(spec, f"{len(vectors)} vectors for {count} texts")
     for vector in vectors:
         if not isinstance(vector, list) or not vector or not all(map(_is_number, vector)):
-            raise _broken(spec, "what is no list of numbers")
-        if len(vector) != (wanted := spec.dimension or len(vectors[0])):
-            raise _broken(spec, f"vectors of {len(vector)} dimensions where {wanted} were promised")
+            raise _broken(spec, "something other than a list of numbers")
+        if len(vector) != (expected := spec.dimension or len(vectors[0])):
+            raise _broken(spec, f"vectors of {len(vector)} dimensions instead of {expected}")
     return vectors
 
 
 def _is_number(value: Any) -> bool:
-    """None that is infinite, or so large that a length made of it would be."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and -_MOST < value < _MOST
+    """Whether the value is a number, neither infinite nor too large to normalize."""
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and -_LARGEST < value < _LARGEST
+    )
 
 
 def _normalize(vector: list[float], spec: ModelSpec) -> Vector[float]:
@@ -189,7 +203,7 @@ def _normalize(vector: list[float], spec: ModelSpec) -> Vector[float]:
 
 def _broken(spec: ModelSpec, what: str) -> ModelBroken:
     return ModelBroken(
-        f"the endpoint gave {what}, for the model {spec.name}",
-        "check models.endpoint_model and models.endpoint_dimension; after a change of the model: "
+        f"the endpoint returned {what} for the model {spec.name}",
+        "check models.endpoint_model and models.endpoint_dimension; if the model has changed, run: "
         "kb reindex --model endpoint",
     )

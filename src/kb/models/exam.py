@@ -1,11 +1,10 @@
-"""The exam: whether an encoder knows what a text is about, before its word counts in a search.
+"""The exam: tests whether an encoder works before its vectors are used in searches.
 
-Vectors come from anywhere: a model that was never trained, one whose weights are damaged, one made
-for another language, an endpoint that serves another model than it says. What they find is noise,
-and where a model gives dense and sparse vectors the two bear each other out, so that no agreement
-between lists gives it away. A few questions do: a model that reads finds the answer among all
-answers and decoys, and one that does not falls for decoys, which have more words in common with
-the question.
+A model may be untrained, damaged or made for another language, and an endpoint may serve another
+model than configured. Their results are noise. Comparing dense and sparse results does not reveal
+it, because both come from the same model. A few questions do: a good model ranks the right answer
+above all other answers and decoys; a bad one prefers decoys, which share more words with the
+question.
 """
 
 from __future__ import annotations
@@ -23,100 +22,103 @@ from kb.types import Encoding, ExamMark, ModelSpec
 
 PROBE = "a text that every model can take"
 _DENSE = frozenset({"dense"})
-_LARGEST = 3.4e38  # what numbers are stored as has no larger one
-_MEND = "see: kb models verify; models.exam = false holds no exam"
+_LARGEST = 3.4e38  # of float32
+_HINT = "see: kb models verify; to skip the exam, set models.exam = false"
 _Terms = Mapping[Any, float]  # by term or by dimension
 _log = logger("kb.embed")
 
-EXAMINED = frozenset({"dense", "sparse"})  # token vectors are asked for what these have found
+EXAMINED = frozenset({"dense", "sparse"})  # token vectors only rerank what these find
 
 
 def examine(encoder: Encoder) -> tuple[ExamMark, ...]:
-    """The marks of every part that the encoder gives, in the scripts that it says it reads, or in
-    all where it does not say."""
-    said = {script.upper() for script in encoder.spec.scripts}
+    """Hold the exam for dense and sparse vectors, in the scripts that the encoder declares, or in
+    all. Raises `ModelError` if the model fails altogether."""
+    declared = {script.upper() for script in encoder.spec.scripts}
     parts = EXAMINED & encoder.spec.gives
     return tuple(
         mark
         for script, questions in QUESTIONS.items()
-        if parts and (not said or script in said)
-        for mark in _marks(encoder, script, questions, parts)
+        if parts and (not declared or script in declared)
+        for mark in _examine_script(encoder, script, questions, parts)
     )
 
 
-def _marks(
+def _examine_script(
     encoder: Encoder, script: str, questions: Sequence[Question], parts: frozenset[str]
 ) -> list[ExamMark]:
     texts = [one.answer for one in questions] + [one.decoy for one in questions]
-    passages = _encoded(encoder, texts, parts, as_query=False)
-    asked = _encoded(encoder, [one.asked for one in questions], parts, as_query=True)
+    passages = _encode_all(encoder, texts, parts, as_query=False)
+    queries = _encode_all(encoder, [one.text for one in questions], parts, as_query=True)
     return [
-        ExamMark(part, script, _known(encoder.spec, asked, passages, part), len(questions))
+        ExamMark(
+            part, script, _count_correct(encoder.spec, queries, passages, part), len(questions)
+        )
         for part in sorted(parts)
     ]
 
 
-def _known(
-    spec: ModelSpec, asked: Sequence[Encoding], passages: Sequence[Encoding], part: str
+def _count_correct(
+    spec: ModelSpec, queries: Sequence[Encoding], passages: Sequence[Encoding], part: str
 ) -> int:
-    """To how many questions the answer, which stands at the same place, is the nearest of all."""
-    queries, texts = ([_terms(spec, one, part) for one in each] for each in (asked, passages))
-    known = 0
-    for number, query in enumerate(queries):
-        scores = [_likeness(query, text) for text in texts]
-        own = scores.pop(number)
-        known += own > max(scores)
-    return known
+    """For how many questions the right answer, which has the same index, scores highest."""
+    texts = [_terms(spec, passage, part) for passage in passages]
+    correct = 0
+    for index, query in enumerate(queries):
+        terms = _terms(spec, query, part)
+        scores = [_similarity(terms, text) for text in texts]
+        own = scores.pop(index)
+        correct += own > max(scores)
+    return correct
 
 
-def _likeness(query: _Terms, passage: _Terms) -> float:
+def _similarity(query: _Terms, passage: _Terms) -> float:
     return fsum(weight * passage.get(term, 0.0) for term, weight in query.items())
 
 
-# --- encoders that may be code of others ----------------------------------------------------------
+# --- third-party encoders -------------------------------------------------------------------------
 
 
-def _encoded(
+def _encode_all(
     encoder: Encoder, texts: list[str], want: frozenset[str], *, as_query: bool
 ) -> list[Encoding]:
-    """One encoding a text, empty where there is none to be had: each text is tried alone, where
-    they fail together. Raises `ModelError` where the model gives nothing for any text: a server
-    that went away has not failed an exam."""
+    """Encode all texts; if that fails, each alone, with an empty encoding for those that fail.
+    Raises `ModelError` if the model fails altogether: an unreachable server is not a failed exam.
+    """
     try:
-        return _asked(encoder, texts, want, as_query=as_query)
+        return _encode(encoder, texts, want, as_query=as_query)
     except ModelError:
-        _asked(encoder, [PROBE], _DENSE, as_query=as_query)
-    found = []
+        _encode(encoder, [PROBE], _DENSE, as_query=as_query)
+    encodings = []
     for text in texts:
         try:
-            found += _asked(encoder, [text], want, as_query=as_query)
+            encodings += _encode(encoder, [text], want, as_query=as_query)
         except ModelError as error:
-            _asked(encoder, [PROBE], _DENSE, as_query=as_query)
-            _log.warning("%s has no answer to %r: %s", encoder.spec.name, text, error.message)
-            found.append(Encoding())
-    return found
+            _encode(encoder, [PROBE], _DENSE, as_query=as_query)
+            _log.warning("%s cannot encode %r: %s", encoder.spec.name, text, error.message)
+            encodings.append(Encoding())
+    return encodings
 
 
-def _asked(
+def _encode(
     encoder: Encoder, texts: list[str], want: frozenset[str], *, as_query: bool
 ) -> list[Encoding]:
     try:
-        found = list(encoder.encode(texts, as_query=as_query, want=want))
+        encodings = list(encoder.encode(texts, as_query=as_query, want=want))
     except KbError:
         raise
-    # What an encoder of others raises is told as what it is: a model that failed.
+    # A third-party encoder may raise anything: it means that the model failed.
     except Exception as error:
-        name, why = encoder.spec.name, f"{type(error).__name__}: {error}"
-        raise ModelError(f"{name} failed in kb's exam: {why}", _MEND) from error
-    if len(found) != len(texts):
-        count = f"{len(found)} encodings of {len(texts)} texts"
-        raise ModelBroken(f"{encoder.spec.name} gave {count}", _MEND)
-    return found
+        name, reason = encoder.spec.name, f"{type(error).__name__}: {error}"
+        raise ModelError(f"{name} failed in kb's exam: {reason}", _HINT) from error
+    if len(encodings) != len(texts):
+        count = f"{len(encodings)} encodings for {len(texts)} texts"
+        raise ModelBroken(f"{encoder.spec.name} returned {count}", _HINT)
+    return encodings
 
 
 def _terms(spec: ModelSpec, encoding: Encoding, part: str) -> _Terms:
-    """What a part says of each term, or of each dimension at length 1, as it will be stored; none
-    where it could not be."""
+    """The weights by term, or the normalized vector by dimension, as they would be stored; empty if
+    they could not be."""
     try:
         if part == "sparse":
             return {term: _finite(weight) for term, weight in (encoding.sparse or {}).items()}
@@ -127,7 +129,7 @@ def _terms(spec: ModelSpec, encoding: Encoding, part: str) -> _Terms:
 
 
 def _finite(number: float) -> float:
-    found = float(number)
-    if abs(found) < _LARGEST:  # which a NaN is not
-        return found
+    value = float(number)
+    if abs(value) < _LARGEST:  # false for a NaN
+        return value
     raise ValueError(number)

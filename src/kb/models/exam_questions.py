@@ -1,8 +1,8 @@
-"""The questions of the exam, in every language that it is held in.
+"""The questions of the exam, by script.
 
-Each has an answer that says it in other words and keeps one or two words that matter; and a decoy
-that has most of its small words and is about something else. Who counts common words takes the
-decoy, and who cannot read takes anything.
+Each has an answer that uses other words, except for one or two that matter, and a decoy that shares
+the function words but has another topic. A model that counts common words prefers the decoy; a
+model that cannot read the language chooses at random.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from typing import NamedTuple
 
 
 class Question(NamedTuple):
-    asked: str
+    """A question with its answer and its decoy."""
+
+    text: str
     answer: str
     decoy: str
 
 
-# By script, as the names of its letters begin; Japanese is told by its kana.
+# By script, as the Unicode names of its letters begin; hiragana stands for Japanese.
 QUESTIONS: dict[str, tuple[Question, ...]] = {
     "LATIN": (
         Question(

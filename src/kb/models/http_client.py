@@ -1,8 +1,8 @@
-"""A request to an endpoint, sent again where that may help, and the answer read with care.
+"""Sends requests to an endpoint, retries them, and parses the responses.
 
-What passes (429, 5xx, no connection, no answer in time) is tried again, later each time, and not
-before the server says (`Retry-After`). What does not pass (a wrong key, an unknown model, a text
-that is too long) is told at once. The key is in one header and in no message.
+Transient failures (429, 5xx, no connection, timeouts) are retried with growing pauses that respect
+`Retry-After`. Permanent failures (a wrong key, an unknown model, a text that is too long) are
+raised at once. The API key is sent in one header and never appears in a message.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ if TYPE_CHECKING:
 
 log = logger(__name__)
 
-_MOST_BYTES = 256 << 20  # of an answer
+_MAX_RESPONSE_BYTES = 256 << 20
 _BLOCK_BYTES = 1 << 16
 _SHOWN_CHARS = 200
 _HINTS = {
-    401: "set KB_ENDPOINT_KEY to a key of that server",
-    403: "KB_ENDPOINT_KEY may hold a key that may not do this",
+    401: "set KB_ENDPOINT_KEY to a valid key for that server",
+    403: "the key in KB_ENDPOINT_KEY may not be allowed to do this",
     404: "check models.endpoint_url and models.endpoint_model",
-    413: "set models.endpoint_batch lower",
+    413: "use a lower models.endpoint_batch",
 }
 
 
-class _Passing(Exception):
-    """A failure that may be over in a while; `told` is what the server says about that."""
+class _TransientError(Exception):
+    """A failure that is worth a retry; `retry_after` is the server's header, if any."""
 
-    def __init__(self, why: str, told: str | None = None) -> None:
-        super().__init__(why)
-        self.told = told
+    def __init__(self, reason: str, retry_after: str | None = None) -> None:
+        super().__init__(reason)
+        self.retry_after = retry_after
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """How a server is asked for vectors."""
+class EmbeddingClient:
+    """Requests vectors from a server."""
 
     url: str
     model: str
@@ -55,27 +55,27 @@ class Asking:
     sleep: network.Sleep
 
     def vectors(self, texts: list[str]) -> list[Any]:
-        """What stands for the vectors in the answer, one a text, in their order."""
+        """The vectors in the response, unchecked: one for each text, in order."""
         request = self._request(texts)
         opener = network.opener(redirects=False)
         for attempt in range(self.retries + 1):
             try:
-                return self._listed(self._answer(opener, request))
-            except _Passing as passing:
-                self._wait(attempt, passing)
-        raise AssertionError("the last attempt either answers or raises")
+                return self._parse(self._send(opener, request))
+            except _TransientError as error:
+                self._wait(attempt, error)
+        raise AssertionError("the last attempt either returns or raises")
 
-    def _wait(self, attempt: int, passing: _Passing) -> None:
-        """Until the next attempt; raises where there is none."""
-        pause_s = network.wait_s(attempt, passing.told)
+    def _wait(self, attempt: int, error: _TransientError) -> None:
+        """Wait before the next attempt. Raises `EndpointError` after the last one."""
+        pause_s = network.wait_s(attempt, error.retry_after)
         if attempt >= self.retries or pause_s > self.longest_wait_s:
-            times = "once" if not attempt else f"{attempt + 1} times"
-            later = f"; it says to come back in {pause_s:.0f} s" if passing.told else ""
+            attempts = "1 attempt" if not attempt else f"{attempt + 1} attempts"
+            later = f"; it asks to retry in {pause_s:.0f} s" if error.retry_after else ""
             raise EndpointError(
-                f"the endpoint {self._host} failed, asked {times}: {passing}{later}",
-                "is the server running? What is not embedded is found by its words until then",
-            ) from passing
-        log.warning("%s: %s; again in %.1f s", self._host, passing, pause_s)
+                f"the endpoint {self._host} failed after {attempts}: {error}{later}",
+                "check that the server is running; until then, new text is found by its words only",
+            ) from error
+        log.warning("%s: %s; next attempt in %.1f s", self._host, error, pause_s)
         self.sleep(pause_s)
 
     @property
@@ -85,15 +85,15 @@ class Asking:
     def _request(self, texts: list[str]) -> Request:
         from urllib.request import Request
 
-        asked = {"model": self.model, "input": texts, "encoding_format": "float"}
+        body = {"model": self.model, "input": texts, "encoding_format": "float"}
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        request = Request(self.url, json.dumps(asked).encode(), headers, method="POST")
+        request = Request(self.url, json.dumps(body).encode(), headers, method="POST")
         if self.key:
-            # Such a header is not sent on, wherever the answer points to.
+            # This header is not sent to another address after a redirect.
             request.add_unredirected_header("Authorization", f"Bearer {self.key}")
         return request
 
-    def _answer(self, opener: OpenerDirector, request: Request) -> bytes:
+    def _send(self, opener: OpenerDirector, request: Request) -> bytes:
         from urllib.error import HTTPError
 
         deadline = time.monotonic() + self.timeout_s
@@ -102,64 +102,66 @@ class Asking:
                 return _read(response, deadline)
         except HTTPError as error:
             with error:
-                raise self._refusal(error.code, _beginning(error), error.headers) from None
+                raise self._to_error(error.code, _read_start(error), error.headers) from None
         except (OSError, HTTPException) as error:
-            raise _Passing(network.unreachable(error)) from error
+            raise _TransientError(network.describe_failure(error)) from error
 
-    def _listed(self, body: bytes) -> list[Any]:
-        """The vectors by their place: servers may answer in another order."""
+    def _parse(self, body: bytes) -> list[Any]:
+        """The vectors by their index: servers may return them in another order."""
         try:
             rows = json.loads(body)["data"]
             places = [row.get("index", at) for at, row in enumerate(rows)]
             vectors = dict(zip(places, (row["embedding"] for row in rows), strict=True))
             return [vectors[at] for at in range(len(rows))]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            begins = self._without_key(_said(body[:_BLOCK_BYTES].decode("utf-8", "replace")))
+            start = self._without_key(
+                _error_message(body[:_BLOCK_BYTES].decode("utf-8", "replace"))
+            )
             raise ModelBroken(
-                f"the endpoint {self._host} gave no embeddings, but: {begins!r}",
-                "models.endpoint_url is the address that /embeddings is below, as .../v1",
+                f"the endpoint {self._host} returned no embeddings, but: {start!r}",
+                "models.endpoint_url is the address without /embeddings, such as https://host/v1",
             ) from error
 
-    def _refusal(self, status: int, body: str, headers: Any) -> Exception:
-        """What an answer other than 200 means."""
-        said = self._without_key(_said(body))
-        why = f"HTTP {status}{f': {said}' if said else ''}"
-        if status in network.PASSING:
-            return _Passing(why, headers.get("Retry-After"))
+    def _to_error(self, status: int, body: str, headers: Any) -> Exception:
+        """The exception for a response with an error status."""
+        message = self._without_key(_error_message(body))
+        reason = f"HTTP {status}{f': {message}' if message else ''}"
+        if status in network.TRANSIENT:
+            return _TransientError(reason, headers.get("Retry-After"))
         hint = _HINTS.get(status, "check models.endpoint_url and models.endpoint_model")
-        return EndpointError(f"the endpoint {self._host} refused: {why}", hint)
+        return EndpointError(f"the endpoint {self._host} refused the request: {reason}", hint)
 
     def _without_key(self, text: str) -> str:
         return text.replace(self.key, "***") if self.key else text
 
 
 def _read(response: HTTPResponse, deadline: float) -> bytes:
-    """All of it, in time: a server that sends a byte now and then is slow, too."""
+    """Read the whole body before the deadline, which a server that trickles bytes misses too."""
     blocks, size_bytes = [], 0
     while block := response.read1(_BLOCK_BYTES):
         blocks.append(block)
         size_bytes += len(block)
         if time.monotonic() > deadline:
             raise TimeoutError
-        if size_bytes > _MOST_BYTES:
-            raise ModelBroken("the endpoint's answer has no end", "check models.endpoint_url")
-    if response.length:  # what was announced and did not come
+        if size_bytes > _MAX_RESPONSE_BYTES:
+            raise ModelBroken("the endpoint's response is too large", "check models.endpoint_url")
+    if response.length:  # bytes that were announced and did not arrive
         raise ConnectionError("the connection was cut off")
     return b"".join(blocks)
 
 
-def _beginning(error: Any) -> str:
+def _read_start(error: Any) -> str:
     try:
         return str(error.read(_BLOCK_BYTES).decode("utf-8", "replace"))
     except (OSError, HTTPException):
         return ""
 
 
-def _said(body: str) -> str:
-    """The message in an answer that refuses: OpenAI's shape, or the first of whatever it is."""
+def _error_message(body: str) -> str:
+    """The message of an error response in OpenAI's format, or the start of any other body."""
     try:
-        found = json.loads(body)
-        error = found["error"] if isinstance(found, dict) and "error" in found else found
+        data = json.loads(body)
+        error = data["error"] if isinstance(data, dict) and "error" in data else data
         body = str(error["message"] if isinstance(error, dict) and "message" in error else error)
     except (ValueError, RecursionError):
         pass

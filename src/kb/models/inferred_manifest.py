@@ -1,10 +1,10 @@
-"""A manifest for a folder that has none: an export as it lies on a hub.
+"""Infers the manifest of a model folder without one, such as an export on a hub.
 
-    model.onnx (and the files its weights are in), tokenizer.json, config.json
+    model.onnx (and its external weights), tokenizer.json, config.json
 
-The graph says which vectors it gives, by the names that exports of BGE-M3 and its kind have, and
-`config.json` how long a text may be. The version is taken from what the files are, so that vectors
-of two exports are never taken for the same. Whoever knows more writes a `model.json`, which wins.
+The outputs of the graph show which vectors it gives, by the names that exports of BGE-M3 and
+similar models use; `config.json` has the longest text. The version is a hash of the files, so that
+vectors of different exports are never mixed. A `model.json` takes precedence.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from kb.errors import ModelBroken, ModelError, ModelMissing
 from kb.models import onnx_file
-from kb.models.checksums import known_sha256
+from kb.models.checksums import cached_sha256
 from kb.models.manifest import GRAPH, NAME, TOKENIZER, Manifest, ModelFile
 from kb.models.onnx_file import GraphFile
 from kb.regular_files import read_file
@@ -24,7 +24,7 @@ from kb.types import ModelSpec
 
 CONFIG = "config.json"
 _CONFIG_BYTES = 16 << 20
-# What exports call their outputs, the first that is there.
+# The names of outputs in exports; the first one present is used.
 _NAMES = {
     "dense": ("dense_vecs", "dense_embeddings", "sentence_embedding", "dense"),
     "sparse": ("sparse_vecs", "sparse_weights", "sparse"),
@@ -32,15 +32,16 @@ _NAMES = {
 }
 _RANKS = {"dense": (2,), "sparse": (2, 3), "tokens": (3,)}
 _VERSION_CHARS = 12
-_HINT = f"a {NAME} that says what the files are is taken instead: see docs/how-to/models.md"
+_HINT = f"write a {NAME} that describes the files: see docs/how-to/models.md"
 
 
 def looks_like_export(folder: Path) -> bool:
+    """Whether the folder has a graph or a `config.json`."""
     return any((folder / name).is_file() for name in (GRAPH, CONFIG))
 
 
-def derive(folder: Path) -> Manifest:
-    """The manifest that the files themselves tell. Raises `ModelMissing` or `ModelBroken`."""
+def infer(folder: Path) -> Manifest:
+    """Infer the manifest from the files. Raises `ModelMissing` or `ModelBroken`."""
     for name in (GRAPH, TOKENIZER, CONFIG):
         if not (folder / name).is_file():
             raise _missing(folder, name)
@@ -55,35 +56,36 @@ def derive(folder: Path) -> Manifest:
 
 
 def _missing(folder: Path, name: str) -> ModelMissing:
-    within = folder / "onnx" / name
-    hint = f"it lies in {within.parent}: name that folder, with all files in it" \
-        if within.is_file() else _HINT  # fmt: skip
+    nested = folder / "onnx" / name
+    hint = f"it is in {nested.parent}: copy all files there, and use that folder" \
+        if nested.is_file() else _HINT  # fmt: skip
     return ModelMissing(f"the model in {folder} has neither a {NAME} nor a {name}", hint)
 
 
-# --- the outputs ----------------------------------------------------------------------------------
+# --- outputs --------------------------------------------------------------------------------------
 
 
 def _outputs(folder: Path, graph: GraphFile) -> dict[str, str]:
-    found = {
+    outputs = {
         part: name
         for part, names in _NAMES.items()
         if (name := next((one for one in names if one in graph.outputs), None)) is not None
     }
-    if "dense" not in found:
-        given = ", ".join(graph.outputs) or "none"
+    if "dense" not in outputs:
+        names = ", ".join(graph.outputs) or "none"
         raise ModelBroken(
-            f"{folder / GRAPH} gives no dense vector: its outputs are {given}, "
+            f"{folder / GRAPH} has no dense output: its outputs are {names}, "
             f"and none of them is {', '.join(_NAMES['dense'])}",
             _HINT,
         )
-    for part, name in found.items():
+    for part, name in outputs.items():
         shape = graph.outputs[name]
         if shape and len(shape) not in _RANKS[part]:
             raise ModelBroken(
-                f"{folder / GRAPH}: {name} has {len(shape)} axes, which is no {part} output", _HINT
+                f"{folder / GRAPH}: {name} has {len(shape)} axes, too few or too many for {part}",
+                _HINT,
             )
-    return found
+    return outputs
 
 
 def _spec(folder: Path, graph: GraphFile, outputs: Mapping[str, str], version: str) -> ModelSpec:
@@ -101,7 +103,7 @@ def _spec(folder: Path, graph: GraphFile, outputs: Mapping[str, str], version: s
 
 
 def _width(folder: Path, graph: GraphFile, name: str, config: Mapping[str, Any]) -> int:
-    """As the graph states it; one that leaves it open has the width of its layers."""
+    """The width that the graph declares, or else the width of its layers."""
     shape = graph.outputs[name]
     if shape and shape[-1]:
         return shape[-1]
@@ -109,17 +111,17 @@ def _width(folder: Path, graph: GraphFile, name: str, config: Mapping[str, Any])
 
 
 def _max_tokens(folder: Path, config: Mapping[str, Any]) -> int:
-    """Models of RoBERTa's family count places from behind the number of the padding token."""
-    places = _number(folder, config, "max_position_embeddings")
+    """The longest text. The positions of RoBERTa models start after the id of the padding token."""
+    positions = _number(folder, config, "max_position_embeddings")
     if "roberta" in str(config.get("model_type", "")):
         pad = config.get("pad_token_id")
-        places -= (pad if isinstance(pad, int) else 1) + 1
-    if places <= 0:
+        positions -= (pad if isinstance(pad, int) else 1) + 1
+    if positions <= 0:
         raise ModelBroken(f"{folder / CONFIG}: max_position_embeddings is too small", _HINT)
-    return places
+    return positions
 
 
-# --- the files ------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
 def _config(folder: Path) -> Mapping[str, Any]:
@@ -136,14 +138,14 @@ def _config(folder: Path) -> Mapping[str, Any]:
 def _number(folder: Path, config: Mapping[str, Any], key: str) -> int:
     number = config.get(key)
     if not isinstance(number, int) or isinstance(number, bool) or number <= 0:
-        raise ModelBroken(f"{folder / CONFIG} does not say {key}: it is {number!r}", _HINT)
+        raise ModelBroken(f"{folder / CONFIG} has no valid {key}: it is {number!r}", _HINT)
     return number
 
 
 def _files(folder: Path, graph: GraphFile) -> tuple[ModelFile, ...]:
     for name in graph.external:
         if Path(name).name != name or "\\" in name or name == "..":
-            raise ModelBroken(f"{folder / GRAPH} has weights in {name!r}, not beside it", _HINT)
+            raise ModelBroken(f"{folder / GRAPH} has weights outside its folder: {name!r}", _HINT)
         if not (folder / name).is_file():
             raise ModelMissing(f"the weights of {folder / GRAPH} are missing: {name}", _HINT)
     return tuple(_file(folder / name) for name in (GRAPH, *graph.external, TOKENIZER))
@@ -151,7 +153,7 @@ def _files(folder: Path, graph: GraphFile) -> tuple[ModelFile, ...]:
 
 def _file(path: Path) -> ModelFile:
     try:
-        return ModelFile(path.name, path.stat().st_size, known_sha256(path))
+        return ModelFile(path.name, path.stat().st_size, cached_sha256(path))
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror}", "check the file") from error
 
@@ -159,5 +161,5 @@ def _file(path: Path) -> ModelFile:
 def _version(files: Iterable[ModelFile]) -> str:
     from hashlib import sha256
 
-    told = "".join(f"{file.name} {file.sha256}\n" for file in files)
-    return sha256(told.encode()).hexdigest()[:_VERSION_CHARS]
+    text = "".join(f"{file.name} {file.sha256}\n" for file in files)
+    return sha256(text.encode()).hexdigest()[:_VERSION_CHARS]

@@ -1,4 +1,4 @@
-"""Names that mean more than a folder of files, and names that a pulled model may have."""
+"""Reserved model names, and the rules for names of pulled models."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def is_endpoint(name: str) -> bool:
-    """Whether an encoder of that name is one: `endpoint`, or `endpoint:MODEL`."""
+    """Whether the name is `endpoint` or `endpoint:MODEL`."""
     return name == ENDPOINT or name.startswith(f"{ENDPOINT}:")
 
 
 def is_plain(name: str) -> bool:
-    """Whether a folder may have that name on every system."""
+    """Whether a folder can have this name on every system."""
     return _PLAIN.fullmatch(name) is not None and not name.endswith(".")

@@ -1,7 +1,7 @@
-"""The only way from here to another machine: whether it may be taken, and how.
+"""Network access: the only code that opens connections, and the checks before it does.
 
-Nothing but `endpoint` and `download` opens a connection, and only when the user has named an
-address. `models.offline` and `KB_OFFLINE` forbid even that.
+Only `http_client` and `download` use it, and only for addresses that the user has configured or
+given. `models.offline` and `KB_OFFLINE` forbid even that.
 """
 
 from __future__ import annotations
@@ -21,97 +21,102 @@ if TYPE_CHECKING:
 Sleep = Callable[[float], None]
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 60.0
-# What goes away by itself: a server that is busy, restarted, or behind a proxy that is.
-PASSING = frozenset({408, 425, 429, 500, 502, 503, 504, 507, 529})
+# Worth a retry: the server, or a proxy in front of it, is busy or restarting.
+TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504, 507, 529})
 _YES = ("1", "true", "yes", "on")
 
 
 def is_offline(config: Config) -> bool:
+    """Whether the settings or `KB_OFFLINE` forbid connections."""
     return config.models.offline or os.environ.get("KB_OFFLINE", "").strip().lower() in _YES
 
 
 def check_online(config: Config, url: str) -> None:
-    """Raises `Offline` where kb may not ask for that address."""
+    """Raise `Offline` if connections are forbidden."""
     if is_offline(config):
         raise Offline(
-            f"kb is offline, and does not ask {host_of(url)}",
+            f"kb is offline and does not contact {host_of(url)}",
             "unset KB_OFFLINE, or set models.offline to false",
         )
 
 
-def is_here(url: str) -> bool:
-    """Whether it is this machine's own."""
+def is_local(url: str) -> bool:
+    """Whether the address is on this machine."""
     host = (urlsplit(url).hostname or "").rstrip(".")
     return host in ("localhost", "::1") or host.startswith("127.") or host.endswith(".localhost")
 
 
 def host_of(url: str) -> str:
+    """The host and port of a URL, without a user name."""
     return urlsplit(url).netloc.rpartition("@")[2] or url
 
 
-def checked_url(url: str, name: str) -> str:
-    """An address that can be asked. One with a password in it would be shown in messages."""
+def check_url(url: str, name: str) -> str:
+    """Return the URL of the setting `name`. Raises `InvalidRequest` if it is not valid, and
+    `ConfigError` if it contains a password, which messages would show."""
     try:
         parts = urlsplit(url)
-        fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        fine = False
-    if not fine or any(ord(char) <= 32 for char in url):
-        raise InvalidRequest(f"{name} is no address: {url!r}", "it starts with http:// or https://")
+        valid = False
+    if not valid or any(ord(char) <= 32 for char in url):
+        raise InvalidRequest(
+            f"{name} is not a valid URL: {url!r}", "it must start with http:// or https://"
+        )
     if parts.username is not None or parts.password is not None:
-        raise ConfigError(f"{name} holds a name or a password", "give the address without")
+        raise ConfigError(f"{name} contains a user name or a password", "remove them from the URL")
     return url
 
 
 def opener(*, redirects: bool) -> OpenerDirector:
-    """Speaks HTTP and HTTPS, through the system's proxy, and nothing else: no files, no FTP."""
+    """An opener for HTTP and HTTPS through the system's proxy, but not for files or FTP."""
     import ssl
     from urllib import request
 
     class Redirects(request.HTTPRedirectHandler):
         def redirect_request(self, req: Request, fp: Any, *rest: Any) -> Request | None:
-            found = super().redirect_request(req, fp, *rest) if redirects else None
-            if found is not None and req.type == "https" and found.type != "https":
-                return None  # what was asked for in private is not fetched in public
-            return found
+            target = super().redirect_request(req, fp, *rest) if redirects else None
+            if target is not None and req.type == "https" and target.type != "https":
+                return None  # never from HTTPS to HTTP
+            return target
 
-    made = request.OpenerDirector()
+    director = request.OpenerDirector()
     for handler in (
         request.ProxyHandler(), request.UnknownHandler(), request.HTTPHandler(),
         request.HTTPSHandler(context=ssl.create_default_context()),
         request.HTTPDefaultErrorHandler(), Redirects(), request.HTTPErrorProcessor(),
     ):  # fmt: skip
-        made.add_handler(handler)
-    return made
+        director.add_handler(handler)
+    return director
 
 
-def wait_s(attempt: int, told: str | None) -> float:
-    """How long to wait before the next attempt, the first being 0: twice as long each time, and at
-    least as long as the server says."""
-    own = min(FIRST_WAIT_S * float(2**attempt), LONGEST_WAIT_S)
-    return max(own, _told_s(told))
+def wait_s(attempt: int, retry_after: str | None) -> float:
+    """How long to wait after an attempt, counted from 0: twice as long each time, and at least as
+    long as the header `Retry-After` requires."""
+    backoff_s = min(FIRST_WAIT_S * float(2**attempt), LONGEST_WAIT_S)
+    return max(backoff_s, _parse_retry_after(retry_after))
 
 
-def _told_s(told: str | None) -> float:
-    """`Retry-After`: seconds, or a date."""
-    if not told:
+def _parse_retry_after(value: str | None) -> float:
+    """The seconds in a `Retry-After` header, which may be a number or a date."""
+    if not value:
         return 0.0
-    if told.strip().isdecimal():
-        return float(told)
+    if value.strip().isdecimal():
+        return float(value)
     import time
     from email.utils import parsedate_to_datetime
 
     try:
-        return max(0.0, parsedate_to_datetime(told).timestamp() - time.time())
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     except (ValueError, OverflowError):
         return 0.0
 
 
-def unreachable(error: Exception) -> str:
-    """Why there was no answer, in words."""
+def describe_failure(error: Exception) -> str:
+    """Describe why a connection failed."""
     reason = getattr(error, "reason", error)
     if isinstance(reason, TimeoutError):
-        return "it did not answer in time"
+        return "no response in time"
     if isinstance(reason, ConnectionRefusedError):
-        return "nothing listens there"
+        return "connection refused"
     return str(getattr(reason, "strerror", None) or reason or type(error).__name__)

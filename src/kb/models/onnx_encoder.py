@@ -1,7 +1,7 @@
 """The encoder that runs an ONNX graph: dense vector, term weights and token vectors in one pass.
 
-Texts go in one a run and side by side in threads, which share one loaded graph. So a text's
-vectors are the same to the last bit whatever else is encoded, and wherever.
+Each text is a run of its own, and threads run texts in parallel on one loaded graph. So the vectors
+of a text are the same to the last bit, whatever else is encoded.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from kb.errors import InvalidRequest, ModelBroken
 from kb.index.normalize_arrays import normalize_rows
-from kb.models.manifest import MEND
+from kb.models.manifest import HINT
 from kb.models.onnx_model import Loaded, OnnxModel
 from kb.models.onnx_session import CPU, width_of
-from kb.models.tokenizer import Tokeniser, Tokens
+from kb.models.tokenizer import Tokenizer, Tokens
 from kb.types import Encoding, ModelSpec, TokenVectors, Vector
 
 if TYPE_CHECKING:
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float32]
 
-CPU_BATCH, GPU_BATCH = 8, 32  # texts in a unit of work [002 R9]
+CPU_BATCH, GPU_BATCH = 8, 32  # texts per batch [002 R9]
 
 
-class OnnxEncoder(OnnxModel[Tokeniser]):
+class OnnxEncoder(OnnxModel[Tokenizer]):
     """An encoder from a folder with a `model.json`."""
 
-    _work = "kb-encode"
+    _thread_name = "kb-encode"
 
     @property
     def batch_size(self) -> int:
-        """How many texts make a good unit of work, on what this runs on."""
+        """The batch size for the device. Loads the model."""
         return CPU_BATCH if self.loaded().session.provider == CPU else GPU_BATCH
 
     @property
     def provider(self) -> str:
-        """What this runs on."""
+        """The execution provider. Loads the model."""
         return self.loaded().session.provider
 
-    def _read_tokenizer(self, path: Path) -> Tokeniser:
-        return Tokeniser(path, self.spec.max_tokens, stems=self.manifest.stems)
+    def _read_tokenizer(self, path: Path) -> Tokenizer:
+        return Tokenizer(path, self.spec.max_tokens, stems=self.manifest.stems)
 
     def encode(
         self,
@@ -56,12 +56,14 @@ class OnnxEncoder(OnnxModel[Tokeniser]):
         on_progress: Callable[[int], None] | None = None,
     ) -> list[Encoding]:
         if isinstance(texts, str):
-            raise InvalidRequest("encode takes a list of texts", "give [text] for a single one")
+            raise InvalidRequest("encode takes a list of texts", "pass [text] for a single one")
         outputs = self._outputs(want, as_query=as_query)
-        one = partial(self._encode_one, self.loaded(), outputs, as_query)
+        encode_one = partial(self._encode_one, self.loaded(), outputs, as_query)
         encodings: list[Encoding] = []
-        # A single text is not worth the way to another thread and back.
-        results = map(one, texts) if len(texts) < 2 else self.loaded().pool.map(one, texts)
+        # For a single text, another thread is not worth the overhead.
+        results = (
+            map(encode_one, texts) if len(texts) < 2 else self.loaded().pool.map(encode_one, texts)
+        )
         for encoding in results:
             encodings.append(encoding)
             if on_progress is not None:
@@ -69,7 +71,7 @@ class OnnxEncoder(OnnxModel[Tokeniser]):
         return encodings
 
     def _outputs(self, want: Set[str], *, as_query: bool) -> dict[str, str]:
-        """Part -> the graph's name for it, for the parts that are wanted and can be given."""
+        """The graph's output for each wanted part that the model gives."""
         names = self.manifest.outputs
         chosen = {part: names[part] for part in sorted(want & self.spec.gives)}
         if as_query and "sparse" in chosen:
@@ -77,14 +79,14 @@ class OnnxEncoder(OnnxModel[Tokeniser]):
         return chosen
 
     def _encode_one(
-        self, loaded: Loaded[Tokeniser], outputs: Mapping[str, str], as_query: bool, text: str
+        self, loaded: Loaded[Tokenizer], outputs: Mapping[str, str], as_query: bool, text: str
     ) -> Encoding:
         prefix = self.spec.query_prefix if as_query else self.spec.passage_prefix
-        tokens = loaded.tokeniser.tokens(text, prefix)
+        tokens = loaded.tokenizer.tokens(text, prefix)
         if not outputs:
             return Encoding(truncated=tokens.truncated)
-        given = loaded.session.run(tokens.ids, tuple(outputs.values()))
-        raw = {part: self._checked(part, given[name], tokens) for part, name in outputs.items()}
+        values = loaded.session.run(tokens.ids, tuple(outputs.values()))
+        raw = {part: self._check(part, values[name], tokens) for part, name in outputs.items()}
         return Encoding(
             dense=_normalize(raw["dense"]) if "dense" in raw else None,
             sparse=_weights(raw["sparse"], tokens) if "sparse" in raw else None,
@@ -92,24 +94,25 @@ class OnnxEncoder(OnnxModel[Tokeniser]):
             truncated=tokens.truncated,
         )
 
-    def _checked(self, part: str, values: Array, tokens: Tokens) -> Array:
-        """Nothing that is not a vector of the promised shape leaves this house."""
+    def _check(self, part: str, values: Array, tokens: Tokens) -> Array:
+        """Return the values with one row per token. Raises `ModelBroken` if they are not finite or
+        do not have the declared shape."""
         import numpy as np
 
         width = width_of(self.manifest, part)
-        wanted = (width,) if part == "dense" else (len(tokens.ids), width)
+        expected = (width,) if part == "dense" else (len(tokens.ids), width)
         if part != "dense":
-            values = _a_row_a_token(values, tokens)
-        if values.shape != wanted:
-            raise _broken(self.spec, f"{part} has the shape {values.shape}, not {wanted}")
+            values = _one_row_per_token(values, tokens)
+        if values.shape != expected:
+            raise _broken(self.spec, f"{part} has the shape {values.shape}, not {expected}")
         if not np.isfinite(values).all():
-            raise _broken(self.spec, f"{part} holds values that are no numbers")
+            raise _broken(self.spec, f"{part} has values that are not finite")
         return values
 
 
-def _a_row_a_token(values: Array, tokens: Tokens) -> Array:
-    """As the shapes of exports vary: weights may come without an axis of their own, and BGE-M3
-    gives no vector for the first token, which is a special one and never counts."""
+def _one_row_per_token(values: Array, tokens: Tokens) -> Array:
+    """Bring the outputs of different exports to one shape: weights may lack their own axis, and
+    BGE-M3 gives no vector for the first token, which is special and never kept."""
     import numpy as np
 
     count = len(tokens.ids)
@@ -120,11 +123,11 @@ def _a_row_a_token(values: Array, tokens: Tokens) -> Array:
     return values
 
 
-# --- from what the graph gives to what is kept ----------------------------------------------------
+# --- from graph outputs to an encoding ------------------------------------------------------------
 
 
 def _weights(values: Array, tokens: Tokens) -> dict[str, float]:
-    """The highest weight of each term, which may stand at several places."""
+    """The highest weight of each term over all its positions."""
     weights: dict[str, float] = {}
     for position, weight in zip(tokens.kept, values[tokens.kept, 0].tolist(), strict=True):
         for term in tokens.terms[position]:
@@ -141,8 +144,8 @@ def _normalize(values: Array) -> Vector[float]:
     try:
         return normalize_rows(values)
     except ValueError as error:
-        raise ModelBroken("the model returned a zero vector", MEND) from error
+        raise ModelBroken("the model returned a zero vector", HINT) from error
 
 
 def _broken(spec: ModelSpec, why: str) -> ModelBroken:
-    return ModelBroken(f"{spec.name} {spec.version} gave no usable vector: {why}", MEND)
+    return ModelBroken(f"{spec.name} {spec.version} returned no usable vector: {why}", HINT)

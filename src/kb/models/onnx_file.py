@@ -1,7 +1,7 @@
-"""What an ONNX file says of itself: its inputs, its outputs, and the files its weights are in.
+"""Reads the inputs, outputs and external weight files of an ONNX file.
 
-Read from the file's own format (protocol buffers), a field at a time, with the weights skipped. So
-a graph of gigabytes is known in milliseconds, and nothing has to be installed to read it.
+The file is in the protocol buffer format; this reads field by field and skips the weights. So a
+graph of gigabytes takes milliseconds, and no library is needed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from kb.regular_files import open_file
 
-# Numbers of fields in onnx.proto.
+# Field numbers of onnx.proto.
 _MODEL_GRAPH = 7
 _NODE, _INITIALIZER, _INPUT, _OUTPUT = 1, 5, 11, 12  # of a graph
 _ATTRIBUTE = 5  # of a node
@@ -29,8 +29,8 @@ _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
 
 @dataclass(frozen=True, slots=True)
 class GraphFile:
-    """`outputs` have their shapes, None where a length is left open; `external` are the names of
-    files that hold weights."""
+    """The interface of a graph. `outputs` maps names to shapes, with None for a dynamic axis;
+    `external` are the names of files with weights."""
 
     inputs: tuple[str, ...]
     outputs: Mapping[str, tuple[int | None, ...]]
@@ -38,7 +38,7 @@ class GraphFile:
 
 
 class _Part(NamedTuple):
-    """A stretch of the file that is a message, a text or a number."""
+    """The range of bytes of a field: a message, a text or a number."""
 
     start: int
     end: int
@@ -46,7 +46,7 @@ class _Part(NamedTuple):
 
 
 def read(path: Path) -> GraphFile:
-    """Raises `ValueError` for what is no ONNX file, and `OSError`."""
+    """Read the file. Raises `ValueError` if it is not an ONNX file, and `OSError`."""
     with (
         open_file(path, links="follow") as file,
         mmap.mmap(file.descriptor, 0, access=mmap.ACCESS_READ) as data,
@@ -60,7 +60,7 @@ def read(path: Path) -> GraphFile:
 def _graph_file(data: mmap.mmap) -> GraphFile:
     graph = _only(data, _Part(0, len(data)), _MODEL_GRAPH)
     if graph is None:
-        raise ValueError("it is not an ONNX file: there is no graph in it")
+        raise ValueError("it is not an ONNX file: it has no graph")
     outputs = dict(_value(data, part) for part in _all(data, graph, _OUTPUT))
     inputs = tuple(_value(data, part)[0] for part in _all(data, graph, _INPUT))
     return GraphFile(inputs, outputs, tuple(dict.fromkeys(_external(data, graph))))
@@ -78,7 +78,8 @@ def _value(data: mmap.mmap, value: _Part) -> tuple[str, tuple[int | None, ...]]:
 
 
 def _external(data: mmap.mmap, graph: _Part) -> Iterator[str]:
-    """Weights lie in initializers and in the attributes of constants; graphs lie within graphs."""
+    """The external files of a graph and its subgraphs. Initializers and attributes of constants
+    hold weights."""
     tensors = list(_all(data, graph, _INITIALIZER))
     for node in _all(data, graph, _NODE):
         for attribute in _all(data, node, _ATTRIBUTE):
@@ -109,11 +110,11 @@ def _only(data: mmap.mmap, part: _Part, field: int) -> _Part | None:
 
 
 def _all(data: mmap.mmap, part: _Part, field: int) -> Iterator[_Part]:
-    return (found for number, found in _fields(data, part) if number == field)
+    return (value for number, value in _fields(data, part) if number == field)
 
 
 def _fields(data: mmap.mmap, part: _Part) -> Iterator[tuple[int, _Part]]:
-    """The fields of a message, with the place of each. Nothing of them is looked at."""
+    """The fields of a message: their numbers and ranges, without their content."""
     at = part.start
     while at < part.end:
         key, at = _varint(data, at)

@@ -1,5 +1,5 @@
-"""What an encoder and a judge have in common: a graph and a tokenizer from a folder with a
-`model.json`, loaded when they are first needed, and shared between threads."""
+"""The common base of the ONNX encoder and judge: a graph and a tokenizer from a folder with a
+`model.json`, loaded on first use and shared between threads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kb.errors import ModelBroken, ModelError
 from kb.models import manifest as manifests
-from kb.models.manifest import MEND, Manifest
+from kb.models.manifest import HINT, Manifest
 from kb.models.onnx_session import Session, load
 from kb.models.runtime import load_runtime
 from kb.ports import ModelTraits
@@ -21,78 +21,84 @@ from kb.types import ModelSpec
 if TYPE_CHECKING:
     from pathlib import Path
 
-Tokenising = TypeVar("Tokenising")
+TokenizerT = TypeVar("TokenizerT")
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded(Generic[Tokenising]):
+class Loaded(Generic[TokenizerT]):
+    """A loaded model, and the threads that run it."""
+
     session: Session
-    tokeniser: Tokenising
+    tokenizer: TokenizerT
     pool: ThreadPoolExecutor
 
 
-class OnnxModel(ModelTraits, Generic[Tokenising]):
-    """Nothing is loaded before the first text. `threads` 0 means one a core."""
+class OnnxModel(ModelTraits, Generic[TokenizerT]):
+    """Loads nothing before the first text. `threads` 0 means one per core."""
 
-    _work = "kb-model"  # the name of its threads
+    _thread_name = "kb-model"
 
     def __init__(self, manifest: Manifest, *, provider: str = "auto", threads: int = 0) -> None:
         self.manifest = manifest
         self._provider = provider
         self._threads = threads or cores()
         self._lock = Lock()
-        self._loaded: Loaded[Tokenising] | None = None
+        self._loaded: Loaded[TokenizerT] | None = None
 
     @property
     def spec(self) -> ModelSpec:
+        """The specification from the manifest."""
         return self.manifest.spec
 
     def check(self) -> None:
-        """Raises where a file is missing or has another size; loads nothing."""
+        """Raise `ModelError` if a file is missing or has the wrong size. Loads nothing."""
         manifests.check_sizes(self.manifest)
 
     def load(self) -> None:
         """Load the model, unless it is loaded."""
         self.loaded()
 
-    def loaded(self) -> Loaded[Tokenising]:
+    def loaded(self) -> Loaded[TokenizerT]:
         """Return the loaded model; the first call loads it."""
         with self._lock:
             if self._loaded is None:
                 self._loaded = self._load()
             return self._loaded
 
-    def _load(self) -> Loaded[Tokenising]:
-        # All of each file: a graph with a few bytes changed loads, and gives other vectors, which
-        # would then stand beside good ones for ever. It takes 20 ms, in which the libraries are
-        # loaded; the hashes of files of gigabytes, which would take seconds, are remembered.
-        with ThreadPoolExecutor(1) as beside:
-            checked = beside.submit(manifests.check_hashes, self.manifest, anew=False)
+    def _load(self) -> Loaded[TokenizerT]:
+        # Check every byte: a graph with a few changed bytes loads, and its wrong vectors would be
+        # stored among good ones. This takes 20 ms, while the libraries are loaded; the hashes of
+        # very large files, which would take seconds, are cached.
+        with ThreadPoolExecutor(1) as pool:
+            check = pool.submit(manifests.check_hashes, self.manifest, anew=False)
             _load_libraries()
-            checked.result()
+            check.result()
         session = load(self.manifest, self._provider)
-        return Loaded(session, self._tokeniser(), ThreadPoolExecutor(self._threads, self._work))
+        return Loaded(
+            session, self._load_tokenizer(), ThreadPoolExecutor(self._threads, self._thread_name)
+        )
 
-    def _tokeniser(self) -> Tokenising:
+    def _load_tokenizer(self) -> TokenizerT:
         path = self.manifest.path(manifests.TOKENIZER)
         try:
-            import tokenizers  # noqa: F401  # before the file: neither is blamed for the other
+            import tokenizers  # noqa: F401  # separately, so that the error names the right cause
         except (ImportError, OSError) as error:
             raise ModelError(
                 f"tokenizers cannot be loaded: {error}", "pip install --force-reinstall tokenizers"
             ) from error
         try:
             return self._read_tokenizer(path)
-        # The library raises bare Exceptions for files that it cannot read.
+        # The library raises plain Exceptions for files that it cannot read.
         except Exception as error:
-            raise ModelBroken(f"{path} cannot be loaded: {error}", MEND) from error
+            raise ModelBroken(f"{path} cannot be loaded: {error}", HINT) from error
 
-    def _read_tokenizer(self, path: Path) -> Tokenising:
+    def _read_tokenizer(self, path: Path) -> TokenizerT:
         raise NotImplementedError
 
 
 def _load_libraries() -> None:
-    """What is wrong with one is told by who needs it. numpy is the first, as in `session.load`."""
+    """Import the libraries; errors are reported where a library is used. numpy comes first, as in
+    `onnx_session.load`."""
     with suppress(ImportError, OSError):
         import numpy  # noqa: F401
 
@@ -101,7 +107,7 @@ def _load_libraries() -> None:
 
 
 def cores() -> int:
-    """The cores that this process may use."""
+    """The number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

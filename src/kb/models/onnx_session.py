@@ -1,9 +1,8 @@
-"""A loaded graph: on what it runs, and whether it is the graph that its manifest describes.
+"""A loaded graph: chooses its execution provider, and checks it against its manifest.
 
-On what: `models.provider`. `cpu` is this machine's processor. `auto` is a GPU where the runtime
-that was installed is one made for GPUs (`_GPUS`, the first one offered), and else the processor.
-CoreML is not among them: it comes with every runtime for macOS and cannot do the operators of
-int8 graphs. It, and every other provider, may be named.
+The setting `models.provider` is `cpu`, `auto` or the name of a provider. `auto` is the first GPU
+provider (`_GPUS`) that the installed runtime offers, else the CPU. CoreML is not among them: every
+runtime for macOS includes it, and it lacks the operators of int8 graphs.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kb.errors import ConfigError, ModelBroken, ModelError
 from kb.logs import logger
-from kb.models.manifest import GRAPH, MEND, Manifest
+from kb.models.manifest import GRAPH, HINT, Manifest
 from kb.models.runtime import load_runtime
 
 if TYPE_CHECKING:
@@ -37,40 +36,42 @@ _KNOWN_INPUTS = _NEEDED_INPUTS | {"token_type_ids"}
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Shared between threads. A run takes one text: an int8 graph finds its scales over the whole
-    batch, so that a text's vectors would depend on its company."""
+    """A loaded graph; threads may share it. A run takes one text, because an int8 graph computes
+    its scales over the whole batch: the vectors of a text would depend on the other texts."""
 
     runtime: Any  # an onnxruntime.InferenceSession, which has no types
     inputs: frozenset[str]
     provider: str
 
     def run(
-        self, ids: Sequence[int], outputs: Sequence[str], kinds: Sequence[int] | None = None
+        self, ids: Sequence[int], outputs: Sequence[str], type_ids: Sequence[int] | None = None
     ) -> dict[str, NDArray[np.float32]]:
-        """The named outputs for one text, without the axis of the batch. No other is worked out.
-        `kinds` tell, where two texts are read together, which token is of the second."""
+        """Compute these outputs, and no others, for one text; the results have no batch axis. If
+        two texts are read together, `type_ids` marks the tokens of the second."""
         import numpy as np
 
         row = np.array([ids], dtype=np.int64)
         feeds = {"input_ids": row, "attention_mask": np.ones_like(row)}
         if "token_type_ids" in self.inputs:
-            told = np.zeros_like(row) if kinds is None else np.array([kinds], dtype=np.int64)
-            feeds["token_type_ids"] = told
+            feeds["token_type_ids"] = (
+                np.zeros_like(row) if type_ids is None else np.array([type_ids], dtype=np.int64)
+            )
         try:
             results = self.runtime.run(list(outputs), feeds)
-        # The runtime's own errors have no common class to name.
+        # The runtime's errors have no common base class.
         except Exception as error:
             raise ModelError(
                 f"the model failed on a text of {len(ids)} tokens: {_first_line(error)}",
-                "kb models verify examines the model",
+                "check the model with: kb models verify",
             ) from error
         return {name: result[0] for name, result in zip(outputs, results, strict=True)}
 
 
 def load(manifest: Manifest, provider: str = "auto") -> Session:
-    """Raises `ModelBroken` where the graph is damaged, or another one than the manifest says."""
+    """Load the graph of a model. Raises `ModelBroken` if it is damaged or does not match its
+    manifest."""
     try:
-        import numpy  # noqa: F401  # first: without it the runtime prints a traceback of its own
+        import numpy  # noqa: F401  # first: without numpy, the runtime prints a traceback
     except (ImportError, OSError) as error:
         raise ModelError(
             f"numpy cannot be loaded: {error}", "pip install --force-reinstall numpy"
@@ -93,18 +94,18 @@ def load(manifest: Manifest, provider: str = "auto") -> Session:
     return session
 
 
-def choose(wanted: str, offered: Sequence[str]) -> str:
-    """The provider that a setting means, of those that the runtime offers."""
-    if wanted == "cpu":
+def choose(setting: str, offered: Sequence[str]) -> str:
+    """Return the provider for a setting, from those that the runtime offers."""
+    if setting == "cpu":
         return CPU
-    if wanted == "auto":
+    if setting == "auto":
         return next((name for name in _GPUS if name in offered), CPU)
     for name in offered:
-        if wanted.lower() in (name.lower(), name.removesuffix("ExecutionProvider").lower()):
+        if setting.lower() in (name.lower(), name.removesuffix("ExecutionProvider").lower()):
             return name
     raise ConfigError(
-        f"models.provider cannot be {wanted!r}: the runtime does not offer it",
-        f"it can be auto, cpu, {', '.join(offered)}",
+        f"models.provider cannot be {setting!r}: the runtime does not offer it",
+        f"choose one of: auto, cpu, {', '.join(offered)}",
     )
 
 
@@ -117,24 +118,25 @@ def _open(manifest: Manifest, provider: str, *, fall_back: bool) -> Any:
         return onnxruntime.InferenceSession(path, _options(), providers=providers)
     except Exception as error:
         if provider == CPU:
-            raise ModelBroken(f"{path} cannot be loaded: {_first_line(error)}", MEND) from error
+            raise ModelBroken(f"{path} cannot be loaded: {_first_line(error)}", HINT) from error
         if not fall_back:
             raise ModelError(
                 f"{manifest.spec.name} cannot run on {provider}: {_first_line(error)}",
                 "set models.provider to cpu",
             ) from error
-        log.warning("%s cannot run on %s, and runs on the processor: %s",
+        log.warning("%s cannot run on %s and runs on the CPU instead: %s",
                     manifest.spec.name, provider, _first_line(error))  # fmt: skip
         return _open(manifest, CPU, fall_back=False)
 
 
 def _options() -> Any:
-    """As measured on an int8 graph of 34 MB with texts of 190 and 512 tokens, two at a time.
+    """Session options, measured on an int8 graph of 34 MB with texts of 190 and 512 tokens, two at
+    a time.
 
-    One thread a run: the cores are kept busy by other texts, and sums are in one order. The arena
-    with no memory pattern has the lowest peak (187 MB; 220 with patterns, 455 without the arena,
-    where every thread keeps what it freed). All optimisations: without, a text takes 1.8 times as
-    long, and the graph no less time to load.
+    One thread per run: other texts keep the cores busy, and sums have a fixed order. The arena
+    without memory patterns has the lowest peak (187 MB; 220 MB with patterns, 455 MB without the
+    arena, where every thread keeps freed memory). Without optimizations, a text takes 1.8 times as
+    long, and the graph loads no faster.
     """
     import onnxruntime
 
@@ -147,14 +149,14 @@ def _options() -> Any:
     options.use_deterministic_compute = True
     if _overflows():
         options.add_session_config_entry("session.x64quantprecision", "1")
-    options.log_severity_level = 3  # errors: what else it says is not for a user's terminal
+    options.log_severity_level = 3  # errors only: other messages do not belong on a user's terminal
     return options
 
 
 def _overflows() -> bool:
-    """Whether this processor may add two products of int8 in sixteen bits, which overflows: one of
-    Intel's or AMD's without VNNI. ONNX Runtime then takes slower kernels that do not. Where the
-    system does not tell what the processor has, it is taken for such a one."""
+    """Whether this CPU may overflow when it adds two int8 products in 16 bits, as x86 CPUs without
+    VNNI do. ONNX Runtime then uses slower kernels, which do not. True for x86 CPUs with unknown
+    features."""
     import platform
 
     if platform.machine().lower() not in ("x86_64", "amd64", "i686", "x86"):
@@ -167,37 +169,40 @@ def _overflows() -> bool:
     return "vnni" not in flags
 
 
-# --- is it what the manifest says? ----------------------------------------------------------------
+# --- checks against the manifest ------------------------------------------------------------------
 
 
 def _check_graph(manifest: Manifest, session: Session) -> None:
     missing = _NEEDED_INPUTS - session.inputs
     unknown = session.inputs - _KNOWN_INPUTS
     if missing or unknown:
-        raise _other(manifest, f"its inputs are {', '.join(sorted(session.inputs))}")
+        raise _mismatch(manifest, f"its inputs are {', '.join(sorted(session.inputs))}")
     shapes = {each.name: each.shape for each in session.runtime.get_outputs()}
     for part, name in manifest.outputs.items():
         if name not in shapes:
-            given = ", ".join(shapes)
-            raise _other(manifest, f"it has no output {name!r} for {part}; its outputs are {given}")
+            outputs = ", ".join(shapes)
+            raise _mismatch(
+                manifest, f"it has no output {name!r} for {part}; its outputs are {outputs}"
+            )
         _check_width(manifest, part, shapes[name])
 
 
 def _check_width(manifest: Manifest, part: str, shape: Sequence[Any]) -> None:
-    """Only what the graph states; what it leaves open is seen in what it gives."""
+    """Check the width that the graph declares; the encoder checks its results."""
     width = shape[-1] if shape else None
-    wanted = width_of(manifest, part)
-    if isinstance(width, int) and width != wanted:
-        raise _other(manifest, f"{part} has {width} dimensions where {wanted} were promised")
+    expected = width_of(manifest, part)
+    if isinstance(width, int) and width != expected:
+        raise _mismatch(manifest, f"{part} has {width} dimensions, not {expected}")
 
 
 def width_of(manifest: Manifest, part: str) -> int:
+    """The number of values per text or token in this part."""
     widths = {"dense": manifest.spec.dimension, "tokens": manifest.spec.token_dimension}
     return widths.get(part) or 1
 
 
-def _other(manifest: Manifest, why: str) -> ModelBroken:
-    return ModelBroken(f"{manifest.folder / GRAPH} is not the graph of its manifest: {why}", MEND)
+def _mismatch(manifest: Manifest, why: str) -> ModelBroken:
+    return ModelBroken(f"{manifest.folder / GRAPH} does not match its manifest: {why}", HINT)
 
 
 def _first_line(error: Exception) -> str:

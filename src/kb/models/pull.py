@@ -1,12 +1,12 @@
-"""`kb models pull`: a model from a hub, a mirror or a folder, to where it is found by its name.
+"""`kb models pull`: copies a model from a hub, a mirror or a folder to the folder of pulled models.
 
-Everything hangs on a manifest, `model.json`, which names the files with their SHA-256; its own may
-be given too. The files lie beside it, or below the address that it calls `source`, in which
-`{revision}` stands for the revision that is asked for.
+A manifest, `model.json`, lists the files with their SHA-256; the hash of the manifest can be given
+too. The files are beside the manifest, or below the address in its `source`, where `{revision}`
+stands for the requested revision. The argument is one of these:
 
-    a folder            with a model.json, or an export as it lies on a hub
-    a model.json        on this machine, whose `source` says where its files are
-    https://...         the address of a model.json, or of the folder that holds it
+    a folder            with a model.json, or with an export from a hub
+    a model.json        on this machine, with the address of its files in `source`
+    https://...         the address of a model.json, or of the folder that contains it
     NAME                below $KB_MODELS_MIRROR: MIRROR/NAME[/REVISION]/model.json
 """
 
@@ -24,7 +24,7 @@ from urllib.parse import quote, urljoin
 from kb.errors import InvalidRequest, ModelBroken, ModelMissing, short_repr
 from kb.models import manifest as manifests
 from kb.models import model_directory, network
-from kb.models.download import Downloads, check_arrived
+from kb.models.download import Downloads, check_file
 from kb.models.lookup import RESERVED, is_plain
 from kb.models.manifest import Manifest, ModelFile
 from kb.regular_files import open_file, read_file
@@ -34,15 +34,16 @@ if TYPE_CHECKING:
 
 MIRROR_VARIABLE = "KB_MODELS_MIRROR"
 REVISION = "{revision}"
-OnPull = Callable[[int, int, str], None]  # bytes done, bytes in all, the file
+OnPull = Callable[[int, int, str], None]  # bytes done, bytes in total, file name
 
-_OWN = Path(__file__).parent
+_BUNDLED = Path(__file__).parent
 _BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A manifest's bytes, and where its files are: `base` is an address, or else a folder."""
+    """The bytes of a manifest, and the address or folder of its files. `label` is its own path or
+    address."""
 
     data: bytes
     base: str | Path
@@ -59,47 +60,48 @@ def pull(
     on_progress: OnPull = lambda _done, _total, _what: None,
     sleep: network.Sleep = time.sleep,
 ) -> Manifest:
-    """The model, in its place. One that is there already is left as it is."""
+    """Copy a model to its folder, and return its manifest; a model that exists is only checked.
+    `revision` fills `{revision}` in addresses, `sha256` is the expected hash of the manifest, and
+    `to` replaces the target folder. Raises `ModelError`, `InvalidRequest` or `Offline`."""
     downloads = Downloads(sleep)
     source = _source(config, name, revision, downloads)
-    _check_own_hash(source, sha256)
+    _check_manifest_hash(source, sha256)
     manifest, base = _read(source, revision)
     if not isinstance(base, Path):
         network.check_online(config, base)
     target = _target(manifest, to)
-    if _is_there(source, target):
+    if _exists(source, target):
         return manifests.read(target)
-    staged = _staged(target, source.data)
+    staged = _staging_folder(target, source.data)
     _fetch(manifest, base, staged, downloads, on_progress)
     (staged / manifests.NAME).write_bytes(source.data)
-    model_directory.put(staged, target)
+    model_directory.install(staged, target)
     return manifests.read(target)
 
 
-# --- the manifest ---------------------------------------------------------------------------------
+# --- manifest -------------------------------------------------------------------------------------
 
 
 def _source(config: Config, name: str, revision: str | None, downloads: Downloads) -> Source:
     path = Path(name).expanduser()
     if name.startswith(("http://", "https://")):
-        return _fetched(config, _manifest_url(_revised(name, revision)), downloads)
+        return _from_url(config, _manifest_url(_with_revision(name, revision)), downloads)
     if path.is_dir():
-        return _lying(path)
+        return _from_folder(path)
     if path.is_file():
         return Source(_read_manifest(path), path.parent, str(path))
     mirror = os.environ.get(MIRROR_VARIABLE, "").strip()
     if not is_plain(name) or not mirror:
         raise ModelMissing(
-            f"there is nothing to pull by {name!r}",
-            f"name a folder, a model.json or its address; a name is looked for below "
-            f"${MIRROR_VARIABLE}",
+            f"{name!r} is not a folder, a model.json or an address",
+            f"to pull models by name, set {MIRROR_VARIABLE} to the address of a mirror",
         )
     parts = [mirror.rstrip("/"), quote(name), *([quote(revision, safe="")] if revision else [])]
-    return _fetched(config, "/".join([*parts, manifests.NAME]), downloads)
+    return _from_url(config, "/".join([*parts, manifests.NAME]), downloads)
 
 
-def _fetched(config: Config, url: str, downloads: Downloads) -> Source:
-    network.check_online(config, network.checked_url(url, "the address"))
+def _from_url(config: Config, url: str, downloads: Downloads) -> Source:
+    network.check_online(config, network.check_url(url, "the address"))
     return Source(downloads.text(url), urljoin(url, "."), url)
 
 
@@ -111,99 +113,100 @@ def _read_manifest(path: Path) -> bytes:
     try:
         return read_file(path, manifests.LIMIT_BYTES, links="follow")
     except OSError as error:
-        raise ModelBroken(f"cannot read {path}: {error.strerror}", "name a model.json") from error
+        raise ModelBroken(f"cannot read {path}: {error.strerror}", "use a model.json") from error
 
 
-def _lying(folder: Path) -> Source:
-    """Of an export without one, a manifest is written down from what its files are now."""
+def _from_folder(folder: Path) -> Source:
+    """The manifest in a folder; for an export without one, the inferred manifest."""
     path = folder / manifests.NAME
     if path.is_file():
         return Source(_read_manifest(path), folder, str(path))
-    derived = manifests.read(folder.absolute())
-    told = json.dumps(manifests.as_json(derived), indent=2, ensure_ascii=False)
-    return Source(told.encode(), folder, str(folder))
+    inferred = manifests.read(folder.absolute())
+    text = json.dumps(manifests.as_json(inferred), indent=2, ensure_ascii=False)
+    return Source(text.encode(), folder, str(folder))
 
 
-def _check_own_hash(source: Source, wanted: str | None) -> None:
-    if wanted is None:
+def _check_manifest_hash(source: Source, expected: str | None) -> None:
+    if expected is None:
         return
     from hashlib import sha256
 
-    found = sha256(source.data).hexdigest()
-    if found != wanted.strip().lower():
+    digest = sha256(source.data).hexdigest()
+    if digest != expected.strip().lower():
         raise ModelBroken(
-            f"{source.label} is another manifest: its SHA-256 is {found} and should be {wanted}",
+            f"{source.label} is another manifest: its SHA-256 is {digest} instead of {expected}",
             "check --sha256 and --revision",
         )
 
 
 def _read(source: Source, revision: str | None) -> tuple[Manifest, str | Path]:
-    """What it says, and where the files are."""
-    data = manifests.loaded(source.data, source.label)
+    """Parse the manifest, and locate its files."""
+    data = manifests.load_json(source.data, source.label)
     manifest = manifests.parse(Path(), data, source.label)
     shared = [file.name for file in manifest.files if file.of]
     if shared:
         raise ModelBroken(
             f"{source.label} shares {', '.join(shared)} with another model",
-            "a model that is pulled has its own files",
+            "a pulled model must have all of its files",
         )
     return manifest, _base(source, data, manifest, revision)
 
 
 def _base(source: Source, data: Any, manifest: Manifest, revision: str | None) -> str | Path:
-    """Files that lie beside the manifest are nearer than those that `source` promises."""
+    """The folder or address of the files. Files beside the manifest are preferred to `source`."""
     base = source.base
     beside = isinstance(base, Path) and all((base / file.name).exists() for file in manifest.files)
-    given, known = data.get("source"), data.get("revision")
-    if beside or not given:
+    url, default = data.get("source"), data.get("revision")
+    if beside or not url:
         return base
-    for name, value in (("source", given), ("revision", known)):
+    for name, value in (("source", url), ("revision", default)):
         if value is not None and not isinstance(value, str):
             raise ModelBroken(
-                f"{source.label} is not a manifest: {name} cannot be {short_repr(value)}",
-                "name a model.json",
+                f"{source.label} is not a valid manifest: {name} cannot be {short_repr(value)}",
+                "use a model.json",
             )
-    url = _revised(given, revision or known)
-    return network.checked_url(url.rstrip("/") + "/", f"source in {source.label}")
+    url = _with_revision(url, revision or default)
+    return network.check_url(url.rstrip("/") + "/", f"source in {source.label}")
 
 
-def _revised(url: str, revision: str | None) -> str:
+def _with_revision(url: str, revision: str | None) -> str:
     if REVISION in url and not revision:
-        raise InvalidRequest(f"{url} leaves the revision open", "name it: --revision REVISION")
+        raise InvalidRequest(f"{url} needs a revision", "add --revision REVISION")
     if revision and REVISION not in url and revision not in url:
         raise InvalidRequest(
-            f"{url} has no place for a revision", f"write {REVISION} where it belongs"
+            f"{url} has no place for a revision", f"put {REVISION} into the address"
         )
     return url.replace(REVISION, quote(revision or "", safe=""))
 
 
-# --- the files ------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
 def _target(manifest: Manifest, to: Path | None) -> Path:
     if to is not None:
         return to.expanduser().absolute()
     name = manifest.spec.name
-    own = (_OWN / name.replace("-", "_") / manifests.NAME).exists()
-    place = model_directory.place(name)
-    if place is None or own or name in RESERVED:
-        raise InvalidRequest(f"a pulled model cannot be called {name!r}", "use --to FOLDER")
-    return place
+    is_bundled = (_BUNDLED / name.replace("-", "_") / manifests.NAME).exists()
+    target = model_directory.path_of(name)
+    if target is None or is_bundled or name in RESERVED:
+        raise InvalidRequest(f"a pulled model cannot have the name {name!r}", "use --to FOLDER")
+    return target
 
 
-def _is_there(source: Source, target: Path) -> bool:
-    """Whether the same model is there; another one is never replaced."""
+def _exists(source: Source, target: Path) -> bool:
+    """Whether the same model exists, with all its files. Raises `InvalidRequest` if the target has
+    another one, which is never replaced."""
     if not target.exists():
         return False
     path = target / manifests.NAME
     if not path.is_file() or path.read_bytes() != source.data:
-        raise model_directory.taken(target)
+        raise model_directory.name_conflict(target)
     manifests.check_hashes(manifests.read(target))
     return True
 
 
-def _staged(target: Path, data: bytes) -> Path:
-    """Where the files gather. An interrupted pull of the same manifest is gone on with."""
+def _staging_folder(target: Path, data: bytes) -> Path:
+    """The folder in which files are gathered. A pull of the same manifest resumes in it."""
     from hashlib import sha256
 
     staged = target.with_name(f".{target.name}.{sha256(data).hexdigest()[:12]}.part")
@@ -212,17 +215,17 @@ def _staged(target: Path, data: bytes) -> Path:
 
 
 def _fetch(
-    manifest: Manifest, base: str | Path, staged: Path, downloads: Downloads, say: OnPull
+    manifest: Manifest, base: str | Path, staged: Path, downloads: Downloads, on_progress: OnPull
 ) -> None:
     total, before = manifest.size_bytes, 0
     for file in manifest.files:
 
         def on_bytes(count: int, file: ModelFile = file, before: int = before) -> None:
-            say(before + count, total, file.name)
+            on_progress(before + count, total, file.name)
 
         target = staged / file.name
         if target.exists():
-            check_arrived(target, file, str(target))
+            check_file(target, file, str(target))
         elif isinstance(base, Path):
             _copy(base / file.name, file, target)
         else:
@@ -235,7 +238,7 @@ def _copy(origin: Path, file: ModelFile, target: Path) -> None:
     part = target.with_name(f"{target.name}.part")
     try:
         with open_file(origin, links="follow") as opened, part.open("wb") as copy:
-            left = file.size_bytes + 1  # so that a file that is too long is noticed
+            left = file.size_bytes + 1  # one more byte, to notice a longer file
             while left and (block := os.read(opened.descriptor, min(left, _BLOCK_BYTES))):
                 copy.write(block)
                 left -= len(block)
@@ -245,5 +248,5 @@ def _copy(origin: Path, file: ModelFile, target: Path) -> None:
         ) from error
     except OSError as error:
         raise ModelBroken(f"cannot copy {origin}: {error.strerror}", "check the folder") from error
-    check_arrived(part, file, str(origin))
+    check_file(part, file, str(origin))
     part.replace(target)

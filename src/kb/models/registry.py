@@ -1,11 +1,10 @@
-"""Which encoders and judges there are, and the one that a name means.
+"""Lists the available encoders and judges, and resolves their names.
 
-A name is, in this order: `none`; `endpoint` or `endpoint:MODEL`, a server that the settings name;
-`use-multilingual`; a model that came with kb; one that was pulled; one that another package brings
-by the entry point group `kb.encoders` (a function that takes the settings and returns a
-`ports.Encoder`) or `kb.judges` (a `ports.Judge`); or, where it is written as a path, a folder that
-holds a model. Our own are found without a look at what is installed, which takes longer than a
-search.
+A name is resolved in this order: `none`; `endpoint` or `endpoint:MODEL`, the configured server;
+`use-multilingual`; a bundled model; a pulled model; a model of another package, from the entry
+point group `kb.encoders` (a function that takes the settings and returns a `ports.Encoder`) or
+`kb.judges` (a `ports.Judge`). A name written as a path is a folder with a model. Bundled models are
+found without listing the installed packages, which takes longer than a search.
 """
 
 from __future__ import annotations
@@ -32,15 +31,16 @@ if TYPE_CHECKING:
 GROUP = "kb.encoders"
 JUDGES = "kb.judges"
 OFF = "none"
+_REPORT = "report this to the author of the model"
 PROBE = "What does this encoder make of a text?"
 
 _HERE = Path(__file__).parent
-_NEEDED = {GROUP: ("encoder", "encode"), JUDGES: ("judge", "scores")}
+_KINDS = {GROUP: ("encoder", "encode"), JUDGES: ("judge", "scores")}
 
 
 def encoder(config: Config, name: str | None = None) -> Encoder | None:
-    """The encoder of that name, or the one that the settings name; None where that is `none`.
-    It loads its files when it is given its first text."""
+    """Return the encoder with this name, by default the configured one; None for `none`. It loads
+    its files when it encodes its first text."""
     name = config.models.encoder if name is None else name
     if name == OFF:
         return None
@@ -52,88 +52,88 @@ def encoder(config: Config, name: str | None = None) -> Encoder | None:
         from kb.models.use_multilingual import UseMultilingual
 
         return UseMultilingual()
-    if (read := _manifest(name, GROUP)) is not None:
+    if (manifest := _manifest(name, GROUP)) is not None:
         from kb.models.onnx_encoder import OnnxEncoder
 
-        return OnnxEncoder(read, provider=config.models.provider, threads=config.models.threads)
-    made: Encoder = _from_point(name, GROUP, config)
-    return made
+        return OnnxEncoder(manifest, provider=config.models.provider, threads=config.models.threads)
+    plugin: Encoder = _from_entry_point(name, GROUP, config)
+    return plugin
 
 
 def judge(config: Config, name: str | None = None) -> Judge | None:
-    """The judge of that name, or the one that the settings name; None where that is `none`. It
-    loads its files when it is given its first pair."""
+    """Return the judge with this name, by default the configured one; None for `none`. It loads its
+    files when it scores its first pair."""
     name = config.models.judge if name is None else name
     if name == OFF:
         return None
-    if (read := _manifest(name, JUDGES)) is not None:
+    if (manifest := _manifest(name, JUDGES)) is not None:
         from kb.models.onnx_judge import OnnxJudge
 
-        return OnnxJudge(read, provider=config.models.provider, threads=config.models.threads)
-    made: Judge = _from_point(name, JUDGES, config)
-    return made
+        return OnnxJudge(manifest, provider=config.models.provider, threads=config.models.threads)
+    plugin: Judge = _from_entry_point(name, JUDGES, config)
+    return plugin
 
 
 def has_multilingual() -> bool:
-    """Whether the package that brings `use-multilingual` is installed."""
+    """Whether the package for `use-multilingual` is installed."""
     from kb.models.use_multilingual import is_installed
 
     return is_installed()
 
 
-# --- what there is to know about them -------------------------------------------------------------
+# --- descriptions ---------------------------------------------------------------------------------
 
 
 def models(config: Config) -> list[ModelInfo]:
-    """Every model there is, and those in use if they are folders of the user's."""
+    """Every available model, and the configured ones if they are folders."""
     used = (config.models.encoder, config.models.judge)
-    names = [*_bundled(), *_named(config), *model_directory.names(), *_point_names(GROUP),
-             *_point_names(JUDGES), *filter(_is_path, used)]  # fmt: skip
+    names = [*_bundled(), *_unbundled(config), *model_directory.names(), *_entry_point_names(GROUP),
+             *_entry_point_names(JUDGES), *filter(_is_path, used)]  # fmt: skip
     return [_info_or_problem(config, name) for name in dict.fromkeys(names)]
 
 
 def info(config: Config, name: str) -> ModelInfo:
-    """What there is to know of one, without loading it."""
+    """Describe a model without loading it. Raises `ModelError`."""
     folder = _folder(name)
     if folder is not None:
         return _info_of(manifests.read(folder), _origin(folder), config, name)
     if is_endpoint(name) or name == USE_MULTILINGUAL:
-        return _info_of_named(config, name)
-    return _info_of_other(config, name)
+        return _info_of_reserved(config, name)
+    return _info_of_plugin(config, name)
 
 
 def verify(config: Config, name: str) -> ModelInfo:
-    """Whether it is what it should be: its files byte for byte, what it makes of a text, and, with
-    the marks of its exam, how well it reads. Raises `ModelError` where it is not."""
-    found = info(config, name)
+    """Check every byte of a model's files, let it encode a text, and hold the exam, whose results
+    are returned. Raises `ModelError` if the model is damaged."""
+    model = info(config, name)
     if (folder := _folder(name)) is not None:
         manifests.check_hashes(manifests.read(folder))
-    if found.spec is not None and found.spec.is_judge:
+    if model.spec is not None and model.spec.is_judge:
         judge_ = judge(config, name)
-        assert judge_ is not None  # `none` has no info
+        assert judge_ is not None  # `info` rejects `none`
         _check_scores(judge_, judge_.scores(PROBE, [PROBE]))
-        return found
+        return model
     from kb.models.exam import examine
 
     encoder_ = encoder(config, name)
     assert encoder_ is not None
     (encoding,) = encoder_.encode([PROBE], want=encoder_.spec.gives)
-    _check(encoder_, encoding)
-    return replace(found, marks=examine(encoder_)) if config.models.exam else found
+    _check_encoding(encoder_, encoding)
+    return replace(model, marks=examine(encoder_)) if config.models.exam else model
 
 
 def _check_scores(judge: Judge, scores: list[float]) -> None:
-    """For judges of others, as below."""
+    """Check the scores of a third-party judge."""
     if len(scores) != 1 or not isfinite(scores[0]):
-        raise ModelBroken(f"{judge.spec.name} gave no score of a pair", "report it there")
+        raise ModelBroken(f"{judge.spec.name} returned no score for a pair", _REPORT)
 
 
-def _check(encoder: Encoder, encoding: Encoding) -> None:
-    """For encoders of others; our own look at everything they give."""
+def _check_encoding(encoder: Encoder, encoding: Encoding) -> None:
+    """Check an encoding of a third-party encoder; kb's own check theirs."""
     spec = encoder.spec
     if encoding.dense is None or len(encoding.dense) != spec.dimension or not any(encoding.dense):
         raise ModelBroken(
-            f"{spec.name} gave no dense vector of {spec.dimension} dimensions", "report it there"
+            f"{spec.name} returned no dense vector of {spec.dimension} dimensions", _REPORT
         )
 
 
@@ -154,19 +154,19 @@ def _info_of(manifest: Manifest, origin: str, config: Config, name: str) -> Mode
         size_bytes=manifest.size_bytes,
         licence=manifest.licence or None,
         summary=manifest.summary or None,
-        in_use=name == _used(config, manifest.spec),
+        in_use=name == _configured(config, manifest.spec),
     )
 
 
-def _info_of_named(config: Config, name: str) -> ModelInfo:
-    """Of those that lie in no folder of ours. An endpoint is not asked."""
+def _info_of_reserved(config: Config, name: str) -> ModelInfo:
+    """Describe an endpoint, without contacting it, or `use-multilingual`."""
     in_use = config.models.encoder == name
     if is_endpoint(name):
-        from kb.models.endpoint import described
+        from kb.models.endpoint import endpoint_spec
 
         address = config.models.endpoint_url or None
         return ModelInfo(
-            name, spec=described(config, name), origin="endpoint", path=address, in_use=in_use
+            name, spec=endpoint_spec(config, name), origin="endpoint", path=address, in_use=in_use
         )
     from kb.models import use_multilingual as use
 
@@ -176,30 +176,34 @@ def _info_of_named(config: Config, name: str) -> ModelInfo:
     )  # fmt: skip
 
 
-def _used(config: Config, spec: ModelSpec) -> str:
-    """The one of its kind that the settings name."""
+def _configured(config: Config, spec: ModelSpec) -> str:
+    """The configured model of the same kind."""
     return config.models.judge if spec.is_judge else config.models.encoder
 
 
-def _info_of_other(config: Config, name: str) -> ModelInfo:
+def _info_of_plugin(config: Config, name: str) -> ModelInfo:
     if name == OFF:
-        raise ModelMissing(f"{OFF!r} is no model: it switches them off", "see: kb models list")
-    group = JUDGES if name in _point_names(JUDGES) and name not in _point_names(GROUP) else GROUP
-    spec: ModelSpec = _from_point(name, group, config).spec
-    point = _point(name, group)
+        raise ModelMissing(f"{OFF!r} switches models off", "see: kb models list")
+    group = (
+        JUDGES
+        if name in _entry_point_names(JUDGES) and name not in _entry_point_names(GROUP)
+        else GROUP
+    )
+    spec: ModelSpec = _from_entry_point(name, group, config).spec
+    point = _entry_point(name, group)
     origin = f"package {point.dist.name}" if point is not None and point.dist else "another package"
-    return ModelInfo(name, spec=spec, origin=origin, in_use=name == _used(config, spec))
+    return ModelInfo(name, spec=spec, origin=origin, in_use=name == _configured(config, spec))
 
 
-# --- where they are -------------------------------------------------------------------------------
+# --- locations ------------------------------------------------------------------------------------
 
 
 def _bundled() -> list[str]:
     return sorted(path.parent.name.replace("_", "-") for path in _HERE.glob(f"*/{manifests.NAME}"))
 
 
-def _named(config: Config) -> list[str]:
-    """Of the two that are there by name, those that can be used, and what is in use."""
+def _unbundled(config: Config) -> list[str]:
+    """`use-multilingual` and the endpoint, if they are available or configured."""
     used = config.models.encoder
     installed = has_multilingual() or used == USE_MULTILINGUAL
     endpoint = used if is_endpoint(used) else ENDPOINT if config.models.endpoint_url else None
@@ -207,60 +211,63 @@ def _named(config: Config) -> list[str]:
 
 
 def _names(group: str) -> list[str]:
-    """Those of one kind, for a message."""
+    """The names of all models of one kind, for an error message."""
     is_judge = group == JUDGES
-    own = [
+    local = [
         name
         for name in (*_bundled(), *model_directory.names())
         if (folder := _folder(name)) is not None
         and manifests.read(folder).spec.is_judge == is_judge
     ]
-    named = [ENDPOINT, USE_MULTILINGUAL] if group == GROUP else []
-    return list(dict.fromkeys([*own, *named, *_point_names(group)]))
+    reserved = [ENDPOINT, USE_MULTILINGUAL] if group == GROUP else []
+    return list(dict.fromkeys([*local, *reserved, *_entry_point_names(group)]))
 
 
 def _manifest(name: str, group: str) -> Manifest | None:
-    """Of a model that lies in a folder: one of kb's own or the user's."""
+    """The manifest of a model in a folder: bundled, pulled or the user's; None for others."""
     folder = _folder(name)
     if folder is None:
         return None
-    read = manifests.read(folder)
-    if read.spec.is_judge != (group == JUDGES):
-        raise _none_such(name, group)
-    return read
+    manifest = manifests.read(folder)
+    if manifest.spec.is_judge != (group == JUDGES):
+        raise _not_found(name, group)
+    return manifest
 
 
-def _none_such(name: str, group: str) -> ModelMissing:
-    kind = _NEEDED[group][0]
+def _not_found(name: str, group: str) -> ModelMissing:
+    kind = _KINDS[group][0]
     return ModelMissing(
         f"there is no {kind} {name!r}",
-        f"{kind}s: {', '.join((*_names(group), OFF))}, and folders that hold a model",
+        f"{kind}s: {', '.join((*_names(group), OFF))}, or the path of a folder with a model",
     )
 
 
 def _folder(name: str) -> Path | None:
-    """Where the model of that name lies, if it is one of kb's own, was pulled, or is a path."""
+    """The folder of a bundled or pulled model, or of a name that is a path; None for others."""
     if _is_path(name):
         return Path(name).expanduser().absolute()
-    for folder in (_HERE / name.replace("-", "_"), *filter(None, [model_directory.place(name)])):
-        if os.path.isfile(folder / manifests.NAME):  # not Path's, which fails with a long name
+    for folder in (
+        _HERE / name.replace("-", "_"),
+        *filter(None, [model_directory.path_of(name)]),
+    ):
+        if os.path.isfile(folder / manifests.NAME):  # Path.is_file raises for very long names
             return folder
     return None
 
 
 def is_installed(name: str) -> bool:
-    """Whether the name means a model that came with kb or was pulled, or `use-multilingual`: one
-    that runs here and from no other folder, whoever names it."""
+    """Whether the name is `none`, `use-multilingual`, or that of a bundled or pulled model. Such
+    models run locally and from known folders, so that anyone may name them."""
     return name in (OFF, USE_MULTILINGUAL) or (is_plain(name) and _folder(name) is not None)
 
 
 def absolute_name(name: str) -> str:
-    """The same name, as it can be kept: a folder is found from wherever one is."""
+    """The name in a form that can be stored: the path of a folder becomes absolute."""
     return str(Path(name).expanduser().absolute()) if _is_path(name) else name
 
 
 def _is_path(name: str) -> bool:
-    if is_endpoint(name):  # its model may be called organisation/model
+    if is_endpoint(name):  # its model may be called organization/model
         return False
     return name.startswith(("~", ".")) or "/" in name or os.sep in name
 
@@ -271,39 +278,39 @@ def _origin(folder: Path) -> str:
     return "pulled" if folder.parent == model_directory.folder() else "folder"
 
 
-def _points(group: str) -> list[EntryPoint]:
+def _entry_points(group: str) -> list[EntryPoint]:
     from importlib.metadata import entry_points
 
     return list(entry_points(group=group))
 
 
-def _point(name: str, group: str) -> EntryPoint | None:
-    return next((point for point in _points(group) if point.name == name), None)
+def _entry_point(name: str, group: str) -> EntryPoint | None:
+    return next((point for point in _entry_points(group) if point.name == name), None)
 
 
-def _point_names(group: str) -> list[str]:
-    return sorted(point.name for point in _points(group))
+def _entry_point_names(group: str) -> list[str]:
+    return sorted(point.name for point in _entry_points(group))
 
 
-def _from_point(name: str, group: str, config: Config) -> Any:
-    point = _point(name, group)
+def _from_entry_point(name: str, group: str, config: Config) -> Any:
+    point = _entry_point(name, group)
     if point is None:
-        raise _none_such(name, group)
-    kind, method = _NEEDED[group]
+        raise _not_found(name, group)
+    kind, method = _KINDS[group]
     try:
-        made = point.load()(config)
-        missing = [needed for needed in ("spec", method) if not hasattr(made, needed)]
+        model = point.load()(config)
+        missing = [member for member in ("spec", method) if not hasattr(model, member)]
     except KbError:
         raise
-    # Code of others runs here: whatever it raises is a model that cannot be used.
+    # Third-party code may raise anything: it means that the model cannot be used.
     except Exception as error:
         raise ModelError(
             f"the {kind} {point.name!r} cannot be loaded: {type(error).__name__}: {error}",
-            f"it comes from {point.value}; models.{kind} names another",
+            f"it is provided by {point.value}; choose another with models.{kind}",
         ) from error
     if missing:
         raise ModelBroken(
-            f"{point.name!r} is no {kind}: it has no {', '.join(missing)}",
-            f"it comes from {point.value}",
+            f"{point.name!r} is not a valid {kind}: it has no {', '.join(missing)}",
+            f"it is provided by {point.value}",
         )
-    return made
+    return model

