@@ -191,7 +191,7 @@ def test_more_than_sqlite_vec_gives(shelf: Library) -> None:
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteStore]:
     """300 chunks, of which a file is worth while."""
-    monkeypatch.setattr(dense, "_WORTH_A_FILE", 10)
+    monkeypatch.setattr(dense, "_MIN_FILE_ROWS", 10)
     store = SqliteStore(tmp_path / "kb.sqlite", vector_backend="sqlite-vec")
     for number in range(60):
         put(store, f"{number}", *(f"{number} {line}" for line in range(5)))

@@ -5,7 +5,6 @@ connection         Database: connections, transactions, and errors in kb's words
 snapshot_cache     values that a snapshot reads only once
 schema             the schema's version, and migrations to the newest one
 functions          SQL functions, and helpers for queries
-snapshot_cache     values that are read once in each snapshot
 
 catalog            the catalog port
 documents          documents, tags and chunks as rows

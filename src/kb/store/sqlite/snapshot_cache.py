@@ -10,7 +10,7 @@ import apsw
 T = TypeVar("T")
 
 _STATE = """
-SELECT store_id, chunks, changes,
+SELECT chunks, changes,
   (SELECT min(expires_at) FROM documents WHERE expires_at IS NOT NULL)
 FROM state
 """
@@ -34,10 +34,9 @@ def once(connection: apsw.Connection, key: str, read: Callable[[apsw.Connection]
 
 
 class StoreState(NamedTuple):
-    """The identity and the counters of the store. `next_expiry` is the earliest time at which a
+    """The counters of the store. `next_expiry` is the earliest time at which a
     document expires, in the past if one has expired already."""
 
-    store_id: str
     chunks: int
     changes: int
     next_expiry: str | None
@@ -56,4 +55,4 @@ def store_state(connection: apsw.Connection) -> StoreState:
 
 def _read_state(connection: apsw.Connection) -> StoreState:
     row: Any = connection.execute(_STATE).fetchone()
-    return StoreState("", 0, 0, None) if row is None else StoreState(*row)
+    return StoreState(0, 0, None) if row is None else StoreState(*row)
