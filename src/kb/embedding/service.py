@@ -30,10 +30,10 @@ class Encoders:
     one whose name the store has recorded. An encoder object of the caller is preferred if its model
     is the store's. Threads may share it."""
 
-    def __init__(self, store: Store, config: Config, given: Encoder | str | None) -> None:
+    def __init__(self, store: Store, config: Config, override: Encoder | str | None) -> None:
         self._store = store
         self._config = config
-        self._given = given
+        self._override = override
         self._cache: dict[str | None, Encoder] = {}
         self._lock = threading.Lock()
 
@@ -42,8 +42,8 @@ class Encoders:
         model = self._model("search")
         if model is None or model.source is None:
             return self.default()
-        if (given := self._given_for(model)) is not None:
-            return given
+        if (override := self._override_for(model)) is not None:
+            return override
         with suppress(KbError):  # the configured encoder may be missing: it is not needed
             if self.default() is None:
                 return None
@@ -54,8 +54,8 @@ class Encoders:
         model = self._model("next")
         if model is None:
             return None
-        if (given := self._given_for(model)) is not None:
-            return given
+        if (override := self._override_for(model)) is not None:
+            return override
         unknown = model.source is None or self.default() is None
         return None if unknown else self._from_store(model.source or "")
 
@@ -65,7 +65,7 @@ class Encoders:
         with self._lock:
             if source in self._cache:
                 return self._cache[source]
-        if needs_trust(self._store.path, self._config, source, given=self._given):
+        if needs_trust(self._store.path, self._config, source, override=self._override):
             raise ModelMissing(
                 f"the store uses the encoder {source!r}, which is not in your settings "
                 f"(to use it: kb config trust {self._store.path.parent})",
@@ -73,19 +73,19 @@ class Encoders:
             )
         return self.by_name(source)
 
-    def _given_for(self, model: StoredModel) -> Encoder | None:
+    def _override_for(self, model: StoredModel) -> Encoder | None:
         """The caller's encoder object, if it is of this model."""
-        if self._given is None or isinstance(self._given, str):
+        if self._override is None or isinstance(self._override, str):
             return None
-        spec = self._given.spec
+        spec = self._override.spec
         dimension = spec.dimension or model.dimension  # an endpoint may not know it yet
         is_same = (spec.name, spec.version, dimension) == _identity(model)
-        return self._given if is_same else None
+        return self._override if is_same else None
 
     def default(self) -> Encoder | None:
         """The caller's encoder, or the configured one; None if encoders are switched off."""
-        given = self._given
-        return self._load(given) if given is None or isinstance(given, str) else given
+        override = self._override
+        return self._load(override) if override is None or isinstance(override, str) else override
 
     def by_name(self, name: str) -> Encoder:
         """The encoder with this name; the same object in every call."""
@@ -123,7 +123,7 @@ class Encoders:
 
 
 def needs_trust(
-    store: Path, config: Config, source: str, *, given: Encoder | str | None = None
+    store: Path, config: Config, source: str, *, override: Encoder | str | None = None
 ) -> bool:
     """Whether only the store names this encoder, and it could contact another machine, run another
     package or read a folder. False for bundled and pulled models, for the encoder of the caller or
@@ -132,7 +132,7 @@ def needs_trust(
 
     if models.is_installed(source):
         return False
-    if any(models.absolute_name(name) == source for name in (given, config.models.encoder)
+    if any(models.absolute_name(name) == source for name in (override, config.models.encoder)
            if isinstance(name, str)):  # fmt: skip
         return False
     if models.is_endpoint(source) and models.is_endpoint(config.models.encoder):

@@ -146,7 +146,7 @@ def _read(response: HTTPResponse, deadline: float) -> bytes:
         if size_bytes > _MAX_RESPONSE_BYTES:
             raise ModelBroken("the endpoint's response is too large", "check models.endpoint_url")
     if response.length:  # bytes that were announced and did not arrive
-        raise ConnectionError("the connection was cut off")
+        raise ConnectionError("the connection was interrupted")
     return b"".join(blocks)
 
 
