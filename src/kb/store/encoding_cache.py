@@ -184,18 +184,18 @@ def _prepared(db: apsw.Connection) -> bool:
 
 
 def _read(db: apsw.Connection, model_id: int, key: bytes) -> _Row | None:
-    found: Any = db.execute(
+    record: Any = db.execute(
         "SELECT dense, sparse, token_dimension, tokens, truncated, checksum, used_day"
         " FROM encodings WHERE model_id = ? AND key = ?",
         (model_id, key),
     ).fetchone()
-    if found is None:
+    if record is None:
         return None
-    row = _Row(*found[:5])
-    if row.checksum() != found[5]:
+    row = _Row(*record[:5])
+    if row.checksum() != record[5]:
         return None
     today = int(time.time()) // _DAY_S
-    if found[6] != today:
+    if record[6] != today:
         db.execute(
             "UPDATE encodings SET used_day = ? WHERE model_id = ? AND key = ?",
             (today, model_id, key),

@@ -67,9 +67,9 @@ class DenseIndex:
         if limit < 1 or not model.ready:
             return VectorMatches([], chosen, why)
         if chosen == "sqlite-vec":
-            found = vec0.nearest(connection, model, query, seen, limit)
-            if found is not None:
-                return VectorMatches(_rescored(found, query, limit), chosen)
+            candidates = vec0.nearest(connection, model, query, seen, limit)
+            if candidates is not None:
+                return VectorMatches(_rescored(candidates, query, limit), chosen)
             chosen = by_arrays(model)
             if backend != "auto":
                 why = vec0.reason(connection, model.model_id) or f"{backend} is not available"
@@ -119,13 +119,13 @@ class DenseIndex:
                     return made
                 break
         owner = _owner(connection, model)
-        found = matrix_file.read(self._database.path, owner)
-        if found is not None and _precedes(connection, found.mark, mark):
-            earlier = matrix.of_sidecar(model.model_id, found)
+        sidecar = matrix_file.read(self._database.path, owner)
+        if sidecar is not None and _precedes(connection, sidecar.mark, mark):
+            earlier = matrix.of_sidecar(model.model_id, sidecar)
             if made := matrix.caught_up(connection, earlier, model, mark):
                 return made
         made = matrix.built(connection, model, mark)
-        is_old = found is not None and found.mark.change > mark.change
+        is_old = sidecar is not None and sidecar.mark.change > mark.change
         return made if is_old else self._kept(made, owner)
 
     def _kept(self, made: Matrix, owner: matrix_file.Owner) -> Matrix:
@@ -137,9 +137,9 @@ class DenseIndex:
             return made
         if not matrix_file.write(path, owner, made.content()):
             return made
-        found = matrix_file.read(path, owner)
-        same = found is not None and found.mark == made.mark
-        return matrix.of_sidecar(made.model_id, found) if found and same else made
+        sidecar = matrix_file.read(path, owner)
+        same = sidecar is not None and sidecar.mark == made.mark
+        return matrix.of_sidecar(made.model_id, sidecar) if sidecar and same else made
 
     def allowed(self, connection: apsw.Connection, seen: Visible) -> Ids:
         """The chunks of a filter, cached until a document changes."""
@@ -167,13 +167,13 @@ class DenseIndex:
         """How the file differs from the store; None if it does not."""
         from kb.store.sqlite import matrix
 
-        found = matrix_file.read(self._database.path, _owner(connection, model))
+        sidecar = matrix_file.read(self._database.path, _owner(connection, model))
         mark = embeddings.mark(connection)
-        if found is None:
+        if sidecar is None:
             return "it is damaged, or belongs to another store or model"
-        if not _precedes(connection, found.mark, mark):
+        if not _precedes(connection, sidecar.mark, mark):
             return "it is out of date"
-        earlier = matrix.of_sidecar(model.model_id, found)
+        earlier = matrix.of_sidecar(model.model_id, sidecar)
         made = matrix.caught_up(connection, earlier, model, mark)
         if made is None:  # the next search rebuilds it
             return None
@@ -207,16 +207,16 @@ def _owner(connection: apsw.Connection, model: StoredModel) -> matrix_file.Owner
 # --- which backend --------------------------------------------------------------------------------
 
 
-def _backend(connection: apsw.Connection, model: StoredModel, asked: str) -> str:
+def _backend(connection: apsw.Connection, model: StoredModel, configured: str) -> str:
     """The backend to use: for `auto`, the fastest one available; for numpy without numpy, the next
     best."""
-    if asked == "auto" and model.ready <= SMALL and not _numpy_is_loaded():
+    if configured == "auto" and model.ready <= SMALL and not _numpy_is_loaded():
         return "python"
-    if asked in ("auto", "numpy") and numpy_is_there():
+    if configured in ("auto", "numpy") and numpy_is_there():
         return "numpy"
-    if asked == "auto" and vec0.position(connection, model.model_id) is not None:
+    if configured == "auto" and vec0.position(connection, model.model_id) is not None:
         return "sqlite-vec"
-    return "sqlite-vec" if asked == "sqlite-vec" else "python"
+    return "sqlite-vec" if configured == "sqlite-vec" else "python"
 
 
 def by_arrays(model: StoredModel) -> str:

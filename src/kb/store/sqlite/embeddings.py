@@ -36,7 +36,7 @@ FROM documents d CROSS JOIN chunks c ON c.doc_id = d.doc_id
   CROSS JOIN embeddings e ON e.chunk_id = c.chunk_id AND e.model_id = ?
 WHERE {_EXPIRED}
 """
-_MARK = [str, str, int, int]  # part, script, known, asked
+_MARK = [str, str, int, int]  # part, script, known, total
 
 
 class Mark(NamedTuple):
@@ -72,12 +72,12 @@ def _models(connection: apsw.Connection) -> list[StoredModel]:
     from kb.types import StoredModel  # not needed by a search by words
 
     expired = expired_chunks(connection)
-    found = []
+    records = []
     for *row, marks in connection.execute(_MODELS):
         _SHAPE.check(row)
         model = replace(StoredModel(*row), marks=_marks(marks))
-        found.append(_without_expired(connection, model, expired) if expired else model)
-    return [replace(one, pending=max(0, one.pending)) for one in found]
+        records.append(_without_expired(connection, model, expired) if expired else model)
+    return [replace(one, pending=max(0, one.pending)) for one in records]
 
 
 def expired_chunks(connection: apsw.Connection) -> int:
@@ -108,10 +108,10 @@ def _marks(text: str | None) -> tuple[ExamMark, ...] | None:
     if text is None:
         return None
     with suppress(ValueError, TypeError, RecursionError):
-        listed = json.loads(text)
-        kinds = [[type(value) for value in each] for each in listed]
-        if isinstance(listed, list) and all(kind == _MARK for kind in kinds):
-            return tuple(ExamMark(*each) for each in listed)
+        values = json.loads(text)
+        kinds = [[type(value) for value in each] for each in values]
+        if isinstance(values, list) and all(kind == _MARK for kind in kinds):
+            return tuple(ExamMark(*each) for each in values)
     return None
 
 
@@ -134,9 +134,9 @@ def use_model(
 ) -> StoredModel:
     """Return the record of the model for searches, and create it if needed. A model without vectors
     is replaced."""
-    asked = (spec.name, spec.version, spec.dimension)
+    identity = (spec.name, spec.version, spec.dimension)
     for known in models(connection):
-        if (known.name, known.version, known.dimension) == asked and known.role == "search":
+        if (known.name, known.version, known.dimension) == identity and known.role == "search":
             return known
         if known.ready:
             raise ModelMismatch(
@@ -264,19 +264,19 @@ def waiting(
     failures. Expired documents are always left out."""
     known = model(connection, model_id)
     first, others = due or (None, None)
-    asked = {"model_id": model_id, "limit": limit,
+    params = {"model_id": model_id, "limit": limit,
              "after": 0 if after is None else after.chunk_id, "out": json.dumps(list(out)),
              "first": first, "others": others, "doc_id": doc_id}  # fmt: skip
     among = "" if doc_id is None else "AND c.doc_id = :doc_id"
     if not lacking:
         # Reading every chunk is avoided if none is pending.
         sql = _WAITING.format(among=among)
-        rows: list[Any] = connection.execute(sql, asked).fetchall() if known.pending else []
+        rows: list[Any] = connection.execute(sql, params).fetchall() if known.pending else []
     else:
         parts = [part for part in lacking if known.lacks(part)]
-        found = {row for part in parts for row in connection.execute(
-            _LACKING.format(part=part, among=among), asked)}  # fmt: skip
-        rows = sorted(found)[:limit]
+        candidates = {row for part in parts for row in connection.execute(
+            _LACKING.format(part=part, among=among), params)}  # fmt: skip
+        rows = sorted(candidates)[:limit]
     return [ToEmbed(chunk_id, _passage(heading, text)) for chunk_id, heading, text in rows]
 
 

@@ -140,22 +140,22 @@ def _refuse_constant(name: str) -> None:
 
 def header(raw: bytes, store_schema: int) -> JsonDict:
     """Check the header of an export for a store with schema `store_schema`."""
-    found = parse(raw, 1)
-    version = found.get("schema_version")
+    header = parse(raw, 1)
+    version = header.get("schema_version")
     if not isinstance(version, str) or not version.startswith("export."):
         raise broken(1, "not the header of an export")
-    newer = found.get("store_schema")
+    newer = header.get("store_schema")
     if version != SCHEMA or (isinstance(newer, int) and newer > store_schema):
         raise too_new(1, f"{version} of schema {newer}")
-    _check(found, {**HEADER, "models": (list,)}, 1, optional=("models",))
-    for model in found.setdefault("models", []):
+    _check(header, {**HEADER, "models": (list,)}, 1, optional=("models",))
+    for model in header.setdefault("models", []):
         if isinstance(model, dict):
             model.setdefault("source", None)  # new in schema 4
             model.setdefault("marks", None)  # new in schema 6
         _check_marks(_check_object(model, MODEL, 1))
     for name in ("counts", "sequences"):
-        _check(found[name], dict.fromkeys(TABLES.values(), _ID), 1)
-    return found
+        _check(header[name], dict.fromkeys(TABLES.values(), _ID), 1)
+    return header
 
 
 def _check_marks(model: JsonDict) -> None:

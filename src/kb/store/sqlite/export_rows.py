@@ -61,10 +61,10 @@ def _models(connection: apsw.Connection) -> list[JsonDict]:
     rows = connection.execute(
         f"SELECT {', '.join(export_format.MODEL)} FROM models ORDER BY model_id"
     )
-    found = [dict(zip(export_format.MODEL, row, strict=True)) for row in rows]
-    for each in found:
+    models = [dict(zip(export_format.MODEL, row, strict=True)) for row in rows]
+    for each in models:
         each["marks"] = None if each["marks"] is None else json.loads(each["marks"])
-    return found
+    return models
 
 
 def _embeddings(connection: apsw.Connection, chunk_id: int) -> list[JsonDict]:
@@ -74,7 +74,7 @@ def _embeddings(connection: apsw.Connection, chunk_id: int) -> list[JsonDict]:
         "WHERE chunk_id = ? AND state = 'ready' ORDER BY model_id",
         (chunk_id,),
     )
-    found = [dict(zip(export_format.EMBEDDING, row, strict=True)) for row in rows]
-    for each in found:
+    embeddings = [dict(zip(export_format.EMBEDDING, row, strict=True)) for row in rows]
+    for each in embeddings:
         each["sparse"] = None if each["sparse"] is None else json.loads(each["sparse"])
-    return found
+    return embeddings

@@ -32,14 +32,14 @@ def roots(connection: apsw.Connection) -> list[Root]:
         "SELECT root_id, name, path, whole, root_id IN (SELECT root_id FROM detached_roots) "
         "FROM roots ORDER BY path"
     )
-    found = []
+    records = []
     for row in connection.execute(sql):
         _ROOT.check(row)
         root_id, name, path, whole, detached = row
         if not column_checks.is_path(path):
             raise column_checks.damaged(f"roots {root_id}: path")
-        found.append(Root(root_id, name, os.fsdecode(path), bool(whole), bool(detached)))
-    return found
+        records.append(Root(root_id, name, os.fsdecode(path), bool(whole), bool(detached)))
+    return records
 
 
 def ensure_root(
@@ -120,7 +120,7 @@ def sample(connection: apsw.Connection, limit: int) -> list[tuple[int, FilePlace
         "AND doc_id NOT IN (SELECT doc_id FROM detached_documents)")]  # fmt: skip
     chosen = sorted(random.sample(ids, min(limit, len(ids))))
     places = [(doc_id, place(connection, doc_id)) for doc_id in chosen]
-    return [(doc_id, found) for doc_id, found in places if found is not None]
+    return [(doc_id, file) for doc_id, file in places if file is not None]
 
 
 def per_root(connection: apsw.Connection) -> dict[str, int]:

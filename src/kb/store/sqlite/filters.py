@@ -134,8 +134,8 @@ def _checked(filters: Filters) -> Filters:
             if isinstance(value, str):
                 raise InvalidRequest(f"{item.name} is a string", f"give a tuple: ({value!r},)")
             if not isinstance(value, tuple | list | set | frozenset):
-                said = type(value).__name__
-                raise InvalidRequest(f"{item.name} is a {said}", "give a tuple of strings")
+                kind = type(value).__name__
+                raise InvalidRequest(f"{item.name} is a {kind}", "give a tuple of strings")
             if len(value) > MAX_VALUES:
                 raise InvalidRequest(
                     f"{item.name} has {len(value):,} values", f"give at most {MAX_VALUES}"

@@ -101,12 +101,12 @@ def match_substrings(
         narrow = "chunk_id IN (SELECT rowid FROM chunks_trigram WHERE chunks_trigram MATCH ?)"
         params = [" OR ".join(f"({_trigrams(term)})" for term in terms)]
     rows = connection.execute(
-        "SELECT * FROM (SELECT chunk_id, kb_substrings(text, ?) AS found FROM chunks "
+        "SELECT * FROM (SELECT chunk_id, kb_substrings(text, ?) AS matches FROM chunks "
         f"WHERE {narrow} AND {within.sql('chunk_id')}) "
-        "WHERE found > 0 ORDER BY found DESC, chunk_id LIMIT ?",
+        "WHERE matches > 0 ORDER BY matches DESC, chunk_id LIMIT ?",
         (wanted, *params, *within.params, limit),
     )
-    scores = ((chunk_id, found / (1 + len(terms))) for chunk_id, found in rows)
+    scores = ((chunk_id, matches / (1 + len(terms))) for chunk_id, matches in rows)
     return TextMatches([ScoredChunk(*row, rank) for rank, row in enumerate(scores, start=1)])
 
 

@@ -86,11 +86,11 @@ class _Restore:
         self.root_names: dict[int, str] = {}  # by imported id
         self.store_schema = 0  # of the exported store
 
-    def models(self, found: list[JsonDict]) -> None:
+    def models(self, exported: list[JsonDict]) -> None:
         """Register the models of the export, unless the store has another one: vectors of two
         models are not mixed, and chunks without vectors are embedded later."""
         ours = embeddings.models(self.connection)
-        for model in found:
+        for model in exported:
             same = [one.model_id for one in ours if (one.name, one.version, one.dimension)
                     == (model["name"], model["version"], model["dimension"])]  # fmt: skip
             if same or not ours:

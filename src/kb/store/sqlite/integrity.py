@@ -195,8 +195,10 @@ class Integrity:
             rows = _some(connection, "heading, text, content_hash, doc_id", limit)
             wrong = [(documents.content_digest(heading, text) != digest, doc_id)
                      for heading, text, digest, doc_id in rows]  # fmt: skip
-            found = documents.by_id(connection, {doc_id for is_wrong, doc_id in wrong if is_wrong})
-        return len(wrong), [one.doc_path for one in found.values()]
+            altered = documents.by_id(
+                connection, {doc_id for is_wrong, doc_id in wrong if is_wrong}
+            )
+        return len(wrong), [one.doc_path for one in altered.values()]
 
     def refill(self) -> None:
         """Compute the derived columns of every chunk again. The indexes must be checked afterwards:

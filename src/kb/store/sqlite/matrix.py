@@ -61,11 +61,11 @@ class Matrix:
 # --- making ---------------------------------------------------------------------------------------
 
 
-def of_sidecar(model_id: int, found: Sidecar) -> Matrix:
+def of_sidecar(model_id: int, sidecar: Sidecar) -> Matrix:
     import numpy as np
 
     none = np.empty(0, np.int64)
-    return Matrix(model_id, found.mark, found.ids, found.rows, none, none, found.rows[:0])
+    return Matrix(model_id, sidecar.mark, sidecar.ids, sidecar.rows, none, none, sidecar.rows[:0])
 
 
 def built(connection: apsw.Connection, model: StoredModel, mark: Mark) -> Matrix:
@@ -74,9 +74,9 @@ def built(connection: apsw.Connection, model: StoredModel, mark: Mark) -> Matrix
 
     ids = np.empty(model.ready, np.int64)
     rows = np.empty((model.ready, model.dimension), np.float32)
-    found = embeddings.ready(connection, model.model_id)
+    vectors = embeddings.ready(connection, model.model_id)
     start = 0
-    while batch := list(islice(found, _BATCH)):
+    while batch := list(islice(vectors, _BATCH)):
         end = start + len(batch)
         if end > model.ready:  # more than the counter says, which `kb doctor` repairs
             ids = np.resize(ids, end)
@@ -157,42 +157,42 @@ def nearest(
     """The best rows among the `allowed` chunks (None: all) that are not `hidden`."""
     import numpy as np
 
-    asked = np.frombuffer(query, np.float32)
+    query_row = np.frombuffer(query, np.float32)
     out = np.array(hidden, np.int64)
-    found = [
-        _candidates(matrix.ids, matrix.rows, asked, matrix.dead, allowed, out),
-        _candidates(matrix.new_ids, matrix.new_rows, asked, matrix.dead[:0], allowed, out),
+    candidates = [
+        _candidates(matrix.ids, matrix.rows, query_row, matrix.dead, allowed, out),
+        _candidates(matrix.new_ids, matrix.new_rows, query_row, matrix.dead[:0], allowed, out),
     ]
-    cosines = np.concatenate([each[1] for each in found])
-    chosen = np.flatnonzero(cosines >= _last(cosines, limit) - cosine.slack(len(asked)))
-    first = len(found[0][1])
+    cosines = np.concatenate([each[1] for each in candidates])
+    chosen = np.flatnonzero(cosines >= _last(cosines, limit) - cosine.slack(len(query_row)))
+    first = len(candidates[0][1])
     split = np.searchsorted(chosen, first)
-    old, new = found[0][0][chosen[:split]], found[1][0][chosen[split:] - first]
+    old, new = candidates[0][0][chosen[:split]], candidates[1][0][chosen[split:] - first]
     ids = np.concatenate([matrix.ids[old], matrix.new_ids[new]])
     rows = np.concatenate([matrix.rows[old], matrix.new_rows[new]])
-    return rescored(ids, rows, asked, limit)
+    return rescored(ids, rows, query_row, limit)
 
 
 def _candidates(
-    ids: Ids, rows: Rows, asked: Rows, dead: Ids, allowed: Ids | None, hidden: Ids
+    ids: Ids, rows: Rows, query_row: Rows, dead: Ids, allowed: Ids | None, hidden: Ids
 ) -> tuple[Ids, Rows]:
     """Row numbers, and the cosine of each; -2 for rows that are excluded."""
     import numpy as np
 
     out = np.concatenate([dead, _places(ids, hidden)]) if len(hidden) else dead
     if allowed is None:
-        cosines = _products(rows, asked)
+        cosines = _products(rows, query_row)
         cosines[out] = -2
         return np.arange(len(ids)), cosines
     places = _places(ids, allowed)
     if len(out):
         places = places[np.isin(places, out, assume_unique=True, invert=True)]
     if len(places) * _GATHERED > len(ids):
-        return places, _products(rows, asked)[places]
-    return places, _products(rows[places], asked)
+        return places, _products(rows, query_row)[places]
+    return places, _products(rows[places], query_row)
 
 
-def _products(rows: Rows, asked: Rows) -> Rows:
+def _products(rows: Rows, query_row: Rows) -> Rows:
     """`rows @ query` in this thread alone. BLAS would use its own threads, which compete with the
     encoder and with other searches; at 100,000 rows this is also faster."""
     import numpy as np
@@ -201,7 +201,7 @@ def _products(rows: Rows, asked: Rows) -> Rows:
     for start in range(0, len(rows), _SCANNED):
         deadline.check()
         block = slice(start, start + _SCANNED)
-        np.einsum("ij,j->i", rows[block], asked, out=products[block])
+        np.einsum("ij,j->i", rows[block], query_row, out=products[block])
     return products
 
 
@@ -227,11 +227,11 @@ def _last(cosines: Rows, limit: int) -> float:
     return max(-1.0, float(np.partition(cosines, at)[at]))
 
 
-def rescored(ids: Ids, rows: Rows, asked: Rows, limit: int) -> list[ScoredChunk]:
+def rescored(ids: Ids, rows: Rows, query_row: Rows, limit: int) -> list[ScoredChunk]:
     """`cosine.fixed_point` and `cosine.rank` for arrays."""
     import numpy as np
 
-    products = rows.astype(np.float64) * (asked.astype(np.float64) * cosine.ONE)
+    products = rows.astype(np.float64) * (query_row.astype(np.float64) * cosine.ONE)
     scores = np.clip(products.astype(np.int64).sum(axis=1) / cosine.ONE, -1.0, 1.0)
     order = np.lexsort((ids, -scores))[:limit]
     pairs = zip(ids[order].tolist(), scores[order].tolist(), strict=True)

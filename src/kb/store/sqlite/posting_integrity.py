@@ -49,8 +49,8 @@ def fault(connection: apsw.Connection) -> str | None:
             return f"{count} {what}"
     names: dict[int, str] = dict(connection.execute("SELECT term_id, term FROM sparse_terms"))
     sql = "SELECT segment, model_id FROM sparse_segments"
-    found: list[Any] = connection.execute(sql).fetchall()
-    differing = sum(_differing(connection, segment, model_id, names) for segment, model_id in found)
+    rows: list[Any] = connection.execute(sql).fetchall()
+    differing = sum(_differing(connection, segment, model_id, names) for segment, model_id in rows)
     return f"{differing} chunks have other postings" if differing else None
 
 

@@ -33,9 +33,9 @@ def nearest(
     limit: int,
 ) -> dict[int, Vector[float]]:
     """The candidates for the first `limit` hits."""
-    hidden, asked = set(seen.hidden), query.tolist()
+    hidden, values = set(seen.hidden), query.tolist()
     cosines = [
-        (_dot(scoring.from_bytes(dense), asked), chunk_id)
+        (_dot(scoring.from_bytes(dense), values), chunk_id)
         for chunk_id, dense in _rows(connection, model.model_id, seen)
         if chunk_id not in hidden
     ]

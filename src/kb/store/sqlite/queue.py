@@ -75,15 +75,15 @@ def lease(
         return []
     _sweep(connection, now)
     taken = _leased(connection, model_id)
-    found = embeddings.waiting(
+    leased = embeddings.waiting(
         connection, model_id, limit, after=after, doc_id=doc_id, lacking=lacking, out=taken, due=due
     )
-    mine = _ids(connection, job_id) + [one.chunk_id for one in found]
+    mine = _ids(connection, job_id) + [one.chunk_id for one in leased]
     connection.execute(
         "UPDATE jobs SET chunk_ids = ?, lease_until = ? WHERE job_id = ?",
         (json.dumps(mine), now + LEASE_S, job_id),
     )
-    return found
+    return leased
 
 
 def has_work(

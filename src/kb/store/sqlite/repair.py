@@ -43,11 +43,11 @@ class Repair(NamedTuple):
 
 def repair(connection: apsw.Connection) -> Repair:
     """Give every cell a readable value, in the caller's transaction."""
-    found: dict[str, list[Fault]] = defaultdict(list)
+    faults: dict[str, list[Fault]] = defaultdict(list)
     for fault in column_checks.faults(connection):
-        found[fault.table].append(fault)
+        faults[fault.table].append(fault)
     with without_triggers(connection):
-        return _repair(connection, found)
+        return _repair(connection, faults)
 
 
 @contextmanager
@@ -60,26 +60,26 @@ def without_triggers(connection: apsw.Connection) -> Iterator[None]:
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)
 
 
-def _repair(connection: apsw.Connection, found: dict[str, list[Fault]]) -> Repair:
+def _repair(connection: apsw.Connection, faults: dict[str, list[Fault]]) -> Repair:
     work = Repair([], False, [])
-    _state(connection, found["state"])
-    _sequences(connection, found["sqlite_sequence"])
-    _models(connection, found["models"])
-    _delete(connection, "jobs", "job_id", found["jobs"])
-    _delete(connection, "embeddings", "embedding_id", found["embeddings"])
-    lost = _roots(connection, found["roots"])
-    lost += _documents(connection, found["documents"])
-    notes, ownerless = _chunks(connection, found["chunks"])
-    lost += _tags(connection, found["document_tags"])
-    if found["vector_changes"] or found["vector_indexes"] or found["embeddings"]:
+    _state(connection, faults["state"])
+    _sequences(connection, faults["sqlite_sequence"])
+    _models(connection, faults["models"])
+    _delete(connection, "jobs", "job_id", faults["jobs"])
+    _delete(connection, "embeddings", "embedding_id", faults["embeddings"])
+    lost = _roots(connection, faults["roots"])
+    lost += _documents(connection, faults["documents"])
+    notes, ownerless = _chunks(connection, faults["chunks"])
+    lost += _tags(connection, faults["document_tags"])
+    if faults["vector_changes"] or faults["vector_indexes"] or faults["embeddings"]:
         _begin_changes(connection)
-    if found["embeddings"] or found["models"] or any(found[table] for table in _DERIVED):
+    if faults["embeddings"] or faults["models"] or any(faults[table] for table in _DERIVED):
         segments.rebuild(connection)
-    if ownerless or found["document_tags"]:
+    if ownerless or faults["document_tags"]:
         _read_again(connection, "root_id IS NOT NULL")
     vector_integrity.recount(connection)
     documents.count_change(connection)
-    files = bool(found["documents"] or found["chunks"] or found["document_tags"])
+    files = bool(faults["documents"] or faults["chunks"] or faults["document_tags"])
     return work._replace(notes=notes, read_again=files and _has_files(connection), lost=lost)
 
 
@@ -248,8 +248,8 @@ def _chunks(connection: apsw.Connection, faults: Iterable[Fault]) -> tuple[list[
         notes += f" AND doc_id IN ({', '.join(map(str, owners)) or 'NULL'})"
     for doc_id in owners:
         _read_again(connection, f"doc_id = {doc_id:d} AND root_id IS NOT NULL")
-    found = connection.execute(f"SELECT doc_id FROM documents WHERE {notes} AND body IS NOT NULL")
-    return ([int(str(doc_id)) for (doc_id,) in found] if keys else []), ownerless
+    rows = connection.execute(f"SELECT doc_id FROM documents WHERE {notes} AND body IS NOT NULL")
+    return ([int(str(doc_id)) for (doc_id,) in rows] if keys else []), ownerless
 
 
 def _tags(connection: apsw.Connection, faults: Iterable[Fault]) -> list[str]:

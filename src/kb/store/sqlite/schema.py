@@ -13,18 +13,18 @@ VERSION = 7  # the newest migration
 def version(connection: apsw.Connection, path: str) -> int:
     """The store's schema version; 0 for an empty file. Raises `StoreUnusable` for a file of another
     application, and `StoreTooNew` for a newer schema."""
-    found = int(connection.pragma("user_version"))
+    number = int(connection.pragma("user_version"))
     owner = int(connection.pragma("application_id"))
-    if owner != APPLICATION_ID and (found or _has_tables(connection)):
+    if owner != APPLICATION_ID and (number or _has_tables(connection)):
         raise StoreUnusable(
             f"{path} is an SQLite file, but not a kb store", "choose another file with --store"
         )
-    if found > VERSION:
+    if number > VERSION:
         raise StoreTooNew(
-            f"{path} was written by a newer kb (schema {found}; this version supports {VERSION})",
+            f"{path} was written by a newer kb (schema {number}; this version supports {VERSION})",
             "upgrade with: pip install -U kb-search",
         )
-    return found
+    return number
 
 
 def migrate(connection: apsw.Connection, path: str) -> None:

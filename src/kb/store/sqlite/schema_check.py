@@ -16,8 +16,10 @@ Objects = dict[str, tuple[str, str]]  # name -> kind, SQL
 
 def missing(connection: apsw.Connection) -> dict[str, str]:
     """Tables, indexes and triggers that are missing or differ: their kind by name."""
-    found = _objects(connection)
-    return {name: kind for name, (kind, sql) in _wanted().items() if found.get(name) != (kind, sql)}
+    actual = _objects(connection)
+    return {
+        name: kind for name, (kind, sql) in _wanted().items() if actual.get(name) != (kind, sql)
+    }
 
 
 def complete(connection: apsw.Connection) -> None:

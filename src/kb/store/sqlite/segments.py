@@ -152,12 +152,12 @@ def standings(connection: apsw.Connection, model_id: int) -> list[Segment]:
     return [Segment(*row) for row in rows]
 
 
-def _to_merge(found: Sequence[Segment]) -> list[int]:
+def _to_merge(segments: Sequence[Segment]) -> list[int]:
     for size in range(len(_SIZES)):
-        same = [one.segment for one in found if one.size == size]
+        same = [one.segment for one in segments if one.size == size]
         if len(same) >= FAN:
             return same[:FAN]
-    return [one.segment for one in found if one.is_worn][:1]
+    return [one.segment for one in segments if one.is_worn][:1]
 
 
 def _merge(connection: apsw.Connection, model_id: int, chosen: Sequence[int]) -> None:

@@ -137,11 +137,11 @@ class SparseIndex:
             return known
 
 
-def _backend(model: StoredModel, asked: str) -> str:
+def _backend(model: StoredModel, configured: str) -> str:
     """numpy, unless it is missing, or importing it would take longer than a search in Python."""
-    if asked == "auto":
+    if configured == "auto":
         return dense_index.by_arrays(model)
-    return "numpy" if asked == "numpy" and dense_index.numpy_is_there() else "python"
+    return "numpy" if configured == "numpy" and dense_index.numpy_is_there() else "python"
 
 
 # --- a state --------------------------------------------------------------------------------------
@@ -228,8 +228,8 @@ def _by_python(
         scores.pop(place, None)
     hidden = set(seen.hidden)
     allowed = None if seen.select is None else set(chunk_ids(connection, seen))
-    found = ((-score, state.ids[place]) for place, score in scores.items() if score > 0)
-    left = (one for one in found
+    scored = ((-score, state.ids[place]) for place, score in scores.items() if score > 0)
+    left = (one for one in scored
             if one[1] not in hidden and (allowed is None or one[1] in allowed))  # fmt: skip
     return _ranked([(chunk_id, -score) for score, chunk_id in heapq.nsmallest(limit, left)])
 
@@ -241,15 +241,15 @@ def _by_numpy(
 
     scores = _sums(state, rows)
     scores[np.array(state.gone, np.int64)] = 0.0
-    found = np.flatnonzero(scores)
-    ids = np.frombuffer(state.ids, np.int64)[found]
+    places = np.flatnonzero(scores)
+    ids = np.frombuffer(state.ids, np.int64)[places]
     if allowed is not None:
         kept = np.isin(ids, allowed)
-        found, ids = found[kept], ids[kept]
+        places, ids = places[kept], ids[kept]
     if hidden:
         kept = np.isin(ids, np.array(hidden, np.int64), invert=True)
-        found, ids = found[kept], ids[kept]
-    best = scores[found]
+        places, ids = places[kept], ids[kept]
+    best = scores[places]
     if len(best) > limit:
         at = len(best) - limit
         kept = best >= np.partition(best, at)[at]
@@ -268,13 +268,13 @@ def _sums(state: State, rows: Sequence[Row]) -> NDArray[np.float64]:
     places = np.frombuffer(b"".join([row.data[4 * n :] for row, n in pairs]), "<u2")
     at = np.repeat(np.array([row.start for row in rows], np.int64), counts)
     at += places
-    asked = np.repeat(np.array([row.weight for row in rows], np.float64), counts)
-    asked *= weights
-    sums: NDArray[Any] = np.bincount(at, asked, len(state.ids))
+    products = np.repeat(np.array([row.weight for row in rows], np.float64), counts)
+    products *= weights
+    sums: NDArray[Any] = np.bincount(at, products, len(state.ids))
     return sums
 
 
-def _ranked(found: Iterable[tuple[int, float]]) -> list[ScoredChunk]:
+def _ranked(scored: Iterable[tuple[int, float]]) -> list[ScoredChunk]:
     return [
-        ScoredChunk(chunk_id, score, rank) for rank, (chunk_id, score) in enumerate(found, start=1)
+        ScoredChunk(chunk_id, score, rank) for rank, (chunk_id, score) in enumerate(scored, start=1)
     ]

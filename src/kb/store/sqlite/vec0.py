@@ -37,10 +37,10 @@ def library() -> str | None:
     """The file of the extension, found without importing its package, which imports numpy."""
     from importlib.util import find_spec
 
-    found = find_spec("sqlite_vec")
-    if found is None or found.origin is None:
+    spec = find_spec("sqlite_vec")
+    if spec is None or spec.origin is None:
         return None
-    return str(Path(found.origin).with_name("vec0"))
+    return str(Path(spec.origin).with_name("vec0"))
 
 
 def load(connection: apsw.Connection) -> bool:
@@ -155,11 +155,11 @@ def nearest(
         return None
     if len(seen.hidden) > _HIDDEN:
         seen = seen.in_time()
-    found = _unchanged(connection, query, seen, {*changed, *seen.hidden}, limit)
-    if found is None:
+    candidates = _unchanged(connection, query, seen, {*changed, *seen.hidden}, limit)
+    if candidates is None:
         return None
-    found += visibility.some(connection, seen, changed)
-    return embeddings.dense_vectors(connection, model.model_id, found)
+    candidates += visibility.some(connection, seen, changed)
+    return embeddings.dense_vectors(connection, model.model_id, candidates)
 
 
 def _unchanged(

@@ -37,8 +37,8 @@ class VectorIntegrity:
         with self._database.reading() as connection:
             for model in embeddings.models(connection):
                 step = model.ready // limit + 1
-                found = _damaged(connection, model, step)
-                looked_at, wrong = looked_at + found[0], wrong + len(found[1])
+                result = _damaged(connection, model, step)
+                looked_at, wrong = looked_at + result[0], wrong + len(result[1])
         return looked_at, wrong
 
     def drop_damaged(self) -> None:
@@ -213,7 +213,7 @@ def _table_fault(connection: apsw.Connection, model: StoredModel) -> str | None:
         return "it is out of date"
     changed = set(embeddings.changed(connection, model.model_id, at))
     wanted = dict(embeddings.ready(connection, model.model_id))
-    found = dict(connection.execute(f"SELECT chunk_id, embedding FROM {vec0.TABLE}"))
-    wrong = [one for one in wanted.keys() | found.keys()
-             if one not in changed and wanted.get(one) != found.get(one)]  # fmt: skip
+    stored = dict(connection.execute(f"SELECT chunk_id, embedding FROM {vec0.TABLE}"))
+    wrong = [one for one in wanted.keys() | stored.keys()
+             if one not in changed and wanted.get(one) != stored.get(one)]  # fmt: skip
     return f"{len(wrong)} vectors differ" if wrong else None
