@@ -324,7 +324,7 @@ CHANGES = (
     Change("precision divides by k", "2::test_r6_3_precision_divides_by_k", "evaluation/metrics",
            "_top(ranked_ids, k))) / k", "_top(ranked_ids, k))) / max(1, len(_top(ranked_ids, k)))"),
     Change("recall divides by the relevant", "2::test_r6_2_recall_is_of_all_that_are_relevant", "evaluation/metrics",
-           "len(found) / len(relevant) if", "len(found) / min(k, len(relevant)) if"),
+           "len(hits) / len(relevant) if", "len(hits) / min(k, len(relevant)) if"),
     Change("MRR: the first relevant", "2::test_r6_4_a_query_without_an_answer_counts", "evaluation/metrics",
            "return 1 / rank", "return 1 / (rank + 1)"),
     Change("MRR: over every query", "2::test_r6_4_a_query_without_an_answer_counts", "evaluation/metrics",
