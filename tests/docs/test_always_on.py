@@ -63,7 +63,7 @@ def test_the_service_watches_what_was_ingested(manager: str, reader: Reader) -> 
 def test_a_service_without_a_folder_fails_and_says_so(reader: Reader) -> None:
     """As on the page, and so that systemd restarts it."""
     status, printed = reader.run(f"cd / && {shlex.join(commands(reader)['systemd'])}", **WORDS)
-    assert (status, printed.splitlines()[0]) == (2, "error: nothing was ingested yet")
+    assert (status, printed.splitlines()[0]) == (2, "error: nothing has been ingested yet")
     assert unit()["Service"]["Restart"] == "on-failure"
 
 

@@ -106,7 +106,7 @@ def test_clients_can_ask_it(reader: Reader) -> None:
     command = _command("kb mcp --http")
     service = reader.start(command, **WORDS)
     try:
-        assert "/mcp\n" in service.until(lambda so_far: so_far.endswith("ends it\n"))
+        assert "/mcp\n" in service.until(lambda so_far: so_far.endswith("to stop\n"))
         for entry in ASKED:
             assert entry.address is not None
             assert entry.told.get("type", "http") == "http"

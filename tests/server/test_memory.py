@@ -32,6 +32,16 @@ def test_what_is_larger_than_all_there_is_gets_it_alone() -> None:
             room.grow(other, 1)
 
 
+def test_one_large_response_leaves_room_for_others() -> None:
+    budget = MemoryBudget(100)
+    with budget.reservation() as body, budget.reservation() as large, budget.reservation() as other:
+        RequestMemory(budget, body, large).reserve_response(500)
+        budget.grow(other, 20)
+        with pytest.raises(TooBusy):
+            budget.grow(other, 20)
+        budget.grow(body, 0)
+
+
 def test_the_one_that_has_stalled_the_longest_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr("kb.server.memory.time.monotonic", lambda: now)

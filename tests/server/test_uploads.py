@@ -21,6 +21,7 @@ import httpx
 import pytest
 
 from kb import KnowledgeBase
+from kb.errors import InvalidRequest
 from kb.server import uploads
 from tests.ingest import bombs
 from tests.schemas import validate, validator
@@ -103,6 +104,27 @@ def test_a_bomb_is_refused_and_the_server_goes_on(filled: Running) -> None:
     assert "of memory" in answer.text
     assert files(filled) == []
     assert put(filled, "a.md", GOOD).status_code == 201
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_an_edit_made_during_an_upload_is_kept(
+    filled: Running, monkeypatch: pytest.MonkeyPatch, dry_run: bool
+) -> None:
+    """Made while the new file is checked, or while it is ingested, which then fails."""
+    put(filled, "a.md", GOOD)
+    target = filled.kb.path.parent / "uploads" / "a.md"
+    ingest = uploads._ingest
+
+    def edit(kb: KnowledgeBase, path: Path, **options: Any) -> Any:
+        if options.get("dry_run", False) is dry_run:
+            target.write_text("my own words")
+            if not dry_run:
+                raise InvalidRequest("it cannot be ingested", "try again")
+        return ingest(kb, path, **options)
+
+    monkeypatch.setattr(uploads, "_ingest", edit)
+    assert put(filled, "a.md", b"# New\n\nText.\n").status_code in (409, 422)
+    assert target.read_text() == "my own words"
 
 
 def test_an_upload_has_a_limit(serve: Serve) -> None:

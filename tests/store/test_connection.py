@@ -7,13 +7,15 @@ import shutil
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import apsw
 import pytest
 
-from kb import KnowledgeBase
+from kb import Deadline, KnowledgeBase
 from kb.errors import (
+    DeadlineExceeded,
     DiskFull,
     StoreBusy,
     StoreMissing,
@@ -312,3 +314,27 @@ def test_a_plain_sqlite_can_read_the_file(store: SqliteStore) -> None:
     gone = plain.execute("SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH 'installing'")
     assert gone.fetchall() == []
     plain.close()
+
+
+def test_a_cancelled_transaction_leaves_none_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the deadline ends the work, at the first or the last step of a statement."""
+    monkeypatch.setattr("kb.store.sqlite.connection._CHECK_STEPS", 1)
+
+    def work(kb: KnowledgeBase, steps: int) -> None:
+        left = iter([0.0] * steps)
+        with suppress(DeadlineExceeded), Deadline(1.0, clock=lambda: next(left, 9.0)):
+            kb.add("a note")
+            kb.search("note")
+
+    with KnowledgeBase(tmp_path / "kb.sqlite", encoder="none") as kb:
+        kb.add("the first note")
+        for steps in range(2, 60):
+            work(kb, steps)
+            store = kb._store
+            assert isinstance(store, SqliteStore)
+            for connection in list(store._database._open):
+                assert connection.getautocommit()
+        kb.add("the last note")
+        assert kb.search("last").hits

@@ -34,7 +34,7 @@ from kb.types import ChunkDraft
 _MAX_PROCESSES = 4  # further files wait
 _IDLE_S = 60.0
 _WAIT_S = 0.25
-_BUFFER_BYTES = 8 * 1024 * 1024  # of a result in memory; a longer one goes to disk
+_BUFFER_BYTES = 512 * 1024  # of a result in memory; a longer one goes to disk
 
 
 def _no_op() -> None:

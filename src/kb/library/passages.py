@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import NamedTuple
 
 from kb import deadline
@@ -22,6 +25,10 @@ from kb.ports import Source, Store
 from kb.regular_files import Links, ReadRefused, open_file
 from kb.text.citations import cite
 from kb.types import LINE_TYPES, Chunk, Document, FilePlace, Passage, Span
+
+_LARGE_BYTES = 8 << 20
+_LARGE_READS = Lock()
+_POLL_S = 0.05
 
 
 def open_passage(store: Store, uri: str, ingest: IngestConfig | None = None) -> Passage:
@@ -76,8 +83,12 @@ def _read(
         name = document.doc_path.split("/", 1)[0]
         return None, f"its folder is detached; to read its file: kb attach {name} FOLDER"
     try:
-        data = file_data(place, ingest)
-        text = decode(data) if document.type in LINE_TYPES else _extract(place.inside, data, ingest)
+        with _large_read(document.size_bytes):
+            data = file_data(place, ingest)
+            if document.type in LINE_TYPES:
+                text = decode(data)
+            else:
+                text = _extract(place.inside, data, ingest)
     except (FileNotFoundError, NotADirectoryError):
         return None, "its file is gone"
     except OSError as error:
@@ -86,6 +97,20 @@ def _read(
         return None, f"its file was not read: {error.reason}"
     unchanged = content_digest(data) == document.content_hash
     return _CurrentText(text.removesuffix("\n"), unchanged), None
+
+
+@contextmanager
+def _large_read(size_bytes: int) -> Iterator[None]:
+    """Let one thread at a time read a large file: decoding takes many times its size in memory."""
+    if size_bytes < _LARGE_BYTES:
+        yield
+        return
+    while not _LARGE_READS.acquire(timeout=_POLL_S):
+        deadline.check()
+    try:
+        yield
+    finally:
+        _LARGE_READS.release()
 
 
 def _extract(path: str, data: bytes, ingest: IngestConfig) -> str:

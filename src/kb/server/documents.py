@@ -56,7 +56,7 @@ _TAGS = {
 }
 _TAGS_FIELDS = {"document": str, "add": list, "remove": list}
 _TAGS_EXAMPLE = {"document": "note:1", "add": ["gateway"]}
-_READING_COPIES = 4  # of a file: its bytes, the decoded text, the text without its last line end
+_READING_COPIES = 8  # of a file: its bytes and the decoded text, at up to four bytes a character
 _ENCODING_COPIES = 3  # of a text: itself, the JSON text and its bytes
 
 _Texts = Annotated[list[str] | None, Query()]

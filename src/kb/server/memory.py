@@ -67,6 +67,11 @@ class MemoryBudget:
         self._changed = threading.Condition()
 
     @property
+    def largest_bytes(self) -> int:
+        """The most that one response reserves, so that others find room beside it."""
+        return self._limit_bytes * 3 // 4
+
+    @property
     def used_bytes(self) -> int:
         with self._changed:
             return self._used_bytes()
@@ -127,6 +132,8 @@ class MemoryBudget:
         return sum(each.size_bytes for each in self._reservations)
 
     def _grow(self, reservation: Reservation, size_bytes: int, *, evict: bool = True) -> None:
+        if not size_bytes:
+            return
         others = self._used_bytes() - reservation.size_bytes
         while others and others + reservation.size_bytes + size_bytes > self._limit_bytes:
             others_held = (each for each in self._reservations if each is not reservation)
@@ -157,6 +164,7 @@ class RequestMemory:
     def reserve_response(self, size_bytes: int) -> None:
         """Reserve at least this many bytes for a response before it is built, in the worker thread
         that builds it."""
+        size_bytes = min(size_bytes, self._budget.largest_bytes)
         if (missing := size_bytes - self._response.size_bytes) > 0:
             self._budget.wait_to_grow(self._response, missing)
 

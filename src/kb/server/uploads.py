@@ -196,22 +196,28 @@ class Upload:
         return report
 
     def _replace(self, receipt: Path) -> IngestReport:
-        if not _is_uploaded(self.target, self.name, self._work):
-            raise FileConflict(
-                f"the folder {FOLDER} has a file {self.name} that was not uploaded, or was edited",
-                f"upload under another name, or move the file away: {self.target}",
-            )
+        self._check_unchanged(self.target)
         _ingest(self._kb, self._new, dry_run=True)
+        self._check_unchanged(self.target)  # somebody may have edited the file meanwhile
         receipt.touch()
         _link_or_move(self.target, self._old)
         try:
             os.replace(self._new, self.target)
+            self._check_unchanged(self._old)
             report = _ingest(self._kb, self.target)
         except BaseException:
-            os.replace(self._old, self.target)
+            if _is_uploaded(self.target, self.name, self._work):
+                os.replace(self._old, self.target)
             raise
         _drop_receipts(self._work, self.name, keep=receipt)
         return report
+
+    def _check_unchanged(self, file: Path) -> None:
+        if not _is_uploaded(file, self.name, self._work):
+            raise FileConflict(
+                f"the folder {FOLDER} has a file {self.name} that was not uploaded, or was edited",
+                f"upload under another name, or move the file away: {self.target}",
+            )
 
 
 def remove(kb: KnowledgeBase, name: str) -> list[str]:

@@ -37,7 +37,7 @@ _YEAR = re.compile(r"\d{4}")
 
 class EpubParser(FormatParser):
     name = "epub"
-    version = "3"
+    version = "4"
     signatures = frozenset({"epub", "zip"})
 
     def accepts(self, source: Source) -> bool:
@@ -123,11 +123,15 @@ class _Book:
         """Yield the names and media types of the parts in reading order; last the parts that are
         not in it but linked from others, such as notes."""
         references = [item.get("idref", "") for item in find_all(self._package, "itemref")]
+        seen = set[str]()
         for identity in dict.fromkeys((*references, *self._items)):
             item = self._items.get(identity)
             if item is None or "nav" in item.get("properties", "").split():
                 continue
             path = resolve_href(self._path, item.get("href", ""))
+            if path in seen:  # several items may share a part
+                continue
+            seen.add(path)
             media_type = item.get("media-type", "").lower()
             is_chapter = identity in references
             if media_type in _PAGE_TYPES or media_type == _PLAIN:

@@ -36,7 +36,7 @@ _EMBEDDED = re.compile(r"!\[([^\]\n]{0,500})\]\(data:[^)\s]*\)")
 
 class NotebookParser(FormatParser):
     name = "notebook"
-    version = "3"
+    version = "4"
 
     def __init__(self, max_chars: int) -> None:
         self._markdown = MarkdownParser(max_chars)
@@ -170,14 +170,15 @@ def _output_text(output: dict[str, Any]) -> str:
         return text
     data = {form: output[key] for key, form in _OLD_FORMS.items() if key in output}
     data |= _dict(output.get("data"))
-    if not _is_placeholder(plain := _text(data.get("text/plain"))):
-        return plain
-    for form in ("text/markdown", "text/latex"):
-        if text := _text(data.get(form)):
-            return text
-    for form in ("text/html", "image/svg+xml"):
-        if text := _page_text(_text(data.get(form))):
-            return text
+    plain = _text(data.get("text/plain"))
+    forms = [_text(data.get(form)) for form in ("text/markdown", "text/latex")]
+    forms += [_page_text(_text(data.get(form))) for form in ("text/html", "image/svg+xml")]
+    if not _is_placeholder(plain):
+        # Most rich forms repeat the plain one; the others are kept as well.
+        words = set(plain.split())
+        return "\n\n".join([plain, *(text for text in forms if not words.issuperset(text.split()))])
+    if text := next(filter(None, forms), ""):
+        return text
     return "\n\n".join(filter(None, (_data_text(*item) for item in data.items())))
 
 

@@ -88,7 +88,7 @@ class Database:
         with self.errors():
             connection = self._reader()
             if self._local.reading == 0:
-                connection.execute("BEGIN")
+                _control(connection, "BEGIN")
                 connection.cache = {}
             self._local.reading += 1
             try:
@@ -97,7 +97,7 @@ class Database:
                 self._local.reading -= 1
                 if self._local.reading == 0:
                     connection.cache = None
-                    connection.execute("ROLLBACK")
+                    _control(connection, "ROLLBACK")
                     if self._local.is_snapshot:
                         connection.close()
                     if self._local.is_snapshot or self._close_if_held(connection):
@@ -113,14 +113,14 @@ class Database:
             )
         with self.errors():
             connection = self._writer()
-            self._begin(connection)
             try:
+                self._begin(connection)
                 yield connection
-                connection.execute("COMMIT")
+                _control(connection, "COMMIT")
             except BaseException:
-                # SQLite may have rolled back already (disk full).
+                # SQLite may have rolled back already (disk full), or never have begun (busy).
                 if not connection.getautocommit():
-                    connection.execute("ROLLBACK")
+                    _control(connection, "ROLLBACK")
                 if self._close_if_held(connection):
                     self._local.writer = None
                 raise
@@ -172,7 +172,7 @@ class Database:
         if left_ms < self._busy_ms:
             connection.set_busy_timeout(int(left_ms))
         try:
-            connection.execute("BEGIN IMMEDIATE")
+            _control(connection, "BEGIN IMMEDIATE")
         finally:
             if left_ms < self._busy_ms:
                 connection.set_busy_timeout(self._busy_ms)
@@ -388,6 +388,16 @@ def _check_deadline() -> bool:
     works."""
     deadline.check()
     return False
+
+
+def _control(connection: apsw.Connection, statement: str) -> None:
+    """Begin or end a transaction without looking at the deadline: an exception raised by the last
+    step of the statement would leave the transaction open, or report a commit as canceled."""
+    connection.set_progress_handler(None)
+    try:
+        connection.execute(statement)
+    finally:
+        connection.set_progress_handler(_check_deadline, _CHECK_STEPS)
 
 
 def _lacks_space(error: apsw.Error) -> bool:

@@ -56,7 +56,7 @@ _SHOWN_PROPERTIES = ("title", "subject", "creator", "keywords", "description", "
 
 class DocxParser(FormatParser):
     name = "docx"
-    version = "3"
+    version = "4"
     signatures = frozenset({"docx", "zip"})
 
     def accepts(self, source: Source) -> bool:
@@ -73,8 +73,8 @@ class DocxParser(FormatParser):
         if document is None:
             raise Unreadable(f"not a Word document: {path} is missing")
         styles = Styles(
-            archive.xml(resolve_href(path, "styles.xml")),
-            archive.xml(resolve_href(path, "numbering.xml")),
+            archive.xml(_related(archive, path, "styles")),
+            archive.xml(_related(archive, path, "numbering")),
         )
         out = Extract()
         chunks = _alternative_chunks(archive, path)
@@ -121,6 +121,7 @@ class _Writer:
         self._out = out
         self._styles = styles
         self._notes = notes
+        self._cited = set[tuple[str, str]]()
         self._pending_notes: list[str] = []  # of the current paragraph, to write after it
         self._buffer: list[str] = []
         self._kind = ""  # of the lines in the buffer
@@ -236,7 +237,9 @@ class _Writer:
         if not note:
             return ""
         mark = f"[^{_NOTE_PREFIXES[kind]}{identity}]"
-        notes.append(f"{mark}: {note}")
+        if (kind, identity) not in self._cited:  # a note may be cited any number of times
+            self._cited.add((kind, identity))
+            notes.append(f"{mark}: {note}")
         return mark
 
     def _table(self, table: Element) -> list[Element] | None:
@@ -298,11 +301,22 @@ def _alternative_chunks(archive: Archive, path: str) -> dict[str, AlternativeChu
     return chunks
 
 
+def _related(archive: Archive, path: str, kind: str) -> str:
+    """The part that the document at `path` names as its `kind`, such as `footnotes`; without one,
+    the part of that name beside it."""
+    folder, _, name = path.rpartition("/")
+    relations = archive.xml(f"{folder}/_rels/{name}.rels".removeprefix("/"))
+    for relation in relations if relations is not None else ():
+        if relation.get("Type", "").endswith(f"/{kind}"):
+            return resolve_href(path, relation.get("Target", ""))
+    return resolve_href(path, f"{kind}.xml")
+
+
 def _notes(archive: Archive, path: str) -> dict[tuple[str, str], str]:
     """The footnotes, endnotes and comments, by kind and id."""
     notes: dict[tuple[str, str], str] = {}
     for kind in ("footnote", "endnote", "comment"):
-        root = archive.xml(resolve_href(path, f"{kind}s.xml"))
+        root = archive.xml(_related(archive, path, f"{kind}s"))
         for note in root if root is not None else ():
             if attribute(note, "type") in (None, "normal"):
                 text = " ".join(_texts(note))

@@ -82,7 +82,7 @@ def _bound_header(name: str, value: str) -> tuple[str, str]:
 
 class EmailParser(FormatParser):
     name = "email"
-    version = "3"
+    version = "4"
 
     def accepts(self, source: Source) -> bool:
         return file_names.suffix_of(source.name) == ".eml"

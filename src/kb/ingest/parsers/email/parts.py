@@ -27,8 +27,7 @@ _WORDLESS = ("audio/", "font/", "image/", "video/")
 _SIGNATURES = frozenset(
     {
         "application/pgp-encrypted", "application/pgp-keys", "application/pgp-signature",
-        "application/pkcs7-mime", "application/pkcs7-signature", "application/x-pkcs7-mime",
-        "application/x-pkcs7-signature",
+        "application/pkcs7-signature", "application/x-pkcs7-signature",
     }
 )  # fmt: skip
 _BASE64_LINE = re.compile(r"[A-Za-z0-9+/]+={0,3}")
