@@ -347,3 +347,23 @@ def test_embedded_files_of_other_formats() -> None:
     text = check_parsed(parsed, b"")
     assert text == "first\n\n# Page\n\nin HTML\n\nin text\n\nlast\n\nin a mail"
     assert parsed.warnings == ("word/afchunk.docx is not read: its format is not supported here",)
+
+
+def test_a_note_that_is_cited_often_is_written_once() -> None:
+    cited = f"<w:p>{run('x')}" + '<w:r><w:footnoteReference w:id="2"/></w:r>' * 1000 + "</w:p>"
+    text = check_parsed(parse(docx(cited, cited, word__footnotes=NOTES)), b"")
+    assert text.count("By A.") == 1
+
+
+def test_parts_are_found_by_their_relations() -> None:
+    """Some programs number the parts of a document."""
+    kind = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/footnotes"
+    relations = (
+        f'<Relationships><Relationship Type="{kind}" Target="footnotes2.xml"/></Relationships>'
+    )
+    cited = f'<w:p>{run("x")}<w:r><w:footnoteReference w:id="2"/></w:r></w:p>'
+    parts = {"word/_rels/document.xml.rels": relations, "word/footnotes2.xml": NOTES}
+    data = zipped(
+        {"[Content_Types].xml": "<Types/>", "word/document.xml": document(cited), **parts}
+    )
+    assert "By A." in check_parsed(parse(data), b"")

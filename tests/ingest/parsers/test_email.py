@@ -251,6 +251,13 @@ def test_parts_that_are_not_text_are_named() -> None:
     )
 
 
+def test_an_encrypted_body_is_named() -> None:
+    kind = (
+        b"Content-Type: application/pkcs7-mime; name=smime.p7m\nContent-Transfer-Encoding: base64"
+    )
+    assert "smime.p7m" in str(parse(HEAD + kind + b"\n\nMIAGCSqGSIb3\n").warnings)
+
+
 def test_explanations_for_old_programs_and_signatures_are_left_out() -> None:
     part = b"--b\nContent-Type: application/pgp-signature\n\niQ\n--b--\n"
     preamble = b"This is a multi-part message in MIME format.\n"

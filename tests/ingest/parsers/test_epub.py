@@ -191,3 +191,13 @@ def test_every_author_and_subject_can_be_found() -> None:
     text = check_parsed(parse(parts() | {"OEBPS/book.opf": package, "OEBPS/nav.xhtml": nav}), b"")
     for word in ("Other", "ice", "snow", "Overview"):
         assert word in text
+
+
+def test_a_part_that_several_items_name_is_read_once() -> None:
+    every = parts()
+    package = next(name for name in every if name.endswith(".opf"))
+    item = '<item id="{}" href="text/one.xhtml" media-type="application/xhtml+xml"/>'
+    copies = "".join(map(item.format, range(500)))
+    once = parse(every)
+    every[package] = str(every[package]).replace("</manifest>", f"{copies}</manifest>")
+    assert parse(every).text == once.text

@@ -229,3 +229,9 @@ def test_text_and_spans_agree(cells: list[tuple[bool, str]]) -> None:
 def test_binary_is_not_json() -> None:
     with pytest.raises((Unreadable, Unsupported)):
         parse(b'{"cells": "\0"}')
+
+
+def test_a_rich_form_with_other_words_is_kept() -> None:
+    text = shown(text__plain="Report(3 items)", text__html="<p>barnacles on the hull</p>")
+    assert "Report(3 items)" in text
+    assert "barnacles on the hull" in text

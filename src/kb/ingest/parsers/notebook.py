@@ -28,6 +28,7 @@ _OLD_FORMS = {
     "html": "text/html", "json": "application/json", "latex": "text/latex", "svg": "image/svg+xml",
 }  # fmt: skip
 _WIDGETS = "application/vnd.jupyter."
+_WORD = re.compile(r"\w+")
 _PLACEHOLDER = re.compile(r"[\[(]*<[^\n<>]*>[\])]*")
 _ATX = re.compile(r" {0,3}(#{1,6})(?:\s|$)")
 # Images embedded in the text, as some editors write them.
@@ -175,8 +176,9 @@ def _output_text(output: dict[str, Any]) -> str:
     forms += [_page_text(_text(data.get(form))) for form in ("text/html", "image/svg+xml")]
     if not _is_placeholder(plain):
         # Most rich forms repeat the plain one; the others are kept as well.
-        words = set(plain.split())
-        return "\n\n".join([plain, *(text for text in forms if not words.issuperset(text.split()))])
+        known = set(_WORD.findall(plain))
+        other = [text for text in forms if not known.issuperset(_WORD.findall(text))]
+        return "\n\n".join([plain, *other])
     if text := next(filter(None, forms), ""):
         return text
     return "\n\n".join(filter(None, (_data_text(*item) for item in data.items())))
