@@ -16,6 +16,7 @@ from kb.config import Config, IngestConfig
 from kb.errors import NotFound
 from kb.ingest.decode import Unreadable, Unsupported, decode
 from kb.ingest.document_builder import content_digest
+from kb.ingest.escapes import unescape
 from kb.ingest.parse import Parsers
 from kb.ingest.parser_limits import Limits
 from kb.ingest.parser_pool import extract_text
@@ -85,9 +86,8 @@ def _read(
     try:
         with _large_read(document.size_bytes):
             data = file_data(place, ingest)
-            if document.type in LINE_TYPES:
-                text = decode(data)
-            else:
+            text = decode(data) if document.type in LINE_TYPES else None
+            if text is None or unescape(place.inside, text) is not text:
                 text = _extract(place.inside, data, ingest)
     except (FileNotFoundError, NotADirectoryError):
         return None, "its file is gone"
