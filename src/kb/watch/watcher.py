@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -67,6 +67,7 @@ class Watcher:
         self._quiet_ms = quiet_ms
         self._rescan_s = rescan_s
         self._targets: dict[str, Target] = {}
+        self._reported: dict[str, bool] = {}  # whether each path existed when last inspected
         self._rescan_at = 0.0  # when to read everything again
         self._retry_s = _FIRST_RETRY_S
         self._embedded = 0
@@ -80,6 +81,7 @@ class Watcher:
             is_ready = False
             while not self.stop.is_set():
                 self._targets = inspect_all(paths)
+                self._report_existence(self._targets.values())
                 for changed in self._ticks():
                     if not is_ready:
                         self._read_all("ready")
@@ -158,15 +160,20 @@ class Watcher:
     def _targets_unchanged(self) -> bool:
         """Whether the watched folders still exist and are the same. If not, everything is read
         again once the new folders are watched."""
-        changed = [(target, now) for target in self._targets.values()
-                 if (now := inspect(target.path)).identity != target.identity
-                 and (now.is_folder or target.is_folder)]  # fmt: skip
-        for target, now in changed:
-            if target.exists != now.exists:
-                self._emit(Event("back" if now.exists else "missing", (target.path,)))
+        changed = [now for target in self._targets.values()
+                   if (now := inspect(target.path)).identity != target.identity
+                   and (now.is_folder or target.is_folder)]  # fmt: skip
+        self._report_existence(changed)
         if changed:
             self._rescan_at = 0.0
         return not changed
+
+    def _report_existence(self, targets: Iterable[Target]) -> None:
+        for target in targets:
+            existed = self._reported.get(target.path, target.exists)
+            self._reported[target.path] = target.exists
+            if existed != target.exists:
+                self._emit(Event("back" if target.exists else "missing", (target.path,)))
 
     # --- updating the store -----------------------------------------------------------------------
 
