@@ -10,13 +10,13 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import apsw
 from tests.store.builders import write_vectors
 
-from bench.timing import _NO_BYTECODE, seconds, table
+from bench.timing import _NO_BYTECODE, spread_ms, table, times_ms
 from kb.store.sqlite import vec0
 from kb.store.sqlite.functions import scalar
 from kb.store.sqlite.store import SqliteStore
@@ -152,12 +152,6 @@ def kb_search(store: SqliteStore, backend: str, top: int, filtered: bool) -> Sea
 # --- measuring ------------------------------------------------------------------------------------
 
 
-def _spread_ms(search: Search, queries: Floats) -> tuple[float, float]:
-    search(queries[0])
-    times_ms = [1000 * seconds(lambda: search(query)) for query in queries]  # noqa: B023 (called at once)
-    return median(times_ms), quantiles(times_ms, n=20)[-1]
-
-
 def _searches(
     store: SqliteStore, matrix: Floats, plain: apsw.Connection, filtered: bool, top: int
 ) -> Iterator[tuple[str, Search, int]]:
@@ -180,7 +174,7 @@ def _rows(count: int) -> Iterator[tuple[object, ...]]:
         for top in (100, 10):
             reference = 0.0
             for label, search, query_count in _searches(store, matrix, plain, filtered, top):
-                p50, p95 = _spread_ms(search, queries[:query_count])
+                p50, p95 = spread_ms(search, list(queries[:query_count]), warm_up=1)
                 reference = p50 if label.startswith("plain") else reference
                 what = f"top {top}" + (", 1 % filter" if filtered else "")
                 yield (
@@ -284,16 +278,16 @@ def _while_written() -> str:
         store = SqliteStore(store_of(count))
         model_id = store.vectors.models()[0].model_id
         search = kb_search(store, "numpy", 100, False)
-        times_ms, queries = [], vectors(60, seed=6)
+        elapsed_ms, queries = [], vectors(60, seed=6)
         search(queries[0])
         for start, query in enumerate(queries):
             ids = range(10 * start + 1, 10 * start + 11)
             candidates = store.vectors.dense_vectors(model_id, ids)
             write_vectors(store, model_id, [(one, Encoding(dense=candidates[one])) for one in ids])
-            times_ms.append(1000 * seconds(lambda: search(query)))  # noqa: B023 (called at once)
-        still = 1000 * seconds(lambda: search(queries[0]))  # noqa: B023 (called at once)
+            elapsed_ms += times_ms(search, [query])
+        (still_ms,) = times_ms(search, [queries[0]])
         rows.append(
-            (f"{count:,}", f"{median(times_ms):.2f}", f"{max(times_ms):.2f}", f"{still:.2f}")
+            (f"{count:,}", f"{median(elapsed_ms):.2f}", f"{max(elapsed_ms):.2f}", f"{still_ms:.2f}")
         )
         store.close()
     header = ("chunks", "p50 ms", "most ms", "without a write, ms")

@@ -13,11 +13,10 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any
 
 from bench import dense, sparse
-from bench.timing import seconds, table
+from bench.timing import spread_ms, table
 from kb.store.sqlite.store import SqliteStore
 from kb.types import Filters
 
@@ -83,8 +82,7 @@ def _measured(
         if search is None:
             continue
         same = sum(len(top & set(search(query))) for top, query in zip(ours, queries, strict=True))
-        times_ms = [1000 * seconds(lambda: search(query)) for query in queries]  # noqa: B023
-        cells = f"{median(times_ms):.2f}", f"{quantiles(times_ms, n=20)[-1]:.2f}"
+        cells = tuple(f"{value:.2f}" for value in spread_ms(search, list(queries), warm_up=0))
         yield f"{what}: {name}", *cells, f"{same / sum(map(len, ours)):.3f}"
 
 

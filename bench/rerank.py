@@ -12,13 +12,12 @@ import sys
 from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import median, quantiles
 from typing import Any
 
 from tests.store.builders import pending_chunks, sqlite_store, write_vectors
 
 from bench.corpus import Prose, passages
-from bench.timing import seconds, table
+from bench.timing import median_and_95th, table, times_ms
 from kb import KnowledgeBase, models
 from kb.config import Config, ModelsConfig
 from kb.index import token_codes
@@ -75,22 +74,23 @@ def _searches(kb: KnowledgeBase, form: str, queries: Sequence[str]) -> list[tupl
 
 
 def _stage(kb: KnowledgeBase, queries: Sequence[str], **options: Any) -> tuple[str, str]:
-    times_ms = []
+    elapsed_ms = []
     for query in (queries[0], *queries):  # the first one warms up
         response = kb.search(query, **options)
         if any(part.reason not in ("timeout", "pending") for part in response.degraded):
             print(f"(degraded: {response.degraded})", file=sys.stderr)
-        times_ms.append(response.timing_ms["rerank"])
-    return _cells(times_ms[1:])
+        elapsed_ms.append(response.timing_ms["rerank"])
+    return _cells(elapsed_ms[1:])
 
 
 def _spread(action: Callable[[str], object], queries: Sequence[str]) -> tuple[str, str]:
     action(queries[0])
-    return _cells([1000 * seconds(lambda: action(query)) for query in queries])  # noqa: B023 (at once)
+    return _cells(times_ms(action, queries))
 
 
-def _cells(times_ms: Sequence[float]) -> tuple[str, str]:
-    return f"{median(times_ms):.1f}", f"{quantiles(times_ms, n=20)[-1]:.1f}"
+def _cells(values: Sequence[float]) -> tuple[str, str]:
+    p50, p95 = median_and_95th(values)
+    return f"{p50:.1f}", f"{p95:.1f}"
 
 
 # --- the store -----------------------------------------------------------------------------------

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 from tests.store.builders import write_vectors
 
 from bench.dense import PER_DOCUMENT, TAGGED, _write_document, tagged_rows
-from bench.timing import seconds, table
+from bench.timing import seconds, spread_ms, table
 from kb.store.sqlite.functions import scalar
 from kb.store.sqlite.store import SqliteStore
 from kb.types import Encoding, Filters, ModelSpec, Vector
@@ -151,12 +150,6 @@ def kb_search(store: SqliteStore, backend: str, top: int, filtered: bool) -> Sea
     return search
 
 
-def _spread_ms(search: Search, query_count: list[Query]) -> tuple[float, float]:
-    search(query_count[0])
-    times_ms = [1000 * seconds(lambda: search(query)) for query in query_count]  # noqa: B023 (called at once)
-    return median(times_ms), quantiles(times_ms, n=20)[-1]
-
-
 def _rows(count: int, store: SqliteStore) -> Iterator[tuple[object, ...]]:
     for filtered in (False, True):
         reference = 0.0
@@ -165,7 +158,7 @@ def _rows(count: int, store: SqliteStore) -> Iterator[tuple[object, ...]]:
             ("kb, numpy", kb_search(store, "numpy", 100, filtered), 200),
             ("kb, python", kb_search(store, "python", 100, filtered), 20),
         ):
-            p50, p95 = _spread_ms(search, queries(query_count))
+            p50, p95 = spread_ms(search, queries(query_count), warm_up=1)
             reference = reference or p50
             what = "top 100" + (", 1 % filter" if filtered else "")
             yield f"{count:,}", what, label, f"{p50:.2f}", f"{p95:.2f}", f"{p50 / reference:.2f}"

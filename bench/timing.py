@@ -6,9 +6,13 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from statistics import median, quantiles
+from typing import TypeVar
 
 _NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"  # would compile kb again in every process
+
+T = TypeVar("T")
 
 
 def seconds(action: Callable[[], object]) -> float:
@@ -17,12 +21,22 @@ def seconds(action: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def spread_ms(action: Callable[[str], object], queries: Sequence[str]) -> tuple[float, float]:
-    """Median and 95th percentile of `action` over the queries, after a warm-up."""
-    for query in queries[:10]:
+def times_ms(action: Callable[[T], object], queries: Iterable[T]) -> list[float]:
+    """The time of `action` for each query."""
+    return [1000 * seconds(partial(action, query)) for query in queries]
+
+
+def spread_ms(
+    action: Callable[[T], object], queries: Sequence[T], *, warm_up: int = 10
+) -> tuple[float, float]:
+    """Median and 95th percentile of `action` over the queries, after some as a warm-up."""
+    for query in queries[:warm_up]:
         action(query)
-    times_ms = [1000 * seconds(lambda: action(query)) for query in queries]  # noqa: B023 (called at once)
-    return median(times_ms), quantiles(times_ms, n=20)[-1]
+    return median_and_95th(times_ms(action, queries))
+
+
+def median_and_95th(values: Sequence[float]) -> tuple[float, float]:
+    return median(values), quantiles(values, n=20)[-1]
 
 
 def process_ms(command: Sequence[str], runs: int = 15) -> float:
