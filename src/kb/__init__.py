@@ -13,7 +13,7 @@ that users call to the ones that everything else imports:
     ingest        from files to passages
     embedding     from passages to vectors
     models        encoders and judges: loading, downloading, checking
-    store         where everything is kept; the only package that runs SQL
+    store         documents, chunks, vectors and indexes; the only package that runs SQL
     wire          the versioned JSON shapes
     ports         protocols for stores, encoders, judges and parsers
     text          pure functions over text: normalizing, tokenizing, citations
@@ -22,17 +22,18 @@ that users call to the ones that everything else imports:
 And the modules that several of them share:
 
     config         settings: defaults, files, environment, flags
-    trust          which settings files may be obeyed
+    trust          which settings files the user trusts
     types          the values that pass between packages
     errors         every error, with its code and exit status
     metadata       limits on metadata, tags and language
     deadline       time limits and cancellation
-    degradation    descriptions of what an answer had to do without
+    degradation    messages about degraded answers
+    relevance      which hits are weak matches
     shutdown       a clean end for long-running commands
     paths          where the store and the user's folders are
-    atomic         files that appear whole or not at all
+    atomic         files that appear complete or not at all
     regular_files  safe reading of a user's files
-    processes      which process holds a lease, and whether it is alive
+    processes      whether another process is still running
     logs           the loggers
 """
 
@@ -100,7 +101,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
+_MODULES = {
     "Chunk": "kb.types",
     "ChunkConfig": "kb.config",
     "Citation": "kb.types",
@@ -215,10 +216,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Load a public name when it is first used (PEP 562), so that `import kb` stays fast."""
-    if name in _HOMES:
+    if name in _MODULES:
         from importlib import import_module
 
-        value = getattr(import_module(_HOMES[name]), name)
+        value = getattr(import_module(_MODULES[name]), name)
         globals()[name] = value
         return value
     raise AttributeError(f"module 'kb' has no attribute {name!r}")

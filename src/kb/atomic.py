@@ -65,7 +65,7 @@ def _owner() -> str:
 
 
 def _remove_abandoned(folder: Path, start: str, end: str) -> None:
-    """Remove the files and folders that ended processes have left."""
+    """Remove the files and folders left by processes that have ended."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             name = entry.name

@@ -225,7 +225,7 @@ class ServeConfig:
 @dataclass(frozen=True, slots=True)
 class IgnoredSettings:
     """Settings that kb ignores in a folder's own file: `values`, or the whole file if `exposure`
-    says how others could have written it."""
+    describes how others could have written it."""
 
     path: Path
     values: Mapping[str, Any] = field(default_factory=dict)

@@ -70,7 +70,7 @@ class Deadline:
 
     def cancel(self, error: Cancelled | None = None) -> None:
         """Stop the work at its next check, from any thread; `error` is raised there."""
-        self._error = error or Cancelled("the work was cancelled")
+        self._error = error or Cancelled("the work was canceled")
 
     def remaining_s(self) -> float:
         """The remaining time; infinite without a limit, never below zero."""

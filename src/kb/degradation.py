@@ -38,7 +38,7 @@ def degradation_message(
         return f"{subject}: {passages} no vectors yet{' (run: kb embed)' if can_embed else ''}"
     if reason == "model_mismatch":
         return f"{subject}: {detail} (to replace the vectors, run: kb embed --anew)"
-    if reason in ("expression", "unfit") and detail is not None:
+    if reason in ("expression", "query_language", "unfit") and detail is not None:
         return f"{subject}: {detail}"
     cause = "the query is in another script" if reason == "language" else reason.replace("_", " ")
     return f"{subject}: {cause}" + ("" if detail is None else f" ({detail})")

@@ -77,7 +77,7 @@ def _plain(value: object, depth: int, stored: bool) -> Any:
 def _check_depth(depth: int) -> None:
     if depth > METADATA_DEPTH:
         raise InvalidRequest(
-            f"metadata is nested deeper than {METADATA_DEPTH} levels", "nest it less"
+            f"metadata is nested deeper than {METADATA_DEPTH} levels", "reduce the nesting"
         )
 
 

@@ -25,7 +25,8 @@ def explicit_store(location: str | None) -> str | None:
     location = location if location is not None else os.environ.get("KB_STORE")
     if not location:
         return None
-    return _file_in(os.path.join(os.getcwd(), os.path.expanduser(location)))
+    path = os.path.expanduser(location)
+    return _file_in(path if os.path.isabs(path) else os.path.join(os.getcwd(), path))
 
 
 def nearest_store_folder(start: str) -> str | None:

@@ -55,7 +55,7 @@ _JUNCTION = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", None)  # Windows
 
 
 class ReadRefused(OSError):
-    """A file that must not be read. `strerror` and `reason` say why, for reports."""
+    """A file that must not be read. `strerror` and `reason` explain why, for reports."""
 
     def __init__(self, reason: str, path: str) -> None:
         super().__init__(errno.EACCES, reason, path)
@@ -326,11 +326,11 @@ def _open_folder_below(root: str, steps: list[str], flags: int) -> int:
     descriptor = os.open(os.sep, _TRAVERSE_FLAGS if names else flags)
     try:
         for number, name in enumerate(names, start=1):
-            below = _open_folder_at(
-                name, descriptor, _TRAVERSE_FLAGS if number < len(names) else flags, full
+            above = descriptor
+            descriptor = _open_folder_at(
+                name, above, _TRAVERSE_FLAGS if number < len(names) else flags, full
             )
-            os.close(descriptor)
-            descriptor = below
+            os.close(above)
     except BaseException:
         os.close(descriptor)
         raise

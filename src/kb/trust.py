@@ -17,8 +17,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from kb.regular_files import open_file
-
 MAX_SETTINGS_BYTES = 256 * 1024  # of a settings file
 
 
@@ -37,14 +35,15 @@ def read_settings(path: Path) -> SettingsFile | None:
     Raises `OSError` if it is not a regular file, is too large or cannot be read. Never blocks.
     """
     try:
+        os.lstat(path)
+        from kb.regular_files import open_file  # most folders have no settings
+
         with open_file(path, links="follow") as file:
             if problem := exposure(file.info, os.stat(path.parent)):
                 return SettingsFile(path, exposure=problem)
             return SettingsFile(path, file.read(MAX_SETTINGS_BYTES))
-    except (
-        FileNotFoundError,
-        NotADirectoryError,
-    ):  # the latter: the store's path leads through a file
+    # The latter: the store's path leads through a file.
+    except (FileNotFoundError, NotADirectoryError):
         return None
 
 

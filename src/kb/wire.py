@@ -46,9 +46,11 @@ _REQUEST = {
     "match": str,
     "filters": dict,
     "threshold": float,
+    "min_relevance": float,
     "rerank": str,
     "budget_ms": int,
     "explain": bool,
+    "collapse": bool,
 }
 
 
@@ -81,7 +83,7 @@ def response(value: Response) -> JsonDict:
 def hit(value: Hit) -> JsonDict:
     shape: JsonDict = {"schema_version": "search_hit.v1"}
     shape |= {item.name: getattr(value, item.name) for item in fields(value)}
-    lists = ("heading_path", "sources", "tags")
+    lists = ("heading_path", "sources", "tags", "duplicate_uris")
     shape |= {name: list(shape[name]) for name in lists}
     return shape | {
         "citation": citation(value.citation),
@@ -183,7 +185,7 @@ def import_report(value: ImportReport) -> JsonDict:
 
 def embed_report(value: EmbedReport) -> JsonDict:
     report = {"schema_version": "embed_report.v1"} | asdict(value)
-    del report["held"]  # is said of a reindex alone
+    del report["held"]  # only a reindex reports it
     return report
 
 
@@ -301,7 +303,7 @@ def read_request(data: Mapping[str, Any]) -> SearchRequest:
     switch = {"rerank": bool} if isinstance(data.get("rerank"), bool) else {}  # or a name
     known = _checked(data, _REQUEST | switch, "search_request.v1")
     if "query" not in known:
-        raise InvalidRequest("search_request.v1 has no query", "give a text as `query`")
+        raise InvalidRequest("search_request.v1 has no query", "send `query` as a string")
     if "filters" in known:
         known["filters"] = read_filters(known["filters"])
     return SearchRequest(**known)
@@ -315,7 +317,9 @@ def read_filters(data: Mapping[str, Any]) -> Filters:
     checked = _checked(single, shapes, "filters")
     for key in set(checked) & set(_LISTS):
         if not all(isinstance(value, str) for value in checked[key]):
-            raise InvalidRequest(f"filters.{key} holds something that is no text", "give texts")
+            raise InvalidRequest(
+                f"filters.{key} contains a value that is not a string", "give texts"
+            )
         checked[key] = tuple(checked[key])
     return Filters(**checked)
 

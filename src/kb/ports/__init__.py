@@ -1,10 +1,10 @@
-"""Protocols between the rooms: what a store, a model and a parser must be able to do.
+"""Protocols that stores, models and parsers implement.
 
     store         Store: five ports, snapshots, and where the store is
     catalog       Catalog: documents, chunks, tags and roots
     fulltext      Fulltext: retrieval by words
     vectors       Vectors: embedding models, their vectors, and retrieval by them
-    queue         Queue: which chunks still need vectors, and who works on them
+    queue         Queue: which chunks still need vectors, and which jobs work on them
     maintenance   Maintenance: checks, repairs, backups, exports and imports
     encoder       Encoder: turns texts into vectors
     judge         Judge: scores a query and a passage together

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from kb.types import (
         Chunk,
+        ChunkChanges,
         ChunkDraft,
+        ChunkText,
         Counts,
         Document,
         DocumentDraft,
-        FilePlace,
+        FileLocation,
         FileState,
         Filters,
         Root,
-        Written,
     )
 
 
@@ -50,11 +51,11 @@ class Catalog(Protocol):
         """Record a new file state for a document whose content has not changed."""
         ...
 
-    def file_place(self, doc_id: int) -> FilePlace | None:
+    def file_location(self, doc_id: int) -> FileLocation | None:
         """Where the file of a document is; None for a note."""
         ...
 
-    def sample_files(self, limit: int) -> list[tuple[int, FilePlace]]:
+    def sample_files(self, limit: int) -> list[tuple[int, FileLocation]]:
         """A random sample of documents with files in attached roots: their ids and files."""
         ...
 
@@ -62,7 +63,7 @@ class Catalog(Protocol):
 
     def write_document(
         self, draft: DocumentDraft, chunks: Iterable[ChunkDraft], *, moved_from: int | None = None
-    ) -> Written:
+    ) -> ChunkChanges:
         """Insert a document, or replace the one with the same path. `moved_from` is the id of a
         document whose file has moved here; the id is kept. Chunks with unchanged text keep their
         ids and vectors."""
@@ -150,6 +151,16 @@ class Catalog(Protocol):
 
     def chunks_by_id(self, chunk_ids: Iterable[int]) -> dict[int, Chunk]:
         """Chunks by id; unknown ids are left out."""
+        ...
+
+    def chunk_texts(self, chunk_ids: Iterable[int], *, wide: bool = False) -> dict[int, str]:
+        """The texts of chunks by id; unknown ids are left out. With `wide`, only texts whose UTF-8
+        form has many more bytes than the text has characters, so that they are hardly in Latin
+        script."""
+        ...
+
+    def texts_with_copies(self, chunk_ids: Iterable[int]) -> dict[int, ChunkText]:
+        """The texts of chunks by id, with the number of their copies; unknown ids are left out."""
         ...
 
     def document_ids(self, chunk_ids: Iterable[int]) -> dict[int, int]:

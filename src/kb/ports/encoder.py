@@ -15,7 +15,7 @@ class Encoder(Protocol):
 
     @property
     def spec(self) -> ModelSpec:
-        """What the model is, and what it can compute."""
+        """The specification of the model: its name, and which vectors it computes."""
         ...
 
     def encode(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -29,10 +29,24 @@ class Fulltext(Protocol):
         store as text in a query language. Raises `QuerySyntax` for a malformed expression."""
         ...
 
+    def match_phrases(
+        self,
+        phrases: Sequence[str],
+        *,
+        prefer: Iterable[int],
+        filters: Filters,
+        now: str,
+        limit: int,
+    ) -> dict[int, str]:
+        """The chunks that contain any of the phrases, each with its headings and text. The words
+        of a phrase are adjacent and in its order, in any inflection; runs of unspaced scripts are
+        complete. If there are more than `limit`, those in `prefer` come first, then the oldest."""
+        ...
+
     def match_substrings(
         self, terms: Sequence[str], *, filters: Filters, now: str, limit: int
     ) -> TextMatches:
-        """Chunks that contain any of the terms as a substring; those with most terms first."""
+        """Chunks that contain any of the terms as a substring; those with the most terms first."""
         ...
 
     def scan_substrings(

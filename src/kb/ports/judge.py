@@ -15,7 +15,7 @@ class Judge(Protocol):
 
     @property
     def spec(self) -> ModelSpec:
-        """What the model is."""
+        """The specification of the model."""
         ...
 
     def scores(self, query: str, passages: Sequence[str]) -> list[float]:

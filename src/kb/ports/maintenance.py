@@ -24,7 +24,7 @@ class Check:
 
 
 class Maintenance(Protocol):
-    """Keeps a store healthy, and moves its content in and out."""
+    """Checks and repairs a store, and backs up, exports and imports its content."""
 
     def versions(self) -> dict[str, str]:
         """The versions of the database engine and of the schema, by name. Raises `StoreUnusable`
@@ -40,8 +40,8 @@ class Maintenance(Protocol):
         ...
 
     def checks(self, rechunk_note: Callable[[int], None]) -> Iterable[Check]:
-        """The checks of this kind of store, in an order in which no repair spoils the result of an
-        earlier one. Repairs call `rechunk_note` with the id of a note whose chunks were lost."""
+        """The checks of this kind of store, in an order in which no repair undoes an earlier one.
+        Repairs call `rechunk_note` with the id of a note whose chunks were lost."""
         ...
 
     def checkpoint(self) -> None:

@@ -1,4 +1,4 @@
-"""What kb needs to know about a model besides its results: optional, with defaults."""
+"""Optional properties of encoders and judges, with defaults."""
 
 from __future__ import annotations
 

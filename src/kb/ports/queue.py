@@ -1,4 +1,4 @@
-"""The queue port: which chunks still need vectors, and who works on them."""
+"""The queue port: which chunks still need vectors, and which jobs work on them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from kb.types import Embedded, Failure, Job, Outcome, ToEmbed
+    from kb.types import EmbedCounts, Failure, Job, Outcome, PendingChunk
 
 
 class Queue(Protocol):
@@ -25,29 +25,30 @@ class Queue(Protocol):
         model_id: int,
         *,
         limit: int,
-        after: ToEmbed | None = None,
+        after: PendingChunk | None = None,
         doc_id: int | None = None,
         lacking: Set[str] = frozenset(),
         patient: bool = False,
-    ) -> list[ToEmbed]:
+    ) -> list[PendingChunk]:
         """Lease up to `limit` chunks that no other job works on: chunks without vectors, or, with
         `lacking`, chunks whose vectors lack one of these parts.
 
-        `after` is the last chunk of an earlier lease: the next one continues behind it, so that a
-        run does not meet its own failures again. `doc_id` limits the lease to one document.
+        `after` is the last chunk of an earlier lease: the next one continues after it, so that a
+        run does not lease its own failures again. `doc_id` limits the lease to one document.
         `patient` skips chunks that failed recently.
         """
         ...
 
     def has_work(self, model_id: int, lacking: Set[str]) -> bool:
-        """Whether a patient job would find chunks to lease, without vectors or `lacking` parts."""
+        """Whether a patient job would find chunks to lease: chunks without vectors, or with
+        `lacking` parts."""
         ...
 
     def renew_job(self, job_id: int) -> None:
         """Extend the job's leases."""
         ...
 
-    def finish(self, job_id: int, model_id: int, outcomes: Sequence[Outcome]) -> Embedded:
+    def finish(self, job_id: int, model_id: int, outcomes: Sequence[Outcome]) -> EmbedCounts:
         """Write the vectors and failures of leased chunks, in one transaction, and end their
         leases. Dense vectors are normalized. A chunk that has vectors already keeps them and gets
         only the parts it lacks; a deleted chunk is skipped. Raises `ModelBroken` for a zero vector

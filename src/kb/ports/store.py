@@ -44,7 +44,8 @@ class Store(Protocol):
     @property
     def path(self) -> Path:
         """The local path that identifies this store on this machine. Trust records and sockets are
-        keyed by it, and its folder holds settings and uploads. For a store in a file, the file."""
+        keyed by it, and its folder holds settings and uploads. For a store in a file, it is that
+        file."""
         ...
 
     def exists(self) -> bool:

@@ -1,17 +1,19 @@
 """Pure text processing, without I/O.
 
-    normalize     NFC, identifiers, and scripts without spaces between words
-    tokenize      words and their offsets, as the full-text index sees them
-    stem          the Porter stemmer of the full-text index
-    unicode61     the letters and separators of the full-text index (generated)
-    scripts       the scripts of a query, and whether a model supports them
-    language      the language of a document
-    citations     citations such as `lib/a.md#L12-L34`, formatted and parsed
-    globs         path patterns, matched in linear time
-    headings      the heading text of a passage
-    units         sizes with units, as people read them
-    timestamps    timestamps as the store and the JSON shapes have them
-    controls      control characters, escaped
+    normalize       NFC, identifiers, and scripts without spaces between words
+    plain_words     words with soft hyphens, ligatures and invisible characters
+    tokenize        words and their offsets, as the full-text index sees them
+    stem            the Porter stemmer of the full-text index
+    unicode61       the letters and separators of the full-text index (generated)
+    scripts         the scripts of a query or a passage, and whether a model supports them
+    language        the language of a document
+    function_words  the language of a query in Latin script
+    citations       citations such as `lib/a.md#L12-L34`, formatted and parsed
+    globs           path patterns, matched in linear time
+    headings        the heading text of a passage
+    units           sizes with units, as people read them
+    timestamps      timestamps as the store and the JSON shapes have them
+    controls        control characters, escaped
 
 Indexing, queries and snippets share these functions, so that they agree on what a word is.
 """

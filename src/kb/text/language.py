@@ -36,13 +36,14 @@ _SCRIPTS = (
     ("hy", re.compile("[\u0530-\u058f]"), _MIN_SHARE),
 )
 _LETTER = re.compile(r"[^\W\d_]")
+_ASCII_NON_LETTERS = bytes(code for code in range(128) if not chr(code).isalpha())
 
 
 def detect_language(text: str, *, script_only: bool = False) -> str | None:
     """The ISO 639-1 code of the language of `text`, judged by its beginning; None if unknown.
     `script_only` avoids loading py3langid, which takes half a second."""
     sample = text[:_SAMPLE_CHARS]
-    letters = len(_LETTER.findall(sample))
+    letters = _count_letters(sample)
     if not letters:
         return None
     if not sample.isascii():
@@ -52,6 +53,12 @@ def detect_language(text: str, *, script_only: bool = False) -> str | None:
     if script_only or letters < _MIN_LETTERS:
         return None
     return _classify(sample[:_CLASSIFIED_CHARS])
+
+
+def _count_letters(sample: str) -> int:
+    if sample.isascii():  # ten times as fast as the expression
+        return len(sample.encode().translate(None, _ASCII_NON_LETTERS))
+    return len(_LETTER.findall(sample))
 
 
 def _classify(sample: str) -> str | None:

@@ -11,6 +11,8 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
+from kb.text.plain_words import plain_form, plain_words
+
 # Scripts without spaces between words: Han, kana, bopomofo, and Thai, Lao, Khmer and Burmese with
 # their combining vowels. Also Hangul, since Korean particles are written as part of the word.
 _UNSPACED = (
@@ -95,10 +97,11 @@ def bigrams(run: str) -> list[str]:
 
 
 def unspaced_ngrams(text: str) -> str:
-    """The text to index in `chunks_cjk`: all characters and bigrams of unspaced script."""
+    """The text to index in `chunks_cjk`: all characters and bigrams of unspaced script, also those
+    on both sides of an invisible character."""
     if text.isascii():
         return ""
-    runs = unspaced_runs(text)
+    runs = unspaced_runs(plain_form(text))
     return " ".join(gram for run in runs for gram in (*run, *(bigrams(run) if run[1:] else ())))
 
 
@@ -119,8 +122,10 @@ def find_identifiers(text: str) -> Iterator[tuple[int, int, list[str]]]:
             yield match.start(), match.end(), words
 
 
-def subwords(text: str) -> str:
-    """The text to index in the column `parts`: words that the tokenizer does not separate, because
-    they are part of an identifier or adjoin unspaced script (`用kb搜索` -> `kb`)."""
-    adjoining = [] if text.isascii() else re.findall(_BESIDE_RUN, text)
-    return " ".join([*adjoining, *(word for *_, words in find_identifiers(text) for word in words)])
+def subwords(heading: str, text: str) -> str:
+    """The text to index in the column `parts`: words that the tokenizer does not see. They are part
+    of an identifier, adjoin unspaced script (`用kb搜索` -> `kb`), or contain invisible characters
+    or ligatures, as those of the heading may."""
+    words = [] if text.isascii() else [*re.findall(_BESIDE_RUN, text), *plain_words(text)]
+    words += plain_words(heading)
+    return " ".join([*words, *(word for *_, parts in find_identifiers(text) for word in parts)])

@@ -1,13 +1,14 @@
-"""The scripts of a query, and whether a model supports them. Pure.
+"""The scripts of a query or a passage, and whether a model supports them. Pure.
 
 A model trained on English text knows few characters of other scripts, so its results for a Chinese
-query are noise. The same goes for an English query about one Chinese word.
+query are noise. The same holds for an English question about a Chinese word.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence, Set
+from functools import lru_cache
 from itertools import groupby
 from unicodedata import category, name, normalize
 
@@ -18,6 +19,8 @@ _KANA = ("HIRAGANA", "KATAKANA")
 _UNSPACED = frozenset({"CJK", "HANGUL", "THAI", "LAO", "KHMER", "MYANMAR", *_KANA})
 # Scripts with a smaller share of a query's words are ignored.
 _MIN_SHARE = 0.2
+_UNREADABLE_SHARE = 0.9  # of a passage
+_SAMPLE_CHARS = 300  # of a passage: a search examines hundreds
 
 
 def unsupported_scripts(
@@ -28,16 +31,29 @@ def unsupported_scripts(
     if these scripts make up only a small part of the text."""
     if not failed and (not supported or (text.isascii() and "Latin" in supported)):
         return frozenset()
-    known = {script.upper() for script in supported}
     words = words_by_script(text)
+    unsupported = _unsupported(words, supported, failed)
+    count = sum(words[script] for script in unsupported)
+    return unsupported if count and count >= _MIN_SHARE * words.total() else frozenset()
+
+
+def is_unreadable(text: str, supported: Sequence[str], failed: Set[str] = frozenset()) -> bool:
+    """Whether nearly all words of a passage are in scripts that a model does not support, judged by
+    the beginning of the passage: identifiers and names in a Korean text are enough for an English
+    model to find it. The arguments are those of `unsupported_scripts`."""
+    words = words_by_script(text[:_SAMPLE_CHARS])
+    unsupported = _unsupported(words, supported, failed)
+    return sum(words[script] for script in unsupported) > _UNREADABLE_SHARE * words.total()
+
+
+def _unsupported(words: Counter[str], supported: Sequence[str], failed: Set[str]) -> frozenset[str]:
+    known = {script.upper() for script in supported}
     japanese = not words.keys().isdisjoint(_KANA)
-    unsupported = frozenset(
+    return frozenset(
         script
         for script in words
         if (known and script not in known) or _exam_script(script, japanese=japanese) in failed
     )
-    count = sum(words[script] for script in unsupported)
-    return unsupported if count and count >= _MIN_SHARE * words.total() else frozenset()
 
 
 def is_cjk(text: str) -> bool:
@@ -73,6 +89,7 @@ def _letters(word: str) -> Counter[str]:
     return counts
 
 
+@lru_cache(maxsize=8192)
 def _script(char: str) -> str:
     """The script of a letter: the first word of its Unicode name. Empty for modifier letters and
     for characters that are not letters."""

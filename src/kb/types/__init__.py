@@ -1,13 +1,14 @@
 """The values that pass between packages, from a file to a hit.
 
-    places     spans and citations: where a passage is in its source
-    ingest     blocks, chunk drafts and document drafts; the recorded state of roots and files
-    documents  documents and chunks as a store returns them
-    models     model specifications and the encodings that models produce
-    work       embedding jobs: leases, progress, failures
-    search     queries, filters, candidates, hits and the response
-    answers    results of other calls: comparisons and opened passages
-    reports    what ingest, embed, import and doctor did
+    citations   spans and citations: the location of a passage in its source
+    ingest      blocks, chunk drafts and document drafts; the recorded state of roots and files
+    documents   documents and chunks as a store returns them
+    models      model specifications and the encodings that models produce
+    jobs        embedding jobs: outcomes, progress, failures
+    search      queries, filters, candidates, hits and the response
+    comparison  the results of several search methods for one query
+    passages    a passage opened by its citation
+    reports     the results of ingest, embed, import and doctor
 
 Import from here: `from kb.types import Hit`. A name's module is loaded when the name is first used
 (PEP 562): creating a frozen dataclass takes half a millisecond, and a lexical search needs only a
@@ -21,17 +22,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kb.types.answers import COMPARED, Compared, Comparison, Overlap, Passage
-    from kb.types.documents import Chunk, Document, ToEmbed, Written
+    from kb.types.citations import Citation, Span
+    from kb.types.comparison import COMPARED, Compared, Comparison, Overlap
+    from kb.types.documents import Chunk, ChunkChanges, ChunkText, Document, PendingChunk
     from kb.types.ingest import (
         Attributes,
         Block,
         ChunkDraft,
         DocumentDraft,
-        FilePlace,
+        FileLocation,
         FileState,
         Root,
     )
+    from kb.types.jobs import EmbedCounts, Failure, Job, Jobs, Outcome, Work
     from kb.types.models import (
         Encoding,
         ExamMark,
@@ -41,7 +44,7 @@ if TYPE_CHECKING:
         TokenVectors,
         Vector,
     )
-    from kb.types.places import Citation, Span
+    from kb.types.passages import Passage
     from kb.types.reports import (
         Counts,
         Diagnosis,
@@ -63,41 +66,42 @@ if TYPE_CHECKING:
         Retrieval,
         ScoredChunk,
         SearchRequest,
+        TermFrequencies,
         TextMatches,
         VectorMatches,
     )
-    from kb.types.work import Embedded, Failure, Job, Jobs, Outcome, Work
 
 # Closed vocabularies (spec 2, 10). A value outside of them is an error that lists the valid ones.
 TYPES = (
     "pdf", "markdown", "code", "note",
     "html", "docx", "epub", "notebook", "rst", "asciidoc", "org", "table", "email",
 )  # fmt: skip
-# Those whose lines are the file's own; of the others, lines are counted in what was taken out.
+# Formats whose line numbers are those of the file; other formats count lines in the extracted text.
 LINE_TYPES = ("markdown", "code", "note", "rst", "asciidoc", "org", "table")
 KINDS = ("decision", "lesson", "summary", "temp_note")
 SCOPES = ("global", "project")
-TRUSTS = ("generated", "secondary", "primary")  # rising
+TRUSTS = ("generated", "secondary", "primary")  # lowest first
 MATCHES = ("any", "all", "auto")
 RERANKERS = ("none", "colbert", "cross-encoder")
-PARTS = ("dense", "sparse", "tokens")  # what an encoder may give
+PARTS = ("dense", "sparse", "tokens")  # the outputs that an encoder may have
 
 JsonDict = dict[str, Any]
 
-_HOMES = {
-    "places": "Span Citation",
-    "documents": "Document Chunk Written ToEmbed",
-    "ingest": "Block ChunkDraft Attributes DocumentDraft Root FilePlace FileState",
+_MODULES = {
+    "citations": "Span Citation",
+    "documents": "Document Chunk ChunkChanges ChunkText PendingChunk",
+    "ingest": "Block ChunkDraft Attributes DocumentDraft Root FileLocation FileState",
     "models": "ModelSpec ExamMark StoredModel TokenVectors Encoding ModelInfo Vector",
-    "search": "Filters SearchRequest Query LexicalQuery ScoredChunk TextMatches VectorMatches "
-    "Retrieval Degraded Hit Response",
-    "answers": "Compared Overlap Comparison Passage COMPARED",
-    "work": "Outcome Embedded Job Failure Work Jobs",
+    "search": "Filters SearchRequest Query LexicalQuery ScoredChunk TermFrequencies TextMatches "
+    "VectorMatches Retrieval Degraded Hit Response",
+    "comparison": "Compared Overlap Comparison COMPARED",
+    "passages": "Passage",
+    "jobs": "Outcome EmbedCounts Job Failure Work Jobs",
     "reports": (
         "FileNote Renamed IngestReport EmbedReport ImportReport Finding Diagnosis Counts DiskUsage"
     ),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
     "COMPARED",
@@ -112,7 +116,9 @@ __all__ = [
     "Attributes",
     "Block",
     "Chunk",
+    "ChunkChanges",
     "ChunkDraft",
+    "ChunkText",
     "Citation",
     "Compared",
     "Comparison",
@@ -122,13 +128,13 @@ __all__ = [
     "DiskUsage",
     "Document",
     "DocumentDraft",
+    "EmbedCounts",
     "EmbedReport",
-    "Embedded",
     "Encoding",
     "ExamMark",
     "Failure",
+    "FileLocation",
     "FileNote",
-    "FilePlace",
     "FileState",
     "Filters",
     "Finding",
@@ -144,6 +150,7 @@ __all__ = [
     "Outcome",
     "Overlap",
     "Passage",
+    "PendingChunk",
     "Query",
     "Renamed",
     "Response",
@@ -153,21 +160,20 @@ __all__ = [
     "SearchRequest",
     "Span",
     "StoredModel",
+    "TermFrequencies",
     "TextMatches",
-    "ToEmbed",
     "TokenVectors",
     "Vector",
     "VectorMatches",
     "Work",
-    "Written",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME_OF:
+    if name in _MODULE_OF:
         from importlib import import_module
 
-        value = getattr(import_module(f"kb.types.{_HOME_OF[name]}"), name)
+        value = getattr(import_module(f"kb.types.{_MODULE_OF[name]}"), name)
         globals()[name] = value
         return value
     raise AttributeError(f"module 'kb.types' has no attribute {name!r}")

@@ -1,12 +1,12 @@
-"""Documents and their passages, as a store holds them."""
+"""Documents and chunks, as a store returns them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kb.types.places import Span
+from kb.types.citations import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,19 @@ class Chunk:
     indexed_at: str
 
 
-class Written(NamedTuple):
-    """What writing a document did to the chunks it had."""
+class ChunkText(NamedTuple):
+    """The text of a chunk. `copies` tells how many documents of the same root have a chunk with
+    this text; it is counted up to 5, and 0 for texts of more than 200 characters. `chunk` returns
+    the whole chunk, which takes longer to make."""
+
+    doc_id: int
+    text: str
+    copies: int
+    chunk: Callable[[], Chunk]
+
+
+class ChunkChanges(NamedTuple):
+    """The number of chunks that a write of a document added, kept and removed."""
 
     doc_id: int
     chunks_added: int
@@ -61,8 +72,8 @@ class Written(NamedTuple):
     chunks_removed: int
 
 
-class ToEmbed(NamedTuple):
-    """A chunk without ready vectors, and the text that stands for it: its heading, then itself."""
+class PendingChunk(NamedTuple):
+    """A chunk that has no vectors yet, with the text to encode: its heading, then its own text."""
 
     chunk_id: int
     text: str

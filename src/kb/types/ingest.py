@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kb.types.places import Span
+from kb.types.citations import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Root:
 
 
 @dataclass(frozen=True, slots=True)
-class FilePlace:
+class FileLocation:
     """The location of a document's file: `inside` is its path below the folder `root`. The file of
     a `detached` document must not be read."""
 

@@ -21,7 +21,8 @@ PASS_MARK = 0.4  # a model that cannot read the language scores 0, or little mor
 class ModelSpec:
     """Describes an encoder or a judge without loading it. A judge gives a `score` and has no
     dimension. `scripts` lists the scripts that the model reads, as the Unicode names of their
-    letters begin (`Latin`); empty for any script. `max_tokens` is 0 if it is unknown or unlimited.
+    letters begin (`Latin`), and `languages` their ISO 639-1 codes (`en`); empty for any script or
+    language. `max_tokens` is 0 if it is unknown or unlimited.
     """
 
     name: str
@@ -33,6 +34,7 @@ class ModelSpec:
     query_prefix: str = ""
     passage_prefix: str = ""
     scripts: tuple[str, ...] = ()
+    languages: tuple[str, ...] = ()
 
     @property
     def is_judge(self) -> bool:
@@ -66,7 +68,7 @@ class StoredModel:
     `no_sparse` and `no_tokens` leave out expired documents. `role` is `search` for the model that
     answers searches, `next` for the one that will replace it, `gone` for one that is being dropped.
     `source` is the name that its encoder is loaded by, if it is not the configured one. `marks` are
-    the results of its exam, None if it has taken none.
+    the results of its exam, or None without an exam.
     """
 
     model_id: int
@@ -133,7 +135,7 @@ class Encoding:
 class ModelInfo:
     """A line of `kb models list`. `origin` is `kb`, `pulled`, `folder`, `endpoint` or the package
     that provides the model. `problem` is the reason why the model cannot be used. `marks` are the
-    results of the exam that `kb models verify` holds."""
+    results of the exam that `kb models verify` runs."""
 
     name: str
     spec: ModelSpec | None = None

@@ -1,4 +1,4 @@
-"""What a command that was not a question has done, or found."""
+"""The results of ingest, embed, import, status and doctor."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FileNote:
-    """One file's line in an ingest report."""
+    """A file in an ingest report, and why it is listed."""
 
     path: str
     reason: str
@@ -39,12 +39,12 @@ class IngestReport:
     chunks_removed: int = 0
     seconds: float = 0.0
     dry_run: bool = False
-    notes: tuple[str, ...] = ()  # of the store as a whole: what its reader might want to do
+    notes: tuple[str, ...] = ()  # about the whole store, such as a useful command
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many documents and chunks a store holds, and how many documents of each group."""
+    """The number of documents and chunks in a store, and of documents in each group."""
 
     documents: int
     chunks: int
@@ -66,13 +66,17 @@ class DiskUsage:
 
 @dataclass(frozen=True, slots=True)
 class EmbedReport:
-    """What a run that embeds did. `filled` are chunks whose vectors lacked a part and have it now;
-    `failed` are chunks whose text the model could not take; `left` are those that are still without
-    vectors and will be tried again, of which others are working on `elsewhere`; `lacking` those
-    that still lack a part; `given_up` those that have failed so often that they are not tried
-    again, in this run or before; `truncated` those of which the model saw no more than the
-    beginning. `unfit` says what the model's exam has shown, if it has failed. `held` says why the
-    vectors of a reindex do not answer yet, and what to do."""
+    """The result of an embedding run.
+
+    `embedded` counts chunks that got vectors, and `filled` those that got a missing part. `failed`
+    counts chunks that the model could not encode. `left` counts chunks that have no vectors yet and
+    will be retried; other jobs are working on `elsewhere` of them. `lacking` counts chunks that
+    still lack a part. `given_up` counts chunks that failed too often, in this run or before, to be
+    retried. `truncated` counts chunks of which the model read only the beginning.
+
+    `unfit` describes the failed exam of the model. `held` explains why searches do not use the
+    vectors of a reindex yet, and what to do.
+    """
 
     model: str
     version: str
@@ -92,7 +96,7 @@ class EmbedReport:
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What an import did. `kept` are documents of which the store had a newer state."""
+    """The result of an import. `kept` counts documents that were newer in the store."""
 
     added: int
     replaced: int
@@ -102,8 +106,8 @@ class ImportReport:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of a diagnosis. `state` is `ok`, `warning` or `error`: what it was found in, also
-    where it was then `fixed`."""
+    """One line of a diagnosis. `state` is `ok`, `warning` or `error`, as it was before the finding
+    was `fixed`."""
 
     part: str
     state: str
@@ -114,12 +118,12 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What `doctor` found, in the order it looked."""
+    """The findings of `doctor`, in the order of its checks."""
 
     store: str
     findings: tuple[Finding, ...]
 
     @property
     def healthy(self) -> bool:
-        """Warnings are allowed, and so is what was fixed."""
+        """Whether there are no errors, except fixed ones."""
         return not any(one.state == "error" and not one.fixed for one in self.findings)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kb.types.places import Citation
+from kb.types.citations import Citation
 
 if TYPE_CHECKING:
     from kb.types.models import Vector
@@ -42,7 +42,8 @@ class SearchRequest:
 
     The fields up to `settings` are the arguments of `KnowledgeBase.search`. `vector` is a
     normalized dense vector to use instead of the query's encoding. `exclude` holds the ids of
-    chunks that are never returned. Without `snippets`, the snippets of the hits are empty.
+    chunks that are never returned. If `collapse` is False, duplicates have their own hits, and a
+    document may fill the list. Without `snippets`, the snippets of the hits are empty.
     """
 
     query: str
@@ -52,11 +53,13 @@ class SearchRequest:
     match: str | None = None
     filters: Filters | None = None
     threshold: float | None = None
+    min_relevance: float | None = None
     rerank: str | bool | None = None
     budget_ms: int | None = None
     explain: bool = False
     malformed: str = "raise"
     settings: Mapping[str, Any] | None = None
+    collapse: bool | None = None
     vector: Vector[float] | None = None
     exclude: frozenset[int] = frozenset()
     snippets: bool = True
@@ -73,6 +76,7 @@ class Query:
     match: str
     filters: Filters = Filters()
     threshold: float | None = None
+    min_relevance: float | None = None
     explain: bool = False
 
 
@@ -96,12 +100,24 @@ class ScoredChunk:
     rank: int
 
 
+class TermFrequencies(NamedTuple):
+    """How many chunks contain each term of a query, by its stem or piece, and how many chunks there
+    are. A term that was not looked up is missing."""
+
+    counts: Mapping[str, int] = {}  # never changed
+    chunks: int = 0
+
+
 class TextMatches(NamedTuple):
     """The chunks that a full-text lookup returns, best first, and the terms that it ignored because
-    they are too common."""
+    they are too common. `idf` holds the inverse document frequency of words, `log(chunks / chunks
+    with the word)`, as far as the lookup needed it,
+    and `frequencies` the counts themselves."""
 
     chunks: list[ScoredChunk]
     dropped_terms: tuple[str, ...] = ()
+    idf: Mapping[str, float] = {}
+    frequencies: TermFrequencies = TermFrequencies()
 
 
 class VectorMatches(NamedTuple):
@@ -146,7 +162,15 @@ class Degraded:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A passage in the results, with everything needed to judge and to open it."""
+    """A passage in the results, with everything needed to judge and to open it.
+
+    `relevance` is the probability that the passage is about what the query asks: comparable between
+    queries and stores, unlike `score`. None if it cannot be estimated.
+
+    `duplicates` counts the other candidates with the same or nearly the same text, which have no
+    hit of their own; `duplicate_uris` cites the first 20. `more_in_document` counts the passages of
+    the same document that come after the first ten hits, so that others have room.
+    """
 
     rank: int
     score: float
@@ -167,6 +191,20 @@ class Hit:
     chunker_version: str
     embedding_model: str | None
     indexed_at: str
+    relevance: float | None = None
+    duplicates: int = 0
+    duplicate_uris: tuple[str, ...] = ()
+    more_in_document: int = 0
+
+    @property
+    def others(self) -> str:
+        """The passages that have no hit of their own, in words; empty if there are none."""
+        parts = []
+        if self.duplicates:
+            parts.append(f"and {self.duplicates} more with the same text")
+        if self.more_in_document:
+            parts.append(f"{self.more_in_document} more in this document")
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)

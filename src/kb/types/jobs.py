@@ -19,8 +19,8 @@ class Outcome(NamedTuple):
     want: Set[str] = frozenset()
 
 
-class Embedded(NamedTuple):
-    """How many chunks a write gave vectors, and to how many it added missing parts."""
+class EmbedCounts(NamedTuple):
+    """How many chunks a write embedded, and how many existing embeddings got missing parts."""
 
     embedded: int = 0
     filled: int = 0

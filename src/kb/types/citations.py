@@ -1,4 +1,4 @@
-"""Where a passage stands in its source."""
+"""The location of a passage in its source."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from kb.types import JsonDict
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A place in a source. `kind` is `line`, `page` or `code`; a parser may bring others (a region,
-    a time), whose fields travel in `extra` unchanged. Lines and pages count from 1, ends included.
-    """
+    """A place in a source. `kind` is `line`, `page` or `code`. A parser may use other kinds, such
+    as a region or a time; their fields are kept in `extra`. Lines and pages are numbered from 1,
+    and `end` is included."""
 
     kind: str
     start: int | None = None
@@ -43,7 +43,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A span of a document, as a reader can open it: `uri` is what `kb get` takes."""
+    """A span of a document that can be opened: `kb get` accepts its `uri`."""
 
     kind: str
     path: str

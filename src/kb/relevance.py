@@ -1,0 +1,42 @@
+"""What the relevance of hits tells a reader, the same in every interface."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kb.types import Hit
+
+WEAK = 0.5  # below, a hit is more likely about something else
+_BAR_CELLS = 5
+
+
+def is_weak(hit: Hit) -> bool:
+    """Whether a hit is probably about something else than the query."""
+    return hit.relevance is not None and hit.relevance < WEAK
+
+
+def weak_from(hits: Sequence[Hit]) -> int:
+    """The index from which on all hits are weak; the number of hits if the last one is not."""
+    index = len(hits)
+    while index and is_weak(hits[index - 1]):
+        index -= 1
+    return index
+
+
+def has_relevant(hits: Sequence[Hit]) -> bool | None:
+    """Whether any hit is relevant; None if that is unknown for a hit and no other is relevant."""
+    known = [hit.relevance for hit in hits if hit.relevance is not None]
+    if any(relevance >= WEAK for relevance in known):
+        return True
+    return False if len(known) == len(hits) else None
+
+
+def divider(hits: Sequence[Hit]) -> str:
+    """The line above the weak matches at the end of a list."""
+    return "weak matches" if weak_from(hits) else "nothing relevant found; weak matches"
+
+
+def bar(relevance: float) -> str:
+    """A relevance as five characters; only a relevance below 0.1 has no full one."""
+    full = round(relevance * _BAR_CELLS)
+    return "▰" * full + "▱" * (_BAR_CELLS - full)
