@@ -1,4 +1,4 @@
-"""Stores: where documents, chunks, vectors and their indexes are kept. Only stores speak SQL.
+"""Stores: where documents, chunks, vectors and their indexes are kept. Only stores run SQL.
 
     sqlite/          the store in one SQLite file
     encoding_cache   a cache of encoded texts, for evaluations

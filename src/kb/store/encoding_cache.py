@@ -80,7 +80,8 @@ class _Row(NamedTuple):
 
 
 class EncodingCache:
-    """Threads and processes may share a cache. Closing it trims it to its size limit."""
+    """A cache of encodings in one file, which threads and processes may share. Closing it trims it
+    to its size limit."""
 
     def __init__(self, path: Path, *, limit_bytes: int = LIMIT_BYTES) -> None:
         self.path = path
@@ -101,7 +102,8 @@ class EncodingCache:
             self._connection = None
 
     def model(self, spec: ModelSpec, probe: Encoding) -> int | None:
-        """The number of the model's rows. Rows of other weights under the same name are deleted."""
+        """The id of the model in the cache. Rows of other weights under the same name are deleted.
+        None if the cache cannot be used."""
         made = _digest(probe)
         with self._lock, suppress(apsw.Error):
             if self._connection is None:

@@ -1,7 +1,7 @@
 """The store over one SQLite file, and over index files beside it. Only `kb.store` imports it.
 
 store              SqliteStore: the ports below over one database
-connection         Database: connections, transactions, and errors in kb's words
+connection         Database: connections, transactions, and translated errors
 snapshot_cache     values that a snapshot reads only once
 schema             the schema's version, and migrations to the newest one
 functions          SQL functions, and helpers for queries
@@ -16,7 +16,7 @@ fulltext           the full-text port, over FTS5
 vectors            the vectors port
 embeddings         models and embeddings as rows
 model_switch       replacing the vectors of one model with those of another
-visibility         which chunks a search by vectors may return
+visibility         which chunks a vector search may return
 dense              the dense index: chooses among the backends
 matrix             the numpy backend
 matrix_file        the file that numpy maps, beside the store

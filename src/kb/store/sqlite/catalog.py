@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from kb.store.sqlite import documents, embeddings, files, schema
+from kb.store.sqlite import documents, files, schema
 from kb.store.sqlite.functions import scalar
 from kb.store.sqlite.snapshot_cache import store_state
 from kb.text.timestamps import utc_timestamp
@@ -15,15 +15,16 @@ if TYPE_CHECKING:
     from kb.store.sqlite.connection import Database
     from kb.types import (
         Chunk,
+        ChunkChanges,
         ChunkDraft,
+        ChunkText,
         Counts,
         Document,
         DocumentDraft,
-        FilePlace,
+        FileLocation,
         FileState,
         Filters,
         Root,
-        Written,
     )
 
 
@@ -64,11 +65,11 @@ class SqliteCatalog:
         with self._database.writing() as connection:
             files.touch_file(connection, state, now_ns)
 
-    def file_place(self, doc_id: int) -> FilePlace | None:
+    def file_location(self, doc_id: int) -> FileLocation | None:
         with self._database.reading() as connection:
-            return files.place(connection, doc_id)
+            return files.location(connection, doc_id)
 
-    def sample_files(self, limit: int) -> list[tuple[int, FilePlace]]:
+    def sample_files(self, limit: int) -> list[tuple[int, FileLocation]]:
         with self._database.reading() as connection:
             return files.sample(connection, limit)
 
@@ -76,7 +77,7 @@ class SqliteCatalog:
 
     def write_document(
         self, draft: DocumentDraft, chunks: Iterable[ChunkDraft], *, moved_from: int | None = None
-    ) -> Written:
+    ) -> ChunkChanges:
         seconds = self._clock()
         with self._database.writing() as connection:
             now, now_ns = utc_timestamp(seconds), int(seconds * 1e9)
@@ -166,14 +167,24 @@ class SqliteCatalog:
         with self._database.reading() as connection:
             return documents.chunks_by_id(connection, chunk_ids)
 
+    def chunk_texts(self, chunk_ids: Iterable[int], *, wide: bool = False) -> dict[int, str]:
+        with self._database.reading() as connection:
+            return documents.chunk_texts(connection, chunk_ids, wide=wide)
+
+    def texts_with_copies(self, chunk_ids: Iterable[int]) -> dict[int, ChunkText]:
+        with self._database.reading() as connection:
+            return documents.texts_with_copies(connection, chunk_ids)
+
     def document_ids(self, chunk_ids: Iterable[int]) -> dict[int, int]:
         with self._database.reading() as connection:
             return documents.document_ids(connection, chunk_ids)
 
     def chunk_count(self) -> int:
+        from kb.store.sqlite.embeddings import expired_chunks  # loads more than a search needs
+
         with self._database.reading() as connection:
             chunks = int(scalar(connection, "SELECT chunks FROM state"))
-            return chunks - embeddings.expired_chunks(connection)
+            return chunks - expired_chunks(connection)
 
     # --- totals -----------------------------------------------------------------------------------
 

@@ -30,14 +30,14 @@ _CELL_ONLY = re.compile(r"constraint failed|NULL value in|non-unique entry|TEXT 
 
 
 def checks(integrity: Integrity, rechunk_note: Callable[[int], None]) -> Iterator[Check]:
-    """All checks, in an order in which no repair spoils an earlier one: indexes come last."""
+    """All checks, in an order in which no repair undoes an earlier one: indexes come last."""
     repair = partial(_repair_cells, integrity, rechunk_note)
     vectors = integrity.vectors
     yield Check("sqlite", partial(_file, integrity), partial(_repair_file, integrity, repair))
     yield Check("schema", partial(_schema, integrity), integrity.add_missing_parts)
     yield Check("cells", partial(_cells, integrity), repair)
     yield Check("journal", partial(_journal, integrity), integrity.use_log)
-    yield Check("log", partial(_log, integrity), integrity.fold_log)
+    yield Check("log", partial(_log, integrity), integrity.checkpoint)
     yield Check("orphans", partial(_orphans, integrity), integrity.delete_orphans)
     yield Check("counters", partial(_counters, integrity), integrity.recount)
     yield Check("columns", partial(_columns, integrity), integrity.refill)
@@ -87,7 +87,7 @@ def _journal(integrity: Integrity) -> Finding:
 
 def _log(integrity: Integrity) -> Finding:
     size = integrity.log_bytes()
-    what = f"{format_bytes(size)} of log are not folded in yet"
+    what = f"{format_bytes(size)} of the log are not checkpointed yet"
     large = size > _LOG_BYTES
     return Finding("log", "warning" if large else "ok", what, _FIX if large else "")
 
@@ -119,8 +119,8 @@ def _orphans(integrity: Integrity) -> Finding:
     """Documents of unknown roots are kept: their text may exist nowhere else."""
     orphans = integrity.orphans()
     if not orphans:
-        return Finding("orphans", "ok", "every row belongs to something")
-    what = ", ".join(f"{count} {name}" for name, count in orphans.items()) + " belong to nothing"
+        return Finding("orphans", "ok", "every row has its owner")
+    what = ", ".join(f"{count} {name}" for name, count in orphans.items()) + " without an owner"
     if set(orphans) == {"roots"}:
         return Finding("orphans", "warning", what, _FIX)
     kept = set(orphans) - set(DELETED)
@@ -197,7 +197,7 @@ def _vector_file(integrity: Integrity) -> Finding:
 
 
 def _vector_index(part: str, fault: str | None, obstacle: str) -> Finding:
-    """`obstacle` is the reason why the index could not be compared."""
+    """The finding about an index. `obstacle` is the reason why it could not be compared."""
     if fault is None:
         return Finding(part, "ok", "agrees with the vectors")
     if fault == vector_integrity.UNKNOWN:

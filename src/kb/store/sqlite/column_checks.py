@@ -1,4 +1,4 @@
-"""The values that each column may have, and the cells that have others.
+"""The valid values of each column, and the cells with other values.
 
 SQLite accepts any value in any column, and a damaged page may contain anything that looks like a
 row. Every cell that kb reads is listed here with the values that kb writes. `kb doctor` checks all
@@ -15,7 +15,7 @@ import apsw
 
 from kb.errors import StoreUnusable
 
-HINT = "see what is wrong with kb doctor, and mend what can be mended with kb doctor --fix"
+HINT = "see what is wrong with kb doctor, and repair it with kb doctor --fix"
 _MOST = 1 << 53  # a counter is never larger
 
 

@@ -34,10 +34,10 @@ from kb.store.sqlite.functions import scalar
 from kb.store.sqlite.snapshot_cache import SnapshotConnection
 
 _CACHE_KIB = 32 * 1024
-LOG_BYTES = 8 << 20  # a larger write-ahead log is folded into the file and truncated
+LOG_BYTES = 8 << 20  # a larger write-ahead log is checkpointed and truncated
 # Exceptions that values of an unexpected type or form can raise.
 _DAMAGE_ERRORS = (TypeError, ValueError, LookupError, AttributeError, OverflowError, RecursionError)
-_FOLD_MS = 500  # how long folding waits for readers; it blocks writers, not readers
+_CHECKPOINT_MS = 500  # how long a checkpoint waits for readers; it blocks writers, not readers
 _CHECK_STEPS = 250  # steps of SQLite between two checks of the deadline: at most about 30 ms
 
 
@@ -79,7 +79,7 @@ class Database:
         # Weak, so that connections are closed when their thread ends.
         self._open: WeakSet[apsw.Connection] = WeakSet()
         self._lock = threading.Lock()
-        self._fold_at_bytes = LOG_BYTES
+        self._checkpoint_at_bytes = LOG_BYTES
 
     @contextmanager
     def reading(self) -> Iterator[apsw.Connection]:
@@ -97,7 +97,7 @@ class Database:
                 self._local.reading -= 1
                 if self._local.reading == 0:
                     connection.cache = None
-                    _control(connection, "ROLLBACK")
+                    _roll_back(connection)
                     if self._local.is_snapshot:
                         connection.close()
                     if self._local.is_snapshot or self._close_if_held(connection):
@@ -118,29 +118,27 @@ class Database:
                 yield connection
                 _control(connection, "COMMIT")
             except BaseException:
-                # SQLite may have rolled back already (disk full), or never have begun (busy).
-                if not connection.getautocommit():
-                    _control(connection, "ROLLBACK")
+                _roll_back(connection)
                 if self._close_if_held(connection):
                     self._local.writer = None
                 raise
-            self._fold_log(connection)
+            self._checkpoint(connection)
 
     def _close_if_held(self, connection: apsw.Connection) -> bool:
         """Close the connection if an unfinished cursor still holds its snapshot, and return whether
         it did. An exception can keep such a cursor alive. The next transaction would see the old
-        state, and the log could not be folded."""
+        state, and a checkpoint would fail."""
         if connection.txn_state("main") == apsw.SQLITE_TXN_NONE:
             return False
         connection.close(True)
         return True
 
-    def fold_log(self) -> None:
-        """Fold the write-ahead log into the file if it is large, whichever process wrote it."""
+    def checkpoint(self) -> None:
+        """Checkpoint the write-ahead log if it is large, whichever process wrote it."""
         if not self.read_only and self.log_bytes() > LOG_BYTES:
             with self.errors():
-                self._fold_at_bytes = LOG_BYTES
-                self._fold_log(self._writer())
+                self._checkpoint_at_bytes = LOG_BYTES
+                self._checkpoint(self._writer())
 
     def log_bytes(self) -> int:
         """The size of the write-ahead log."""
@@ -149,22 +147,22 @@ class Database:
         except OSError:
             return 0
 
-    def _fold_log(self, connection: apsw.Connection) -> None:
-        """Fold a large log into the file, and truncate it. SQLite does this by itself, but restarts
+    def _checkpoint(self, connection: apsw.Connection) -> None:
+        """Copy a large log into the file, and truncate it. SQLite does this by itself, but restarts
         the log only when there are no readers, which never happens while searches overlap. Here the
         write lock is held, so that new readers use the file instead of the log. If a long reader
         such as a backup does not end in time, the next attempt waits until the log has doubled."""
         size = self.log_bytes()
-        if size <= self._fold_at_bytes or self._local.reading:
+        if size <= self._checkpoint_at_bytes or self._local.reading:
             return
-        connection.set_busy_timeout(_FOLD_MS)
+        connection.set_busy_timeout(_CHECKPOINT_MS)
         try:
             busy = scalar(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
         except apsw.Error:  # committed data is safe in the log
             busy = True
         finally:
             connection.set_busy_timeout(self._busy_ms)
-        self._fold_at_bytes = 2 * size if busy else LOG_BYTES
+        self._checkpoint_at_bytes = 2 * size if busy else LOG_BYTES
 
     def _begin(self, connection: apsw.Connection) -> None:
         """Take the write lock. A deadline shortens the wait for it."""
@@ -178,11 +176,11 @@ class Database:
                 connection.set_busy_timeout(self._busy_ms)
 
     def close(self) -> None:
-        """Close every connection of every thread. The last connection folds the log into the file;
-        a large log is folded even if other processes stay connected."""
+        """Close every connection of every thread. The last connection checkpoints the log; a large
+        log is checkpointed even if other processes stay connected."""
         if self._open:
             with suppress(KbError):
-                self.fold_log()
+                self.checkpoint()
         with self._lock:
             for connection in list(self._open):
                 with suppress(apsw.Error):
@@ -251,7 +249,7 @@ class Database:
                 return
         except (StoreReadOnly, apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError):
             pass
-        schema.imitate(connection)
+        schema.add_newer_tables(connection)
 
     def _open_readable(self) -> SnapshotConnection:
         """Open the file as a writer would, so that the last connection removes the log; or
@@ -398,6 +396,13 @@ def _control(connection: apsw.Connection, statement: str) -> None:
         connection.execute(statement)
     finally:
         connection.set_progress_handler(_check_deadline, _CHECK_STEPS)
+
+
+def _roll_back(connection: apsw.Connection) -> None:
+    """End the transaction, if there is one: SQLite may have rolled back already (disk full), or
+    never have begun (busy), and Ctrl-C may come just before or after a commit."""
+    if not connection.getautocommit():
+        _control(connection, "ROLLBACK")
 
 
 def _lacks_space(error: apsw.Error) -> bool:

@@ -104,31 +104,31 @@ class DenseIndex:
             return known
         with pause_deadline(), self._building:  # one thread builds it for all
             if (known := self._matrices.get(key)) is None:
-                known = self._made(connection, model, mark)
+                known = self._load_matrix(connection, model, mark)
                 kept = list(self._matrices.items())[1 - _MAX_MATRICES :]
                 self._matrices = {**dict(kept), key: known}
             return known
 
-    def _made(self, connection: apsw.Connection, model: StoredModel, mark: Mark) -> Matrix:
+    def _load_matrix(self, connection: apsw.Connection, model: StoredModel, mark: Mark) -> Matrix:
         from kb.store.sqlite import matrix
 
         known = [one for one in self._matrices.values() if one.model_id == model.model_id]
         for earlier in sorted(known, key=lambda one: one.mark.change, reverse=True):
             if _precedes(connection, earlier.mark, mark):
-                if made := matrix.caught_up(connection, earlier, model, mark):
+                if made := matrix.update(connection, earlier, model, mark):
                     return made
                 break
         owner = _owner(connection, model)
         sidecar = matrix_file.read(self._database.path, owner)
         if sidecar is not None and _precedes(connection, sidecar.mark, mark):
             earlier = matrix.of_sidecar(model.model_id, sidecar)
-            if made := matrix.caught_up(connection, earlier, model, mark):
+            if made := matrix.update(connection, earlier, model, mark):
                 return made
-        made = matrix.built(connection, model, mark)
+        made = matrix.build(connection, model, mark)
         is_old = sidecar is not None and sidecar.mark.change > mark.change
-        return made if is_old else self._kept(made, owner)
+        return made if is_old else self._save(made, owner)
 
-    def _kept(self, made: Matrix, owner: matrix_file.Owner) -> Matrix:
+    def _save(self, made: Matrix, owner: matrix_file.Owner) -> Matrix:
         """Write the matrix to a file for other processes, and map it from there, if possible."""
         from kb.store.sqlite import matrix
 
@@ -159,7 +159,7 @@ class DenseIndex:
         """Write the file again from the store. Returns False if it cannot be written."""
         from kb.store.sqlite import matrix
 
-        made = matrix.built(connection, model, embeddings.mark(connection))
+        made = matrix.build(connection, model, embeddings.mark(connection))
         self.forget()
         return matrix_file.write(self._database.path, _owner(connection, model), made.content())
 
@@ -174,10 +174,10 @@ class DenseIndex:
         if not _precedes(connection, sidecar.mark, mark):
             return "it is out of date"
         earlier = matrix.of_sidecar(model.model_id, sidecar)
-        made = matrix.caught_up(connection, earlier, model, mark)
+        made = matrix.update(connection, earlier, model, mark)
         if made is None:  # the next search rebuilds it
             return None
-        same = matrix.agree(made, matrix.built(connection, model, mark))
+        same = matrix.agree(made, matrix.build(connection, model, mark))
         return None if same else "its numbers differ"
 
 

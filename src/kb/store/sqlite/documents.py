@@ -6,6 +6,7 @@ import json
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -16,7 +17,7 @@ from kb.store.sqlite.files import attach_document
 from kb.store.sqlite.functions import scalar
 from kb.text.headings import heading_text
 from kb.text.normalize import subwords, unspaced_ngrams
-from kb.types import Chunk, Document, Filters, Span, Written
+from kb.types import Chunk, ChunkChanges, ChunkText, Document, Filters, Span
 
 if TYPE_CHECKING:
     from kb.types import ChunkDraft, DocumentDraft
@@ -40,6 +41,24 @@ _CHUNK_COLUMNS = (
     "chunker_version", "content_hash", "indexed_at",
 )  # fmt: skip
 _CHUNK = f"SELECT {', '.join(_CHUNK_COLUMNS)} FROM chunks "
+_CHUNK_OF_C = ", ".join(f"c.{name}" for name in _CHUNK_COLUMNS)
+_TEXT_AT = _CHUNK_COLUMNS.index("text")
+_TEXT = """
+SELECT {columns}, {copies}
+FROM chunks c WHERE c.chunk_id IN (SELECT value FROM json_each(?))
+"""
+# Reads a bounded number of copies, because a text may have any number of them.
+_COPIES = """
+CASE WHEN length(c.text) <= 200 THEN (
+  SELECT min(5, count(DISTINCT copy.doc_id)) FROM (
+    SELECT doc_id FROM chunks INDEXED BY chunks_short_text
+    WHERE text = c.text AND length(text) <= 200 LIMIT 50
+  ) copy
+  JOIN documents d ON d.doc_id = copy.doc_id
+  JOIN documents own ON own.doc_id = c.doc_id
+  WHERE d.root_id = own.root_id
+) ELSE 0 END
+"""
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -51,14 +70,14 @@ def write(
     chunks: Iterable[ChunkDraft],
     now: str,
     now_ns: int,
-) -> Written:
+) -> ChunkChanges:
     """Insert a document, or replace the one with the same path. Chunks with the same heading and
     text keep their ids and vectors."""
     doc_id = _write_row(connection, draft, now, now_ns)
     _write_tags(connection, doc_id, draft.attributes.tags)
     added, kept, removed = _write_chunks(connection, doc_id, draft, chunks, now)
     count_change(connection, added - removed)
-    return Written(doc_id, added, kept, removed)
+    return ChunkChanges(doc_id, added, kept, removed)
 
 
 def write_chunks(
@@ -177,7 +196,7 @@ def _write_chunks(
             "heading_path, content_hash, indexed_at, heading, text, parts, cjk) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (doc_id, ordinal, *place, digest, now, heading, chunk.text,
-             subwords(chunk.text), unspaced_ngrams(f"{heading}\n{chunk.text}")),
+             subwords(heading, chunk.text), unspaced_ngrams(f"{heading}\n{chunk.text}")),
         )  # fmt: skip
         added += 1
     gone = [(chunk_id,) for left in old.values() for chunk_id in left]
@@ -277,7 +296,8 @@ def page(
     max_bytes: int,
 ) -> tuple[list[Document], int | None]:
     """One page of `select`, up to `max_bytes` of tags and metadata but at least one document, and
-    the offset of the next page. Documents are read one by one, so that none is parsed in vain."""
+    the offset of the next page. Documents are read one by one, so that none is parsed needlessly.
+    """
     sql, params = where.condition(connection, filters, now)
     rows = connection.execute(
         f"SELECT d.doc_id FROM documents d WHERE {sql} ORDER BY d.doc_path LIMIT ? OFFSET ?",
@@ -296,7 +316,7 @@ def page(
 
 
 def below(connection: apsw.Connection, folder: str) -> list[Document]:
-    """Documents whose path starts with `folder`, which ends with a slash and is no pattern."""
+    """Documents whose path starts with `folder`, which ends with a slash and is not a pattern."""
     rows = connection.execute(
         _DOCUMENT + "WHERE d.doc_path >= ? AND d.doc_path < ? ORDER BY d.doc_path",
         (folder, folder + "\U0010ffff"),
@@ -367,6 +387,40 @@ def chunks_by_id(connection: apsw.Connection, chunk_ids: Iterable[int]) -> dict[
         (json.dumps(list(chunk_ids)),),
     )
     return {row[0]: _chunk(row) for row in rows}
+
+
+def chunk_texts(
+    connection: apsw.Connection, chunk_ids: Iterable[int], *, wide: bool
+) -> dict[int, str]:
+    """The texts of chunks. English has one byte per character, Russian nearly two, Japanese three.
+    Half English and half Russian has more than 1.3."""
+    only = " AND octet_length(text) > 1.25 * length(text)" if wide else ""
+    return dict(
+        connection.execute(
+            "SELECT chunk_id, text FROM chunks "
+            f"WHERE chunk_id IN (SELECT value FROM json_each(?)){only}",
+            (json.dumps(list(chunk_ids)),),
+        )
+    )
+
+
+def texts_with_copies(
+    connection: apsw.Connection, chunk_ids: Iterable[int]
+) -> dict[int, ChunkText]:
+    """The texts of chunks. An older store, opened to be read, has no index of short texts: then no
+    copies are counted."""
+    bindings = (json.dumps(list(chunk_ids)),)
+    try:
+        rows = list(connection.execute(_TEXT.format(columns=_CHUNK_OF_C, copies=_COPIES), bindings))
+    except apsw.SQLError as error:
+        if "no such index" not in str(error):
+            raise
+        rows = list(connection.execute(_TEXT.format(columns=_CHUNK_OF_C, copies="0"), bindings))
+    if not all(isinstance(row[_TEXT_AT], str) for row in rows):
+        raise column_checks.damaged("chunks: text")
+    return {
+        row[0]: ChunkText(row[1], row[_TEXT_AT], row[-1], partial(_chunk, row[:-1])) for row in rows
+    }
 
 
 def document_ids(connection: apsw.Connection, chunk_ids: Iterable[int]) -> dict[int, int]:

@@ -15,7 +15,7 @@ from kb.index import cosine, sparse_weights, token_codes
 from kb.store.sqlite import column_checks
 from kb.store.sqlite.functions import scalar
 from kb.store.sqlite.snapshot_cache import once, store_state
-from kb.types import JsonDict, ToEmbed
+from kb.types import JsonDict, PendingChunk
 
 if TYPE_CHECKING:
     from kb.types import ExamMark, ModelSpec, StoredModel, TokenVectors, Vector
@@ -253,12 +253,12 @@ def waiting(
     model_id: int,
     limit: int,
     *,
-    after: ToEmbed | None = None,
+    after: PendingChunk | None = None,
     doc_id: int | None = None,
     lacking: Set[str] = frozenset(),
     out: Sequence[int] = (),
     due: Due | None = None,
-) -> list[ToEmbed]:
+) -> list[PendingChunk]:
     """Chunks that need vectors, or, with `lacking`, whose vectors lack one of these parts. `doc_id`
     limits them to one document, `out` are chunks to leave out, and `due` leaves out recent
     failures. Expired documents are always left out."""
@@ -277,7 +277,7 @@ def waiting(
         candidates = {row for part in parts for row in connection.execute(
             _LACKING.format(part=part, among=among), params)}  # fmt: skip
         rows = sorted(candidates)[:limit]
-    return [ToEmbed(chunk_id, _passage(heading, text)) for chunk_id, heading, text in rows]
+    return [PendingChunk(chunk_id, _passage(heading, text)) for chunk_id, heading, text in rows]
 
 
 def _passage(heading: str, text: str) -> str:

@@ -1,4 +1,4 @@
-"""`export.v1`: a store as lines of JSON: a header, then roots, documents and chunks, each ordered
+"""`export.v1`, a store as lines of JSON: a header, then roots, documents and chunks, each ordered
 by id.
 
 Data that can be derived is left out (the indexes and their columns), and the import computes it
@@ -255,7 +255,7 @@ def _check(
 
 
 def _fits(name: str, value: int) -> bool:
-    """Whether the store can count on from this number: new ids follow the highest one."""
+    """Whether ids can continue after this number, since new ids follow the highest one."""
     if name.endswith("_id") or name in _COUNTED:
         return (1 if name.endswith("_id") else 0) <= value < _MOST_ID
     return -_MOST_NUMBER <= value < _MOST_NUMBER

@@ -14,7 +14,7 @@ from kb.text.normalize import nfc
 from kb.text.timestamps import utc_timestamp
 
 if TYPE_CHECKING:
-    from kb.types import FilePlace, FileState, Root
+    from kb.types import FileLocation, FileState, Root
 
 
 _ROOT = column_checks.Shape("roots", ("root_id", "name", "path", "whole", "detached"))
@@ -110,7 +110,7 @@ def file_states(connection: apsw.Connection, root_id: int) -> dict[str, FileStat
     return states
 
 
-def sample(connection: apsw.Connection, limit: int) -> list[tuple[int, FilePlace]]:
+def sample(connection: apsw.Connection, limit: int) -> list[tuple[int, FileLocation]]:
     """A random sample of the documents whose files may be read: their ids and files."""
     import random  # needed by `kb doctor` only
 
@@ -119,8 +119,8 @@ def sample(connection: apsw.Connection, limit: int) -> list[tuple[int, FilePlace
         "WHERE root_id NOT IN (SELECT root_id FROM detached_roots) "
         "AND doc_id NOT IN (SELECT doc_id FROM detached_documents)")]  # fmt: skip
     chosen = sorted(random.sample(ids, min(limit, len(ids))))
-    places = [(doc_id, place(connection, doc_id)) for doc_id in chosen]
-    return [(doc_id, file) for doc_id, file in places if file is not None]
+    locations = [(doc_id, location(connection, doc_id)) for doc_id in chosen]
+    return [(doc_id, file) for doc_id, file in locations if file is not None]
 
 
 def per_root(connection: apsw.Connection) -> dict[str, int]:
@@ -157,9 +157,9 @@ def _moment(time_ns: int) -> str:
     return utc_timestamp(time_ns // 1_000_000_000)
 
 
-def place(connection: apsw.Connection, doc_id: int) -> FilePlace | None:
+def location(connection: apsw.Connection, doc_id: int) -> FileLocation | None:
     """Where a document's file is; None for a note."""
-    from kb.types import FilePlace
+    from kb.types import FileLocation
 
     row = connection.execute(
         "SELECT r.path, d.path, d.os_path, r.root_id IN (SELECT root_id FROM detached_roots) "
@@ -170,7 +170,7 @@ def place(connection: apsw.Connection, doc_id: int) -> FilePlace | None:
     if row is None:
         return None
     root, inside, raw, detached = row
-    return FilePlace(
+    return FileLocation(
         os.fsdecode(root), os.fsdecode(raw if raw is not None else inside), bool(detached)
     )
 

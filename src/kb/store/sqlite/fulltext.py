@@ -10,17 +10,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from math import inf
+from math import inf, log
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
 from kb.errors import IndexUnusable, QuerySyntax, StoreError, StoreUnusable
 from kb.store.sqlite import filters as where
-from kb.store.sqlite.snapshot_cache import store_state
-from kb.text.normalize import bigrams
+from kb.store.sqlite.snapshot_cache import once, store_state
+from kb.text.normalize import bigrams, unspaced_runs
 from kb.text.tokenize import tokenize
-from kb.types import Filters, LexicalQuery, ScoredChunk, TextMatches
+from kb.types import Filters, LexicalQuery, ScoredChunk, TermFrequencies, TextMatches
 
 if TYPE_CHECKING:
     from kb.store.sqlite.connection import Database
@@ -53,19 +53,26 @@ def match(
     within = _within(connection, filters, now)
     words = _word_terms(query.words)
     parts = _piece_terms(query.runs)
-    if every:
-        return TextMatches(_scored(_every(connection, query, words, parts, within, limit)))
     counts = _chunk_counts(connection, "chunks_fts", words)
     counts |= _chunk_counts(connection, "chunks_cjk", parts)
+    chunks = store_state(connection).chunks
+    idf = _idf(query.words, words, counts, chunks)
+    frequencies = TermFrequencies(
+        {term.stem: count for term, count in counts.items() if term.stem is not None}, chunks
+    )
+    if every:
+        rows = _every(connection, query, words, parts, within, limit)
+        return TextMatches(_scored(rows), (), idf, frequencies)
     if not _most_matches(words, parts, counts):
-        return TextMatches([])
-    most = _COMMON * store_state(connection).chunks
+        return TextMatches([], (), idf, frequencies)
+    most = _COMMON * chunks
     rare_words, rare_parts, dropped = _without_common(words, parts, counts, most)
     if dropped and _most_matches(rare_words, rare_parts, counts) >= limit:
         rows = _any(connection, rare_words, rare_parts, within, limit)
         if len(rows) == limit:
-            return TextMatches(_scored(rows), dropped)
-    return TextMatches(_scored(_any(connection, words, parts, within, limit)))
+            return TextMatches(_scored(rows), dropped, idf, frequencies)
+    rows = _any(connection, words, parts, within, limit)
+    return TextMatches(_scored(rows), (), idf, frequencies)
 
 
 def match_expression(
@@ -83,6 +90,38 @@ def match_expression(
     return TextMatches(_scored(rows))
 
 
+def match_phrases(
+    connection: apsw.Connection,
+    phrases: Sequence[str],
+    *,
+    prefer: Iterable[int],
+    filters: Filters,
+    now: str,
+    limit: int,
+) -> dict[int, str]:
+    """The headings and texts of chunks that contain any of the phrases."""
+    runs = {phrase: unspaced_runs(phrase) for phrase in phrases}
+    expressions = {
+        "chunks_fts": " OR ".join(_quoted(phrase) for phrase, found in runs.items() if not found),
+        "chunks_cjk": " OR ".join(f"({_run_phrases(found)})" for found in runs.values() if found),
+    }
+    lookups = [
+        f"SELECT rowid AS id FROM {table} WHERE {table} MATCH ?"
+        for table, expression in expressions.items()
+        if expression
+    ]
+    if not lookups:
+        return {}
+    within = _within(connection, filters, now)
+    rows = connection.execute(
+        "SELECT chunk_id, heading || char(10) || text FROM chunks WHERE chunk_id IN "
+        f"(SELECT id FROM ({' UNION '.join(lookups)}) WHERE {within.sql('id')} "
+        "ORDER BY id IN (SELECT value FROM json_each(?)) DESC, id LIMIT ?)",
+        (*filter(None, expressions.values()), *within.params, json.dumps(list(prefer)), limit),
+    )
+    return dict(rows)
+
+
 def match_substrings(
     connection: apsw.Connection,
     terms: Sequence[str],
@@ -92,7 +131,7 @@ def match_substrings(
     limit: int,
     indexed: bool = True,
 ) -> TextMatches:
-    """Chunks that contain any of the terms as substrings, those with most terms first. With
+    """Chunks that contain any of the terms as substrings, those with the most terms first. With
     `indexed=False`, every chunk is read instead of the trigram index."""
     within = _within(connection, filters, now)
     wanted = json.dumps(list(terms))
@@ -200,6 +239,21 @@ def _piece_terms(runs: Iterable[str]) -> list[Term]:
     return [Term(_quoted(piece), piece) for piece in distinct]
 
 
+def _idf(
+    words: Sequence[tuple[str, ...]],
+    terms: Sequence[Term],
+    counts: Mapping[Term, int],
+    chunks: int,
+) -> dict[str, float]:
+    """The inverse document frequency of every word that was counted. A word that no chunk contains
+    counts as if one did."""
+    return {
+        word[0]: log(max(1.0, chunks / max(1, counts[term])))
+        for word, term in zip(words, terms, strict=True)
+        if term in counts
+    }
+
+
 def _without_common(
     words: Sequence[Term], parts: Sequence[Term], counts: Mapping[Term, int], most: float
 ) -> tuple[list[Term], list[Term], tuple[str, ...]]:
@@ -225,17 +279,23 @@ def _most_matches(
 def _chunk_counts(
     connection: apsw.Connection, table: str, terms: Sequence[Term]
 ) -> dict[Term, int]:
-    """How many chunks contain each term that has a stem."""
+    """How many chunks contain each term that has a stem. A snapshot looks up each stem once."""
+    known: dict[str, int] = once(connection, f"counts of {table}", lambda _: {})
     stems = [term.stem for term in terms if term.stem is not None]
-    if not stems:
-        return {}
-    sql = f"SELECT value, (SELECT doc FROM {table}_terms WHERE term = value) FROM json_each(?)"
-    counts = dict(connection.execute(sql, (json.dumps(stems, ensure_ascii=False),)))
-    return {term: counts[term.stem] or 0 for term in terms if term.stem is not None}
+    if missing := [stem for stem in stems if stem not in known]:
+        sql = f"SELECT value, (SELECT doc FROM {table}_terms WHERE term = value) FROM json_each(?)"
+        for stem, count in connection.execute(sql, (json.dumps(missing, ensure_ascii=False),)):
+            known[stem] = count or 0
+    return {term: known[term.stem] for term in terms if term.stem is not None}
 
 
 def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
+
+
+def _run_phrases(runs: Iterable[str]) -> str:
+    """The bigrams of a run follow each other in the index, so that they make a phrase."""
+    return " AND ".join(_quoted(" ".join(bigrams(run))) for run in runs)
 
 
 def _or(terms: Iterable[Term]) -> str:
@@ -316,6 +376,20 @@ class SqliteFulltext:
     ) -> TextMatches:
         with _index_errors(), self._database.reading() as connection:
             return match_expression(connection, expression, filters=filters, now=now, limit=limit)
+
+    def match_phrases(
+        self,
+        phrases: Sequence[str],
+        *,
+        prefer: Iterable[int],
+        filters: Filters,
+        now: str,
+        limit: int,
+    ) -> dict[int, str]:
+        with _index_errors(), self._database.reading() as connection:
+            return match_phrases(
+                connection, phrases, prefer=prefer, filters=filters, now=now, limit=limit
+            )
 
     def match_substrings(
         self, terms: Sequence[str], *, filters: Filters, now: str, limit: int

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 import apsw
 
 from kb.text import globs
-from kb.text.normalize import widen_katakana
+from kb.text.normalize import subwords, unspaced_ngrams, widen_katakana
+from kb.text.plain_words import has_plain_form
 from kb.text.timestamps import utc_timestamp
 
 if TYPE_CHECKING:
@@ -29,6 +30,26 @@ def register(connection: apsw.Connection, clock: Callable[[], float] = time.time
     connection.create_scalar_function("kb_now", cast(Any, lambda: utc_timestamp(clock())), 0)
     for name, function in (("kb_glob", glob_matches), ("kb_substrings", count_substrings)):
         connection.create_scalar_function(name, cast(Any, function), 2, deterministic=True)
+
+
+def register_derived(connection: apsw.Connection) -> None:
+    """Add the functions that derive the columns `parts` and `cjk`, for migrations. Their arguments
+    are blobs, so that damaged text does not stop a migration."""
+    for name, function, count in (
+        ("kb_has_plain_form", has_plain_form, 1),
+        ("kb_parts", subwords, 2),
+        ("kb_cjk", unspaced_ngrams, 1),
+    ):
+        connection.create_scalar_function(
+            name, cast(Any, _of_blobs(function)), count, deterministic=True
+        )
+
+
+def _of_blobs(function: Callable[..., Any]) -> Callable[..., Any]:
+    def decoded(*blobs: bytes | None) -> Any:
+        return function(*((blob or b"").decode("utf-8", "replace") for blob in blobs))
+
+    return decoded
 
 
 def glob_matches(pattern: Any, path: Any) -> bool:

@@ -58,7 +58,7 @@ def load(
             expected = f"{header['counts'][table]} {table}, not {seen[kind]}"
             raise export_format.broken(number, f"the end, but the header declares {expected}")
     _attempt(1, partial(work.finish, header))
-    segments.fold_all(connection)
+    segments.flush_all(connection)
     return work.report()
 
 
@@ -116,7 +116,7 @@ class _Restore:
 
     def chunk(self, record: JsonDict) -> None:
         derived = {
-            "parts": subwords(record["text"]),
+            "parts": subwords(record["heading"], record["text"]),
             "cjk": unspaced_ngrams(f"{record['heading']}\n{record['text']}"),
         }
         chunk_id = self._insert("chunks", export_format.as_columns(record) | derived)

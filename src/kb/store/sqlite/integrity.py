@@ -100,7 +100,7 @@ class Integrity:
     def log_bytes(self) -> int:
         return self._database.log_bytes()
 
-    def fold_log(self) -> None:
+    def checkpoint(self) -> None:
         with self._private() as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -161,7 +161,7 @@ class Integrity:
             counted = scalar(connection, "SELECT chunks FROM state")
             chunks = scalar(connection, "SELECT count(*) FROM chunks")
             wrong = [f"{counted} chunks are counted, but {chunks} exist"]
-            wrong = (wrong if counted != chunks else []) + vector_integrity.miscounted(connection)
+            wrong = (wrong if counted != chunks else []) + vector_integrity.count_errors(connection)
             return wrong + [
                 f"the last id of {table} is {last}, but {highest} exists"
                 for table, last, highest in _sequences(connection)
@@ -184,7 +184,7 @@ class Integrity:
         """The number of checked chunks, about `limit` if there are more, and how many of them have
         derived columns that differ from their text."""
         with self._database.reading() as connection:
-            rows = _some(connection, "heading, text, parts, cjk", limit)
+            rows = _sample(connection, "heading, text, parts, cjk", limit)
             wrong = [_derived(heading, text) != (parts, cjk) for heading, text, parts, cjk in rows]
         return len(wrong), sum(wrong)
 
@@ -192,7 +192,7 @@ class Integrity:
         """The number of checked chunks, and the documents of those whose text does not match their
         hash."""
         with self._database.reading() as connection:
-            rows = _some(connection, "heading, text, content_hash, doc_id", limit)
+            rows = _sample(connection, "heading, text, content_hash, doc_id", limit)
             wrong = [(documents.content_digest(heading, text) != digest, doc_id)
                      for heading, text, digest, doc_id in rows]  # fmt: skip
             altered = documents.by_id(
@@ -259,15 +259,15 @@ def _sequences(connection: apsw.Connection) -> list[tuple[str, int, int]]:
     ]
 
 
-def _some(connection: apsw.Connection, columns: str, limit: int) -> Iterator[Any]:
-    """All chunks, or an even sample of about `limit` of them."""
+def _sample(connection: apsw.Connection, columns: str, limit: int) -> Iterator[Any]:
+    """An even sample of about `limit` chunks, or all of them."""
     step = scalar(connection, "SELECT count(*) FROM chunks") // limit + 1
     sql = f"SELECT {columns} FROM chunks WHERE chunk_id % ? = ?"
     return connection.execute(sql, (step, random.randrange(step)))
 
 
 def _derived(heading: str, text: str) -> tuple[str, str]:
-    return subwords(text), unspaced_ngrams(f"{heading}\n{text}")
+    return subwords(heading, text), unspaced_ngrams(f"{heading}\n{text}")
 
 
 def _corrections(rows: list[Any]) -> Iterator[tuple[str, str, int]]:

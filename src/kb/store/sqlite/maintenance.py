@@ -33,7 +33,7 @@ class SqliteMaintenance:
 
     @property
     def integrity(self) -> Integrity:
-        """What the checks call."""
+        """The SQL behind the checks."""
         from kb.store.sqlite.integrity import Integrity
 
         return Integrity(self._database, self._vectors.dense)
@@ -59,7 +59,7 @@ class SqliteMaintenance:
         return checks(self.integrity, rechunk_note)
 
     def checkpoint(self) -> None:
-        self._database.fold_log()
+        self._database.checkpoint()
 
     def backup(self, target: Path, *, overwrite: bool, on_progress: OnProgress) -> None:
         import shutil
@@ -148,8 +148,8 @@ def verify(path: Path) -> None:
     except apsw.Error as error:
         problem = str(error)
     finally:
-        connection.close()  # also folds the log in, so that the copy is one file
+        connection.close()  # also checkpoints the log, so that the copy is one file
     if problem != "ok":
         raise StoreUnusable(
-            f"the copy is damaged, as the store is: {problem}", "see what is wrong with: kb doctor"
+            f"the copy is damaged, like the store: {problem}", "see what is wrong with: kb doctor"
         )

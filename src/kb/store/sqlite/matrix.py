@@ -68,7 +68,7 @@ def of_sidecar(model_id: int, sidecar: Sidecar) -> Matrix:
     return Matrix(model_id, sidecar.mark, sidecar.ids, sidecar.rows, none, none, sidecar.rows[:0])
 
 
-def built(connection: apsw.Connection, model: StoredModel, mark: Mark) -> Matrix:
+def build(connection: apsw.Connection, model: StoredModel, mark: Mark) -> Matrix:
     """Read every vector from the store."""
     import numpy as np
 
@@ -87,7 +87,7 @@ def built(connection: apsw.Connection, model: StoredModel, mark: Mark) -> Matrix
     return of_sidecar(model.model_id, Sidecar(mark, ids[:start], rows[:start]))
 
 
-def caught_up(
+def update(
     connection: apsw.Connection, earlier: Matrix, model: StoredModel, mark: Mark
 ) -> Matrix | None:
     """Derive the matrix of this state from an earlier one; None if too many rows changed."""

@@ -23,7 +23,7 @@ from kb.store.sqlite import embeddings
 from kb.store.sqlite.embeddings import Due
 from kb.store.sqlite.functions import scalar
 from kb.text.timestamps import utc_timestamp
-from kb.types import Embedded, Encoding, Failure, Job, Outcome, ToEmbed
+from kb.types import EmbedCounts, Encoding, Failure, Job, Outcome, PendingChunk
 
 if TYPE_CHECKING:
     from kb.ports import Clock
@@ -63,12 +63,12 @@ def lease(
     model_id: int,
     *,
     limit: int,
-    after: ToEmbed | None,
+    after: PendingChunk | None,
     doc_id: int | None,
     lacking: Set[str],
     due: Due | None,
     now: float,
-) -> list[ToEmbed]:
+) -> list[PendingChunk]:
     """Lease chunks that no other job works on: those without vectors, or, with `lacking`, those
     whose vectors lack one of these parts. Returns none if the model is no longer used."""
     if not _resumed(connection, job_id, model_id, now):
@@ -160,10 +160,10 @@ def finish(
     stamp: str,
     now: float,
     token_format: str,
-) -> Embedded:
+) -> EmbedCounts:
     """Write vectors and failures, and end the leases of these chunks."""
     if not _is_wanted(connection, model_id):
-        return Embedded()
+        return EmbedCounts()
     dimension = embeddings.model(connection, model_id).dimension
     embedded = filled = 0
     for one in outcomes:
@@ -183,7 +183,7 @@ def finish(
         "UPDATE jobs SET chunk_ids = ?, lease_until = ?, done = done + ? WHERE job_id = ?",
         (json.dumps(left), now + LEASE_S, len(finished), job_id),
     )
-    return Embedded(embedded, filled)
+    return EmbedCounts(embedded, filled)
 
 
 def _lacks(connection: apsw.Connection, model_id: int, chunk_id: int) -> set[str] | None:
@@ -306,11 +306,11 @@ class SqliteQueue:
         model_id: int,
         *,
         limit: int,
-        after: ToEmbed | None = None,
+        after: PendingChunk | None = None,
         doc_id: int | None = None,
         lacking: Set[str] = frozenset(),
         patient: bool = False,
-    ) -> list[ToEmbed]:
+    ) -> list[PendingChunk]:
         now = self._clock()
         with self._database.writing() as connection:
             return lease(
@@ -334,7 +334,7 @@ class SqliteQueue:
         with self._database.writing() as connection:
             renew(connection, job_id, self._clock())
 
-    def finish(self, job_id: int, model_id: int, outcomes: Sequence[Outcome]) -> Embedded:
+    def finish(self, job_id: int, model_id: int, outcomes: Sequence[Outcome]) -> EmbedCounts:
         now = self._clock()
         with self._database.writing() as connection:
             written = finish(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import apsw
 
 from kb.errors import StoreTooNew, StoreUnusable
+from kb.store.sqlite.functions import register_derived
 
 APPLICATION_ID = 0x6B622E31  # "kb.1", in the header of every store
-VERSION = 7  # the newest migration
+VERSION = 9  # the newest migration
 
 
 def version(connection: apsw.Connection, path: str) -> int:
@@ -32,17 +33,19 @@ def migrate(connection: apsw.Connection, path: str) -> None:
     at once, one of them migrates."""
     connection.execute("BEGIN IMMEDIATE")
     try:
+        register_derived(connection)
         for number in range(version(connection, path) + 1, VERSION + 1):
             connection.execute(_script(number))
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        if not connection.getautocommit():  # Ctrl-C may come just after the commit
+            connection.execute("ROLLBACK")
         raise
 
 
-def imitate(connection: apsw.Connection) -> None:
+def add_newer_tables(connection: apsw.Connection) -> None:
     """Add the newer tables, empty and temporary, to a connection that reads an older store."""
     there = {name for (name,) in connection.execute("SELECT name FROM main.sqlite_schema")}
     connection.execute("PRAGMA query_only = OFF; PRAGMA temp_store = MEMORY")

@@ -56,7 +56,7 @@ class Segment(NamedTuple):
         return self.gone * _WORN > self.chunks
 
 
-def inverted(vectors: Iterable[Weights]) -> dict[str, Block]:
+def invert(vectors: Iterable[Weights]) -> dict[str, Block]:
     """The postings of each term. The position of a chunk is that of its vector."""
     made: dict[str, Block] = {}
     for place, weights in enumerate(vectors):
@@ -72,7 +72,7 @@ def inverted(vectors: Iterable[Weights]) -> dict[str, Block]:
 # --- adding ---------------------------------------------------------------------------------------
 
 
-def fold(connection: apsw.Connection, model_id: int, *, least: int | None = None) -> None:
+def flush(connection: apsw.Connection, model_id: int, *, least: int | None = None) -> None:
     """Write pending chunks into a segment, if there are at least `FEW`."""
     waiting = scalar(
         connection, "SELECT count(*) FROM sparse_pending WHERE model_id = ?", (model_id,)
@@ -93,7 +93,7 @@ def fold(connection: apsw.Connection, model_id: int, *, least: int | None = None
 def _add(
     connection: apsw.Connection, model_id: int, chunk_ids: list[int], vectors: list[Weights]
 ) -> None:
-    blocks = inverted(vectors)
+    blocks = invert(vectors)
     ids = _term_ids(connection, blocks)
     _write(connection, model_id, chunk_ids, {ids[term]: block for term, block in blocks.items()})
     connection.executemany(
@@ -221,12 +221,12 @@ def postings(connection: apsw.Connection, segment: int) -> Iterator[tuple[int, b
 # --- everything -----------------------------------------------------------------------------------
 
 
-def fold_all(connection: apsw.Connection) -> None:
+def flush_all(connection: apsw.Connection) -> None:
     """Write the chunks of an import into segments, for every model."""
     sql = "SELECT DISTINCT model_id FROM sparse_pending"
     models: list[Any] = connection.execute(sql).fetchall()
     for (model_id,) in models:
-        fold(connection, model_id)
+        flush(connection, model_id)
 
 
 def rebuild(connection: apsw.Connection) -> None:
@@ -237,4 +237,4 @@ def rebuild(connection: apsw.Connection) -> None:
         "INSERT INTO sparse_pending SELECT model_id, chunk_id FROM embeddings "
         "WHERE sparse IS NOT NULL AND state = 'ready'"
     )
-    fold_all(connection)
+    flush_all(connection)

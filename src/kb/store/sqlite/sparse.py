@@ -131,7 +131,7 @@ class SparseIndex:
             return known
         with pause_deadline(), self._building:  # one thread builds it for all
             if (known := self._states.get(key)) is None:
-                known = _made(connection, key)
+                known = _load_state(connection, key)
                 kept = list(self._states.items())[1 - _STATES :]
                 self._states = {**dict(kept), key: known}
             return known
@@ -154,7 +154,7 @@ def _key(connection: apsw.Connection, model_id: int) -> Key:
     return Key(model_id, embeddings.mark(connection), tuple(rows))
 
 
-def _made(connection: apsw.Connection, key: Key) -> State:
+def _load_state(connection: apsw.Connection, key: Key) -> State:
     ids: array[int] = array("q")
     starts: dict[int, int] = {}
     rows = connection.execute(
@@ -168,7 +168,7 @@ def _made(connection: apsw.Connection, key: Key) -> State:
     waiting = _waiting(connection, key.model_id)
     pending_at = len(ids)
     ids.extend(waiting)
-    blocks = segments.inverted(sparse_weights.from_text_or_empty(text) for text in waiting.values())
+    blocks = segments.invert(sparse_weights.from_text_or_empty(text) for text in waiting.values())
     return State(ids, starts, gone, pending_at, blocks)
 
 

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kb.index import token_codes
 from kb.store.sqlite.catalog import SqliteCatalog
 from kb.store.sqlite.connection import Database
 from kb.store.sqlite.fulltext import SqliteFulltext
-from kb.store.sqlite.vectors import SqliteVectors
 
 if TYPE_CHECKING:
     from kb.ports import Clock
     from kb.store.sqlite.maintenance import SqliteMaintenance
     from kb.store.sqlite.queue import SqliteQueue
+    from kb.store.sqlite.vectors import SqliteVectors
 
 
 class SqliteStore:
-    """Safe to share between threads: each thread has its own connections.
+    """The store port over one SQLite file. Threads may share it: each has its own connections.
 
     `vector_backend` is `auto`, `sqlite-vec`, `numpy` or `python`; with `sqlite-vec`, writes keep
-    that backend's table up to date. New token vectors are stored in `token_format`; every format
-    can be read.
+    that backend's table up to date. New token vectors are stored in `token_format`, with `none` in
+    the default one; every format can be read.
     """
 
     def __init__(
@@ -36,22 +36,37 @@ class SqliteStore:
         busy_timeout_s: float = 60.0,
         clock: Clock = time.time,
         vector_backend: str = "auto",
-        token_format: str = token_codes.DEFAULT,
+        token_format: str = "none",
     ) -> None:
         self._database = Database(
             path, read_only=read_only, busy_timeout_s=busy_timeout_s, clock=clock
         )
         self._clock = clock
-        self._token_format = token_codes.DEFAULT if token_format == "none" else token_format
+        self._lock = threading.Lock()
+        self._vectors: SqliteVectors | None = None  # imported with its first use
+        self._vector_backend = vector_backend
+        self._token_format = token_format
         self.catalog = SqliteCatalog(self._database, clock)
         self.fulltext = SqliteFulltext(self._database)
-        self.vectors = SqliteVectors(self._database, vector_backend)
+
+    @property
+    def vectors(self) -> SqliteVectors:
+        with self._lock:  # one for all threads, since it has caches
+            if self._vectors is None:
+                from kb.store.sqlite.vectors import SqliteVectors
+
+                self._vectors = SqliteVectors(self._database, self._vector_backend)
+            return self._vectors
 
     @cached_property
     def queue(self) -> SqliteQueue:
+        from kb.index import token_codes
         from kb.store.sqlite.queue import SqliteQueue
 
-        return SqliteQueue(self._database, self._clock, self.vectors, self._token_format)
+        token_format = self._token_format
+        if token_format == "none":
+            token_format = token_codes.DEFAULT
+        return SqliteQueue(self._database, self._clock, self.vectors, token_format)
 
     @cached_property
     def maintenance(self) -> SqliteMaintenance:
@@ -79,4 +94,5 @@ class SqliteStore:
 
     def close(self) -> None:
         self._database.close()
-        self.vectors.close()
+        if self._vectors is not None:
+            self._vectors.close()

@@ -87,7 +87,7 @@ def reason(connection: apsw.Connection, model_id: int) -> str:
         len(embeddings.changed(connection, model_id, at)) > _MANY
     ):
         return "sqlite-vec's table is out of date, kb embed updates it"
-    return "sqlite-vec cannot give so many"
+    return "sqlite-vec cannot return so many results"
 
 
 def exists(connection: apsw.Connection) -> bool:
@@ -154,11 +154,11 @@ def nearest(
     if len(changed) > _MANY:
         return None
     if len(seen.hidden) > _HIDDEN:
-        seen = seen.in_time()
+        seen = seen.exclude_expired()
     candidates = _unchanged(connection, query, seen, {*changed, *seen.hidden}, limit)
     if candidates is None:
         return None
-    candidates += visibility.some(connection, seen, changed)
+    candidates += visibility.filter_visible(connection, seen, changed)
     return embeddings.dense_vectors(connection, model.model_id, candidates)
 
 

@@ -114,8 +114,8 @@ class VectorIntegrity:
 # --- counters -------------------------------------------------------------------------------------
 
 
-def miscounted(connection: apsw.Connection) -> list[str]:
-    """Models whose counts of embeddings are wrong, in words."""
+def count_errors(connection: apsw.Connection) -> list[str]:
+    """A description of each model whose stored counts of embeddings are wrong."""
     return [
         f"{model.name} has {_in_words(counted)}, not {_in_words(known)}"
         for model in embeddings.models(connection)

@@ -196,7 +196,7 @@ class SqliteVectors:
         that has written vectors."""
         from kb.store.sqlite import segments
 
-        segments.fold(connection, model_id)
+        segments.flush(connection, model_id)
         self._update_vec_table(connection, model_id)
 
     def _update_vec_table(self, connection: apsw.Connection, model_id: int) -> None:

@@ -1,4 +1,4 @@
-"""Which chunks a search by vectors may return, by the same SQL as a search by words."""
+"""Which chunks a vector search may return, selected by the same SQL as in a lexical search."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Visible(NamedTuple):
     hidden: list[int]
     now: str
 
-    def in_time(self) -> Visible:
+    def exclude_expired(self) -> Visible:
         """The same chunks with the expired ones excluded by `select`."""
         select = self.select or where.CHUNKS_OF + "1"
         select += " AND (d.expires_at IS NULL OR d.expires_at > ?)"
@@ -48,9 +48,9 @@ def chunk_ids(connection: apsw.Connection, seen: Visible) -> list[int]:
     return [chunk_id for (chunk_id,) in rows]
 
 
-def some(connection: apsw.Connection, seen: Visible, among: list[int]) -> list[int]:
-    """Those of the chunks `among` that may be returned."""
-    ids = set(among) - set(seen.hidden)
+def filter_visible(connection: apsw.Connection, seen: Visible, chunk_ids: list[int]) -> list[int]:
+    """Those of `chunk_ids` that may be returned."""
+    ids = set(chunk_ids) - set(seen.hidden)
     if seen.select is None or not ids:
         return sorted(ids)
     rows = connection.execute(
