@@ -1,4 +1,4 @@
-"""Comparison: one query by six methods [002 R8].
+"""Comparison: one query, run with six methods [002 R8].
 
 Work that all methods share is done first and counts for none: loading the model, encoding the query
 and warming the caches. Then the methods run one after the other on one state of the store, so that
@@ -63,7 +63,7 @@ def compare(
     top: int | None = None,
     filters: Filters | None = None,
 ) -> Comparison:
-    """Run the query by every method, and return the best `top` hits of each."""
+    """Run the query with every method, and return the best `top` hits of each."""
     count = check_integer("top", DEFAULT_TOP if top is None else top, least=1)
     began = time.perf_counter()
     with searcher.deadline(), store.snapshot():
@@ -86,7 +86,7 @@ def compare(
 
 
 def _prepare(searcher: Searcher, query: str, filters: Filters | None) -> None:
-    """Run a minimal search by all parts. An error of the query or the store concerns all methods,
+    """Run a minimal search with all parts. An error of the query or the store concerns all methods,
     and is raised here."""
     searcher.load()  # this search may not need the model
     few = {"candidates": 1, "rerank_candidates": 1}
@@ -128,7 +128,7 @@ def _as_error(part: Degraded) -> dict[str, str]:
         count = "1 passage has" if part.detail == 1 else f"{part.detail} passages have"
         kind = "token" if part.part == "rerank" else part.part
         message = f"{count} no {kind} vectors yet"
-    hint = "kb embed makes them" if part.reason == "pending" else ""
+    hint = "to create them, run: kb embed" if part.reason == "pending" else ""
     return {"code": part.reason, "message": message, "hint": hint}
 
 

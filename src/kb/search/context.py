@@ -45,9 +45,18 @@ class SearchContext(NamedTuple):
             not has_vector or spec.model_output != "dense" for spec in others
         )
 
+    @property
+    def reads_tokens(self) -> bool:
+        """Whether snippets are chosen by token vectors too: the query is encoded anyway, and the
+        store has token vectors."""
+        if not self.request.snippets or not self.uses_meaning:
+            return False
+        return self.model.stored is not None and self.model.stored.tokens > 0
+
     def encode(self, text: str, *, need: Set[str]) -> QueryEncoding:
         """Encode a query with all outputs that this search uses. An output in `need` that cannot be
         computed raises."""
-        return self.query_encoder.encode(
-            text, self.profile.model_outputs(), self.model.encoder, need=need
-        )
+        outputs = self.profile.model_outputs()
+        if self.reads_tokens:
+            outputs |= {"tokens"}
+        return self.query_encoder.encode(text, outputs, self.model.encoder, need=need)

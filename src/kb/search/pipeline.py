@@ -1,6 +1,6 @@
 """The pipeline: the stages of a search as a value, and the run of a query through them.
 
-    query -> analyze -> retrieve -> fuse -> boost -> rerank -> cut -> hits
+    query -> analyze -> retrieve -> fuse -> literal -> boost -> rerank -> collapse -> cut -> hits
 
 All stages read one state of the store, and none writes.
 
@@ -21,20 +21,28 @@ from kb.search.query.analysis import Analysis, analyze
 from kb.search.ranking.adaptive import QueryWeights, adapt_weights
 from kb.search.ranking.agreement import FIRST, weigh_by_agreement
 from kb.search.ranking.boosts import Boosts, apply_boosts
+from kb.search.ranking.coverage import weigh_by_coverage
 from kb.search.ranking.fusion import Fusion, RankedList
+from kb.search.ranking.literal import NAMES, Evidence, add_runs, put_first
+from kb.search.ranking.relevance import drop_irrelevant
 from kb.search.rerank.blend import RerankResult
 from kb.search.results.hits import CandidateCache, ScoreBreakdown, cap_scores, make_hits
+from kb.search.results.signals import SignalSource, drop_unlikely, with_relevance
 from kb.search.results.trace import Trace
 from kb.search.retrievers import registry
 from kb.search.retrievers.base import Candidates, RetrievalRequest, Retriever
+from kb.search.retrievers.phrases import find_literal
 from kb.search.retrievers.registry import LEXICAL
 from kb.search.retrievers.retrieval import ParallelRetrieval, retrieve
 from kb.text.scripts import is_cjk
-from kb.types import Degraded, Query, Response, ScoredChunk
+from kb.types import Degraded, Hit, Query, Response, ScoredChunk
 
 if TYPE_CHECKING:
     from kb.ports import Store
     from kb.search.rerank.stage import RerankStage
+    from kb.search.results.collapse import Collapse
+    from kb.search.results.hits import TokenSimilarity
+    from kb.search.retrievers.readability import Readability
 
 _DEPTH_FACTOR = 4  # how many times more candidates the next retrieval returns
 _MAX_DEPTH = 4096  # the limit if one document fills the list
@@ -59,8 +67,12 @@ class Cut:
     def __call__(
         self, ranked: Sequence[ScoredChunk], cache: CandidateCache
     ) -> tuple[ScoredChunk, ...]:
-        kept = [one for one in at_least(ranked, self.threshold) if one.chunk_id not in self.exclude]
+        kept = self.drop(ranked)
         return tuple(_best_per_document(kept, cache) if self.group else kept)[: self.top]
+
+    def drop(self, ranked: Sequence[ScoredChunk]) -> list[ScoredChunk]:
+        """Drop hits below the threshold and chunks to exclude."""
+        return [one for one in at_least(ranked, self.threshold) if one.chunk_id not in self.exclude]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +85,9 @@ class FusionStage:
     min_score: float | None = None
     adaptive: bool = False
     agreement: bool = False
+    literal: bool = False
+    coverage: bool = False
+    calibrated: bool = False
 
     def query_weights(self, text: str, candidates: Mapping[str, Candidates]) -> QueryWeights:
         """The weights of the retrievers for this query. Retrievers that did not run have none."""
@@ -127,6 +142,9 @@ class Pipeline:
     slow_ms: int
     parallel: ParallelRetrieval | None = None
     rerank: RerankStage | None = None
+    similarity: TokenSimilarity | None = None
+    readability: Readability | None = None
+    collapse: Collapse | None = None
 
     def __repr__(self) -> str:
         retrievers = " | ".join(map(repr, self.retrievers))
@@ -134,13 +152,17 @@ class Pipeline:
         if len(self.retrievers) > 1:
             stages += ["adaptive weights"] * self.fusion_stage.adaptive
             stages += ["agreement"] * self.fusion_stage.agreement
+            stages += ["coverage"] * self.fusion_stage.coverage
             stages.append(repr(self.fusion_stage.fusion))
+        stages += ["literal first"] * self.fusion_stage.literal
         if self.fusion_stage.min_score is not None:
             stages.append(f"at least {self.fusion_stage.min_score:g}")
         if self.boosts:
             stages.append(repr(self.boosts))
         if self.rerank is not None:
             stages.append(repr(self.rerank))
+        if self.collapse is not None:
+            stages.append(repr(self.collapse))
         return " -> ".join(["analyse", *stages, repr(self.cut)])
 
     def run(self, query: Query, now: str) -> Response:
@@ -153,8 +175,17 @@ class Pipeline:
             run = PipelineRun(self, query, analysis, now, trace)
             ranked = run.ranked()
             with trace.stage("hits") as facts:
-                hits = make_hits(ranked, run.breakdown, run.cache, analysis, self.snippet_chars)
+                run.cache.fetch_chunks(run.shown(ranked))
+                hits = make_hits(
+                    ranked, run.breakdown, run.cache, analysis, self.snippet_chars, self.similarity
+                )
+                hits = run.annotate(hits)
                 hits = run.rerank_result.annotate(hits)
+                signals = run.signals()
+                hits = with_relevance(hits, signals)
+                if self.fusion_stage.calibrated:
+                    hits = drop_unlikely(hits, signals, self.fusion_stage.min_score)
+                hits = drop_irrelevant(hits, query.min_relevance)
                 facts["returned"] = len(hits)
             index_version = self._index_version()
         response = Response(
@@ -165,7 +196,7 @@ class Pipeline:
             degraded=(*self._query_degraded(analysis), *run.degraded()),
             timing_ms=trace.timing_ms(),
             index_version=index_version,
-            explain=run.explain(ranked) if query.explain else None,
+            explain=run.explain(hits, signals) if query.explain else None,
         )
         self._log(response)
         return response
@@ -207,8 +238,12 @@ class PipelineRun:
         self.breakdown = ScoreBreakdown.of({}, (), "fused")
         self._lists: list[RankedList] = []
         self._unavailable: dict[str, Candidates] = {}  # retrievers that failed: not run again
+        self._unreadable: set[int] = set()  # chunks that the model cannot read
         self._factors: dict[int, dict[str, float]] = {}
         self.rerank_result = RerankResult(())
+        self._evidence: dict[int, Evidence] = {}
+        collapse = pipeline.collapse
+        self._collapsed = None if collapse is None else collapse.start(analysis)
 
     def ranked(self) -> tuple[ScoredChunk, ...]:
         """The chunks to return. If there are too few, retrieves more candidates."""
@@ -217,12 +252,20 @@ class PipelineRun:
         while True:
             candidates = self._retrieve(limit)
             fused = self._boost(self._fuse(self._new(candidates), candidates, limit))
-            ranked += self._append(ranked, fused) if ranked else self._rerank(fused)
-            kept = cut(ranked, self.cache)
+            batch = self._append(ranked, fused) if ranked else self._first(fused)
+            ranked += batch
+            kept = cut(self._collapse(ranked, batch), self.cache)
             full = any(len(each.ranked) >= limit for each in candidates.values())
             if not full or self._enough(kept, limit):
                 return kept
             limit *= _DEPTH_FACTOR
+
+    def _first(self, fused: list[ScoredChunk]) -> list[ScoredChunk]:
+        """The first candidates in their final order. A reranker that is to decide alone does."""
+        ranked, rerank = self._rerank(fused), self._pipeline.rerank
+        if not self._evidence or (rerank is not None and rerank.blend == 1.0):
+            return ranked
+        return put_first(ranked, self._evidence)
 
     def _enough(self, kept: Sequence[ScoredChunk], limit: int) -> bool:
         """Whether more candidates cannot add hits. Hits below the threshold are not replaced; hits
@@ -230,7 +273,8 @@ class PipelineRun:
         cut = self._pipeline.cut
         if cut.group:
             return len(kept) >= cut.top or limit >= max(_MAX_DEPTH, cut.top)
-        return len(self.breakdown.fused) >= cut.top + len(cut.exclude)
+        dropped = len(cut.exclude) + (0 if self._collapsed is None else self._collapsed.count)
+        return len(self.breakdown.fused) >= cut.top + dropped
 
     def _new(self, candidates: Mapping[str, Candidates]) -> dict[str, Candidates]:
         """The candidates without those that were fused before."""
@@ -245,7 +289,18 @@ class PipelineRun:
         }
 
     def _retrieve(self, limit: int) -> dict[str, Candidates]:
-        request = RetrievalRequest(self._analysis, self._query.filters, self._now, limit)
+        """The candidates of all retrievers, without chunks that the model cannot read."""
+        readability = self._pipeline.readability
+        if readability is None:
+            return self._run_retrievers(limit)
+        candidates, unreadable = readability.retrieve(
+            self._run_retrievers, limit, self._pipeline.store
+        )
+        self._unreadable |= unreadable
+        return candidates
+
+    def _run_retrievers(self, limit: int) -> dict[str, Candidates]:
+        request = self._request(limit)
         pipeline = self._pipeline
         able = [each for each in pipeline.retrievers if each.name not in self._unavailable]
         candidates = retrieve(
@@ -254,6 +309,9 @@ class PipelineRun:
         self._unavailable |= {name: each for name, each in candidates.items() if not each.ran}
         every = self._unavailable | candidates
         return {each.name: every[each.name] for each in pipeline.retrievers}
+
+    def _request(self, limit: int) -> RetrievalRequest:
+        return RetrievalRequest(self._analysis, self._query.filters, self._now, limit)
 
     def _fuse(
         self, new: Mapping[str, Candidates], candidates: Mapping[str, Candidates], limit: int
@@ -268,13 +326,40 @@ class PipelineRun:
         else:
             with self._trace.stage("fuse") as facts:
                 lists = self._complete(lists, new)
+                if stage.coverage:
+                    lists, rules = weigh_by_coverage(lists, stage.weights)
+                    query_weights = QueryWeights(
+                        {one.name: one.weight for one in lists if one.ran},
+                        (*query_weights.rules, *rules),
+                    )
                 fused = stage.fusion(lists)
                 kind = stage.fusion.kind(lists)
                 facts |= {"candidates": len(fused), "scale": kind, **query_weights.facts()}
+        if stage.literal and not self._lists:
+            fused = self._literal(fused, candidates, limit)
         fused = self.breakdown.cap_scores(fused)
         self.breakdown = self.breakdown.extend(new, fused, stage.fusion.kind(lists))
         self._lists += lists
         return at_least(fused, stage.min_score)
+
+    def _literal(
+        self, fused: list[ScoredChunk], candidates: Mapping[str, Candidates], limit: int
+    ) -> list[ScoredChunk]:
+        """Put passages that hold the query literally first. They are looked up once, with the first
+        candidates."""
+        lexical = candidates.get(LEXICAL)
+        if lexical is None or not lexical.ran:
+            return fused
+        with self._trace.stage("literal") as facts:
+            self._evidence = find_literal(
+                self._pipeline.store,
+                self._request(limit),
+                lexical.idf,
+                [one.chunk_id for one in fused],
+            )
+            levels = [each.level for each in self._evidence.values()]
+            facts.update({name: levels.count(level) for level, name in NAMES.items()})
+        return put_first(add_runs(fused, self._evidence), self._evidence)
 
     def _complete(
         self, lists: Sequence[RankedList], candidates: Mapping[str, Candidates]
@@ -291,6 +376,8 @@ class PipelineRun:
             if ranked_list.ran and others and (complete or candidates[ranked_list.name].partial):
                 scores = by_name[ranked_list.name].scores(self._analysis, others)
             if scores is not None:
+                if ranked_list.name != LEXICAL:
+                    scores = {key: scores[key] for key in scores if key not in self._unreadable}
                 unknown = others - scores.keys()
                 known = scores if complete else {}
                 ranked_list = replace(ranked_list, known=known, unknown=unknown)
@@ -320,9 +407,37 @@ class PipelineRun:
         with self._trace.stage("rerank") as facts:
             facts["reranker"] = rerank.name
             self.rerank_result = rerank(
-                self._analysis, ranked, self.cache, self._trace.elapsed_ms, facts
+                self._analysis,
+                ranked,
+                self.cache,
+                self._trace.elapsed_ms,
+                facts,
+                self.breakdown.candidates,
             )
         return list(self.rerank_result.ranked)
+
+    def _collapse(
+        self, ranked: list[ScoredChunk], batch: Sequence[ScoredChunk]
+    ) -> Sequence[ScoredChunk]:
+        """The ranked list without duplicates. `batch` is its last part. What the cut drops goes
+        first: it must not stand for its duplicates, nor take a place among the first hits."""
+        if self._collapsed is None:
+            return ranked
+        cut = self._pipeline.cut
+        with self._trace.stage("collapse") as facts:
+            top = len(ranked) if cut.group else cut.top
+            self._collapsed.add(cut.drop(batch), self.cache, top)
+            facts["duplicates"] = self._collapsed.count
+        return self._collapsed.ranked
+
+    def shown(self, ranked: Sequence[ScoredChunk]) -> list[int]:
+        """The chunks whose texts or citations the hits show."""
+        shown = [one.chunk_id for one in ranked]
+        return shown if self._collapsed is None else self._collapsed.with_duplicates(shown)
+
+    def annotate(self, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
+        """Hits with their duplicates."""
+        return hits if self._collapsed is None else self._collapsed.annotate(hits, self.cache)
 
     def _append(
         self, first: Sequence[ScoredChunk], later: Sequence[ScoredChunk]
@@ -330,6 +445,14 @@ class PipelineRun:
         """Later candidates, with scores that do not exceed the last of `first`."""
         reranked = self.rerank_result.append(first, later)
         return cap_scores(later, first[-1].score) if reranked is None else reranked
+
+    def signals(self) -> SignalSource:
+        """What the retrievers know about the candidates."""
+        dense = (one for one in self._lists if one.name == "dense")
+        pending = frozenset(chunk_id for one in dense for chunk_id in one.unknown)
+        return SignalSource(
+            self.breakdown, self.cache, self._analysis, self._pipeline.candidates, pending
+        )
 
     def degraded(self) -> tuple[Degraded, ...]:
         """The problems of all stages. A truncated query is reported once, because it is the same
@@ -341,7 +464,7 @@ class PipelineRun:
             *self.rerank_result.degraded,
         )
 
-    def explain(self, ranked: Sequence[ScoredChunk]) -> dict[str, Any]:
+    def explain(self, hits: Sequence[Hit], signals: SignalSource) -> dict[str, Any]:
         """The explanation of the response, as JSON."""
         known: dict[str, dict[int, float]] = {}
         for ranked_list in self._lists:
@@ -359,10 +482,17 @@ class PipelineRun:
                     "scores": {name: scores[one.chunk_id] for name, scores in known.items()
                                if one.chunk_id in scores},
                     "factors": self._factors.get(one.chunk_id, {}),
+                    **self._literal_facts(one.chunk_id),
+                    "signals": signals.of(one.chunk_id).facts(),
                 }
-                for one in ranked
+                for one in hits
             ],
         }  # fmt: skip
+
+    def _literal_facts(self, chunk_id: int) -> dict[str, Any]:
+        """Why a hit was raised, if it was."""
+        evidence = self._evidence.get(chunk_id)
+        return {} if evidence is None else {"literal": NAMES[evidence.level]}
 
 
 def at_least(ranked: Sequence[ScoredChunk], least: float | None) -> list[ScoredChunk]:

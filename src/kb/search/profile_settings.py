@@ -90,9 +90,24 @@ def _optional_number(key: str, value: Any) -> float | None:
     return None if value is None or _text(value) == "none" else read_number(key, value)
 
 
+def read_probability(key: str, value: Any) -> float | None:
+    """Convert a number from 0 to 1, or `none`."""
+    number = _optional_number(key, value)
+    if number is None or 0.0 <= number <= 1.0:
+        return number
+    hint = f"{key} is a number from 0 to 1"
+    raise InvalidRequest(f"{key} cannot be {short_repr(value)}", hint)
+
+
 def _whole(key: str, value: Any) -> int:
     digits = isinstance(value, str) and _WHOLE.fullmatch(value.strip())
     return check_integer(key, int(value) if digits else value, least=1)
+
+
+def _count(key: str, value: Any) -> int:
+    """Convert a whole number from 0."""
+    digits = isinstance(value, str) and _WHOLE.fullmatch(value.strip())
+    return check_integer(key, int(value) if digits else value, least=0)
 
 
 def _rerank_count(key: str, value: Any) -> int:
@@ -103,10 +118,10 @@ def _rerank_count(key: str, value: Any) -> int:
 
 
 def _blend(key: str, value: Any) -> float | None:
-    number = _optional_number(key, value)
+    number = None if _text(value) == "auto" else _optional_number(key, value)
     if number is None or 0.0 <= number <= 1.0:
         return number
-    hint = f"{key} is a number from 0 (fused alone) to 1 (reranker alone)"
+    hint = f"{key} is a number from 0 (fused alone) to 1 (reranker alone), or auto"
     raise InvalidRequest(f"{key} cannot be {short_repr(value)}", hint)
 
 
@@ -161,14 +176,20 @@ KEYS: Mapping[str, Callable[[str, Any], Any]] = {
     "normalisation": _one_of(NORMALISATIONS),
     "adaptive": _switch,
     "agreement": _switch,
+    "coverage": _switch,
     "complete": _switch,
+    "literal": _switch,
     "min_score": _optional_number,
+    "calibrated": _switch,
     "boosts": _some_of(lambda: BOOSTS, least=0),
     "half_life_days": _positive,
     "rerank": _one_of(RERANKERS),
     "rerank_candidates": _rerank_count,
     "rerank_blend": _blend,
     "threshold": _optional_number,
+    "min_relevance": read_probability,
+    "collapse": _switch,
+    "per_document": _count,
     "group": _switch,
     "top": _whole,
 }
@@ -187,17 +208,27 @@ ABOUT: Mapping[str, str] = {
     "weights": "the weight of each retriever, by name",
     "adaptive": "whether weights depend on the length and the form of the query",
     "agreement": "whether a list that shares almost nothing with the others gets less weight",
+    "coverage": "whether vectors count less while most candidates by words have none",
     "complete": "whether a dense or sparse score is computed for candidates that only other "
     "retrievers returned",
+    "literal": "whether passages that hold the whole query literally come first, and passages with "
+    "a part of it rise",
     "min_score": "candidates with a lower fused score are dropped, before any boost",
+    "calibrated": "whether `min_score` acts on the fused score times the relevance, for passages "
+    "whose vectors are known; passages with every word of the query stay",
     "boosts": "factors of the score: `type`, `access`, `decay`",
     "type_weights": "the factors of the boost `type`, by kind",
     "half_life_days": "the half-life of the boost `decay`",
     "rerank": "the reranker of the first candidates: `none`, `colbert` or `cross-encoder`",
     "rerank_candidates": "how many candidates the reranker reads",
     "rerank_blend": "the share of the reranker in the final score, from 0 (fused score alone) to 1 "
-    "(reranker alone); `none`: the best measured value",
+    "(reranker alone); `auto` or `none`: the reranker is used for queries on which it helps",
     "threshold": "hits with a lower score are dropped",
+    "min_relevance": "hits with a lower relevance, a probability from 0 to 1, are dropped",
+    "collapse": "whether passages with the same or nearly the same text become one hit, and short "
+    "texts that many pages of a folder repeat go below the others",
+    "per_document": "how many passages of a document may be among the first ten hits; `0`: any "
+    "number",
     "group": "whether only the best hit of a document is returned",
     "top": "how many hits are returned; by default `search.default_top`",
 }

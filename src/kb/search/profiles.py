@@ -14,9 +14,11 @@ from kb.search.ranking.fusion import RRF_K, Fusion
 from kb.search.retrievers import registry
 from kb.types import RERANKERS
 
-_SHOWN_IF_SET = ("boosts", "group", "complete", "adaptive", "agreement")
+_SHOWN_IF_SET = (
+    "boosts", "collapse", "per_document", "group", "complete", "adaptive", "agreement", "coverage",
+    "literal", "calibrated",
+)  # fmt: skip
 RERANKER = "colbert"  # the better one: docs/decisions/0016-rerankers.md
-BLENDS = {"colbert": 0.5, "cross-encoder": 0.2}  # as measured there
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +36,21 @@ class Profile:
     weights: Mapping[str, float] = field(default_factory=dict)  # of retrievers; 1 by default
     adaptive: bool = False  # weights depend on the query: `ranking.adaptive`
     agreement: bool = False  # an outlier list gets less weight: `ranking.agreement`
+    coverage: bool = False  # lists without most vectors get less weight: `ranking.coverage`
     complete: bool = False  # score candidates that only other retrievers returned
+    literal: bool = False  # passages that hold the query literally come first: `ranking.literal`
     min_score: float | None = None  # drop candidates with a lower fused score
+    calibrated: bool = False  # `min_score` acts on the score times the relevance
     boosts: tuple[str, ...] = ()
     type_weights: Mapping[str, float] = field(default_factory=lambda: dict(TYPE_WEIGHTS))
     half_life_days: float = HALF_LIFE_DAYS
     rerank: str = "none"
     rerank_candidates: int = 100
-    rerank_blend: float | None = None  # None: the best measured value
+    rerank_blend: float | None = None  # None: depends on the query, see `rerank.automatic`
     threshold: float | None = None  # drop hits with a lower score
+    min_relevance: float | None = None  # drop hits with a lower relevance
+    collapse: bool = False  # duplicates and repeated texts: `results.collapse`
+    per_document: int = 0  # passages of a document among the first ten hits; 0: any number
     group: bool = False  # keep only the best hit of a document
     top: int | None = None  # None: search.default_top
 
@@ -63,7 +71,7 @@ class Profile:
     def _unused_settings(self) -> Iterator[str]:
         fused = len(self.retrievers) > 1
         if not fused:
-            yield from ("fusion", "weights", "adaptive", "agreement", "complete")
+            yield from ("fusion", "weights", "adaptive", "agreement", "coverage", "complete")
         if not fused and not self.boosts:
             yield "candidates"
         if not fused or self.fusion != "rrf":
@@ -88,12 +96,6 @@ class Profile:
         tokens = {"tokens"} if self.rerank == "colbert" else set()
         return frozenset(output for output in outputs | tokens if output is not None)
 
-    def blend(self) -> float:
-        """The share of the reranker in the final score."""
-        if self.rerank_blend is not None:
-            return self.rerank_blend
-        return BLENDS.get(self.rerank, 1.0)
-
     def candidates_for(self, top: int) -> int:
         """How many candidates of each retriever are fused. A fixed number keeps the order of hits
         for any `top`."""
@@ -114,9 +116,10 @@ BUILT_IN = {
     profile.name: profile
     for profile in (
         Profile(
-            "default", "words, meaning and weighted terms, fused by score: measures best",
+            "default", "words, meaning and weighted terms, fused by score: best in measurements",
             ("lexical", "dense", "sparse"), match="any", fusion="convex",
             weights={"lexical": 0.15, "dense": 0.6, "sparse": 0.25}, agreement=True,
+            coverage=True, literal=True, collapse=True, per_document=3,
         ),
         Profile("lexical", "words only: all of them first, then any", ("lexical",), match="auto"),
         Profile(
@@ -124,20 +127,21 @@ BUILT_IN = {
             ("lexical", "dense"), match="any", candidates="3x", fusion="rrf",
         ),
         Profile(
-            "memory", "words and meaning, weighted; daily notes fade",
+            "memory", "words and meaning, weighted; older daily notes rank lower",
             ("lexical", "dense"), match="any", fusion="weighted",
-            weights={"lexical": 0.3, "dense": 0.7}, min_score=0.1, boosts=("decay",), top=10,
+            weights={"lexical": 0.3, "dense": 0.7}, min_score=0.1, calibrated=True,
+            boosts=("decay",), top=10,
         ),
         Profile(
             "knowledge",
-            "words and meaning, by rank; decisions, lessons and documents read often rise",
+            "words and meaning, by rank; decisions, lessons and documents read often rank higher",
             ("lexical", "dense"), match="any", candidates="3x", fusion="rrf",
             boosts=("type", "access"), top=10,
         ),
         Profile(
             "research", "words, meaning and weighted terms, by rank; weights depend on the query",
             ("lexical", "dense", "sparse"), match="any", fusion="rrf", adaptive=True,
-            rerank="colbert", top=20,
+            rerank="colbert", rerank_blend=0.5, top=20,
         ),
     )
 }  # fmt: skip
@@ -160,7 +164,7 @@ def resolve(
     profile = BUILT_IN.get(name) or replace(
         BUILT_IN[check_choice("base", base, tuple(BUILT_IN))],
         name=name,
-        summary=f"made from {base}",
+        summary=f"based on {base}",
     )
     summary = str(settings.pop("summary", profile.summary))
     configured = _with_settings(replace(profile, summary=summary), settings)
@@ -178,13 +182,17 @@ def restrict(profile: Profile, mode: str | None) -> Profile:
             f"profile {profile.name} has no {mode} search", f"mode of this profile: {profile.mode}"
         )
     # The minimum for fused scores does not fit the scores of a retriever. The mode asks for the
-    # retriever's own order, so a reranker runs only on request.
+    # retriever's own order, so literal matches stay in their places, nothing collapses, and a
+    # reranker runs only on request.
     return replace(
         profile,
         retrievers=registry.of_mode(mode),
         fusion="none",
+        literal=False,
         min_score=None,
         rerank="none",
+        collapse=False,
+        per_document=0,
     )
 
 

@@ -21,7 +21,7 @@ from kb.errors import (
 )
 from kb.search.context import SearchContext
 from kb.search.pipeline import Cut, FusionStage, Pipeline
-from kb.search.profile_settings import read_number
+from kb.search.profile_settings import read_number, read_probability
 from kb.search.profiles import Profile, resolve, restrict, with_reranker
 from kb.search.query.analysis import analyze
 from kb.search.query.query_encoder import QueryEncoder
@@ -42,6 +42,9 @@ from kb.types import MATCHES, Filters, Query, Response, SearchRequest
 if TYPE_CHECKING:
     from kb.ports import Clock, Store
     from kb.search.rerank.stage import RerankStage
+    from kb.search.results.collapse import Collapse
+    from kb.search.results.hits import TokenSimilarity
+    from kb.search.retrievers.readability import Readability
     from kb.search.retrievers.thread_pool import ThreadPool
 
 
@@ -85,7 +88,7 @@ class Searcher:
         `search.timeout_s`."""
         check_choice("malformed", request.malformed, ("raise", "empty"))
         text = _query_text(request.query)
-        _check(request.filters, request.threshold)
+        _check(request.filters, request.threshold, request.min_relevance)
         configured = resolve(
             request.profile or self._config.search.profile, self._config.profiles, request.settings
         )
@@ -150,6 +153,9 @@ class Searcher:
         tops = (request.top, profile.top, self._config.search.default_top)
         top = next(value for value in tops if value is not None)
         threshold = profile.threshold if request.threshold is None else request.threshold
+        min_relevance = profile.min_relevance
+        if request.min_relevance is not None:
+            min_relevance = request.min_relevance
         return Query(
             text=text,
             top=check_integer("top", top, least=1),
@@ -158,13 +164,22 @@ class Searcher:
             match=check_choice("match", request.match or profile.match, MATCHES),
             filters=request.filters or Filters(),
             threshold=threshold,
+            min_relevance=min_relevance,
             explain=request.explain,
         )
 
     def _pipeline(self, context: SearchContext, rerank: RerankStage | None) -> Pipeline:
         profile, query, request = context.profile, context.query, context.request
         retrievers = tuple(registry.get(name).create(context) for name in profile.retrievers)
-        reorders = len(retrievers) > 1 or profile.boosts or profile.group or rerank is not None
+        collapse = _collapse(profile, request)
+        reorders = (
+            len(retrievers) > 1
+            or profile.boosts
+            or profile.group
+            or profile.literal
+            or collapse is not None
+            or rerank is not None
+        )
         candidates = profile.candidates_for(query.top) if reorders else query.top
         if rerank is not None:  # it reads the same candidates for any number of hits
             candidates = max(candidates, rerank.candidates)
@@ -181,6 +196,9 @@ class Searcher:
                 profile.min_score,
                 profile.adaptive,
                 profile.agreement,
+                profile.literal,
+                profile.coverage,
+                profile.calibrated,
             ),
             boosts=profile.as_boosts(),
             cut=Cut(query.top, query.threshold, profile.group, request.exclude),
@@ -188,11 +206,14 @@ class Searcher:
             slow_ms=self._config.search.slow_ms,
             parallel=self._parallel(retrievers) if len(retrievers) > 1 else None,
             rerank=rerank,
+            similarity=_similarity(context),
+            readability=_readability(context),
+            collapse=collapse,
         )
 
     def _parallel(self, retrievers: Sequence[Retriever]) -> ParallelRetrieval | None:
-        """Threads, if a retriever is slow. While the model is not loaded, there is no timeout:
-        loading may take long, and happens once. A server could give up if nobody waited."""
+        """Run the retrievers in threads if one of them is slow. There is no timeout while the model
+        is not loaded: loading may take long, and happens once."""
         if not any(retriever.is_slow for retriever in retrievers):
             return None
         with self._lock:
@@ -202,6 +223,15 @@ class Searcher:
                 self._pool = ThreadPool()
             timeout_s = self._timeout_s if self._query_encoder.warm else None
             return ParallelRetrieval(self._pool, timeout_s)
+
+
+def _readability(context: SearchContext) -> Readability | None:
+    """What the model reads. A lexical search need not load the module."""
+    if context.profile.retrievers == (LEXICAL,):
+        return None
+    from kb.search.retrievers.readability import readability
+
+    return readability(context)
 
 
 def _with_available_retrievers(
@@ -225,6 +255,26 @@ def _with_available_retrievers(
     return replace(profile, retrievers=tuple(kept))
 
 
+def _similarity(context: SearchContext) -> TokenSimilarity | None:
+    """The function that compares sentences with the query; None if the store has no token
+    vectors."""
+    if not context.reads_tokens:
+        return None
+    from kb.search.results.token_similarity import PassageSimilarity
+
+    return PassageSimilarity(context)
+
+
+def _collapse(profile: Profile, request: SearchRequest) -> Collapse | None:
+    """The stage that collapses duplicates. With one hit a document, there is nothing to limit."""
+    per_document = 0 if profile.group else profile.per_document
+    if request.collapse is False or not (profile.collapse or per_document):
+        return None
+    from kb.search.results.collapse import Collapse
+
+    return Collapse(profile.collapse, per_document)
+
+
 def _query_text(value: object) -> str:
     """Check the query. A lone surrogate matches nothing, but is not an error."""
     if isinstance(value, str) and not is_unicode(value):
@@ -232,13 +282,15 @@ def _query_text(value: object) -> str:
     return check_text("a query", value)
 
 
-def _check(filters: object, threshold: object) -> None:
+def _check(filters: object, threshold: object, min_relevance: object) -> None:
     if filters is not None and not isinstance(filters, Filters):
         raise InvalidRequest(f"filters is a {type(filters).__name__}", "give kb.Filters(...)")
-    if isinstance(threshold, str):
-        raise InvalidRequest(f"threshold cannot be {threshold!r}", "threshold is a number")
+    for name, value in (("threshold", threshold), ("min_relevance", min_relevance)):
+        if isinstance(value, str):
+            raise InvalidRequest(f"{name} cannot be {value!r}", f"{name} is a number")
     if threshold is not None:
         read_number("threshold", threshold)
+    read_probability("min_relevance", min_relevance)
 
 
 def _budget(value: int | None) -> int | None:

@@ -26,7 +26,7 @@ _QUERY_CHARS = 1500  # of the passage, if its words are the query
 def similar(
     searcher: Searcher, store: Store, request: SearchRequest, chunks: Sequence[Chunk]
 ) -> Response:
-    """The passages nearest to the mean of `chunks`, without those. The response shows
+    """The passages nearest to the mean of `chunks`, without `chunks` themselves. The response shows
     `request.query` as the query; the other fields of the request apply as usual."""
     ids = frozenset(chunk.chunk_id for chunk in chunks)
     text = " ".join(chunk.text for chunk in chunks)[:_QUERY_CHARS]
@@ -46,7 +46,9 @@ def similar(
         reason = Degraded("dense", "unfit", verdict) if verdict else _missing(searcher, len(ids))
         response = replace(response, degraded=(*response.degraded, reason))
     explain = response.explain and {**response.explain, "profile": PROFILE}
-    return replace(response, query=request.query, profile=PROFILE, explain=explain)
+    # Relevance is calibrated for questions, not for passages as queries.
+    hits = tuple(replace(hit, relevance=None) for hit in response.hits)
+    return replace(response, query=request.query, profile=PROFILE, hits=hits, explain=explain)
 
 
 def _missing(searcher: Searcher, chunks: int) -> Degraded:
@@ -62,5 +64,5 @@ def mean(vectors: Iterable[Vector[float]]) -> list[float]:
 
 
 def _plain(text: str) -> str:
-    """The text without quotes around it, so that it is no FTS5 expression."""
+    """The text without quotes around it, so that it is not read as an FTS5 expression."""
     return text.strip().strip("'")

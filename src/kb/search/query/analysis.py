@@ -18,6 +18,7 @@ from kb.text.normalize import (
     unspaced_runs,
     without_unspaced_runs,
 )
+from kb.text.plain_words import plain_query
 from kb.text.tokenize import tokenize
 from kb.types import Degraded, LexicalQuery
 
@@ -59,7 +60,7 @@ def analyze(text: str) -> Analysis:
     """Split a query into terms. Raises `InvalidRequest` if it is too long."""
     if len(text) > MAX_CHARS:
         raise InvalidRequest(f"the query is longer than {MAX_CHARS:,} characters", "shorten it")
-    text = nfc(text).strip()
+    text = plain_query(nfc(text)).strip()
     if (expression := _expression(text)) is not None:
         stems = _expression_stems(expression)
         fragments = tuple(unspaced_runs(expression))
@@ -104,7 +105,7 @@ def _expression(text: str) -> str | None:
 def _expression_stems(expression: str) -> frozenset[str]:
     """The stems of the expression's terms. Raises if there are too many, because FTS5 looks up all
     of them, and a prefix such as `a*` stands for many words."""
-    hint = "without the single quotes, the first terms of a long query count"
+    hint = "without the single quotes, a long query is shortened to its first terms"
     if len(expression) > MAX_EXPRESSION_CHARS:
         raise InvalidRequest(
             f"the expression is longer than {MAX_EXPRESSION_CHARS:,} characters", hint
@@ -126,5 +127,5 @@ def _content(query: LexicalQuery) -> LexicalQuery:
 def _truncation(count: int) -> tuple[Degraded, ...]:
     if count <= MAX_TERMS:
         return ()
-    detail = f"{count - MAX_TERMS} of {count} terms left out; the first {MAX_TERMS} count"
+    detail = f"{count - MAX_TERMS} of {count} terms left out; only the first {MAX_TERMS} are used"
     return (Degraded("query", "truncated", detail),)

@@ -1,9 +1,10 @@
 """Encodes queries: one pass of the encoder computes every output that a search uses.
 
-The retrievers of a search need the encoding at the same time, and a user who types on repeats the
-query. So encodings are cached; one thread encodes a text while others that need it wait; and
-outputs that were not needed before (token vectors, for a reranker) are added later. If a pass for
-all outputs fails, each output is tried alone, so that one failure leaves the others.
+The retrievers of a search need the encoding at the same time, and a user who is still typing
+repeats the query. So encodings are cached; one thread encodes a text while others that need it
+wait; and outputs that were not needed before (token vectors, for a reranker) are added later. If a
+pass for all outputs fails, each output is tried alone, so that one failure does not affect the
+others.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _CACHE_SIZE = 256  # queries
 _NO_OUTPUTS: frozenset[str] = frozenset()
 _OUTPUTS = ("dense", "sparse", "tokens")
+_MAX_NUMBERS = 1 << 16  # in a caller's embedding
 _WARM = "warm"  # a text to encode, so that the model is loaded
 
 
@@ -191,7 +193,7 @@ def _merge(cached: QueryEncoding, encoding: Encoding) -> QueryEncoding:
 
 def unusable_output(model: str | None, output: str) -> ModelBroken:
     """The error for a declared output that the model did not produce."""
-    return ModelBroken(f"{model} gave no usable {output} vector", "see: kb models verify")
+    return ModelBroken(f"{model} returned no usable {output} vector", "see: kb models verify")
 
 
 # --- vectors of callers ---------------------------------------------------------------------------
@@ -227,6 +229,10 @@ def check_list(vector: object) -> None:
     is_list = hasattr(vector, "__len__") and hasattr(vector, "__getitem__")
     if not is_list or isinstance(vector, str | bytes | bytearray | Mapping):
         raise _not_a_list()
+    if len(vector) > _MAX_NUMBERS:  # type: ignore[arg-type]  # it has a length
+        raise InvalidRequest(
+            f"an embedding has more than {_MAX_NUMBERS:,} numbers", "no model returns so many"
+        )
 
 
 def _not_a_list() -> InvalidRequest:

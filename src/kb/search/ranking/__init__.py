@@ -1,8 +1,15 @@
 """Ranking: from the lists of several retrievers to one list. Pure functions.
 
-fusion         several ranked lists -> one
-calibration    scores of different retrievers on comparable scales
-adaptive       weights that depend on the query
-agreement      weights that depend on how well the lists agree
-boosts         factors for the kind, the accesses and the age of a document
+fusion                  several ranked lists -> one
+calibration             scores of different retrievers on comparable scales
+adaptive                weights that depend on the query
+agreement               weights that depend on how well the lists agree
+literal                 passages that hold the query as it was typed come first
+coverage                weights that depend on how many candidates have vectors
+boosts                  factors for the kind, the accesses and the age of a document
+duplicates              passages whose text repeats that of a better one
+repetition              short texts that many pages share, such as footers
+diversity               at most a few passages of a document among the first hits
+relevance               the probability that a hit is about what the query asks
+relevance_parameters    its parameters, which training writes
 """

@@ -15,7 +15,7 @@ the query, because it takes the place of the answer.
 
 Technical marks are what people write in code and formulas but not in prose: see `MARKS`. Hyphens,
 apostrophes, slashes, abbreviations (`e.g.`), plurals in brackets (`file(s)`), names such as
-`iPhone` or `mRNA`, web addresses, square metres and charges of ions do not count.
+`iPhone` or `mRNA`, web addresses, square meters and charges of ions do not count.
 """
 
 from __future__ import annotations

@@ -2,20 +2,20 @@
 
 Three lists for one query usually share some of their first hits, each for its own reasons. A list
 that shares almost none is probably noise, for example of a model that does not know the language of
-the notes. With its full weight it would spoil the sum.
+the notes. With its full weight, it would distort the sum.
 
     weight * min(1, (shared + 0.1) / 2) ^ 2
 
 `shared` is the mean number of the first 20 hits that the list has in common with another list. Two
-are enough: agreement is not a vote, and the best list may well be alone with its later hits. With
-fewer than three lists nobody can tell which one is the outlier.
+are enough: agreement is not a vote, and the best list may be the only one with its later hits. With
+fewer than three lists, the outlier cannot be identified.
 
 Lexical and sparse retrieval are siblings: if one of them did not run, the other gets the larger of
 the two weights.
 
 For Chinese, Japanese and Korean queries, lexical and dense retrieval swap their weights if dense
-has more. Two characters carry more information than a word, so that words alone find most; and a
-multilingual model knows each language less well.
+has more. Two characters carry more information than a word, so lexical retrieval finds most
+relevant passages; and a multilingual model knows each language less well.
 """
 
 from __future__ import annotations

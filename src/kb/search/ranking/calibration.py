@@ -14,8 +14,8 @@ def keyword_score(score: float) -> float:
 
 
 def spread(score: float) -> float:
-    """Undo `b / (1 + b)` and return the BM25 score for the convex sum. The bounded score presses
-    all good hits together just below 1, so that its mean with a zero means nothing."""
+    """Undo `b / (1 + b)` and return the BM25 score for the convex sum. The bounded score maps all
+    good hits close to 1, which makes means with a zero meaningless."""
     return score / (1.0 - min(score, _NEARLY_ONE))
 
 

@@ -9,8 +9,8 @@ candidate that the reranker cannot score (it has no token vectors yet) keeps its
 keep their order.
 
 Candidates that were not read, because they are below the limit or the budget was used up, follow
-all others in their own order. The first candidates are read first, so that a small budget costs the
-end of the list rather than its top.
+all others in their own order. The first candidates are read first, so that a small budget affects
+the end of the list rather than its top.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class CrossEncoder:
         traits_of(self._judge).load()
 
     def prepare(self, text: str) -> None:
-        """Nothing: the judge reads the query with each passage."""
+        """Do nothing: the judge reads the query with each passage."""
 
     def scores(self, text: str, chunk_ids: Sequence[int], cache: CandidateCache) -> Scores:
         cache.fetch_chunks(chunk_ids)
@@ -48,7 +48,7 @@ class CrossEncoder:
             scores += self._judge.scores(text, passages[start : start + _BATCH])
         if len(scores) != len(chunk_ids):
             raise ModelBroken(
-                f"{self.model} gave {len(scores)} scores of {len(chunk_ids)} passages",
+                f"{self.model} returned {len(scores)} scores for {len(chunk_ids)} passages",
                 "see: kb models verify",
             )
         return dict(zip(chunk_ids, scores, strict=True))

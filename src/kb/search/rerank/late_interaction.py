@@ -73,7 +73,7 @@ class Colbert:
                 raise ModelBroken(
                     f"token vectors of {vectors.dimension} dimensions, and a query of "
                     f"{query.dimension}",
-                    "make them anew with: kb embed --anew",
+                    "create them again with: kb embed --anew",
                 )
         scores: Scores = dict.fromkeys(stored if self._kept else chunk_ids)
         scores.update(maxsim(query, {chunk: each for chunk, each in stored.items() if len(each)}))
@@ -82,7 +82,9 @@ class Colbert:
     def _query(self, text: str) -> TokenVectors:
         tokens = self._query_encoder.encode(text, TOKENS, self._encoder).tokens
         if tokens is None or not len(tokens):
-            raise ModelBroken(f"{self.model} gave no token vectors of the query", "see: kb models")
+            raise ModelBroken(
+                f"{self.model} returned no token vectors for the query", "see: kb models"
+            )
         return tokens
 
 

@@ -70,7 +70,7 @@ class RerankerSelector:
         return RerankStage(
             profile.rerank,
             profile.rerank_candidates,
-            profile.blend(),
+            profile.rerank_blend,
             reranker=None if isinstance(reranker, Degraded) else reranker,
             degraded=(reranker,) if isinstance(reranker, Degraded) else (),
             budget_ms=budget_ms,
@@ -97,7 +97,7 @@ class RerankerSelector:
         if status.is_off:
             return Degraded(PART, _OFF, "the encoder is switched off")
         if status.outputs and "tokens" not in status.outputs:
-            return Degraded(PART, _LACKING, f"{status.encoder} gives no token vectors")
+            return Degraded(PART, _LACKING, f"{status.encoder} does not produce token vectors")
         if not status.usable or stored is None:
             reason = status.degraded[0] if status.degraded else Degraded(PART, "pending", 0)
             return replace(reason, part=PART)

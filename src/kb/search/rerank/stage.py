@@ -10,7 +10,7 @@ stays, and the response reports the failure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -18,9 +18,11 @@ from kb import deadline
 from kb.errors import KbError, ModelBroken, Stopped
 from kb.logs import logger
 from kb.search.query.analysis import Analysis
+from kb.search.rerank.automatic import automatic_blend
 from kb.search.rerank.blend import PART, RerankResult, blend_scores
 from kb.search.results.hits import CandidateCache
-from kb.search.retrievers.base import failure
+from kb.search.retrievers.base import Candidates, failure
+from kb.search.retrievers.readability import suggest_reader
 from kb.text.scripts import unsupported_scripts
 from kb.types import Degraded, ScoredChunk
 
@@ -83,18 +85,20 @@ class Reranker(Protocol):
 @dataclass(frozen=True, slots=True)
 class RerankStage:
     """The rerank stage of a profile. Without a `reranker` it does nothing but report `degraded`.
-    `warns_of_expression` reports that an FTS5 expression is not reranked."""
+    Without a `blend`, the share of the reranker depends on the query. `warns_of_expression` reports
+    that an FTS5 expression is not reranked."""
 
     name: str
     candidates: int
-    blend: float
+    blend: float | None
     reranker: Reranker | None
     degraded: tuple[Degraded, ...] = ()
     budget_ms: int | None = None
     warns_of_expression: bool = False
 
     def __repr__(self) -> str:
-        parts = [self.name, f"top {self.candidates}", f"blend={self.blend:g}"]
+        blend = "auto" if self.blend is None else f"{self.blend:g}"
+        parts = [self.name, f"top {self.candidates}", f"blend={blend}"]
         if self.budget_ms is not None:
             parts.append(f"within {self.budget_ms} ms")
         return f"rerank({', '.join(parts)})"
@@ -106,8 +110,10 @@ class RerankStage:
         cache: CandidateCache,
         elapsed_ms: ElapsedMs,
         facts: dict[str, Any],
+        candidates: Mapping[str, Candidates] | None = None,
     ) -> RerankResult:
-        """Rerank the candidates. Adds to `facts` what `--explain` shows."""
+        """Rerank the fused list `ranked`. `candidates` are those of each retriever, for the
+        automatic blend. Adds to `facts` what `--explain` shows."""
         unchanged = RerankResult(tuple(ranked))
         if self.reranker is None:
             return replace(unchanged, degraded=self.degraded)
@@ -116,6 +122,14 @@ class RerankStage:
             return replace(unchanged, degraded=warnings)
         if reason := _unreadable(analysis, self.reranker):
             return replace(unchanged, degraded=(reason,))
+        blend = self.blend
+        if blend is None:
+            automatic = automatic_blend(
+                self.name, analysis.text, ranked[0].chunk_id, _first_ids(candidates or {})
+            )
+            facts |= automatic._asdict()
+            if not (blend := automatic.blend):
+                return unchanged
         first = [one.chunk_id for one in ranked[: self.candidates]]
         try:
             with deadline.share():
@@ -130,7 +144,7 @@ class RerankStage:
             return replace(unchanged, degraded=(failure(PART, error),))
         scored = len(reading.known())
         facts |= {"model": self.reranker.model, "candidates": len(first), "scored": scored}
-        return self._blend(ranked, reading, len(first))
+        return self._blend(ranked, reading, blend, len(first))
 
     def _read(
         self,
@@ -152,7 +166,9 @@ class RerankStage:
             count = end
         return _Reading(scores, count, elapsed_ms() - began_ms)
 
-    def _blend(self, ranked: Sequence[ScoredChunk], reading: _Reading, wanted: int) -> RerankResult:
+    def _blend(
+        self, ranked: Sequence[ScoredChunk], reading: _Reading, share: float, wanted: int
+    ) -> RerankResult:
         degraded = []
         if reading.count < wanted:
             degraded.append(Degraded(PART, "timeout", self._timeout(reading, wanted)))
@@ -160,7 +176,7 @@ class RerankStage:
             degraded.append(Degraded(PART, "pending", unknown))
         if not (scores := reading.known()):
             return RerankResult(tuple(ranked), degraded=tuple(degraded))
-        blend = blend_scores(ranked[: reading.count], scores, self.blend)
+        blend = blend_scores(ranked[: reading.count], scores, share)
         below = blend.below(ranked[reading.count :], blend.ranked[-1].score)
         return RerankResult((*blend.ranked, *below), scores, blend, tuple(degraded))
 
@@ -171,11 +187,16 @@ class RerankStage:
         return f"{count} in {reading.took_ms:.1f} ms, of {self.budget_ms} ms allowed"
 
 
+def _first_ids(candidates: Mapping[str, Candidates]) -> list[int | None]:
+    return [each.ranked[0].chunk_id if each.ranked else None for each in candidates.values()]
+
+
 def _unreadable(analysis: Analysis, reranker: Reranker) -> Degraded | None:
     if analysis.empty:
-        return Degraded(PART, "no_query", "there is no text to read passages by")
+        return Degraded(PART, "no_query", "the query has no text to compare with passages")
     if unsupported_scripts(analysis.text, reranker.scripts):
         detail = f"{reranker.model} reads {' and '.join(reranker.scripts)} script"
+        detail += suggest_reader(analysis.text)
         return Degraded(PART, "language", detail)
     if verdict := reranker.unfit(analysis.text):
         return Degraded(PART, "unfit", verdict)
@@ -185,7 +206,9 @@ def _unreadable(analysis: Analysis, reranker: Reranker) -> Degraded | None:
 def _checked(reranker: Reranker, scores: Scores) -> Scores:
     if all(score is None or abs(score) <= _HUGE for score in scores.values()):  # False for a NaN
         return scores
-    raise ModelBroken(f"{reranker.model} gave scores that are no numbers", "see: kb models verify")
+    raise ModelBroken(
+        f"{reranker.model} returned scores that are not numbers", "see: kb models verify"
+    )
 
 
 def _countdown(budget_ms: int, elapsed_ms: ElapsedMs) -> ElapsedMs:
@@ -195,7 +218,8 @@ def _countdown(budget_ms: int, elapsed_ms: ElapsedMs) -> ElapsedMs:
 
 def slices(count: int, left_ms: ElapsedMs | None) -> Iterator[tuple[int, int]]:
     """The start and the end of each slice; one slice if there is no budget. The caller reads a
-    slice before it requests the next one, so that the time in between is the pace."""
+    slice before it requests the next one, so the time between two requests is the time that a slice
+    takes."""
     if left_ms is None:
         yield 0, count
         return

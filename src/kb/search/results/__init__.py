@@ -1,6 +1,10 @@
 """Results: from ranked chunks to what a caller sees.
 
-hits        hits with document, citation, snippet and scores
-snippets    the part of a chunk that matches best, and the ranges to highlight
-trace       the time and the facts of every stage
+signals             what the search knows about a hit, for its relevance
+collapse            duplicates, repeated texts, and documents with many hits
+hits                hits with document, citation, snippet and scores
+snippets            the part of a chunk that answers best, and the ranges to highlight
+layout              the sentences and lines of a chunk, as snippets show them
+token_similarity    how near each sentence of a chunk is to the query
+trace               the time and the facts of every stage
 """

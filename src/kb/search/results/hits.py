@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING
@@ -10,18 +10,25 @@ from typing import TYPE_CHECKING
 from kb.errors import StoreUnusable
 from kb.search.query.analysis import Analysis
 from kb.search.results.snippets import (
+    SnippetDraft,
     code_snippet,
-    snippet,
     without_front_matter,
     without_headings,
 )
 from kb.search.retrievers import registry
 from kb.search.retrievers.base import Candidates
 from kb.text.citations import cite
-from kb.types import Chunk, Document, Hit, Retrieval, ScoredChunk, Span
+from kb.types import Chunk, ChunkText, Citation, Document, Hit, Retrieval, ScoredChunk, Span
 
 if TYPE_CHECKING:
     from kb.ports import Store
+    from kb.search.results.layout import Layout
+
+    # Returns how near each unit of these passages is to the query; passages without token vectors
+    # are left out.
+    TokenSimilarity = Callable[
+        [str, Mapping[int, Layout], "CandidateCache"], Mapping[int, Sequence[float]]
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +40,10 @@ class CandidateCache:
     owners: dict[int, int] = field(default_factory=dict)  # chunk -> document
     chunks: dict[int, Chunk] = field(default_factory=dict)
     documents: dict[int, Document] = field(default_factory=dict)
+    _texts: dict[int, ChunkText] = field(default_factory=dict)
 
     def fetch_owners(self, chunk_ids: Iterable[int]) -> None:
-        """Look up the documents' ids of these chunks."""
+        """Look up the document ids of these chunks."""
         if missing := set(chunk_ids) - self.owners.keys():
             self.owners.update(self.store.catalog.document_ids(missing))
 
@@ -48,9 +56,24 @@ class CandidateCache:
 
     def fetch_chunks(self, chunk_ids: Iterable[int]) -> None:
         """Read these chunks and their documents."""
-        self.chunks.update(self.store.catalog.chunks_by_id(chunk_ids))
+        missing = set(chunk_ids) - self.chunks.keys()
+        self.chunks.update(
+            {each: self._texts[each].chunk() for each in missing & self._texts.keys()}
+        )
+        if missing := missing - self.chunks.keys():
+            self.chunks.update(self.store.catalog.chunks_by_id(missing))
         self.owners.update({chunk_id: one.doc_id for chunk_id, one in self.chunks.items()})
         self.fetch_documents(self.chunks)
+
+    def texts(self, ranked: Sequence[ScoredChunk]) -> dict[int, ChunkText]:
+        """Read the texts of these chunks. Raises `StoreUnusable` if a chunk does not exist."""
+        chunk_ids = [one.chunk_id for one in ranked]
+        texts = self.store.catalog.texts_with_copies(chunk_ids)
+        self._texts.update(texts)
+        self.owners.update({chunk_id: text.doc_id for chunk_id, text in texts.items()})
+        for chunk_id in chunk_ids:
+            self.owner(chunk_id)
+        return texts
 
     def document(self, chunk_id: int) -> Document:
         """The document of a chunk, which has been fetched."""
@@ -58,9 +81,16 @@ class CandidateCache:
             raise _orphan(chunk_id)
         return document
 
+    def citation(self, chunk_id: int) -> Citation:
+        """The citation of a chunk, which has been fetched."""
+        if (chunk := self.chunks.get(chunk_id)) is None:
+            raise _orphan(chunk_id)
+        span = chunk.spans[0] if chunk.spans else Span("document")
+        return cite(self.document(chunk_id).doc_path, span, chunk.section_label)
+
     def owner(self, chunk_id: int) -> int:
         """The id of a chunk's document. Raises `StoreUnusable` if an index has a chunk that the
-        store has not."""
+        store lacks."""
         if (doc_id := self.owners.get(chunk_id)) is None:
             raise _orphan(chunk_id)
         return doc_id
@@ -139,7 +169,7 @@ class ScoreBreakdown:
 
 
 def cap_scores(ranked: Sequence[ScoredChunk], ceiling: float) -> list[ScoredChunk]:
-    """Lower scores above the ceiling to it."""
+    """Limit the scores to the ceiling."""
     return [replace(one, score=min(one.score, ceiling)) for one in ranked]
 
 
@@ -154,11 +184,14 @@ def make_hits(
     cache: CandidateCache,
     analysis: Analysis,
     snippet_chars: int,
+    similarity: TokenSimilarity | None = None,
 ) -> tuple[Hit, ...]:
-    """Make hits of the ranked chunks. If `snippet_chars` is 0, their snippets are empty."""
+    """Make hits of the ranked chunks. If `snippet_chars` is 0, their snippets are empty. Snippets
+    are chosen by words, and by `similarity` where words do not suffice."""
     cache.fetch_chunks([one.chunk_id for one in ranked])
+    snippets = _snippets(ranked, cache, analysis, snippet_chars, similarity)
     return tuple(
-        _hit(rank, one, breakdown, cache, _snippet(cache, one.chunk_id, analysis, snippet_chars))
+        _hit(rank, one, breakdown, cache, snippets.get(one.chunk_id, ""))
         for rank, one in enumerate(ranked, start=1)
     )
 
@@ -167,7 +200,6 @@ def _hit(
     rank: int, one: ScoredChunk, breakdown: ScoreBreakdown, cache: CandidateCache, shown: str
 ) -> Hit:
     chunk, document = cache.chunks[one.chunk_id], cache.document(one.chunk_id)
-    span = chunk.spans[0] if chunk.spans else Span("document")
     return Hit(
         rank=rank,
         score=one.score,
@@ -179,7 +211,7 @@ def _hit(
         heading_path=chunk.heading_path,
         section_label=chunk.section_label,
         snippet=shown,
-        citation=cite(document.doc_path, span, chunk.section_label),
+        citation=cache.citation(one.chunk_id),
         retrieval=breakdown.retrieval(one.chunk_id),
         sources=breakdown.sources(one.chunk_id),
         tags=document.tags,
@@ -191,12 +223,30 @@ def _hit(
     )
 
 
-def _snippet(cache: CandidateCache, chunk_id: int, analysis: Analysis, limit: int) -> str:
-    if not limit:
-        return ""
-    kind, text = cache.document(chunk_id).type, cache.chunks[chunk_id].text
-    if kind == "code":
-        return code_snippet(text, analysis, limit)
-    text = without_front_matter(text, analysis)
-    headed = kind not in ("note", "table")
-    return snippet(without_headings(text) if headed else text, analysis, limit)
+def _snippets(
+    ranked: Sequence[ScoredChunk],
+    cache: CandidateCache,
+    analysis: Analysis,
+    limit: int,
+    similarity: TokenSimilarity | None,
+) -> dict[int, str]:
+    """The snippets by chunk id. Token vectors are read only for passages whose words do not tell
+    which sentence answers."""
+    shown: dict[int, str] = {}
+    drafts: dict[int, SnippetDraft] = {}
+    for one in ranked if limit else ():
+        kind = cache.document(one.chunk_id).type  # raises if the chunk does not exist
+        chunk = cache.chunks[one.chunk_id]
+        if kind == "code":
+            shown[one.chunk_id] = code_snippet(chunk.text, analysis, limit)
+            continue
+        text = without_front_matter(chunk.text, analysis)
+        if kind not in ("note", "table"):
+            text = without_headings(text)
+        draft = SnippetDraft.of(text, analysis, limit, by_lines=kind == "table")
+        drafts[one.chunk_id] = draft
+    needed = {chunk_id: draft.layout for chunk_id, draft in drafts.items() if draft.needs_meaning}
+    near = similarity(analysis.text, needed, cache) if similarity and needed else {}
+    return shown | {
+        chunk_id: draft.render(near.get(chunk_id, ())) for chunk_id, draft in drafts.items()
+    }

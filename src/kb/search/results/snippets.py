@@ -1,4 +1,8 @@
-"""Snippets: the part of a chunk that matches the query best. Pure.
+"""Snippets: the part of a chunk that answers the query best. Pure.
+
+A snippet is a run of sentences, or of lines in a list, a table or code. The best run contains the
+most of the query's words, weighted by their rarity in the passage, and the sentence whose meaning
+is nearest to the query, if the passage has token vectors.
 
 FTS5's snippet() counts words rather than characters, reads only one of the three lexical tables,
 and has no snippet for a hit of another retriever.
@@ -7,11 +11,16 @@ and has no snippet for a hit of another retriever.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from math import log1p
+from typing import NamedTuple
 
 from kb import deadline
 from kb.search.query.analysis import Analysis
+from kb.search.results.layout import SENTENCE, Layout, Unit, lay_out
 from kb.text.normalize import find_identifiers
+from kb.text.plain_words import has_plain_form, plain_offsets
 from kb.text.tokenize import tokenize
 
 _HEADINGS = re.compile(r"\A(?:#{1,6}[ \t].*(?:\n+|\Z))+")
@@ -20,20 +29,173 @@ _FRONT = re.compile(
     r"\A(?:[\w-][\w -]*+:(?:[ \t].*+)?+\n(?:(?!---)[ \t#-].*+\n)*+)++(?:---|\.\.\.)[ \t]*+\n+"
 )
 _MAX_CHARS = 70_000  # of a chunk that are searched: only huge tables are longer
-_MAX_LINES = 6  # of code, so that ten hits fit on two pages
+_MAX_LINES = 6  # of code, lists and tables, so that ten hits fit on two pages
+_LEAST_CHARS = 40  # in a smaller room, only the matches themselves fit
+_WORDS_SUFFICE = 2 / 3  # the share of the query's words that makes token vectors unnecessary
+_MEANING = 2.0  # the weight of the nearest sentence if the passage has none of the words
 _TAB = 4
 ELLIPSIS = "…"
 
 Match = tuple[int, int, str]  # start, end, term
 
 
-def snippet(text: str, analysis: Analysis, limit: int) -> str:
-    """At most `limit` characters around the densest matches, or from the start of the text."""
-    flat = " ".join(text[:_MAX_CHARS].split())
-    if len(flat) <= limit:
-        return flat
-    start, end = _densest(match_ranges(flat, analysis), limit - 2 * len(ELLIPSIS))
-    return _cut(flat, start, end, limit)
+class SnippetDraft(NamedTuple):
+    """A passage before its snippet is chosen. `coverage` is the share of the query's words that it
+    contains."""
+
+    layout: Layout
+    matches: Sequence[Match]
+    coverage: float
+    limit: int
+
+    @classmethod
+    def of(
+        cls, text: str, analysis: Analysis, limit: int, *, by_lines: bool = False
+    ) -> SnippetDraft:
+        """The draft of a snippet of at most `limit` characters. `by_lines` keeps every line."""
+        text = text[:_MAX_CHARS]
+        layout = lay_out(text, by_lines=by_lines)
+        if limit < _LEAST_CHARS or not layout.units:
+            flat = " ".join(text.split())
+            layout = Layout(flat, (Unit(0, len(flat)),))
+        if fits(layout.text, limit):
+            return cls(layout, (), 1.0, limit)
+        matches = match_ranges(layout.text, analysis)
+        words = {term for _, _, term in matches}
+        coverage = len(words & analysis.stems) / len(analysis.stems) if analysis.stems else 1.0
+        return cls(layout, matches, coverage, limit)
+
+    @property
+    def needs_meaning(self) -> bool:
+        """Whether token vectors help to choose: the words of the query say too little."""
+        return self.coverage < _WORDS_SUFFICE
+
+    def render(self, near: Sequence[float] = ()) -> str:
+        """The snippet. `near` tells for each unit how near it is to the query, if that is known."""
+        layout, limit = self.layout, self.limit
+        if fits(layout.text, limit):
+            return layout.text
+        room = limit - 2 * len(ELLIPSIS)
+        meaning = _MEANING * (1.0 - self.coverage)
+        first, last = best_window(layout, self.matches, room - 2, near, meaning)
+        unit = layout.units[first]
+        if unit.end - unit.start <= room - 2:
+            return _render(layout, first, last, room - 2)  # without two line ends
+        inside = [
+            (start - unit.start, end - unit.start, term)
+            for start, end, term in self.matches
+            if unit.start <= start and end <= unit.end
+        ]
+        shown = _cut(layout.text[unit.start : unit.end], *_densest(inside, room), limit)
+        before = ELLIPSIS * (unit.start > 0 and not shown.startswith(ELLIPSIS))
+        after = ELLIPSIS * (unit.end < len(layout.text) and not shown.endswith(ELLIPSIS))
+        return f"{before}{shown}{after}" if room > 0 else shown
+
+
+def snippet(text: str, analysis: Analysis, limit: int, *, by_lines: bool = False) -> str:
+    """At most `limit` characters: the sentences or lines that answer best, or the first ones."""
+    return SnippetDraft.of(text, analysis, limit, by_lines=by_lines).render()
+
+
+def fits(text: str, room: int) -> bool:
+    """Whether a snippet may show the whole text."""
+    return len(text) <= room and text.count("\n") < _MAX_LINES
+
+
+def best_window(
+    layout: Layout,
+    matches: Sequence[Match],
+    room: int,
+    near: Sequence[float] = (),
+    meaning: float = 1.0,
+) -> tuple[int, int]:
+    """The first and the last unit of the run that answers best: the shortest and then the first of
+    equals. `meaning` is the weight of the nearest unit, compared with all words of the query. A
+    unit that is longer than `room` is a run of its own."""
+    units = layout.units
+    terms = _terms_by_unit(units, matches)
+    weights = _rarity(terms)
+    total = sum(weights.values()) or 1.0
+    near = _scaled(near)
+    best, best_value = (0, 0), (0.0, 0)
+    for first, unit in enumerate(units):
+        if not terms[first] and not near:
+            continue  # a run without this unit is as good, and shorter
+        inside: set[str] = set()
+        share = nearest = 0.0
+        for last in range(first, min(len(units), first + _MAX_LINES)):
+            size = units[last].end - unit.start
+            if last > first and size > room:
+                break
+            for term in terms[last] - inside:
+                share += weights[term] / total
+            inside |= terms[last]
+            if near:
+                nearest = max(nearest, near[last])
+            value = (round(share + meaning * nearest, 9), -size)
+            if value[0] > 0 and value > best_value:
+                best, best_value = (first, last), value
+    return best
+
+
+def _terms_by_unit(units: Sequence[Unit], matches: Iterable[Match]) -> list[set[str]]:
+    starts = [unit.start for unit in units]
+    terms: list[set[str]] = [set() for _ in units]
+    for start, _, term in matches:
+        terms[max(0, bisect_right(starts, start) - 1)].add(term)
+    return terms
+
+
+def _rarity(terms: Sequence[Iterable[str]]) -> dict[str, float]:
+    """The weight of each term: the fewer units contain it, the higher."""
+    counts: dict[str, int] = {}
+    for inside in terms:
+        for term in inside:
+            counts[term] = counts.get(term, 0) + 1
+    return {term: log1p(len(terms) / count) for term, count in counts.items()}
+
+
+def _scaled(near: Sequence[float]) -> Sequence[float]:
+    """The similarities from 0 (the farthest unit) to 1 (the nearest one)."""
+    if not near or (width := max(near) - min(near)) <= 1e-9:
+        return ()
+    return [(one - min(near)) / width for one in near]
+
+
+def _render(layout: Layout, first: int, last: int, room: int) -> str:
+    """The window, filled up with what follows it, and, at the end of the text, with the units
+    before it. A row of a table has the table's first row above it, if that fits."""
+    text, units = layout.text, layout.units
+    above = _table_header(layout, first)
+    if above and len(above) + units[last].end - units[first].start > room:
+        above = ""
+    room -= len(above)
+    while not above and first and fits(text[units[first - 1].start :], room):
+        first -= 1
+    start, stop = units[first].start, units[last].end
+    for unit in units[last + 1 :]:
+        if not fits(text[start : unit.end], room):
+            if unit.kind == SENTENCE and text[stop : stop + 1] == " ":
+                stop = max(stop, text.rfind(" ", start, start + room + 1))
+            break
+        stop = unit.end
+    skipped = first > 0 and not above.endswith(f"{ELLIPSIS}\n") and units[first].header != first - 1
+    before = (ELLIPSIS if units[first].kind == SENTENCE else f"{ELLIPSIS}\n") * skipped
+    after = (ELLIPSIS if _is_prose_at(units, stop) else f"\n{ELLIPSIS}") * (stop < len(text))
+    return f"{before}{above}{text[start:stop].rstrip()}{after}"
+
+
+def _is_prose_at(units: Sequence[Unit], at: int) -> bool:
+    return next(unit.kind == SENTENCE for unit in units if unit.end >= at)
+
+
+def _table_header(layout: Layout, first: int) -> str:
+    """The first row of the table that the unit `first` is a later row of, as lines to put above."""
+    header = layout.units[first].header
+    if header is None or header == first:
+        return ""
+    row = layout.text[layout.units[header].start : layout.units[header].end]
+    return f"{row}\n" if header == first - 1 else f"{row}\n{ELLIPSIS}\n"
 
 
 def code_snippet(text: str, analysis: Analysis, limit: int) -> str:
@@ -79,7 +241,16 @@ def match_ranges(text: str, analysis: Analysis) -> list[Match]:
     """The matches of the query's terms in `text`, in order."""
     deadline.check()
     matches = [*_words(text, analysis), *_fragments(text, analysis.fragments)]
+    if has_plain_form(text):
+        matches = list({*matches, *_plain_matches(text, analysis)})
     return sorted(matches) or sorted(_inside_words(text, analysis.long_words()))
+
+
+def _plain_matches(text: str, analysis: Analysis) -> Iterable[Match]:
+    """The matches in the plain form of `text`, with their place in `text`."""
+    plain, offsets = plain_offsets(text)
+    for start, end, term in (*_words(plain, analysis), *_fragments(plain, analysis.fragments)):
+        yield offsets[start], offsets[end - 1] + 1, term
 
 
 def merge_ranges(matches: Iterable[Match]) -> list[tuple[int, int]]:

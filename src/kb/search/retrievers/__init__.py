@@ -7,6 +7,8 @@ model_retriever    base class of the retrievers that use a model's output
 dense              by the cosine of vectors
 sparse             by term weights that a model learned
 availability       which outputs of the model can be searched
+readability        removes passages that the model cannot read from its lists
 retrieval          runs the retrievers of a search, in parallel if that is faster
+phrases            looks for passages that hold the query literally
 thread_pool        the threads for that
 """

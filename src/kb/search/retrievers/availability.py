@@ -44,12 +44,13 @@ class RetrieverStatus:
     usable: bool
     degraded: tuple[Degraded, ...] = ()
     scripts: tuple[str, ...] = ()  # that the encoder reads; empty for all
+    languages: tuple[str, ...] = ()  # that the encoder reads; empty for all
     outputs: frozenset[str] = frozenset()  # of the encoder
     is_remote: bool = False  # whether a server encodes queries
 
     @property
     def is_off(self) -> bool:
-        """Whether the user disabled the encoder, and no vectors are left unused by that."""
+        """Whether the user disabled the encoder and the store has no vectors."""
         return not self.usable and not self.degraded and self.encoder is None
 
     @property
@@ -129,6 +130,7 @@ class ActiveModel:
                 unusable,
                 usable=ready,
                 scripts=spec.scripts,
+                languages=spec.languages,
                 outputs=spec.gives,
                 is_remote=traits_of(encoder).remote,
             )
@@ -139,7 +141,7 @@ class ActiveModel:
         produce an output that older vectors lack."""
         model, output, pending = status.model, status.output, status.pending
         if status.is_unsupported:
-            detail = f"{status.encoder} gives no {output} vectors"
+            detail = f"{status.encoder} does not produce {output} vectors"
             return replace(status, usable=False, degraded=(_no_model(output, detail),))
         if model is None or not status.usable:
             return replace(status, degraded=_incomplete(output, pending, model))
@@ -155,8 +157,8 @@ class ActiveModel:
 
 
 def exam_verdict(model: StoredModel | None, output: str, text: str) -> str:
-    """Why the model's exam speaks against searching for this text by this output; empty if nothing
-    does. A text without letters suits every model that passed in any script."""
+    """Why this output should not be used for this text, according to the model's exam; empty if it
+    may be used. A text without letters suits every model that passed in any script."""
     if model is None:
         return ""
     failed = unsupported_scripts(text, (), model.failed_scripts(output))

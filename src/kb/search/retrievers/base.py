@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from kb.errors import DeadlineExceeded, KbError
 from kb.search.query.analysis import Analysis
-from kb.types import Degraded, Filters, ScoredChunk
+from kb.types import Degraded, Filters, ScoredChunk, TermFrequencies
+
+_NO_FREQUENCIES = TermFrequencies()
 
 
 class RetrievalRequest(NamedTuple):
@@ -23,7 +25,8 @@ class RetrievalRequest(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """The ranked list of one retriever. `ran` is False if the retriever could not work, so that an
-    empty list has no meaning. `partial` means that its index does not contain all chunks yet."""
+    empty list has no meaning. `partial` means that its index does not contain all chunks yet.
+    `idf` holds the inverse document frequencies of words that a lexical lookup counted."""
 
     ranked: tuple[ScoredChunk, ...] = ()
     tiers: tuple[str, ...] = ()
@@ -34,6 +37,8 @@ class Candidates:
     backend: str | None = None
     model: str | None = None
     encoding_ms: float = 0.0  # part of the retrieval time
+    idf: Mapping[str, float] = field(default_factory=dict)
+    frequencies: TermFrequencies = _NO_FREQUENCIES  # of the query's words
 
 
 class Retriever(Protocol):

@@ -63,7 +63,7 @@ class DenseRetriever(ModelRetriever):
         """The result is the same, but the search may be slower."""
         if not matches.fallback_reason:
             return ()
-        reason = f"{matches.fallback_reason}: by {matches.backend}"
+        reason = f"{matches.fallback_reason}; used {matches.backend} instead"
         return (Degraded("dense", "fallback", reason),)
 
     # --- a vector in the request ------------------------------------------------------------------

@@ -13,19 +13,20 @@ Scores never rise from one tier to the next.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from kb.errors import IndexUnusable
 from kb.search.context import SearchContext
 from kb.search.query.analysis import Analysis
 from kb.search.retrievers.base import Candidates, RetrievalRequest
-from kb.types import Degraded, ScoredChunk
+from kb.types import Degraded, ScoredChunk, TermFrequencies
 
 _LEXICAL_ONLY = Degraded("query", "expression", "an FTS5 expression is searched by words only")
 
 
 class LexicalRetriever:
-    """Finds chunks by their words. Warns that an FTS5 expression is used by no other stage, if the
-    search has any."""
+    """Finds chunks by their words. If the search has other stages, warns that they do not use an
+    FTS5 expression."""
 
     name = "lexical"
     is_slow = False
@@ -61,6 +62,9 @@ class LexicalRetriever:
         ranked: list[ScoredChunk] = []
         tiers: list[str] = []
         dropped: list[str] = []
+        idf: dict[str, float] = {}
+        counts: dict[str, int] = {}
+        total = 0
         for tier in self._tiers(analysis):
             # Function words alone count only if no content word matches.
             if len(ranked) >= limit or (ranked and tiers[-1] == "content"):
@@ -69,14 +73,21 @@ class LexicalRetriever:
             matches = self._store.fulltext.match(
                 terms, every=tier == "all", filters=filters, now=now, limit=limit
             )
+            idf |= matches.idf
+            counts |= matches.frequencies.counts
+            total = max(total, matches.frequencies.chunks)
             extended = _append(ranked, matches.chunks)[:limit]
             if len(extended) > len(ranked):
                 tiers.append(tier)
                 dropped += matches.dropped_terms
             ranked = extended
+        frequencies = TermFrequencies(counts, total)
         if ranked or self._match == "all":
-            return Candidates(tuple(ranked), tuple(tiers), tuple(dict.fromkeys(dropped)))
-        return self._match_substrings(request)
+            return Candidates(
+                tuple(ranked), tuple(tiers), tuple(dict.fromkeys(dropped)),
+                idf=idf, frequencies=frequencies,
+            )  # fmt: skip
+        return replace(self._match_substrings(request), idf=idf, frequencies=frequencies)
 
     def _tiers(self, analysis: Analysis) -> list[str]:
         """The lookups to try, in order, until the list is full."""

@@ -17,6 +17,8 @@ from kb.search.query.analysis import Analysis
 from kb.search.query.query_encoder import QueryEncoding
 from kb.search.retrievers.availability import RetrieverStatus, exam_verdict
 from kb.search.retrievers.base import Candidates, RetrievalRequest, failure
+from kb.search.retrievers.readability import suggest_reader, unread_language
+from kb.text.function_words import NAMES as LANGUAGE_NAMES
 from kb.text.scripts import unsupported_scripts
 from kb.types import Degraded, VectorMatches
 
@@ -78,7 +80,7 @@ class ModelRetriever(ABC):
             tuple(matches.chunks),
             degraded=(
                 *self._status.degraded,
-                *unreadable,
+                *(unreadable or self._other_language(analysis)),
                 *self._truncation(encoding.truncated),
                 *self._fallback(matches),
             ),
@@ -107,8 +109,8 @@ class ModelRetriever(ABC):
         return self._context.encode(analysis.expression or analysis.text, need={self.name})
 
     def _applies(self, analysis: Analysis) -> bool:
-        """Whether the query can be encoded. An FTS5 expression is a matter of words, unless no
-        lexical retriever runs."""
+        """Whether the query can be encoded. An FTS5 expression is left to the lexical retriever, if
+        that runs."""
         return not analysis.empty and (analysis.expression is None or self._standalone)
 
     def _check_syntax(self, request: RetrievalRequest) -> None:
@@ -123,8 +125,8 @@ class ModelRetriever(ABC):
                 )
 
     def _unreadable(self, analysis: Analysis) -> tuple[Degraded, ...]:
-        """Why the model cannot read the query's script. Its vectors would be noise, and would spoil
-        the fused list; they are used only if no lexical retriever runs."""
+        """Why the model cannot read the query's script. Its vectors would be noise in the fused
+        list; they are used only if no lexical retriever runs."""
         status = self._status
         if unsupported_scripts(analysis.text, status.scripts):
             reason = "language"
@@ -135,7 +137,21 @@ class ModelRetriever(ABC):
             return ()
         if self._standalone:
             detail += "; its results here are guesses"
+        if reason == "language":
+            detail += suggest_reader(analysis.text)
         return (Degraded(self.name, reason, detail),)
+
+    def _other_language(self, analysis: Analysis) -> tuple[Degraded, ...]:
+        """A note if the model does not read the query's language. It still finds passages that it
+        reads, by names and words that languages share, better than words alone do; passages in the
+        query's language are removed from its list by `kb.search.retrievers.readability`."""
+        language = unread_language(analysis.text, self._status.languages)
+        if language is None:
+            return ()
+        reads = " and ".join(LANGUAGE_NAMES.get(each, each) for each in self._status.languages)
+        detail = f"the query seems to be in {LANGUAGE_NAMES[language]}; {self._status.encoder} "
+        detail += f"reads {reads}{suggest_reader(analysis.text, language)}"
+        return (Degraded(self.name, "query_language", detail),)
 
     def _truncation(self, tokens: int) -> tuple[Degraded, ...]:
         if not tokens:

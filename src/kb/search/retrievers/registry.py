@@ -110,7 +110,7 @@ def register(spec: RetrieverSpec) -> None:
     for known in _specs.values():
         if spec.name == known.name or spec.mode in (known.mode, HYBRID):
             raise InvalidRequest(
-                f"the retriever {spec.name} ({spec.mode}) is registered already",
+                f"the retriever {spec.name} ({spec.mode}) is already registered",
                 "choose another name and mode",
             )
     _specs[spec.name] = spec

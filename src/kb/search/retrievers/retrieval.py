@@ -1,9 +1,9 @@
 """The retrieval stage: runs all retrievers of a search, in parallel if that is faster.
 
-A retriever that fails or times out leaves the others: its list is missing, and the response reports
-that. All retrievers read one state of the store. A thread has its own connection, whose snapshot
-may be newer than that of the search. Its result counts only if the index versions are equal;
-otherwise the retriever runs again in the thread of the search.
+A retriever that fails or times out does not stop the others: its list is missing, and the response
+reports that. All retrievers read one state of the store. A thread has its own connection, whose
+snapshot may be newer than that of the search. Its result counts only if the index versions are
+equal; otherwise the retriever runs again in the thread of the search.
 """
 
 from __future__ import annotations

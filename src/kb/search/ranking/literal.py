@@ -1,0 +1,217 @@
+"""Literal matches: passages that hold the words of the query as the user typed them. Pure.
+
+    verbatim   the whole query, with its punctuation: `git push --force`, `database is locked`
+    words      the same words side by side: `Database (is locked)`
+    rare       for one or two rare words: all of them, in any inflection
+    run        a part of the query of at least four adjacent words; one may be lost or changed
+
+Passages of the first three kinds come first, in this order: whoever types the text of a passage,
+or a word that few passages have, wants those. A run multiplies the odds of a score by at most
+`e ^ RUN_WEIGHT`: a long question may well share four words with a passage that does not answer it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from math import exp, fsum
+from typing import NamedTuple
+
+from kb.text.normalize import STOP_WORDS, unspaced_runs
+from kb.text.tokenize import fold, tokenize
+from kb.types import ScoredChunk
+
+VERBATIM, WORDS, RARE, NONE = 3, 2, 1, 0
+NAMES = {VERBATIM: "verbatim", WORDS: "words", RARE: "rare words", NONE: "run"}
+LOOKUPS = 8  # phrases of a long query to look up
+MAX_WORDS = 64  # a longer query is a text, and nobody expects to find it as a whole
+WINDOW, LEAST_RUN, LONG_RUN = 3, 4, 6  # words
+RUN_WEIGHT = 10.0
+RARE_IDF = 3.9  # a word in at most 2 % of the passages
+_WINDOW_IDF = 2.3  # a word in at most 10 %: phrases of frequent words are slow to look up
+_FEW_WORDS = 2
+_AROUND = ".,;:!?…\"'“”‘’«»()[] "
+_FUNCTION_WORD = 0.5  # the weight of a word whose frequency was not counted
+
+
+class Evidence(NamedTuple):
+    """How literally a passage holds the query: its kind, and the weight of its longest run."""
+
+    level: int
+    run: float = 0.0
+
+
+class LiteralQuery(NamedTuple):
+    """The words of a query in order, with their weights, and the query in lower case."""
+
+    surface: str
+    words: tuple[str, ...]
+    weights: tuple[float, ...]
+    rare: frozenset[str] = frozenset()  # stems
+    unspaced: bool = False
+
+    def phrases(self) -> list[str]:
+        """The phrases to look up in the index: every passage with evidence contains one."""
+        if self.unspaced:
+            return [self.surface]
+        if not 0 < len(self.words) <= MAX_WORDS:
+            return []
+        return list(dict.fromkeys([" ".join(self.words), *self._rare_words(), *self._windows()]))
+
+    def _rare_words(self) -> list[str]:
+        return [word for word in self.words if self.rare & {stem for *_, stem in tokenize(word)}]
+
+    def _windows(self) -> list[str]:
+        """The rarest groups of three adjacent words, if the query is long enough to have runs. Two
+        of the words carry meaning: `one of the` is in many passages, and slow to look up."""
+        if len(self.words) <= LEAST_RUN:
+            return []
+        windows = []
+        for start in range(len(self.words) - WINDOW + 1):
+            words = self.words[start : start + WINDOW]
+            weights = self.weights[start : start + WINDOW]
+            if max(weights) >= _WINDOW_IDF and sum(word not in STOP_WORDS for word in words) > 1:
+                windows.append((-fsum(weights), start, " ".join(words)))
+        return [window for *_, window in sorted(windows)[:LOOKUPS]]
+
+
+def literal_query(text: str, idf: Mapping[str, float]) -> LiteralQuery:
+    """Prepare a query. `idf` holds the inverse document frequencies of its words; function words
+    may be missing."""
+    surface = " ".join(text.lower().split())
+    folded = fold(text)
+    words = tuple(folded.split())
+    known = {fold(word).strip(): value for word, value in idf.items()}
+    weights = tuple(known.get(word, _FUNCTION_WORD) for word in words)
+    content = [word for word in dict.fromkeys(words) if word not in STOP_WORDS]
+    rare: frozenset[str] = frozenset()
+    if len(content) <= _FEW_WORDS and all(known.get(word, 0.0) >= RARE_IDF for word in content):
+        rare = frozenset(stem for *_, stem in tokenize(" ".join(content)))
+    return LiteralQuery(surface, words, weights, rare, bool(unspaced_runs(text)))
+
+
+def evidence(query: LiteralQuery, text: str) -> Evidence:
+    """How literally a passage holds the query."""
+    if query.unspaced:
+        return Evidence(VERBATIM if query.surface in " ".join(text.lower().split()) else NONE)
+    spaced = f" {' '.join(fold(text).split())} "
+    if f" {' '.join(query.words)} " in spaced:
+        return Evidence(VERBATIM if holds_verbatim(query.surface, text) else WORDS, 1.0)
+    if query.rare and query.rare <= {stem for *_, stem in tokenize(text, query.rare)}:
+        return Evidence(RARE)
+    return Evidence(NONE, run_weight(query, spaced))
+
+
+def holds_verbatim(surface: str, text: str) -> bool:
+    """Whether the text holds the query as it is, apart from case, white space and the marks around
+    a sentence. It must not begin or end inside of a word."""
+    inside = " ".join(text.lower().split())
+    core = surface.strip(_AROUND)
+    return any(_bounded(form, inside) for form in dict.fromkeys((surface, core)) if form)
+
+
+def _bounded(part: str, text: str) -> bool:
+    before = r"(?<!\w)" if re.match(r"\w", part) else ""
+    after = r"(?!\w)" if re.search(r"\w$", part) else ""
+    return part in text and re.search(before + re.escape(part) + after, text) is not None
+
+
+# --- runs -----------------------------------------------------------------------------------------
+
+
+def run_weight(query: LiteralQuery, spaced: str) -> float:
+    """The weight of the longest run in the text, from 0 to 1: the square of its share of the
+    query's weight, because a small part of a long question says little. Runs of four and five words
+    have only a part of their share, shorter ones nothing. `spaced` has a space before and after
+    every word."""
+    if len(query.words) <= LEAST_RUN:
+        return 0.0
+    runs = _runs(query.words, spaced)
+    best = max((_weight(query, [one]) for one in runs), default=0.0)
+    for first, second in pairwise(runs):
+        if _interrupted(query.words, first, second, spaced):
+            best = max(best, _weight(query, [first, second]))
+    return best**2
+
+
+def _runs(words: Sequence[str], spaced: str) -> list[tuple[int, int]]:
+    """The longest runs of words in the text, as start and end; none is inside of another."""
+    runs: list[tuple[int, int]] = []
+    end = 0
+    for start in range(len(words)):
+        end = max(end, start)
+        before = end
+        while end < len(words) and f" {' '.join(words[start : end + 1])} " in spaced:
+            end += 1
+        if end - start > 1 and (end > before or not runs):
+            runs.append((start, end))
+    return runs
+
+
+def _interrupted(
+    words: Sequence[str], first: tuple[int, int], second: tuple[int, int], spaced: str
+) -> bool:
+    """Whether two runs are one run of the text, in which a word was lost, added or changed."""
+    start, end = max(second[0], first[1]), second[1]
+    if start - first[1] > 1 or end - start < 1:
+        return False
+    before, after = " ".join(words[slice(*first)]), " ".join(words[start:end])
+    pattern = rf" {re.escape(before)} (?:\S+ )?{re.escape(after)} "
+    return re.search(pattern, spaced) is not None
+
+
+def _weight(query: LiteralQuery, runs: Iterable[tuple[int, int]]) -> float:
+    places = {place for start, end in runs for place in range(start, end)}
+    length = len(places)
+    if length < LEAST_RUN:
+        return 0.0
+    long = min(1.0, (length - LEAST_RUN + 1) / (LONG_RUN - LEAST_RUN + 1))
+    return long * fsum(query.weights[place] for place in places) / fsum(query.weights)
+
+
+# --- ranking --------------------------------------------------------------------------------------
+
+
+def add_runs(ranked: Sequence[ScoredChunk], found: Mapping[int, Evidence]) -> list[ScoredChunk]:
+    """Raise the scores of passages with a run, and add passages with evidence that no retriever
+    returned, with the lowest score. Ties keep their order."""
+    least = min((one.score for one in ranked), default=0.0)
+    known = {one.chunk_id for one in ranked}
+    added = [ScoredChunk(chunk, least, 0) for chunk in sorted(found.keys() - known)]
+    raised = [
+        replace(one, score=_raise(one.score, found[one.chunk_id].run))
+        if one.chunk_id in found
+        else one
+        for one in (*ranked, *added)
+    ]
+    raised.sort(key=lambda one: -one.score)
+    return _with_ranks(raised)
+
+
+def _raise(score: float, run: float) -> float:
+    """Multiply the odds of a score between 0 and 1; other scores have no odds and are unchanged."""
+    if not 0.0 < score < 1.0:
+        return score
+    odds = score / (1.0 - score) * exp(RUN_WEIGHT * run)
+    return odds / (1.0 + odds)
+
+
+def put_first(ranked: Sequence[ScoredChunk], found: Mapping[int, Evidence]) -> list[ScoredChunk]:
+    """Put literal matches first, by their kind. A raised passage gets at least the best score of
+    those that it passes, so that scores do not rise down the list."""
+    level = {one.chunk_id: found[one.chunk_id].level for one in ranked if one.chunk_id in found}
+    order = sorted(ranked, key=lambda one: -level.get(one.chunk_id, NONE))
+    ceilings = []
+    highest = 0.0 if not order else order[-1].score
+    for one in reversed(order):
+        highest = max(highest, one.score)
+        ceilings.append(highest)
+    return _with_ranks(
+        [replace(one, score=score) for one, score in zip(order, reversed(ceilings), strict=True)]
+    )
+
+
+def _with_ranks(ranked: Iterable[ScoredChunk]) -> list[ScoredChunk]:
+    return [replace(one, rank=rank) for rank, one in enumerate(ranked, start=1)]

@@ -1,0 +1,101 @@
+"""Relevance: the probability that a hit is about what the query asks. Pure functions.
+
+A logistic model of a few features, none of which lowers the probability as the signals get better.
+`relevance_parameters` holds its parameters, which `python -m training.relevance` fits: one set for
+words alone, one for each encoder whose cosines have been calibrated, and one for all other
+encoders, which compares a hit's cosine with those of the query's other candidates.
+
+Half of the questions of the training data have no answer in the store that they are asked of. So
+0.5 means: as likely about the question as not, if every second question can be answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import exp, log, log1p
+from typing import NamedTuple
+
+from kb.search.ranking.relevance_parameters import MODELS, OTHER, WORDS, Parameters
+from kb.types import Hit
+
+_MAX_MARGIN = 0.5
+_MAX_LOGIT = 30.0
+_LEAST_CHARS = 50  # shorter passages are equally unlikely to contain a word by chance
+_EVERY_WORD = 0.999  # a coverage of 1, but for rounding
+_DIGITS = 4  # more would only show the noise of floating-point sums
+
+
+class Signals(NamedTuple):
+    """What a search knows about a hit.
+
+    Words are weighted by their inverse document frequency: a word that is in no passage counts 1,
+    a common one almost nothing. `words` is the sum for the query, and `coverage` the share that the
+    passage contains. `known` is the share of the query's words, all equal, that the store contains.
+    `chars` is the length of the passage: a long one contains more words by chance. `cosine` is None
+    if the query or the passage has no vector. `typical` is the median cosine of the candidates.
+    """
+
+    words: float
+    known: float
+    coverage: float
+    chars: int
+    cosine: float | None = None
+    typical: float | None = None
+
+    def has_every_word(self) -> bool:
+        """Whether the passage contains every word of the query."""
+        return self.coverage >= _EVERY_WORD
+
+    def facts(self) -> dict[str, float]:
+        """The known values by name."""
+        return {name: value for name, value in self._asdict().items() if value is not None}
+
+
+def features(signals: Signals, knot: float = 1.0) -> dict[str, float]:
+    """The features of the model by name. `length` and `chars` describe the query and the passage;
+    the others rise with better signals. A cosine counts twice above the `knot`."""
+    words, known, coverage, chars, cosine, typical = signals
+    values = {
+        "coverage": coverage,
+        "known": known,
+        "matches": log1p(coverage * words),
+        "length": log1p(words),
+        "chars": log(_LEAST_CHARS + chars),
+    }
+    if cosine is not None:
+        values["cosine"] = cosine
+        values["high_cosine"] = max(0.0, cosine - knot)
+        values["margin"] = 0.0 if typical is None else min(cosine - typical, _MAX_MARGIN)
+    return values
+
+
+def estimate(signals: Signals, model: str | None) -> float | None:
+    """The relevance of a hit, given the name of the model that made its vector. None for a query
+    without words."""
+    if not signals.words:
+        return None
+    parameters = WORDS
+    if signals.cosine is not None:
+        parameters = MODELS.get(model or "", WORDS if signals.typical is None else OTHER)
+    return probability(signals, parameters)
+
+
+def probability(signals: Signals, parameters: Parameters) -> float:
+    """The logistic model."""
+    values = features(signals, parameters.knot)
+    logit = parameters.intercept
+    logit += sum(weight * values[name] for name, weight in parameters.weights.items())
+    return round(1.0 / (1.0 + exp(-max(-_MAX_LOGIT, min(logit, _MAX_LOGIT)))), _DIGITS)
+
+
+def is_calibrated(model: str | None) -> bool:
+    """Whether the cosines of this model have parameters of their own."""
+    return model in MODELS
+
+
+def drop_irrelevant(hits: Sequence[Hit], least: float | None) -> tuple[Hit, ...]:
+    """The hits without those whose relevance is below `least`. The others keep their ranks. Hits
+    without an estimate are kept."""
+    if least is None:
+        return tuple(hits)
+    return tuple(hit for hit in hits if hit.relevance is None or hit.relevance >= least)

@@ -1,0 +1,142 @@
+"""The layout of a passage for snippets: sentences, and lines of lists, tables and code. Pure.
+
+prose                            joined into one line and split into sentences
+a list item                      one line, with its continuation lines
+a row of a table                 one line; the rule below the header is dropped
+a line of a fenced block         one line, with its indentation; the fences are dropped
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+SENTENCE, LINE, ROW = "sentence", "line", "row"
+
+_TAB = 4
+_FENCE = re.compile(r"[ \t]*(```+|~~~+)")
+_RULE = re.compile(r"[ \t]*[-=+|:*~_^#][-=+|:*~_^# \t]{2,}")  # below headings, around table rows
+_ROW = re.compile(r"[ \t]*\|.*\|[ \t]*")
+_ITEM = re.compile(r"([ \t]*)(?:[-*+•‣◦]|\d{1,3}[.)]|[a-z]\))[ \t]+(?=\S)")
+_HEADING = re.compile(r"#{1,6}[ \t]+\S")
+_SENTENCE_END = re.compile(r"[.!?؟।]['\")\]»”’]*(?= )|[。！？]['\")\]」』”’]*")
+_ABBREVIATION = re.compile(
+    r"(?:(?<![^\W\d_])[^\W\d_]|e\.g|i\.e|\b(?:etc|vs|cf|[Ff]igs?|[Ee]q|No|Dr|Mrs?|Ms|St|al|approx|ca|pp?|Inc|Ltd|Jr"
+    r"|Sr|Prof|[Vv]ol|[Ss]ec|[Ee]d))\.$"
+)
+
+
+class Unit(NamedTuple):
+    """A sentence or a line of the shown text. `header` is the position of a table's first row."""
+
+    start: int
+    end: int
+    kind: str = SENTENCE
+    header: int | None = None
+
+
+class Layout(NamedTuple):
+    """The text of a passage as a snippet shows it, and its units in order."""
+
+    text: str
+    units: tuple[Unit, ...]
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether the text has more than one line."""
+        return "\n" in self.text
+
+
+def lay_out(text: str, *, by_lines: bool = False) -> Layout:
+    """Lay out a passage. `by_lines` keeps every line, as in a table of separated values."""
+    blocks = ((LINE, line) for line in _stripped(text.splitlines())) if by_lines else _blocks(text)
+    parts: list[str] = []
+    units: list[Unit] = []
+    at, header, before = 0, None, ""
+    for kind, content in blocks:
+        if parts:
+            gap = " " if kind == before == SENTENCE else "\n"
+            parts.append(gap)
+            at += 1
+        header = (len(units) if before != ROW else header) if kind == ROW else None
+        ends = sentence_ends(content) if kind == SENTENCE else (len(content),)
+        start = 0
+        for end in ends:
+            units.append(Unit(at + start, at + end, kind, header))
+            start = end + (content[end : end + 1] == " ")
+        parts.append(content)
+        at += len(content)
+        before = kind
+    return Layout("".join(parts), tuple(units))
+
+
+def sentence_ends(text: str) -> list[int]:
+    """The ends of the sentences in a text without line breaks; the last one is its length."""
+    ends = []
+    for match in _SENTENCE_END.finditer(text):
+        end = match.end()
+        following = text[end + 1 : end + 2] if text[end : end + 1] == " " else text[end : end + 1]
+        is_over = bool(following) and not following.islower()
+        before = text[max(0, match.start() - 8) : match.start() + 1]
+        if is_over and not _ABBREVIATION.search(before):
+            ends.append(end)
+    return [*ends, len(text)] if text else []
+
+
+def _stripped(lines: Iterable[str]) -> Iterator[str]:
+    return (line.expandtabs(_TAB).rstrip() for line in lines if line.strip())
+
+
+def _blocks(text: str) -> Iterator[tuple[str, str]]:
+    """The paragraphs and lines of a passage, with their kinds."""
+    prose: list[str] = []
+    item: list[str] | None = None
+    fence = ""
+    literal = False  # in a literal block of reStructuredText, which follows `::`
+
+    def flush() -> Iterator[tuple[str, str]]:
+        nonlocal item
+        if item is not None:
+            indent = item[0][: len(item[0]) - len(item[0].lstrip())]
+            yield LINE, indent + " ".join(" ".join(item).split())
+            item = None
+        elif prose and (joined := " ".join(" ".join(prose).split())):
+            yield SENTENCE, joined
+        prose.clear()
+
+    for raw in text.splitlines():
+        line = raw.expandtabs(_TAB).rstrip()
+        opened = _FENCE.match(line)
+        if fence:
+            if opened is not None and opened[1].startswith(fence):
+                fence = ""
+            elif line:
+                yield LINE, line
+            continue
+        if literal and line and not line.startswith(" "):
+            literal = False
+        if opened is not None:
+            yield from flush()
+            fence = opened[1]
+        elif not line:
+            literal = literal or bool(prose and prose[-1].endswith("::"))
+            yield from flush()
+        elif literal:
+            yield LINE, line
+        elif _RULE.fullmatch(line):
+            yield from flush()
+        elif _ROW.fullmatch(line):
+            yield from flush()
+            yield ROW, line.strip()
+        elif _ITEM.match(line):
+            yield from flush()
+            item = [line]
+        elif _HEADING.match(line):
+            yield from flush()
+            yield LINE, line
+        elif item is not None:
+            item.append(line)
+        else:
+            prose.append(line)
+    yield from flush()

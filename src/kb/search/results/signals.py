@@ -1,0 +1,193 @@
+"""Signals: what a search knows about a hit, as input of `ranking.relevance`.
+
+It comes from the lists of the retrievers and from texts that are read for the hits anyway, so that
+no SQL statement is run for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import log
+from typing import NamedTuple
+
+from kb.search.query.analysis import Analysis
+from kb.search.ranking.relevance import Signals, estimate, is_calibrated
+from kb.search.results.hits import CandidateCache, ScoreBreakdown
+from kb.search.retrievers.registry import LEXICAL
+from kb.text.normalize import bigrams, find_identifiers
+from kb.text.tokenize import tokenize
+from kb.types import Hit, TermFrequencies
+
+_MAX_CHARS = 20_000  # of a passage that are read
+_ASSUMED_CHUNKS = 1_000
+_PIECE = 0.5  # of a word: two characters of unspaced script are about one, and pieces overlap
+
+
+class Term(NamedTuple):
+    """A term of the query: a word with the stems of each of its alternatives, or a piece of
+    unspaced script. Its weight is its inverse document frequency, from 0 to 1."""
+
+    text: str
+    alternatives: tuple[frozenset[str], ...]
+    weight: float
+    known: bool  # whether some chunk contains it
+
+
+class QueryTerms(NamedTuple):
+    """The content words of a query with their weights. With `inside`, they also match inside of
+    words, as in the last tier of lexical retrieval."""
+
+    terms: tuple[Term, ...]
+    inside: bool = False
+
+    @classmethod
+    def of(
+        cls, analysis: Analysis, frequencies: TermFrequencies, *, inside: bool = False
+    ) -> QueryTerms:
+        """Weigh the terms of a query. Without frequencies, all weights are 1."""
+        terms = []
+        for word in analysis.content.words:
+            stems = tuple(frozenset(stem for *_, stem in tokenize(text)) for text in word)
+            # Identifiers are not looked up.
+            count = frequencies.counts.get(next(iter(stems[0]), "")) if len(stems) == 1 else None
+            terms.append(Term(word[0].lower(), stems, _weight(count, frequencies), count != 0))
+        for piece in dict.fromkeys(p for run in analysis.content.runs for p in bigrams(run)):
+            count = frequencies.counts.get(piece)
+            weight = _PIECE * _weight(count, frequencies)
+            terms.append(Term(piece, (), weight, count != 0))
+        return cls(tuple(terms), inside)
+
+    def total(self) -> float:
+        """The sum of the weights."""
+        return sum(term.weight for term in self.terms)
+
+    def known(self) -> float:
+        """The share of the terms that the store contains."""
+        return sum(term.known for term in self.terms) / len(self.terms) if self.terms else 0.0
+
+    def coverage(self, text: str) -> float:
+        """The share of the weights of terms that `text` contains."""
+        if not self.terms:
+            return 0.0
+        text = text[:_MAX_CHARS]
+        wanted = frozenset(
+            stem for term in self.terms for stems in term.alternatives for stem in stems
+        )
+        present = _stems(text, wanted) if wanted else frozenset()
+        lower = text.lower() if self.inside else ""
+        covered = [
+            term.weight
+            for term in self.terms
+            if any(stems and stems <= present for stems in term.alternatives)
+            or term.text in (lower if term.alternatives else text)
+        ]
+        return sum(covered) / self.total()
+
+
+def _weight(count: int | None, frequencies: TermFrequencies) -> float:
+    """The inverse document frequency in relation to that of a word that is in no chunk, so that it
+    is comparable between stores. A word of unknown frequency counts as if one chunk had it."""
+    if not frequencies.chunks:
+        return 1.0
+    count = min(1 if count is None else count, frequencies.chunks)
+    return _idf(count, frequencies.chunks) / _idf(0, frequencies.chunks)
+
+
+def _idf(count: int, chunks: int) -> float:
+    """In a small store, how many chunks have a word tells little about how common it is. So other
+    chunks are assumed that do not have it."""
+    return log(1.0 + (chunks + _ASSUMED_CHUNKS - count + 0.5) / (count + 0.5))
+
+
+def _stems(text: str, wanted: frozenset[str]) -> frozenset[str]:
+    present = {stem for *_, stem in tokenize(text, wanted)}
+    if len(present) < len(wanted):
+        for *_, parts in find_identifiers(text):
+            present.update(stem for *_, stem in tokenize(" ".join(parts), wanted))
+    return frozenset(present)
+
+
+class SignalSource:
+    """The signals of one search. `pending` holds the chunks that have no vector yet. `depth` is how
+    much of the dense list counts: the first retrieval, so that no estimate depends on how many
+    hits are requested."""
+
+    def __init__(
+        self,
+        breakdown: ScoreBreakdown,
+        cache: CandidateCache,
+        analysis: Analysis,
+        depth: int,
+        pending: frozenset[int] = frozenset(),
+    ) -> None:
+        self._breakdown = breakdown
+        self._cache = cache
+        self._pending = pending
+        self._depth = depth
+        self._signals: dict[int, Signals] = {}
+        lexical = breakdown.candidates.get(LEXICAL)
+        frequencies = TermFrequencies() if lexical is None else lexical.frequencies
+        inside = lexical is not None and "substring" in lexical.tiers
+        self._terms = QueryTerms.of(analysis, frequencies, inside=inside)
+        self._known = self._terms.known()
+        dense = breakdown.candidates.get("dense")
+        self.model = None if dense is None else dense.model
+        self._cosines = [] if dense is None else [one.score for one in dense.ranked[:depth]]
+        # A list for dense retrieval alone is as long as the list of hits.
+        self._typical = None
+        if self._cosines and len(breakdown.candidates) > 1:
+            self._typical = self._cosines[len(self._cosines) // 2]
+
+    def of(self, chunk_id: int) -> Signals:
+        """The signals for a chunk, whose text has been fetched."""
+        if chunk_id not in self._signals:
+            self._signals[chunk_id] = self._gather(chunk_id)
+        return self._signals[chunk_id]
+
+    def _gather(self, chunk_id: int) -> Signals:
+        chunk, document = self._cache.chunks[chunk_id], self._cache.document(chunk_id)
+        text = "\n".join((document.title, *chunk.heading_path, chunk.text))
+        return Signals(
+            words=self._terms.total(),
+            known=self._known,
+            coverage=self._terms.coverage(text),
+            chars=len(chunk.text),
+            cosine=self._cosine(chunk_id),
+            typical=self._typical,
+        )
+
+    def _cosine(self, chunk_id: int) -> float | None:
+        """The cosine of a chunk, or the lowest one in the list, which a chunk with a vector that is
+        not in the list does not exceed."""
+        one = self._breakdown.ranks.get("dense", {}).get(chunk_id)
+        if one is not None and one.rank <= self._depth:
+            return one.score
+        return self._cosines[-1] if self._cosines and chunk_id not in self._pending else None
+
+
+def with_relevance(hits: Sequence[Hit], source: SignalSource) -> tuple[Hit, ...]:
+    """The hits with their relevance."""
+    return tuple(
+        replace(hit, relevance=estimate(source.of(hit.chunk_id), source.model)) for hit in hits
+    )
+
+
+def drop_unlikely(
+    hits: Sequence[Hit], source: SignalSource, least: float | None
+) -> tuple[Hit, ...]:
+    """The hits without those whose fused score, times their relevance, is below `least` [003].
+
+    Passages with every word of the query stay. So does every hit if the cosines are not calibrated
+    or not known yet: then only the words speak, and no word is too common to be found by.
+    """
+    if least is None or not is_calibrated(source.model):
+        return tuple(hits)
+    return tuple(hit for hit in hits if _is_likely(hit, source.of(hit.chunk_id), least))
+
+
+def _is_likely(hit: Hit, signals: Signals, least: float) -> bool:
+    score = hit.retrieval.fusion_score
+    if score is None or hit.relevance is None or signals.cosine is None:
+        return True
+    return signals.has_every_word() or score * hit.relevance >= least

@@ -1,0 +1,109 @@
+"""How near each sentence of a passage is to the query, by token vectors.
+
+The store keeps the vectors of a passage's tokens in order, without their places in the text. To run
+the model's tokenizer again would take longer than the search. So the places are estimated: a short
+word is one token, and a long one several. Near the border of two sentences a token may count for
+the wrong one, which hardly changes the highest cosine of a sentence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from kb.errors import Stopped
+from kb.logs import logger
+from kb.search.context import SearchContext
+from kb.search.results.hits import CandidateCache
+from kb.search.results.layout import Layout
+from kb.text.headings import heading_text
+from kb.types import TokenVectors
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_WORD = re.compile(r"\w+")
+_SHORT_WORD = 8  # letters
+_TOKENS_A_LETTER = 0.35  # of the letters beyond those
+_MOST_UNITS = 400  # of huge tables, which have no token vectors beyond their first lines
+
+
+class PassageSimilarity:
+    """Compares the units of passages with the query of a search. A query that was not encoded with
+    token vectors is not encoded again."""
+
+    def __init__(self, context: SearchContext) -> None:
+        self._context = context
+
+    def __call__(
+        self, text: str, layouts: Mapping[int, Layout], cache: CandidateCache
+    ) -> dict[int, Sequence[float]]:
+        """The similarities by chunk id; empty if there is nothing to compare. No failure stops a
+        search: its snippets are then chosen by words."""
+        try:
+            return self._compare(text, layouts, cache)
+        except Stopped:
+            raise
+        except Exception as error:  # noqa: BLE001  # of a model or a library
+            logger("kb.search").warning("snippets are chosen by words: %s", error)
+            return {}
+
+    def _compare(
+        self, text: str, layouts: Mapping[int, Layout], cache: CandidateCache
+    ) -> dict[int, Sequence[float]]:
+        context, stored = self._context, self._context.model.stored
+        query = context.encode(text, need=frozenset()).tokens
+        if query is None or stored is None:
+            return {}
+        vectors = context.store.vectors.token_vectors(stored.model_id, layouts)
+        similarities = {}
+        for chunk_id, tokens in vectors.items():
+            chunk, title = cache.chunks[chunk_id], cache.document(chunk_id).title
+            embedded = f"{heading_text(title, chunk.heading_path)}\n{chunk.text}"
+            if tokens.dimension == query.dimension:
+                near = unit_similarity(query, tokens, embedded, layouts[chunk_id])
+                similarities[chunk_id] = near
+        return similarities
+
+
+def unit_similarity(
+    query: TokenVectors, passage: TokenVectors, embedded: str, layout: Layout
+) -> Sequence[float]:
+    """For each unit, the mean over the query's tokens of the highest cosine to one of its tokens.
+    `embedded` is the text that the model encoded: headings and passage. Empty if there are no
+    vectors to compare, or numpy is missing."""
+    if not len(query) or not len(passage) or len(layout.units) > _MOST_UNITS:
+        return ()
+    try:
+        import numpy as np
+    except ImportError:
+        return ()
+    starts = token_starts(embedded, layout, len(passage))
+    rows = np.frombuffer(passage.data, np.float32).reshape(-1, passage.dimension)
+    tokens = np.frombuffer(query.data, np.float32).reshape(-1, query.dimension)
+    # Not by `@`, which starts BLAS threads and takes longer.
+    cosines: NDArray[np.float32] = np.einsum("ij,kj->ik", tokens, rows)
+    best = np.maximum.reduceat(cosines, starts, axis=1)
+    means: list[float] = best.mean(axis=0, dtype=np.float64).tolist()
+    return means
+
+
+def token_starts(embedded: str, layout: Layout, count: int) -> list[int]:
+    """The estimated position of each unit's first token among `count` tokens of the passage."""
+    before = max(0.0, _tokens(embedded) - _tokens(layout.text))
+    units = [_tokens(layout.text[unit.start : unit.end]) for unit in layout.units]
+    ends = list(accumulate(units, initial=before))
+    scale = count / ends[-1] if ends[-1] else 1.0
+    if scale < 0.7:  # the model read only the first part of the text
+        scale = 1.0
+    return [min(count - 1, round(end * scale)) for end in ends[:-1]]
+
+
+def _tokens(text: str) -> float:
+    """The estimated number of tokens that have a vector: those of words."""
+    return sum(
+        1.0 + _TOKENS_A_LETTER * max(0, len(word) - _SHORT_WORD) for word in _WORD.findall(text)
+    )
