@@ -10,8 +10,9 @@ Finding files:
     changes           compares the files of a root with the store's records
     walk              lists the files below a root
     ignore            rules of .gitignore and .kbignore
-    secret_files      whether a file holds a secret, by its path and first bytes
-    file_names        what a file name shows: its portable spelling, title, date, suffix
+    secret_files      whether a file holds a secret, by its name, path and first bytes
+    secret_settings   whether a text is a list of settings that sets a secret
+    file_names        the portable spelling, title, date and suffix of a file name
     file_entry        a file and its stat data
 
 Reading files:
@@ -23,7 +24,8 @@ Reading files:
     parser_support    code that several parsers share
     decode            bytes into text
     escapes           escaped characters in JSON, YAML and XML
-    front_matter      attributes in YAML at the top of a file
+    front_matter      attributes at the top of a file
+    yaml_attributes   the YAML in front matter
     attribute_bounds  limits on tags, language and metadata
     dates             dates and times into the form of the store
     chunk             packs blocks into chunks
@@ -31,6 +33,7 @@ Reading files:
 
 Parser processes:
 
+    small_files       which files are parsed without such a process
     parser_pool       the processes, and the parsing of one file in them
     parser_process    one process, from its parent's side
     parser_worker     the program that runs in such a process

@@ -14,7 +14,7 @@ from itertools import pairwise, takewhile
 from kb.ingest.split import split_text
 from kb.types import Block, ChunkDraft, Span
 
-CHUNKER = "2"  # changes whenever the same blocks would result in different chunks
+CHUNKER = "3"  # changes whenever the same blocks would result in different chunks
 HARD_LIMIT_CHARS = 64 * 1024  # a longer block is split, even if it is atomic
 HEADING_CHARS = 500  # of one heading in a path; the path is stored with every chunk below it
 PATH_CHARS = 1000  # of all headings in a path
@@ -27,7 +27,7 @@ _SMALL_CODE_CHARS = 300  # adjacent definitions share a chunk up to this size
 def chunk(blocks: Iterable[Block], max_chars: int) -> list[ChunkDraft]:
     """Pack the blocks of a document into chunks of at most `max_chars` characters.
 
-    A chunk may be a quarter longer to avoid a scrap. Atomic blocks may be longer still.
+    A chunk may be a quarter longer to avoid a tiny last chunk. Atomic blocks may be longer still.
     """
     return list(iter_chunks(blocks, max_chars))
 
@@ -223,7 +223,7 @@ def _fits(run: Section, unit: _Unit, grown: int, max_chars: int) -> bool:
 
 
 def _absorb_scrap(runs: list[Section], max_chars: int) -> list[Section]:
-    """Join the last run with the one before it if it is a mere scrap."""
+    """Join the last run with the one before it if it is tiny."""
     if len(runs) < 2 or any(unit.broken for unit in (*runs[-2], *runs[-1])):
         return runs
     scrap = _join(runs[-1])

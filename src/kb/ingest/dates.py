@@ -16,7 +16,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 
 def from_ns(time_ns: int) -> datetime:
-    """Convert a file time. One outside the calendar, as broken archives have, becomes 1970."""
+    """Convert a file time. A time outside the calendar, as in broken archives, becomes 1970."""
     try:
         return datetime.fromtimestamp(time_ns / 1e9, UTC)
     except (OverflowError, ValueError, OSError):

@@ -15,6 +15,8 @@ from kb.text.normalize import nfc
 
 _SAMPLE_BYTES = 8192
 _PRINTABLE = bytes([0, *b"\t\n\r\f", *range(32, 127)])
+_CP1252 = bytes(set(range(0x80, 0x100)) - {0x81, 0x8D, 0x8F, 0x90, 0x9D})
+_UTF8_LETTER = re.compile(rb"[\xc3-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}")
 _BLANK = re.compile(r"^[^\S\n]+$", re.MULTILINE)
 _UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _UTF32 = {codecs.BOM_UTF32_LE: "utf-32-le", codecs.BOM_UTF32_BE: "utf-32-be"}
@@ -121,10 +123,23 @@ def _utf8(data: bytes) -> str:
     except UnicodeDecodeError as error:
         before = data[: error.start]
         line = before.count(b"\n") + before.replace(b"\r\n", b"").count(b"\r") + 1
+        advice = "; convert it, for example with: iconv -f WINDOWS-1252 -t UTF-8"
         raise Unreadable(
-            f"not valid UTF-8 at line {line}; "
-            "convert it, for example with: iconv -f WINDOWS-1252 -t UTF-8"
+            f"not valid UTF-8 at line {line}{advice if _is_cp1252(data) else ''}"
         ) from error
+
+
+def _is_cp1252(data: bytes) -> bool:
+    """Whether data that is not UTF-8 looks like Western European text in Windows-1252: mostly
+    ASCII without control characters, and no letter of UTF-8."""
+    sample = data[:_SAMPLE_BYTES]
+    others = sample.translate(None, _PRINTABLE)
+    return (
+        b"\0" not in sample
+        and 4 * len(others) <= len(sample)
+        and not others.translate(None, _CP1252)
+        and _UTF8_LETTER.search(sample) is None
+    )
 
 
 def _bom_encoding(data: bytes) -> str | None:
@@ -155,5 +170,5 @@ def _is_ascii_with_zeros(sample: bytes) -> bool:
 
 
 def _is_text(char: str) -> bool:
-    """Whether `char` is assigned and no control character, unlike in decoded binary data."""
+    """Whether `char` is assigned and not a control character, unlike in decoded binary data."""
     return char in "\t\n\r\f" or unicodedata.category(char) not in ("Cc", "Cn", "Co", "Cs")

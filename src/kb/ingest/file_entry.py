@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from kb.ingest import file_names
 from kb.regular_files import FileIdentity
 
+_MAX_NS = (1 << 63) - 1
+
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
@@ -31,7 +33,8 @@ class FileEntry:
         """Build the entry of the file at `disk_path`, whose portable path is `path`."""
         os_path = None if disk_path == path else os.fsencode(disk_path)
         device, inode = info.st_dev or None, info.st_ino or None  # 0 in a listing on Windows
-        return cls(path, os_path, info.st_size, info.st_mtime_ns, info.st_ctime_ns, device, inode)
+        mtime_ns, ctime_ns = _bound_ns(info.st_mtime_ns), _bound_ns(info.st_ctime_ns)
+        return cls(path, os_path, info.st_size, mtime_ns, ctime_ns, device, inode)
 
     @property
     def identity(self) -> FileIdentity | None:
@@ -44,6 +47,11 @@ class FileEntry:
     def disk_path(self) -> str:
         """The path inside the root, as the operating system spells it."""
         return self.path if self.os_path is None else os.fsdecode(self.os_path)
+
+
+def _bound_ns(time_ns: int) -> int:
+    """The nearest time that the store can hold: file systems also have years after 2262."""
+    return max(-_MAX_NS, min(time_ns, _MAX_NS))
 
 
 def is_within(path: str, part: str) -> bool:

@@ -1,7 +1,4 @@
-"""What a file name shows: its portable spelling, title, date and suffix, and likely secrets.
-
-Pure. `secret_files` checks the content as well.
-"""
+"""File names: their portable spelling, and the title, date and suffix in them. Pure."""
 
 from __future__ import annotations
 
@@ -17,56 +14,13 @@ TOOL_FOLDERS = frozenset(
     {".git", ".hg", ".svn", ".kb", ".kb-uploads", "node_modules", "__pycache__"}
 )
 VENV_MARK = "pyvenv.cfg"
-SECRET = "may hold secrets"
-
-_SECRET_FOLDERS = frozenset(
-    {".ssh", ".gnupg", ".aws", ".azure", ".gcloud", ".kube", ".docker", ".password-store"}
-)
-_SECRET_NAMES = frozenset(
-    {
-        ".boto", ".dockercfg", ".env", ".envrc", ".git-credentials", ".htpasswd", ".my.cnf",
-        ".netrc", ".npmrc", ".pgpass", ".pypirc", ".s3cfg", ".vault-token", "_netrc",
-        ".bash_history", ".mysql_history", ".node_repl_history", ".psql_history",
-        ".python_history", ".sqlite_history", ".zsh_history",
-        "accesskeys.csv", "credentials", "credentials.csv", "credentials.json", "htpasswd",
-        "kubeconfig", "kubeconfig.json", "kubeconfig.yaml", "kubeconfig.yml", "rootkey.csv",
-        "bash_history", "zsh_history", "passwords.csv", "passwords.txt", "password.txt",
-        "secret.json", "secret.toml", "secret.yaml", "secret.yml",
-        "secrets.json", "secrets.toml", "secrets.yaml", "secrets.yml",
-    }
-)  # fmt: skip
-_SECRET_STARTS = (".env.", "id_dsa", "id_ecdsa", "id_ed25519", "id_rsa")
-_SECRET_JSON = ("client_secret", "gcp-key", "gcp_key", "service-account", "service_account")
-_SECRET_ENDS = (
-    ".env", ".gpg", ".jks", ".kdb", ".kdbx", ".key", ".keystore", ".kubeconfig", ".p12", ".pem",
-    ".pfx", ".pgp", ".ppk", ".tfstate", ".tfstate.backup", ".tfvars",
-)  # fmt: skip
 
 _DAY = re.compile(r"(\d{4}-\d{2}-\d{2})(?!\d)")
 _SEPARATORS = re.compile(r"[-_\s]+")
 
 
-def is_secret(name: str, *, folder: bool = False) -> bool:
-    """Whether files or folders of this name usually hold keys or passwords."""
-    lower = name.lower()
-    if folder:
-        return lower in _SECRET_FOLDERS
-    return (
-        lower in _SECRET_NAMES
-        or lower.endswith(_SECRET_ENDS)
-        or lower.startswith(_SECRET_STARTS)
-        or (lower.endswith(".json") and lower.startswith(_SECRET_JSON))
-    )
-
-
-def leads_to_secret(path: str, *, folder: bool = False) -> bool:
-    """Whether `path`, or a folder above it, usually holds secrets."""
-    *above, name = path.replace(os.sep, "/").split("/")
-    return is_secret(name, folder=folder) or any(is_secret(step, folder=True) for step in above)
-
-
 def portable(names: Sequence[str]) -> list[str]:
-    """Spell the names of one folder so that every system, and JSON, can carry them.
+    """Spell the names of one folder so that every system, and JSON, can represent them.
 
     The result is NFC, with bytes that are not UTF-8 as `\\xNN`. Different names stay different.
     """

@@ -27,11 +27,12 @@ from kb.ingest.progress import OnEvent, Progress, ProgressReporter
 from kb.ingest.renames import MissingDocument, RenameIndex
 from kb.ingest.report import ReportBuilder, reason_of
 from kb.ingest.secret_files import included_paths
+from kb.ingest.small_files import LocalParsing, can_parse_locally, may_need_process
 from kb.logs import logger
 from kb.ports import Clock, Source, Store
 from kb.regular_files import ReadRefused
 from kb.text.timestamps import utc_timestamp
-from kb.types import Attributes, FileNote, FileState, IngestReport, Renamed, Root, Written
+from kb.types import Attributes, ChunkChanges, FileNote, FileState, IngestReport, Renamed, Root
 
 __all__ = ["Indexer", "OnEvent", "Progress"]
 
@@ -65,16 +66,12 @@ class Indexer:
         Without `resolve_links`, a path that leads through a link is skipped.
         """
         started = time.perf_counter()
-        paths = [os.fspath(path) for path in paths]
-        known = {root.path for root in self._store.catalog.roots()}
-        if any(os.path.abspath(path) not in known for path in paths):
-            parser_pool.warm_up()  # files will be parsed: start the process early
         parsers = Parsers(self._config.chunk.max_chars)
         progress = ProgressReporter(on_event)
         run = _Run(
             self._store, self._config, self._clock, parsers, dry_run, force, uploaded, progress
         )
-        run.run(paths, resolve_links)
+        run.run([os.fspath(path) for path in paths], resolve_links)
         return run.report.build(seconds=time.perf_counter() - started, dry_run=dry_run)
 
     def note(
@@ -83,7 +80,7 @@ class Indexer:
         attributes: Attributes | None = None,
         *,
         on_warning: Callable[[str], None] | None = None,
-    ) -> Written:
+    ) -> ChunkChanges:
         """Store a note, which has no file; the store assigns it the path `note:<id>`.
 
         `on_warning` is called for each part of its front matter that is ignored; without it, the
@@ -118,7 +115,7 @@ class _File:
     touched: bool = False
     content_hash: str = ""
     version: str = ""
-    parsing: parser_pool.Parsing | None = None
+    parsing: parser_pool.Parsing | LocalParsing | None = None
     error: Exception | None = None
 
     def close(self) -> None:
@@ -153,6 +150,8 @@ class _Run:
         )
         scans = self._scan(paths, resolve_links)
         total, done = sum(len(scan.walk.files) for scan in scans), 0
+        if any(_may_need_process(scan) for scan in scans):
+            parser_pool.warm_up()
         self.renames = RenameIndex.build(scans)
         self.files = ((scan, entry) for scan in scans for entry in scan.walk.files)
         try:
@@ -260,6 +259,9 @@ class _Run:
             return
         name = os.path.basename(file.entry.path)
         source = Source(name, data, file.entry.mtime_ns, self.progress.parse_progress)
+        if can_parse_locally(parser, data):
+            file.parsing = LocalParsing(parser, source, max_chars)
+            return
         location, limits = self.parsers.location(parser), Limits.from_config(ingest)
         file.parsing = parser_pool.start(location, source, max_chars, limits, self.progress.repeat)
 
@@ -380,6 +382,13 @@ class _Run:
         if not self.dry_run:
             self.store.catalog.delete_documents([state.doc_id for state in removed])
         self.report.removed += sorted(scan.doc_path(state.path) for state in removed)
+
+
+def _may_need_process(scan: RootScan) -> bool:
+    """Whether a parser process will probably be needed for a new file."""
+    return any(
+        file.path not in scan.states and may_need_process(file.path) for file in scan.walk.files
+    )
 
 
 def _stat_of(state: FileState) -> tuple[int, int, int, bytes | None]:

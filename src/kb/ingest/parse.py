@@ -75,7 +75,7 @@ class Parsers:
     def _accepts(self, plug_in: Parser, source: Source) -> bool:
         try:
             return plug_in.accepts(source)
-        # Plug-ins are third-party code: one that fails is not asked again in this run.
+        # Plug-ins are third-party code: one that fails is not used again in this run.
         except Exception as error:  # noqa: BLE001
             self._plug_ins = [other for other in self._plug_ins if other is not plug_in]
             self._report(plug_in.name, f"disabled for this run: {type(error).__name__}: {error}")

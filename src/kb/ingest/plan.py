@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from kb.errors import PathMissing
 from kb.ingest import file_names
 from kb.ingest.file_entry import is_within
-from kb.ingest.secret_files import BY_NAME, is_included
+from kb.ingest.secret_files import BY_NAME, is_included, leads_to_secret
 from kb.regular_files import open_folder
 from kb.types import FileNote, Root
 
@@ -134,7 +134,7 @@ class _Planner:
             return None
         if path != given and not self.resolve_links:
             self.skipped.append(FileNote(file_names.portable_path(given), "is a link"))
-        elif file_names.leads_to_secret(path, folder=stat.S_ISDIR(mode)) and not is_included(
+        elif leads_to_secret(path, folder=stat.S_ISDIR(mode)) and not is_included(
             path, self.include_secrets
         ):
             self.skipped.append(FileNote(file_names.portable_path(path), BY_NAME))

@@ -1,7 +1,7 @@
 """Progress of an ingest run: which file it is reading, and how far into that file it is.
 
 The number of events depends on the work, not on time: a long file produces a few per second, a
-short one none beyond its own.
+short one a single event.
 """
 
 from __future__ import annotations

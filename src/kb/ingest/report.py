@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from kb.errors import KbError
 from kb.ingest.decode import Unreadable
-from kb.types import FileNote, IngestReport, Renamed, Written
+from kb.types import ChunkChanges, FileNote, IngestReport, Renamed
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class ReportBuilder:
     chunks_kept: int = 0
     chunks_removed: int = 0
 
-    def add_chunks(self, written: Written) -> None:
+    def add_chunks(self, written: ChunkChanges) -> None:
         self.chunks_added += written.chunks_added
         self.chunks_kept += written.chunks_kept
         self.chunks_removed += written.chunks_removed

@@ -12,12 +12,36 @@ import os
 import re
 from collections.abc import Callable, Iterable
 
-from kb.ingest import file_names
 from kb.ingest.decode import wide_encoding
+from kb.ingest.secret_settings import sets_secret
 
 HEAD_BYTES = 64 * 1024  # of a file, to detect secrets
 HOW_TO_INCLUDE = "to read it anyway, add it to ingest.include_secrets"
-BY_NAME = f"{file_names.SECRET}, judging by its name ({HOW_TO_INCLUDE})"
+SECRET = "may hold secrets"
+BY_NAME = f"{SECRET}, judging by its name ({HOW_TO_INCLUDE})"
+
+_SECRET_FOLDERS = frozenset(
+    {".ssh", ".gnupg", ".aws", ".azure", ".gcloud", ".kube", ".docker", ".password-store"}
+)
+_SECRET_NAMES = frozenset(
+    {
+        ".boto", ".dockercfg", ".env", ".envrc", ".git-credentials", ".htpasswd", ".my.cnf",
+        ".netrc", ".npmrc", ".pgpass", ".pypirc", ".s3cfg", ".vault-token", "_netrc",
+        ".bash_history", ".mysql_history", ".node_repl_history", ".psql_history",
+        ".python_history", ".sqlite_history", ".zsh_history",
+        "accesskeys.csv", "credentials", "credentials.csv", "credentials.json", "htpasswd",
+        "kubeconfig", "kubeconfig.json", "kubeconfig.yaml", "kubeconfig.yml", "rootkey.csv",
+        "bash_history", "zsh_history", "passwords.csv", "passwords.txt", "password.txt",
+        "secret.json", "secret.toml", "secret.yaml", "secret.yml",
+        "secrets.json", "secrets.toml", "secrets.yaml", "secrets.yml",
+    }
+)  # fmt: skip
+_SECRET_STARTS = (".env.", "id_dsa", "id_ecdsa", "id_ed25519", "id_rsa")
+_SECRET_JSON = ("client_secret", "gcp-key", "gcp_key", "service-account", "service_account")
+_SECRET_ENDS = (
+    ".env", ".gpg", ".jks", ".kdb", ".kdbx", ".key", ".keystore", ".kubeconfig", ".p12", ".pem",
+    ".pfx", ".pgp", ".ppk", ".tfstate", ".tfstate.backup", ".tfvars",
+)  # fmt: skip
 
 _COMMENTS = (b"#", b";", b"//")
 _PREAMBLE = re.compile(rb"(?:\s+|[#;][^\n]*|//[^\n]*)*(?:---[ \t]*\n\s*)?")
@@ -99,15 +123,7 @@ _TERRAFORM = (
     re.compile(rb'"serial"\s*:'),
     re.compile(rb'"(?:resources|modules)"\s*:'),
 )
-_VARIABLE = re.compile(rb"(?:export[ \t]+)?([A-Z][A-Z0-9_]{0,80})[ \t]*=[ \t]*(.*)")
-_SECRET_VARIABLE = re.compile(
-    rb"(?:\w*_)?(?:SECRET|TOKEN|PASSWORD|PASSWD|API_?KEY|PRIVATE_KEY|ACCESS_KEY|SECRET_KEY)"
-)
-_PLACEHOLDER = re.compile(
-    rb"[<$({*.]|change|your|my[-_]|example|placeholder|insert|replace|todo|secret|password|test"
-    rb"|dummy|fake|none|null|true|false|x{3}",
-    re.IGNORECASE,
-)
+_SEP_LINE = re.compile(rb"\"?sep=.\"?[ \t]*\r?\n", re.IGNORECASE)  # of CSV files from spreadsheets
 _NETRC = re.compile(rb"machine[ \t]+\S+\s+(?:login[ \t]+\S+\s+)?(?:password|passwd)[ \t]+\S")
 
 
@@ -120,10 +136,31 @@ def secret_reason(path: str, head: bytes, included: Iterable[str] = ()) -> str |
     """
     if is_included(path, included):
         return None
-    if file_names.leads_to_secret(path):
+    if leads_to_secret(path):
         return BY_NAME
     kind = _kind_of_secret(head)
     return None if kind is None else f"{kind} ({HOW_TO_INCLUDE})"
+
+
+def is_secret_name(name: str, *, folder: bool = False) -> bool:
+    """Whether files or folders of this name usually hold keys or passwords."""
+    lower = name.lower()
+    if folder:
+        return lower in _SECRET_FOLDERS
+    return (
+        lower in _SECRET_NAMES
+        or lower.endswith(_SECRET_ENDS)
+        or lower.startswith(_SECRET_STARTS)
+        or (lower.endswith(".json") and lower.startswith(_SECRET_JSON))
+    )
+
+
+def leads_to_secret(path: str, *, folder: bool = False) -> bool:
+    """Whether `path`, or a folder above it, usually holds secrets."""
+    *above, name = path.replace(os.sep, "/").split("/")
+    return is_secret_name(name, folder=folder) or any(
+        is_secret_name(step, folder=True) for step in above
+    )
 
 
 def included_paths(setting: str) -> tuple[str, ...]:
@@ -158,7 +195,10 @@ def _kind_of_secret(head: bytes) -> str | None:
         return "holds a private key"
     preamble = _PREAMBLE.match(text)
     bare = text if preamble is None else text[preamble.end() :]
-    return next((kind for kind, matches in _KINDS if matches(bare)), None)
+    if (separator := _SEP_LINE.match(bare)) is not None:
+        bare = bare[separator.end() :]
+    kind = next((kind for kind, matches in _KINDS if matches(bare)), None)
+    return "holds secret settings" if kind is None and sets_secret(text) else kind
 
 
 def _as_utf8(head: bytes) -> bytes:
@@ -247,22 +287,6 @@ def _cells(line: bytes, separator: bytes) -> list[bytes]:
     return [cell.strip(b" \"'") for cell in line.split(separator)]
 
 
-def _is_environment(text: bytes) -> bool:
-    """Whether nearly every line sets a variable, and one of them to a secret."""
-    lines = [line for line in map(bytes.strip, text.split(b"\n", _LINES)[:_LINES]) if line]
-    entries = [line for line in lines if not line.startswith(_COMMENTS)]
-    variables = [match for line in entries if (match := _VARIABLE.fullmatch(line))]
-    if not variables or len(variables) * 10 < len(entries) * 9:
-        return False
-    return any(_SECRET_VARIABLE.fullmatch(one[1]) and _is_value(one[2]) for one in variables)
-
-
-def _is_value(text: bytes) -> bool:
-    """Whether a value looks real, not like a placeholder."""
-    value = text.strip(b" \"'")
-    return len(value) >= 8 and b" " not in value and _PLACEHOLDER.match(value) is None
-
-
 def _all(patterns: Iterable[re.Pattern[bytes]], text: bytes) -> bool:
     return all(pattern.search(text) for pattern in patterns)
 
@@ -277,5 +301,4 @@ _KINDS: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
     ("holds Kubernetes credentials", _is_kubernetes),
     ("holds AWS credentials", _is_aws),
     ("holds passwords", _is_password_list),
-    ("holds secret variables", _is_environment),
 )

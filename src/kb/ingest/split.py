@@ -1,7 +1,7 @@
 """Splits a text that is too long for one chunk at the best available place.
 
-Pure. Prefers paragraphs, then lines, then sentences, then words, and finally any two characters.
-The time is linear in the length of the text.
+Pure. Prefers paragraphs, then lines, then sentences, then spaces, then other marks between words.
+Only a word that is longer than a chunk is cut. The time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import NamedTuple
 # The end of a sentence with closing quotes or brackets. In CJK, no space follows it.
 _SENTENCE = re.compile(r"""(?:[.!?…]["'”’)\]]*(?=\s)|[。！？｡][”’」』）】]*)""")
 _SPACE = re.compile(r"\s+")
+_BETWEEN = re.compile(r"\W+")  # such as the commas of a list without spaces
 _MARKS = 16  # how far to step back to keep combining marks with their letter
 
 
@@ -72,6 +73,11 @@ def _end(line: str, start: int, limit: int) -> int:
         ends = [match.end() for match in pattern.finditer(line, half, stop + 1)]
         if ends := [end for end in ends if start < end <= stop]:
             return ends[-1]
+    # In the first half too, because a word that is cut is in no chunk. Vowel signs and accents
+    # match as well, but belong to a word.
+    ends = [match.end() for match in _BETWEEN.finditer(line, start, stop)]
+    if ends := [end for end in ends if unicodedata.category(line[end - 1])[0] != "M"]:
+        return ends[-1]
     for back in range(stop, max(stop - _MARKS, start + 1), -1):
         if not unicodedata.combining(line[back]):
             return back

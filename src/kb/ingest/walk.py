@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from kb.ingest import file_names, ignore
 from kb.ingest.file_entry import FileEntry, is_within
-from kb.ingest.secret_files import BY_NAME, is_included
+from kb.ingest.secret_files import BY_NAME, is_included, is_secret_name, leads_to_secret
 from kb.regular_files import is_link, open_folder
 from kb.types import FileNote
 
@@ -199,8 +199,8 @@ class _Walker:
         link = _is_link(entry)
         if link and not self.follow_links:
             return "symbolic link"
-        is_secret = file_names.is_secret(entry.name, folder=is_folder) or (
-            link and file_names.leads_to_secret(real, folder=is_folder)
+        is_secret = is_secret_name(entry.name, folder=is_folder) or (
+            link and leads_to_secret(real, folder=is_folder)
         )
         return BY_NAME if is_secret and not is_included(real, self.include_secrets) else None
 

@@ -38,7 +38,8 @@ class HeadingStack:
         return tuple(heading for _, heading in self._entries)
 
     def enter(self, level: int, heading: str) -> None:
-        """Leave the sections of this level and below it; enter that of `heading` unless empty."""
+        """Leave the sections of this level and below it; enter that of `heading`, unless it is
+        empty."""
         while self._entries and self._entries[-1][0] >= level:
             self._entries.pop()
         if heading:

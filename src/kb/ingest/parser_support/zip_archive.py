@@ -53,7 +53,7 @@ class Archive:
         if part.flag_bits & 1:
             raise Unsupported("encrypted: save a copy without a password")
         if part.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise Unreadable(f"{name} uses a compression that office files and books do not have")
+            raise Unreadable(f"{name} uses a compression that office files and books do not use")
         limit = min(
             PART_BYTES, self._remaining_bytes, max(_HARMLESS_BYTES, _RATIO * part.compress_size)
         )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from kb.ingest import dates, file_names, front_matter
 from kb.ingest.decode import decode
-from kb.ingest.parser_support.format_parser import FormatParser
+from kb.ingest.parser_support.format_parser import SMALL_BYTES, FormatParser
 from kb.ingest.parser_support.sections import HEADING_CHARS, Part, blocks, first_heading, width_of
 from kb.ports import Parsed, Source
 from kb.types import Attributes
@@ -32,6 +32,7 @@ _HEADER_LINES = 60
 class AsciidocParser(FormatParser):
     name = "asciidoc"
     version = "3"
+    max_local_bytes = SMALL_BYTES
 
     def __init__(self, max_chars: int) -> None:
         self._max_chars = max_chars

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kb.ingest import dates, file_names, front_matter
 from kb.ingest.decode import decode
 from kb.ingest.parser_support import sections
-from kb.ingest.parser_support.format_parser import FormatParser
+from kb.ingest.parser_support.format_parser import SMALL_BYTES, FormatParser
 from kb.ingest.parser_support.sections import Part
 from kb.ingest.parsers.text import TextParser
 from kb.ports import Parsed, Source
@@ -39,6 +39,7 @@ _HEADING_CHARS = 500  # a longer line is not a heading, and its markup could tak
 class MarkdownParser(FormatParser):
     name = "markdown"
     version = "3"
+    max_local_bytes = SMALL_BYTES
 
     def __init__(self, max_chars: int) -> None:
         self._max_chars = max_chars

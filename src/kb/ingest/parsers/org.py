@@ -8,7 +8,7 @@ from typing import Any
 
 from kb.ingest import dates, file_names, front_matter
 from kb.ingest.decode import decode
-from kb.ingest.parser_support.format_parser import FormatParser
+from kb.ingest.parser_support.format_parser import SMALL_BYTES, FormatParser
 from kb.ingest.parser_support.sections import HEADING_CHARS, Part, blocks
 from kb.ports import Parsed, Source
 from kb.types import Attributes
@@ -33,6 +33,7 @@ _TODO = frozenset(
 class OrgParser(FormatParser):
     name = "org"
     version = "3"
+    max_local_bytes = SMALL_BYTES
 
     def accepts(self, source: Source) -> bool:
         return file_names.suffix_of(source.name) == ".org"
@@ -92,7 +93,7 @@ def _block_ends(lines: Sequence[str]) -> dict[int, int]:
             name = text.removeprefix("#+end:").removeprefix("#+end_").strip()
             if (start := open_at.pop(name, None)) is not None:
                 ends[start] = number + 1
-                # A block opened inside and not closed there is no block.
+                # A block opened inside and not closed there is not a block.
                 open_at = {key: at for key, at in open_at.items() if at < start}
     return ends
 

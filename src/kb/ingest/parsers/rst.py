@@ -8,7 +8,7 @@ from typing import Any
 
 from kb.ingest import dates, file_names, front_matter
 from kb.ingest.decode import decode
-from kb.ingest.parser_support.format_parser import FormatParser
+from kb.ingest.parser_support.format_parser import SMALL_BYTES, FormatParser
 from kb.ingest.parser_support.sections import (
     HEADING_CHARS,
     Part,
@@ -44,6 +44,7 @@ _MARKS = re.compile(r"``|\*\*|(?<![\w\\])[*`|](?=\S)|(?<=\S)(?<!\\)[*`|](?!\w)_{
 class RstParser(FormatParser):
     name = "rst"
     version = "4"
+    max_local_bytes = SMALL_BYTES
 
     def accepts(self, source: Source) -> bool:
         return file_names.suffix_of(source.name) in _SUFFIXES
@@ -164,8 +165,8 @@ def _literal(lines: Sequence[str], at: int) -> tuple[int, int] | None:
 
 
 def _simple_table(lines: Sequence[str], at: int) -> tuple[int, bool]:
-    """The end of the table that begins at `at`, after a border with a blank line below, and True;
-    without such a border, the end of the search, and False."""
+    """Find the end of the table that begins at `at`: a border with a blank line below. Returns the
+    end and True; without such a border, the end of the search and False."""
     for number in range(at + 1, len(lines)):
         line = lines[number]
         if line.strip() and indent_of(line) < indent_of(lines[at]):

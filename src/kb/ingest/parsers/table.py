@@ -11,7 +11,7 @@ from kb.ingest import file_names
 from kb.ingest.decode import decode
 from kb.ingest.escapes import unescape
 from kb.ingest.parser_support.extract import one_line
-from kb.ingest.parser_support.format_parser import FormatParser
+from kb.ingest.parser_support.format_parser import SMALL_BYTES, FormatParser
 from kb.ingest.parser_support.sections import line_block
 from kb.ports import Parsed, Source
 from kb.types import Block
@@ -29,6 +29,7 @@ _SEP_LINE = re.compile(r"sep=(.)", re.IGNORECASE)  # how some spreadsheets decla
 class TableParser(FormatParser):
     name = "table"
     version = "2"
+    max_local_bytes = SMALL_BYTES
 
     def __init__(self, max_chars: int) -> None:
         self._max_chars = max_chars

@@ -9,7 +9,7 @@ from itertools import chain
 
 from kb.ingest import dates, file_names, front_matter
 from kb.ingest.decode import looks_binary, text_windows
-from kb.ingest.parser_support.format_parser import FormatParser
+from kb.ingest.parser_support.format_parser import SMALL_BYTES, FormatParser
 from kb.ingest.parser_support.sections import line_block, paragraphs
 from kb.ports import Parsed, Source
 from kb.types import Block
@@ -22,6 +22,7 @@ _SUFFIXES = frozenset({".log", ".srt", ".tex", ".text", ".txt", ".vtt"})
 class TextParser(FormatParser):
     name = "text"
     version = "3"
+    max_local_bytes = SMALL_BYTES
     priority = -1  # after the others: it accepts any text whose name has no suffix
 
     def accepts(self, source: Source) -> bool:

@@ -3,7 +3,8 @@
 Modules:
 
     alternative_chunks  embedded files of other formats
-    parser              DocxParser: the text of a document, then headers, footers and notes
+    document            the text of a document, then headers, footers and notes
+    parser              DocxParser
     styles              which paragraphs are headings, list items, code or quotations
 """
 

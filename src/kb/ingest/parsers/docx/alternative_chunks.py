@@ -8,8 +8,8 @@ from kb.ingest import file_names
 from kb.ingest.decode import Unavailable, Unreadable, Unsupported
 from kb.ingest.parser_support.extract import Extract, clean
 from kb.ingest.parser_support.sections import paragraphs
-from kb.ingest.parsers.email import EmailParser
-from kb.ingest.parsers.html import parser as html
+from kb.ingest.parsers.email.message import parse_email
+from kb.ingest.parsers.html import page as html
 from kb.ingest.parsers.html import tree as html_tree
 from kb.ports import Source
 
@@ -35,7 +35,7 @@ def write_alternative_chunk(chunk: AlternativeChunk, out: Extract) -> list[str] 
         if suffix in _PLAIN:
             text = html.decode_html(chunk.data)
         elif suffix in _MAILS:  # a web page with its pictures is a mail
-            text = EmailParser().parse(Source("a.eml", chunk.data)).text or ""
+            text = parse_email(Source("a.eml", chunk.data)).text or ""
         else:
             return None
     except (Unavailable, Unreadable, Unsupported):

@@ -2,8 +2,9 @@
 
 Modules:
 
-    parser   EmailParser: headers and texts, then attached mails and texts
-    parts    the parts of a mail: which there are, and their text
+    message  headers and texts, then attached mails and texts
+    parser   EmailParser
+    parts    the parts of a mail, and their text
 """
 
 from kb.ingest.parsers.email.parser import EmailParser

@@ -1,4 +1,4 @@
-"""The parts of a mail: which there are, what they are called, and the text in them.
+"""The parts of a mail, their names, and the text in them.
 
 Mail programs declare types, encodings and boundaries that do not fit the content. A part is read as
 text whenever its bytes are text.
@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from kb.ingest.escapes import unescape
 from kb.ingest.parser_support.extract import one_line
 from kb.ingest.parser_support.signatures import BINARY, signature
-from kb.ingest.parsers.html import parser as html
+from kb.ingest.parsers.html import page as html
 
 Part: TypeAlias = "Message[Any, Any]"
 
@@ -33,11 +33,13 @@ _SIGNATURES = frozenset(
 _BASE64_LINE = re.compile(r"[A-Za-z0-9+/]+={0,3}")
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _CONTROL_BYTE = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+_MAX_SAME_HEADERS = 500
 _ASCII_SHARE = 0.75
 
 
 def leaves(message: Part, *, choose: bool = False) -> Iterator[Part]:
-    """Yield the parts without parts, in order; with `choose`, one version of each text."""
+    """Yield the parts that contain no other parts, in order; with `choose`, one version of each
+    text."""
     waiting = [message]
     while waiting:
         part = waiting.pop()
@@ -61,7 +63,7 @@ def _chosen(versions: list[Part]) -> list[Part]:
 
 
 def around(message: Part) -> Iterator[str]:
-    """Yield the texts before the first and behind the last part of each multipart."""
+    """Yield the texts before the first and after the last part of each multipart."""
     waiting = [message]
     while waiting:
         part = waiting.pop()
@@ -121,6 +123,8 @@ def headers(message: Part, name: str) -> list[str]:
         return [
             one_line(decoded(value.encode("utf-8", "surrogateescape"), "utf-8")) for value in raw
         ]
+    if len(raw) > _MAX_SAME_HEADERS:  # no program writes so many, and parsing them takes long
+        return [one_line(value) for value in raw]
     return [one_line(str(value)) for value in message.get_all(name, [])]
 
 

@@ -2,7 +2,8 @@
 
 Modules:
 
-    parser   HtmlParser, and the functions that other formats use for embedded HTML
+    page     a page into blocks; other formats use its functions for embedded HTML
+    parser   HtmlParser
     rest     the text outside the main text: headers, footers, forms, attributes
     tree     the parsed page: traversal, limits, menus, the main element
     writer   elements into headings, paragraphs, lists, tables and listings

@@ -25,6 +25,8 @@ _INLINE = frozenset(
     ruby s samp small span strike strong sub sup time tt u var wbr
     """.split()
 )
+# Their `aria-label` says what a click does: "Close", "Toggle menu".
+_CONTROLS = frozenset("a aside button details footer form header input nav select summary".split())
 _TEXT_ATTRIBUTES = ("alt", "title", "placeholder", "label", "summary")
 _META_NAMES = (
     "description",
@@ -82,6 +84,8 @@ class _Collector:
             self._flush()
         for name in _TEXT_ATTRIBUTES if attributes else ():
             self._add_line(attributes.get(name))
+        if tag not in _CONTROLS and attributes:
+            self._add_line(attributes.get("aria-label"))
         if tag == "input" and (attributes.get("type") or "text").lower() in _INPUT_TYPES:
             self._add_line(attributes.get("value"))
         self._boilerplate_flags.append(html_tree.is_boilerplate(tag, attributes))

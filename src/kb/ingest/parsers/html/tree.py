@@ -85,6 +85,10 @@ _TAG_WITH_ATTRIBUTES = re.compile(
     rf"|/?+[a-z][^\s/><]*+(?:<[^\s/>]*+((?:{_ATTRIBUTE})*+)|((?:{_ATTRIBUTE})++)))",
     re.I,
 )
+# The HTML parser takes quadratic time in the number of options of a list. Outside of a list it does
+# not, and their text is the same.
+_MAX_OPTIONS = 2_000
+_SELECT = re.compile(r"<(/?)select(?=[\s/>])", re.I)
 _ENDS_SVG = frozenset("b blockquote body div h1 h2 h3 i ol pre span table ul".split())
 
 
@@ -102,6 +106,8 @@ def parse_html(text: str, *, xml: bool = False) -> LexborHTMLParser:
         raise Unreadable(f"its HTML is nested more than {_MAX_DEPTH:,} levels deep")
     if len(text) > 2 * _MAX_ATTRIBUTES and _has_crowded_tag(text):
         raise Unreadable(f"it has a tag with more than {_MAX_ATTRIBUTES:,} attributes")
+    if text.count("<option") + text.count("<OPTION") > _MAX_OPTIONS:
+        text = _SELECT.sub(r"<\1div", text)
     return LexborHTMLParser(nfc(text))
 
 

@@ -129,7 +129,7 @@ class HtmlWriter:
         return True
 
     def _start_code(self, node: LexborNode) -> None:
-        """Begin inline code with a backquote, except in a heading or around nothing."""
+        """Begin inline code with a backquote, except in a heading or if the code is empty."""
         marked = not self._heading and not any(self._code) and self._noise.weights[node].chars > 0
         self._code.append(marked)
         if marked:

@@ -3,6 +3,7 @@
 Modules:
 
     columns      runs into columns, in reading order
+    document     the pages into blocks
     furniture    running headers, footers and page numbers
     headings     the title, and heading paths from the outline
     lines        words into runs, runs into lines

@@ -10,8 +10,7 @@ from typing import Any
 from kb.ingest import file_names
 from kb.ingest.decode import Unavailable, Unreadable, decode
 from kb.ingest.parser_support.extract import Extract, clean, one_line
-from kb.ingest.parser_support.format_parser import FormatParser
-from kb.ingest.parsers.html import parser as html
+from kb.ingest.parsers.html import page as html
 from kb.ingest.parsers.html import tree as html_tree
 from kb.ingest.parsers.markdown import MarkdownParser
 from kb.metadata import TITLE_CHARS
@@ -35,58 +34,52 @@ _ATX = re.compile(r" {0,3}(#{1,6})(?:\s|$)")
 _EMBEDDED = re.compile(r"!\[([^\]\n]{0,500})\]\(data:[^)\s]*\)")
 
 
-class NotebookParser(FormatParser):
-    name = "notebook"
-    version = "4"
+def parse_notebook(source: Source, max_chars: int) -> Parsed:
+    """Parse a notebook; `max_chars` is the chunk size."""
+    markdown = MarkdownParser(max_chars)
+    notebook = _load(source.data)
+    language = _language(notebook)
+    out = Extract()
+    truncated: list[int] = []
+    for number, cell in enumerate(_cells(notebook), 1):
+        _write(cell, language, markdown, out)
+        if not _write_outputs(cell, out):
+            truncated.append(number)
+    metadata = _dict(notebook.get("metadata"))
+    title = _text(metadata.get("title")) or _text(metadata.get("name"))
+    out.append_missing([title], title[:TITLE_CHARS])
+    return Parsed(
+        type="notebook",
+        blocks=out.blocks,
+        title=one_line(title) or out.first_heading or file_names.title_of(source.name),
+        warnings=_warnings(truncated),
+        text=out.text,
+    )
 
-    def __init__(self, max_chars: int) -> None:
-        self._markdown = MarkdownParser(max_chars)
 
-    def accepts(self, source: Source) -> bool:
-        return file_names.suffix_of(source.name) == ".ipynb"
+def _write(cell: dict[str, Any], language: str, markdown: MarkdownParser, out: Extract) -> None:
+    kind = cell.get("cell_type")
+    text = _text(cell["source"] if "source" in cell else cell.get("input"))
+    if len(text) > _MAX_SOURCE_CHARS:
+        out.code(text, whole=False)
+    elif kind == "markdown":
+        _write_markdown(text, markdown, out)
+    elif kind == "heading":  # in format 3
+        level = cell.get("level")
+        out.heading(min(max(level, 1), 6) if isinstance(level, int) else 1, text)
+    elif kind == "code":
+        out.code(text, _text(cell.get("language")) or language)
+    else:
+        out.lines(text.split("\n"))
 
-    def parse(self, source: Source) -> Parsed:
-        notebook = _load(source.data)
-        language = _language(notebook)
-        out = Extract()
-        truncated: list[int] = []
-        for number, cell in enumerate(_cells(notebook), 1):
-            self._write(cell, language, out)
-            if not _write_outputs(cell, out):
-                truncated.append(number)
-        metadata = _dict(notebook.get("metadata"))
-        title = _text(metadata.get("title")) or _text(metadata.get("name"))
-        out.append_missing([title], title[:TITLE_CHARS])
-        return Parsed(
-            type="notebook",
-            blocks=out.blocks,
-            title=one_line(title) or out.first_heading or file_names.title_of(source.name),
-            warnings=_warnings(truncated),
-            text=out.text,
-        )
 
-    def _write(self, cell: dict[str, Any], language: str, out: Extract) -> None:
-        kind = cell.get("cell_type")
-        text = _text(cell["source"] if "source" in cell else cell.get("input"))
-        if len(text) > _MAX_SOURCE_CHARS:
-            out.code(text, whole=False)
-        elif kind == "markdown":
-            self._write_markdown(text, out)
-        elif kind == "heading":  # in format 3
-            level = cell.get("level")
-            out.heading(min(max(level, 1), 6) if isinstance(level, int) else 1, text)
-        elif kind == "code":
-            out.code(text, _text(cell.get("language")) or language)
-        else:
-            out.lines(text.split("\n"))
-
-    def _write_markdown(self, text: str, out: Extract) -> None:
-        lines = clean(_EMBEDDED.sub(r"![\1]()", text)).strip("\n").split("\n")
-        if not any(lines):
-            return
-        # After a blank line, `---` at the top of a cell is a rule, not front matter.
-        source = Source("", "\n".join(["", *lines]).encode())
-        out.add_blocks(lines, _nest_blocks(self._markdown.parse(source).blocks, out))
+def _write_markdown(text: str, markdown: MarkdownParser, out: Extract) -> None:
+    lines = clean(_EMBEDDED.sub(r"![\1]()", text)).strip("\n").split("\n")
+    if not any(lines):
+        return
+    # After a blank line, `---` at the top of a cell is a rule, not front matter.
+    source = Source("", "\n".join(["", *lines]).encode())
+    out.add_blocks(lines, _nest_blocks(markdown.parse(source).blocks, out))
 
 
 def _nest_blocks(blocks: Iterable[Block], out: Extract) -> Iterator[Block]:
@@ -130,7 +123,8 @@ def _list(value: object) -> list[Any]:
 
 
 def _text(value: object) -> str:
-    """A text, which notebooks also store as a list of lines, old ones without line ends."""
+    """A text. Notebooks may store it as a list of lines, which have no line ends in old
+    notebooks."""
     if isinstance(value, list):
         lines = [line for line in value if isinstance(line, str)]
         ended = any(line.endswith("\n") for line in lines[:-1])

@@ -10,11 +10,9 @@ from xml.etree.ElementTree import Element
 from kb.ingest import dates, file_names
 from kb.ingest.decode import Unreadable, Unsupported
 from kb.ingest.parser_support.extract import Extract, clean, one_line
-from kb.ingest.parser_support.format_parser import FormatParser
 from kb.ingest.parser_support.sections import paragraphs
-from kb.ingest.parser_support.signatures import signature
 from kb.ingest.parser_support.zip_archive import Archive, find_all, resolve_href
-from kb.ingest.parsers.html import parser as html
+from kb.ingest.parsers.html import page as html
 from kb.ingest.parsers.html import tree as html_tree
 from kb.ingest.parsers.html.rest import other_text
 from kb.metadata import TITLE_CHARS
@@ -35,43 +33,33 @@ _SEARCHABLE = ("title", "creator", "contributor", "publisher", "description", "s
 _YEAR = re.compile(r"\d{4}")
 
 
-class EpubParser(FormatParser):
-    name = "epub"
-    version = "4"
-    signatures = frozenset({"epub", "zip"})
-
-    def accepts(self, source: Source) -> bool:
-        return file_names.suffix_of(source.name) == ".epub" or signature(source.data) == "epub"
-
-    def parse(self, source: Source) -> Parsed:
-        book = _Book(Archive(source.data))
-        out = Extract()
-        rest: list[str] = []
-        for chapter, media_type in book.chapters():
-            rest += _write(book, chapter, media_type, out)
-        properties = book.metadata
-        title = properties.get("title", "")
-        out.append_missing((*rest, *book.labels, *book.notes), title[:TITLE_CHARS])
-        date = _date(properties.get("date", ""))
-        metadata: dict[str, Any] = {
-            key: properties[key]
-            for key in ("creator", "publisher", "identifier")
-            if key in properties
-        }
-        if "creator" in metadata:
-            metadata["author"] = metadata.pop("creator")
-        language = re.split("[-_]", properties.get("language", "").lower())[0]
-        return Parsed(
-            type="epub",
-            blocks=out.blocks,
-            title=properties.get("title") or file_names.title_of(source.name),
-            lang=language if re.fullmatch("[a-z]{2,3}", language) else None,
-            attributes=Attributes(
-                date=date, created_at=dates.moment(date) if date else None, metadata=metadata
-            ),
-            warnings=(*book.warnings, *out.warnings),
-            text=out.text,
-        )
+def parse_book(source: Source) -> Parsed:
+    book = _Book(Archive(source.data))
+    out = Extract()
+    rest: list[str] = []
+    for chapter, media_type in book.chapters():
+        rest += _write(book, chapter, media_type, out)
+    properties = book.metadata
+    title = properties.get("title", "")
+    out.append_missing((*rest, *book.labels, *book.notes), title[:TITLE_CHARS])
+    date = _date(properties.get("date", ""))
+    metadata: dict[str, Any] = {
+        key: properties[key] for key in ("creator", "publisher", "identifier") if key in properties
+    }
+    if "creator" in metadata:
+        metadata["author"] = metadata.pop("creator")
+    language = re.split("[-_]", properties.get("language", "").lower())[0]
+    return Parsed(
+        type="epub",
+        blocks=out.blocks,
+        title=properties.get("title") or file_names.title_of(source.name),
+        lang=language if re.fullmatch("[a-z]{2,3}", language) else None,
+        attributes=Attributes(
+            date=date, created_at=dates.moment(date) if date else None, metadata=metadata
+        ),
+        warnings=(*book.warnings, *out.warnings),
+        text=out.text,
+    )
 
 
 def _write(book: _Book, chapter: str, media_type: str, out: Extract) -> list[str]:
@@ -95,7 +83,7 @@ def _write(book: _Book, chapter: str, media_type: str, out: Extract) -> list[str
 
 
 def _date(text: str) -> str | None:
-    """Parse a date, which in books often is only a year."""
+    """Parse a date, which is often only a year in books."""
     return dates.parse(text) or (dates.parse(f"{text}-01-01") if _YEAR.fullmatch(text) else None)
 
 
@@ -120,8 +108,8 @@ class _Book:
         self.labels = [title for _, title in reversed(titles)]
 
     def chapters(self) -> Iterator[tuple[str, str]]:
-        """Yield the names and media types of the parts in reading order; last the parts that are
-        not in it but linked from others, such as notes."""
+        """Yield the names and media types of the parts in reading order, followed by parts that
+        only other parts link to, such as notes."""
         references = [item.get("idref", "") for item in find_all(self._package, "itemref")]
         seen = set[str]()
         for identity in dict.fromkeys((*references, *self._items)):

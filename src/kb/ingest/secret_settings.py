@@ -1,0 +1,171 @@
+"""Whether a text is a list of settings that sets a secret: variables, INI, YAML, TOML, JSON.
+
+Pure. A text about secrets has sentences; a list of settings has hardly any other lines. In such a
+list, a secret is a value that looks real under a name such as `db_password`, a URL with a password,
+or a token of a known service. All patterns match in linear time.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_LINES = 60  # of a list, to examine
+_OTHER_SHARE = 0.1  # of lines that are no settings, at most
+_MAX_LINE_BYTES = 4000
+_COMMENTS = (b"#", b";", b"//", b"!", b'"""', b"--")
+
+# `export NAME=value`, `name = value`, `name: value`, `"name": "value",`, `set name value`
+_SETTING = re.compile(
+    rb"(?:export[ \t]+|set[ \t]+|-[ \t]+)?[\"']?([A-Za-z_][\w.-]{0,100})[\"']?"
+    rb"[ \t]*(=|:(?=\s|[\"'\d]|$))[ \t]*(.*)"
+)
+_BRACKETS, _NEXT_MEMBER = re.compile(rb"([{}\[\]])"), re.compile(rb",(?=\s*\")")
+_STRUCTURE = re.compile(rb"\[[^\]\n]{1,200}\]|[\[\]{}(),]+|-{3}|\.{3}|-[ \t].*")
+_NPM = re.compile(rb"(?://\S{1,200}:)?_(?:authToken|auth|password)[ \t]*=[ \t]*(\S+)")
+
+_SECRET_NAME = re.compile(
+    rb"(?:[\w.-]*[_.-])?(?:secret|token|password|passwd|passphrase|api_?key|private_?key|access_?key"
+    rb"|secret_?key|auth_?token|client_?secret)|[\w.-]+[_.-](?:pass|pwd)",
+    re.IGNORECASE,
+)
+_CAMEL_CASE_NAME = re.compile(
+    rb"[A-Za-z0-9]*(?:Secret|Token|Password|Passphrase|ApiKey|APIKey|PrivateKey|AccessKey)"
+)
+# Tokens that give no access: of pages, requests and versions.
+_PAGE_TOKEN = re.compile(
+    rb"(?:next|page|change|request|continuation|sync|sequence|upload|update|cursor|pagination)"
+    rb"[_.-]?token",
+    re.IGNORECASE,
+)
+_PLACEHOLDER = re.compile(
+    rb"[<$({*.%\[@!&|]|change|your|my[-_]|example|placeholder|insert|replace|todo|secret|pass"
+    rb"|test|dummy|fake|none|null|true|false|x{3}|required|optional|default|(?:str|int|bytes)\b",
+    re.IGNORECASE,
+)
+_DIGIT, _ALPHA = re.compile(rb"[0-9]"), re.compile(rb"[A-Za-z]")
+_CODE = re.compile(rb"[()\[\]{}<>|`]|::|->")
+_LITERAL = re.compile(
+    rb"[\"']([^\"']*)[\"'],?[ \t]*(?:[#;].*|//.*)?$|([^\s\"'#;]+?),?(?:[ \t]+[#;].*)?$"
+)
+_URL = re.compile(rb"[a-z][a-z0-9+.-]{1,30}://[^:/@\s\"']{0,100}:([^@/\s\"']{3,200})@[\w.-]+", re.I)
+_WEAK_URL_PASSWORD = re.compile(
+    rb"pass|pwd|pw$|secret|user|admin|root|postgres|mysql|guest|test|example|[<${*x%]",
+    re.IGNORECASE,
+)
+
+# The tokens of services, which begin with a mark that nothing else begins with.
+_TOKEN = re.compile(
+    rb"(?<![A-Za-z0-9_])(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{60,}|glpat-[\w-]{20}"
+    rb"|xox[abeoprs]-[A-Za-z0-9-]{20,}|npm_[A-Za-z0-9]{36}|pypi-[\w-]{60,}|hf_[A-Za-z0-9]{34}"
+    rb"|sk_live_[A-Za-z0-9]{20,}|rk_live_[A-Za-z0-9]{20,}|sk-ant-[\w-]{40,}|sk-proj-[\w-]{40,}"
+    rb"|AIza[\w-]{35}|SG\.[\w-]{22}\.[\w-]{43}|AKIA[0-9A-Z]{16})(?![A-Za-z0-9])"
+)
+# How they begin, by a character that rules most texts out at once.
+_TOKEN_MARKS = (
+    (b"_", (b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_", b"github_pat_", b"npm_", b"hf_",
+            b"k_live_")),
+    (b"-", (b"glpat-", b"xox", b"pypi-", b"sk-")),
+    (b"A", (b"AIza", b"AKIA")),
+    (b"S", (b"SG.",)),
+)  # fmt: skip
+_MIN_VARIETY = 12  # of characters in a real token; `ghp_xxxx` and `ghp_000` have fewer
+_SEQUENCE = re.compile(rb"(?i)example|1234567|abcdef|0000|xxxx")
+
+
+class _Setting(NamedTuple):
+    name: bytes
+    value: bytes
+    is_variable: bool  # `NAME=value`
+
+
+def sets_secret(text: bytes) -> bool:
+    """Whether the text is a list of settings, at least one of them a secret."""
+    has_token = _may_have_token(text) and _has_token(text)
+    if not has_token and b"=" not in text and b":" not in text:
+        return False
+    settings, others = _settings(text)
+    if not settings or others > _OTHER_SHARE * (len(settings) + others):
+        return (has_token and _is_token_alone(text)) or _is_url_alone(text)
+    if has_token:
+        return True
+    # With a sentence among them, only variables count: documentation shows JSON and YAML.
+    return any(_is_secret(one) for one in settings if one.is_variable or not others)
+
+
+def _settings(text: bytes) -> tuple[list[_Setting], int]:
+    """The settings at the beginning of the text, and the number of other lines."""
+    settings: list[_Setting] = []
+    others = 0
+    for line in map(bytes.strip, _expand_json(text).split(b"\n", _LINES)[:_LINES]):
+        if match := _NPM.fullmatch(line[:_MAX_LINE_BYTES]):
+            settings.append(_Setting(b"auth_token", match[1], True))
+        elif not line or line.startswith(_COMMENTS):
+            continue
+        elif match := _SETTING.fullmatch(line[:_MAX_LINE_BYTES]):
+            is_variable = match[2] == b"=" and match[1].isupper()
+            settings.append(_Setting(match[1], match[3], is_variable))
+        elif not _STRUCTURE.fullmatch(line[:_MAX_LINE_BYTES]):
+            others += 1
+            if others > _OTHER_SHARE * _LINES:
+                break
+    return settings, others
+
+
+def _expand_json(text: bytes) -> bytes:
+    """Put every member of JSON objects on a line of its own, as in indented JSON."""
+    if not text.lstrip().startswith((b"{", b"[{")):
+        return text
+    return _NEXT_MEMBER.sub(b",\n", _BRACKETS.sub(rb"\n\1\n", text))
+
+
+def _is_secret(setting: _Setting) -> bool:
+    name, value, is_variable = setting
+    if (url := _URL.search(value)) is not None:
+        return _WEAK_URL_PASSWORD.match(url[1]) is None
+    if _PAGE_TOKEN.search(name) or not (
+        _SECRET_NAME.fullmatch(name) or _CAMEL_CASE_NAME.fullmatch(name)
+    ):
+        return False
+    literal = _LITERAL.match(value)
+    if literal is None or not _is_real(text := literal[1] or literal[2] or b""):
+        return False
+    # Names in other styles are used for much else: `"output_token": "nextToken"`.
+    return is_variable or (_DIGIT.search(text) is not None and _ALPHA.search(text) is not None)
+
+
+def _is_real(value: bytes) -> bool:
+    """Whether a value looks real, not like a placeholder, a path, a word or an expression."""
+    if len(value) < 8 or b" " in value or _PLACEHOLDER.match(value) or _CODE.search(value):
+        return False
+    if value.startswith((b"/", b"~", b"http:", b"https:", b"file:")) and value.count(b"/") > 1:
+        return False
+    if (token := _TOKEN.search(value)) is not None:
+        return _is_real_token(token[0])
+    if b"example" in value.lower():
+        return False
+    return not (value.isalpha() and (value.islower() or value.istitle()))
+
+
+def _may_have_token(text: bytes) -> bool:
+    return any(char in text and any(mark in text for mark in marks) for char, marks in _TOKEN_MARKS)
+
+
+def _has_token(text: bytes) -> bool:
+    return any(_is_real_token(match[0]) for match in _TOKEN.finditer(text))
+
+
+def _is_real_token(token: bytes) -> bool:
+    return len(set(token)) >= _MIN_VARIETY and _SEQUENCE.search(token) is None
+
+
+def _is_token_alone(text: bytes) -> bool:
+    """Whether the text has hardly anything but tokens."""
+    size = sum(len(match[0]) for match in _TOKEN.finditer(text))
+    return 5 * size > 4 * sum(map(len, text.split()))
+
+
+def _is_url_alone(text: bytes) -> bool:
+    """Whether the text is nothing but a URL with a password."""
+    url = _URL.match(line := text.strip())
+    return url is not None and len(line.split()) == 1 and not _WEAK_URL_PASSWORD.match(url[1])
