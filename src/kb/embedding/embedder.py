@@ -20,7 +20,7 @@ from kb.errors import ModelError
 from kb.logs import logger
 from kb.models.exam import examine
 from kb.ports import Encoder, Store, traits_of
-from kb.types import PARTS, Document, EmbedReport, ModelSpec, Outcome, StoredModel, ToEmbed
+from kb.types import PARTS, Document, EmbedReport, ModelSpec, Outcome, PendingChunk, StoredModel
 
 COMMIT_CHUNKS = 100  # [002 R9]
 COMMIT_S = 2.0  # the longest time between commits, so that progress is visible with slow models
@@ -55,7 +55,7 @@ def wanted(spec: ModelSpec, tokens: str = "2-bit") -> frozenset[str]:
 
 
 def lacking(model: StoredModel, want: Set[str]) -> int:
-    """The least number of chunks whose vectors lack one of these parts."""
+    """A lower bound for the number of chunks whose vectors lack one of these parts."""
     return max((model.lacks(part) for part in want), default=0)
 
 
@@ -159,7 +159,7 @@ class Embedder:
         return model
 
     def _examine(self, model: StoredModel) -> StoredModel:
-        """Hold the exam and store its results; without an exam, remove earlier results."""
+        """Run the exam and store its results; without an exam, remove earlier results."""
         marks = examine(self._batches.encoder) if self._exam else None
         self._store.vectors.set_exam_marks(model.model_id, marks)
         return replace(model, marks=marks)
@@ -196,10 +196,10 @@ class _Pending:
     parts: Set[str]
     patient: bool
     lease_chunks: int
-    leased: deque[ToEmbed] = field(default_factory=deque)
-    after: dict[Set[str], ToEmbed] = field(default_factory=dict)
+    leased: deque[PendingChunk] = field(default_factory=deque)
+    after: dict[Set[str], PendingChunk] = field(default_factory=dict)
 
-    def take(self) -> list[ToEmbed]:
+    def take(self) -> list[PendingChunk]:
         """The next batch; empty if no chunks are left."""
         if not self.leased:
             self._lease()

@@ -1,7 +1,7 @@
 """Encodes texts into vectors that can be stored, with an encoder that may be third-party code.
 
-A faulty part costs a text only that part: if its dense vector is usable and its term weights or
-token vectors are not, the dense vector is kept and the fault is reported [002 R1.5].
+If only a part of an encoding is faulty, the rest is kept: a usable dense vector is stored without
+the term weights or token vectors that are not usable, and the fault is reported [002 R1.5].
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from kb.errors import KbError, ModelBroken, ModelError
 from kb.ports import Encoder
-from kb.types import Encoding, ModelSpec, Outcome, ToEmbed, TokenVectors, Vector
+from kb.types import Encoding, ModelSpec, Outcome, PendingChunk, TokenVectors, Vector
 
 PROBE = "a text that every model can take"
 _HINT = "see: kb models verify"
@@ -39,7 +39,7 @@ class BatchEncoder:
         except ModelError:
             self._encode([PROBE], _DENSE)
 
-    def outcomes(self, batch: Sequence[ToEmbed]) -> list[Outcome]:
+    def outcomes(self, batch: Sequence[PendingChunk]) -> list[Outcome]:
         """Encode a batch: one outcome for each chunk. If it fails, each text is tried alone."""
         try:
             encodings = self._encode([chunk.text for chunk in batch], self.want)
@@ -47,7 +47,7 @@ class BatchEncoder:
             return [self._encode_alone(chunk) for chunk in batch]
         return [self._outcome(*pair) for pair in zip(batch, encodings, strict=True)]
 
-    def _encode_alone(self, chunk: ToEmbed) -> Outcome:
+    def _encode_alone(self, chunk: PendingChunk) -> Outcome:
         """Encode all parts; if that fails, the dense vector alone; else return the error."""
         try:
             return self._outcome(chunk, self._encode([chunk.text], self.want)[0])
@@ -62,7 +62,7 @@ class BatchEncoder:
         self._encode([PROBE], _DENSE)  # raises if the model fails, rather than this text
         return Outcome(chunk.chunk_id, None, message, self.want)
 
-    def _outcome(self, chunk: ToEmbed, encoding: Encoding) -> Outcome:
+    def _outcome(self, chunk: PendingChunk, encoding: Encoding) -> Outcome:
         """Remove the parts that cannot be stored, and report why."""
         faults = {
             part: fault

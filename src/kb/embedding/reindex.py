@@ -35,11 +35,11 @@ def reindex(
     stop: Callable[[], bool] = lambda: False,
     on_progress: OnEmbedded | None = None,
 ) -> tuple[EmbedReport, bool]:
-    """Embed all passages with `encoder`, and switch to it. Returns the report, and whether the new
-    vectors answer searches now.
+    """Embed all passages with `encoder`, and switch to it. Returns the report, and whether searches
+    use the new vectors now.
 
-    There is no switch while passages are pending, because the run was stopped or other jobs work on
-    them. Passages that only the old model could embed block the switch too, unless `force` is set;
+    The switch waits while passages are pending, because the run was stopped or other jobs work on
+    them. Passages that only the old model could embed block the switch too, unless `force` is set.
     `EmbedReport.held` has the reason. Raises `ModelUnfit` if the model fails the exam.
     """
     # The first run retries recent failures at once, because the user asked; later runs do not.

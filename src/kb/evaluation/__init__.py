@@ -19,5 +19,5 @@
     profile_file     writes a tuned profile into a `config.toml`
     tuning_report    the result of tuning as JSON and text
 
-`runs` knows no store: a method is a function from a query to ranked document ids.
+`runs` does not depend on a store: a method is a function from a query to ranked document ids.
 """

@@ -1,12 +1,12 @@
 """Reads collections in the layout of BEIR; each file is plain or gzipped.
 
-    corpus.jsonl        {"_id": ..., "title": ..., "text": ...}     one document a line
-    queries.jsonl       {"_id": ..., "text": ...}                   one query a line
+    corpus.jsonl        {"_id": ..., "title": ..., "text": ...}     one document per line
+    queries.jsonl       {"_id": ..., "text": ...}                   one query per line
     qrels/<split>.tsv   query-id <tab> corpus-id <tab> score        header optional
 
-The door of evaluation: `load` reads queries and judgments for `runs`, `read_corpus` streams the
-documents to whoever indexes them. Without a corpus the judgments are about a store the user has,
-with document paths as ids. Whatever cannot be read is an EvalDataError that says where.
+`load` reads queries and judgments for `runs`; `read_corpus` streams the documents to index. Without
+a corpus, the judgments are about the user's store, and document paths are the ids. Data that cannot
+be read raises `EvalDataError` with its location.
 """
 
 from __future__ import annotations

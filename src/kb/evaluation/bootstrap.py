@@ -1,14 +1,14 @@
-"""Confidence intervals of means: the paired bootstrap over queries.
+"""Confidence intervals of means, by the paired bootstrap over queries. Pure.
 
-Queries are drawn with replacement, the same draw for every method and measure; so the difference of
-two methods' resampled means is a paired one, and costs nothing more. Pure, used by `runs`.
+Queries are drawn with replacement, with the same draw for every method and measure. So the
+difference between the resampled means of two methods is paired at no extra cost.
 
-Of few queries the plain percentile interval is too narrow: a resample varies as if it were the
-whole world, by (n - 1) / n too little, and knows nothing of Student's t. Its tails are made smaller
-by just that (Hesterberg, "What teachers should know about the bootstrap", 2015: the expanded
-percentile interval). What it covers in simulations, and what other intervals would, stands in
-decision 0018: near 95 % from 50 queries on, less below. Values that do not vary give an interval
-without width: nothing varied here, which is not to say that nothing could.
+With few queries, the plain percentile interval is too narrow: the variance of a resample is too
+small by the factor (n - 1) / n, and the interval ignores Student's t. The expanded percentile
+interval corrects both with smaller tails (Hesterberg, "What Teachers Should Know about the
+Bootstrap", 2015). Decision 0018 has its coverage in simulations, compared with other intervals:
+near 95 % from 50 queries on, less below. If the values do not vary, the interval has no width,
+although other queries might vary.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def _picker(places: Sequence[int]) -> Callable[[Sequence[float]], Sequence[float
 def interval(
     means: Sequence[float], confidence: float = CONFIDENCE, *, queries: int | None = None
 ) -> Interval:
-    """The interval without equal tails on both sides; with few `queries`, the tails are smaller."""
+    """The interval that leaves equal tails on both sides; with few `queries`, the tails are
+    smaller."""
     tail = (1 - confidence) / 2
     if queries is not None and queries > 1:
         tail = expanded_tail(tail, queries)

@@ -91,7 +91,7 @@ def open_corpus(
 def _own_store(collection: Collection, own: Path | None, config: Config) -> Iterator[Store]:
     if own is None:
         raise EvalDataError(
-            f"{collection.name} has no corpus", "give the store of its documents with --store"
+            f"{collection.name} has no corpus", "name the store with its documents: --store PATH"
         )
     store = open_store(own, read_only=True, vector_backend=config.store.vector_backend)
     try:

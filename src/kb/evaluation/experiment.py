@@ -136,7 +136,7 @@ def load_collection(
         )
     if judgments is not None and split is not None:
         raise InvalidRequest(
-            f"a CSV file of judgments has no split {split!r}", "splits are those of --data"
+            f"a CSV file of judgments has no split {split!r}", "only --data has splits"
         )
     if data is not None:
         collection = load(data, DEFAULT_SPLIT if split is None else split)

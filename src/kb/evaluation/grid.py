@@ -37,11 +37,12 @@ class Setting:
 
 
 def fit(score: Callable[[Setting], float], retrievers: Sequence[str]) -> Setting:
-    """The setting with the best score; of equal ones, the first, which is a coarse one."""
+    """The setting with the best score; if several are equal, the first, which is on the coarse
+    grid."""
     best = max(coarse(retrievers), key=score)
     for step in FINE_STEPS:
         while True:
-            near = max(neighbours(best, step), key=score)
+            near = max(neighbors(best, step), key=score)
             if score(near) <= score(best) + _SMALLEST:
                 break
             best = near
@@ -75,8 +76,8 @@ def simplex(parts: int, step: float) -> list[tuple[float, ...]]:
     return [tuple(round(count * step, 6) for count in each) for each in split(units, parts)]
 
 
-def neighbours(setting: Setting, step: float) -> list[Setting]:
-    """One step away: a share of the weight from one retriever to another, or another k."""
+def neighbors(setting: Setting, step: float) -> list[Setting]:
+    """The settings one step away: some weight moved from one retriever to another, or another k."""
     near = []
     weights = dict(setting.weights)
     for source, target in permutations(weights, 2):

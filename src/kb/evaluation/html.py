@@ -1,7 +1,7 @@
 """An EvalReport as one HTML file: plots, tables and caveats.
 
 The file loads nothing: style and plots are inside, there is no script, and the policy in its head
-forbids both. Light or dark is the browser's choice.
+forbids both. It follows the browser's light or dark mode.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from kb.evaluation import plots
 from kb.evaluation.metrics import Measure
-from kb.evaluation.report import compares, counted, doubts, ground, query_label, title
+from kb.evaluation.report import caveat_lines, compares, counted, query_label, search_target, title
 from kb.evaluation.runs import Comparison, EvalReport, MethodResult
 
 HARDEST = 15
@@ -26,7 +26,7 @@ def to_html(report: EvalReport) -> str:
     parts = [
         f"<h1>{escape(report.data)}</h1>",
         f'<p class="sub">{escape(_subtitle(report))}</p>',
-        _doubts(report),
+        _caveats(report),
         _quality(report),
         _latency(report),
         _changes(report),
@@ -39,18 +39,18 @@ def to_html(report: EvalReport) -> str:
 
 def _subtitle(report: EvalReport) -> str:
     queries = counted(len(report.query_ids), "query", "queries")
-    pieces = [f"split {report.split}, {queries}, {report.gain} gain", ground(report)]
+    pieces = [f"split {report.split}, {queries}, {report.gain} gain", search_target(report)]
     if compares(report):
         pieces.append(f"compared with {report.baseline}")
     return "; ".join(filter(None, pieces))
 
 
-def _doubts(report: EvalReport) -> str:
-    lines = doubts(report)
+def _caveats(report: EvalReport) -> str:
+    lines = caveat_lines(report)
     if not lines:
         return ""
     items = "".join(f"<li>{escape(line)}</li>" for line in lines)
-    return f'<section class="doubts"><h2>Before you believe it</h2><ul>{items}</ul></section>'
+    return f'<section class="caveats"><h2>Caveats</h2><ul>{items}</ul></section>'
 
 
 # --- sections -------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def _changes(report: EvalReport) -> str:
             + _extremes(each)
         )
     about = (
-        f"The difference in {measure} to {base}, one bar per query, from the largest gain to the "
+        f"The difference in {measure} from {base}, one bar per query, from the largest gain to the "
         "largest loss; all plots have the same scale."
     )
     return _section("Wins and losses", about, "".join(blocks))
@@ -285,8 +285,8 @@ p { margin: 0 0 .8rem; max-width: 44rem; color: var(--soft); }
 .sub { color: var(--soft); font-weight: normal; font-size: .95rem; }
 section { margin: 1.6rem 0; padding: 1.2rem 1.4rem; background: var(--panel);
   border: 1px solid var(--grid); border-radius: 8px; }
-.doubts { background: var(--warn); border-color: transparent; }
-.doubts ul { margin: 0; padding-left: 1.2rem; }
+.caveats { background: var(--warn); border-color: transparent; }
+.caveats ul { margin: 0; padding-left: 1.2rem; }
 svg { display: block; width: 100%; height: auto; margin: .4rem 0 .8rem; }
 .on-phone { display: none; }
 svg text { font-size: 13px; fill: var(--ink); }

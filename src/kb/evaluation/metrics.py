@@ -1,18 +1,16 @@
-"""Measures of a ranking: nDCG, Recall, Precision, MRR and Success of one query's document ids.
+"""Measures of one ranking: nDCG, Recall, Precision, MRR and Success. Pure.
 
-Pure, and the bottom of the evaluation part: `runs` scores with it what methods returned, against
-what `beir` read. Measures are functions, and values with a name: `parse_measure("nDCG@10")`.
+Each measure is a function of the ranked document ids and the judgments of a query, and a value with
+a name: `parse_measure("nDCG@10")`. The conventions are those of trec_eval and ir-measures:
 
-The conventions are trec_eval's, as ir-measures has them:
+- A document is relevant if its grade is 1 or more. A negative grade counts as 0, like no grade.
+- Precision divides by k, even if fewer than k documents are returned.
+- A mean includes every query in the judgments. A query counts as 0 if it has no results or no
+  relevant documents. Queries without judgments are left out.
 
-- a document is relevant with a grade of 1 or more; a negative grade counts as 0, as does none;
-- precision divides by k, also where fewer than k documents were found;
-- every query that the judgments name counts in a mean: with 0 where nothing was found or asked, and
-  where none of its judgments is positive, or there is none. One that they do not name does not.
-
-A document that a ranking repeats counts once, where it stands first; those behind it move up. One
-that was never judged is not relevant. A ranking is an order: what had equal scores stands as the
-search put it, and is not ordered anew by id, as trec_eval does with scores (the last id first).
+If a ranking repeats a document, only the first occurrence counts, and later documents move up. An
+unjudged document is not relevant. Documents with equal scores stay in the order of the ranking;
+trec_eval would order them by id, last id first.
 """
 
 from __future__ import annotations

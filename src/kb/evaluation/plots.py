@@ -1,9 +1,9 @@
-"""Plots as SVG, drawn by hand: no library, no script, nothing from outside.
+"""Draws plots as SVG, without a library, a script or anything loaded from elsewhere.
 
-Pure: numbers and names in, markup out. Colours are variables of the page that `html` writes, so
-that a plot is readable on a light and on a dark ground. A plot with names beside it can be drawn
-for a screen or for a telephone, where it would be too small to read. Every mark carries its figures
-as a title, which a browser shows under the pointer and a screen reader says.
+Pure: takes numbers and names, returns markup. Colors are variables of the page that `html` writes,
+so that a plot is readable in light and dark mode. A plot with names beside it has a second,
+narrower version for phones. Every mark has its figures as a title, which browsers show under the
+pointer and screen readers read aloud.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LINE_PX = 17  # between two names
 
 
 class Frame(NamedTuple):
-    """How wide a plot is, and what has room in it."""
+    """The width of a plot and of its columns."""
 
     width: int
     left: int  # for names
@@ -36,7 +36,7 @@ NARROW = Frame(400, left=122, right=52, margin=130, name_chars=15, most_ticks=5)
 
 
 class Estimate(NamedTuple):
-    """A mean and how sure it is."""
+    """A mean with its confidence interval."""
 
     name: str
     mean: float
@@ -46,7 +46,7 @@ class Estimate(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A method between quality and time."""
+    """The quality and the time of a method."""
 
     estimate: Estimate
     p50_ms: float
@@ -54,7 +54,7 @@ class Point(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What a query gained over the baseline."""
+    """The gain of a query over the baseline."""
 
     label: str
     difference: float
@@ -64,7 +64,8 @@ class Change(NamedTuple):
 
 
 def intervals(estimates: Sequence[Estimate], measure: str, frame: Frame = WIDE) -> str:
-    """A line a method: the mean as a dot, the interval as a bar; the baseline's mean runs down."""
+    """One line per method: a dot for the mean, a bar for the interval; a vertical line marks the
+    baseline's mean."""
     values = [value for each in estimates for value in (each.low, each.high)]
     marks = ticks(min(values), max(values), least=0.0, most=1.0)
     x = _scale(marks[0], marks[-1], frame.left, frame.width - frame.right)
@@ -97,7 +98,8 @@ def _interval(each: Estimate, x: Callable[[float], float], y: float, frame: Fram
 
 
 def scatter(points: Sequence[Point], measure: str, frame: Frame = WIDE) -> str:
-    """Up is better, left is faster; the cross of a point is its interval, and its p50 to p95."""
+    """Quality over time: up is better, left is faster. The cross of a point shows its interval and
+    its p50 to p95."""
     left, right, bottom = 44, frame.width - frame.margin, max(300, len(points) * _LINE_PX + 16)
     times = [time for each in points for time in (each.p50_ms, each.p95_ms)]
     lasting = log_ticks(min(times), max(times), frame.most_ticks)
@@ -137,12 +139,12 @@ def _cross(each: Point, x: Callable[[float], float], y: Callable[[float], float]
 def _labels(
     places: Iterable[tuple[str, float, float]], column: float, bottom: float, frame: Frame
 ) -> list[str]:
-    """Names in a column of their own, each tied to its point: points often lie on each other."""
+    """Names in a separate column, connected to their points, because points often overlap."""
     ordered = sorted(places, key=lambda place: (place[2], place[1]))
     lines: list[float] = []
     for _, _, y in ordered:
         lines.append(max([y, *(line + _LINE_PX for line in lines[-1:])]))
-    for at in range(len(lines) - 1, -1, -1):  # pushed up again from the ground
+    for at in range(len(lines) - 1, -1, -1):  # pushed up again from the bottom
         floor_y = bottom if at == len(lines) - 1 else lines[at + 1] - _LINE_PX
         lines[at] = min(lines[at], floor_y)
     return [
@@ -156,14 +158,14 @@ def _labels(
 
 
 def reach(queries: Iterable[Change]) -> float:
-    """How far a scale has to go, for all that is to be compared at a glance."""
+    """The end of a scale that fits all values to compare."""
     most = max((abs(each.difference) for each in queries), default=0.0)
     return ceil(most * 10 - 1e-9) / 10 if most > 0.1 else 0.1
 
 
 def changes(queries: Sequence[Change], name: str, baseline: str, most: float) -> str:
-    """A bar a query, from the largest gain to the largest loss; equal ones leave a gap. The scale
-    goes to `most`, up and down."""
+    """One bar per query, from the largest gain to the largest loss; unchanged queries leave a gap.
+    The scale ends at `most` in both directions."""
     ordered = sorted(queries, key=lambda each: -each.difference)
     width, height, top, bottom, left = WIDE.width, 150, 14, 136, 64
     middle = (top + bottom) / 2
@@ -191,7 +193,7 @@ def changes(queries: Sequence[Change], name: str, baseline: str, most: float) ->
 
 
 def ticks(low: float, high: float, *, least: float, most: float) -> list[float]:
-    """Round numbers around all that is between, at most seven of them."""
+    """At most seven round numbers that enclose the range."""
     low, high = max(least, low), min(most, high)
     if high - low < 1e-9:
         low, high = max(least, low - 0.05), min(most, high + 0.05)
@@ -203,8 +205,7 @@ def ticks(low: float, high: float, *, least: float, most: float) -> list[float]:
 
 
 def log_ticks(low: float, high: float, most_ticks: int = WIDE.most_ticks) -> list[float]:
-    """1, 2, 5, 10, 20, ... from the last that is below to the first that is above; where these are
-    too many, powers of ten alone."""
+    """1, 2, 5, 10, 20, ... enclosing the range; only powers of ten if these are too many."""
     low = max(low, 0.01)
     high = max(high, low)
     fine = _log_marks(low, high, (1, 2, 5))

@@ -1,6 +1,8 @@
-"""A profile that was fitted, as it stands in a `config.toml`: written there, and nothing else
-touched. Comments and the order of what is there are kept, so the file is changed as text, and what
-was written is read again before it counts."""
+"""Writes a fitted profile into a `config.toml`, and changes nothing else in the file.
+
+The file is edited as text, which keeps comments and the order of entries. The new text is parsed
+again before it replaces the file.
+"""
 
 from __future__ import annotations
 

@@ -3,8 +3,9 @@
     query,document,grade
     how long does a battery last,library/guides/firmware-power-budget.md,3
 
-A header is optional, and may name the columns in another order. A query is its own id; how a
-document is named is told in `named`. Commas, semicolons and tabs may separate.
+A header is optional, and may name the columns in another order. A query is its own id;
+`document_lookup` explains how documents are named. Commas, semicolons and tabs are accepted as
+separators.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _rows(path: Path) -> Iterator[tuple[Line, tuple[str, str, str]]]:
     try:
         for fields in csv.reader(texts(line), delimiter=separator, strict=True):
             cells = [nfc(field).strip() for field in fields]
-            named = _named(cells) if is_first else None
+            named = _header_columns(cells) if is_first else None
             is_first = False
             if named is not None:
                 order = named
@@ -85,13 +86,15 @@ def _separator(line: str) -> str:
         except csv.Error:
             return False
         cells = [field.strip() for field in fields]
-        return _named(cells) is not None or (len(cells) == len(COLUMNS) and is_grade(cells[-1]))
+        return _header_columns(cells) is not None or (
+            len(cells) == len(COLUMNS) and is_grade(cells[-1])
+        )
 
     fitting = [separator for separator in _SEPARATORS if looks_right(separator)]
     return max(fitting or _SEPARATORS, key=line.count)
 
 
-def _named(cells: list[str]) -> tuple[int, int, int] | None:
+def _header_columns(cells: list[str]) -> tuple[int, int, int] | None:
     """The positions of the columns if this is a header."""
     lowered = [cell.lower() for cell in cells]
     query, document, grade = (

@@ -1,8 +1,5 @@
-"""An EvalReport as others read it: `eval_report.v1` for programs, a table for people, plain or in
-Markdown. `html` draws the same.
-
-The end of evaluation's flow; the doors print what this returns.
-"""
+"""An EvalReport as `eval_report.v1`, and as tables in plain text and Markdown. `html` has the same
+tables with plots."""
 
 from __future__ import annotations
 
@@ -116,9 +113,9 @@ def to_table(report: EvalReport, *, per_query: bool = False) -> str:
     blocks = _aligned(sections)
     if per_query:
         blocks += _aligned([_query_rows(report)])
-    if said := doubts(report):
-        blocks.append("\n".join(f"note: {line}" for line in said))
-    head = "\n".join(filter(None, [title(report), ground(report)]))
+    if caveats := caveat_lines(report):
+        blocks.append("\n".join(f"note: {line}" for line in caveats))
+    head = "\n".join(filter(None, [title(report), search_target(report)]))
     return "\n\n".join([head, *blocks])
 
 
@@ -127,10 +124,10 @@ def to_markdown(report: EvalReport, *, per_query: bool = False) -> str:
     sections = _sections(report)
     if per_query:
         sections.append(_query_rows(report))
-    told = ground(report)
-    blocks = [f"### {_escaped(title(report))}", *([_escaped(told)] if told else [])]
+    target = search_target(report)
+    blocks = [f"### {_escaped(title(report))}", *([_escaped(target)] if target else [])]
     blocks += map(_markdown_table, sections)
-    blocks += [f"- {_escaped(line)}" for line in doubts(report)]
+    blocks += [f"- {_escaped(line)}" for line in caveat_lines(report)]
     return "\n\n".join(blocks)
 
 
@@ -144,11 +141,11 @@ def compares(report: EvalReport) -> bool:
     return any(result.comparisons is not None for result in report.methods.values())
 
 
-def ground(report: EvalReport) -> str:
-    """What was searched; empty if unknown."""
+def search_target(report: EvalReport) -> str:
+    """A description of what was searched; empty if unknown."""
     if report.documents is None:
         return ""
-    model = "by words alone" if report.model is None else f"model {report.model}"
+    model = "words only" if report.model is None else f"model {report.model}"
     return f"searched: {counted(report.documents, 'document', 'documents')}, {model}"
 
 
@@ -156,16 +153,16 @@ def counted(count: int, one: str, many: str) -> str:
     return f"1 {one}" if count == 1 else f"{count:,} {many}"
 
 
-def doubts(report: EvalReport) -> list[str]:
+def caveat_lines(report: EvalReport) -> list[str]:
     """The caveats of the results, one line each."""
-    said, lines = report.caveats, _weak(report)
-    if said.unknown_documents:
-        judged = counted(len(said.unknown_documents), "judged document is", "judged documents are")
-        lines.append(f"{judged} not there, such as {said.unknown_documents[0]}: counted as missed")
+    caveats, lines = report.caveats, _weak(report)
+    if missing := caveats.unknown_documents:
+        judged = counted(len(missing), "judged document is", "judged documents are")
+        lines.append(f"{judged} missing, such as {missing[0]}; counted as not found")
     for count, why in (
-        (said.lost_queries, "no answer to it is there; counted as 0"),
-        (said.unanswerable_queries, "no answer with a grade above 0; counted as 0"),
-        (said.unjudged_queries, "no judgments in any split; not asked"),
+        (caveats.lost_queries, "all relevant documents are missing; counted as 0"),
+        (caveats.unanswerable_queries, "no judgment above 0; counted as 0"),
+        (caveats.unjudged_queries, "no judgments in any split; not run"),
     ):
         if count:
             lines.append(f"{counted(count, 'query', 'queries')}: {why}")
@@ -174,9 +171,9 @@ def doubts(report: EvalReport) -> list[str]:
         for (part, reason), count in result.degraded.items():
             alike.setdefault((part, reason, count), []).append(name)
     for (part, reason, count), names in alike.items():
-        told = _REASONS.get(reason, reason.replace("_", " "))
+        description = _REASONS.get(reason, reason.replace("_", " "))
         share = f"{count} of {len(report.query_ids)} queries"
-        lines.append(f"{', '.join(names)}: {part} {told} in {share}")
+        lines.append(f"{', '.join(names)}: {part} {description} in {share}")
     return lines
 
 
@@ -184,24 +181,24 @@ def _weak(report: EvalReport) -> list[str]:
     """Caveats of results that are correct but weak."""
     lines, queries = [], len(report.query_ids)
     if queries < FEW_QUERIES:
-        asked = counted(queries, "query is", "queries are")
-        lines.append(f"{asked} few: the intervals are too narrow, by how much cannot be known")
-    there = report.documents
+        number = counted(queries, "query is", "queries are")
+        lines.append(f"{number} few: the intervals are too narrow by an unknown amount")
+    documents = report.documents
     deep = [str(m) for m in report.measures if m.name in ("Recall", "Success")
-            and m.k is not None and there is not None and m.k >= there]  # fmt: skip
-    if deep and there is not None:
-        held = counted(there, "document", "documents")
-        lines.append(f"{', '.join(deep)}: only {held} there, so a method that lists all has 1")
+            and m.k is not None and documents is not None and m.k >= documents]  # fmt: skip
+    if deep and documents is not None:
+        size = counted(documents, "document", "documents")
+        lines.append(f"{', '.join(deep)}: 1 for any method that returns all of the {size}")
     return lines
 
 
 # Reasons for degradation, to follow the name of a part; other reasons are shown as they are.
 _REASONS = {
-    "language": "does not read the script",
+    "language": "did not support the script",
     "no_model": "had no model",
     "model_mismatch": "had vectors of another model",
-    "pending": "had not every vector",
-    "truncated": "left some of the query out",
+    "pending": "lacked some vectors",
+    "truncated": "read only a part of the query",
     "timeout": "ran out of time",
     "unfit": "failed the exam",
 }

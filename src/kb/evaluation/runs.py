@@ -1,7 +1,7 @@
 """Runs every method over the judged queries, then times, scores and compares them.
 
-Takes `Collection` from `beir` and rankers from the app, scores with `metrics`, asks `bootstrap` how
-sure the means are, and hands an EvalReport to `report`.
+`metrics` scores the rankings, `bootstrap` computes the confidence intervals, and `report` formats
+the resulting `EvalReport`.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The difference of a method's mean to the baseline's, paired by query. `gain_percent` is None
-    if the baseline's mean is 0."""
+    """The difference between a method's mean and the baseline's, paired by query. `gain_percent` is
+    None if the baseline's mean is 0."""
 
     difference: float
     interval: Interval
@@ -56,8 +56,8 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class MethodResult:
-    """The results of one method. `comparisons` is None for the baseline, and without one.
-    `degraded` counts the queries in which a part was degraded, by part and reason."""
+    """The results of one method. `comparisons` is None for the baseline itself, and if there is no
+    baseline. `degraded` counts the queries in which a part was degraded, by part and reason."""
 
     scores: Mapping[Measure, Score]
     comparisons: Mapping[Measure, Comparison] | None
@@ -95,14 +95,14 @@ def evaluate(
     on_progress: OnProgress | None = None,
     clock: Clock = perf_counter,
 ) -> EvalReport:
-    """Run every method over every judged query, and compare them with `baseline`, if one is named.
-    `unknown` are judged documents that no method can find, since they are not there.
+    """Run every method over every judged query, and compare the methods with `baseline`, if one is
+    named. `unknown` lists judged documents that no method can find, because they are missing.
 
-    Equal rankings and seed give equal figures, but for latency.
+    The same rankings and the same seed give the same results, except for latency.
     """
     measures = tuple(dict.fromkeys(measures))
     _check(methods, collection, measures, gain, baseline, resamples)
-    runs = _ask(methods, collection, _depth(measures), on_progress, clock)
+    runs = _run_queries(methods, collection, _depth(measures), on_progress, clock)
     values = {
         (name, measure): tuple(
             per_query(measure, run.top(measure), collection.qrels, gain).values()
@@ -140,7 +140,7 @@ def _check(
     if not measures:
         raise InvalidRequest("no measure to evaluate with", "give at least one, such as nDCG@10")
     if resamples < 1:
-        raise InvalidRequest(f"{resamples} resamples cannot give an interval", "1,000 or more do")
+        raise InvalidRequest(f"{resamples} resamples cannot give an interval", "use 1,000 or more")
     if baseline is not None:
         check_choice("baseline", baseline, tuple(methods))
     if not collection.qrels:
@@ -175,7 +175,7 @@ class _Run:
         return {query_id: ranked[:depth] for query_id, ranked in self.rankings.items()}
 
 
-def _ask(
+def _run_queries(
     methods: Mapping[str, Ranker],
     collection: Collection,
     depth: int,

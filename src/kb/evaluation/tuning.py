@@ -2,11 +2,12 @@
 
     retrieve once -> fit on one split -> measure on the other by real searches -> better, or not
 
-Reranking is left as it is: what is fitted is the fused order that a reranker gets, and what is
-measured is what it makes of it.
+The fit is about the fused order. Later stages (literal matches, reranking, duplicates) do not
+change, and affect only the measurement.
 
-Where there is only one split, its queries are cut into folds: each fold is measured with what was
-fitted to the others, so that no query is measured with what it helped to fit.
+If there is only one split, its queries are divided into folds. Each fold is measured with the
+settings fitted to the other folds, so that no query is measured with settings that it helped to
+fit.
 """
 
 from __future__ import annotations
@@ -41,9 +42,10 @@ LEAST_QUERIES = 10
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What a fit found. `settings` is empty where nothing fitted better than what there is.
-    `left_out` queries are in the report's split too, and were not fitted to. `rerank` is the
-    profile's reranker: it has no part in the fit, and has in the report."""
+    """The result of a fit. `settings` is empty if no setting is better than the current ones.
+    `left_out` counts queries that are also in the report's split and were excluded from the fit.
+    `rerank` is the profile's reranker, and `rearranged` tells whether literal matches or duplicates
+    change the order; both affect the report but not the fit."""
 
     data: str
     split: str
@@ -60,6 +62,7 @@ class Tuning:
     fit_tuned: float
     settings: Mapping[str, Any]
     report: EvalReport
+    rearranged: bool = False
 
     @property
     def comparison(self) -> Comparison:
@@ -135,6 +138,7 @@ def tune(
         fit_tuned=board.mean(best, collection.qrels),
         settings={} if best is None else best.settings(),
         report=report,
+        rearranged=base.literal or base.collapse or base.per_document > 0,
     )
 
 

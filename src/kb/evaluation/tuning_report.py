@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kb.evaluation.profile_file import toml_line
-from kb.evaluation.report import counted, doubts, to_dict
+from kb.evaluation.report import caveat_lines, counted, to_dict
 from kb.evaluation.tuning import CURRENT, TUNED, Tuning
 from kb.types import JsonDict
 
@@ -40,19 +40,21 @@ def tuning_to_dict(tuning: Tuning, written: str | None) -> JsonDict:
 def tuning_to_text(tuning: Tuning) -> str:
     """Format what was tried, the best settings, and their score on other queries."""
     blocks = [_title(tuning), _figures(tuning), _settings(tuning), verdict(tuning)]
-    notes = [f"note: {line}" for line in (*_notes(tuning), *doubts(tuning.report))]
+    notes = [f"note: {line}" for line in (*_notes(tuning), *caveat_lines(tuning.report))]
     return "\n\n".join([*blocks, *(["\n".join(notes)] if notes else [])])
 
 
 def _notes(tuning: Tuning) -> Iterator[str]:
+    if tuning.rearranged:
+        yield "literal matches and duplicates: fitted without these stages, measured with them"
     if tuning.rerank != "none":
-        yield (f"reranking ({tuning.rerank}) is left as it is: fitted without it, measured with it")
+        yield (f"reranking ({tuning.rerank}) is unchanged: fitted without it, measured with it")
     if tuning.folds is not None and tuning.better:
         fitted = counted(tuning.queries, "query", "queries")
-        yield f"what is written was fitted to all {fitted}: to measure it again, take others"
+        yield f"the written settings are fitted to all {fitted}; to measure them, use other queries"
     if tuning.left_out:
         left = counted(tuning.left_out, "query", "queries")
-        yield f"{left} of {tuning.report_split} too, and not fitted to"
+        yield f"{left} excluded from the fit, because they are also in {tuning.report_split}"
 
 
 def _title(tuning: Tuning) -> str:
@@ -79,12 +81,12 @@ def _figures(tuning: Tuning) -> str:
 
 def _settings(tuning: Tuning) -> str:
     if not tuning.settings:
-        return "no setting fits better than the profile as it is"
+        return "no setting is better than the current profile"
     plain = {key: value for key, value in tuning.settings.items() if key != "weights"}
     lines = [f"  {toml_line(key, value)}" for key, value in plain.items()]
     weights = tuning.settings["weights"].items()
     lines += [f"  weights.{name} = {weight:g}" for name, weight in weights]
-    return "\n".join(["what fits best:", *lines])
+    return "\n".join(["best settings:", *lines])
 
 
 def verdict(tuning: Tuning) -> str:
@@ -94,5 +96,5 @@ def verdict(tuning: Tuning) -> str:
     if tuning.better:
         return "better on other queries: the interval of the change is above zero"
     if tuning.comparison.interval.high < 0:
-        return "worse on other queries, and not written: it was fitted to chance"
-    return "not surely better on other queries, and not written: the interval holds zero"
+        return "worse on other queries, and not written: the settings are overfitted"
+    return "not clearly better on other queries, and not written: the interval includes zero"

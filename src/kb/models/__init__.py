@@ -40,6 +40,7 @@ from kb.models.registry import (
     is_installed,
     judge,
     models,
+    reader,
     verify,
 )
 
@@ -55,5 +56,6 @@ __all__ = [
     "is_installed",
     "judge",
     "models",
+    "reader",
     "verify",
 ]  # fmt: skip

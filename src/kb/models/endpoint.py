@@ -1,8 +1,8 @@
 """The encoder that calls a server with OpenAI's `/embeddings` API.
 
 Such servers are Ollama, vLLM, llama.cpp, LM Studio and OpenAI. Every response is checked: one
-vector per text, of the declared dimension, all numbers finite. The vectors of a text may differ in
-their last digits with the other texts of a request, depending on the server.
+vector per text, of the declared dimension, all numbers finite. On some servers, the last digits of
+a vector depend on the other texts in the request.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ EXAMINED = frozenset({"dense", "sparse"})  # token vectors only rerank what thes
 
 
 def examine(encoder: Encoder) -> tuple[ExamMark, ...]:
-    """Hold the exam for dense and sparse vectors, in the scripts that the encoder declares, or in
+    """Run the exam for dense and sparse vectors, in the scripts that the encoder declares, or in
     all. Raises `ModelError` if the model fails altogether."""
     declared = {script.upper() for script in encoder.spec.scripts}
     parts = EXAMINED & encoder.spec.gives

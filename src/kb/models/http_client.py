@@ -136,7 +136,8 @@ class EmbeddingClient:
 
 
 def _read(response: HTTPResponse, deadline: float) -> bytes:
-    """Read the whole body before the deadline, which a server that trickles bytes misses too."""
+    """Read the whole body before the deadline, even if the server sends only a few bytes at a
+    time."""
     blocks, size_bytes = [], 0
     while block := response.read1(_BLOCK_BYTES):
         blocks.append(block)

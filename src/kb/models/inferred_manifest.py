@@ -2,8 +2,8 @@
 
     model.onnx (and its external weights), tokenizer.json, config.json
 
-The outputs of the graph show which vectors it gives, by the names that exports of BGE-M3 and
-similar models use; `config.json` has the longest text. The version is a hash of the files, so that
+The names of the graph's outputs show which vectors it computes, as in exports of BGE-M3 and similar
+models; `config.json` has the maximum number of tokens. The version is a hash of the files, so that
 vectors of different exports are never mixed. A `model.json` takes precedence.
 """
 
@@ -111,7 +111,8 @@ def _width(folder: Path, graph: GraphFile, name: str, config: Mapping[str, Any])
 
 
 def _max_tokens(folder: Path, config: Mapping[str, Any]) -> int:
-    """The longest text. The positions of RoBERTa models start after the id of the padding token."""
+    """The maximum number of tokens. The positions of RoBERTa models start after the id of the
+    padding token."""
     positions = _number(folder, config, "max_position_embeddings")
     if "roberta" in str(config.get("model_type", "")):
         pad = config.get("pad_token_id")

@@ -98,7 +98,8 @@ def load_json(data: bytes, label: str) -> Any:
 
 
 def parse(folder: Path, data: Any, label: str) -> Manifest:
-    """The manifest in `data`, for the files in `folder`; `label` is the path or URL it is from."""
+    """The manifest in `data`, for the files in `folder`; `label` is the path or URL it comes
+    from."""
     try:
         return _manifest(folder, data)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
@@ -118,6 +119,7 @@ def as_json(manifest: Manifest) -> dict[str, Any]:
         "query_prefix": spec.query_prefix,
         "passage_prefix": spec.passage_prefix,
         "scripts": list(spec.scripts),
+        "languages": list(spec.languages),
         "outputs": dict(manifest.outputs),
         "files": {
             file.name: {"sha256": file.sha256, "bytes": file.size_bytes} for file in manifest.files
@@ -161,13 +163,15 @@ def _spec(data: Mapping[str, Any], outputs: Mapping[str, str]) -> ModelSpec:
         max_tokens=_count(data, "max_tokens"),
         query_prefix=str(data.get("query_prefix", "")),
         passage_prefix=str(data.get("passage_prefix", "")),
-        scripts=_scripts(data.get("scripts", [])),
+        scripts=_strings(data, "scripts"),
+        languages=_strings(data, "languages"),
     )
 
 
-def _scripts(names: Any) -> tuple[str, ...]:
+def _strings(data: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    names = data.get(key, [])
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-        raise TypeError(f"scripts cannot be {short_repr(names)}")
+        raise TypeError(f"{key} cannot be {short_repr(names)}")
     return tuple(names)
 
 

@@ -1,6 +1,6 @@
 """The encoder that runs an ONNX graph: dense vector, term weights and token vectors in one pass.
 
-Each text is a run of its own, and threads run texts in parallel on one loaded graph. So the vectors
+Each text is a separate run, and threads run texts in parallel on one loaded graph. So the vectors
 of a text are the same to the last bit, whatever else is encoded.
 """
 

@@ -1,8 +1,8 @@
 """The judge that runs an ONNX graph: one score for a query and a passage read together.
 
-Each pair is a run of its own, and threads run pairs in parallel on one loaded graph. So the score
-of a pair is the same to the last bit, whatever else is scored: an int8 graph computes its scales
-over the whole batch.
+Each pair is a separate run, and threads run pairs in parallel on one loaded graph. So the score of
+a pair is the same to the last bit, whatever else is scored: an int8 graph computes its scales over
+the whole batch.
 
 The cost of a pair grows with its tokens, so both texts are truncated: the query to 64 tokens, the
 passage to 192 or to what the query leaves of 224. With four int8 layers, 100 passages of 150 tokens
@@ -54,7 +54,8 @@ class PairTokenizer:
         return self._pieces(text, min(QUERY_TOKENS, self._room // 2))
 
     def pair(self, query: Pieces, passage: str) -> tuple[list[int], list[int]]:
-        """The token ids and type ids of both texts. The passage gets the room the query leaves."""
+        """The token ids and type ids of both texts. The passage is truncated to the tokens that the
+        query leaves."""
         room = min(PASSAGE_TOKENS, self._room - len(query))
         both = self._tokenizer.post_process(query, self._pieces(passage, room))
         return both.ids, both.type_ids

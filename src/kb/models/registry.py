@@ -10,6 +10,8 @@ found without listing the installed packages, which takes longer than a search.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
@@ -20,6 +22,7 @@ from kb.errors import KbError, ModelBroken, ModelError, ModelMissing
 from kb.models import manifest as manifests
 from kb.models import model_directory
 from kb.models.lookup import ENDPOINT, USE_MULTILINGUAL, is_endpoint, is_plain
+from kb.text.scripts import unsupported_scripts
 from kb.types import Encoding, ModelInfo, ModelSpec
 
 if TYPE_CHECKING:
@@ -81,6 +84,36 @@ def has_multilingual() -> bool:
     return is_installed()
 
 
+def reader(text: str, language: str | None) -> str | None:
+    """The name of an installed encoder that declares to read this text, whose language may be
+    unknown; None if there is none. Loads no model."""
+    from kb.models.use_multilingual import LANGUAGES, SCRIPTS
+
+    declared: list[tuple[str, Sequence[str], Sequence[str]]] = []
+    if has_multilingual():
+        declared.append((USE_MULTILINGUAL, SCRIPTS, LANGUAGES))
+    for name in model_directory.names():
+        with suppress(KbError):
+            if (manifest := _manifest(name, GROUP)) is not None:
+                declared.append((name, manifest.spec.scripts, manifest.spec.languages))
+    return next(
+        (
+            name
+            for name, scripts, languages in declared
+            if _reads(text, language, scripts, languages)
+        ),
+        None,
+    )
+
+
+def _reads(
+    text: str, language: str | None, scripts: Sequence[str], languages: Sequence[str]
+) -> bool:
+    if language is not None and languages:
+        return language in languages
+    return bool(scripts) and not unsupported_scripts(text, scripts) and language is None
+
+
 # --- descriptions ---------------------------------------------------------------------------------
 
 
@@ -103,8 +136,8 @@ def info(config: Config, name: str) -> ModelInfo:
 
 
 def verify(config: Config, name: str) -> ModelInfo:
-    """Check every byte of a model's files, let it encode a text, and hold the exam, whose results
-    are returned. Raises `ModelError` if the model is damaged."""
+    """Check every byte of a model's files, encode a text, and run the exam. Returns the results of
+    the exam. Raises `ModelError` if the model is damaged."""
     model = info(config, name)
     if (folder := _folder(name)) is not None:
         manifests.check_hashes(manifests.read(folder))
@@ -129,7 +162,8 @@ def _check_scores(judge: Judge, scores: list[float]) -> None:
 
 
 def _check_encoding(encoder: Encoder, encoding: Encoding) -> None:
-    """Check an encoding of a third-party encoder; kb's own check theirs."""
+    """Check an encoding of a third-party encoder; kb's own encoders check their results
+    themselves."""
     spec = encoder.spec
     if encoding.dense is None or len(encoding.dense) != spec.dimension or not any(encoding.dense):
         raise ModelBroken(
@@ -257,7 +291,7 @@ def _folder(name: str) -> Path | None:
 
 def is_installed(name: str) -> bool:
     """Whether the name is `none`, `use-multilingual`, or that of a bundled or pulled model. Such
-    models run locally and from known folders, so that anyone may name them."""
+    models run locally and from known folders, so that using them needs no trust."""
     return name in (OFF, USE_MULTILINGUAL) or (is_plain(name) and _folder(name) is not None)
 
 

