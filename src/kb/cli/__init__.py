@@ -6,6 +6,7 @@
     root            the `kb` command, which imports subcommands on demand
     invocation      the values of the options that every command takes
     options         those options, the filters, and help with headings
+    query_command   commands whose arguments are a query, including words that look like options
     output          text on stdout and stderr: color, width, JSON
     hit_view        hits and explanations as text
     compare_view    a comparison as text

@@ -9,21 +9,15 @@ import click
 
 from kb.cli import output
 from kb.cli.invocation import Invocation, pass_invocation
-from kb.cli.options import (
-    Command,
-    common_options,
-    filter_options,
-    option,
-    text_or_stdin,
-    utf8_text,
-)
+from kb.cli.options import common_options, filter_options, option, text_or_stdin, utf8_text
+from kb.cli.query_command import QueryCommand
 from kb.types import Filters
 
 if TYPE_CHECKING:
     from kb.types import Comparison
 
 
-@click.command("compare", cls=Command)
+@click.command("compare", cls=QueryCommand)
 @click.argument("query", type=utf8_text, nargs=-1, required=True)
 @option("-n", "--top", type=int, metavar="N", help="Number of hits per method.  [default: 10]")
 @filter_options

@@ -215,8 +215,8 @@ def tune_command(
     Tries weights, normalization and k on one split, and measures the best combination on another,
     against the current profile. With one split only, it uses five-fold cross-validation. It never
     tunes on `test` if another split exists. The profile is written only if the confidence interval
-    of the change is above zero. Reranking settings do not change: tuning looks at the order before
-    reranking, measuring at the order after it.
+    of the change is above zero. Reranking settings do not change: tuning uses the order before
+    reranking, and the measurement uses the final order.
 
     \b
     Examples:

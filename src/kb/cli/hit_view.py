@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from kb import relevance
 from kb.cli.output import Console, display_width, escape, escape_lines
 from kb.search.retrievers.registry import LEXICAL
 from kb.text.headings import SEPARATOR
@@ -33,10 +34,11 @@ def hit_text(
     highlighter: Highlighter,
     *,
     explain: bool = False,
-    factors: Mapping[str, float] | None = None,
+    why: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return a hit: rank, URI and score; title and headings; the snippet. With `explain`, also how
-    it was found and the `factors` of its score."""
+    """Return a hit: rank, URI and relevance, or its score if that is unknown; title and headings;
+    the snippet. With `explain`, also how it was found; `why` is its entry in the explanation of the
+    response."""
     title, headings = escape(hit.title), _headings(hit)
     snippet = escape_lines(hit.snippet)
     lines = [
@@ -44,20 +46,35 @@ def hit_text(
         *_lines(title + headings, _TITLE * len(title) + _DIM * len(headings), highlighter, console),
         *_lines(snippet, _PLAIN * len(snippet), highlighter, console),
     ]
+    if hit.others:
+        lines.append(_INDENT + console.style(f"{hit.others}; --all shows them", dim=True))
     if explain:
-        details = [*_retrieval(hit.retrieval), *_factors(factors or {})]
+        details = [*_retrieval(hit.retrieval), *_reasons(why or {})]
         lines += [_INDENT + console.style(line, dim=True) for line in details]
     return "\n".join(lines)
 
 
 def _first_line(hit: Hit, console: Console) -> str:
-    uri, score = escape(hit.citation.uri), _format_score(hit.score, 4)
+    uri, score = escape(hit.citation.uri), _relevance(hit, console)
     rank = f"{hit.rank}.".ljust(len(_INDENT) - 1) + " "
     room = (console.width or 0) - len(rank) - display_width(uri) - len(score)
     gap = " " * max(2, room)
     if console.width is not None and room < 2:  # a long path gets a line of its own
         gap = "\n" + " " * (console.width - len(score))
     return rank + console.style(uri, fg="cyan", bold=True) + gap + console.style(score, dim=True)
+
+
+def _relevance(hit: Hit, console: Console) -> str:
+    """Return the relevance, on a terminal with a bar. A hit without one has its score."""
+    if hit.relevance is None:
+        return _format_score(hit.score, 4)
+    bar = f"{relevance.bar(hit.relevance)} " if console.width is not None else ""
+    return f"{bar}{hit.relevance:.2f}"
+
+
+def divider_text(hits: Sequence[Hit], console: Console) -> str:
+    """Return the line above the weak matches."""
+    return console.style(f"--- {relevance.divider(hits)} ---", dim=True)
 
 
 def _headings(hit: Hit) -> str:
@@ -137,8 +154,14 @@ def _retrieval(retrieval: Retrieval) -> list[str]:
     return lines
 
 
-def _factors(factors: Mapping[str, float]) -> list[str]:
-    return [f"{name:8} {'':9} times {_format_score(value, 6)}" for name, value in factors.items()]
+def _reasons(why: Mapping[str, Any]) -> list[str]:
+    """Return why the hit was raised, and the factors of its score."""
+    literal = why.get("literal")
+    lines = [] if literal is None else [f"{'literal':8} {literal}"]
+    factors = why.get("factors", {})
+    return lines + [
+        f"{name:8} {'':9} times {_format_score(value, 6)}" for name, value in factors.items()
+    ]
 
 
 def _format_score(value: float, places: int) -> str:

@@ -48,9 +48,9 @@ class Invocation:
     def announce_new_store(self, kb: KnowledgeBase) -> Iterator[None]:
         """Print the store's path if the block creates it, since the user may not have chosen it.
         Not with --json: programs run `kb status`."""
-        is_new = not kb.path.exists()
+        is_new = not kb.exists()
         yield
-        if is_new and not self.json and kb.path.exists():
+        if is_new and not self.json and kb.exists():
             output.note(f"new store: {output.escape(str(kb.path))}")
 
     def _start_logging(self, config: Config) -> None:

@@ -31,11 +31,19 @@ class Command(click.Command):
 
 
 class Option(click.Option):
-    """An option with a heading for the help."""
+    """An option with a heading for the help. If `help` is a function, each use calls it."""
 
     def __init__(self, *args: Any, heading: str = "Options", **kwargs: Any) -> None:
+        self._help = kwargs.get("help")
+        if callable(self._help):
+            kwargs["help"] = self._help()
         super().__init__(*args, **kwargs)
         self.heading = heading
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        if callable(self._help):
+            self.help = self._help()
+        return super().get_help_record(ctx)
 
 
 class Choice(click.Choice):  # type: ignore[type-arg]  # generic only in newer versions of click

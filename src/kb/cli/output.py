@@ -144,7 +144,8 @@ def is_terminal(stream: IO[str] | None) -> bool:
 
 
 def has_color(stream: IO[str] | None) -> bool:
-    """Whether to write color, by no-color.org and force-color.org; NO_COLOR wins, as in Python."""
+    """Whether to write color, following no-color.org and force-color.org; NO_COLOR wins, as in
+    Python."""
     if (color := getattr(stream, "color", None)) is not None:
         return bool(color)
     if os.environ.get("NO_COLOR"):

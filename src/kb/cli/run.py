@@ -64,6 +64,14 @@ def _status(args: Sequence[str], invocation: Invocation) -> int:
     return status if isinstance(status, int) else 0
 
 
+def _current_folder_exists() -> bool:
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
+
+
 def _fail(code: str, message: str, hint: str, args: Sequence[str], status: int) -> int:
     if _wants_json(args):
         output.note_json({"code": code, "message": message, "hint": hint})
@@ -114,6 +122,9 @@ def _as_words(option: str, args: Sequence[str]) -> str:
 
 
 def _bug(error: Exception, invocation: Invocation, args: Sequence[str]) -> int:
+    if not _current_folder_exists():  # relative paths fail in several ways
+        message = "the current folder no longer exists"
+        return _fail("file_error", message, "change to another folder", args, USAGE)
     if invocation.verbose:
         import traceback
 

@@ -21,6 +21,7 @@ from kb.cli.options import (
     text_or_stdin,
     utf8_text,
 )
+from kb.cli.query_command import QueryCommand
 from kb.errors import KbError
 from kb.search.retrievers import registry
 from kb.types import MATCHES, RERANKERS, Filters, SearchRequest
@@ -33,7 +34,13 @@ _QUERY_CHARS = 60  # of a query, in the message that nothing was found
 _NO_THRESHOLD = -1e6  # lower than any score
 
 
-@click.command("search", cls=Command)
+def _mode_help() -> str:
+    retrievers = [f"{spec.mode} ({spec.label})" for spec in registry.specs()]
+    choices = f"{', '.join(retrievers[:-1])} or {retrievers[-1]}"
+    return f"Use one retriever: {choices}; or hybrid, all retrievers of the profile."
+
+
+@click.command("search", cls=QueryCommand)
 @click.argument("query", type=utf8_text, nargs=-1, required=True)
 @option(
     "-n",
@@ -47,8 +54,7 @@ _NO_THRESHOLD = -1e6  # lower than any score
     "--mode",
     type=Choice(registry.modes),
     metavar="MODE",
-    help="Use one retriever: lexical (words), vector (meaning) or sparse (weighted terms); or "
-    "hybrid, all retrievers of the profile.",
+    help=_mode_help,
 )
 @option("--fts-only", is_flag=True, help="Short for --mode lexical.")
 @option("--vec-only", is_flag=True, help="Short for --mode vector.")
@@ -60,6 +66,12 @@ _NO_THRESHOLD = -1e6  # lower than any score
     "found by meaning may contain other words; --mode lexical excludes them.",
 )
 @option("--threshold", type=float, metavar="SCORE", help="Drop hits with a lower score.")
+@option(
+    "--min-relevance",
+    type=float,
+    metavar="P",
+    help="Drop hits with a lower relevance, a probability from 0 to 1.",
+)
 @option(
     "--rerank",
     is_flag=True,
@@ -86,6 +98,12 @@ _NO_THRESHOLD = -1e6  # lower than any score
     help="Override a setting of the profile; can be repeated.",
 )
 @option("--group", is_flag=True, help="Return only the best hit of each document.")
+@option(
+    "--all",
+    "show_all",
+    is_flag=True,
+    help="Show duplicates as hits of their own, and any number of hits from one document.",
+)
 @filter_options
 @option("--explain", is_flag=True, heading="Output", help="Also show how the hits were found.")
 @option("--jsonl", is_flag=True, heading="Output", help="Print JSON, one hit per line.")
@@ -104,8 +122,10 @@ def search_command(
     reranker: str | None,
     no_rerank: bool,
     group: bool,
+    show_all: bool,
     filters: Filters,
     threshold: float | None,
+    min_relevance: float | None,
     jsonl: bool,
     **options: Any,
 ) -> None:
@@ -114,12 +134,17 @@ def search_command(
     A query in single quotes is passed to FTS5 as an expression. To read a hit, pass its citation to
     `kb get`.
 
+    After the first word, options that kb does not have are part of the query. kb's own options work
+    anywhere; after -- everything is part of the query.
+
     \b
     Examples:
       kb search retry storm
       kb search --tags gateway --after 2026-01-01 "why did the batch fail"
       kb search "'NEAR(backoff jitter)'" --json
       kb search --rerank --budget-ms 500 why do clocks drift
+      kb search git push --force
+      kb search -- grep --json
     """
     changed: dict[str, Any] = dict(_parse_setting(text) for text in settings)
     with invocation.open() as kb:
@@ -129,13 +154,17 @@ def search_command(
             rerank=_reranker(reranker, on=rerank, off=no_rerank),
             filters=filters,
             settings=changed | {"group": True} if group else changed,
+            min_relevance=min_relevance,
+            collapse=False if show_all else None,
             **options,
         )
 
         def search(threshold: float | None) -> Response:
             return kb.execute(replace(request, threshold=threshold))
 
-        _run(search, threshold, invocation, kb, filtered=bool(filters), jsonl=jsonl)
+        response = _run(search, threshold, invocation, kb, filtered=bool(filters), jsonl=jsonl)
+        if min_relevance and not (response.hits or invocation.json or jsonl):
+            _note_min_relevance(kb.execute(replace(request, min_relevance=0.0)), min_relevance)
 
 
 @click.command("similar", cls=Command)
@@ -205,7 +234,7 @@ def _run(
     *,
     filtered: bool,
     jsonl: bool,
-) -> None:
+) -> Response:
     response = search(threshold=threshold)
     if jsonl:
         _write_lines(response, kb)
@@ -217,6 +246,7 @@ def _run(
         _write(response, kb, filtered=filtered)
         if threshold is not None and not response.hits:
             _note_threshold(search(threshold=_NO_THRESHOLD), threshold)
+    return response
 
 
 def _note_threshold(response: Response, threshold: float) -> None:
@@ -225,6 +255,15 @@ def _note_threshold(response: Response, threshold: float) -> None:
         best = max(hit.score for hit in response.hits)
         hits = output.count(response.returned, "hit")
         output.note(f"--threshold {threshold:g} dropped {hits}; the best score is {best:.4g}")
+
+
+def _note_min_relevance(response: Response, least: float) -> None:
+    """Print the best relevance, so that the caller can choose another limit."""
+    known = [hit.relevance for hit in response.hits if hit.relevance is not None]
+    if known:
+        hits = output.count(len(known), "hit")
+        best = f"the best relevance is {max(known):.2g}"
+        output.note(f"--min-relevance {least:g} dropped {hits}; {best}")
 
 
 def _parse_setting(text: str) -> tuple[str, str]:
@@ -243,16 +282,19 @@ def _write_lines(response: Response, kb: KnowledgeBase) -> None:
 
 
 def _write(response: Response, kb: KnowledgeBase, *, filtered: bool) -> None:
-    from kb.cli.hit_view import explain_text, hit_text
+    from kb.cli.hit_view import divider_text, explain_text, hit_text
+    from kb.relevance import weak_from
 
-    factors = _factors(response)
+    explained = _explained_hits(response)
     console = output.Console.of(output.stdout())
     highlighter = partial(kb.highlights, response.query)
     explain = response.explain is not None
     parts = [
-        hit_text(hit, console, highlighter, explain=explain, factors=factors.get(hit.chunk_id, {}))
+        hit_text(hit, console, highlighter, explain=explain, why=explained.get(hit.chunk_id, {}))
         for hit in response.hits
     ]
+    if (index := weak_from(response.hits)) < len(response.hits):
+        parts.insert(index, divider_text(response.hits, console))
     if response.explain is not None:
         parts.append(explain_text(response.explain, response.timing_ms, console))
     if parts:
@@ -266,10 +308,10 @@ def _write(response: Response, kb: KnowledgeBase, *, filtered: bool) -> None:
     _note_degraded(response, kb)
 
 
-def _factors(response: Response) -> dict[int, dict[str, float]]:
-    """Return the factors of each hit's score, by chunk id."""
+def _explained_hits(response: Response) -> dict[int, dict[str, Any]]:
+    """Return the explanation of each hit, by chunk id."""
     hits = () if response.explain is None else response.explain.get("hits", ())
-    return {hit["chunk_id"]: hit["factors"] for hit in hits}
+    return {hit["chunk_id"]: hit for hit in hits}
 
 
 def _nothing_found(query: str, *, filtered: bool) -> str:

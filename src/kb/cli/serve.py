@@ -77,7 +77,7 @@ def serve_command(
     }
     invocation.interrupt_message = "stopped"
     with Shutdown() as shutdown, invocation.open(overrides) as kb, ExitStack() as stack:
-        is_new = not kb.path.exists()
+        is_new = not kb.exists()
         log_handlers.start(kb.config, verbose=invocation.verbose, serving=True)
         limits = kb.config.serve
 

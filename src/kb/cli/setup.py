@@ -19,37 +19,41 @@ if TYPE_CHECKING:
 
 
 @click.command("init", cls=Command)
-@click.argument("folder", type=click.Path(path_type=Path), default=".")
+@click.argument("folder", type=click.Path(path_type=Path), required=False)
 @common_options(store=False)
 @pass_invocation
-def init_command(invocation: Invocation, *, folder: Path) -> None:
+def init_command(invocation: Invocation, *, folder: Path | None) -> None:
     """Create a store for a folder.
 
     FOLDER defaults to the current folder. The store is created in FOLDER/.kb, which git ignores;
-    commands use it from anywhere inside FOLDER. The default store in the user data folder needs no
-    `kb init`: the first `kb ingest` or `kb add` creates it.
+    commands use it from anywhere inside FOLDER. With `kb --store PATH init`, it is created at PATH.
+    The default store in the user data folder needs no `kb init`: the first `kb ingest` or `kb add`
+    creates it.
 
     \b
     Examples:
       kb init
       kb init ~/projects/tidepool
     """
-    from kb.paths import STORE_FILE, STORE_FOLDER
+    from kb.paths import STORE_FILE, STORE_FOLDER, explicit_store
 
-    store = folder.absolute() / STORE_FOLDER / STORE_FILE
-    existed = store.exists()
-    invocation.store = str(store)
+    if folder is not None and invocation.store is not None:
+        raise InvalidRequest("--store and FOLDER name two stores", "omit one of them")
+    in_folder = invocation.store is None
+    if in_folder:
+        invocation.store = str((folder or Path()).absolute() / STORE_FOLDER / STORE_FILE)
     with invocation.open() as kb:
+        store, existed = kb.path, kb.exists()
         kb.create()
         ignore = store.with_name(".gitignore")
-        if not ignore.exists():
+        if in_folder and not ignore.exists():
             ignore.write_text("*\n", encoding="utf-8")
         if invocation.json:
             output.write_json(kb.status())
             return
     output.write(output.escape(str(store)))
     output.note("this store already exists" if existed else "next: kb ingest FOLDER")
-    if other := os.environ.get("KB_STORE"):
+    if (other := os.environ.get("KB_STORE")) and str(store) != explicit_store(other):
         output.warn(f"KB_STORE is set, so commands use {other} instead")
 
 

@@ -15,8 +15,13 @@ from typing import IO, Any, cast
 from kb import atomic
 from kb.config import IngestConfig
 from kb.errors import BrokenImport, InvalidRequest, NotFound, PathMissing, check_path
-from kb.ingest.file_names import SECRET, leads_to_secret
-from kb.ingest.secret_files import HOW_TO_INCLUDE, included_paths, is_included
+from kb.ingest.secret_files import (
+    HOW_TO_INCLUDE,
+    SECRET,
+    included_paths,
+    is_included,
+    leads_to_secret,
+)
 from kb.ports import Store
 from kb.text.normalize import nfc
 from kb.types import ImportReport, JsonDict, Root
@@ -99,8 +104,9 @@ def unattached(store: Store, root: Root) -> list[str]:
     count = sum(state.detached for state in store.catalog.file_states(root.root_id).values())
     if not count:
         return []
-    documents = "1 document has no file" if count == 1 else f"{count} documents have no file"
-    return [f"{documents} there, and keep the imported text; kb rm removes a document"]
+    if count == 1:
+        return ["1 document has no file there and keeps its imported text; to remove it: kb rm"]
+    return [f"{count} documents have no file there and keep their text; to remove one: kb rm"]
 
 
 def _open(path: Path) -> IO[bytes]:

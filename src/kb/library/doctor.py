@@ -1,7 +1,7 @@
 """`kb doctor`: runs all checks of a store, and repairs what can be derived again.
 
-The store brings the checks of its own data. The checks here look beyond it: at the model, at
-folders and files, at the clock and at the disk. No check stops the others; a store too damaged to
+The store provides the checks of its own data. The checks here cover the rest: the model, folders
+and files, the clock and the disk. A failed check does not stop the others; a store too damaged to
 be opened is a finding too.
 """
 
@@ -35,7 +35,7 @@ from kb.ports import Check, Store
 from kb.search.retrievers.availability import EncoderSource, no_encoder
 from kb.text.citations import cite
 from kb.text.units import format_bytes
-from kb.types import LINE_TYPES, Attributes, Diagnosis, Document, FilePlace, Finding
+from kb.types import LINE_TYPES, Attributes, Diagnosis, Document, FileLocation, Finding
 
 _RESTORE = "restore a backup, or remove the store and ingest again"
 _SAMPLED_FILES = 50
@@ -111,7 +111,7 @@ def _run(check: Check) -> Finding:
 
 
 def _rechunk_note(store: Store, doc_id: int) -> None:
-    """Make the chunks of a note again from its text."""
+    """Split the text of a note into chunks again."""
     text = store.catalog.body(doc_id) or ""
     note = build_note(text, Attributes(), 0, Config().chunk.max_chars)
     title = store.catalog.documents_by_id([doc_id])[doc_id].title
@@ -167,7 +167,7 @@ def _files(store: Store, ingest: IngestConfig) -> Finding:
     present = {root.root_id for root in store.catalog.roots() if not is_missing(root)}
     sample = [each for each in sample if documents[each[0]].root_id in present]
     states = Counter(
-        _file_state(store, documents[doc_id], place, ingest) for doc_id, place in sample
+        _file_state(store, documents[doc_id], location, ingest) for doc_id, location in sample
     )
     what = f"{_count(len(sample), 'file')} checked"
     for state in ("misplaced", "extracted differently", "gone", "not readable", "changed"):
@@ -179,9 +179,11 @@ def _files(store: Store, ingest: IngestConfig) -> Finding:
     return Finding("files", "ok", f"{what}, all unchanged")
 
 
-def _file_state(store: Store, document: Document, place: FilePlace, ingest: IngestConfig) -> str:
+def _file_state(
+    store: Store, document: Document, location: FileLocation, ingest: IngestConfig
+) -> str:
     try:
-        content_hash = content_digest(file_data(place, ingest))
+        content_hash = content_digest(file_data(location, ingest))
     except (FileNotFoundError, NotADirectoryError):
         return "gone"
     except OSError:
@@ -230,7 +232,7 @@ def _expired(store: Store, now: str) -> Finding:
 
 
 def _disk(store: Store) -> Finding:
-    """Whether the disk has space to fold in the log, and to write the store once more."""
+    """Whether the disk has space for a checkpoint of the log, and for another copy of the store."""
     usage = store.maintenance.disk_usage()
     what = (
         f"the store takes {format_bytes(usage.size_bytes)}; "

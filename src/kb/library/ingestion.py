@@ -32,7 +32,7 @@ def ingest(
     if not paths and not kb.roots():
         raise InvalidRequest("nothing was ingested yet", "name a folder: kb ingest FOLDER")
     if not all(isinstance(path, str | os.PathLike) and os.fspath(path) for path in paths):
-        raise InvalidRequest("a path to ingest is empty or not a text", "name a file or folder")
+        raise InvalidRequest("a path to ingest is empty or not a string", "name a file or folder")
     report = Indexer(kb._store, kb.config, kb._clock).ingest(
         [os.path.expanduser(os.fspath(path)) for path in paths],
         dry_run=dry_run,

@@ -16,7 +16,6 @@ from kb.config import Config, store_url
 from kb.deadline import Deadline
 from kb.embedding.service import Embedding, Encoders
 from kb.errors import DeadlineExceeded, StoreError, check_integer, check_path, check_text
-from kb.search.searcher import Searcher
 from kb.store import local_path, open_store
 from kb.text.normalize import nfc
 from kb.types import Document, Filters, Hit, Response, SearchRequest
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from kb.embedding.worker import Worker, WorkerState
     from kb.ingest.progress import Progress
     from kb.ports import Encoder, Judge, Store
+    from kb.search.searcher import Searcher
     from kb.types import Chunk, Comparison, Jobs, Passage, Root
     from kb.types.reports import Diagnosis, EmbedReport, ImportReport, IngestReport
 
@@ -75,7 +75,7 @@ class KnowledgeBase:
         self._embedding = Embedding(self._store, self.config, self._encoders)
         self._judge = judge
         self._lock = threading.Lock()
-        self._searcher = Searcher(self._store, self.config, clock, self.encoder, self.judge)
+        self._loaded_searcher: Searcher | None = None
 
     @property
     def path(self) -> Path:
@@ -94,8 +94,21 @@ class KnowledgeBase:
     def close(self) -> None:
         """Stop workers, and close the store."""
         self._embedding.close()
-        self._searcher.close()
+        if self._loaded_searcher is not None:
+            self._loaded_searcher.close()
         self._store.close()
+
+    @property
+    def _searcher(self) -> Searcher:
+        """The searcher, which commands that only write do not load."""
+        with self._lock:
+            if self._loaded_searcher is None:
+                from kb.search.searcher import Searcher
+
+                self._loaded_searcher = Searcher(
+                    self._store, self.config, self._clock, self.encoder, self.judge
+                )
+            return self._loaded_searcher
 
     def encoder(self) -> Encoder | None:
         """The encoder of the active model; None if encoders are switched off."""
@@ -114,6 +127,10 @@ class KnowledgeBase:
             return self._judge
 
     # --- writing ----------------------------------------------------------------------------------
+
+    def exists(self) -> bool:
+        """Whether the store has been created."""
+        return self._store.exists()
 
     def create(self) -> None:
         """Create the store now rather than with the first write."""
@@ -215,7 +232,7 @@ class KnowledgeBase:
         of `document`. With `fill`, also compute the parts that existing vectors lack.
 
         The run can be stopped at any time: vectors already written are kept, and the next call
-        continues. Several runs may work at once, in any process. `retry` tries passages again that
+        continues. Several runs may work at once, in any process. `retry` includes passages that
         failed for good. `anew` first drops all vectors, of any model; until they are computed
         again, searches use words only.
         """
@@ -240,7 +257,7 @@ class KnowledgeBase:
         return self._embedding.jobs()
 
     def retry(self) -> int:
-        """Queue passages again that failed for good, and return how many."""
+        """Queue the passages that failed for good again, and return their number."""
         return self._embedding.retry()
 
     def reindex(
@@ -253,8 +270,8 @@ class KnowledgeBase:
         stop: Callable[[], bool] = lambda: False,
         on_progress: OnEmbedded | None = None,
     ) -> tuple[EmbedReport, bool]:
-        """Switch to another model without interrupting searches. `model` is the name of an encoder
-        or an encoder.
+        """Switch to another model without interrupting searches. `model` is an encoder, or the name
+        of one.
 
         The new vectors are built beside the old ones, also for documents that are added meanwhile.
         The switch happens when no passage is pending and the new model has vectors for every
@@ -262,9 +279,9 @@ class KnowledgeBase:
         vectors are dropped `grace_s` seconds later, when no search uses them any more, unless
         `keep_old` is set.
 
-        Returns the report, and whether the new model answers now; if it does not, `report.held`
-        has the reason. After a stop, the next call or a worker continues. Naming the active model
-        abandons a switch to another one.
+        Returns the report, and whether searches use the new model now; if they do not,
+        `report.held` has the reason. After a stop, the next call or a worker continues. Naming the
+        active model abandons a switch to another one.
         """
         return self._embedding.reindex(
             model,
@@ -319,6 +336,8 @@ class KnowledgeBase:
         match: str | None = None,
         filters: Filters | None = None,
         threshold: float | None = None,
+        min_relevance: float | None = None,
+        collapse: bool | None = None,
         rerank: str | bool | None = None,
         budget_ms: int | None = None,
         explain: bool = False,
@@ -326,6 +345,10 @@ class KnowledgeBase:
         settings: Mapping[str, Any] | None = None,
     ) -> Response:
         """Search for the passages that fit `query` best. Any text is a valid query.
+
+        `threshold` drops hits with a lower `score`, whose scale depends on the profile.
+        `min_relevance` drops hits with a lower `relevance`, a probability. With `collapse=False`,
+        duplicates have their own hits, and a document may fill the list.
 
         `rerank` selects a reranker for the best candidates: `colbert`, `cross-encoder`, or True for
         the better one that is available; `none` or False disables the profile's reranker.
@@ -345,6 +368,8 @@ class KnowledgeBase:
                 match=match,
                 filters=filters,
                 threshold=threshold,
+                min_relevance=min_relevance,
+                collapse=collapse,
                 rerank=rerank,
                 budget_ms=budget_ms,
                 explain=explain,
@@ -395,7 +420,7 @@ class KnowledgeBase:
     ) -> tuple[Hit, ...]:
         """Search by words and vectors, fused by rank, with weights for the kind of a document and
         for how often it was opened [004]. `embedding` is the query's embedding, if the caller has
-        one, and `k` the constant of reciprocal rank fusion, unless `settings` have one."""
+        it. `k` is the constant of reciprocal rank fusion, unless `settings` contain it."""
         from kb.library import retriever_searches
 
         return retriever_searches.hybrid(self, query, embedding, limit, k, options)
@@ -501,7 +526,7 @@ class KnowledgeBase:
         self, filters: Filters | None = None, *, limit: int, offset: int = 0
     ) -> tuple[list[Document], int | None]:
         """One page of `documents`, and the offset of the next page (None on the last one). A page
-        has at most `limit` documents, or fewer if their metadata are long."""
+        has at most `limit` documents, or fewer if their metadata is long."""
         from kb.metadata import PAGE_BYTES
 
         return self._store.catalog.documents_page(
@@ -593,4 +618,4 @@ class KnowledgeBase:
 
 
 def _ignore_progress(_done: int, _total: int) -> None:
-    """Report progress to nobody."""
+    """Discard progress."""

@@ -66,7 +66,8 @@ def find_passages(store: Store, name: str | int) -> tuple[list[Chunk], bool]:
 
 
 def _cited_chunks(chunks: list[Chunk], target: Target) -> list[Chunk]:
-    """The chunks on the page or on any of the lines that a citation names; without these, all."""
+    """The chunks on the page or on any of the lines that a citation names; all chunks if it names
+    neither."""
     if target.page is not None:
         return [each for each in chunks if any(span.page == target.page for span in each.spans)]
     if target.start is None:

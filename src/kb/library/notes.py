@@ -80,14 +80,14 @@ def check_tag_count(count: int) -> None:
     """Raise `InvalidRequest` if a document cannot have this many tags."""
     if count > MAX_TAGS:
         raise InvalidRequest(
-            f"{count:,} tags are more than the {MAX_TAGS:,} of a document", "give fewer tags"
+            f"{count:,} tags are too many: a document has at most {MAX_TAGS:,}", "give fewer tags"
         )
 
 
 def clean_tags(tags: Iterable[str]) -> tuple[str, ...]:
     """Normalize tags: each once, without a leading #. A string is split at commas."""
     if not isinstance(tags, Iterable):
-        raise InvalidRequest(f"tags cannot be {short_repr(tags)}", "give a list of texts")
+        raise InvalidRequest(f"tags cannot be {short_repr(tags)}", "give a list of strings")
     given = tags.split(",") if isinstance(tags, str) else tags
     clean = (nfc(check_text("a tag", tag)).strip().lstrip("#") for tag in given)
     return tuple(dict.fromkeys(tag for tag in clean if tag))

@@ -25,7 +25,7 @@ from kb.library.lookup import find_target
 from kb.ports import Source, Store
 from kb.regular_files import Links, ReadRefused, open_file
 from kb.text.citations import cite
-from kb.types import LINE_TYPES, Chunk, Document, FilePlace, Passage, Span
+from kb.types import LINE_TYPES, Chunk, Document, FileLocation, Passage, Span
 
 _LARGE_BYTES = 8 << 20
 _LARGE_READS = Lock()
@@ -48,16 +48,16 @@ def open_passage(store: Store, uri: str, ingest: IngestConfig | None = None) -> 
     return replace(passage, reason=reason)
 
 
-def file_data(place: FilePlace, ingest: IngestConfig) -> bytes:
+def file_data(location: FileLocation, ingest: IngestConfig) -> bytes:
     """The bytes of a document's file, read by the rules of an ingest: the store may come from
     another machine, and the file may have been replaced.
 
     Raises `OSError`; its subclass `ReadRefused` for a file that must not be read.
     """
-    if place.detached:
-        raise ReadRefused("its folder is detached", place.inside)
+    if location.detached:
+        raise ReadRefused("its folder is detached", location.inside)
     links: Links = "follow" if ingest.follow_links else "inside"
-    with open_file(place.inside, root=place.root, links=links) as file:
+    with open_file(location.inside, root=location.root, links=links) as file:
         path = file.real_path() if file.linked else file.path
         included = included_paths(ingest.include_secrets)
         if reason := secret_reason(path, file.head(HEAD_BYTES), included):
@@ -77,18 +77,18 @@ def _read(
     store: Store, document: Document, ingest: IngestConfig
 ) -> tuple[_CurrentText | None, str | None]:
     """The document's text, extracted by its parser; or the reason why its file was not read."""
-    place = store.catalog.file_place(document.doc_id)
-    if place is None:
+    location = store.catalog.file_location(document.doc_id)
+    if location is None:
         return _CurrentText(store.catalog.body(document.doc_id) or "", unchanged=True), None
-    if place.detached:
+    if location.detached:
         name = document.doc_path.split("/", 1)[0]
         return None, f"its folder is detached; to read its file: kb attach {name} FOLDER"
     try:
         with _large_read(document.size_bytes):
-            data = file_data(place, ingest)
+            data = file_data(location, ingest)
             text = decode(data) if document.type in LINE_TYPES else None
-            if text is None or unescape(place.inside, text) is not text:
-                text = _extract(place.inside, data, ingest)
+            if text is None or unescape(location.inside, text) is not text:
+                text = _extract(location.inside, data, ingest)
     except (FileNotFoundError, NotADirectoryError):
         return None, "its file is gone"
     except OSError as error:
@@ -163,11 +163,11 @@ def _open_page(
     for number in (page, *range(1, len(pages) + 1)):
         deadline.check()
         if number <= len(pages) and all(text in pages[number - 1] for text in indexed):
-            place = cite(document.doc_path, Span("page", page=number), section)
+            citation = cite(document.doc_path, Span("page", page=number), section)
             state = "exact" if number == page else "moved"
-            return Passage(document, place, pages[number - 1].strip("\n"), state)
-    place = cite(document.doc_path, Span("page", page=page), section)
-    return Passage(document, place, "\n\n".join(indexed), "stale")
+            return Passage(document, citation, pages[number - 1].strip("\n"), state)
+    citation = cite(document.doc_path, Span("page", page=page), section)
+    return Passage(document, citation, "\n\n".join(indexed), "stale")
 
 
 def _open_lines(
@@ -190,15 +190,15 @@ def _open_lines(
     cited = [extent.clip(start, end) for extent in extents]
     section = extents[0].chunk.section_label if extents else None
     if lines is not None and all(extent.is_at(extent.start, lines) for extent in cited):
-        place = cite(document.doc_path, _span(extents, start, min(end, len(lines))), section)
-        return Passage(document, place, "\n".join(lines[start - 1 : end]), "exact")
+        citation = cite(document.doc_path, _span(extents, start, min(end, len(lines))), section)
+        return Passage(document, citation, "\n".join(lines[start - 1 : end]), "exact")
     if lines is not None and (starts := _locate(cited, lines)) is not None:
         first = min(starts)
         last = max(at + extent.end - extent.start for at, extent in zip(starts, cited, strict=True))
-        place = cite(document.doc_path, _span(extents, first, last), section)
-        return Passage(document, place, "\n".join(lines[first - 1 : last]), "moved")
-    place = cite(document.doc_path, _span(extents, start, end), section)
-    return Passage(document, place, "\n".join(extent.text for extent in cited), "stale")
+        citation = cite(document.doc_path, _span(extents, first, last), section)
+        return Passage(document, citation, "\n".join(lines[first - 1 : last]), "moved")
+    citation = cite(document.doc_path, _span(extents, start, end), section)
+    return Passage(document, citation, "\n".join(extent.text for extent in cited), "stale")
 
 
 def _span(extents: list[_Extent], start: int, end: int) -> Span:
@@ -237,7 +237,7 @@ class _Extent:
 
 
 def _locate(extents: list[_Extent], lines: list[str]) -> list[int] | None:
-    """The lines where each extent is now; None if one of them is nowhere."""
+    """The lines where each extent is now; None if one of them is missing."""
     numbers: dict[str, list[int]] = {}
     for number, line in enumerate(lines, start=1):
         numbers.setdefault(line, []).append(number)

@@ -1,33 +1,64 @@
-"""The results of the tools as plain text. An agent pays for every character it reads, so a result
-is at most `max_chars` long, and its last line says how to get the rest."""
+"""The results of the tools as plain text. Because an agent pays for every character it reads, a
+result is at most `max_chars` long, and its last line explains how to get the rest."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from kb import relevance
 from kb.degradation import degradation_messages
 from kb.errors import KbError
 from kb.text.controls import escape
-from kb.types import Document, Hit, Passage, Response
+from kb.types import Document, Hit, JsonDict, Passage, Response
 
 DEFAULT_CHARS = 12_000
 MIN_CHARS, MAX_CHARS = 500, 200_000
 _FOOTER_CHARS = 300  # reserved for the lines below the hits or the text
 _MAX_VALUES = 40
+_WEAK_MATCHES = f"Weak matches (relevance below {relevance.WEAK:g}), probably about something else:"
+_NOTHING_RELEVANT = (
+    "NOTHING RELEVANT FOUND. All hits below are weak matches "
+    f"(relevance below {relevance.WEAK:g}), probably about something else. Do not base an answer "
+    "on them: search with other words, or say that the knowledge base does not cover this."
+)
 
 
-def format_hits(response: Response, *, offset: int, top: int, max_chars: int) -> str:
-    """Return as many hits after the first `offset` as fit, and always at least one."""
+def format_hits(
+    response: Response,
+    *,
+    offset: int,
+    top: int,
+    max_chars: int,
+    min_relevance: float | None = None,
+) -> str:
+    """Return as many hits after the first `offset` as fit, and always at least one. If none is
+    relevant, the first line says so."""
     hits = response.hits[offset : offset + top]
-    shown = _fit(map(_hit, hits), max_chars - _FOOTER_CHARS)
+    weak = relevance.weak_from(hits)
+    shown = _fit(map(_hit, hits), max_chars - _FOOTER_CHARS - len(_NOTHING_RELEVANT))
     last = offset + len(shown)
     footer = list(_degraded(response))
     if not shown:
-        shown = [f"no hits after the first {offset}" if offset else "nothing found"]
-    elif last < len(response.hits) or len(hits) == top:
+        limit = f" with a relevance of at least {min_relevance:g}" if min_relevance else ""
+        shown = [f"no hits after the first {offset}" if offset else f"nothing found{limit}"]
+    elif weak < len(shown):
+        heading = _WEAK_MATCHES if weak else _NOTHING_RELEVANT
+        shown[weak] = f"{heading}\n\n{shown[weak]}"
+    if hits and (last < len(response.hits) or len(hits) == top):
         footer.insert(0, f"[hits {offset + 1} to {last}; for more: offset={last}]")
     return "\n\n".join([*shown, "\n".join(footer)] if footer else shown)[:max_chars]
+
+
+def hits_data(response: Response, *, offset: int, top: int) -> JsonDict:
+    """Return the relevance of the hits, for clients that read structured results."""
+    hits = response.hits[offset : offset + top]
+    return {
+        "relevant": relevance.has_relevant(hits),
+        "hits": [
+            {"citation": escape(hit.citation.uri), "relevance": hit.relevance} for hit in hits
+        ],
+    }
 
 
 def _fit(texts: Iterable[str], room: int) -> list[str]:
@@ -48,11 +79,19 @@ def _hit(hit: Hit) -> str:
         *(f"#{escape(tag)}" for tag in hit.tags),
     ]
     heading = escape(" › ".join(dict.fromkeys((hit.title, *hit.heading_path))))
+    measure = f"score {hit.score:.3f}"
+    if hit.relevance is not None:
+        measure = f"relevance {hit.relevance:.2f}"
     return (
         f"{hit.rank}. {escape(hit.citation.uri)}\n"
-        f"   {heading} ({', '.join(labels)}; score {hit.score:.3f})\n"
-        f"   {escape(' '.join(hit.snippet.split()))}"
+        f"   {heading} ({', '.join(labels)}; {measure})\n"
+        f"   {escape(' '.join(hit.snippet.split()))}{_others(hit)}"
     )
+
+
+def _others(hit: Hit) -> str:
+    """Return a line about duplicates, and about passages of the document that come later."""
+    return f"\n   [{hit.others}; to see them: collapse=false]" if hit.others else ""
 
 
 def _degraded(response: Response) -> Iterable[str]:

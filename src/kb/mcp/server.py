@@ -25,6 +25,7 @@ from kb.mcp import formatting
 from kb.mcp.stdio_messages import PendingRequests, TrackedReplies, ValidMessages
 from kb.mcp.tools import INSTRUCTIONS, TOOLS, Tool
 from kb.shutdown import Shutdown
+from kb.types import JsonDict
 from mcp import types
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ def _tool_spec(tool: Tool) -> types.Tool:
         title=tool.title,
         description=tool.description,
         input_schema=tool.schema,
+        output_schema=tool.output,
         annotations=hints,
     )
 
@@ -118,7 +120,7 @@ def _call(
 ) -> types.CallToolResult:
     """Call a tool in a worker thread. An error is a result too: the agent can correct its call."""
     try:
-        result = _result(tool.call(kb, arguments))
+        result = _result(*tool.call(kb, arguments))
     except KbError as error:
         return _result(formatting.format_error(error), is_error=True)
     except Exception:  # noqa: BLE001  # the last resort: clients get no details
@@ -129,11 +131,15 @@ def _call(
     return result
 
 
-def _result(text: str, *, is_error: bool = False) -> types.CallToolResult:
+def _result(
+    text: str, data: JsonDict | None = None, *, is_error: bool = False
+) -> types.CallToolResult:
     """Return `text` as a result, with characters that UTF-8 cannot encode escaped."""
     encodable = text.encode("utf-8", "backslashreplace").decode()
     return types.CallToolResult(
-        content=[types.TextContent(type="text", text=encodable)], is_error=is_error
+        content=[types.TextContent(type="text", text=encodable)],
+        structured_content=data,
+        is_error=is_error,
     )
 
 

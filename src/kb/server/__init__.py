@@ -14,11 +14,12 @@
     metrics          counters and latencies for `/metrics`
     openapi          the OpenAPI document, built from `kb/schemas`
     error_responses  errors as `error.v1`
-    uploads          files uploaded from the browser
+    upload_folder    the folder of uploaded files
     static_files     the files of the web page, from `web/`
     search           routes: search, compare, evaluate, similar, highlights, profiles
     documents        routes: documents, passages, chunks, tags
-    ingest           routes: ingest, upload, embed, progress
+    ingest           routes: ingest, embed, progress
+    uploads          route: uploads
     status           routes: status, jobs, health, metrics
 
 Routes turn requests into calls of `KnowledgeBase`, and its results into `wire` shapes. Needs the

@@ -18,6 +18,7 @@ from kb.server import (
     search,
     static_files,
     status,
+    upload_folder,
     uploads,
 )
 from kb.server.context import ServerContext
@@ -43,7 +44,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        uploads.clean_up(kb)
+        upload_folder.clean_up(kb)
         context.worker.start()
         if warm:
             context.warmup.start()
@@ -63,7 +64,7 @@ def create_app(
         dependencies=[Depends(openapi.refuse_unknown_parameters)],
     )
     app.state.context, app.state.rules = context, rules
-    for module in (search, documents, ingest, status, static_files):
+    for module in (search, documents, ingest, uploads, status, static_files):
         app.include_router(module.router())
     error_responses.install(app)
     openapi.install(app)

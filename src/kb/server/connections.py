@@ -80,7 +80,7 @@ def connection_limit() -> int:
 
 
 def protocol(timeout_s: float) -> type[asyncio.Protocol]:
-    """The protocol of a server whose clients may take `timeout_s` over their headers."""
+    """The protocol of a server whose clients must send their headers within `timeout_s`."""
     bound = partial(Connection, pool=ConnectionPool(connection_limit()), timeout_s=timeout_s)
     return cast(type[asyncio.Protocol], bound)
 
@@ -159,7 +159,8 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """The server stops. Incomplete requests are dropped, unread responses after a moment."""
+        """Handle the shutdown of the server: drop incomplete requests now, and unread responses
+        after a moment."""
         if self._is_ending or self.stage is Stage.BODY:
             self.abort()
             return
@@ -210,8 +211,8 @@ class Connection(H11Protocol):
     # --- the end ----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the connection once all is sent. A client that still sends its body gets time to
-        read the response: closing at once could discard that."""
+        """Close the connection once all is sent. A client that is still sending its body gets time
+        to read the response, which closing at once could discard."""
         if self._is_ending or self._socket is None:
             return
         self._is_ending = True
@@ -242,7 +243,7 @@ class Connection(H11Protocol):
 
 
 class _Closing:
-    """A transport whose `close` is that of the connection."""
+    """A transport that delegates `close` to its connection."""
 
     def __init__(self, transport: asyncio.Transport, connection: Connection) -> None:
         self._transport = transport

@@ -19,7 +19,7 @@ from kb.server import request_bodies
 from kb.server.events import Events, progress
 from kb.server.memory import MEMORY_KEY, RequestMemory
 from kb.server.metrics import Metrics
-from kb.server.uploads import UploadSlots
+from kb.server.upload_folder import UploadSlots
 from kb.server.warmup import Warmup
 from kb.server.worker_pool import WorkerPool
 from kb.types import JsonDict
@@ -34,11 +34,12 @@ Result = JsonDict | Response  # what a route's work returns
 
 @dataclass(frozen=True, slots=True)
 class ServerContext:
-    """Clients may ingest from `folders`, and again whatever was ingested before.
+    """The shared state of the routes. Clients may ingest from `folders`, and refresh what was
+    ingested before.
 
-    Each kind of work has a pool of its own, so that a slow kind does not block the others:
-    `passages` opens documents, which may be large; `writes` runs short transactions; `ingests` and
-    `uploads` parse files for as long as that takes.
+    Each kind of work has its own pool, so that a slow kind does not block the others: `passages`
+    opens documents, which may be large; `writes` runs short transactions; `ingests` and `uploads`
+    parse files for as long as that takes.
     """
 
     kb: KnowledgeBase
@@ -109,7 +110,7 @@ class ServerContext:
     async def read_large(
         self, request: Request, work: Callable[[RequestMemory], Result]
     ) -> Response:
-        """Run a read with a large result; `work` reserves memory before it builds that."""
+        """Run a read with a large result; `work` reserves memory before it builds the result."""
         memory = request_memory(request)
 
         def build() -> Response:
@@ -139,7 +140,7 @@ class ServerContext:
         return await pool.run(request, lambda _: _response(work(), status), timeout_s)
 
     async def evaluate(self, request: Request, work: Callable[[Deadline], Result]) -> Response:
-        """Run many searches. Only each of them has a time limit."""
+        """Run many searches, each with its own time limit."""
         return await self.evaluations.run(request, lambda deadline: _response(work(deadline)))
 
     async def ingest(self, request: Request, work: Callable[[Deadline], Result]) -> Response:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from kb import wire
 from kb.errors import InvalidCitation, InvalidRequest, NotFound
 from kb.library.knowledge_base import KnowledgeBase
-from kb.server import uploads
+from kb.server import upload_folder
 from kb.server.context import Context
 from kb.server.memory import RequestMemory
 from kb.server.openapi import operation
@@ -143,7 +143,7 @@ def router() -> APIRouter:
             raise InvalidRequest("a folder cannot be removed over HTTP", "use: kb rm FOLDER/")
 
         def work() -> JsonDict:
-            removed = uploads.remove(context.kb, doc_path)
+            removed = upload_folder.remove(context.kb, doc_path)
             return {"schema_version": "removed.v1", "removed": removed}
 
         return await context.write(request, work)

@@ -127,7 +127,7 @@ def _check_intent(method: str, headers: Mapping[str, str]) -> None:
     if media_type != "application/json":
         raise WrongContent(
             f"{method} needs Content-Type: application/json or the header X-KB-Request",
-            "add one of them; forms of other sites cannot",
+            "add one of them, which forms on other sites cannot do",
         )
 
 

@@ -1,8 +1,7 @@
-"""Routes: ingest, upload, embed, progress."""
+"""Routes: ingest, embed, progress."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -14,7 +13,6 @@ from kb import wire
 from kb.deadline import Deadline
 from kb.errors import InvalidRequest, PathRefused, short_repr
 from kb.ingest.plan import contains
-from kb.server import request_bodies, uploads
 from kb.server.context import Context, ServerContext, json_response
 from kb.server.events import progress
 from kb.server.openapi import operation
@@ -47,11 +45,6 @@ _EVENTS = {
     "type": "string",
     "description": "The events `embedding`, `ingest` and `model`; their data is JSON.",
 }
-_UPLOAD_BODY = {
-    "required": True,
-    "content": {"application/octet-stream": {"schema": {"type": "string"}}},
-}
-_WRITE_BYTES = 256 * 1024
 
 
 def router() -> APIRouter:
@@ -59,7 +52,7 @@ def router() -> APIRouter:
 
     @routes.post(
         "/ingest",
-        summary="Ingest files and folders of the server's machine",
+        summary="Ingest files and folders on the server's machine",
         description="Allowed paths are those ingested before, those inside them, and those inside "
         "the folders given with `--ingest-from`. If the client disconnects, the ingest stops after "
         "the current file.",
@@ -73,28 +66,6 @@ def router() -> APIRouter:
         response = await context.ingest(
             request, lambda deadline: wire.ingest_report(_ingest(context, fields, deadline))
         )
-        context.worker.wake()
-        return response
-
-    @routes.put(
-        "/uploads/{name}",
-        summary="Store a file and ingest it",
-        description="The body is the file. It replaces an earlier upload of this name. The status "
-        "is 409 if a file of this name was not uploaded, or was edited since.",
-        status_code=201,
-        openapi_extra=operation("ingest_report.v1", status=201) | {"requestBody": _UPLOAD_BODY},
-    )
-    async def upload(request: Request, context: Context, name: str) -> Response:
-        uploads.check_name(name)
-        with context.upload_slots.acquire():
-            upload = uploads.Upload(context.kb, name)
-            try:
-                await _receive(request, upload, context)
-                response = await context.upload(
-                    request, lambda: wire.ingest_report(upload.commit())
-                )
-            finally:
-                upload.close()
         context.worker.wake()
         return response
 
@@ -125,17 +96,6 @@ def router() -> APIRouter:
     return routes
 
 
-async def _receive(request: Request, upload: uploads.Upload, context: ServerContext) -> None:
-    """Write the body to disk as it arrives."""
-    pending = bytearray()
-    async for part in request_bodies.parts(request, limit_bytes=context.limits.max_upload_bytes):
-        pending += part
-        if len(pending) >= _WRITE_BYTES:
-            await asyncio.to_thread(upload.write, bytes(pending))
-            pending.clear()
-    await asyncio.to_thread(upload.write, bytes(pending))
-
-
 def _ingest(context: ServerContext, fields: JsonDict, deadline: Deadline) -> IngestReport:
     paths = _allowed_paths(fields.get("paths", ()), context, deadline)
 
@@ -159,7 +119,7 @@ def _ingest(context: ServerContext, fields: JsonDict, deadline: Deadline) -> Ing
 def _check_paths(paths: list[str]) -> None:
     if len(paths) > _MAX_PATHS:
         raise InvalidRequest(
-            f"{len(paths):,} paths are more than {_MAX_PATHS:,}",
+            f"too many paths: {len(paths):,}; the limit is {_MAX_PATHS:,}",
             "send their folder, or several requests",
         )
     for path in paths:

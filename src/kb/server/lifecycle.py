@@ -180,7 +180,7 @@ def serve(
     """Run the server until a signal stops it. Calls `ready` with the port once it listens."""
     limits = kb.config.serve
     rules = rules_for(limits.host, token, limits.allow_hosts)
-    if not kb.path.exists():
+    if not kb.exists():
         kb.create()
     app = create_app(kb, rules, ingest_from=ingest_folders(limits.ingest_from), warm=True)
     check_free(limits.host, limits.port)

@@ -68,7 +68,7 @@ class MemoryBudget:
 
     @property
     def largest_bytes(self) -> int:
-        """The most that one response reserves, so that others find room beside it."""
+        """The most that one response reserves, so that there is room for others."""
         return self._limit_bytes * 3 // 4
 
     @property
@@ -110,7 +110,8 @@ class MemoryBudget:
     def wait_to_grow(self, reservation: Reservation, size_bytes: int) -> None:
         """`grow` for a worker thread: waits a few seconds for other requests to finish.
 
-        A reservation that already holds bytes does not wait, because others may wait for those.
+        A reservation that already holds bytes does not wait, because others may be waiting for
+        them.
         """
         wait_s = 0.0 if reservation.size_bytes else min(_MAX_WAIT_S, deadline.remaining_s() / 2)
         give_up_at = time.monotonic() + wait_s

@@ -78,8 +78,8 @@ def check_shape(data: bytes) -> int:
 
 
 def _structure(data: bytes) -> bytes:
-    """The brackets and commas of JSON text outside its strings, at least as many as are needed to
-    know that it has too many lists and objects."""
+    """The brackets and commas of JSON text outside its strings. Stops early if there are too many
+    lists and objects."""
     rest = data.replace(b"\\\\", b"").replace(b'\\"', b"")
     structure = bytearray()
     while rest:

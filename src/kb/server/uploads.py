@@ -1,390 +1,57 @@
-"""Files uploaded over HTTP, kept in a folder beside the store and ingested from there.
-
-The folder `uploads` may hold other files too, so kb replaces and removes only files that it wrote:
-each upload leaves a receipt, an empty file named after the upload's name and content. A file
-without a receipt, or one edited since, is left alone.
-
-`uploads/.kb-uploads` holds the receipts, and a folder for each upload in progress:
-
-    <name digest>.<content digest>     a receipt
-    <pid>-<token>/new/<name>           the body, while it arrives and is checked
-    <pid>-<token>/old/<name>           the file that it replaces, until it is ingested
-"""
+"""Route: uploads."""
 
 from __future__ import annotations
 
-import errno
-import hashlib
-import os
-import re
-import secrets
-import shutil
-import stat
-import threading
-import time
-import unicodedata
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import BinaryIO, Literal
-from weakref import WeakValueDictionary
+import asyncio
 
-from kb.errors import (
-    ClientGone,
-    DiskFull,
-    FileConflict,
-    InvalidRequest,
-    KbError,
-    StoreReadOnly,
-    TooBusy,
-    short_repr,
-)
-from kb.library.ingestion import ingest_upload
-from kb.library.knowledge_base import KnowledgeBase
-from kb.logs import logger
-from kb.processes import has_exited, pid_namespace
-from kb.types import Document, IngestReport
+from fastapi import APIRouter, Request, Response
 
-FOLDER = "uploads"
-_WORK = ".kb-uploads"
-_MAX_NAME_BYTES = 200
-_REFUSED = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|\ud800-\udfff]')
-_DEVICES = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")  # no file on Windows
-_UPLOAD = re.compile(r"(?P<pid>\d+)-[0-9a-f]{16}")
-_ABANDONED_S = 24 * 3600  # where it is unknown whether a process has ended
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
-_PIECE_BYTES = 1024 * 1024
-_log = logger("kb.serve")
+from kb import wire
+from kb.server import request_bodies, upload_folder
+from kb.server.context import Context, ServerContext
+from kb.server.openapi import operation
+
+_UPLOAD_BODY = {
+    "required": True,
+    "content": {"application/octet-stream": {"schema": {"type": "string"}}},
+}
+_WRITE_BYTES = 256 * 1024
 
 
-def check_name(given: str) -> str:
-    """Return the name in NFC. Raises `InvalidRequest` unless it is a file name on every system."""
-    name = unicodedata.normalize("NFC", given)
-    is_valid = (
-        name.strip(" .") == name.rstrip(" .") == name
-        and name != ""
-        and not _REFUSED.search(name)
-        and not _DEVICES.fullmatch(name)
-        and len(name.encode("utf-8", "replace")) <= _MAX_NAME_BYTES
+def router() -> APIRouter:
+    routes = APIRouter(tags=["ingest"])
+
+    @routes.put(
+        "/uploads/{name}",
+        summary="Store a file and ingest it",
+        description="The body is the file. It replaces an earlier upload of this name. The status "
+        "is 409 if a file of this name was not uploaded, or was edited since.",
+        status_code=201,
+        openapi_extra=operation("ingest_report.v1", status=201) | {"requestBody": _UPLOAD_BODY},
     )
-    if not is_valid:
-        raise InvalidRequest(
-            f"{short_repr(given)} is not a valid file name",
-            "use letters, digits, dots and dashes",
-        )
-    return name
+    async def upload(request: Request, context: Context, name: str) -> Response:
+        upload_folder.check_name(name)
+        with context.upload_slots.acquire():
+            upload = upload_folder.Upload(context.kb, name)
+            try:
+                await _receive(request, upload, context)
+                response = await context.upload(
+                    request, lambda: wire.ingest_report(upload.commit())
+                )
+            finally:
+                upload.close()
+        context.worker.wake()
+        return response
+
+    return routes
 
 
-class UploadSlots:
-    """Bounds the uploads in progress: each takes disk space."""
-
-    def __init__(self, limit: int) -> None:
-        self._free = limit
-
-    @contextmanager
-    def acquire(self) -> Iterator[None]:
-        if self._free == 0:
-            raise TooBusy("too many uploads at once", "try again when one of them is done")
-        self._free -= 1
-        try:
-            yield
-        finally:
-            self._free += 1
-
-
-class _NameLocks:
-    """One lock for each name in use."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._locks: WeakValueDictionary[str, _NameLock] = WeakValueDictionary()
-
-    def get(self, name: str) -> _NameLock:
-        with self._lock:
-            key = name.casefold()  # one file on systems that ignore case
-            return self._locks.setdefault(key, _NameLock())
-
-
-class _NameLock:
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-
-_NAME_LOCKS = _NameLocks()
-
-
-class Upload:
-    """A file that is being uploaded. The event loop writes it and a thread commits it; the last of
-    the two removes the temporary files."""
-
-    def __init__(self, kb: KnowledgeBase, given: str) -> None:
-        self._kb = kb
-        self.name = check_name(given)
-        self.target = folder_of(kb) / self.name
-        self._hash = _new_hash()
-        with _disk_errors():
-            self._work = _work_folder(kb)
-            self._folder = self._work / f"{os.getpid()}-{secrets.token_hex(8)}"
-            self._new = self._folder / "new" / self.name
-            self._old = self._folder / "old" / self.name
-            for each in (self._folder, self._new.parent, self._old.parent):
-                each.mkdir()
-            self._stream: BinaryIO = self._new.open("xb")
-        self._lock = threading.Lock()
-        self._state: Literal["open", "committing", "closed"] = "open"
-
-    def write(self, data: bytes) -> None:
-        with _disk_errors():
-            self._stream.write(data)
-        self._hash.update(data)
-
-    def commit(self) -> IngestReport:
-        """Move the file into place and ingest it. If that fails, an earlier file of this name and
-        its document are unchanged."""
-        with self._lock:
-            if self._state != "open":
-                raise ClientGone("the upload was canceled")
-            self._state = "committing"
-        try:
-            with _NAME_LOCKS.get(self.name):
-                return self._commit()
-        finally:
-            self._discard()
-
-    def close(self) -> None:
-        """Cancel the upload, unless it is being committed."""
-        with self._lock:
-            is_open, self._state = self._state == "open", "closed"
-        if is_open:
-            self._discard()
-
-    def _discard(self) -> None:
-        with suppress(OSError):  # a full disk fails again when the buffer is flushed
-            self._stream.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _commit(self) -> IngestReport:
-        with _disk_errors():
-            self._stream.flush()
-            os.fsync(self._stream.fileno())
-            self._stream.close()
-            receipt = _receipt(self._work, self.name, self._hash.hexdigest())
-            if not os.path.lexists(self.target):
-                return self._add(receipt)
-            return self._replace(receipt)
-
-    def _add(self, receipt: Path) -> IngestReport:
-        is_first = not receipt.exists()
-        receipt.touch()  # first, so that the file is never without one
-        _link(self._new, self.target)
-        try:
-            report = _ingest(self._kb, self.target)
-        except BaseException:
-            if _is_uploaded(self.target, self.name, self._work):
-                self.target.unlink(missing_ok=True)
-            if is_first:
-                receipt.unlink(missing_ok=True)
-            raise
-        _drop_receipts(self._work, self.name, keep=receipt)
-        return report
-
-    def _replace(self, receipt: Path) -> IngestReport:
-        self._check_unchanged(self.target)
-        _ingest(self._kb, self._new, dry_run=True)
-        self._check_unchanged(self.target)  # somebody may have edited the file meanwhile
-        receipt.touch()
-        _link_or_move(self.target, self._old)
-        try:
-            os.replace(self._new, self.target)
-            self._check_unchanged(self._old)
-            report = _ingest(self._kb, self.target)
-        except BaseException:
-            if _is_uploaded(self.target, self.name, self._work):
-                os.replace(self._old, self.target)
-            raise
-        _drop_receipts(self._work, self.name, keep=receipt)
-        return report
-
-    def _check_unchanged(self, file: Path) -> None:
-        if not _is_uploaded(file, self.name, self._work):
-            raise FileConflict(
-                f"the folder {FOLDER} has a file {self.name} that was not uploaded, or was edited",
-                f"upload under another name, or move the file away: {self.target}",
-            )
-
-
-def remove(kb: KnowledgeBase, name: str) -> list[str]:
-    """Remove a document, and its file if that was uploaded and is unchanged."""
-    document = kb.document(name)
-    file = _file_of(kb, document)
-    if file is None:
-        return kb.remove(document.doc_path)
-    with _NAME_LOCKS.get(file.name):
-        removed = kb.remove(document.doc_path)
-        with _disk_errors():
-            work = _work_folder(kb)
-            if _is_uploaded(file, file.name, work):
-                file.unlink()
-                _drop_receipts(work, file.name)
-    return removed
-
-
-def clean_up(kb: KnowledgeBase) -> None:
-    """Remove the temporary files of processes that were killed."""
-    work = folder_of(kb) / _WORK
-    if not _is_folder(folder_of(kb)) or not _is_folder(work):
-        return
-    for each in sorted(work.iterdir()):
-        match = _UPLOAD.fullmatch(each.name)
-        if match is None or not _is_abandoned(each, int(match["pid"])):
-            continue
-        try:
-            for old in (each / "old").iterdir():
-                if not os.path.lexists(folder_of(kb) / old.name):  # moved by `_link_or_move`
-                    os.replace(old, folder_of(kb) / old.name)
-            shutil.rmtree(each)
-        except OSError as error:
-            _log.warning("cannot clean up %s: %s", each, error.strerror)
-
-
-# --- folders --------------------------------------------------------------------------------------
-
-
-def folder_of(kb: KnowledgeBase) -> Path:
-    return kb.path.parent / FOLDER
-
-
-def _work_folder(kb: KnowledgeBase) -> Path:
-    """The folder of receipts and temporary files, created if it is missing. Links are not followed:
-    they could lead anywhere."""
-    folder = folder_of(kb)
-    work = folder / _WORK
-    for each, mode in ((folder, 0o777), (work, 0o700)):
-        with suppress(FileExistsError):
-            each.mkdir(mode, parents=True)
-        if not _is_folder(each):
-            raise FileConflict(
-                f"{each} is a link or a file, not a folder",
-                "move it away; kb keeps uploads in a folder of this name",
-            )
-    return work
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return stat.S_ISDIR(os.lstat(path).st_mode)
-    except OSError:
-        return False
-
-
-def _is_abandoned(path: Path, pid: int) -> bool:
-    """Whether the uploading process has ended. Our own process id was another's: we have just
-    started."""
-    if pid == os.getpid() or has_exited(pid_namespace(), pid):
-        return True
-    return time.time() - path.lstat().st_mtime > _ABANDONED_S
-
-
-# --- receipts -------------------------------------------------------------------------------------
-
-
-def _new_hash() -> hashlib.blake2b:
-    return hashlib.blake2b(digest_size=16)
-
-
-def _receipt(work: Path, name: str, digest: str) -> Path:
-    return work / f"{hashlib.blake2b(name.encode(), digest_size=16).hexdigest()}.{digest}"
-
-
-def _drop_receipts(work: Path, name: str, keep: Path | None = None) -> None:
-    for each in work.glob(f"{_receipt(work, name, '').name}*"):
-        if each != keep:
-            each.unlink(missing_ok=True)
-
-
-def _is_uploaded(path: Path, name: str, work: Path) -> bool:
-    """Whether the file at `path` has the content that was uploaded as `name`."""
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    try:
-        if not stat.S_ISREG(os.lstat(path).st_mode):
-            return False
-        handle = os.open(path, flags | getattr(os, "O_BINARY", 0))
-    except OSError:
-        return False
-    with open(handle, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            return False
-        content = _new_hash()
-        while piece := stream.read(_PIECE_BYTES):
-            content.update(piece)
-    return _receipt(work, name, content.hexdigest()).exists()
-
-
-# --- moving and ingesting -------------------------------------------------------------------------
-
-
-def _link(new: Path, target: Path) -> None:
-    try:
-        os.link(new, target)  # unlike a rename, never replaces a file that appeared meanwhile
-    except FileExistsError:
-        raise FileConflict(f"another program has just created {target.name}", "try again") from None
-    except (OSError, NotImplementedError, AttributeError):  # a file system without hard links
-        os.replace(new, target)
-    else:
-        new.unlink()
-
-
-def _link_or_move(path: Path, other: Path) -> None:
-    """Keep the file at `path` as `other`, so that it survives when `path` is replaced."""
-    try:
-        os.link(path, other)
-    except (OSError, NotImplementedError, AttributeError):  # a file system without hard links
-        os.replace(path, other)
-
-
-def _ingest(kb: KnowledgeBase, path: Path, *, dry_run: bool = False) -> IngestReport:
-    report = ingest_upload(kb, path, dry_run=dry_run)
-    if refused := report.skipped or report.failed:
-        reason = refused[0].reason
-        raise InvalidRequest(
-            f"{path.name} cannot be ingested: {reason}", "see docs/how-to/papers.md"
-        )
-    return report
-
-
-def _file_of(kb: KnowledgeBase, document: Document) -> Path | None:
-    """The file of a document in the folder of uploads; None for other documents."""
-    folder = os.path.realpath(folder_of(kb))
-    for root in kb.roots():
-        file = os.path.join(root.path, document.path)
-        is_attached = root.root_id == document.root_id and not root.detached
-        if is_attached and os.path.dirname(file) == folder:
-            return Path(file)
-    return None
-
-
-@contextmanager
-def _disk_errors() -> Iterator[None]:
-    """Translate disk errors into errors that a client can act on."""
-    try:
-        yield
-    except KbError:
-        raise
-    except OSError as error:
-        if error.errno in _FULL:
-            raise DiskFull(
-                "the disk is full; nothing was changed", "free some space, then upload again"
-            ) from error
-        if error.errno in _READ_ONLY:
-            raise StoreReadOnly(
-                f"cannot write to the folder {FOLDER} beside the store: {error.strerror}",
-                "check its permissions",
-            ) from error
-        raise
+async def _receive(request: Request, upload: upload_folder.Upload, context: ServerContext) -> None:
+    """Write the body to disk as it arrives."""
+    pending = bytearray()
+    async for part in request_bodies.parts(request, limit_bytes=context.limits.max_upload_bytes):
+        pending += part
+        if len(pending) >= _WRITE_BYTES:
+            await asyncio.to_thread(upload.write, bytes(pending))
+            pending.clear()
+    await asyncio.to_thread(upload.write, bytes(pending))

@@ -112,6 +112,6 @@ class WorkerPool:
 
 
 async def _disconnected(request: Request) -> None:
-    """Return when the client closes its connection. The body has been read before."""
+    """Return when the client closes its connection. The body has already been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

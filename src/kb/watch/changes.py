@@ -85,6 +85,11 @@ def folders_to_read(
         root = max((one for one in roots if _is_inside(path, one)), key=len, default=None)
         if root is not None and is_relevant(path, root, hidden=hidden):
             folders.add(_nearest_folder(path, root))
+            # After a folder with a link to a watched folder has been moved, the system reports
+            # changes in the latter under the link.
+            real = os.path.realpath(os.path.dirname(path))
+            if any(_is_inside(real, one) for one in roots) and os.path.isdir(real):
+                folders.add(real)
     return outermost(folders)
 
 

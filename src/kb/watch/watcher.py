@@ -128,8 +128,8 @@ class Watcher:
             raise WatchFailed(f"cannot watch the folders: {error}", _HINT) from error
 
     def _changes(self, folders: Sequence[str], *, ignore: bool) -> Iterator[list[str]]:
-        """With `ignore`, a folder that cannot be watched is not an error. The folders listed after
-        it are not watched either then, so everything must be scanned more often."""
+        """With `ignore`, a folder that cannot be watched is not an error. In that case, the folders
+        listed after it are not watched either, so everything must be scanned more often."""
         from watchfiles import watch
 
         for changes in watch(

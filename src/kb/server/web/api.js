@@ -1,6 +1,6 @@
-// The server, asked. Every failure is an Failed with the code, message and hint of error.v1.
+// Requests to the server. Every failure is an ApiError with the code, message and hint of error.v1.
 
-export class Failed extends Error {
+export class ApiError extends Error {
   constructor({ code, message, hint }, status) {
     super(message);
     Object.assign(this, { code, hint, status });
@@ -15,7 +15,7 @@ const unreachable = {
 
 let token = sessionStorage.getItem("kb-token");
 
-// A link may bring the token behind its #, which no server ever sees; it is taken out at once.
+// A link may contain the token in its fragment, which is never sent to a server. Remove it at once.
 const inLink = new URLSearchParams(location.hash.slice(1)).get("token");
 if (inLink) {
   setToken(inLink);
@@ -31,7 +31,7 @@ function headers(more = {}) {
   return token ? { ...more, Authorization: `Bearer ${token}` } : more;
 }
 
-async function ask(path, options = {}) {
+async function request(path, options = {}) {
   let response;
   try {
     response = await fetch(path, {
@@ -41,20 +41,20 @@ async function ask(path, options = {}) {
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Failed(unreachable, 0);
+    throw new ApiError(unreachable, 0);
   }
   if (response.ok) return response;
-  let told;
+  let body;
   try {
-    told = await response.json();
+    body = await response.json();
   } catch {
-    told = {
+    body = {
       code: "unexpected",
       message: `The server answered with ${response.status}.`,
       hint: "",
     };
   }
-  throw new Failed(told, response.status);
+  throw new ApiError(body, response.status);
 }
 
 const json = { "Content-Type": "application/json" };
@@ -69,12 +69,12 @@ const query = (values) =>
   );
 
 export const get = async (path, values = {}, signal) =>
-  (await ask(`${path}?${query(values)}`, { signal })).json();
+  (await request(`${path}?${query(values)}`, { signal })).json();
 export const post = async (path, body, signal) =>
-  (await ask(path, { method: "POST", headers: json, body: JSON.stringify(body), signal })).json();
+  (await request(path, { method: "POST", headers: json, body: JSON.stringify(body), signal })).json();
 export const upload = async (file) =>
   (
-    await ask(`/uploads/${encodeURIComponent(file.name)}`, {
+    await request(`/uploads/${encodeURIComponent(file.name)}`, {
       method: "PUT",
       headers: { "X-KB-Request": "page", "Content-Type": "application/octet-stream" },
       body: file,
@@ -82,21 +82,21 @@ export const upload = async (file) =>
   ).json();
 
 // Server-sent events by fetch, since EventSource cannot send a token.
-export async function listen(tell, lost) {
+export async function listen(onEvent, onConnectionChange) {
   for (;;) {
     try {
-      const response = await ask("/events");
-      lost(null);
-      await readEvents(response.body.pipeThrough(new TextDecoderStream()), tell);
+      const response = await request("/events");
+      onConnectionChange(null);
+      await readEvents(response.body.pipeThrough(new TextDecoderStream()), onEvent);
     } catch (error) {
       if (error.status === 401) return;
-      lost(error);
+      onConnectionChange(error);
     }
     await new Promise((resolve) => setTimeout(resolve, 2000));
   }
 }
 
-async function readEvents(stream, tell) {
+async function readEvents(stream, onEvent) {
   let rest = "";
   for await (const part of stream) {
     const blocks = (rest + part).split("\n\n");
@@ -107,7 +107,7 @@ async function readEvents(stream, tell) {
           .split("\n")
           .map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 2)]),
       );
-      if (lines.event) tell(lines.event, JSON.parse(lines.data));
+      if (lines.event) onEvent(lines.event, JSON.parse(lines.data));
     }
   }
 }

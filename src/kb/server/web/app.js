@@ -1,6 +1,6 @@
-// The page, wired up: what is typed becomes a search, what comes back is shown.
+// The entry point of the page: runs searches and shows their results.
 
-import { Failed, get, listen, post, setToken } from "./api.js";
+import { ApiError, get, listen, post, setToken } from "./api.js";
 import { showCompared } from "./compare.js";
 import { $, h, plural, show } from "./dom.js";
 import { showFilters } from "./filters.js";
@@ -11,7 +11,7 @@ import * as reader from "./reader.js";
 import { RETRIEVERS } from "./retrievers.js";
 import {
   markSnippets,
-  showBones,
+  showSkeleton,
   showError,
   showHits,
   showNothing,
@@ -20,17 +20,17 @@ import {
 } from "./results.js";
 import { read, request, state, write } from "./state.js";
 
-const TYPING_MS = 140; // a pause this long, and it is searched
-const PATIENCE_MS = 180; // a shorter wait shows nothing
+const DEBOUNCE_MS = 140; // the pause in typing after which a search starts
+const SKELETON_DELAY_MS = 180; // faster searches show no skeleton
 
 let status = null;
-let asked = null; // the search under way, so that an answer that comes too late is dropped
+let pending = null; // the AbortController of the current search; responses of others are dropped
 let typing = 0;
-let entered = null; // the query that Enter was pressed on, until it is answered
+let entered = null; // the query that was submitted with Enter, until its results are shown
 
-const act = {
-  open: (hit, from) => guarded(() => reader.open(hit.citation.uri, from, act, hit.chunk_id)),
-  turn: (uri) => guarded(() => reader.open(uri, null, act)),
+const actions = {
+  open: (hit, from) => reportErrors(() => reader.open(hit.citation.uri, from, actions, hit.chunk_id)),
+  turn: (uri) => reportErrors(() => reader.open(uri, null, actions)),
   similar,
   add: openAdd,
   again: () => search(),
@@ -39,13 +39,17 @@ const act = {
     if (status) showFilters(status, search);
     search();
   },
+  all: () => {
+    state.all = !state.all;
+    search();
+  },
   auto: () => {
     state.mode = "";
-    reflect();
+    syncControls();
     search();
   },
   embed: (retry) =>
-    guarded(async () => {
+    reportErrors(async () => {
       showProgress("embedding", await post("/embed", { retry }));
     }),
 };
@@ -54,24 +58,24 @@ const act = {
 
 async function search() {
   clearTimeout(typing);
-  asked?.abort();
+  pending?.abort();
   write();
-  $("room").classList.toggle("comparing", state.compare && Boolean(state.query.trim()));
-  if (!state.query.trim()) return rest();
-  const own = (asked = new AbortController());
+  $("workspace").classList.toggle("comparing", state.compare && Boolean(state.query.trim()));
+  if (!state.query.trim()) return showStart();
+  const controller = (pending = new AbortController());
   $("results").setAttribute("aria-busy", "true");
-  const patience = setTimeout(() => {
-    if (!document.querySelector(".hits, .columns")) showBones();
-  }, PATIENCE_MS);
+  const skeletonTimer = setTimeout(() => {
+    if (!document.querySelector(".hits, .columns")) showSkeleton();
+  }, SKELETON_DELAY_MS);
   try {
-    await (state.compare ? compare(own) : find(own));
-    if (own === asked) land();
+    await (state.compare ? compare(controller) : runSearch(controller));
+    if (controller === pending) focusFirstHit();
   } catch (error) {
-    if (own.signal.aborted) return;
-    failed(error);
+    if (controller.signal.aborted) return;
+    showFailure(error);
   } finally {
-    clearTimeout(patience);
-    if (own === asked) $("results").setAttribute("aria-busy", "false");
+    clearTimeout(skeletonTimer);
+    if (controller === pending) $("results").setAttribute("aria-busy", "false");
   }
 }
 
@@ -80,97 +84,97 @@ function enter() {
   search();
 }
 
-// From the query to the first hit, once there is the answer to what was entered.
-function land() {
+// Moves the focus from the query to the first hit, once the submitted query has its results.
+function focusFirstHit() {
   if (entered === state.query && document.activeElement === $("query")) step(1);
   entered = null;
 }
 
-async function find(own) {
-  const response = await post("/search", request(), own.signal);
-  if (own.signal.aborted) return;
-  await answer(response, own);
+async function runSearch(controller) {
+  const response = await post("/search", request(), controller.signal);
+  if (controller.signal.aborted) return;
+  await showResponse(response, controller);
 }
 
-async function answer(response, own) {
-  showNotices(response.degraded, act);
+async function showResponse(response, controller) {
+  showNotices(response.degraded, actions);
   $("meta").textContent =
     `${plural(response.returned, "passage")} in ${response.timing_ms.total.toFixed(0)} ms`;
   document.title = `${response.query} – kb`;
-  if (!response.returned) return showNothing(act);
-  showHits(response, act);
+  if (!response.returned) return showNothing(actions);
+  showHits(response, actions);
   const ranges = await marks.find(
     response.query,
     response.hits.map((hit) => hit.snippet),
-    own.signal,
+    controller.signal,
   );
-  if (!own.signal.aborted) markSnippets(ranges);
+  if (!controller.signal.aborted) markSnippets(ranges);
 }
 
-async function compare(own) {
+async function compare(controller) {
   const compared = await get(
     "/search/compare-methods",
     { q: state.query, top: 10, ...state.filters },
-    own.signal,
+    controller.signal,
   );
-  if (own.signal.aborted) return;
-  showNotices([], act);
+  if (controller.signal.aborted) return;
+  showNotices([], actions);
   $("meta").textContent = `six ways in ${compared.wall_ms.toFixed(0)} ms`;
-  showCompared(compared, act);
+  showCompared(compared, actions);
 }
 
 async function similar(to) {
-  asked?.abort();
-  const own = (asked = new AbortController());
-  await guarded(async () => {
+  pending?.abort();
+  const controller = (pending = new AbortController());
+  await reportErrors(async () => {
     const response = await get(
       "/similar",
       { to, explain: state.explain, ...state.filters },
-      own.signal,
+      controller.signal,
     );
-    $("room").classList.remove("comparing");
-    showNotices(response.degraded, act);
+    $("workspace").classList.remove("comparing");
+    showNotices(response.degraded, actions);
     $("meta").textContent = `${plural(response.returned, "passage")} like ${to}`;
-    if (response.returned) showHits(response, act);
-    else showNothing(act);
+    if (response.returned) showHits(response, actions);
+    else showNothing(actions);
     step(1);
   });
 }
 
-function rest() {
+function showStart() {
   $("meta").textContent = "";
   document.title = "kb";
   $("results").setAttribute("aria-busy", "false");
-  showNotices(status?.degraded ?? [], act);
-  showWelcome(status, act);
+  showNotices(status?.degraded ?? [], actions);
+  showWelcome(status, actions);
 }
 
-async function guarded(work) {
+async function reportErrors(work) {
   try {
     await work();
   } catch (error) {
-    failed(error);
+    showFailure(error);
   }
 }
 
-function failed(error) {
+function showFailure(error) {
   if (error.name === "AbortError") return;
   if (error.status === 401) return askForToken();
-  if (!(error instanceof Failed)) console.error(error);
+  if (!(error instanceof ApiError)) console.error(error);
   $("meta").textContent = "";
   showError(
-    error instanceof Failed
+    error instanceof ApiError
       ? error
       : {
           code: "page",
           message: String(error),
           hint: "Reload the page; if it happens again, please report it.",
         },
-    act,
+    actions,
   );
 }
 
-// --- how things stand ----------------------------------------------------------------------------
+// --- status --------------------------------------------------------------------------------------
 
 async function refresh() {
   status = await get("/status");
@@ -179,9 +183,9 @@ async function refresh() {
     off: "words only",
     pending: plural(status.vectors.pending, "passage") + " to embed",
   };
-  const found = vectors[status.vectors.state] ?? status.vectors.state.replaceAll("_", " ");
+  const vectorState = vectors[status.vectors.state] ?? status.vectors.state.replaceAll("_", " ");
   $("counts").textContent =
-    `${plural(status.documents, "document")} · ${plural(status.chunks, "passage")} · ${found}`;
+    `${plural(status.documents, "document")} · ${plural(status.chunks, "passage")} · ${vectorState}`;
   showFilters(status, search);
 }
 
@@ -192,8 +196,8 @@ async function showProfiles() {
   $("profile").value = state.profile;
 }
 
-let embedded = 0; // as far as the page knows
-function told(name, now) {
+let embedded = 0; // according to the last event
+function onEvent(name, now) {
   if (name === "model") {
     $("loading").hidden = now.state !== "loading";
     return;
@@ -203,17 +207,17 @@ function told(name, now) {
   const news = now.embedded !== embedded || status?.vectors.pending > 0;
   embedded = now.embedded;
   if (news && now.state !== "working")
-    guarded(async () => {
+    reportErrors(async () => {
       await refresh();
       if (state.query.trim() && !reader.isOpen()) await search();
-      else if (!state.query.trim()) rest();
+      else if (!state.query.trim()) showStart();
     });
 }
 
-let away = false;
-function lost(error) {
-  if (!error && away) guarded(async () => void (await Promise.all([refresh(), search()])));
-  away = Boolean(error);
+let disconnected = false;
+function onConnectionChange(error) {
+  if (!error && disconnected) reportErrors(async () => void (await Promise.all([refresh(), search()])));
+  disconnected = Boolean(error);
   if (!error) return;
   $("running").hidden = false;
   $("running-bar").hidden = true;
@@ -222,12 +226,12 @@ function lost(error) {
 }
 
 function askForToken() {
-  const dialog = $("door");
+  const dialog = $("token-dialog");
   if (dialog.open) return;
   const field = h("input", { id: "token", type: "password", autocomplete: "off", required: true });
   show(
     dialog,
-    h("header", {}, h("h2", { id: "door-title" }, "This server requires a token")),
+    h("header", {}, h("h2", { id: "token-title" }, "This server requires a token")),
     h(
       "p",
       {},
@@ -241,10 +245,10 @@ function askForToken() {
           event.preventDefault();
           setToken(field.value.trim());
           dialog.close();
-          begin();
+          start();
         },
       },
-      h("label", { class: "unseen", for: "token" }, "Token"),
+      h("label", { class: "visually-hidden", for: "token" }, "Token"),
       field,
       h("button", {}, "Enter"),
     ),
@@ -268,7 +272,7 @@ function showModes() {
   );
 }
 
-function reflect() {
+function syncControls() {
   $("query").value = state.query;
   for (const radio of document.querySelectorAll('input[name="mode"]'))
     radio.checked = radio.value === state.mode;
@@ -277,11 +281,11 @@ function reflect() {
     $(name).setAttribute("aria-pressed", String(state[name]));
 }
 
-function flip(name) {
+function toggleView(name) {
   state[name] = !state[name];
   if (name === "compare" && state.compare) reader.close();
   if (name === "compare") scrollTo({ top: 0 });
-  reflect();
+  syncControls();
   search();
 }
 
@@ -289,7 +293,7 @@ const isDark = () =>
   (document.documentElement.dataset.theme ??
     (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
 
-function nameTheme() {
+function labelTheme() {
   $("theme").setAttribute("aria-label", isDark() ? "Switch to light" : "Switch to dark");
 }
 
@@ -301,7 +305,7 @@ function switchTheme() {
   } catch {
     /* storage is switched off */
   }
-  nameTheme();
+  labelTheme();
 }
 
 function focusFilters() {
@@ -309,16 +313,16 @@ function focusFilters() {
   $("facets").querySelector("input")?.focus();
 }
 
-function wire() {
+function bindControls() {
   showModes();
-  $("ask").addEventListener("submit", (event) => {
+  $("search-form").addEventListener("submit", (event) => {
     event.preventDefault();
     enter();
   });
   $("query").addEventListener("input", () => {
     state.query = $("query").value;
     clearTimeout(typing);
-    typing = setTimeout(search, TYPING_MS);
+    typing = setTimeout(search, DEBOUNCE_MS);
   });
   $("modes").addEventListener("change", (event) => {
     state.mode = event.target.value;
@@ -328,26 +332,26 @@ function wire() {
     state.profile = $("profile").value;
     search();
   });
-  $("explain").addEventListener("click", () => flip("explain"));
-  $("compare").addEventListener("click", () => flip("compare"));
+  $("explain").addEventListener("click", () => toggleView("explain"));
+  $("compare").addEventListener("click", () => toggleView("compare"));
   $("theme").addEventListener("click", switchTheme);
   $("open-help").addEventListener("click", openHelp);
   $("open-add").addEventListener("click", openAdd);
   addEventListener("hashchange", () => {
     read();
-    reflect();
+    syncControls();
     if (status) showFilters(status, search);
     search();
   });
   document.addEventListener("kb:changed", () =>
-    guarded(async () => {
+    reportErrors(async () => {
       await refresh();
-      if (!state.query.trim()) rest();
+      if (!state.query.trim()) showStart();
     }),
   );
   $("filters").open = !matchMedia("(max-width: 62rem)").matches;
   document.querySelector(".skip").addEventListener("click", (event) => {
-    event.preventDefault(); // what stands behind the # is the search
+    event.preventDefault(); // the URL fragment holds the search
     $("results").focus();
   });
   acceptDrops();
@@ -360,8 +364,9 @@ function wire() {
     k: () => step(-1),
     ArrowDown: () => step(1),
     ArrowUp: () => step(-1),
-    e: () => flip("explain"),
-    c: () => flip("compare"),
+    e: () => toggleView("explain"),
+    c: () => toggleView("compare"),
+    m: actions.all,
     f: focusFilters,
     a: openAdd,
     d: switchTheme,
@@ -377,17 +382,17 @@ function wire() {
   });
 }
 
-async function begin() {
-  await guarded(async () => {
+async function start() {
+  await reportErrors(async () => {
     await Promise.all([refresh(), showProfiles()]);
     await search();
-    listen(told, lost);
+    listen(onEvent, onConnectionChange);
   });
 }
 
 read();
-reflect();
-nameTheme();
-wire();
+syncControls();
+labelTheme();
+bindControls();
 if (!state.query) $("query").focus();
-begin();
+start();

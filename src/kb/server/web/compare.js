@@ -1,4 +1,4 @@
-// Six ways to search side by side; a passage that several found is linked where the eye is on it.
+// Six search methods side by side. Hovering over a passage links it in all columns that contain it.
 
 import { $, h, plural, show } from "./dom.js";
 
@@ -11,67 +11,67 @@ const NAMES = {
   three_way_reranked: "All three, reranked",
 };
 
-export function showCompared(compared, act) {
+export function showCompared(compared, actions) {
   const methods = Object.entries(compared.methods);
-  const seen = new Map();
+  const counts = new Map();
   for (const [, method] of methods)
-    for (const hit of method.hits ?? []) seen.set(hit.chunk_id, (seen.get(hit.chunk_id) ?? 0) + 1);
-  const threads = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  threads.setAttribute("class", "threads");
-  threads.setAttribute("aria-hidden", "true");
+    for (const hit of method.hits ?? []) counts.set(hit.chunk_id, (counts.get(hit.chunk_id) ?? 0) + 1);
+  const links = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  links.setAttribute("class", "links");
+  links.setAttribute("aria-hidden", "true");
   const columns = h(
     "div",
     { class: "columns", tabindex: "0", role: "region", "aria-label": "Six search methods" },
-    methods.map(([name, method]) => column(name, method, seen, methods.length, act)),
-    threads,
+    methods.map(([name, method]) => column(name, method, counts, methods.length, actions)),
+    links,
   );
-  const on = (event) => link(columns, threads, event.target.closest(".card")?.dataset.chunk);
+  const on = (event) => link(columns, links, event.target.closest(".card")?.dataset.chunk);
   columns.addEventListener("pointerover", on);
   columns.addEventListener("focusin", on);
-  columns.addEventListener("pointerleave", () => link(columns, threads, null));
-  columns.addEventListener("focusout", () => link(columns, threads, null));
-  show($("stage"), columns);
+  columns.addEventListener("pointerleave", () => link(columns, links, null));
+  columns.addEventListener("focusout", () => link(columns, links, null));
+  show($("results-content"), columns);
   columns.addEventListener("scroll", () => fade(columns), { passive: true });
   new ResizeObserver(() => fade(columns)).observe(columns);
 }
 
-const EDGE_PX = 8; // less is not cut off
+const EDGE_PX = 8; // a smaller overflow is not faded
 
-// An edge that is faded out says that there is more behind it.
+// Fades out an edge if there is more content behind it.
 function fade(columns) {
   const left = columns.scrollWidth - columns.clientWidth - columns.scrollLeft;
   columns.classList.toggle("more-right", left > EDGE_PX);
   columns.classList.toggle("more-left", columns.scrollLeft > EDGE_PX);
 }
 
-function column(name, method, seen, of, act) {
-  const told = method.error
+function column(name, method, counts, of, actions) {
+  const summary = method.error
     ? "failed"
     : `${plural(method.count, "hit")}, ${method.latency_ms.toFixed(0)} ms`;
   return h(
     "section",
     { class: "column", "aria-label": NAMES[name] ?? name },
-    h("header", {}, h("h2", {}, NAMES[name] ?? name), h("p", {}, told)),
-    method.error ? h("p", { class: "notice" }, said(method.error)) : null,
+    h("header", {}, h("h2", {}, NAMES[name] ?? name), h("p", {}, summary)),
+    method.error ? h("p", { class: "notice" }, errorText(method.error)) : null,
     h(
       "ol",
       {},
-      (method.hits ?? []).map((hit) => h("li", {}, card(hit, seen.get(hit.chunk_id), of, act))),
+      (method.hits ?? []).map((hit) => h("li", {}, card(hit, counts.get(hit.chunk_id), of, actions))),
     ),
   );
 }
 
-const said = (error) =>
+const errorText = (error) =>
   typeof error === "string" ? error : [error.message, error.hint].filter(Boolean).join(" ");
 
-function card(hit, count, of, act) {
+function card(hit, count, of, actions) {
   return h(
     "button",
     {
       type: "button",
       class: "card",
       "data-chunk": hit.chunk_id,
-      onclick: (event) => act.open(hit, event.currentTarget),
+      onclick: (event) => actions.open(hit, event.currentTarget),
     },
     h("b", {}, hit.title || hit.doc_path),
     h("span", {}, hit.section_label ?? hit.citation.uri),
@@ -79,17 +79,17 @@ function card(hit, count, of, act) {
   );
 }
 
-function link(columns, threads, chunk) {
+function link(columns, links, chunk) {
   columns.classList.toggle("linking", Boolean(chunk));
   const linked = [...columns.querySelectorAll(".card")].filter((card) => {
     const same = Boolean(chunk) && card.dataset.chunk === chunk;
     card.classList.toggle("linked", same);
     return same;
   });
-  threads.replaceChildren(...linked.slice(1).map((card, at) => thread(linked[at], card, columns)));
+  links.replaceChildren(...linked.slice(1).map((card, at) => drawLink(linked[at], card, columns)));
 }
 
-function thread(from, to, columns) {
+function drawLink(from, to, columns) {
   const origin = columns.getBoundingClientRect();
   const [a, b] = [from.getBoundingClientRect(), to.getBoundingClientRect()];
   const x1 = a.right - origin.left + columns.scrollLeft,

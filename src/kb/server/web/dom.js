@@ -1,4 +1,4 @@
-// Elements without a template language: h("a", {href: "/"}, "home"). Text is always text.
+// Creates elements: h("a", {href: "/"}, "home"). Text is never parsed as HTML.
 
 export const $ = (id) => document.getElementById(id);
 
@@ -18,8 +18,8 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
-export function button(text, act, attributes = {}) {
-  return h("button", { type: "button", class: "plain-button", onclick: act, ...attributes }, text);
+export function button(text, actions, attributes = {}) {
+  return h("button", { type: "button", class: "plain-button", onclick: actions, ...attributes }, text);
 }
 
 export function show(parent, ...children) {

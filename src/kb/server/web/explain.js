@@ -1,16 +1,16 @@
-// How a hit came about: a bar for every retriever, and the way of the query above them.
+// Explains the results: the stages of the search, and a bar for each retriever's score of a hit.
 
 import { h } from "./dom.js";
 import { RETRIEVERS } from "./retrievers.js";
 
-const COLOURS = { rerank: "by-judge" };
-for (const { name, style } of RETRIEVERS) COLOURS[name] = style;
+const COLORS = { rerank: "by-judge" };
+for (const { name, style } of RETRIEVERS) COLORS[name] = style;
 
 const number = (value) => (Math.abs(value) >= 100 ? value.toFixed(0) : value.toPrecision(3));
 
 const time = (ms) => `${ms.toFixed(ms < 10 ? 1 : 0)} ms`;
 
-// The longest bar of each colour: scores of different retrievers are on scales of their own.
+// The longest bar of each retriever: every retriever has its own scale.
 export function scales(response) {
   const longest = {};
   for (const hit of response.hits) {
@@ -22,13 +22,13 @@ export function scales(response) {
 }
 
 function contributions(hit, response) {
-  const told = response.explain?.hits?.find((each) => each.chunk_id === hit.chunk_id);
+  const explanation = response.explain?.hits?.find((each) => each.chunk_id === hit.chunk_id);
   const rows = RETRIEVERS.map(({ name, mode, label, style }) => ({
     part: name,
     name: label,
     style,
     rank: hit.retrieval[`${mode}_rank`],
-    score: hit.retrieval[`${mode}_score`] ?? told?.scores?.[name] ?? null,
+    score: hit.retrieval[`${mode}_score`] ?? explanation?.scores?.[name] ?? null,
   }));
   rows.push({
     part: "rerank",
@@ -44,8 +44,8 @@ export function why(hit, response, longest) {
   const rows = contributions(hit, response).filter(
     (row) => row.score !== null || longest[row.part] !== undefined,
   );
-  const told = response.explain?.hits?.find((each) => each.chunk_id === hit.chunk_id);
-  const factors = Object.entries(told?.factors ?? {}).map(
+  const explanation = response.explain?.hits?.find((each) => each.chunk_id === hit.chunk_id);
+  const factors = Object.entries(explanation?.factors ?? {}).map(
     ([name, value]) => `${name.replaceAll("_", " ")} × ${number(value)}`,
   );
   return h(
@@ -60,7 +60,7 @@ export function why(hit, response, longest) {
       "p",
       { class: "sum" },
       `${hit.score_kind} score ${number(hit.score)}`,
-      factors.length ? `, of which ${factors.join(", ")}` : "",
+      factors.length ? `, including ${factors.join(", ")}` : "",
     ),
   );
 }
@@ -77,43 +77,43 @@ function bar({ name, style, rank, score }, longest) {
   ];
 }
 
-export function walk(response) {
+export function searchStages(response) {
   const { pipeline, stages } = response.explain;
   const shown = stages.filter((stage) => stage.ms > 0);
   const strip = h(
     "div",
     { class: "stages", "aria-hidden": "true" },
     shown.map((stage) => {
-      const piece = h("span", { class: COLOURS[stage.stage] });
+      const piece = h("span", { class: COLORS[stage.stage] });
       piece.style.flexGrow = stage.ms;
       return piece;
     }),
   );
   return h(
     "section",
-    { class: "walk", "aria-label": "Search stages" },
+    { class: "search-stages", "aria-label": "Search stages" },
     h("h2", {}, `Profile ${response.profile}, ${time(response.timing_ms.total)}`),
-    h("p", { class: "drawing" }, pipeline),
+    h("p", { class: "pipeline" }, pipeline),
     strip,
     h(
       "ul",
-      { class: "keys-of" },
+      { class: "stage-legend" },
       shown.map((stage) =>
-        h("li", { class: COLOURS[stage.stage] }, `${stage.stage} ${time(stage.ms)}${ofWhich(stage)}`),
+        h("li", { class: COLORS[stage.stage] }, `${stage.stage} ${time(stage.ms)}${ofWhich(stage)}`),
       ),
       rest(shown, response.timing_ms.total),
     ),
   );
 }
 
-// Who comes first encodes the query for all; who comes meanwhile waits for it.
+// The first retriever encodes the query for all of them; the others wait for it.
 function ofWhich({ encoding_ms: encoding }) {
   return encoding >= 0.1 ? ` (encoding the query: ${time(encoding)})` : "";
 }
 
-// What makes the stages and the total agree.
+// The difference between the total and the sum of the stages.
 function rest(stages, total) {
   const between = total - stages.reduce((sum, { ms }) => sum + ms, 0);
-  if (between >= 0.05) return h("li", {}, `between them ${time(between)}`);
+  if (between >= 0.05) return h("li", {}, `other ${time(between)}`);
   return between < -0.05 ? h("li", {}, "some in parallel") : null;
 }

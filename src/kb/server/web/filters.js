@@ -1,4 +1,4 @@
-// Filters with the number of documents each would leave in the whole store.
+// Filters, each with its number of documents in the whole store.
 
 import { $, h, show } from "./dom.js";
 import { filterCount, set, state, toggle } from "./state.js";

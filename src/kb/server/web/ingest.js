@@ -1,6 +1,6 @@
-// Putting in: by path, by choosing files, by dropping them anywhere; and how far the vectors are.
+// Adds files, by path, by choosing or by dropping them; and shows the progress of embedding.
 
-import { Failed, post, upload } from "./api.js";
+import { ApiError, post, upload } from "./api.js";
 import { $, h, head, plural, show } from "./dom.js";
 
 let report = null;
@@ -19,7 +19,7 @@ export function openAdd() {
   const files = h("input", {
     type: "file",
     multiple: true,
-    class: "unseen",
+    class: "visually-hidden",
     id: "add-files",
     onchange: () => addFiles([...files.files]),
   });
@@ -58,7 +58,7 @@ export function openAdd() {
   path.focus();
 }
 
-function line(name, told, good) {
+function line(name, text, good) {
   const row = h(
     "li",
     {},
@@ -67,13 +67,13 @@ function line(name, told, good) {
       { class: good === null ? "" : good ? "ok" : "bad", "aria-hidden": "true" },
       good === null ? "…" : good ? "✓" : "×",
     ),
-    h("span", {}, h("span", { class: "name" }, name), ` ${told}`),
+    h("span", {}, h("span", { class: "name" }, name), ` ${text}`),
   );
   report.prepend(row);
   return row;
 }
 
-async function take(name, work) {
+async function addAndReport(name, work) {
   if (!$("add").open) openAdd();
   const waiting = line(name, "reading", null);
   try {
@@ -83,7 +83,7 @@ async function take(name, work) {
     for (const each of [...done.failed, ...done.skipped].slice(0, 5))
       line(each.path, each.reason, false);
   } catch (error) {
-    if (!(error instanceof Failed)) throw error;
+    if (!(error instanceof ApiError)) throw error;
     waiting.remove();
     line(name, `${error.message}. ${error.hint}`, false);
   }
@@ -106,10 +106,10 @@ function summary(done) {
   );
 }
 
-const addPath = (path) => (path ? take(path, () => post("/ingest", { paths: [path] })) : null);
+const addPath = (path) => (path ? addAndReport(path, () => post("/ingest", { paths: [path] })) : null);
 
 export async function addFiles(files) {
-  for (const file of files) await take(file.name, () => upload(file));
+  for (const file of files) await addAndReport(file.name, () => upload(file));
 }
 
 export function acceptDrops() {

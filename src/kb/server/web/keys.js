@@ -1,29 +1,29 @@
-// The keyboard. Letters count only where nothing is typed into.
+// Keyboard shortcuts. Letters are shortcuts only outside of input fields.
 
 import { $, h, head, show } from "./dom.js";
 import { KEYS } from "./results.js";
 
 const TYPED = "input:not([type=checkbox]):not([type=radio]), textarea, select";
 
-export function listenToKeys(act) {
+export function listenToKeys(actions) {
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
     if (document.querySelector("dialog[open]")) return;
-    if (event.key === "Escape") return escape(event, act);
+    if (event.key === "Escape") return escape(event, actions);
     if (event.target.matches(TYPED)) return inField(event);
-    const action = act[event.key];
+    const action = actions[event.key];
     if (!action) return;
     event.preventDefault();
     action();
   });
 }
 
-// What is open is closed; then a field is left, so that letters are keys again. Nothing is wiped,
-// though browsers would do so in a search field.
-function escape(event, act) {
+// Closes an open panel, or else leaves the input field. Keeps the text of a search field, which
+// browsers would clear.
+function escape(event, actions) {
   event.preventDefault();
   const typing = event.target.matches(TYPED);
-  if (act.close(typing)) return;
+  if (actions.close(typing)) return;
   if (typing) event.target.blur();
 }
 

@@ -24,7 +24,7 @@ export async function find(query, texts, signal) {
     .split(/\W+/u)
     .filter(Boolean)
     .every((word) => COMMON.has(word));
-  return plain ? ranges : ranges.map((found, at) => uncommon(Array.from(texts[at]), found));
+  return plain ? ranges : ranges.map((matches, at) => uncommon(Array.from(texts[at]), matches));
 }
 
 // The first texts that fit into one request.

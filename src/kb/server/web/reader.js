@@ -1,4 +1,4 @@
-// A document, open at its citation: its lines with the cited ones marked, or a page of a PDF.
+// Shows a document at a citation: its lines with the cited ones highlighted, or a page of a PDF.
 
 import { get } from "./api.js";
 import { $, button, h, show } from "./dom.js";
@@ -17,29 +17,29 @@ const STATES = {
 export const isOpen = () => !$("reader").hidden;
 export const current = () => shown;
 
-export async function open(uri, from, act, chunkId = null) {
+export async function open(uri, from, actions, chunkId = null) {
   if (from) opener = from;
   const passage = await get("/passages", { uri });
   shown = passage.citation.uri;
   const pages = passage.citation.kind === "page" && passage.citation.page;
   const body = pages ? await page(passage, chunkId) : await lines(passage);
   const title = h("h2", { tabindex: "-1" }, passage.title || passage.doc_path);
-  show($("reader"), top(passage, title, act), changed(passage), body);
+  show($("reader"), top(passage, title, actions), changed(passage), body);
   $("reader").hidden = false;
-  $("room").classList.add("reading");
+  $("workspace").classList.add("reading");
   document.querySelectorAll(".hit.open").forEach((each) => each.classList.remove("open"));
   from?.closest(".hit")?.classList.add("open");
   title.focus({ preventScroll: true });
   center(body, body.querySelector(".cited, .cited-block"));
 }
 
-function top(passage, title, act) {
+function top(passage, title, actions) {
   const { uri, page } = passage.citation;
   const shut = { class: "quiet icon close", "aria-label": "Close the document" };
   const acts = [
     button("Copy citation", (event) => copy(uri, event.currentTarget)),
-    button("Find similar", () => act.similar(shown)),
-    page ? turn(passage, act) : null,
+    button("Find similar", () => actions.similar(shown)),
+    page ? turn(passage, actions) : null,
   ];
   return h(
     "header",
@@ -56,18 +56,18 @@ function changed(passage) {
   return h("div", { class: "notice", role: "status" }, h("p", {}, passage.reason ? `This is the indexed text: ${passage.reason}.` : STATES[passage.state]));
 }
 
-// The text alone is scrolled: the results beside it stay where they are.
+// Scrolls only the text; the results beside it stay in place.
 function center(body, cited) {
   if (!cited) return;
   const [text, span] = [body.getBoundingClientRect(), cited.getBoundingClientRect()];
   body.scrollTop += span.top - text.top - text.height / 3;
 }
 
-// `stay`: the eye and the keys are elsewhere, and remain there.
+// With `stay`, the focus does not move.
 export function close({ stay = false } = {}) {
   if (!isOpen()) return;
   $("reader").hidden = true;
-  $("room").classList.remove("reading");
+  $("workspace").classList.remove("reading");
   document.querySelectorAll(".hit.open").forEach((each) => each.classList.remove("open"));
   if (stay) return;
   if (opener?.isConnected) opener.focus();
@@ -79,12 +79,12 @@ async function copy(text, button) {
   button.textContent = "Copied";
 }
 
-function turn(passage, act) {
+function turn(passage, actions) {
   const to = (number) => `${passage.citation.uri.split("#")[0]}#page=${number}`;
   const at = passage.citation.page;
   return [
-    button("Previous page", () => act.turn(to(at - 1)), { disabled: at <= 1 }),
-    button("Next page", () => act.turn(to(at + 1))),
+    button("Previous page", () => actions.turn(to(at - 1)), { disabled: at <= 1 }),
+    button("Next page", () => actions.turn(to(at + 1))),
   ];
 }
 

@@ -1,24 +1,54 @@
-// Hits, and what is shown when there are none.
+// Shows hits, or a message if there are none.
 
 import { $, h, plural, show } from "./dom.js";
-import { scales, walk, why } from "./explain.js";
+import { scales, searchStages, why } from "./explain.js";
 import { marked } from "./marks.js";
 import { RETRIEVERS } from "./retrievers.js";
 import { filterCount, state } from "./state.js";
 
-export function showHits(response, act) {
+export function showHits(response, actions) {
   const longest = scales(response);
-  const list = h(
-    "ol",
-    { class: "hits" },
-    response.hits.map((hit) => one(hit, response, longest, act)),
-  );
-  const held = document.activeElement?.closest(".hit")?.dataset.chunk;
-  show($("stage"), response.explain ? walk(response) : null, list);
-  if (held) list.querySelector(`[data-chunk="${held}"] h2 a`)?.focus({ preventScroll: true });
+  const items = response.hits.map((hit) => one(hit, response, longest, actions));
+  const weak = weakFrom(response.hits);
+  if (weak < items.length) items.splice(weak, 0, divider(weak));
+  const list = h("ol", { class: "hits" }, items);
+  const focused = document.activeElement?.closest(".hit")?.dataset.chunk;
+  show($("results-content"), response.explain ? searchStages(response) : null, list);
+  if (focused) list.querySelector(`[data-chunk="${focused}"] h2 a`)?.focus({ preventScroll: true });
 }
 
-function one(hit, response, longest, act) {
+// Below, a hit is more likely about something else, as in kb.relevance.
+const WEAK = 0.5;
+
+// The index from which all further hits are weak.
+function weakFrom(hits) {
+  let index = hits.length;
+  while (index > 0 && hits[index - 1].relevance !== null && hits[index - 1].relevance < WEAK) index--;
+  return index;
+}
+
+function divider(index) {
+  return h(
+    "li",
+    { class: "divider" },
+    h("span", {}, index ? "Weak matches" : "Nothing relevant found. Weak matches"),
+  );
+}
+
+function relevance(hit) {
+  if (hit.relevance === null) return null;
+  const percent = `${Math.round(100 * hit.relevance)} %`;
+  const fill = h("span", { class: "fill" });
+  fill.style.width = percent.replace(" ", "");
+  return h(
+    "span",
+    { class: hit.relevance < WEAK ? "relevance weak" : "relevance", title: `relevance ${percent}` },
+    h("span", { class: "visually-hidden" }, `relevance ${percent}`),
+    h("span", { class: "track", "aria-hidden": "true" }, fill),
+  );
+}
+
+function one(hit, response, longest, actions) {
   const headings = hit.heading_path.filter((heading, at) => at > 0 || heading !== hit.title);
   const trail = [
     hit.doc_path.startsWith("note:") ? "note" : hit.doc_path.split("/").slice(0, -1).join("/"),
@@ -39,16 +69,17 @@ function one(hit, response, longest, act) {
             href: opened(hit),
             onclick: (event) => {
               event.preventDefault();
-              act.open(hit, event.currentTarget);
+              actions.open(hit, event.currentTarget);
             },
           },
           hit.title || hit.doc_path,
         ),
       ),
+      relevance(hit),
       h(
         "span",
-        { class: "found" },
-        h("span", { class: "unseen" }, "found by"),
+        { class: "sources" },
+        h("span", { class: "visually-hidden" }, "found by"),
         RETRIEVERS.filter(({ source }) => hit.sources.includes(source)).map(({ label, style }) =>
           h("i", { class: style }, label),
         ),
@@ -62,7 +93,7 @@ function one(hit, response, longest, act) {
         step,
       ]),
     ),
-    h("p", { class: hit.type === "code" ? "snippet code" : "snippet" }, hit.snippet),
+    h("p", { class: snippetClass(hit) }, hit.snippet),
     h(
       "div",
       { class: "under" },
@@ -73,7 +104,7 @@ function one(hit, response, longest, act) {
           href: opened(hit),
           onclick: (event) => {
             event.preventDefault();
-            act.open(hit, event.currentTarget);
+            actions.open(hit, event.currentTarget);
           },
         },
         hit.citation.uri,
@@ -82,7 +113,31 @@ function one(hit, response, longest, act) {
       hit.kind ? h("span", { class: "badge" }, hit.kind.replace("_", " ")) : null,
       hit.tags.slice(0, 4).map((tag) => h("span", { class: "tag" }, tag)),
     ),
+    others(hit, actions),
     response.explain ? why(hit, response, longest) : null,
+  );
+}
+
+// Code and tables need columns of equal width; lists only need their lines.
+function snippetClass({ type, snippet }) {
+  if (type === "code" || /^\|/m.test(snippet)) return "snippet code";
+  return snippet.includes("\n") ? "snippet lines" : "snippet";
+}
+
+// Passages that have no hit of their own: those with the same text, and further ones of the document.
+function others(hit, actions) {
+  if (!hit.duplicates && !hit.more_in_document) return null;
+  const parts = [];
+  if (hit.duplicates) parts.push(`and ${hit.duplicates} more with the same text`);
+  if (hit.more_in_document) parts.push(`${hit.more_in_document} more in this document`);
+  const link = (uri) =>
+    h("li", {}, h("button", { type: "button", class: "plain-button", onclick: () => actions.turn(uri) }, uri));
+  return h(
+    "details",
+    { class: "others" },
+    h("summary", {}, parts.join(", ")),
+    hit.duplicate_uris.length ? h("ul", {}, hit.duplicate_uris.map(link)) : null,
+    h("button", { type: "button", class: "plain-button", onclick: actions.all }, "Show all as hits"),
   );
 }
 
@@ -94,22 +149,22 @@ export function markSnippets(ranges) {
   });
 }
 
-// --- when there is nothing to show ---------------------------------------------------------------
+// --- without hits --------------------------------------------------------------------------------
 
-export function showBones() {
+export function showSkeleton() {
   show(
-    $("stage"),
-    h("div", { class: "bones", "aria-hidden": "true" }, h("div"), h("div"), h("div")),
+    $("results-content"),
+    h("div", { class: "skeleton", "aria-hidden": "true" }, h("div"), h("div"), h("div")),
   );
 }
 
-export function showWelcome(status, act) {
-  if (status && !status.documents) return showEmptyStore(act);
+export function showWelcome(status, actions) {
+  if (status && !status.documents) return showEmptyStore(actions);
   const size = status
     ? `${plural(status.documents, "document")} in ${plural(status.chunks, "passage")}`
     : "";
   show(
-    $("stage"),
+    $("results-content"),
     h(
       "section",
       { class: "empty" },
@@ -129,9 +184,9 @@ export function showWelcome(status, act) {
   );
 }
 
-function showEmptyStore(act) {
+function showEmptyStore(actions) {
   show(
-    $("stage"),
+    $("results-content"),
     h(
       "section",
       { class: "empty" },
@@ -144,17 +199,17 @@ function showEmptyStore(act) {
       h(
         "div",
         { class: "acts" },
-        h("button", { type: "button", onclick: act.add }, "Add files or a folder"),
+        h("button", { type: "button", onclick: actions.add }, "Add files or a folder"),
       ),
       h("dl", {}, h("dt", {}, "or in a terminal"), h("dd", {}, h("code", {}, "kb ingest FOLDER"))),
     ),
   );
 }
 
-export function showNothing(act) {
+export function showNothing(actions) {
   const filtered = filterCount() > 0;
   show(
-    $("stage"),
+    $("results-content"),
     h(
       "section",
       { class: "empty" },
@@ -163,17 +218,17 @@ export function showNothing(act) {
         "p",
         {},
         filtered
-          ? "No passage matches with these filters."
+          ? "No passage matches these filters."
           : "No passage has these words. Try other words, fewer words, or another mode.",
       ),
       h(
         "div",
         { class: "acts" },
-        filtered ? h("button", { type: "button", onclick: act.clear }, "Clear the filters") : null,
+        filtered ? h("button", { type: "button", onclick: actions.clear }, "Clear the filters") : null,
         state.mode
           ? h(
               "button",
-              { type: "button", class: "plain-button", onclick: act.auto },
+              { type: "button", class: "plain-button", onclick: actions.auto },
               "Search in all modes",
             )
           : null,
@@ -182,28 +237,28 @@ export function showNothing(act) {
   );
 }
 
-const PASSING = [408, 429]; // too slow, too many at once
+const TEMPORARY = [408, 429]; // a timeout, or too many requests
 
-export function showError(error, act) {
+export function showError(error, actions) {
   show(
-    $("stage"),
+    $("results-content"),
     h(
       "section",
       { class: "empty", role: "alert" },
       h("h2", {}, error.code === "unreachable" ? "The server is not responding" : "The request failed"),
       h("p", {}, error.message),
       error.hint ? h("p", {}, error.hint) : null,
-      h("div", { class: "acts" }, ways(error, act)),
+      h("div", { class: "acts" }, errorActions(error, actions)),
     ),
   );
 }
 
-// What was asked for and cannot be had will not be had the second time.
-function ways(error, act) {
-  const refused = error.status >= 400 && error.status < 500 && !PASSING.includes(error.status);
-  if (!refused) return h("button", { type: "button", onclick: act.again }, "Try again");
+// A refused request would be refused again, so it gets no "Try again".
+function errorActions(error, actions) {
+  const refused = error.status >= 400 && error.status < 500 && !TEMPORARY.includes(error.status);
+  if (!refused) return h("button", { type: "button", onclick: actions.again }, "Try again");
   if (!state.mode) return null;
-  return h("button", { type: "button", onclick: act.auto }, "Use the profile's mode");
+  return h("button", { type: "button", onclick: actions.auto }, "Use the profile's mode");
 }
 
 // --- degraded parts ------------------------------------------------------------------------------
@@ -222,6 +277,7 @@ const ADVICE = {
     "cannot use the stored vectors",
     "Run kb reindex to embed everything with the new model.",
   ],
+  query_language: ["is less reliable for this query", ""],
   language: ["does not support this script", "Only words were searched."],
   unfit: ["was skipped: the model failed its exam in this language", "Only words were searched."],
   timeout: ["took too long", "Try again, or narrow the search."],
@@ -231,10 +287,10 @@ const ADVICE = {
 
 const PLURAL = { has: "have", is: "are", does: "do", was: "were" };
 
-export function showNotices(degraded, act) {
+export function showNotices(degraded, actions) {
   show(
     $("notices"),
-    causes(degraded).map((cause) => notice(cause, act)),
+    causes(degraded).map((cause) => notice(cause, actions)),
   );
 }
 
@@ -257,22 +313,22 @@ function sentence(parts, text) {
   return `${names} ${text.replace(/^(has|is|does|was)\b/, (verb) => PLURAL[verb])}`;
 }
 
-function notice({ parts, reason, detail }, act) {
+function notice({ parts, reason, detail }, actions) {
   if (reason === "pending") {
     const why = sentence(parts, `is not complete: ${PASSAGES(detail)}`);
     return h(
       "div",
       { class: "notice" },
-      h("p", {}, `${why}. They are found by their words meanwhile.`),
-      h("button", { type: "button", onclick: () => act.embed(false) }, "Embed now"),
+      h("p", {}, `${why}. Until then, they are found by their words.`),
+      h("button", { type: "button", onclick: () => actions.embed(false) }, "Embed now"),
     );
   }
-  const otherwise = [`did not answer: ${reason.replaceAll("_", " ")}`, ""];
+  const otherwise = [`did not work: ${reason.replaceAll("_", " ")}`, ""];
   const [text, advice] = ADVICE[reason] ?? otherwise;
   const more = detail === null ? "" : `: ${detail}`;
   const retry =
     reason === "failed"
-      ? h("button", { type: "button", onclick: () => act.embed(true) }, "Try again")
+      ? h("button", { type: "button", onclick: () => actions.embed(true) }, "Try again")
       : null;
   return h("div", { class: "notice" }, h("p", {}, `${sentence(parts, text)}${more}. ${advice}`), retry);
 }
@@ -281,9 +337,10 @@ export const KEYS = [
   ["/", "search"],
   ["j k", "next and previous hit; also ↓ ↑, even from the query"],
   ["Enter", "from the query, go to the first hit; on a hit, open it"],
-  ["e", "explain: what each retriever gave"],
+  ["e", "explain: the scores of each retriever"],
   ["c", "compare six search methods"],
   ["?", "show all shortcuts"],
+  ["m", "more: show duplicates, and every passage of a document"],
   ["s", "find passages similar to the open document"],
   ["f", "filters"],
   ["a", "add files or a folder"],

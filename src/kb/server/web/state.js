@@ -1,5 +1,5 @@
-// What is asked for, kept in the address behind the #, so that a search can be linked and gone back to.
-// A link that has it behind a ? is understood too, as by the search box of a browser.
+// The state of the search, kept in the URL fragment, so that searches can be linked and revisited.
+// Links with the state in the query string work too, for browsers' search boxes.
 
 const LISTS = ["tags", "type", "kind"];
 const SINGLES = ["scope", "path_glob", "after", "before"];
@@ -10,29 +10,31 @@ export const state = {
   profile: "",
   explain: false,
   compare: false,
+  all: false,
   filters: {},
 };
 
 export function read() {
-  const said = new URLSearchParams(location.hash.slice(1) || location.search);
-  state.query = said.get("q") ?? "";
-  state.mode = said.get("mode") ?? "";
-  state.profile = said.get("profile") ?? "";
-  state.explain = said.has("explain");
-  state.compare = said.has("compare");
+  const params = new URLSearchParams(location.hash.slice(1) || location.search);
+  state.query = params.get("q") ?? "";
+  state.mode = params.get("mode") ?? "";
+  state.profile = params.get("profile") ?? "";
+  state.explain = params.has("explain");
+  state.compare = params.has("compare");
+  state.all = params.has("all");
   state.filters = {};
-  for (const name of LISTS) if (said.has(name)) state.filters[name] = said.getAll(name);
-  for (const name of SINGLES) if (said.get(name)) state.filters[name] = said.get(name);
+  for (const name of LISTS) if (params.has(name)) state.filters[name] = params.getAll(name);
+  for (const name of SINGLES) if (params.get(name)) state.filters[name] = params.get(name);
 }
 
 export function write() {
-  const said = new URLSearchParams();
-  if (state.query) said.set("q", state.query);
-  for (const name of ["mode", "profile"]) if (state[name]) said.set(name, state[name]);
-  for (const name of ["explain", "compare"]) if (state[name]) said.set(name, "1");
-  for (const name of LISTS) for (const value of state.filters[name] ?? []) said.append(name, value);
-  for (const name of SINGLES) if (state.filters[name]) said.set(name, state.filters[name]);
-  const hash = said.toString();
+  const params = new URLSearchParams();
+  if (state.query) params.set("q", state.query);
+  for (const name of ["mode", "profile"]) if (state[name]) params.set(name, state[name]);
+  for (const name of ["explain", "compare", "all"]) if (state[name]) params.set(name, "1");
+  for (const name of LISTS) for (const value of state.filters[name] ?? []) params.append(name, value);
+  for (const name of SINGLES) if (state.filters[name]) params.set(name, state.filters[name]);
+  const hash = params.toString();
   history.replaceState(null, "", location.pathname + (hash ? `#${hash}` : ""));
 }
 
@@ -52,8 +54,9 @@ export function set(name, value) {
 export const filterCount = () => Object.values(state.filters).flat().length;
 
 export function request() {
-  const asked = { query: state.query, explain: state.explain };
-  for (const name of ["mode", "profile"]) if (state[name]) asked[name] = state[name];
-  if (filterCount()) asked.filters = state.filters;
-  return asked;
+  const body = { query: state.query, explain: state.explain };
+  for (const name of ["mode", "profile"]) if (state[name]) body[name] = state[name];
+  if (state.all) body.collapse = false;
+  if (filterCount()) body.filters = state.filters;
+  return body;
 }

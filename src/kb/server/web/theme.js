@@ -1,4 +1,4 @@
-// Before the first paint, so that a page in the dark does not flash.
+// Runs before the first paint, so that a dark page does not flash white.
 "use strict";
 (() => {
   let chosen = null;
