@@ -52,6 +52,8 @@ bench: .venv/dev  ## speed, relative to references of the same run; fails if a b
 quality: .venv/dev  ## search quality on judged collections (KB_DATA or ../shared/data)
 	$(BIN)/python -m bench.quality
 	$(BIN)/python -m bench.fusion
+	$(BIN)/python -m bench.questions
+	$(BIN)/python -m bench.relevance
 
 docs: .venv/dev  ## write the generated parts of docs/
 	$(BIN)/python docs/reference.py

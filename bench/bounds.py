@@ -1,9 +1,9 @@
 """Bounds: the figures of the specification as ratios to a reference of the same run. `make bench`
 fails if one is exceeded.
 
-A number of milliseconds says as much about the machine as about kb, so each figure is compared with
-a reference: plain code for the same kind of work, measured alternately. The figures are specified
-for a machine with two cores. On such a machine, each reference takes `reference_ms`, so a figure of
+A time in milliseconds depends on the machine as much as on kb, so each figure is compared with a
+reference: plain code for the same kind of work, measured alternately. The figures are specified for
+a machine with two cores. On such a machine, each reference takes `reference_ms`, so a figure of
 `limit_ms` means, on any machine,
 
     at most limit_ms / reference_ms times the reference

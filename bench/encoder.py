@@ -39,7 +39,7 @@ QUERIES = (
 
 
 def encoder() -> str:
-    """The table, or a line that says that the model is missing."""
+    """The table, or a line that reports a missing model."""
     try:
         models.info(load(), load().models.encoder)
     except ModelMissing as missing:
@@ -148,8 +148,8 @@ def _throughput(model: OnnxEncoder, passages: list[str]) -> tuple[float, float, 
 
 
 def _embedding(model: OnnxEncoder, passages: list[str]) -> tuple[float, float]:
-    """Embed a store, compared with a bare loop over all outputs of the graph. A first note triggers
-    the exam before, which happens once in a store."""
+    """Embed a store, compared with a bare loop over all outputs of the graph. Adds a note first,
+    because the exam runs once per store."""
     outputs, session = list(model.manifest.outputs.values()), model.loaded().session
     feeds = [_feed(model, text) for text in passages]
     ours, bare = [], []

@@ -43,12 +43,21 @@ FLOORS = {
 LEXICAL = ("match-any", "match-auto", "match-all")
 HYBRID = (
     "two_way_hybrid", "three_way_hybrid", "three_way_reranked", "dense_only", "sparse_only",
-    "default", "notes", "memory", "knowledge",
+    "default", "default_reranked", "notes", "memory", "knowledge",
 )  # fmt: skip
 BASELINE = "two_way_hybrid"
 MEASURES = ("nDCG@10", "nDCG@20", "Recall@100", "MRR")
-JUDGED = Config(profiles={"three_way_judged": {"base": "research", "rerank": "cross-encoder"}})
-READ = ("two_way_hybrid", "three_way_hybrid", "three_way_reranked", "three_way_judged")
+JUDGED = Config(
+    profiles={
+        "three_way_judged": {"base": "research", "rerank": "cross-encoder", "rerank_blend": 0.2},
+        "default_reranked": {"base": "default", "rerank": "colbert"},
+        "default_judged": {"base": "default", "rerank": "cross-encoder"},
+    }
+)
+READ = (
+    "two_way_hybrid", "three_way_hybrid", "three_way_reranked", "three_way_judged", "default",
+    "default_reranked", "default_judged",
+)  # fmt: skip
 READ_QUERIES = 100
 CACHE = Path("build/vectors")
 

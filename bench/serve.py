@@ -1,7 +1,7 @@
-"""A server under load on loopback: searches per second, the latency of the slowest twentieth, and
+"""A server under load on loopback: searches per second, the 95th percentile of the latency, and
 memory over time, compared with a bare FastAPI route measured in the same way.
 
-python -m bench.serve [--chunks 100000] [--connections 32] [--seconds 20]
+    python -m bench.serve [--chunks 100000] [--connections 32] [--seconds 20]
 
 The store is generated once. Its vectors are random, with the dimension of the bundled encoder, and
 so is the encoder: this measures the server and the search, not a model. Notes are added and

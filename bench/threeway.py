@@ -1,8 +1,8 @@
 """Three-way search: each retriever, the three in parallel, fusion, the whole search, and compare.
 
 The passages are those of the lexical figures. Their dense and token vectors are random, under the
-name of the bundled encoder, and their terms are their own words with random weights. A query is
-really encoded, and then given weights in the same way, so that its terms match.
+name of the bundled encoder, and their terms are their own words with random weights. The model
+encodes each query, whose words then get weights in the same way, so that its terms match.
 """
 
 from __future__ import annotations

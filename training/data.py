@@ -64,7 +64,7 @@ def held_out(query_id: str) -> bool:
 
 
 def judgments(folder: Path, split: str) -> dict[str, dict[str, int]]:
-    """Grades above zero by query and document, without a query as its own answer."""
+    """Grades above zero by query and document, except for a query that is its own answer."""
     judged: dict[str, dict[str, int]] = {}
     for row in (folder / "qrels" / f"{split}.tsv").read_text(encoding="utf-8").splitlines()[1:]:
         query, document, grade = row.split("\t")

@@ -10,7 +10,7 @@ vectors only, also for comparison; `--cross` is for the weights of `training.cro
 
 int8 is dynamic, and per channel of the weights. A few channels of the activations are many times
 larger than the rest, and all share one int8 scale. So they are scaled down before a layer, and the
-layer's weights for them are scaled up (`Smoothed`).
+layer's weights for them are scaled up (`SmoothedLinear`).
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def trained(work: Path, weights: Path) -> Encoder:
     return encoder.eval()
 
 
-class Balanced(nn.Module):
+class BalancedEncoder(nn.Module):
     """The encoder, with the rarity of terms divided evenly between queries and passages. In
-    training it is in the queries; the products are the same, and now articles are not among
+    training, only the queries have it. The products are the same, but articles are no longer among
     the heaviest terms of a passage."""
 
     def __init__(self, encoder: Encoder) -> None:
@@ -74,7 +74,7 @@ class Balanced(nn.Module):
         return dense, passage * root, query / root, tokens
 
 
-class Smoothed(nn.Module):
+class SmoothedLinear(nn.Module):
     """An equivalent Linear whose input has no channels far larger than the others."""
 
     def __init__(self, linear: nn.Linear, scale: Tensor) -> None:
@@ -109,7 +109,7 @@ def smooth(bert: Bert, rows: list[list[int]]) -> None:
         linear = getattr(layer, name)
         weights = linear.weight.data.abs().amax(0)
         scale = peaks[linear] ** SHARE / weights ** (1 - SHARE)
-        setattr(layer, name, Smoothed(linear, (scale / scale.median()).clamp(min=0.01)))
+        setattr(layer, name, SmoothedLinear(linear, (scale / scale.median()).clamp(min=0.01)))
 
 
 class Attention(torch.autograd.Function):
@@ -129,7 +129,7 @@ class Attention(torch.autograd.Function):
         return graph.op(node, query, key, value, num_heads_i=HEADS).setType(query.type())
 
 
-class Fused(nn.Module):
+class FusedLayer(nn.Module):
     """A layer whose attention is one node."""
 
     def __init__(self, layer: Layer) -> None:
@@ -145,10 +145,10 @@ class Fused(nn.Module):
 
 
 def fuse(bert: Bert) -> None:
-    bert.layers = nn.ModuleList(map(Fused, bert.layers))
+    bert.layers = nn.ModuleList(map(FusedLayer, bert.layers))
 
 
-class Untouched(nn.Module):
+class BaseEncoder(nn.Module):
     """The unchanged base model: a dense vector."""
 
     def __init__(self, work: Path) -> None:
@@ -209,7 +209,7 @@ def lay(work: Path, model: nn.Module, folder: Path, version: str, *, int8: bool)
     folder.mkdir(parents=True, exist_ok=True)
     outputs = dict(zip(PARTS, OUTPUTS, strict=True))
     name, width = "bge-small", 1
-    if isinstance(model, Balanced):
+    if isinstance(model, BalancedEncoder):
         name, width = "kb-mini", model.encoder.token_vectors.out_features
     else:
         outputs = {"dense": outputs["dense"]}
@@ -289,12 +289,12 @@ def main() -> None:
             lay_cross(options.work, judge, folder, options.version, int8=int8)
         return
     if str(options.weights) == "base":
-        model: nn.Module = Untouched(options.work).eval()
+        model: nn.Module = BaseEncoder(options.work).eval()
     else:
         encoder = trained(options.work, options.weights)
         smooth(encoder.bert, rows)
         fuse(encoder.bert)
-        model = Balanced(encoder)
+        model = BalancedEncoder(encoder)
     for folder, int8 in ((options.folder, True), (Path(f"{options.folder}.float"), False)):
         lay(options.work, model, folder, options.version, int8=int8)
         print(folder, f"{(folder / 'model.onnx').stat().st_size:,} bytes")

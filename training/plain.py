@@ -14,7 +14,7 @@ from kb.models import manifest as manifests
 from kb.models.onnx_encoder import OnnxEncoder
 from kb.models.onnx_model import Loaded
 from kb.models.tokenizer import Tokenizer
-from training.export import OUTPUTS, Balanced, trained
+from training.export import OUTPUTS, BalancedEncoder, trained
 from training.prepare import DEVICE
 
 
@@ -23,7 +23,7 @@ class _Network:
 
     provider = "torch"
 
-    def __init__(self, network: Balanced) -> None:
+    def __init__(self, network: BalancedEncoder) -> None:
         self._network = network.to(DEVICE)
 
     @torch.no_grad()
@@ -40,7 +40,7 @@ class PlainEncoder(OnnxEncoder):
         manifest = manifests.read(folder)
         spec = replace(manifest.spec, name=f"{manifest.spec.name}-float")
         super().__init__(replace(manifest, spec=spec))
-        self._network = _Network(Balanced(trained(work, weights)))
+        self._network = _Network(BalancedEncoder(trained(work, weights)))
 
     def _load(self) -> Loaded[Tokenizer]:
         session: Any = self._network

@@ -94,7 +94,7 @@ def by_meaning(queries: Tensor, passages: Tensor) -> list[list[int]]:
 
 def fitted_blend(logits: Tensor, cosines: Tensor) -> Tensor:
     """The weights of the cross-encoder's logit and the base's cosine that make the right candidates
-    (column 0) likeliest."""
+    (column 0) most likely."""
     weights = torch.tensor([0.5, 10.0], requires_grad=True)
     parts = torch.stack([logits, cosines], -1).cpu()
     solver = torch.optim.LBFGS([weights], max_iter=100, line_search_fn="strong_wolfe")

@@ -2,8 +2,9 @@
 
     python -m training.soup WORK NAME FIRST.pt SECOND.pt ... [--base 0.2]
 
-Runs that start from the same weights end in one basin: their mean is often better than each of
-them, especially on unfamiliar text. `--base` also mixes in the body of the unchanged base.
+Runs that start from the same weights end in the same basin of the loss: their mean is often better
+than each of them, especially on unfamiliar text. `--base` also mixes in the body of the unchanged
+base model.
 """
 
 from __future__ import annotations

@@ -242,7 +242,7 @@ def follow(trainer: Trainer, reference: Any, sources: list[dict[str, Any]], opti
 
 def rarity(prepared: dict[str, Any], terms: Terms) -> Tensor:
     """The rarity of each token in the pairs' passages, in (0, 1], counted by stem; 0 for tokens
-    that are no terms."""
+    that are not terms."""
     words = [row[0][0] for row in map(terms, ([number] for number in range(len(terms.texts))))]
     term = torch.tensor(words)
     frequency, documents = torch.zeros(BUCKETS), 0

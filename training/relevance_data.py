@@ -1,0 +1,171 @@
+"""Observations for the calibration of relevance: searches for questions that a store can answer,
+and for questions that it cannot, while none, some and all of its vectors exist.
+
+A collection is a set of passages with questions. A quarter of each store is about something else,
+and is embedded first, as the notes that happen to come first may be.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from kb import KnowledgeBase
+from kb.config import Config
+from kb.ingest.document_builder import build_note
+from kb.ports import Encoder
+from kb.search.ranking.relevance import Signals
+from kb.types import Attributes
+
+COVERAGES = (0.0, 0.03, 0.25, 0.6, 1.0)  # shares of the passages that have vectors
+_OTHER = "other-"
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Passages by id, and questions that some of them answer."""
+
+    name: str
+    passages: Mapping[str, tuple[str, str]]  # title and text
+    questions: Sequence[str]
+    answers: Mapping[str, frozenset[str]]  # question -> ids of passages
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A hit of a search. `about` tells whether the store has answers and the hit is not from the
+    part that is about something else."""
+
+    collection: str
+    coverage: float
+    about: bool
+    rank: int
+    signals: Signals
+    relevance: float | None
+    own: bool  # whether the collection answers the question
+    answers: bool = False  # whether the hit is judged to answer it
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a JSON Lines file, which may be compressed."""
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+        return [json.loads(line) for line in file if line.strip()]
+
+
+def read_pairs(paths: Sequence[Path], passages: int, questions: int) -> list[Collection]:
+    """A collection for each source in files of pairs: `{"query", "positive", "source"}`. Sources
+    with fewer than `passages` pairs are left out."""
+    by_source: dict[str, list[tuple[str, str]]] = {}
+    for path in paths:
+        for line in read_lines(path):
+            source = f"{line['source']}:{line['lang']}" if "lang" in line else line["source"]
+            by_source.setdefault(source, []).append((line["query"], line["positive"]))
+    return [
+        _from_pairs(source, random.Random(source).sample(pairs, passages), questions)
+        for source, pairs in by_source.items()
+        if len(pairs) >= passages
+    ]
+
+
+def _from_pairs(source: str, pairs: Sequence[tuple[str, str]], questions: int) -> Collection:
+    ids = {text: f"p{number}" for number, text in enumerate(dict.fromkeys(p for _, p in pairs))}
+    asked = pairs[:questions]
+    return Collection(
+        source,
+        {doc_id: ("", text) for text, doc_id in ids.items()},
+        [query for query, _ in asked],
+        {query: frozenset({ids[text]}) for query, text in asked},
+    )
+
+
+def read_judged(folder: Path, passages: int, questions: int, split: str = "test") -> Collection:
+    """A sample of a judged collection in BEIR's layout, with all passages that answer."""
+    chance = random.Random(7)
+    texts = {line["_id"]: line["text"] for line in read_lines(_file(folder, "queries.jsonl"))}
+    judged: dict[str, set[str]] = {}
+    for row in (folder / "qrels" / f"{split}.tsv").read_text().splitlines()[1:]:
+        query_id, doc_id, grade = row.split("\t")[:3]
+        if float(grade) > 0 and query_id in texts:
+            judged.setdefault(query_id, set()).add(doc_id)
+    asked = chance.sample(sorted(judged), min(questions, len(judged)))
+    corpus = {
+        line["_id"]: ((line.get("title") or "").strip(), line["text"])
+        for line in read_lines(_file(folder, "corpus.jsonl"))
+    }
+    wanted = {doc_id for query_id in asked for doc_id in sorted(judged[query_id])[:20]}
+    rest = sorted(corpus.keys() - wanted)
+    chance.shuffle(rest)
+    kept = [*sorted(wanted & corpus.keys()), *rest][: max(passages, len(wanted))]
+    return Collection(
+        folder.name,
+        {doc_id: corpus[doc_id] for doc_id in kept},
+        [texts[query_id] for query_id in asked],
+        {texts[query_id]: frozenset(judged[query_id]) for query_id in asked},
+    )
+
+
+def _file(folder: Path, name: str) -> Path:
+    return path if (path := folder / name).exists() else folder / f"{name}.gz"
+
+
+def observe(
+    collection: Collection,
+    other: Collection,
+    foreign: Sequence[str],
+    encoder: Encoder | None,
+    *,
+    coverages: Sequence[float] = COVERAGES,
+    profile: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Iterator[Observation]:
+    """Search a store of `collection` and a part of `other` for the collection's questions and for
+    `foreign` ones."""
+    part = dict(list(other.passages.items())[: len(collection.passages) // 3])
+    passages = {f"{_OTHER}{doc_id}": text for doc_id, text in part.items()}
+    with (
+        TemporaryDirectory() as folder,
+        KnowledgeBase(Path(folder) / "kb.sqlite", encoder=encoder or "none") as kb,
+    ):
+        fill(kb, passages | dict(collection.passages))
+        total = kb.pending() if encoder is not None else 0
+        embedded = 0
+        for coverage in coverages if total else (0.0,):
+            target = round(total * coverage)
+            if target > embedded:
+                kb.embed(limit=target - embedded)
+                embedded = target
+            asked = [(query, True) for query in collection.questions]
+            for query, own in asked + [(query, False) for query in foreign]:
+                response = kb.search(query, profile=profile, settings=settings, explain=True)
+                explained = (response.explain or {}).get("hits", ())
+                gold = collection.answers.get(query, frozenset()) if own else frozenset()
+                for hit, facts in zip(response.hits, explained, strict=True):
+                    yield Observation(
+                        collection.name,
+                        coverage,
+                        own and not hit.doc_path.startswith(_OTHER),
+                        hit.rank,
+                        Signals(**facts["signals"]),
+                        hit.relevance,
+                        own,
+                        hit.doc_path in gold,
+                    )
+
+
+def fill(kb: KnowledgeBase, passages: Mapping[str, tuple[str, str]]) -> None:
+    """Write passages as documents, with their ids as paths."""
+    for doc_id, (title, text) in passages.items():
+        prepared = build_note(text, Attributes(title=title or None), 0, Config().chunk.max_chars)
+        draft = replace(
+            prepared.draft,
+            doc_path=doc_id,
+            title=prepared.draft.title if title else "",
+            body=None,
+        )
+        kb._store.catalog.write_document(draft, prepared.chunks)
