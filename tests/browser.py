@@ -1,4 +1,4 @@
-"""The browser that tests open pages in: `KB_TEST_CHROMIUM`, or one on the path."""
+"""The browser for tests of web pages: `KB_TEST_CHROMIUM`, or one on the path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What many tests share: a knowledge base in a temporary folder, with a clock that can be set."""
+"""Shared fixtures: a knowledge base in a temporary folder, with a clock that can be set."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NOON = 1_780_000_000.0  # 2026-05-28T20:26:40Z
 
 
 class Clock:
-    """A clock that stands still until it is told otherwise."""
+    """A clock that stands still until a test advances it."""
 
     def __init__(self, seconds: float = NOON) -> None:
         self.seconds = seconds
@@ -91,7 +91,7 @@ def library(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """For tests of pages, which are skipped where there is none: see `make browser`."""
+    """For tests of web pages, which are skipped without a browser: see `make browser`."""
     from playwright.sync_api import sync_playwright
 
     from tests.browser import CHROMIUM
@@ -104,7 +104,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def hostile_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store that searches can be made to take minutes in; it is only read."""
+    """A read-only store in which some searches take minutes."""
     from tests import hostile
 
     path = tmp_path_factory.mktemp("hostile") / "kb.sqlite"

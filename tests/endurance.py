@@ -23,7 +23,7 @@ def text(name: str, version: int) -> str:
 
 
 def write(store: str, writer: str, operations: str) -> None:
-    """Documents that come, change and go."""
+    """Adds, changes and removes documents."""
     chance = random.Random(writer)
     with KnowledgeBase(store) as kb:
         for version in range(int(operations)):
@@ -34,7 +34,7 @@ def write(store: str, writer: str, operations: str) -> None:
 
 
 def ingest(store: str, folder: str, operations: str) -> None:
-    """Files that change between two runs of ingest."""
+    """Changes files between two ingest runs."""
     chance = random.Random(folder)
     with KnowledgeBase(store) as kb:
         for version in range(int(operations)):
@@ -45,7 +45,7 @@ def ingest(store: str, folder: str, operations: str) -> None:
 
 
 def read(store: str, reader: str, operations: str) -> None:
-    """Every answer shows documents whole, and in one version."""
+    """Every response shows complete documents, each in one version."""
     with KnowledgeBase(store) as kb:
         for number in range(int(operations)):
             if number % 4 == 0:

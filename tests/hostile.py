@@ -1,4 +1,4 @@
-"""A store and a search of it that takes minutes, unless somebody stops it."""
+"""A store with a search that takes minutes, unless it is stopped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PARAGRAPHS, _WORDS = 1_000, 280
 
 
 def make(path: Path) -> None:
-    """Passages whose words all begin with an a; and one that is easily found."""
+    """Passages whose words all begin with an a, and one that is found quickly."""
     chance = random.Random(7)
     words = [f"a{chance.randrange(10**6):x}" for _ in range(40_000)]
     folder = path.parent / "lib"

@@ -62,8 +62,8 @@ def _config() -> Config:
 
 @dataclass
 class State:
-    """What must be there. Notes and uploads by their path; those that are `unsure` may be there or
-    not, since the child was killed before it could tell."""
+    """The expected content. Notes and uploads are listed by path; those that are `unsure` may exist
+    or not."""
 
     folder: Path
     chance: random.Random
@@ -145,7 +145,7 @@ def reindex(state: State, say: Say) -> None:
 
 
 def gc(state: State, say: Say) -> None:
-    """Notes whose time is over go together."""
+    """Expired notes are removed together."""
     with opened(state.store) as kb:
         for number in range(10):
             kb.add(f"expired {number}", ttl="1s", tags=["expired"])
@@ -168,7 +168,7 @@ def backup(state: State, say: Say) -> None:
 
 
 def import_new(state: State, say: Say) -> None:
-    """Into a store that is not there: it comes whole or not at all."""
+    """Import into a store that does not exist: it appears complete or not at all."""
     target = state.out / "new.sqlite"
     for end in ("", "-wal", "-shm", "-vectors"):
         target.with_name(target.name + end).unlink(missing_ok=True)
@@ -184,7 +184,7 @@ def import_merge(state: State, say: Say) -> None:
 
 
 def doctor(state: State, say: Say) -> None:
-    """Everything derived is damaged, and made anew."""
+    """All derived data is damaged, and rebuilt."""
     with opened(state.store) as kb:
         with sqlite_store(kb)._database.writing() as connection:
             connection.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('delete-all')")
@@ -255,7 +255,7 @@ ENDLESS = ("serve", "watch")
 
 
 def look(state: State, name: str, reported: list[Any]) -> dict[str, Any]:
-    """In a child: what is there, after the next run of the operation has completed."""
+    """In a child process: the content after the next complete run of the operation."""
     problems: list[str] = []
     found = _contents(state, problems, f"after {name}")
     if name == "add":
@@ -298,7 +298,7 @@ def _contents(state: State, problems: list[str], when: str) -> dict[str, Any]:
 
 
 def _complete(state: State, problems: list[str]) -> None:
-    """The folder is brought up to date, and what is in the store is what is on disk."""
+    """Bring the folder up to date; the store must then match the disk."""
     with opened(state.store) as kb:
         report = kb.ingest(state.files)
         problems += [f"ingest: {one.path}: {one.reason}" for one in report.failed]
@@ -320,7 +320,7 @@ def _complete(state: State, problems: list[str]) -> None:
 
 
 class Campaign:
-    """Kills one operation after another; `problems` says what did not hold."""
+    """Kills one operation after another; `problems` lists what went wrong."""
 
     def __init__(self, folder: Path, seed: str) -> None:
         self.state = State(folder, random.Random(seed))
@@ -403,7 +403,7 @@ class Campaign:
     # --- children ---------------------------------------------------------------------------------
 
     def _kill(self, name: str) -> tuple[bool, list[Any]]:
-        """Whether it was killed before its end, and what it has reported."""
+        """Whether it was killed before its end, and its reports."""
         length_s = self._length_s[name]
         wait_s = self.state.chance.uniform(0.0, 1.2 * length_s)
         started = time.monotonic()
@@ -465,7 +465,7 @@ def _answer(function: Callable[..., Any], args: tuple[Any, ...], say: Say) -> No
 
 @contextmanager
 def _forked(function: Callable[..., None], *args: Any) -> Iterator[tuple[int, int]]:
-    """A child that runs `function`, and the end of a pipe that its reports come out of."""
+    """A child process that runs `function`, and the end of a pipe with its reports."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -494,7 +494,7 @@ def _forked(function: Callable[..., None], *args: Any) -> Iterator[tuple[int, in
 
 
 def _read(reader: int, until: float, *, until_first: bool = False) -> tuple[bytes, bool]:
-    """What has come by then, and whether the child has ended."""
+    """The data received so far, and whether the child has ended."""
     data = b""
     while (left := until - time.monotonic()) > 0:
         if select.select([reader], [], [], left)[0]:
@@ -508,7 +508,7 @@ def _read(reader: int, until: float, *, until_first: bool = False) -> tuple[byte
 
 
 def _reports(data: bytes) -> list[Any]:
-    """Those that came whole."""
+    """The complete reports."""
     found, at = [], 0
     while at + 4 <= len(data):
         size = int.from_bytes(data[at : at + 4], "big")
@@ -543,7 +543,7 @@ def main() -> int:
 
 
 def _load() -> None:
-    """Everything that the children need, so that none has to load it."""
+    """Import everything that the children need, so that they need not."""
     import http.client  # noqa: F401
 
     import kb.ingest.indexer

@@ -1,4 +1,4 @@
-"""What may take the place of a file that was ingested: each is made in a path that is free."""
+"""Replacements for an ingested file, each created at a free path."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 
 def huge(path: Path) -> None:
-    """Three gigabytes that take no room."""
+    """A sparse file of three gigabytes."""
     with open(path, "wb") as file:
         file.truncate(3 << 30)
 
 
 def link_outside(path: Path) -> None:
-    """To this very file: nobody asked for it."""
+    """A link to this very file, outside the folder."""
     path.symlink_to(Path(__file__).resolve())
 
 

@@ -27,6 +27,6 @@ def validator(name: str) -> Draft202012Validator:
 
 
 def validate(shape: object) -> None:
-    """Raises if `shape` is not what its own `schema_version` promises."""
+    """Raises if `shape` does not match the schema of its `schema_version`."""
     assert isinstance(shape, dict)
     validator(shape["schema_version"]).validate(shape)

@@ -1,12 +1,13 @@
-"""A long day at a server, in a hurry: `python -m tests.soak --requests 72000`.
+"""Four hours of server load, compressed: `python -m tests.soak --requests 72000`.
 
-72,000 requests are what four hours bring at five a second. Sixteen connections search, read, list,
-add notes, upload, tag and delete, and some leave before their answer has come. Meanwhile the files
-of an ingested folder change, and `kb ingest` runs again and again beside the server.
+72,000 requests are four hours at five per second. Sixteen connections search, read, list, add
+notes, upload, tag and delete, and some disconnect before their response arrives. Meanwhile the
+files of an ingested folder change, and `kb ingest` runs repeatedly beside the server.
 
-At the end, every note and upload that was accepted and not deleted is there with its text, every
-deleted one is gone, and `kb doctor` finds nothing. On the way no answer is a 5xx, none takes longer
-than ten seconds, and the server stays below a gigabyte. Anything else ends the run with status 1.
+At the end, every note and upload that was accepted and not deleted exists with its text, every
+deleted one is gone, and `kb doctor` finds nothing. During the run no response is a 5xx, none takes
+longer than ten seconds, and the server stays below a gigabyte. Anything else ends the run with
+status 1.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _KB = (sys.executable, "-m", "kb")
 
 @dataclass
 class Report:
-    """What the run has shown so far."""
+    """The results of the run so far."""
 
     statuses: Counter[int] = field(default_factory=Counter)
     operations: Counter[str] = field(default_factory=Counter)
@@ -61,7 +62,7 @@ class Report:
 
 
 class Connection:
-    """One kept connection, opened again after it was dropped."""
+    """A persistent connection, reopened after it was dropped."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -83,7 +84,7 @@ class Connection:
         return status, answer
 
     async def leave(self, method: str, path: str, body: bytes) -> None:
-        """Send a request and go without reading the answer."""
+        """Send a request and disconnect without reading the response."""
         await self._send(method, path, body)
         self.drop()
 
@@ -112,7 +113,7 @@ async def _pieces(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
 
 
 class Client:
-    """Draws operations at random and remembers what the server has accepted."""
+    """Runs random operations and records what the server has accepted."""
 
     def __init__(self, number: int, port: int, report: Report) -> None:
         self._chance = random.Random(number)
@@ -251,7 +252,7 @@ async def measure(pid: int, store: Path, report: Report, done: asyncio.Event) ->
 
 
 async def change_files(store: Path, folder: Path, report: Report, done: asyncio.Event) -> None:
-    """Files come, change and go, and each time another process ingests the folder."""
+    """Add, change and remove files; another process ingests the folder each time."""
     chance, version = random.Random("files"), 0
     while not done.is_set():
         version += 1
@@ -270,7 +271,7 @@ async def change_files(store: Path, folder: Path, report: Report, done: asyncio.
 
 
 def verify(store: Path, report: Report) -> None:
-    """Everything that was accepted is there, everything deleted is gone."""
+    """Check that everything accepted exists, and everything deleted is gone."""
     from kb import KnowledgeBase
 
     with KnowledgeBase(store, encoder="none") as kb:

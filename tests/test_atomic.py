@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and what a process that was killed has left of them."""
+"""Files that appear complete or not at all, and the remains of killed processes."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_backups_and_exports_tidy_up(kb: KnowledgeBase, tmp_path: Path, how: str
 
 
 def test_what_nobody_knows_is_removed_after_a_day(tmp_path: Path) -> None:
-    """Of other machines, of other versions of kb, on Windows."""
+    """Files of other machines, of other versions of kb, and on Windows."""
     old, new = tmp_path / ".x.1234abcd.part", tmp_path / ".x.00000000-1-abcd.part"
     mine = tmp_path / ".x.part.txt"
     for path in (old, new, mine):

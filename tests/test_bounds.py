@@ -1,4 +1,4 @@
-"""When a bound of `make bench` is exceeded: with plain numbers, without measuring anything."""
+"""When a bound of `make bench` is exceeded, tested with plain numbers."""
 
 from __future__ import annotations
 

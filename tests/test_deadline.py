@@ -1,4 +1,4 @@
-"""Deadlines by themselves, and in searches that would take minutes without them."""
+"""Deadlines alone, and in searches that would take minutes without them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PATIENCE_S = 60.0
 
 
 class Steps:
-    """A clock whose seconds are the times that a thread has looked at it, and no other thread."""
+    """A clock that advances by one second whenever one thread reads it."""
 
     def __init__(self) -> None:
         self.counts: Counter[int] = Counter()
@@ -140,7 +140,7 @@ def kb(hostile_store: Path) -> Iterator[KnowledgeBase]:
 
 
 def answers(kb: KnowledgeBase) -> bool:
-    """Also that no transaction is left open in this thread."""
+    """Also checks that no transaction is left open in this thread."""
     found = kb.search("harbour keys")
     writer = sqlite_store(kb)._database._local.reader
     return found.hits[0].doc_path == "lib/harbour.txt" and bool(writer and writer.getautocommit())
@@ -207,7 +207,8 @@ def test_the_setting_limits_every_search(hostile_store: Path) -> None:
 def test_one_part_out_of_time_leaves_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parallel: bool
 ) -> None:
-    """Words take some steps; half as many for the whole search are too few for them, not for it."""
+    """Lexical retrieval takes more steps than its share of the deadline; the search still
+    completes."""
     monkeypatch.setattr("kb.search.retrievers.model_retriever.SLOW_FROM", 0 if parallel else 10**9)
     config = replace(unexamined(), search=SearchConfig(timeout_s=0.0, retriever_timeout_ms=0))
     with KnowledgeBase(tmp_path / "kb.sqlite", config=config, encoder=Weightless()) as kb:

@@ -1,4 +1,4 @@
-"""What an answer had to do without, as every door says it."""
+"""Messages about degraded answers, shared by all interfaces."""
 
 from __future__ import annotations
 

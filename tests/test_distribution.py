@@ -1,4 +1,4 @@
-"""What is handed out: the source distribution, and the wheel that is built from it."""
+"""The source distribution, and the wheel that is built from it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What an install of it would put beside other packages."""
+    """The files that an install of it would create."""
     folder = tmp_path_factory.mktemp("installed")
     with zipfile.ZipFile(built("wheel", source, folder)) as archive:
         archive.extractall(folder)

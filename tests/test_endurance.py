@@ -1,4 +1,4 @@
-"""What a store must bear: being killed at any moment, many processes at once, a full disk."""
+"""A store survives kills at any moment, many processes at once, and a full disk."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KILLS, FILES = 30, 300
 
 
 def contents(kb: KnowledgeBase) -> dict[str, Any]:
-    """All that ingest has put in, without ids and times of its own."""
+    """Everything that ingest has written, without ids and times."""
     return {
         each.doc_path: (
             each.title,
@@ -51,7 +51,7 @@ def assert_healthy(kb: KnowledgeBase) -> None:
 
 
 def _change(folder: Path, chance: random.Random, version: int) -> None:
-    """So much that an ingest has something to do for as long as it may live."""
+    """Enough changes to keep an ingest busy for its lifetime."""
     for number in chance.sample(range(FILES), FILES // 3):
         path = folder / f"{number % 7}" / f"{number}.md"
         path.parent.mkdir(exist_ok=True)
@@ -126,7 +126,7 @@ def test_many_processes_at_once(tmp_path: Path) -> None:
 
 @contextmanager
 def _small_disk(folder: Path, *, real: bool) -> Iterator[Callable[[int], None] | None]:
-    """Mounts a file system of two megabytes at `folder`, and gives what makes it larger."""
+    """Mount a file system of two megabytes at `folder`, and yield a function that enlarges it."""
     folder.mkdir()
     if not real:
         yield None
@@ -241,7 +241,8 @@ print(*campaign.problems, sep="\\n", file=sys.stderr)
 
 
 def test_any_operation_killed(tmp_path: Path) -> None:
-    """In a process of its own, which has no threads to fork. `python -m tests.kills` does more."""
+    """In a separate process, which has no threads when it forks. `python -m tests.kills` does
+    more."""
     told = subprocess.run(
         [sys.executable, "-c", KILLED, tmp_path / "kills", "45"],
         cwd=REPOSITORY, capture_output=True, text=True, timeout=600,

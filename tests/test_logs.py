@@ -1,4 +1,4 @@
-"""Loggers that nobody has to hear, and anybody can."""
+"""Loggers that stay silent until a program configures logging."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_search_logs_to_who_listens(tmp_path: Path) -> None:
 
 
 def test_every_logger_is_made_by_it() -> None:
-    """One that is made otherwise would write its warnings to the stderr of any program."""
+    """Any other logger would write its warnings to the stderr of every program."""
     own = {
         path.relative_to(SOURCE).as_posix()
         for path in SOURCE.rglob("*.py")

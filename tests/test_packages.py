@@ -26,7 +26,7 @@ _ENTRY = re.compile(r"^(?: {4})?(\w+)/? {2,}\S", re.MULTILINE)
 
 
 def members(package: Path) -> set[str]:
-    """The modules and subpackages of a package, `__init__` and `__main__` aside."""
+    """The modules and subpackages of a package, without `__init__` and `__main__`."""
     modules = {path.stem for path in package.glob("*.py") if not path.stem.startswith("__")}
     return modules | {path.parent.name for path in package.glob("*/__init__.py")}
 

@@ -1,4 +1,4 @@
-"""The public face: names, errors, schemas."""
+"""The public API: names, errors, schemas."""
 
 from __future__ import annotations
 

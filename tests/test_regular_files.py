@@ -331,7 +331,7 @@ def _make(root: Path, path: str, kind: str, target: str) -> None:
 
 @posix
 def test_no_other_reader_waits_for_a_pipe(tmp_path: Path) -> None:
-    """A folder that came from elsewhere may hold a store, or a model."""
+    """A folder from elsewhere may contain a store or a model."""
     os.mkfifo(tmp_path / "kb.sqlite-vectors")
     os.mkfifo(tmp_path / "config.json")
     with watchdog():

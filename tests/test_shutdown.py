@@ -1,4 +1,4 @@
-"""A process ends even if no Python thread of it gets to run."""
+"""A process exits even if none of its Python threads gets to run."""
 
 from __future__ import annotations
 

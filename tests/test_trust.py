@@ -1,4 +1,4 @@
-"""Files of settings that come with a folder: what they may set, and who may have written them."""
+"""Settings files that come with a folder: what they may set, and who could have written them."""
 
 from __future__ import annotations
 

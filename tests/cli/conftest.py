@@ -1,4 +1,4 @@
-"""How these tests call `kb`: in this process, in one of its own, and on a terminal."""
+"""Fixtures that run `kb`: in this process, in a separate process, and on a terminal."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class Run(Protocol):
 
 @pytest.fixture(scope="session")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with 26 documents of the example library and a store that holds them. For
-    reading. Text, Markdown and code: the doors do not care about formats."""
+    """A folder with 26 documents of the example library, and a store that contains them. Read-only.
+    Text, Markdown and code: the interfaces do not depend on formats."""
     folder = tmp_path_factory.mktemp("filled")
     others = shutil.ignore_patterns("papers", "web", "notebooks", "zh-*", "ja-*", "ko-*")
     shutil.copytree(EXAMPLES / "library", folder / "library", ignore=others)
@@ -69,7 +69,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def here(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder: one whose `.kb/` holds the example library, free to be changed."""
+    """The current folder, whose `.kb/` contains the example library. Tests may change it."""
     folder = tmp_path / "here"
     shutil.copytree(filled / ".kb", folder / ".kb")
     monkeypatch.chdir(folder)
@@ -83,7 +83,7 @@ def here(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """`kb` in this process."""
+    """Runs `kb` in this process."""
 
     def call(*args: str | Path, stdin: bytes = b"") -> Result:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin)))
@@ -102,7 +102,7 @@ COMMAND = (sys.executable, "-W", "error", "-m", "kb")
 
 @pytest.fixture
 def process() -> Run:
-    """`kb` in a process of its own, where a warning is an error."""
+    """Runs `kb` in a separate process, where a warning is an error."""
 
     def call(*args: str | Path, stdin: bytes = b"") -> Result:
         done = subprocess.run([*COMMAND, *args], input=stdin, capture_output=True, timeout=60)
@@ -113,7 +113,7 @@ def process() -> Run:
 
 @pytest.fixture
 def on_terminal() -> Callable[..., str]:
-    """What `kb` writes to a terminal of 80 columns, stdout and stderr together."""
+    """The output of `kb` on a terminal of 80 columns, stdout and stderr together."""
     if sys.platform == "win32":
         pytest.skip("no pseudo-terminals on Windows")
 
@@ -153,7 +153,7 @@ def _read(handle: int) -> bytes:
 
 @pytest.fixture(scope="session")
 def valid() -> Callable[[str, Any], None]:
-    """Fails where a value is not of the shape of that name."""
+    """Fails if a value does not have the shape of that name."""
     schemas = {name: wire.schema(name) for name in SCHEMAS}
     named = [(f"urn:kb:{name}", Resource.from_contents(each)) for name, each in schemas.items()]
     registry: Registry[Any] = Registry().with_resources(named)

@@ -189,7 +189,7 @@ def test_nothing_shared() -> None:
 
 
 def test_on_a_terminal(harbour: None, on_terminal: Callable[..., str]) -> None:
-    """Of its own width: columns may be wider than text."""
+    """Uses the terminal's full width: columns may be wider than text."""
     wide = on_terminal("compare", "harbour", columns=160, NO_COLOR="1")
     assert wide.splitlines()[0].split() == list(COMPARED)
     narrow = on_terminal("compare", "harbour", columns=80, NO_COLOR="1")

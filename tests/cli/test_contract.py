@@ -1,4 +1,4 @@
-"""What scripts rely on, on real processes: streams, exit statuses, colour, pipes."""
+"""What scripts rely on, in real processes: streams, exit statuses, color, pipes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kb import __version__
+from kb import KnowledgeBase, __version__
 from tests.cli.conftest import COMMAND, Run
 
 Valid = Callable[[str, Any], None]
@@ -76,7 +76,7 @@ def test_zero_hits_are_no_failure(here: Path, process: Run, valid: Valid) -> Non
         (("add", "x", "--kind", "nope"), "invalid_request"),
         (("add",), "usage"),
         (("search", "'a AND'"), "query_syntax"),
-        (("search", "x", "--nope"), "usage"),
+        (("search", "--nope", "x"), "usage"),
         (("nope",), "usage"),
         (("--store", "nowhere.sqlite", "search", "x"), "store_missing"),
     ],
@@ -94,7 +94,7 @@ def test_errors(here: Path, process: Run, valid: Valid, args: tuple[str, ...], c
 
 
 def test_a_value_outside_of_a_closed_set(here: Path, run: Run) -> None:
-    """The same words whatever the command."""
+    """The message is the same for every command."""
     added, found = (
         run(*command, "--kind", "nope").err for command in (("add", "x"), ("search", "x"))
     )
@@ -107,7 +107,7 @@ def test_a_value_outside_of_a_closed_set(here: Path, run: Run) -> None:
     [
         (("serach", "x"), "'search'"),
         (("Ingest", "x"), "'ingest'"),
-        (("search", "x", "--tpo", "3"), "'--top'"),
+        (("search", "--tpo", "3", "x"), "'--top'"),
         (("--stoer", "x", "list"), "'--store'"),
     ],
 )
@@ -247,9 +247,16 @@ def test_ctrl_c_says_what_is_safe(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as kb:
-        while not store.exists():
+        while not _document_count(store):
+            assert kb.poll() is None
             time.sleep(0.01)
         kb.send_signal(signal.SIGINT)
         out, err = kb.communicate(timeout=60)
+    assert 0 < _document_count(store) < 3000
     assert (kb.returncode, out) == (130, b"")
     assert err.decode().strip().startswith("interrupted: finished files are in the store")
+
+
+def _document_count(store: Path) -> int:
+    with KnowledgeBase(store) as kb:
+        return kb.status()["documents"] if kb.exists() else 0

@@ -1,4 +1,4 @@
-"""Names and texts with line breaks and commands for the terminal: shown, and never obeyed."""
+"""Names and texts with line breaks and terminal escapes are shown escaped."""
 
 from __future__ import annotations
 

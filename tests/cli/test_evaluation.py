@@ -1,4 +1,4 @@
-"""`kb eval run`: on a store of one's own, and on data that brings its corpus."""
+"""`kb eval run`: on the user's store, and on data with its own corpus."""
 
 from __future__ import annotations
 
@@ -93,7 +93,8 @@ def test_a_page(here: Path, run: Run, small: Path) -> None:
 def test_a_file_is_written_whole_or_not_at_all(
     here: Path, run: Run, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk fills up after minutes of work: what was there is, and the figures were printed."""
+    """If the disk fills up after minutes of work, the old file stays, and the results were
+    printed."""
     Path("r.html").write_text("the last one")
 
     def full(_path: Path, *_args: object, **_how: object) -> int:
@@ -125,7 +126,7 @@ def test_a_link_stays_one(here: Path, run: Run, small: Path) -> None:
 def test_a_folder_that_cannot_be_written_to(
     here: Path, run: Run, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told before the work, and not after it."""
+    """The error is reported before the work starts."""
     # Pretended, since root may write anywhere.
     monkeypatch.setattr(os, "access", lambda _path, mode, **_how: mode != os.W_OK)
     refused = run("eval", "run", "--data", small, "--html", "r.html")
@@ -134,7 +135,7 @@ def test_a_folder_that_cannot_be_written_to(
 
 
 class Ended(Contrary):
-    """The first passage it is to encode is when the process is told to end."""
+    """Sends SIGTERM to the process when it encodes the first passage."""
 
     def __init__(self, how: signal.Signals) -> None:
         super().__init__()
@@ -171,12 +172,12 @@ def test_a_csv_file_about_the_store(here: Path, run: Run) -> None:
     told = run("eval", "run", "--judgments", "mine.csv", "--measures", "success@5,nDCG@20")
     assert told.status == 0
     assert told.lines[0] == "mine, split all: 1 query, linear gain"
-    assert "1 judged document is not there, such as library/not-there.md" in told.out
+    assert "1 judged document is missing, such as library/not-there.md" in told.out
 
 
 def test_a_csv_file_as_a_spreadsheet_writes_it(here: Path, run: Run) -> None:
-    """With a mark at its beginning, semicolons, quotes, and grades like 2.0; documents by their
-    file, and by a citation."""
+    """With a byte order mark, semicolons, quotes, and grades like 2.0; documents are named by their
+    file and by a citation."""
     rows = [
         "query;document;grade",
         '"what, if anything, is the ""dedupe"" key";ingestion-service.md;2.0',
@@ -216,7 +217,7 @@ def test_documents_that_are_in_no_store(here: Path, run: Run) -> None:
 
 
 def test_tune(here: Path, run: Run, valid: Valid) -> None:
-    """By words alone there is nothing to fuse, and so nothing better."""
+    """With words only there is nothing to fuse, so nothing can be better."""
     told = run("eval", "tune", "--data", JUDGMENTS, "--limit-queries", "12", "--write", "mine")
     assert told.status == 0
     assert "5 folds, 12 queries" in told.out
@@ -229,7 +230,7 @@ def test_tune(here: Path, run: Run, valid: Valid) -> None:
 def test_tune_writes_what_is_better(
     here: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The vectors here mislead, and the profile trusts them: there is something to gain."""
+    """The vectors mislead and the profile relies on them, so tuning can improve it."""
     data = write_folder(tmp_path / "reef", splits={"dev": range(20), "test": range(20, 40)})
     monkeypatch.setattr(KnowledgeBase, "encoder", lambda self: Contrary())
     config = Path("config.toml")
@@ -238,7 +239,7 @@ def test_tune_writes_what_is_better(
     asked = ("--store", "none.sqlite", "eval", "tune", "--data", data, "--profile", "misled")
     told = run(*asked, "--write", "mine")
     assert f"wrote profile mine to {config.absolute()}" in told.out
-    assert "reranking (colbert) is left as it is" in told.out
+    assert "reranking (colbert) is unchanged" in told.out
     profiles = run("config", "profiles", "--json").json
     assert profiles["mine"]["weights"]["dense"] < 0.7
     assert profiles["mine"]["retrievers"] == ["lexical", "dense", "sparse"]

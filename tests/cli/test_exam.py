@@ -1,4 +1,4 @@
-"""What a person is told of a model that cannot read."""
+"""Messages about a model that fails the exam."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every command and every option says what it is for."""
+"""Every command and every option has a help text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hits on a page: lines that fit, matches that are marked, nothing lost."""
+"""Hits as text: lines fit the width, matches are highlighted, and no text is lost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.cli.hit_view import explain_text, hit_text, wrap
+from kb.cli.hit_view import divider_text, explain_text, hit_text, wrap
 from kb.cli.output import Console, escape
 from kb.types import Citation, Hit, Retrieval, ScoredChunk, Span
 
@@ -42,6 +42,15 @@ def test_plain() -> None:
     )
 
 
+def test_passages_without_a_hit_of_their_own() -> None:
+    copied = replace(HIT, duplicates=59, duplicate_uris=("lib/b.md#L1",))
+    assert hit_text(copied, PLAIN, marker).endswith(
+        "\n    and 59 more with the same text; --all shows them"
+    )
+    both = replace(copied, more_in_document=2)
+    assert both.others == "and 59 more with the same text, 2 more in this document"
+
+
 def test_a_title_that_no_heading_repeats() -> None:
     other = replace(HIT, heading_path=("One",), title="Other")
     assert "    Other › One\n" in hit_text(other, PLAIN, marker)
@@ -62,6 +71,14 @@ def test_the_score_stands_at_the_edge() -> None:
     long = replace(HIT, citation=replace(HIT.citation, uri="x" * 100))
     lines = hit_text(long, Console(color=False, width=60), marker).split("\n")
     assert lines[:2] == [f"1.  {'x' * 100}", "0.5000".rjust(60)]
+
+
+def test_relevance_replaces_the_score() -> None:
+    hit = replace(HIT, relevance=0.934)
+    assert hit_text(hit, PLAIN, marker).startswith("1.  lib/a.md#L3  0.93\n")
+    first = hit_text(hit, Console(color=False, width=60), marker).split("\n")[0]
+    assert (len(first), first.endswith("  ▰▰▰▰▰ 0.93")) == (60, True)
+    assert divider_text([hit, replace(hit, relevance=0.1)], PLAIN) == "--- weak matches ---"
 
 
 def test_every_retriever_is_explained() -> None:
@@ -97,7 +114,9 @@ def test_nothing_invisible_is_obeyed(text: str) -> None:
 def test_small_numbers_keep_their_digits() -> None:
     retrieval = Retrieval("hybrid", 0.5, retrievers={"lexical": ScoredChunk(1, 9e-7, 1)})
     faded = replace(HIT, score=4.73e-8, retrieval=retrieval)
-    lines = hit_text(faded, PLAIN, marker, explain=True, factors={"decay": 4.73e-8, "type": 0.0})
+    lines = hit_text(
+        faded, PLAIN, marker, explain=True, why={"factors": {"decay": 4.73e-8, "type": 0.0}}
+    )
     assert lines.split("\n")[0].endswith("  4.7e-08")
     assert lines.split("\n")[3:] == [
         "    lexical  rank 1    score 9.0e-07  only by words that most passages contain",

@@ -1,4 +1,5 @@
-"""Search by words and meaning on the command line: what is embedded when, and what is said."""
+"""Search by words and meaning on the command line: when passages are embedded, and the messages
+about it."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ Library = Callable[[dict[str, str]], Path]
 
 
 class Stoppable(Weightless):
-    """An encoder that is interrupted after so many texts."""
+    """An encoder that is interrupted after a number of texts."""
 
     left = 10**9
 
@@ -37,7 +38,7 @@ class Stoppable(Weightless):
 
 @pytest.fixture
 def encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: Library) -> Stoppable:
-    """The encoder in use, in an empty folder with a library beside."""
+    """The configured encoder, in an empty folder beside a library."""
     made = Stoppable()
     monkeypatch.setattr("kb.models.encoder", lambda *_: made)
     monkeypatch.chdir(tmp_path)
@@ -130,7 +131,7 @@ def test_a_model_that_cannot_be_used_is_a_warning(
     monkeypatch.setattr("kb.models.encoder", missing)
     told = run("ingest", "lib")
     assert told.status == 0
-    assert "only found by words: there is no encoder 'x' (name another)" in told.err
+    assert "found only by their words: there is no encoder 'x' (name another)" in told.err
     assert run("add", "a note").status == 0
     found = run("search", "harbour")
     assert (found.status, "lib/boat.md" in found.out) == (0, True)
@@ -149,8 +150,9 @@ def test_a_failing_model_leaves_the_words(encoder: Stoppable, run: Run) -> None:
 def test_a_cause_is_told_once_with_all_that_it_concerns(
     encoder: Stoppable, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To a program, every part is listed."""
+    """JSON lists every part."""
     run("add", "港口的鑰匙")
+    monkeypatch.setattr("kb.models.registry.has_multilingual", lambda: False)
     monkeypatch.setattr(encoder, "spec", replace(encoder.spec, scripts=("Latin",)))
     asked = ("search", "港口", "--profile", "research")
     why = "weightless reads Latin script"
@@ -259,7 +261,7 @@ def test_settings_that_cannot_be(encoder: Stoppable, run: Run, valid: Valid) -> 
 def test_through_a_process_that_runs_already(
     encoder: Stoppable, run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The same hits, by the vectors that the other process has in memory."""
+    """The hits are the same, computed with the vectors that the other process has in memory."""
     run("ingest", "lib")
     alone = run("search", "--jsonl", "harbour", "keys")
     with KnowledgeBase(tmp_path / ".kb") as kb, serve_socket(kb):

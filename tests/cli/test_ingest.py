@@ -196,7 +196,7 @@ def test_a_file_that_is_partly_read_counts_in_part() -> None:
 def test_an_interruption_inside_a_long_file(
     run: Run, library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As Ctrl-C there would: a single file, so that no root is known of either."""
+    """Like Ctrl-C at that point. A single file, so that the store has no root either."""
     root = library({"long.txt": "\n\n".join("word " * 300 for _ in range(600))})
 
     @contextmanager

@@ -17,7 +17,7 @@ from tests.store.builders import sqlite_store
 
 @pytest.fixture
 def encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Weightless:
-    """The encoder in use, in a folder with three notes."""
+    """The configured encoder, in a folder with three notes."""
     made = Weightless()
     monkeypatch.setattr("kb.models.encoder", lambda *_: made)
     monkeypatch.chdir(tmp_path)
@@ -96,7 +96,7 @@ def test_parts_that_are_missing_are_said(
 def test_a_change_of_the_model(
     here: Path, run: Run, valid: Valid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both from folders. The store remembers where its model is, whatever the settings say."""
+    """Both models are folders. The store records where its model is, whatever the settings are."""
     old = tiny.lay(tmp_path / "old")
     new = tiny.lay(tmp_path / "new", name="other", version="7")
     monkeypatch.setenv("KB_MODELS_ENCODER", str(old))

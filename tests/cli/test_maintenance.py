@@ -1,4 +1,4 @@
-"""`kb doctor`, `backup`, `export`, `import` as a shell sees them."""
+"""`kb doctor`, `backup`, `export` and `import` on the command line."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_imports_that_are_refused(here: Path, run: Run) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_an_interrupted_import_leaves_nothing(here: Path) -> None:
-    """stdin stays open, so that it waits in the middle."""
+    """stdin stays open, so that the import waits in the middle."""
     lines = subprocess.run([*COMMAND, "export"], capture_output=True, check=True, timeout=60)
     with subprocess.Popen(
         [*COMMAND, "--store", "new/kb.sqlite", "import", "-"],

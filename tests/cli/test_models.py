@@ -26,7 +26,7 @@ def laid(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def model(laid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The encoder in use, in a folder without a store."""
+    """The configured encoder, in a folder without a store."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KB_MODELS_ENCODER", str(laid))
     return laid
@@ -224,7 +224,7 @@ def test_pulling_offline(run: Run, valid: Valid, monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_endpoint_in_the_list(run: Run, valid: Valid, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without being asked: nothing listens there."""
+    """It is not contacted: nothing listens there."""
     monkeypatch.setenv("KB_MODELS_ENCODER", "endpoint")
     monkeypatch.setenv("KB_MODELS_ENDPOINT_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("KB_MODELS_ENDPOINT_MODEL", "nomic")

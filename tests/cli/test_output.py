@@ -1,4 +1,4 @@
-"""The sheet that is written on: whom it has colour for, and what fits on it."""
+"""Output on terminals and in files: color, width and wrapping."""
 
 from __future__ import annotations
 

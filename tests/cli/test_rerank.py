@@ -1,4 +1,4 @@
-"""`kb search --rerank`: how it is asked for, and what is said."""
+"""`kb search --rerank`: its options and its messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.cli.conftest import Run
 from tests.cli.test_contract import Valid
 from tests.models.judges import WordJudge
 
-QUERY = ("radio", "slots")
+QUERY = ("how", "wide", "are", "radio", "slots")
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_how_it_is_asked_for(
     told = run("search", "--json", *asked, *QUERY)
     assert (told.status, told.err) == (0, "")
     valid("search_response.v1", told.json)
-    assert told.json["query"] == "radio slots"
+    assert told.json["query"] == "how wide are radio slots"
     assert {hit["score_kind"] for hit in told.json["hits"]} == {"rerank"}
     assert run("search", "--json", *QUERY, *asked).json["hits"] == told.json["hits"]
     assert judge.read
@@ -40,7 +40,7 @@ def test_how_it_is_asked_for(
 
 def test_without_a_name_it_is_the_better_one(here: Path, run: Run) -> None:
     told = run("search", "--json", "--rerank", *QUERY).json
-    assert told["query"] == "radio slots"
+    assert told["query"] == "how wide are radio slots"
     assert told["degraded"] == [
         {"part": "rerank", "reason": "no_model", "detail": "the encoder is switched off"}
     ]
@@ -50,8 +50,9 @@ def test_without_a_name_it_is_the_better_one(here: Path, run: Run) -> None:
 def test_what_follows_the_flag_is_the_query(
     here: Path, run: Run, judge: WordJudge, word: str
 ) -> None:
-    told = run("search", "--json", "--set", "rerank=cross-encoder", "--rerank", word, *QUERY)
-    assert told.json["query"] == f"{word} radio slots"
+    told = run("search", "--json", "--set", "rerank=cross-encoder", "--set", "rerank_blend=1",
+               "--rerank", word, *QUERY)  # fmt: skip
+    assert told.json["query"] == f"{word} how wide are radio slots"
     assert judge.read
 
 
@@ -95,7 +96,7 @@ def test_a_flag_takes_no_name(here: Path, run: Run) -> None:
 
 def test_explained(here: Path, run: Run, judge: WordJudge) -> None:
     told = run("search", "--reranker", "cross-encoder", "--explain", *QUERY)
-    assert "rerank(cross-encoder, top 100, blend=0.2)" in told.out
+    assert "rerank(cross-encoder, top 100, blend=auto)" in told.out
     assert "reranked" in told.out
     assert "model: word-judge" in told.out
 

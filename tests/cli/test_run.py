@@ -1,4 +1,4 @@
-"""What happens when something goes wrong that no one foresaw."""
+"""Unexpected errors."""
 
 from __future__ import annotations
 
@@ -56,11 +56,12 @@ def test_an_option_named_like_json_is_not_asked_for(here: Path, run: Run) -> Non
 @pytest.mark.parametrize(
     ("args", "meant"),
     [
-        ("search git push --force", "kb search -- git push --force"),
-        ("search git -zap", "kb search -- git -zap"),
-        ("search -n 2 git push --force x", "kb search -n 2 git push -- --force x"),
+        ("search --force git push", "kb search -- --force git push"),
+        ("search -zap", "kb search -- -zap"),
+        ("search -n 2 --force x", "kb search -n 2 -- --force x"),
+        ("search git push --force --top", "kb search git push --force -- --top"),
         ("add never --force", "kb add -- never --force"),
-        ("compare git --force=1", "kb compare -- git --force=1"),
+        ("compare --force=1", "kb compare -- --force=1"),
     ],
 )
 def test_words_that_look_like_options(here: Path, run: Run, args: str, meant: str) -> None:

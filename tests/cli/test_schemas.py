@@ -1,4 +1,4 @@
-"""The shapes: schemas that are schemas, and that say what the code says."""
+"""The schemas are valid, and agree with the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kb search`: its options, and what it shows."""
+"""`kb search`: its options and its output."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from kb import KnowledgeBase
 from kb.errors import InvalidRequest
 from tests.cli.conftest import Result, Run
 from tests.cli.test_contract import Valid
+from tests.relevances import set_relevances
 
 
 def paths(found: Result) -> list[str]:
@@ -24,6 +25,15 @@ def test_a_hit_as_it_is_read(here: Path, run: Run) -> None:
     assert title == "    The retry storm after gw-skerry returned › What happened"
     assert "breaker of its solar charger" in snippet
     assert run("get", first.split()[1]).status == 0
+
+
+def test_duplicates_are_one_hit(here: Path, run: Run) -> None:
+    for number in range(3):
+        run("add", "the winter storage has room for dinghies", "--title", f"note {number}")
+    found = run("search", "winter", "storage", "dinghies")
+    assert "    and 2 more with the same text; --all shows them" in found.lines
+    every = run("search", "winter", "storage", "dinghies", "--all", "--json").json["hits"]
+    assert sum("dinghies" in hit["snippet"] for hit in every) == 3
 
 
 def test_the_query_comes_from_words_or_stdin(here: Path, run: Run, valid: Valid) -> None:
@@ -108,7 +118,7 @@ def test_modes_and_matches(here: Path, run: Run) -> None:
 
 def test_explain(here: Path, run: Run) -> None:
     told = run("search", "the", "buoy", "-n", "2", "--explain").out
-    assert "    lexical  rank 1    score 0." in told
+    assert "    lexical  rank " in told
     assert "How this was found\n    profile default: analyse -> lexical(match=any)" in told
     assert "words: the buoy" in told
     assert told.splitlines()[-1].startswith("    total ")
@@ -120,7 +130,7 @@ def test_a_degraded_answer_says_so(here: Path, run: Run) -> None:
     many = " ".join(f"word{number}" for number in range(300))
     told = run("search", many, "buoy")
     assert told.err.splitlines()[-1] == (
-        "warning: query: truncated (45 of 301 terms left out; the first 256 count)"
+        "warning: query: truncated (45 of 301 terms left out; only the first 256 are used)"
     )
     assert "warning: query: truncated" in run("search", many, "--jsonl").err
     shape = run("search", many, "--json")
@@ -165,7 +175,7 @@ def test_text_that_is_not_unicode_names_no_document(here: Path) -> None:
 
 
 def test_what_a_threshold_cuts_is_said(here: Path, run: Run) -> None:
-    """A score has another scale in every profile."""
+    """The scale of scores depends on the profile."""
     told = run("search", "radio", "--mode", "lexical", "--threshold", "0.999")
     best = max(hit["score"] for hit in run("search", "radio", "--fts-only", "--json").json["hits"])
     count = run("search", "radio", "--fts-only", "--json").json["returned"]
@@ -175,6 +185,43 @@ def test_what_a_threshold_cuts_is_said(here: Path, run: Run) -> None:
     nothing = run("search", "nosuchword", "--fts-only", "--threshold", "0.5").err
     assert "nothing found" in nothing
     assert "dropped" not in nothing
+
+
+# --- relevance ------------------------------------------------------------------------------------
+
+
+def test_weak_matches_are_below_a_divider(
+    here: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_relevances(monkeypatch, [0.93, 0.61, 0.2])
+    lines = run("search", "buoy", "-n", "4").lines
+    firsts = [line for line in lines if line[:2] in ("1.", "2.", "3.", "4.", "--")]
+    assert [line.split()[-1] for line in firsts] == ["0.93", "0.61", "---", "0.20", "0.20"]
+    assert "--- weak matches ---" in lines
+    assert run("search", "buoy", "--json").json["hits"][0]["relevance"] == 0.93
+
+
+def test_a_search_that_finds_nothing_relevant_says_so(
+    here: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_relevances(monkeypatch, [0.31, 0.2])
+    assert run("search", "buoy").lines[0] == "--- nothing relevant found; weak matches ---"
+    nothing = run("search", "buoy", "-n", "3", "--min-relevance", "0.5")
+    assert (nothing.status, nothing.out) == (0, "")
+    assert "--min-relevance 0.5 dropped 3 hits; the best relevance is 0.31" in nothing.err
+    assert run("search", "buoy", "--min-relevance", "0.3", "--json").json["returned"] == 1
+
+
+def test_unknown_relevance_shows_nothing(
+    here: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_relevances(monkeypatch, [None])
+    assert "weak matches" not in run("search", "buoy").out
+
+
+def test_a_relevance_is_a_probability(here: Path, run: Run) -> None:
+    for value in ("2", "-1", "nan", "much"):
+        assert run("search", "buoy", "--min-relevance", value).status == 2
 
 
 # --- logs -----------------------------------------------------------------------------------------

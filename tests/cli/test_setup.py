@@ -141,3 +141,32 @@ def test_what_the_shell_is_offered(run: Run, begun: str, offered: str) -> None:
         COMMAND, env=os.environ | words, capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.split("\n")[1::3] == offered.split()
+
+
+def test_init_of_a_named_store(run: Run, tmp_path: Path) -> None:
+    named = tmp_path / "elsewhere" / "mine.sqlite"
+    done = run("--store", named, "init")
+    assert done.status == 0
+    assert done.out.strip() == str(named)
+    assert named.exists()
+    assert not (named.parent / ".gitignore").exists()
+    assert not (tmp_path / ".kb").exists()
+    both = run("--store", named, "init", tmp_path)
+    assert both.status == 2
+    assert "name two stores" in both.err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the current folder cannot be removed there")
+@pytest.mark.parametrize("args", [("status",), ("search", "x"), ("init",), ("ingest", ".")])
+def test_a_current_folder_that_is_gone(tmp_path: Path, args: tuple[str, ...]) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    code = (
+        "import os, sys; os.rmdir(os.getcwd()); from kb.cli.run import run\n"
+        "sys.exit(run(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *args], cwd=folder, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: the current folder no longer exists")

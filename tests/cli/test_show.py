@@ -15,7 +15,7 @@ RETRY = "library/lessons/retry-storm.md"
 
 @pytest.fixture
 def own(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A library whose files can be changed."""
+    """A library whose files tests may change."""
     shutil.copytree(EXAMPLES / "library", tmp_path / "library")
     monkeypatch.chdir(tmp_path)
     run("init")

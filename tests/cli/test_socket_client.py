@@ -1,4 +1,4 @@
-"""`kb search` through a process that runs already: the same answers, and never a worse one."""
+"""`kb search` through a running process: the results are the same."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def store(here: Path) -> Path:
 
 @pytest.fixture
 def served(store: Path) -> Iterator[Path]:
-    """The socket of a store that is answered for."""
+    """The socket of a store that a running process serves."""
     with KnowledgeBase(store) as kb, serve_socket(kb):
         yield Path(f"{store}{socket_client.SUFFIX}")
 
 
 def plain(text: str) -> str:
-    """Without what no two searches share: how long they took."""
+    """Without times, which differ between searches."""
     return _TIMES.sub("", text)
 
 
@@ -152,7 +152,7 @@ def test_a_plain_file_in_its_place(store: Path) -> None:
 
 
 def ended_by(signal_: signal.Signals, store: Path) -> int:
-    """The exit status of a server that has answered, and then got that signal."""
+    """The exit status of a server that has responded once and then received the signal."""
     command = [*COMMAND, "--store", str(store), "serve", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
         assert server.stdout is not None
@@ -170,7 +170,7 @@ def test_a_killed_server(store: Path, process: Run) -> None:
 
 
 def test_a_server_that_was_told_to_end(store: Path) -> None:
-    """As a service manager does it: nothing is left behind."""
+    """As a service manager stops it: nothing is left behind."""
     assert ended_by(signal.SIGTERM, store) == 0
     assert not os.path.exists(f"{store}{socket_client.SUFFIX}")
     assert not os.path.exists(f"{store}-wal")
@@ -179,7 +179,7 @@ def test_a_server_that_was_told_to_end(store: Path) -> None:
 def test_those_who_leave_stop_their_searches(
     hostile_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All threads are busy for minutes; when their clients are killed, they answer again."""
+    """All threads are busy for minutes; when their clients are killed, they are free again."""
     store = Path(shutil.copy(hostile_store, tmp_path / "kb.sqlite"))
     for name, value in {"KB_STORE": str(store), "KB_MODELS_ENCODER": "none",
                         "KB_SEARCH_TIMEOUT_S": "0"}.items():  # fmt: skip
@@ -206,7 +206,7 @@ def test_those_who_leave_stop_their_searches(
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a file that takes nothing")
 def test_a_stderr_that_takes_nothing(served: Path) -> None:
-    """What was printed is not printed a second time."""
+    """Output is not printed twice."""
     command = [*COMMAND, "search", "--rerank", "retry"]  # which there is nobody for
     with open("/dev/full", "w") as full:
         through = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, timeout=60)
@@ -288,7 +288,7 @@ def test_another_user_at_the_other_end(served: Path, monkeypatch: pytest.MonkeyP
 
 @contextmanager
 def odd(store: Path, answer: bytes | None) -> Iterator[None]:
-    """A socket that answers with `answer`, or never."""
+    """A socket that responds with `answer`, or never."""
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(f"{store}{socket_client.SUFFIX}")
         listening.listen(1)

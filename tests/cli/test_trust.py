@@ -1,4 +1,4 @@
-"""A cloned folder that brings settings and a store of its own, through every door."""
+"""A cloned folder with its own settings and store, in every interface."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from kb import KnowledgeBase
 from kb.config import settings_file, trust_store
 from tests.cli.conftest import COMMAND, Run
 from tests.models import tiny
-from tests.models.serving import Answer, Asked, Server, answer, serving
+from tests.models.serving import Answer, ReceivedRequest, Server, answer, serving
 
 KEY = "sk-of-the-user"
 PATIENCE_S = 60.0
 
 
-def _vectors(request: Asked) -> Answer:
+def _vectors(request: ReceivedRequest) -> Answer:
     texts = request.json["input"]
     data = [{"index": at, "embedding": [1.0, 2.0, 3.0]} for at in range(len(texts))]
     return answer({"data": data})
@@ -31,14 +31,14 @@ def _vectors(request: Asked) -> Answer:
 
 @pytest.fixture
 def elsewhere() -> Iterator[Server]:
-    """The machine that the folder's author would like to hear from."""
+    """The server that the folder's author would like to receive data."""
     with serving(_vectors) as server:
         yield server
 
 
 @pytest.fixture
 def clone(tmp_path: Path, elsewhere: Server, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder as it was cloned, which is the current one, with the user's key about."""
+    """A cloned folder as the current one, with the user's key in the environment."""
     for name in ("KB_MODELS_ENCODER", "KB_MODELS_EXAM"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("KB_ENDPOINT_KEY", KEY)
@@ -188,7 +188,7 @@ def test_a_fitted_profile_keeps_trust(clone: Path) -> None:
 
 
 def _plant(store: Path, source: str, **model: Any) -> None:
-    """A store whose vectors are by a model of that name, as another machine has made it."""
+    """A store whose vectors come from a model of that name, as if made on another machine."""
     import apsw
 
     with KnowledgeBase(store, encoder="none") as kb:

@@ -1,6 +1,6 @@
 """Seed 000: keyword search, vector search, their fusion by rank, tags, types, threshold, count.
 
-Meaning is given by hand here: `CONCEPTS` says which words mean the same.
+Synonyms are given by hand: `CONCEPTS` lists the words with the same meaning.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Concepts:
 
 @pytest.fixture
 def kb(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[KnowledgeBase]:
-    """Compares vectors by sqlite-vec, as the seed has it."""
+    """Uses sqlite-vec, as the seed requires."""
     monkeypatch.setenv("KB_STORE_VECTOR_BACKEND", "sqlite-vec")
     path = tmp_path / "store" / "kb.sqlite"
     with KnowledgeBase(path, clock=clock, encoder=Concepts()) as opened:
@@ -178,7 +178,7 @@ class TestVectorSimilaritySearch:
             assert counts["lexical"] == counts["dense"] == 3 * top
 
     def test_chunks_vec_is_a_table_of_sqlite_vec(self, notes: KnowledgeBase) -> None:
-        """Resolution: `chunks_vec` is one of three backends that answer alike."""
+        """Resolution: `chunks_vec` is one of three backends with the same results."""
         (model,) = notes._store.vectors.models()
         expected = sqlite_store(notes).vectors.nearest_dense(
             model.model_id, [1.0, 1.0, 0.0, 0.0, 0.0], filters=Filters(), now="2026-05-28",
@@ -222,7 +222,7 @@ class TestReciprocalRankFusion:
         assert both.score > max(one_list)
 
     def test_ties_are_ordered_by_lexical_rank(self, kb: KnowledgeBase) -> None:
-        """Resolution: whatever their chunk ids; what words found comes before what they did not."""
+        """Resolution: whatever their chunk ids; lexical hits come before others."""
         by_hand(
             kb,
             {
@@ -296,7 +296,7 @@ class TestTagBasedFiltering:
     def test_a_filter_is_no_cut_of_the_best(
         self, crowded: KnowledgeBase, query: str, mode: str
     ) -> None:
-        """In the SQL query, so before the best are taken: however many others are better."""
+        """The filter is part of the SQL query, so it applies before ranking."""
         kept = Filters(tags=("ops",))
         found = crowded.search(query, mode=mode, profile="notes", top=5, filters=kept)
         assert {hit.doc_path for hit in found} == {"lib/few.md"}

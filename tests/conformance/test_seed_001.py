@@ -222,7 +222,8 @@ class TestBehaviour:
     def test_filters_are_no_cut_of_the_best(
         self, corpus: KnowledgeBase, library: Library, query: str
     ) -> None:
-        """Each is a condition of the query, so before the best are taken: 400 others are better."""
+        """Each filter is a condition of the query, so it applies before ranking: 400 other passages
+        rank higher."""
         better = "".join(f"# Ranking {number}\n\nbm25 bm25\n\n" for number in range(400))
         corpus.ingest(library({"better.md": f"---\ntrust: generated\nlang: de\n---\n{better}"}))
         assert {hit.doc_path for hit in lexical(corpus, query, top=100)} == {"lib/better.md"}

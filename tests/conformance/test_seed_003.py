@@ -108,7 +108,7 @@ class TestThreeTierKeywordSearch:
             assert titles(kb.search(query)) == ["de"]
 
     def test_fallback_when_fts5_is_unavailable(self, memory: KnowledgeBase) -> None:
-        """Scenario: LIKE fallback: FTS5 does not work; search answers and says so."""
+        """Scenario: LIKE fallback: FTS5 does not work; search still works and reports it."""
         memory.close()
         connection = apsw.Connection(str(memory.path))
         for table in ("chunks_fts", "chunks_trigram", "chunks_cjk"):
@@ -123,11 +123,11 @@ class TestThreeTierKeywordSearch:
 
 
 class TestFiltersInEveryTier:
-    """A filter is a condition of every tier, and no cut of what it finds best."""
+    """A filter is a condition in every tier, applied before ranking."""
 
     @pytest.fixture
     def crowded(self, kb: KnowledgeBase, library: Library) -> KnowledgeBase:
-        """400 passages that every query here suits better, and three of another language."""
+        """400 passages that rank higher for every query here, and three in another language."""
         better = "".join(f"# 数据库 {n}\n\n数据库 concatenation\n\n" for n in range(400))
         few = "".join(
             f"# 其他 {n}\n\n别的内容说了很久，然后是数据库。concatenation of words.\n\n"

@@ -64,10 +64,10 @@ class TestFiltering:
         for kind in ("decision", "lesson", "summary", "temp_note"):
             kb.add("a word", kind=kind)
         kb.add("a word")
-        assert [hit.kind for hit in kb.search("word", filters=Filters(kind=("lesson",)))] == [
-            "lesson"
-        ]
-        found = kb.search("word", filters=Filters(kind=("decision", "lesson")))
+        lessons = kb.search("word", profile="knowledge", filters=Filters(kind=("lesson",)))
+        assert [hit.kind for hit in lessons] == ["lesson"]
+        both = Filters(kind=("decision", "lesson"))
+        found = kb.search("word", profile="knowledge", filters=both)
         assert {hit.kind for hit in found} == {"decision", "lesson"}
 
     def test_scope(self, kb: KnowledgeBase) -> None:

@@ -138,11 +138,11 @@ async def _search_and_fetch(client: Client) -> None:
     (cited,) = citations(found)
     assert "exact" in await ask(client, "fetch", citation=cited)
     shown = next(block.text for block in BLOCKS if block.text.startswith("1. library/"))
-    assert _without_score(shown) in _without_score(found)
+    assert _without_relevance(shown) in _without_relevance(found)
 
 
-def _without_score(text: str) -> str:
-    return re.sub(r"score \d\.\d+", "score", plain(text))
+def _without_relevance(text: str) -> str:
+    return re.sub(r"relevance \d\.\d+", "relevance", plain(text))
 
 
 def test_the_page_says_what_was_asked() -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.docs.pages import DOCS, Block, blocks
 from tests.docs.reading import Reader
 from tests.docs.reading import reader as reader_at
-from tests.models.serving import Answer, Asked, answer, serving
+from tests.models.serving import Answer, ReceivedRequest, answer, serving
 
 WORDS = {"KB_MODELS_ENCODER": "none"}
 
@@ -48,7 +48,7 @@ def test_an_endpoint_as_the_page_sets_it(reader: Reader) -> None:
     settings = tomllib.loads(told)["models"]
     prefixes = settings["endpoint_query_prefix"], settings["endpoint_passage_prefix"]
 
-    def respond(asked: Asked) -> Answer:
+    def respond(asked: ReceivedRequest) -> Answer:
         assert (asked.path, asked.json["model"]) == ("/v1/embeddings", settings["endpoint_model"])
         texts = asked.json["input"]
         assert all(text.startswith(prefixes) for text in texts), texts

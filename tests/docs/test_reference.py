@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
+import importlib
 import inspect
 import shutil
 import subprocess
@@ -26,21 +26,20 @@ COMMAND = DOCS / "reference.py"
 PAGES = ("cli", "settings", "shapes", "errors", "python")
 
 
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("kb_docs_reference", COMMAND)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def load(name: str) -> ModuleType:
+    """A module of `docs`, whose modules import each other by name."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.syspath_prepend(str(DOCS))
+        return importlib.import_module(name)
 
 
-reference = load()
-COMMANDS: dict[tuple[str, ...], click.Command] = dict(reference.every_command(cli, ("kb",)))
+reference = load("reference")
+every_error = load("_errors_page").every_error
+COMMANDS: dict[tuple[str, ...], click.Command] = dict(load("_cli_page").every_command(cli, ("kb",)))
 ERRORS: list[type[errors.KbError]] = [
-    each for each in reference.every_error(errors.KbError) if each.__module__ == "kb.errors"
+    each for each in every_error(errors.KbError) if each.__module__ == "kb.errors"
 ]
-SHAPES: list[str] = reference.shape_names()
+SHAPES: list[str] = load("_shapes_page").shape_names()
 
 
 def text(page: str) -> str:
@@ -76,7 +75,8 @@ def test_the_width_of_a_terminal_does_not_matter(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_check_names_the_stale_page_and_what_to_do(tmp_path: Path) -> None:
-    shutil.copy(COMMAND, tmp_path / "reference.py")
+    for module in (COMMAND, *DOCS.glob("_*.py")):
+        shutil.copy(module, tmp_path / module.name)
     shutil.copytree(DOCS / "reference", tmp_path / "reference")
 
     def run(*args: str) -> subprocess.CompletedProcess[str]:
@@ -130,7 +130,7 @@ def test_every_profile_is_documented(name: str) -> None:
 
 @pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.code)
 def test_every_error_is_documented(kind: type[errors.KbError]) -> None:
-    meaning = reference.meaning(kind)
+    meaning = load("_errors_page").meaning(kind)
     assert meaning, f"{kind.__name__} has no line in the tree at the top of kb.errors"
     row = next(line for line in text("errors").splitlines() if f"| `{kind.__name__}` |" in line)
     assert f"`{kind.code}` | `{kind.__name__}` | {kind.exit_status} | {kind.http_status} |" in row
@@ -148,7 +148,7 @@ def test_every_error_of_the_command_line_is_documented() -> None:
     }
     assert codes
     for code in codes:
-        assert f"| `{code}` |" in text("errors"), f"{code} is not in docs/reference.py"
+        assert f"| `{code}` |" in text("errors"), f"{code} is not in docs/_errors_page.py"
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -174,7 +174,9 @@ def properties(schema: Any) -> set[str]:
 @pytest.mark.parametrize("name", [name for name in kb.__all__ if name != "__version__"])
 def test_every_public_name_is_documented(name: str) -> None:
     shown = section("python", f"## {name}")
-    for member, value in reference.public_members(getattr(kb, name)) if name[0].isupper() else ():
+    for member, value in (
+        load("_python_page").public_members(getattr(kb, name)) if name[0].isupper() else ()
+    ):
         assert f"### {name}.{member}" in shown
         if name == "KnowledgeBase" and member != "close":
             assert inspect.getdoc(value), f"{name}.{member} has no docstring"

@@ -11,7 +11,7 @@ WORDS = "copper guard battery sensor buoy anchor mooring salinity turbidity gate
 
 
 def corpus() -> list[dict[str, str]]:
-    """Forty documents: each pair of neighbouring words, with more or less beside it."""
+    """Forty documents: each pair of adjacent words, with more or less text around it."""
     documents = []
     for at in range(40):
         first, second = WORDS[at % 10], WORDS[(at + 1 + at // 10) % 10]
@@ -26,7 +26,8 @@ def write_folder(
     splits: Mapping[str, Sequence[int]],
     documents: Sequence[Mapping[str, str]] | None = None,
 ) -> Path:
-    """`splits` names the queries of each: query n asks for document n by its first two words."""
+    """`splits` names the queries of each split: query n searches for document n by its first two
+    words."""
     found = corpus() if documents is None else documents
     (folder / "qrels").mkdir(parents=True)
     (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, found)), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Reading the BEIR layout, and saying what is wrong with it."""
+"""Reading the BEIR layout, and error messages about it."""
 
 from __future__ import annotations
 
@@ -90,7 +90,8 @@ def test_a_corpus_may_be_absent(folder: Path) -> None:
 
 
 def test_a_corpus_is_streamed(folder: Path) -> None:
-    """The first document is there though a later line is broken: nothing reads ahead to the end."""
+    """The first document is returned although a later line is broken: the file is not read
+    ahead."""
     write(folder / "corpus.jsonl", CORPUS + "broken\n")
     documents: Iterator[CorpusDocument] = read_corpus(folder / "corpus.jsonl")
     assert [document.doc_id for document in islice(documents, 2)] == ["d1", "2"]

@@ -1,4 +1,4 @@
-"""Resampling: reproducible, paired, and right where the answer is known."""
+"""Resampling is reproducible, paired, and correct in known cases."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_seed_decides() -> None:
 
 @given(values=st.lists(shares, min_size=1, max_size=30), shift=st.floats(0, 1))
 def test_every_series_sees_the_same_draw(values: list[float], shift: float) -> None:
-    """A method that is better by the same on every query is better by that in every resample."""
+    """A method that is better by a constant on every query is better by it in every resample."""
     series = {"base": values, "better": [value + shift for value in values]}
     means = resampled_means(series, resamples=20)
     pairs = zip(means["better"], means["base"], strict=True)
@@ -135,8 +135,8 @@ def test_the_truth_is_inside_nineteen_times_out_of_twenty(
     [(mostly_none, 0.89), (near_the_top, 0.89), (even, 0.90), (long_tail, 0.86), (rare_wins, 0.80)],
 )
 def test_twenty_queries_are_few(draw: Callable[[Random], float], least: float) -> None:
-    """As often as decision 0018 says, give or take what 300 worlds vary by: where all depends on a
-    few queries that were not drawn, no resampling of the others knows of them."""
+    """As often as decision 0018 states, within the variation of 300 simulations: if a few queries
+    decide and were not drawn, no resampling of the others reveals them."""
     assert least <= coverage(draw, 20, 300) <= 0.985
 
 

@@ -1,4 +1,4 @@
-"""Names of documents, as people write them into judgments."""
+"""Names of documents in judgments."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_two_documents_of_a_name_are_told(store: SqliteStore) -> None:
 
 @pytest.mark.parametrize("name", ["6", "budget.md", "b.md", "lib", "lib/a.md#section", "é" * 5_000])
 def test_what_names_nothing(store: SqliteStore, name: str) -> None:
-    """A number least of all: it is an id of another collection, and would find anything."""
+    """A number is not a name: it is an id of another collection, and would match any document."""
     found, unknown = resolve_documents(judged(name), store, exact=False)
     assert unknown == {name}
     assert name in found.qrels["q"]

@@ -1,4 +1,4 @@
-"""An encoder that remembers passages."""
+"""An encoder that caches passages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_second_run_encodes_nothing_again(tmp_path: Path) -> None:
 
 
 def test_queries_are_encoded_every_time(tmp_path: Path) -> None:
-    """What a query costs is measured."""
+    """The cost of a query is measured."""
     inner = Weightless()
     with cached_encoder(inner, tmp_path) as encoder:
         encoder.encode(["q"], as_query=True)

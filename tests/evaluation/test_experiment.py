@@ -1,4 +1,4 @@
-"""Trials: judged data, a store to search, methods by name."""
+"""Experiments: judged data, a store to search, methods by name."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ def test_a_second_run_is_the_same_and_encodes_no_passage(data: Path, tmp_path: P
 
 
 def test_every_method_pays_for_its_queries(data: Path) -> None:
-    """The vector of a query that one method has asked for is no gain for the next, and that of the
-    query which warms a method up is no gain for itself."""
+    """A query that one method has encoded is not cached for the next, and the warm-up query is not
+    cached for the method itself."""
     encoder = Counting()
     run_experiment(
         data,
@@ -147,7 +147,7 @@ def test_documents_in_a_folder(tmp_path: Path, library: Callable[..., Path]) -> 
 def test_documents_stand_where_their_best_passage_does(
     tmp_path: Path, library: Callable[..., Path]
 ) -> None:
-    """A document of many passages takes one place, however many of them are found before others."""
+    """A document has one rank, however many of its passages are returned."""
     long = "\n\n".join(f"# Part {at}\n\ncopper copper copper {at}" for at in range(60))
     folder = library({"long.md": long, "short.md": "# Other\n\nan anchor of copper and steel"})
     judgments = tmp_path / "mine.csv"
@@ -201,7 +201,7 @@ def test_a_limit(data: Path) -> None:
 
 @pytest.mark.parametrize("tokens", ["2-bit", "int8", "none"])
 def test_token_vectors_are_stored_as_the_settings_say(data: Path, tokens: str) -> None:
-    """A trial of a reranker measures what a store with these settings would hold."""
+    """An experiment with a reranker measures what a store with these settings contains."""
     config = unexamined({"reranked": {"base": "notes", "rerank": "colbert"}}, tokens=tokens)
     with open_corpus(
         load(data), EvaluationSetup(config, encoder=Weightless()), {"dense", "tokens"}

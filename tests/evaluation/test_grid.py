@@ -1,4 +1,4 @@
-"""The way through the settings: coarse, then fine."""
+"""The search for settings: a coarse grid, then fine steps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.evaluation.grid import COARSE_K, Setting, coarse, fit, neighbours, simplex
+from kb.evaluation.grid import COARSE_K, Setting, coarse, fit, neighbors, simplex
 from kb.search.profiles import resolve
 from kb.search.ranking.fusion import NORMALISATIONS
 
@@ -33,7 +33,7 @@ def test_the_coarse_grid_has_every_kind() -> None:
 
 @given(st.sampled_from(coarse(THREE)), st.sampled_from([0.1, 0.05]))
 def test_neighbours_are_settings_that_a_profile_takes(setting: Setting, step: float) -> None:
-    for each in neighbours(setting, step):
+    for each in neighbors(setting, step):
         assert sum(weight for _, weight in each.weights) == pytest.approx(1.0)
         assert all(weight >= 0 for _, weight in each.weights)
         made = resolve("default", {}, {"retrievers": THREE, **each.settings()})

@@ -1,4 +1,4 @@
-"""The page: whole, self-contained, and showing what the report says."""
+"""The HTML report is complete, self-contained, and agrees with the report."""
 
 from __future__ import annotations
 

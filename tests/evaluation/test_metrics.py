@@ -98,7 +98,7 @@ def test_every_query_with_judgments_counts() -> None:
 
 
 def test_the_order_is_taken_as_it_is() -> None:
-    """A search has broken its ties already; ids do not break them anew."""
+    """A search has already broken its ties; ids do not break them again."""
     judged = {"z": 1, "a": 0}
     assert reciprocal_rank(["z", "a"], judged) == 1.0
     assert reciprocal_rank(["a", "z"], judged) == 0.5
@@ -279,7 +279,7 @@ def test_equal_scores_in_trec_evals_order_equal_ir_measures(
 
 @pytest.mark.parametrize("text", sorted(THEIRS))
 def test_their_names_are_names_here(text: str) -> None:
-    """What ir-measures calls a measure is understood: R@3, RR, P@10."""
+    """The names of ir-measures are accepted: R@3, RR, P@10."""
     assert parse_measure(str(THEIRS[text])) == parse_measure(text)
 
 

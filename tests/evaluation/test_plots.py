@@ -1,4 +1,4 @@
-"""Plots: markup that is whole, marks that stand where their figures say."""
+"""Plots: valid markup, and marks at the positions of their values."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_gains_come_first_and_point_up() -> None:
 
 
 def test_the_scale_is_given_so_that_plots_can_be_compared() -> None:
-    """Half as much is half as tall, in whatever plot it stands."""
+    """Half the value is half the height, in every plot."""
     assert reach([Change("a", -0.62), Change("b", 0.3)]) == pytest.approx(0.7)
     assert (reach([]), reach([Change("a", 0.01)])) == (0.1, 0.1)
     drawings = [drawn(changes([Change("a", size)], "a", "b", 0.8)) for size in (0.8, 0.4)]

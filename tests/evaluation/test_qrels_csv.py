@@ -54,7 +54,7 @@ def test_what_is_read(tmp_path: Path, text: str) -> None:
     ],
 )
 def test_what_separates_is_what_gives_three_columns(tmp_path: Path, line: str, query: str) -> None:
-    """And not what there is most of: a question has commas of its own."""
+    """And not the most frequent separator: a question may contain commas."""
     judged = load_csv(write(tmp_path / "mine.csv", line))
     assert judged.qrels == {query: {"lib/a.md": 1}}
 

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator, ValidationError
 from kb.evaluation.bootstrap import Interval
 from kb.evaluation.metrics import Measure
 from kb.evaluation.qrels import Caveats
-from kb.evaluation.report import doubts, to_dict, to_markdown, to_table
+from kb.evaluation.report import caveat_lines, to_dict, to_markdown, to_table
 from kb.evaluation.runs import Comparison, EvalReport, Latency, MethodResult, Score
 
 NDCG, MRR = Measure("nDCG", 10), Measure("MRR")
@@ -52,10 +52,10 @@ REPORT = EvalReport(
     model="kb-mini 2",
 )
 NOTES = [
-    "2 queries are few: the intervals are too narrow, by how much cannot be known",
-    "1 judged document is not there, such as gone.md: counted as missed",
-    "1 query: no answer to it is there; counted as 0",
-    "3 queries: no judgments in any split; not asked",
+    "2 queries are few: the intervals are too narrow by an unknown amount",
+    "1 judged document is missing, such as gone.md; counted as not found",
+    "1 query: all relevant documents are missing; counted as 0",
+    "3 queries: no judgments in any split; not run",
     "three_way: dense had no model in 2 of 2 queries",
 ]
 
@@ -173,24 +173,24 @@ def test_the_table() -> None:
     ]
 
 
-def test_doubts() -> None:
-    assert doubts(REPORT) == NOTES
+def test_caveat_lines() -> None:
+    assert caveat_lines(REPORT) == NOTES
     many = tuple(map(str, range(30)))
     sound = replace(without_baseline(), caveats=Caveats(), methods={}, query_ids=many)
-    assert doubts(sound) == []
-    assert len(doubts(replace(sound, query_ids=many[1:]))) == 1
+    assert caveat_lines(sound) == []
+    assert len(caveat_lines(replace(sound, query_ids=many[1:]))) == 1
 
 
 def test_a_measure_that_looks_at_all_there_is_says_so() -> None:
-    """Recall@100 of twelve documents is 1 for whoever lists them all."""
+    """Recall@100 of twelve documents is 1 for any method that returns them all."""
     deep = (NDCG, MRR, Measure("Recall", 12), Measure("Recall", 11), Measure("Success", 20))
-    said = doubts(replace(REPORT, measures=deep, documents=12))
-    assert said[1].startswith("Recall@12, Success@20: only 12 documents there")
-    assert doubts(replace(REPORT, measures=deep, documents=21)) == NOTES
+    said = caveat_lines(replace(REPORT, measures=deep, documents=12))
+    assert said[1].startswith("Recall@12, Success@20: 1 for any method")
+    assert caveat_lines(replace(REPORT, measures=deep, documents=21)) == NOTES
 
 
 def test_one_method_is_compared_with_nothing() -> None:
-    """Though it is its own baseline, as the first method is."""
+    """Although the first method is its own baseline."""
     alone = replace(REPORT, methods={"lexical": REPORT.methods["lexical"]})
     assert to_table(alone).splitlines()[3:5] == [
         "nDCG@10         mean  95% interval",
@@ -200,7 +200,7 @@ def test_one_method_is_compared_with_nothing() -> None:
 
 def test_what_was_searched() -> None:
     by_words = replace(REPORT, model=None)
-    assert to_table(by_words).splitlines()[1] == "searched: 1,200 documents, by words alone"
+    assert to_table(by_words).splitlines()[1] == "searched: 1,200 documents, words only"
     assert "searched: 1,200 documents, model kb-mini 2" in to_markdown(REPORT)
     assert "searched" not in to_table(replace(REPORT, documents=None))
 

@@ -1,4 +1,5 @@
-"""The report in a real browser, without a network. Skipped where there is none: `make browser`."""
+"""The HTML report in a real browser, without a network. Skipped without a browser: see `make
+browser`."""
 
 from __future__ import annotations
 
@@ -71,8 +72,8 @@ def opened(browser: Browser, path: Path, width: int, scheme: str) -> tuple[Page,
 def test_it_opens_without_a_network_and_can_be_read(
     browser: Browser, page_file: Path, width: int, scheme: str
 ) -> None:
-    """Nothing is asked for, nothing stands out to the side, one drawing of each plot is shown, its
-    letters are large enough, and contrast and structure are sound."""
+    """It sends no requests, does not overflow, shows one version of each plot with readable text,
+    and has sufficient contrast and a valid structure."""
     page, heard = opened(browser, page_file, width, scheme)
     assert heard == [page_file.as_uri()]
     assert page.evaluate("document.documentElement.scrollWidth") <= width

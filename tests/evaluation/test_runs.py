@@ -72,8 +72,8 @@ def test_no_gain_over_nothing() -> None:
 
 
 def test_the_difference_is_paired() -> None:
-    """Better by a little on every second query, queries being very unlike: the means' intervals
-    overlap widely, the interval of the difference does not touch 0."""
+    """A little better on every second query, with very different queries: the intervals of the
+    means overlap, and that of the difference excludes 0."""
 
     def ranker(rank_if_hard: int) -> Ranker:
         def rank(text: str, k: int) -> Sequence[str]:
@@ -90,7 +90,7 @@ def test_the_difference_is_paired() -> None:
 
 
 def test_a_method_under_two_names_does_not_differ() -> None:
-    """Not by the last bit of a sum: what holds zero only nearly would be called better."""
+    """Not even in the last bit of a sum: a difference of almost zero would count as better."""
 
     def uneven(text: str, k: int) -> Sequence[str]:
         return finds_at(1 + int(text.split()[1]) % 7)(text, k)
@@ -144,7 +144,7 @@ def test_returning_more_than_asked_for_gains_nothing() -> None:
 
 
 def test_a_measure_does_not_depend_on_what_else_is_measured() -> None:
-    """Without a cut-off it looks at a hundred documents, also where another one asks for more."""
+    """Without a cut-off it uses a hundred documents, even if another measure needs more."""
     plain, deep = (
         evaluate({"m": finds_at(150)}, JUDGED, [parse_measure(text) for text in texts])
         for texts in (["MRR", "nDCG"], ["MRR", "nDCG", "Recall@200"])
@@ -180,8 +180,8 @@ def test_progress_is_told_query_by_query() -> None:
 
 
 def test_methods_take_turns() -> None:
-    """While the machine is busy with something else it is slow for all of them, and none is always
-    the first to load what a query needs."""
+    """A busy machine slows all methods alike, and no method is always the first to load what a
+    query needs."""
     asked: list[str] = []
 
     def named(name: str) -> Ranker:
@@ -242,7 +242,7 @@ def test_identical_methods_do_not_differ() -> None:
 
 
 def test_methods_that_are_equally_good_may_not_differ() -> None:
-    """Right as often, but on other queries: the interval holds zero, and is not empty."""
+    """Correct as often, but on other queries: the interval includes zero and has a width."""
     methods = {"one": finds_mostly(0.5, 1), "other": finds_mostly(0.5, 3)}
     compared = evaluate(methods, JUDGED, [MRR], baseline="one").methods["other"].comparisons
     assert compared is not None

@@ -1,4 +1,4 @@
-"""Tuning: what is fitted on one split holds on another, or is not written."""
+"""Tuning: fitted settings are written only if they are better on another split."""
 
 from __future__ import annotations
 
@@ -77,6 +77,9 @@ MISLED: dict[str, object] = {
     "retrievers": ["lexical", "dense"],
     "weights": {"lexical": 0.02, "dense": 0.98},
     "rerank": "none",
+    "literal": False,
+    "collapse": False,
+    "per_document": 0,
 }
 MISLED_AND_RERANKED: dict[str, object] = {
     "retrievers": ["lexical", "dense", "sparse"],
@@ -84,6 +87,9 @@ MISLED_AND_RERANKED: dict[str, object] = {
     "agreement": False,
     "rerank": "colbert",
     "rerank_blend": 0.5,
+    "literal": False,
+    "collapse": False,
+    "per_document": 0,
 }
 
 
@@ -108,7 +114,7 @@ def test_what_is_really_better_is_found(two_splits: Path) -> None:
 
 
 def test_it_is_measured_by_real_searches(two_splits: Path) -> None:
-    """The figures are those that `kb eval run` gives for the profile as it would be written."""
+    """The figures are those of `kb eval run` for the profile as it would be written."""
     tuning = tune(two_splits, profile="misled", setup=by_noise(misled=MISLED))
     written = {**MISLED, **tuning.settings}
     report = run_experiment(
@@ -130,7 +136,7 @@ def test_reranking_is_left_as_it_is(two_splits: Path) -> None:
     assert tuning.better
     assert not [key for key in tuning.settings if key.startswith("rerank")]
     assert tuning.settings["weights"]["dense"] < 0.7
-    told = "note: reranking (colbert) is left as it is: fitted without it, measured with it"
+    told = "note: reranking (colbert) is unchanged: fitted without it, measured with it"
     assert told in tuning_to_text(tuning).split("\n")
     assert tuning_to_dict(tuning, None)["rerank"] == "colbert"
     plain = {"misled": {**MISLED_AND_RERANKED, "rerank": "none"}}
@@ -143,8 +149,9 @@ def test_reranking_is_left_as_it_is(two_splits: Path) -> None:
 
 @pytest.mark.parametrize("name", ["default", "notes", "research"])
 def test_what_was_fitted_is_what_a_search_does(one_split: Path, name: str) -> None:
-    """Candidates that are fused again give the same figures as the pipeline."""
-    config = unexamined({name: {"rerank": "none"}})
+    """Fusing the candidates again gives the same figures as the pipeline."""
+    off = {"rerank": "none", "literal": False, "collapse": False, "per_document": 0}
+    config = unexamined({name: off})
     tuning = tune(one_split, profile=name, setup=EvaluationSetup(config, encoder=Weightless()))
     measure_methods = tuning.report.methods[CURRENT].scores[NDCG].mean
     assert tuning.fit_current == pytest.approx(measure_methods)
@@ -155,7 +162,7 @@ def test_one_split_is_cut_into_folds(one_split: Path) -> None:
     assert (tuning.split, tuning.report_split, tuning.folds) == ("test", None, 5)
     assert len(tuning.report.query_ids) == 40
     assert tuning.better
-    assert "note: what is written was fitted to all 40 queries" in tuning_to_text(tuning)
+    assert "note: the written settings are fitted to all 40 queries" in tuning_to_text(tuning)
 
 
 def test_folds_do_not_share_a_query() -> None:
@@ -168,7 +175,7 @@ def test_folds_do_not_share_a_query() -> None:
 
 
 def test_a_query_has_no_part_in_its_own_settings(one_split: Path) -> None:
-    """Whatever is judged about the queries of a fold, they are measured with the same settings."""
+    """The judgments of a fold's queries do not affect the settings that they are measured with."""
     judged, setup = load(one_split), by_noise(misled=MISLED)
     base, folds = resolve("misled", setup.config.profiles), folds_of(judged)
     with open_corpus(judged, setup, {"dense"}) as store:
@@ -190,7 +197,7 @@ def test_a_query_has_no_part_in_its_own_settings(one_split: Path) -> None:
 
 
 def test_chance_is_not_written(one_split: Path) -> None:
-    """With nothing to be gained, what fits best by chance is not better on other queries."""
+    """If nothing can be gained, the best fit by chance is not better on other queries."""
     setup = EvaluationSetup(unexamined({"good": {"fusion": "rrf"}}), encoder=Weightless())
     tuning = tune(one_split, profile="good", setup=setup, measure="success@1")
     assert not tuning.better
@@ -204,7 +211,7 @@ def test_queries_of_the_other_split_are_not_fitted_to(tmp_path: Path) -> None:
     # Query n and query n + 10 ask for other pairs of words, so only those that are the same go.
     assert tuning.left_out == 5
     assert tuning.queries == 15
-    assert "5 queries of test too" in tuning_to_text(tuning)
+    assert "5 queries excluded from the fit" in tuning_to_text(tuning)
 
 
 def test_the_shape(two_splits: Path) -> None:
@@ -217,7 +224,7 @@ def test_the_shape(two_splits: Path) -> None:
 
 def test_what_fits_best_is_shown_as_toml(two_splits: Path) -> None:
     tuning = tune(two_splits, profile="misled", setup=by_noise(misled=MISLED))
-    shown = tuning_to_text(tuning).split("what fits best:\n")[1].split("\n\n")[0]
+    shown = tuning_to_text(tuning).split("best settings:\n")[1].split("\n\n")[0]
     assert tomllib.loads(shown) == tuning.settings
 
 

@@ -1,4 +1,4 @@
-"""Cosines: the same whatever computes them."""
+"""Cosines are the same in every backend."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_order_of_terms_does_not_matter(
 
 @given(st.lists(units(5), min_size=1, max_size=20), units(5), st.integers(1, 25))
 def test_arrays_score_alike(vectors: list[Vector[float]], query: Vector[float], limit: int) -> None:
-    """Twice each, so that there are ties."""
+    """Each vector occurs twice, so that there are ties."""
     numbered = dict(enumerate(vectors + vectors, start=1))
     ids = np.array(list(numbered)[::-1], np.int64)
     rows = matrix.stacked(list(numbered.values())[::-1], 5)

@@ -1,4 +1,4 @@
-"""Token vectors as stored: what each format keeps of a direction, and what it costs."""
+"""Stored token vectors: the precision and the size of each format."""
 
 from __future__ import annotations
 

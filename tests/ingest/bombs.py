@@ -1,4 +1,4 @@
-"""Small files that make a parser take all memory or run for hours, made by a few lines each."""
+"""Small generated files that make a parser use all memory or run for hours."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ any_bytes_in_names = pytest.mark.skipif(
 
 @dataclass
 class Library:
-    """A folder with files, and a store that is to know them."""
+    """A folder with files, and a store for them."""
 
     folder: Path
     store: SqliteStore
@@ -88,7 +88,7 @@ def library(tmp_path: Path, clock: Clock) -> Iterator[Library]:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the files that ingest opens, as it opens them."""
+    """The names of the files that an ingest opens, in order."""
     from kb.ingest import file_reader
 
     names: list[str] = []

@@ -1,4 +1,4 @@
-"""What generated documents are made of, and what must hold of every way to take one apart."""
+"""Generated documents, and what must hold after splitting any of them."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Seed(NamedTuple):
 
 
 class Case(NamedTuple):
-    """An input, and how it was made."""
+    """An input, and its origin."""
 
     name: str
     data: bytes
@@ -86,7 +86,7 @@ def _library(*suffixes: str) -> list[Seed]:
 
 
 def _pdfs() -> list[Seed]:
-    """With their text in the clear, so that damage hits it; and one as they usually are."""
+    """Uncompressed PDFs, so that mutations hit their text, and a compressed one."""
 
     def two_columns(canvas: Any) -> None:
         for column in range(2):
@@ -223,7 +223,7 @@ def tokens_of(parser: str) -> list[bytes]:
 
 
 class Mutator:
-    """Damage by chance. Each method takes bytes and gives other ones."""
+    """Random mutations. Each method takes bytes and returns mutated ones."""
 
     def __init__(self, parser: str, chance: random.Random) -> None:
         self._parser = parser
@@ -271,7 +271,7 @@ class Mutator:
         return data[: self._at(data)]
 
     def splice(self, data: bytes) -> bytes:
-        """The beginning of this and the end of another, now and then of another format."""
+        """The beginning of this input and the end of another one, sometimes of another format."""
         own = self._chance.random() < 0.8
         parser = self._parser if own else self._chance.choice(sorted(SEEDS))
         other = self._chance.choice(seeds_of(parser)).data
@@ -285,7 +285,7 @@ class Mutator:
         return data
 
     def repeat(self, data: bytes) -> bytes:
-        """Something very often: mostly some thousand times, now and then up to a megabyte."""
+        """Repeat a part: mostly some thousand times, sometimes up to a megabyte."""
         start, end = self._range(data)
         picked = [self._chance.choice(tokens_of(self._parser)) for _ in range(3)]
         unit = self._chance.choice(
@@ -295,7 +295,7 @@ class Mutator:
         return data[:start] + unit * (size // (len(unit) or 1)) + data[start:]
 
     def number(self, data: bytes) -> bytes:
-        """One number, or all of them from some place on, made another."""
+        """Change one number, or all numbers from some position on."""
         places = [at for at, byte in enumerate(data) if byte in b"0123456789"]
         if not places:
             return data
@@ -312,7 +312,7 @@ class Mutator:
     # --- inside of what holds something --------------------------------------------------------
 
     def inside(self, data: bytes) -> bytes:
-        """Damage in a part of a zip file, or in a value of JSON, with all around it still whole."""
+        """Damage a part of a zip file, or a value of JSON; the rest stays valid."""
         if data.startswith(b"PK"):
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
                 parts: dict[str, str | bytes] = {
@@ -331,7 +331,7 @@ class Mutator:
         return self.mutated(data)
 
     def _in_xml(self, data: bytes) -> bytes:
-        """Elements lost, doubled, put into others, and given other values."""
+        """Remove, repeat and move elements, and change their values."""
         try:
             root = ElementTree.fromstring(data)
         except ElementTree.ParseError:
@@ -380,7 +380,7 @@ class Mutator:
 
 
 def case(parser: str, seed: int) -> Case:
-    """The input of this number: the same in every run."""
+    """The input with this number, the same in every run."""
     chance = random.Random(f"{parser}-{seed}")
     mutator = Mutator(parser, chance)
     chosen = chance.choice(seeds_of(parser))
@@ -394,7 +394,8 @@ def case(parser: str, seed: int) -> Case:
 
 
 def read(parsers: Parsers, name: str, data: bytes) -> str:
-    """Detect, parse, chunk: what became of it. Raises what must not be raised."""
+    """Detect, parse and chunk an input, and return the outcome. Raises errors that must not
+    occur."""
     if not data or data.isspace():
         return "unsupported"
     try:
@@ -420,7 +421,7 @@ def read(parsers: Parsers, name: str, data: bytes) -> str:
 
 
 def ingest(folder: Path, outcomes: dict[int, str]) -> list[str]:
-    """Ingest what was put into `folder` by its number; what the report says of it that is wrong."""
+    """Ingest the numbered files in `folder`, and return what is wrong in the report."""
     with KnowledgeBase(folder / "kb.sqlite") as kb:
         report = kb.ingest(folder / "files")
         wrong = [f"doctor: {one}" for one in kb.doctor().findings if one.state == "error"]
@@ -454,7 +455,7 @@ def _peak_bytes() -> int:
 
 
 def run(parser: str, start: int, stop: int) -> None:
-    """All inputs from `start` to `stop`, and some of them through ingest afterwards."""
+    """Read all inputs from `start` to `stop`, and ingest some of them afterwards."""
     import resource  # not everywhere
 
     parsers = Parsers(MAX_CHARS, plug_ins=())
@@ -495,7 +496,7 @@ def run(parser: str, start: int, stop: int) -> None:
 
 
 def outcome_of(place: str, made: Case, limits: Limits) -> str:
-    """What a parser process makes of an input: one word, or why it is unreadable."""
+    """The outcome of an input in a parser process: one word, or why it is unreadable."""
     try:
         with parser_pool.start(place, Source(made.name, made.data), MAX_CHARS, limits) as parsing:
             chunks = sum(1 for _ in parsing.document().chunks)

@@ -1,7 +1,4 @@
-"""Parsers of another package, as good and as bad as they come: parser processes load them by name.
-
-A file's text says what some of them do, so that one folder can hold several.
-"""
+"""Good and bad parsers of another package, which parser processes load by name."""
 
 from __future__ import annotations
 

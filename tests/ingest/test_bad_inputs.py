@@ -196,7 +196,7 @@ def test_name_that_is_not_utf_8(run: Library) -> None:
     assert text(run, "caf\\xe9.md") == "odd"
     document = run.documents()["library/caf\\xe9.md"]
     assert document.title == "caf\\xe9"
-    place = run.store.catalog.file_place(document.doc_id)
+    place = run.store.catalog.file_location(document.doc_id)
     assert place is not None
     assert (place.root, place.inside) == (str(run.folder), name)
     assert run.ingest("").unchanged == 2

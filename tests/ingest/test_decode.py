@@ -110,7 +110,7 @@ def test_every_text_survives(text: str) -> None:
 
 @given(st.lists(st.text(alphabet="ab \n\ré中\u0301", max_size=30)), st.integers(1, 40))
 def test_windows_are_the_text(parts: list[str], size: int) -> None:
-    """Cut at line ends or not at all: together they are what `decode` gives."""
+    """Split at line ends or not at all; joined, the windows equal the result of `decode`."""
     data = "\n".join(parts).encode()
     found = list(text_windows(data, size))
     if b"\r" not in data:
@@ -124,3 +124,19 @@ def test_a_bad_byte_far_behind_names_its_line() -> None:
     data = b"line\n" * 100 + b"bad \xff\n"
     with pytest.raises(Unreadable, match="line 101"):
         list(text_windows(data, 50))
+
+
+@pytest.mark.parametrize(
+    ("data", "hinted"),
+    [
+        ("Grüße aus Köln, schöne Straßen\n".encode("cp1252"), True),
+        ("“Quoted” – text\n".encode("cp1252"), True),
+        ("Grüße aus Köln\n".encode() + b"caf\xe9", False),  # damaged UTF-8
+        ("Привет, как дела\n".encode("cp1251"), False),
+        (b"text \x90\xff\x81 text, and more text\n", False),
+    ],
+)
+def test_the_way_out_is_named_only_where_it_helps(data: bytes, hinted: bool) -> None:
+    with pytest.raises(Unreadable, match="not valid UTF-8 at line") as caught:
+        decode(data)
+    assert ("iconv" in caught.value.reason) is hinted

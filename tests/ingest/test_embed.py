@@ -1,4 +1,4 @@
-"""The embedder, over a real store: what it writes, what it leaves, and what stops it."""
+"""The embedder over a real store: what it writes, what it skips, and what stops it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kb.models import manifest
 from kb.models.onnx_encoder import OnnxEncoder
 from kb.ports import Encoder
 from kb.store.sqlite.store import SqliteStore
-from kb.types import Embedded, Encoding, Outcome, TokenVectors
+from kb.types import EmbedCounts, Encoding, Outcome, TokenVectors
 from tests.conftest import Clock
 from tests.models import tiny
 from tests.models.weightless import Weightless
@@ -43,7 +43,7 @@ class Watched(SqliteStore):
 
         finish = self.queue.finish
 
-        def record(job_id: int, model_id: int, outcomes: Sequence[Outcome]) -> Embedded:
+        def record(job_id: int, model_id: int, outcomes: Sequence[Outcome]) -> EmbedCounts:
             written = finish(job_id, model_id, outcomes)
             self.commits.append(sum(written))
             return written
@@ -97,7 +97,7 @@ def test_it_commits_every_hundred_in_units_of_eight(store: Watched) -> None:
 
 
 def test_a_slow_model_commits_more_often(store: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that `kb jobs` shows it go on, and a kill costs seconds."""
+    """So that `kb jobs` shows progress, and a kill costs seconds."""
     monkeypatch.setattr("kb.embedding.embedder.COMMIT_S", -1.0)
     fill(store, 24)
     seen: list[int] = []
@@ -342,7 +342,7 @@ def test_a_model_that_gives_no_vectors_leaves_no_trace(
 
 
 def test_a_model_that_breaks_on_the_way(store: Watched) -> None:
-    """No text is blamed for it, and what it made before is kept."""
+    """It does not count as a failure of a text, and finished vectors are kept."""
     fill(store, 40)
     with pytest.raises(ModelBroken):
         Embedder(store, Strange([], sane=1 + 2), batch_size=8).run()

@@ -8,53 +8,6 @@ from hypothesis import strategies as st
 
 from kb.ingest import file_names
 
-SECRETS = (
-    ".env", ".ENV", ".env.local", ".env.production", "prod.env", "server.pem", "server.key",
-    "id_rsa", "id_rsa.pub", "id_rsa_work", "id_dsa", "id_ecdsa", "id_ed25519", "id_ed25519.bak",
-    ".netrc", "_netrc", ".pypirc", ".npmrc", ".pgpass", ".my.cnf", ".htpasswd", ".git-credentials",
-    ".dockercfg", ".s3cfg", ".boto", ".vault-token", "passwords.kdbx", "old.kdb", "cert.p12",
-    "cert.pfx", "putty.ppk", "store.jks", "app.keystore", "mail.gpg", "mail.pgp", "credentials",
-    "credentials.json", "client_secret_123.json", "service-account.json", "service_account_a.json",
-    "secrets.yaml", "secrets.yml", "secrets.toml", "secrets.json", "terraform.tfstate",
-    "terraform.tfstate.backup", "prod.tfvars", ".bash_history", ".zsh_history", ".psql_history",
-    ".mysql_history", ".python_history", ".node_repl_history", ".sqlite_history",
-)  # fmt: skip
-SECRET_FOLDERS = (
-    ".ssh", ".gnupg", ".aws", ".azure", ".gcloud", ".kube", ".docker", ".password-store",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("name", SECRETS)
-def test_secret_file(name: str) -> None:
-    assert file_names.is_secret(name)
-
-
-@pytest.mark.parametrize("name", SECRET_FOLDERS)
-def test_secret_folder(name: str) -> None:
-    assert file_names.is_secret(name, folder=True)
-    assert file_names.leads_to_secret(f"/home/me/{name}/config")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "key.md",
-        "environment.md",
-        "keys.txt",
-        "rsa.md",
-        "service_account.py",
-        "secrets.md",
-        "a.env.md",
-    ],
-)
-def test_not_a_secret(name: str) -> None:
-    assert not file_names.is_secret(name)
-
-
-def test_a_folder_is_no_secret_for_a_file_s_name() -> None:
-    assert not file_names.is_secret("credentials", folder=True)
-    assert not file_names.is_secret("talk.key", folder=True)
-
 
 def test_portable_leaves_plain_names_alone() -> None:
     plain = ["a.md", "b c#%.md", "中文.md", "é.md"]

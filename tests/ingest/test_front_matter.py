@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kb import KnowledgeBase
-from kb.ingest import front_matter
+from kb.ingest import front_matter, yaml_attributes
 from kb.ingest.front_matter import FrontMatter, merge
 from kb.metadata import LANG_CHARS, MAX_TAGS, TAG_CHARS
 from kb.text.normalize import nfc
@@ -197,7 +197,7 @@ def test_billion_laughs_are_refused() -> None:
 @pytest.mark.parametrize("loader", ["SafeLoader", "CSafeLoader"])
 @pytest.mark.parametrize("text", ["[" * 5000, "- " * 5000, "{a: " * 5000, "? " * 5000])
 def test_deep_nesting_is_refused(text: str, loader: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(front_matter, "_Loader", getattr(yaml, loader, yaml.SafeLoader))
+    monkeypatch.setattr(yaml_attributes, "_Loader", getattr(yaml, loader, yaml.SafeLoader))
     assert read(text).lines == 0
 
 

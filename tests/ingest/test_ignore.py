@@ -197,7 +197,7 @@ HOSTILE = [
 
 
 def test_no_line_takes_long() -> None:
-    """In a process, so that one that hangs fails here."""
+    """In a separate process, so that a hang fails the test."""
     code = (
         "from kb.ingest import ignore\nfrom tests.ingest.test_ignore import HOSTILE\n"
         "for line in HOSTILE:\n"

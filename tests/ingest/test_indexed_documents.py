@@ -88,7 +88,7 @@ def test_the_report_starts_empty(library: Library) -> None:
 def test_a_long_file_is_read_in_stretches(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same chunks, whether a text is read at once or piece by piece."""
+    """The chunks are the same, whether a text is read at once or in windows."""
     paragraphs = [f"Paragraph {number}. " + "Some words. " * (number % 40) for number in range(300)]
     library.put("a.txt", "---\ntitle: Long\n---\n\n" + "\n\n".join(paragraphs) + "\n")
     plug_in(monkeypatch, "ShortWindows")

@@ -12,11 +12,12 @@ import pytest
 from kb.config import ChunkConfig
 from kb.errors import DiskFull, PathMissing
 from kb.ingest import parser_pool, walk
+from kb.ingest.file_entry import FileEntry
 from kb.ingest.indexer import Progress
 from kb.ingest.secret_files import BY_NAME
 from kb.regular_files import open_folder
 from kb.store.sqlite.connection import Database
-from kb.types import FileNote, Written
+from kb.types import ChunkChanges, FileNote
 from tests.ingest.conftest import Library
 
 # --- a folder -------------------------------------------------------------------------------------
@@ -505,7 +506,7 @@ def test_a_store_that_cannot_be_written_ends_the_run(
 ) -> None:
     library.put("a.md")
 
-    def full(*_: object, **__: object) -> Written:
+    def full(*_: object, **__: object) -> ChunkChanges:
         raise DiskFull("the disk is full")
 
     monkeypatch.setattr(library.store.catalog, "write_document", full)
@@ -544,3 +545,27 @@ def test_no_parser_is_waited_for_inside_a_transaction(
     assert len(waits) > 2  # several messages of the long file
     assert set(waits) == {0}
     assert library.store.catalog.counts().chunks == 8_001
+
+
+@pytest.mark.parametrize("seconds", [15_000_000_000, -15_000_000_000])
+def test_a_time_that_the_store_cannot_hold(
+    library: Library, monkeypatch: pytest.MonkeyPatch, seconds: int
+) -> None:
+    """Some file systems have years after 2262."""
+    library.put("a.md")
+    built = FileEntry.from_stat
+
+    class Info:
+        def __init__(self, info: os.stat_result) -> None:
+            self.info = info
+
+        def __getattr__(self, name: str) -> Any:
+            late = name in ("st_mtime_ns", "st_ctime_ns")
+            return seconds * 10**9 if late else getattr(self.info, name)
+
+    def late(path: str, disk_path: str, info: Any) -> FileEntry:
+        return built(path, disk_path, Info(info))  # type: ignore[arg-type]
+
+    monkeypatch.setattr(FileEntry, "from_stat", late)
+    assert library.ingest("").added == ("library/a.md",)
+    assert library.ingest("").unchanged == 1

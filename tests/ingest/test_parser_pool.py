@@ -83,7 +83,7 @@ def parsed(words: str, limits: Limits = LIMITS, **options: Any) -> tuple[str, in
     [pytest.param(name, marks=pytest.mark.slow if name in TIME_BOMBS else ()) for name in BOMBS],
 )
 def test_a_bomb_costs_no_more_than_its_file(library: Library, name: str) -> None:
-    """Some are read, since their parser knows them by now."""
+    """Some are read, because their parser handles them by now."""
     library.put("a.md", "before the bomb\n")
     library.put(name, BOMBS[name]())
     library.put("z.md", "behind the bomb\n")
@@ -192,7 +192,7 @@ def test_a_parser_process_knows_no_secrets(monkeypatch: pytest.MonkeyPatch) -> N
 def test_nothing_is_imported_from_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder of somebody else's may hold a `json.py`."""
+    """Somebody else's folder may contain a `json.py`."""
     for name in ("json", "signal", "struct", "kb"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('hijacked')")
     parser_pool.close()
@@ -252,7 +252,7 @@ def test_a_process_that_is_killed_in_a_file(
 
 
 def test_who_waits_for_a_file_can_leave(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a server does that is stopped, or whose client has gone."""
+    """As if a server stops, or its client disconnects."""
     plug_in(monkeypatch, "Misbehaving")
     _, pid = parsed("behave")
     library.put("a.bad", "spin")
@@ -321,7 +321,7 @@ def test_without_a_parser_process_nothing_is_parsed(
     library: Library, monkeypatch: pytest.MonkeyPatch, executable: str | None
 ) -> None:
     parser_pool.close()
-    library.put("a.md")
+    library.put("a.html")
     monkeypatch.setattr(sys, "executable", executable)
     with pytest.raises(ParserUnavailable, match="cannot start the parser process") as raised:
         library.ingest("")
@@ -333,16 +333,16 @@ def test_a_process_that_dies_at_its_start(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parser_pool.close()
-    library.put("a.md")
+    library.put("a.html")
     monkeypatch.setattr(parser_process, "_PROGRAM", "raise SystemExit(3)")
     with pytest.raises(ParserUnavailable, match="did not start: exit status 3"):
         library.ingest("")
 
 
 def test_a_process_of_another_version(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after an upgrade under a running server."""
+    """As after an upgrade while a server runs."""
     parser_pool.close()
-    library.put("a.md")
+    library.put("a.html")
     monkeypatch.setattr(parser_process, "__version__", "0.0.1")
     with pytest.raises(ParserUnavailable, match=r"but this process runs kb 0\.0\.1") as raised:
         library.ingest("")
@@ -364,7 +364,7 @@ def test_a_process_of_another_version(library: Library, monkeypatch: pytest.Monk
     ],
 )  # fmt: skip
 def test_an_answer_that_makes_no_sense(monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
-    """A parser that a file has taken over may answer anything."""
+    """A parser that a file has taken over may send anything."""
     parser_pool.close()
     program = f"""
 import json, struct, sys
@@ -427,7 +427,8 @@ def test_no_process_outlives_its_parent(then: str, ended: str) -> None:
 
 
 def test_a_process_whose_parent_is_gone_says_nothing() -> None:
-    """Its first answer finds nobody: a killed `kb ingest` must not wait in a traceback."""
+    """Its first message has no receiver: after a killed `kb ingest`, it must not print a
+    traceback."""
     reader, writer = os.pipe()
     os.close(reader)
     program = "from kb.ingest.parser_worker import main; main()"

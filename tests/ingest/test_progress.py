@@ -146,7 +146,7 @@ def test_an_interruption_inside_a_changed_file_leaves_what_was_known(library: Li
 
 
 def test_a_long_text_is_held_once(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its bytes, and a constant: nothing is kept for each of its chunks."""
+    """Its bytes and a constant; nothing is kept per chunk."""
     monkeypatch.setattr(text, "WINDOW_BYTES", 32_768)
     library.config = replace(library.config, chunk=ChunkConfig(max_chars=200))
     content = "\n\n".join(f"{number} " + "word " * 30 for number in range(8_000))

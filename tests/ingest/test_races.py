@@ -1,4 +1,5 @@
-"""What is replaced between the walk and the read: never followed, waited for or read whole."""
+"""Files that are replaced between the walk and the read are not followed, waited for or read
+completely."""
 
 from __future__ import annotations
 
@@ -181,7 +182,7 @@ def test_a_folder_that_is_replaced_during_the_walk_is_not_listed(
 def test_a_path_that_was_resolved_before_is_not_resolved_again(
     library: Library, outside: Path
 ) -> None:
-    """A server has looked whether it may be read, a watcher where it lies."""
+    """A server has checked that it may be read, or a watcher has resolved it."""
     library.put("sub/a.md", TEXT)
     library.ingest("")
     (root,) = library.store.catalog.roots()

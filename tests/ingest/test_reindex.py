@@ -1,4 +1,4 @@
-"""From one model to another: what answers when, what is kept, what goes."""
+"""Switching to another model: which vectors answer searches, which are kept, which are dropped."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_no_switch_while_others_are_at_work_on_some(kb: KnowledgeBase) -> None:
 
 
 def test_no_passage_loses_its_vectors(kb: KnowledgeBase) -> None:
-    """Each attempt is a call: a model that is away for a moment costs no more than one."""
+    """Each attempt is a call: a model that fails for a moment costs one attempt."""
     bad = Weightless(32, name="second", fails_on=["note"])
     for left, given_up in ((30, 0), (30, 0), (0, 30), (0, 30)):
         report, switched = kb.reindex(bad, grace_s=0)
@@ -284,7 +284,7 @@ def test_a_worker_keeps_the_old_ones_if_that_was_asked_for(kb: KnowledgeBase) ->
 
 
 def test_a_change_that_a_worker_ends_while_others_wait(kb: KnowledgeBase) -> None:
-    """As `kb reindex` beside `kb serve`: the one has made all it could, the other makes the
+    """As `kb reindex` beside `kb serve`: one has embedded all it could, the other embeds the
     rest."""
     model = kb._store.vectors.begin_switch(NEW.spec, "second")
     kb._encoders.register("second", NEW)
@@ -312,7 +312,7 @@ def test_an_encoder_that_is_given_again_is_used_again(kb: KnowledgeBase) -> None
 def test_a_search_ends_with_the_encoder_it_began_with(
     kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Though its threads see the store after the switch."""
+    """Even if its threads see the store after the switch."""
     monkeypatch.setattr("kb.search.retrievers.model_retriever.SLOW_FROM", 0)
     here = threading.current_thread()
     searcher = Searcher(

@@ -1,4 +1,4 @@
-"""Renames: a file that has moved is the same document."""
+"""Renames: a moved file is the same document."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ import pytest
 from kb.errors import MissingExtra
 from kb.ingest.decode import Unreadable
 from kb.ingest.report import ReportBuilder, reason_of
-from kb.types import IngestReport, Written
+from kb.types import ChunkChanges, IngestReport
 
 
 @pytest.mark.parametrize(
@@ -25,8 +25,8 @@ def test_reason_of(error: Exception, reason: str) -> None:
 
 def test_a_tally_becomes_a_report() -> None:
     tally = ReportBuilder(added=["a.md"], unchanged=2)
-    tally.add_chunks(Written(1, 2, 3, 4))
-    tally.add_chunks(Written(2, 1, 1, 1))
+    tally.add_chunks(ChunkChanges(1, 2, 3, 4))
+    tally.add_chunks(ChunkChanges(2, 1, 1, 1))
     assert tally.build(seconds=1.5, dry_run=False) == IngestReport(
         added=("a.md",), unchanged=2, chunks_added=3, chunks_kept=4, chunks_removed=5, seconds=1.5
     )

@@ -1,4 +1,4 @@
-"""Files that keep secrets, by their name and by what is in them, at every door."""
+"""Files with secrets, by name and by content, in every interface."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ def pem(label: str, size: int = 1200, headers: str = "") -> str:
     return f"-----BEGIN {label}-----\n{headers}{body(size)}\n-----END {label}-----\n"
 
 
+GITHUB_TOKEN = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
 HASH = "$apr1$gYzX1c2d$8N7bQ0vV3kXj1u0pWq2e4/"
 KUBECONFIG = f"""apiVersion: v1
 clusters:
@@ -95,6 +96,23 @@ KEPT_SECRET = {
     "pgpass.txt": "# mine\ndb.example:5432:*:ada:hunter2\n*:*:app:bob:x\n",
     "git.txt": "https://ada:hunter2@git.example\n",
     "variables.txt": "# prod\nexport DB_HOST=db\nDB_PASSWORD='hunter2hunter2'\nPORT=80\n",
+    "sep.csv": "sep=,\r\nname,url,username,password\r\nX,https://x.example,bob,hunter2\r\n",
+    "lower.txt": "db_host=db\ndb_password=k3Xq9vTz\nport=80\n",
+    "pass.txt": "DB_HOST=db\nDB_PASS=k3Xq9vTz!\n",
+    "url.txt": "PORT=80\nDATABASE_URL=postgres://app:k3Xq9vTz@db.internal:5432/app\n",
+    "npmrc.txt": f"//registry.npmjs.org/:_authToken={GITHUB_TOKEN[4:]}\nsave-exact=true\n",
+    "settings.ini": "[server]\nport = 8000\n\n[db]\nuser = app\npassword = k3Xq9vTz\n",
+    "settings.yaml": "server:\n  port: 80\ndb:\n  user: app\n  password: 'k3Xq9vTz'\n",
+    "settings.toml": '[bot]\nname = "x"\n' + f'github = "{GITHUB_TOKEN}"\n',
+    "pat.txt": "[github]\nlogin = x\nvalue = github_pat_11QBKXWZ0" + GITHUB_TOKEN[4:] * 2 + "\n",
+    "slack.json": json.dumps({"slack": "xoxb-17653285-98421650-" + GITHUB_TOKEN[4:28]}, indent=1),
+    "aws.ini": "[s3]\nid = AKIA" + "Q3EGZW7RTYU5XK2J" + "\nregion = eu-west-1\n",
+    "token.txt": GITHUB_TOKEN + "\n",
+    "appsettings.json": json.dumps({"Smtp": {"Host": "mx", "SmtpPassword": "k3Xq9vTz"}}, indent=2),
+    "compact.json": json.dumps({"a": 1, "db": {"host": "x", "password": "k3Xq9vTz"}}),
+    "mcp.json": json.dumps({"mcpServers": {"x": {"command": "y", "env": {"TOKEN": GITHUB_TOKEN}}}}),
+    "url.json": json.dumps({"x": "postgres://app:k3Xq9vTz@db.internal/app"}),
+    "bare-url.txt": "postgres://app:k3Xq9vTz@db.internal/app\n",
     "user.json": json.dumps({"type": "authorized_user", "client_id": "x", "refresh_token": "1//x"}),
     "state.json": json.dumps({"version": 4, "terraform_version": "1.9", "serial": 3,
                               "resources": []}),
@@ -132,9 +150,24 @@ HARMLESS = {
     "schema.csv": "column,type,password\n",
     "template.txt": "DB_PASSWORD=change-me-please\nAPI_KEY=<your key here>\nTOKEN=$OTHER_TOKEN\n",
     "variables.md": "Set these:\n\nDB_PASSWORD=hunter2hunter2\n\nand restart the server.\n",
+    "lower.md": "Set `db_password=k3Xq9vTz` and\nrestart.\n\nThen look at the log.\n",
+    "sep.csv": "sep=;\nname;about\nada;her password is lost\n",
+    "schema.yaml": "password:\n  type: string\ntoken:\n  type: string\n  description: a token\n",
+    "example.ini": "[db]\npassword = changeme\n[api]\ntoken = YOUR-TOKEN-HERE\n",
+    "settings.py": "password = get_password()\ntoken = os.environ['TOKEN']\nx = 1\n",
+    "url.ini": "[db]\nurl = postgres://user:password@localhost/app\nname = x\n",
+    "paths.ini": "[tls]\nprivate_key = /etc/ssl/private/server.key\n",
+    "tokens.md": f"A token such as {GITHUB_TOKEN} gives access. Keep it.\n" * 3
+    + "\nCreate one in the settings.\n",
+    "fake.ini": "[github]\ntoken = ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\n"
+    "[aws]\nid = AKIAIOSFODNN7EXAMPLE\n",
+    "npm.md": "//registry.npmjs.org/:_authToken=${NPM_TOKEN}\n",
+    "messages.properties": "login.password=Password\nlogin.title=Sign in\nlogin.token=Kennwort\n",
     "times.txt": "10:20:30:40:50\n11:21:31:41:51\n",
     "links.txt": "https://x.example/a\nhttps://x.example/b\n",
     "api.json": json.dumps({"items": [{"name": "login"}], "example": {"password": "hunter2"}}),
+    "chat.json": json.dumps([{"role": "user", "text": "what is a token, and a \"password\"?"}]),
+    "link.txt": "https://x.example/a?b=c\n",
     "terraform.json": json.dumps({"terraform_version": "needs 1.9"}),
 }  # fmt: skip
 
@@ -180,11 +213,17 @@ HOSTILE = {
     "columns": b"password," * 7000 + b"\n" + b"a," * 100,
     "variables": b"A_" * 30000 + b"=\n" + b"A=\n" * 50,
     "hosts": b"a." * 30000 + b":\n",
+    "urls": b"a=" + b"a://a:" * 10000,
+    "tokens": b"ghp_" * 16000,
+    "pats": b"github_pat_" * 6000,
+    "quotes": b"password='" * 6000,
+    "literals": b"password=" + b"a, #" * 16000,
+    "names": b"a_" * 30000 + b"password: x",
 }
 
 
 def test_no_content_takes_long() -> None:
-    """In a process, so that one that hangs fails here."""
+    """In a separate process, so that a hang fails the test."""
     code = (
         "import sys; from kb.ingest.secret_files import secret_reason\n"
         "from tests.ingest.test_secret_files import HOSTILE\n"
@@ -263,3 +302,51 @@ def test_one_that_a_file_becomes(tmp_path: Path) -> None:
         (root / "notes.md").write_text(pem("PRIVATE KEY"), encoding="utf-8")
         report = kb.ingest(root)
         assert (len(report.skipped), report.removed) == (1, ("lib/notes.md",))
+
+
+SECRETS = (
+    ".env", ".ENV", ".env.local", ".env.production", "prod.env", "server.pem", "server.key",
+    "id_rsa", "id_rsa.pub", "id_rsa_work", "id_dsa", "id_ecdsa", "id_ed25519", "id_ed25519.bak",
+    ".netrc", "_netrc", ".pypirc", ".npmrc", ".pgpass", ".my.cnf", ".htpasswd", ".git-credentials",
+    ".dockercfg", ".s3cfg", ".boto", ".vault-token", "passwords.kdbx", "old.kdb", "cert.p12",
+    "cert.pfx", "putty.ppk", "store.jks", "app.keystore", "mail.gpg", "mail.pgp", "credentials",
+    "credentials.json", "client_secret_123.json", "service-account.json", "service_account_a.json",
+    "secrets.yaml", "secrets.yml", "secrets.toml", "secrets.json", "terraform.tfstate",
+    "terraform.tfstate.backup", "prod.tfvars", ".bash_history", ".zsh_history", ".psql_history",
+    ".mysql_history", ".python_history", ".node_repl_history", ".sqlite_history",
+)  # fmt: skip
+SECRET_FOLDERS = (
+    ".ssh", ".gnupg", ".aws", ".azure", ".gcloud", ".kube", ".docker", ".password-store",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_secret_file(name: str) -> None:
+    assert secret_files.is_secret_name(name)
+
+
+@pytest.mark.parametrize("name", SECRET_FOLDERS)
+def test_secret_folder(name: str) -> None:
+    assert secret_files.is_secret_name(name, folder=True)
+    assert secret_files.leads_to_secret(f"/home/me/{name}/config")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "key.md",
+        "environment.md",
+        "keys.txt",
+        "rsa.md",
+        "service_account.py",
+        "secrets.md",
+        "a.env.md",
+    ],
+)
+def test_not_a_secret(name: str) -> None:
+    assert not secret_files.is_secret_name(name)
+
+
+def test_folders_with_names_of_secret_files() -> None:
+    assert not secret_files.is_secret_name("credentials", folder=True)
+    assert not secret_files.is_secret_name("talk.key", folder=True)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from hypothesis import given
@@ -77,3 +78,14 @@ def test_pieces_know_their_lines(text: str, limit: int) -> None:
         source = "\n".join(lines[piece.first : piece.last + 1])
         assert piece.text in source if piece.broken else piece.text == source
         assert len(piece.text) <= limit
+
+
+def test_a_list_without_spaces_between_its_entries() -> None:
+    assert list(split_line("id,one,two,three,four", 10)) == ["id,one,", "two,three,", "four"]
+
+
+@given(st.text("ab1_,;=[ é\u0301語", max_size=200), st.integers(8, 40))
+def test_no_word_is_cut_that_fits(line: str, limit: int) -> None:
+    pieces = " ".join(split_line(line, limit))
+    words = {word for word in re.findall(r"[\w\u0301]+", line) if len(word) <= limit}
+    assert words <= set(re.findall(r"[\w\u0301]+", pieces))

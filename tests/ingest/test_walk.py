@@ -140,7 +140,7 @@ BAD_IGNORE_FILES: dict[str, Callable[[Path], object]] = {
 def test_a_folder_whose_ignore_file_cannot_be_read_is_not_read(
     root: Path, kind: str, name: str
 ) -> None:
-    """In a process of its own, so that one that hangs or takes all memory fails here."""
+    """In a separate process, so that a hang or unbounded memory fails the test."""
     put(root, "a.md", "sub/hidden.md", "sub/deep/hidden.md")
     BAD_IGNORE_FILES[kind](root / "sub" / name)
     code = (

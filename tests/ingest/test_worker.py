@@ -1,4 +1,4 @@
-"""The worker: a thread that embeds what comes, and is not put off by what fails."""
+"""The worker: a thread that embeds new passages and survives failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders that an import brought: nothing of theirs is read before the user attaches them."""
+"""Imported folders: none of their files is read before the user attaches them."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_watcher_does_not_look_at_it(imported: KnowledgeBase) -> None:
 def test_what_lies_around_a_folder_was_not_decided_here(
     kb: KnowledgeBase, other: KnowledgeBase, library: Library, tmp_path: Path
 ) -> None:
-    """A folder is its own, even if an archive names one around it, or says what is in it."""
+    """A folder is independent of an archive that names a folder around it, or its content."""
     root = library({"a.md": "# A\n\ntext\n"})
     kb.ingest(root)
     other.import_(archive(kb, pointing(tmp_path, "a.md")))
@@ -225,7 +225,7 @@ def test_what_cannot_be_attached(
 def test_a_merge_into_an_attached_folder_opens_none_of_its_other_files(
     kb: KnowledgeBase, other: KnowledgeBase, library: Library
 ) -> None:
-    """Those that its owner has ignored, say."""
+    """Such as those that its owner ignores."""
     root = library({"a.md": "# A\n\ntext\n", "diary.md": "# D\n\nhunter2\n", ".kbignore": "diary*"})
     other.ingest(root)
     kb.ingest(root / "a.md")
@@ -303,7 +303,7 @@ def test_a_document_of_another_root_s_name_is_refused(
 def test_rules_hold_whatever_a_store_s_file_says(
     kb: KnowledgeBase, library: Library, secret: Path, path: str
 ) -> None:
-    """Its roots are attached: it may be a store that was received from others."""
+    """Its roots are attached: the store may come from somebody else."""
     root = library({"a.md": "# A\n\ntext\n"})
     kb.ingest(root)
     for place in (".ssh/id_rsa", "server.key"):

@@ -49,7 +49,7 @@ def test_lines_behind_the_end_are_not_cited(kb: KnowledgeBase, root: Path) -> No
 
 
 def test_a_large_document_that_has_moved(kb: KnowledgeBase, library: Library) -> None:
-    """Every passage of it is looked for by its first line, and not line by line."""
+    """Every passage is located by its first line, not line by line."""
     text = "".join(f"Line {number} of a long log.\n" for number in range(20_000))
     root = library({"log.txt": text})
     kb.ingest(root)
@@ -303,7 +303,7 @@ def test_a_file_above_the_limit_is_shown_as_it_was_indexed(
 
 @posix
 def test_a_file_that_keeps_a_secret_by_now_is_not_read(kb: KnowledgeBase, root: Path) -> None:
-    """A link inside of its folder is followed, but not to this."""
+    """A link inside its folder is followed, but not to a secret."""
     (root / "a.md").rename(root / "server.key")
     (root / "a.md").symlink_to("server.key")
     assert kb.get("lib/a.md").reason == f"its file was not read: {BY_NAME}"

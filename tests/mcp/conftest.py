@@ -1,4 +1,4 @@
-"""Servers to be asked by the SDK's own client, over both transports."""
+"""Servers for the SDK's own client, over both transports."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def store(tmp_path: Path, library: Callable[..., Path]) -> Path:
 
 @asynccontextmanager
 async def over_stdio(store: Path, **variables: str) -> AsyncIterator[Client]:
-    """A client with a server process of its own."""
+    """A client with its own server process."""
     command, *args = *COMMAND, "--store", str(store), "mcp"
     environment = dict(os.environ) | variables
     async with Client(StdioServerParameters(command=command, args=args, env=environment)) as client:
@@ -49,7 +49,7 @@ async def over_stdio(store: Path, **variables: str) -> AsyncIterator[Client]:
 
 @contextmanager
 def http_server(store: Path, *options: str, **variables: str) -> Iterator[str]:
-    """The address of a server process, which many clients may ask."""
+    """The address of a server process that many clients share."""
     command = [*COMMAND, "--store", str(store), "mcp", "--http", "127.0.0.1:0", *options]
     server = subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env=os.environ | variables
@@ -75,7 +75,7 @@ async def over_http(address: str, **headers: str) -> AsyncIterator[Client]:
 
 
 async def ask(client: Client, tool: str, **arguments: Any) -> str:
-    """What the tool says; fails where it says that something went wrong."""
+    """The tool's result; fails if it is an error."""
     result = await client.call_tool(tool, arguments)
     assert not result.is_error, result.content
     return text_of(result)

@@ -1,4 +1,4 @@
-"""Agents that ask for what takes minutes, and cancel it, leave or wait."""
+"""Agents whose requests take minutes cancel them, disconnect or wait."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def store(hostile_store: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_calls_that_are_cancelled_leave_their_threads(store: Path, transport: str) -> None:
-    """As many as there are threads; the next one is answered."""
+    """As many calls as threads; the next call is answered."""
 
     async def talk(stack: ExitStack) -> None:
         if transport == "stdio":
@@ -69,7 +69,7 @@ def test_too_long_is_an_answer(store: Path) -> None:
 
 @pytest.mark.parametrize("end", ["stdin", "SIGTERM"])
 def test_it_tells_its_status_and_ends_while_it_searches(store: Path, end: str) -> None:
-    """With as many searches as there are threads for them."""
+    """With as many searches as threads."""
     if os.name == "nt" and end == "SIGTERM":
         pytest.skip("POSIX signals")
     server = subprocess.Popen(
@@ -134,7 +134,7 @@ def _talk_and_close(store: Path, count: int, **variables: str) -> list[int]:
 
 
 def test_requests_are_answered_after_stdin_is_closed(store: Path) -> None:
-    """Two rounds of as many as there are threads, each ended by the time limit."""
+    """Two rounds of as many requests as threads, each ended by the time limit."""
     variables = {"KB_SERVE_REQUEST_TIMEOUT_S": "0.5", "KB_SERVE_DRAIN_S": "50"}
     assert _talk_and_close(store, 8, **variables) == list(range(9))
 

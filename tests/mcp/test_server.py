@@ -1,4 +1,4 @@
-"""`kb mcp` as an agent meets it: the SDK's own client, a process of its own, both transports."""
+"""`kb mcp` with the SDK's own client, in a separate process, over both transports."""
 
 from __future__ import annotations
 
@@ -78,6 +78,24 @@ def test_list_search_fetch_add_search(connect: Connect, store: Path) -> None:
     anyio.run(talk)
 
 
+def test_structured_results(connect: Connect, store: Path) -> None:
+    async def talk() -> None:
+        async with connect(store) as client:
+            (search, *others) = (await client.list_tools()).tools
+            assert search.output_schema is not None
+            assert not any(tool.output_schema for tool in others)
+            result = await client.call_tool("search", {"query": "retry storm", "min_relevance": 0})
+            assert result.structured_content is not None
+            cited = [hit["citation"] for hit in result.structured_content["hits"]]
+            assert cited == citations(text_of(result))
+            nothing = await client.call_tool("search", {"query": "storm", "type": ["pdf"]})
+            assert nothing.structured_content == {"relevant": False, "hits": []}
+            refusal = await refused(client, "search", query="x", min_relevance=2)
+            assert "min_relevance cannot be 2" in refusal
+
+    anyio.run(talk)
+
+
 def test_hints_and_flat_schemas(connect: Connect, store: Path) -> None:
     async def talk() -> None:
         async with connect(store) as client:
@@ -90,7 +108,7 @@ def test_hints_and_flat_schemas(connect: Connect, store: Path) -> None:
                 assert tool.input_schema["additionalProperties"] is False
                 for shape in tool.input_schema["properties"].values():
                     assert shape["description"]
-                    assert shape["type"] in ("string", "integer", "boolean", "array")
+                    assert shape["type"] in ("string", "integer", "number", "boolean", "array")
                     assert shape.get("items", {"type": "string"})["type"] == "string"
 
     anyio.run(talk)
@@ -117,7 +135,7 @@ def test_errors_are_answers(connect: Connect, store: Path) -> None:
 
 
 def test_eight_clients_at_once(connect: Connect, store: Path) -> None:
-    """Each with a connection of its own; over stdio, eight processes write to one store."""
+    """Each has its own connection; over stdio, eight processes write to one store."""
     done: list[int] = []
 
     async def talk(number: int) -> None:
@@ -183,7 +201,7 @@ _UNKNOWN = [
 
 
 def test_lines_that_are_no_messages_are_answered(store: Path) -> None:
-    """Nobody waits forever, and the next request is answered too."""
+    """No client waits forever, and the next request is answered too."""
     server = subprocess.Popen(
         [*COMMAND, "--store", str(store), "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -228,7 +246,7 @@ def test_a_store_that_is_not_there_yet(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no such signals on Windows")
 def test_ctrl_c_ends_it(store: Path) -> None:
-    """Though it waits for stdin."""
+    """Even while it waits for stdin."""
     server = subprocess.Popen(
         [*COMMAND, "--store", str(store), "mcp"],
         stdin=subprocess.PIPE,
@@ -281,7 +299,7 @@ def test_other_sites_are_kept_out(store: Path, headers: dict[str, str], status: 
 
 
 def test_there_is_no_stream_to_listen_to(store: Path) -> None:
-    """It would stay open for nothing."""
+    """It would stay open without any messages."""
     with http_server(store) as url:
         answer = httpx.get(url, headers={"Accept": "text/event-stream"}, trust_env=False)
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")

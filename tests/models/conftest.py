@@ -1,4 +1,4 @@
-"""A tiny model, made once: int8, with every output. Tests that break one break a copy."""
+"""A tiny model, made once: int8, with every output. Tests damage copies of it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def open_encoder(folder: Path, **settings: int | str) -> OnnxEncoder:
 
 @pytest.fixture
 def copied(tiny_folder: Path, tmp_path: Path) -> Callable[[], Path]:
-    """A copy of the tiny model that may be broken."""
+    """A copy of the tiny model that tests may damage."""
 
     def copy() -> Path:
         return Path(shutil.copytree(tiny_folder, tmp_path / "copied"))

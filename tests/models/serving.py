@@ -1,4 +1,4 @@
-"""A real HTTP server on this machine, in a thread, that answers as a test tells it to."""
+"""A real HTTP server on this machine, in a thread, with responses that a test defines."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A request, as it came."""
+class ReceivedRequest:
+    """A received request."""
 
     method: str
     path: str
@@ -45,19 +45,21 @@ def answer(value: Any, status: int = 200, **headers: str) -> Answer:
 @dataclass
 class Server:
     url: str
-    asked: list[Asked]
+    asked: list[ReceivedRequest]
 
 
 @contextmanager
-def serving(respond: Callable[[Asked], Answer]) -> Iterator[Server]:
-    """A server that gives what `respond` says; a silent one is let go at the end."""
-    asked: list[Asked] = []
+def serving(respond: Callable[[ReceivedRequest], Answer]) -> Iterator[Server]:
+    """A server whose responses `respond` returns; a silent one is released at the end."""
+    asked: list[ReceivedRequest] = []
     over = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def _take(self) -> None:
             length = int(self.headers.get("Content-Length", 0))
-            request = Asked(self.command, self.path, dict(self.headers), self.rfile.read(length))
+            request = ReceivedRequest(
+                self.command, self.path, dict(self.headers), self.rfile.read(length)
+            )
             asked.append(request)
             given = respond(request)
             if given.mute:
@@ -73,7 +75,7 @@ def serving(respond: Callable[[Asked], Answer]) -> Iterator[Server]:
         do_GET = do_POST = _take  # noqa: N815  # as the library calls them
 
         def log_message(self, *_: Any) -> None:
-            """Not for the terminal."""
+            """Keep the terminal clean."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))

@@ -1,4 +1,4 @@
-"""An encoder behind an address, asked by real HTTP on this machine."""
+"""An encoder behind an endpoint, over real HTTP on this machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kb.errors import ConfigError, EndpointError, ModelBroken, ModelError, Offli
 from kb.models import network
 from kb.models.endpoint import EndpointEncoder, open_endpoint
 from kb.types import Degraded
-from tests.models.serving import Answer, Asked, Server, answer, serving
+from tests.models.serving import Answer, ReceivedRequest, Server, answer, serving
 
 WIDTH = 3
 KEY = "sk-secret-4711"
@@ -28,19 +28,19 @@ def vector(text: str) -> list[float]:
     return [float(len(text)), 1.0, float(text.count("a"))]
 
 
-def embed(asked: Asked) -> Answer:
-    """As a good server does, in whatever order."""
+def embed(asked: ReceivedRequest) -> Answer:
+    """A correct response, in any order."""
     rows = [{"index": at, "embedding": vector(text)} for at, text in enumerate(asked.json["input"])]
     return answer({"object": "list", "data": rows[::-1], "model": "m"})
 
 
 class Script:
-    """Answers in turn; after the last, as a good server does."""
+    """Returns these responses in turn, then correct ones."""
 
     def __init__(self) -> None:
         self.answers: list[Answer] = []
 
-    def __call__(self, asked: Asked) -> Answer:
+    def __call__(self, asked: ReceivedRequest) -> Answer:
         return self.answers.pop(0) if self.answers else embed(asked)
 
 
@@ -140,7 +140,7 @@ def test_its_first_vector_tells_how_long_they_are(
 
 
 def test_another_model_of_the_same_server(server: Server) -> None:
-    """By its name; what the settings say of the other's vectors is not taken for its own."""
+    """By its name; the configured dimension applies to the other model only."""
     found = models.encoder(config(server.url, endpoint_dimension=99), "endpoint:org/big:latest")
     assert found is not None
     found.encode(["x"])
@@ -244,7 +244,7 @@ def test_nonsense(
     body: bytes,
     said: str,
 ) -> None:
-    """Is told as what it is, and not asked for again."""
+    """The error names the problem, and there is no retry."""
     script.answers = [Answer(200, body)]
     with pytest.raises(ModelBroken, match=said):
         opened().encode(["abc"])
@@ -260,7 +260,7 @@ def test_what_does_not_pass_is_told_at_once(
     status: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The key is in a header, and nowhere else, though the server says it aloud."""
+    """The key is only in a header, even if the server repeats it."""
     monkeypatch.setenv("KB_ENDPOINT_KEY", KEY)
     elsewhere = {"Location": f"{server.url}/other"}
     said = b'{"error": {"message": "bad key sk-secret-4711"}}'
@@ -341,7 +341,7 @@ def test_it_is_listed_without_being_asked(server: Server) -> None:
 def test_no_vector_is_stored_wrongly(
     tmp_path: Path, script: Script, server: Server, waits: Waits
 ) -> None:
-    """A server that fails in every way, in turn: what is stored in the end is what it should be."""
+    """A server that fails in every way, in turn: the stored vectors are correct in the end."""
     wrong = [
         Answer(200, b'{"data": [{"embedding": [1, 2]}]}'),
         Answer(200, b'{"data": []}'),

@@ -1,4 +1,4 @@
-"""The exam: who reads passes it, and who counts words, guesses or says always the same does not."""
+"""The exam: models that can read pass it; word counters, random and constant vectors do not."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_who_counts_words_fails(dimension: int) -> None:
 
 
 def test_who_counts_letters_fails() -> None:
-    """In scripts without spaces too, where there are no words to count."""
+    """Also in scripts without spaces, where there are no words to count."""
     letters = sorted({char for each in QUESTIONS.values() for one in each for char in "".join(one)})
 
     def counted(text: str) -> list[float]:
@@ -97,7 +97,7 @@ def test_who_says_always_the_same_knows_nothing() -> None:
 
 
 def test_lengths_of_vectors_do_not_count() -> None:
-    """They are brought to length 1 before they are stored."""
+    """They are normalized before they are stored."""
     longer = Made(lambda text: [number * len(text) ** 2 for number in knowing(text)])
     assert all(mark.known == mark.asked for mark in examine(longer) if mark.script == "LATIN")
 
@@ -135,7 +135,7 @@ def fail() -> object:
     ],
 )
 def test_what_is_no_vector_is_no_answer(odd: Callable[[], object]) -> None:
-    """An encoder may be code of others, and texts of ours may be what it cannot take."""
+    """An encoder may be third-party code, and may fail on the exam's texts."""
     assert len(knowing("")) == 36
     count = len(QUESTIONS["LATIN"])
     for texts in ({QUESTIONS["LATIN"][0].text}, {QUESTIONS["LATIN"][0].answer}):

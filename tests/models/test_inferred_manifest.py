@@ -1,4 +1,4 @@
-"""An export of BGE-M3's kind, as hubs have them: a tiny one, with random weights."""
+"""An export like BGE-M3's on a hub: tiny, with random weights."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_a_graph_file_says_what_onnx_says(m3: Path) -> None:
 
 
 def test_constants_may_lie_in_files_too(tmp_path: Path) -> None:
-    """As in exports that keep large constants in files of their own."""
+    """As in exports that store large constants in separate files."""
     from onnx import TensorProto, helper
 
     constant = helper.make_tensor("c", TensorProto.FLOAT, [1], [0.0])
@@ -210,7 +210,7 @@ def test_term_weights_by_hand(m3: Path, encoder: OnnxEncoder) -> None:
 
 
 def test_a_vector_for_each_token_but_the_special_ones(m3: Path, encoder: OnnxEncoder) -> None:
-    """The graph gives none for the first token: each is still that of its own."""
+    """The graph returns none for the first token; each token still gets its own."""
     (found,) = encoder.encode(["radio slots"], want=PARTS)
     pieces = Tokenizer.from_file(str(m3 / "tokenizer.json")).encode("radio slots")
     assert pieces.tokens == ["<s>", "▁radio", "▁slot", "s", "</s>"]

@@ -1,4 +1,4 @@
-"""The bundled judge itself: there after an install, whole, small enough, and sensible."""
+"""The bundled judge is installed, complete, small enough, and sensible."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def notes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
 
 
 @pytest.mark.parametrize("name", ["colbert", "cross-encoder"])
-@pytest.mark.parametrize("blend", ["none", "1"])
+@pytest.mark.parametrize("blend", ["0.5", "1"])
 def test_a_search_that_is_reranked(notes: KnowledgeBase, name: str, blend: str) -> None:
     for query, right in ASKED:
         found = notes.search(query, rerank=name, settings={"rerank_blend": blend})

@@ -1,4 +1,4 @@
-"""The bundled model itself: there after an install, whole, and sensible."""
+"""The bundled model is installed, complete, and sensible."""
 
 from __future__ import annotations
 
@@ -122,14 +122,14 @@ def rows(given: Encoding) -> NDArray[np.float32]:
 
 
 def test_a_rare_name_is_one_term(mini: OnnxEncoder) -> None:
-    """Whole, whatever pieces the vocabulary has for it, and its plural is the same."""
+    """As a whole, whatever its pieces in the vocabulary; its plural is the same term."""
     one, other = mini.encode(["a zebrafish", "many zebrafishes"], want=ALL)
     assert "zebrafish" in (one.sparse or {})
     assert "zebrafish" in (other.sparse or {})
 
 
 def test_a_graph_with_changed_bytes_gives_no_vector(tmp_path: Path, mini: OnnxEncoder) -> None:
-    """It has its size, and would load."""
+    """It has the right size, and would load."""
     folder = tmp_path / "copy"
     shutil.copytree(mini.manifest.folder, folder)
     with (folder / manifest.GRAPH).open("r+b") as stream:

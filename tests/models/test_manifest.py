@@ -140,7 +140,7 @@ def test_a_judge_gives_a_score_and_nothing_else(copied: Copied) -> None:
 
 
 def test_a_file_that_two_models_share(copied: Copied, tmp_path: Path) -> None:
-    """It is looked for beside, counted for none but its owner, and checked for both."""
+    """It is found in the owner's folder, counts for its owner only, and is checked for both."""
     folder = copied()
     other = tmp_path / "other"
     other.mkdir()

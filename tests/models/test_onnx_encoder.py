@@ -160,7 +160,7 @@ def alone(encoder: OnnxEncoder) -> dict[str, Encoding]:
 
 
 def test_a_batch_would_give_other_vectors(encoder: OnnxEncoder) -> None:
-    """Why there is none: the graph finds its scales over all that it is given."""
+    """The reason why texts are not batched: the graph computes its scales over the whole batch."""
     loaded = encoder.loaded()
     rows = [loaded.tokenizer.tokens(text).ids for text in TEXTS[:3]]
     width = max(map(len, rows))

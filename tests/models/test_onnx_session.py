@@ -68,7 +68,7 @@ def test_only_what_is_asked_for_is_worked_out(tiny_folder: Path) -> None:
 def test_a_library_that_cannot_be_loaded(
     tiny_folder: Path, name: str, said: str, error: str
 ) -> None:
-    """Itself is named, and nothing else is said: in a process that has not loaded it."""
+    """The error names the library; in a process that has not loaded it."""
     code = (
         "import sys; from pathlib import Path\n"
         "class Without:\n"

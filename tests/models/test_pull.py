@@ -1,4 +1,4 @@
-"""Models from elsewhere: a real server on this machine that hangs up, lies and forgets."""
+"""Pulling models from a real server on this machine that disconnects, lies and loses data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from kb.models import model_directory
 from kb.models.manifest import Manifest
 from kb.models.pull import pull
 from tests.models import make_tiny_m3, tiny
-from tests.models.serving import Answer, Asked, Server, serving
+from tests.models.serving import Answer, ReceivedRequest, Server, serving
 from tests.models.test_endpoint import Waits
 
 CONFIG = Config()
@@ -44,7 +44,7 @@ class Hub:
         self.ranges = True
         self.faults: dict[str, list[Callable[[Answer], Answer]]] = {}
 
-    def __call__(self, asked: Asked) -> Answer:
+    def __call__(self, asked: ReceivedRequest) -> Answer:
         path = self.root / asked.path.lstrip("/")
         if not path.is_file():
             return Answer(404)
@@ -173,7 +173,7 @@ def test_a_revision_in_the_address(
 def test_a_manifest_of_ones_own_for_files_on_a_hub(
     hub: Hub, server: Server, waits: Waits, tmp_path: Path
 ) -> None:
-    """The hub has the export, and never heard of model.json: the user pins it."""
+    """The hub has the export but no model.json: the user pins it."""
     made = make_tiny_m3.lay(hub.root / "org" / "m3" / "resolve" / "abc1")
     from kb.models import manifest
 
@@ -197,7 +197,7 @@ def test_from_a_folder(tmp_path: Path) -> None:
 
 
 def test_from_an_export_without_a_manifest(tmp_path: Path) -> None:
-    """What its files are is written down, so that a change to them is noticed."""
+    """The hashes of its files are recorded, so that a change is noticed."""
     pull(CONFIG, str(make_tiny_m3.lay(tmp_path / "tiny-m3")))
     usable("tiny-m3")
     (model_directory.folder() / "tiny-m3" / "model.onnx_data").write_bytes(b"other")
@@ -220,7 +220,7 @@ def test_it_goes_on_where_the_line_was_cut(
 
 
 def test_a_later_run_goes_on(fetch: Callable[..., Manifest], hub: Hub, server: Server) -> None:
-    """Interrupted by the user in the middle of a file, and gone on with by the same command."""
+    """Interrupted by the user in the middle of a file, and resumed by the same command."""
     hub.faults["model.onnx"] = [cut(2000)]
 
     def interrupt(done: int, _total: int, _what: str) -> None:
@@ -270,7 +270,7 @@ def test_ranges_that_are_wrong(fetch: Callable[..., Manifest], hub: Hub) -> None
 
 
 def test_more_is_here_than_there(fetch: Callable[..., Manifest], hub: Hub) -> None:
-    """A part that the server says has no such range is begun anew."""
+    """A partial file for which the server has no such range is downloaded again."""
     hub.faults["model.onnx"] = [cut(1000), status(416)]
     fetch()
     usable()
@@ -446,7 +446,7 @@ def test_what_is_not_there(
 def test_offline(
     hub: Hub, server: Server, waits: Waits, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """No address is asked, not even the source of a manifest that lies here."""
+    """No address is contacted, not even the source of a local manifest."""
     own = tmp_path / "own"
     own.mkdir()
     told = tiny.read_manifest(hub.root / "tiny") | {"source": f"{server.url}/tiny"}

@@ -22,7 +22,7 @@ def config(encoder: str, judge: str = "none") -> Config:
 
 @pytest.fixture
 def plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Installs a package that brings encoders: real metadata, on the path."""
+    """Installs a package with encoders: real metadata, on the path."""
 
     def install(lines: str) -> None:
         site = tmp_path / "site"
@@ -157,7 +157,7 @@ assert not network & set(sys.modules), network & set(sys.modules)
 
 @pytest.fixture
 def judges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A package that brings judges."""
+    """A package with judges."""
     site = tmp_path / "judging"
     info = site / "judges-1.0.dist-info"
     info.mkdir(parents=True)

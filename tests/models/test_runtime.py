@@ -1,4 +1,4 @@
-"""Nothing is told to anybody: the runtime is disable_telemetryd before it is imported."""
+"""The telemetry of the runtime is disabled before it is imported."""
 
 from __future__ import annotations
 

@@ -105,12 +105,12 @@ def test_every_piece_has_its_place(pieces: list[str]) -> None:
 
 @given(st.from_regex(r"[a-z]{1,12}(s|ed|ing|ational|iveness)?", fullmatch=True))
 def test_stems_are_those_of_the_package(word: str) -> None:
-    """Of which only the stemmer itself is loaded."""
+    """Only the stemmer itself is loaded."""
     assert stem(word) == snowballstemmer.stemmer("porter").stemWord(word)
 
 
 def test_stems_are_the_same_from_every_thread() -> None:
-    """The stemmer keeps its word in itself."""
+    """The stemmer keeps the current word as its state."""
     words = [f"{word}{end}" for word in ("walk", "read", "index") for end in ("s", "ing", "ed")]
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(stem.__wrapped__, words * 300))

@@ -1,4 +1,4 @@
-"""USE-multilingual, as its package brings it."""
+"""USE-multilingual from its package."""
 
 from __future__ import annotations
 
@@ -99,7 +99,8 @@ def test_it_is_listed_and_verified() -> None:
 
 
 def test_without_its_package() -> None:
-    """In a process where it is not installed: it is not listed, and asked for it says how."""
+    """In a process where it is not installed: it is not listed, and the error explains how to
+    install it."""
     code = (
         "import sys\n"
         "from importlib import metadata, util\n"

@@ -16,7 +16,7 @@ from kb.types import Encoding, ModelSpec, TokenVectors
 
 
 def unexamined(profiles: Mapping[str, Any] | None = None, **models: Any) -> Config:
-    """Settings for tests with encoders that cannot read, and would fail the exam."""
+    """Settings for tests with encoders that would fail the exam."""
     return Config(models=ModelsConfig(exam=False, **models), profiles=profiles or {})
 
 
@@ -24,7 +24,7 @@ _WORD = re.compile(r"\w+")
 
 
 class Weightless:
-    """A `ports.Encoder`. A text that holds a word of `fails_on` cannot be encoded."""
+    """A `ports.Encoder`. Fails for texts that contain a word of `fails_on`."""
 
     def __init__(
         self,
@@ -80,7 +80,8 @@ class Weightless:
 
 
 def _hashed(words: Sequence[str], dimension: int) -> array[float]:
-    """A place and a sign for every word. The last place is everyone's, so that none is zero."""
+    """A position and a sign for every word. All texts share the last position, so that no vector is
+    zero."""
     values = [0.0] * dimension
     values[-1] = 0.1
     for word in words:

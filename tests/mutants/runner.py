@@ -63,7 +63,7 @@ class Target:
 
 @dataclass(slots=True)
 class Result:
-    """What became of a module's mutants."""
+    """The results of a module's mutants."""
 
     target: Target
     killed: int = 0
@@ -74,8 +74,8 @@ class Result:
 
     @property
     def share(self) -> float:
-        """Of the mutants that can be told from the original, those that a test noticed. One that
-        does not come to an end is noticed."""
+        """The share of distinguishable mutants that a test noticed. A mutant that does not end
+        counts as noticed."""
         noticed = self.killed + self.timed_out
         return noticed / max(1, noticed + len(self.survivors))
 

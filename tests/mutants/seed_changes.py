@@ -1,19 +1,22 @@
-"""Changes to what the seeds ask for, and for each a conformance test that notices it.
+"""Changes to the rules of the seeds, each with a conformance test that notices it.
 
-`python -m tests.mutants.seeds` makes them one at a time. Where the old text is no longer in its
-module, it says so: write the change again for the new code, since the rule still holds.
+`python -m tests.mutants.seeds` applies them one at a time, and reports a change whose old text is
+no longer in its module: update it for the new code, since the rule still holds.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 from tests.mutants.runner import Target
 
+CONFORMANCE = Path(__file__).resolve().parents[1] / "conformance"
+
 
 class Change(NamedTuple):
-    """`old` becomes `new` in a module below `src/kb`, wherever it stands there. `test` is the seed
-    and the name of a test in `tests/conformance`."""
+    """`old` becomes `new` in a module below `src/kb`, wherever it occurs. `test` is the seed and
+    the name of a test in `tests/conformance`."""
 
     rule: str
     test: str
@@ -25,7 +28,11 @@ class Change(NamedTuple):
     def node(self) -> str:
         """The test as pytest names it."""
         seed, _, name = self.test.partition("::")
-        return f"tests/conformance/test_seed_00{seed}.py::{name}"
+        function = f"def {name.rpartition('::')[2]}("
+        for path in sorted(CONFORMANCE.glob(f"test_seed_00{seed}*.py")):
+            if function in path.read_text(encoding="utf-8"):
+                return f"tests/conformance/{path.name}::{name}"
+        raise LookupError(f"no conformance test {self.test}")
 
     def applies(self) -> bool:
         return self.old in self.source()
@@ -143,9 +150,9 @@ CHANGES = (
     Change("knowledge: ten results", "4::TestHybridSearchWithRrf::test_default_limit", "search/profiles",
            'boosts=("type", "access"), top=10', 'boosts=("type", "access"), top=11'),
     Change("research: twenty results", "2::test_r2_5_one_that_fails_leaves_the_others_and_is_logged", "search/profiles",
-           'rerank="colbert", top=20', 'rerank="colbert", top=10'),
+           'rerank_blend=0.5, top=20', 'rerank_blend=0.5, top=10'),
     Change("research reranks", "2::test_r5_1_reranking_is_what_the_profile_does", "search/profiles",
-           'rerank="colbert", top', 'rerank="none", top'),
+           'rerank="colbert", rerank_blend=0.5', 'rerank="none", rerank_blend=0.5'),
     Change("a hundred candidates each", "2::test_r2_1_to_3_a_hundred_candidates_of_each", "search/profiles",
            'candidates: str = "100"', 'candidates: str = "99"'),
     Change("a hundred are reranked", "2::test_r5_1_the_first_hundred_candidates_are_reranked", "search/profiles",

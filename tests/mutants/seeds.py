@@ -15,8 +15,8 @@ from tests.mutants.seed_changes import CHANGES, Change
 def unnoticed(
     changes: Sequence[Change], on_result: Callable[[Change, bool], None] = lambda *_: None
 ) -> list[Change]:
-    """The changes that their conformance test lets pass. `on_result` is told of each as it is made,
-    and whether it was noticed."""
+    """The changes that their conformance test does not notice. `on_result` is called with each
+    change and whether it was noticed."""
     survivors = []
     tests = tuple(dict.fromkeys(change.node for change in changes))
     limit_s = baseline(Target(changes[0].module, tests))

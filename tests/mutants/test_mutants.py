@@ -1,4 +1,5 @@
-"""The mutation runner itself: what it changes, and that it tells a good test from a bad one."""
+"""The mutation runner itself: which changes it makes, and whether it distinguishes good tests from
+bad ones."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def cut(items: list[int], least: float | None = 0.5) -> list[int]:
 
 
 def lines() -> dict[str, list[str]]:
-    """What the lines of `SOURCE` become."""
+    """The mutated lines of `SOURCE`."""
     found: dict[str, list[str]] = {}
     for mutant in mutants(SOURCE):
         found.setdefault(mutant.before, []).append(mutant.after)
@@ -110,8 +111,7 @@ def test_targets_and_equivalent_mutants_are_there() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.rule)
 def test_changes_to_the_seeds_rules_can_be_made(change: Change) -> None:
-    """Else the code was rewritten: write the change again, and see that its test notices. Slow
-    tests say so soon enough."""
+    """Otherwise the code was rewritten: update the change, and check that its test notices it."""
     assert change.applies()
     compile(change.made(), change.module, "exec")
     path, *_, name = change.node.split("::")

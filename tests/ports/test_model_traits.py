@@ -66,7 +66,7 @@ def test_an_encoder_and_a_judge_without_traits_work(tmp_path: Path) -> None:
     ) as kb:
         kb.add("harbour keys")
         assert kb.embed().embedded == 1
-        response = kb.search("harbour", rerank="cross-encoder")
+        response = kb.search("where is the harbour", rerank="cross-encoder")
         assert response.hits[0].score_kind == "rerank"
         assert judge.read
 
@@ -77,5 +77,5 @@ def test_a_judge_is_loaded_before_it_reranks(tmp_path: Path) -> None:
         tmp_path / "kb.sqlite", config=unexamined(), encoder="none", judge=judge
     ) as kb:
         kb.add("harbour keys")
-        kb.search("harbour", rerank="cross-encoder")
+        kb.search("where is the harbour", rerank="cross-encoder")
     assert judge.loads

@@ -1,4 +1,4 @@
-"""What tests of search by meaning share: an encoder without weights, and one that fails."""
+"""Shared by tests of search by meaning: an encoder without weights, and one that fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.models.weightless import Weightless
 
 
 class Failing(Weightless):
-    """Makes vectors of passages, and fails on queries as long as it is told to."""
+    """An encoder that fails while `broken` is set."""
 
     broken = False
 
@@ -23,6 +23,12 @@ class Failing(Weightless):
         if self.broken:
             raise RuntimeError("out of memory")
         return super().encode(texts, **asked)
+
+
+@pytest.fixture(autouse=True)
+def no_other_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other model is installed, so that none is suggested."""
+    monkeypatch.setattr("kb.models.registry.has_multilingual", lambda: False)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""One query by six methods: what each finds is what a search would, and what cannot is told."""
+"""One query, run with six methods: each returns what a search would, and failures are reported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.search.conftest import Failing
 
 @pytest.fixture
 def shelf(tmp_path: Path, encoder: Failing) -> Iterator[KnowledgeBase]:
-    """Reranked by token vectors, which the encoder of these tests gives too."""
+    """A store reranked by token vectors, which the encoder of these tests returns too."""
     config = unexamined({"research": {"rerank": "colbert"}})
     with KnowledgeBase(tmp_path / "shelf.sqlite", config=config, encoder=encoder) as kb:
         for number in range(12):
@@ -77,7 +77,7 @@ def test_filters_and_top(shelf: KnowledgeBase) -> None:
 
 
 def test_words_only(kb: KnowledgeBase) -> None:
-    """What needs a model says that there is none; the others answer."""
+    """Methods that need a model report that there is none; the others run."""
     kb.add("harbour keys")
     found = kb.compare("harbour")
     validate(wire.comparison(found))
@@ -98,7 +98,7 @@ def test_vectors_that_are_pending(hybrid: KnowledgeBase) -> None:
     assert found.methods["dense_only"].error == {
         "code": "pending",
         "message": "1 passage has no dense vectors yet",
-        "hint": "kb embed makes them",
+        "hint": "to create them, run: kb embed",
     }
     told = [(part.part, part.reason) for part in found.methods["three_way_hybrid"].degraded]
     assert told == [("dense", "pending"), ("sparse", "pending")]

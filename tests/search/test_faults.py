@@ -1,5 +1,5 @@
-"""Faults in every part of a three-way search, alone and in pairs: an answer every time, and
-`degraded` names what is missing, no more and no less."""
+"""Faults in every part of a three-way search, alone and in pairs: there is always a response, and
+`degraded` names exactly the missing parts."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_one_that_fails_leaves_the_others(
 
 
 def _nothing_is_left(kb: KnowledgeBase, error: Exception) -> None:
-    """Neither words nor a model. A store that is broken is an error; all else an empty answer."""
+    """Neither words nor a model. A broken store is an error; otherwise the response is empty."""
     if isinstance(error, StoreUnusable):
         with pytest.raises(StoreUnusable):
             search(kb)
@@ -188,7 +188,7 @@ def test_without_a_time_limit_the_late_one_is_waited_for(
 def test_a_model_that_is_still_to_be_loaded_is_waited_for(
     tmp_path: Path, encoder: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first query of a process; the time limit is for those after it."""
+    """For the first query of a process; the time limit applies to later ones."""
     monkeypatch.setattr(model_retriever, "SLOW_FROM", 0)
     config = replace(unexamined(), search=SearchConfig(retriever_timeout_ms=1))
     with KnowledgeBase(tmp_path / "kb.sqlite", config=config, encoder=encoder) as kb:

@@ -37,11 +37,12 @@ def test_a_pipeline_reads_as_a_drawing(hybrid: KnowledgeBase) -> None:
     three_way = {"retrievers": "lexical,dense,sparse", "agreement": True, "rerank": "none"}
     assert pipeline(hybrid, settings=three_way) == (
         "analyse -> [lexical(match=any) | dense(weightless) | sparse(weightless)] -> agreement -> "
-        "convex(zscore) -> cut(top=10)"
+        "coverage -> convex(zscore) -> literal first -> collapse(duplicates, 3 a document) -> "
+        "cut(top=10)"
     )
     assert pipeline(hybrid, profile="notes", rerank="colbert") == (
         "analyse -> [lexical(match=any) | dense(weightless)] -> rrf(k=60) -> "
-        "rerank(colbert, top 100, blend=0.5) -> cut(top=10)"
+        "rerank(colbert, top 100, blend=auto) -> cut(top=10)"
     )
     assert pipeline(hybrid, profile="memory", threshold=0.2) == (
         "analyse -> [lexical(match=any) | dense(weightless)] -> weighted() -> at least 0.1 -> "
@@ -94,7 +95,7 @@ def test_completion_tells_the_cosines_of_what_words_found(hybrid: KnowledgeBase)
 
 @pytest.fixture
 def long_and_short(hybrid: KnowledgeBase, library: Library) -> KnowledgeBase:
-    """One document whose passages all fit better than those of the others."""
+    """One document whose passages all rank above those of the others."""
     sections = "".join(f"## harbour {number}\n\nharbour harbour\n\n" for number in range(300))
     short = {f"{number}.md": f"# {number}\n\nA harbour, and others.\n" for number in range(20)}
     hybrid.ingest(library({"long.md": f"# harbour\n\n{sections}", **short}))
@@ -198,7 +199,7 @@ def test_several_threads_answer_as_one(
 def test_eight_search_while_one_writes(
     hybrid: KnowledgeBase, monkeypatch: pytest.MonkeyPatch, parallel_from: int, profile: str
 ) -> None:
-    """A document comes, gets its vector and goes: every answer is that of one of these states."""
+    """A document is added, embedded and removed: every response shows one of these states."""
     monkeypatch.setattr(model_retriever, "SLOW_FROM", parallel_from)
     monkeypatch.setattr(hybrid._searcher, "_timeout_s", None)  # however busy the machine is
     for number in range(12):
@@ -240,7 +241,7 @@ def _come_and_go(kb: KnowledgeBase, look: Callable[[], None]) -> None:
 
 
 def _answer(kb: KnowledgeBase, profile: str) -> object:
-    """Scores tell the states apart as well: they depend on all candidates."""
+    """Scores distinguish states of the store too: they depend on all candidates."""
     found = kb.search("harbour anchor", top=50, profile=profile)
     hits = [(hit.snippet, round(hit.score, 9), hit.sources, hit.retrieval.vector_rank)
             for hit in found]  # fmt: skip

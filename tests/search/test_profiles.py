@@ -81,7 +81,9 @@ GOOD: dict[str, tuple[object, object]] = {
     "normalisation": ("minmax", "minmax"),
     "adaptive": ("true", True),
     "agreement": ("true", True),
+    "coverage": ("true", True),
     "complete": ("false", False),
+    "literal": ("true", True),
     "min_score": ("0.2", 0.2),
     "boosts": ("decay,type", ("type", "decay")),
     "half_life_days": ("7", 7.0),
@@ -89,6 +91,10 @@ GOOD: dict[str, tuple[object, object]] = {
     "rerank_candidates": ("50", 50),
     "rerank_blend": ("0.25", 0.25),
     "threshold": ("none", None),
+    "min_relevance": ("none", None),
+    "calibrated": ("yes", True),
+    "collapse": ("false", False),
+    "per_document": ("0", 0),
     "group": ("true", True),
     "top": ("3", 3),
 }
@@ -105,6 +111,8 @@ BAD: dict[str, tuple[object, ...]] = {
     "threshold": (10**400, "1e308", "１"),
     "boosts": ("fame",),
     "half_life_days": ("0", "soon", "1e308", "３０"),
+    "collapse": ("maybe",),
+    "per_document": ("-1", "some", 1.5, True, 10**5000),
     "group": ("2", "１", 10**5000),
     "top": ("0", "1.5", 2.5, True, "１０", "1_0", "9" * 5000, 10**5000),
     "rerank": ("", "bert", "better", True, 1),
@@ -174,7 +182,7 @@ def test_profiles_as_the_contract_has_them() -> None:
 
 def test_only_settings_with_an_effect_are_shown() -> None:
     assert set(resolve("lexical", {}).settings()) == {
-        "summary", "retrievers", "match", "min_score", "threshold", "top",
+        "summary", "retrievers", "match", "min_score", "threshold", "min_relevance", "top",
     }  # fmt: skip
     assert resolve("memory", {}).settings()["weights"] == {"lexical": 0.3, "dense": 0.7}
     assert "k" not in resolve("memory", {}).settings()

@@ -88,6 +88,8 @@ def test_command_line(kb: KnowledgeBase, capsys: pytest.CaptureFixture[str]) -> 
     shape = json.loads(capsys.readouterr().out)
     validate(shape)
     assert shape["hits"][0]["retrieval"]["zeds_score"] == 4.0
+    assert run(["search", "--help"]) == 0
+    assert "zeds (letters); or hybrid" in " ".join(capsys.readouterr().out.split())
 
 
 def test_web_page(kb: KnowledgeBase) -> None:

@@ -1,4 +1,4 @@
-"""A real server on a port of its own, for every test that asks for one."""
+"""A real server on its own port, for every test that needs one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PATIENCE_S = 30.0  # until a test gives up; nothing waits that long when all is 
 
 @dataclass(frozen=True)
 class Running:
-    """A server that runs, and a client that knows its address."""
+    """A running server, and a client with its address."""
 
     kb: KnowledgeBase
     url: str
@@ -85,7 +85,7 @@ def put(running: Running, name: str, data: bytes) -> httpx.Response:
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
-    """`serve(rules, encoder=..., max_body_bytes=...)`: a server over a store of its own."""
+    """`serve(rules, encoder=..., max_body_bytes=...)`: a server with its own store."""
     with ExitStack() as stack:
 
         def served(
@@ -126,7 +126,7 @@ def filled(serve: Serve, library: Callable[..., Path]) -> Running:
 
 @contextmanager
 def taken(pool: WorkerPool, count: int) -> Iterator[None]:
-    """While this lasts, `count` pieces of work run or wait in the pool."""
+    """While the block runs, `count` tasks run or wait in the pool."""
     go = threading.Event()
 
     async def never() -> dict[str, Any]:
@@ -148,7 +148,7 @@ def taken(pool: WorkerPool, count: int) -> Iterator[None]:
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Wait until it holds; if it never does, the test fails."""
+    """Wait until the condition holds; the test fails if it never does."""
     end = time.monotonic() + PATIENCE_S
     while not holds():
         assert time.monotonic() < end

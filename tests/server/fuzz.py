@@ -43,7 +43,7 @@ _ERROR_KEYS = {"code", "message", "hint"}
 
 
 @dataclass(frozen=True)
-class Asked:
+class FuzzRequest:
     """A request. `body` is bytes, or a value that becomes JSON."""
 
     method: str
@@ -68,7 +68,7 @@ class Asked:
         return self.path + (f"?{urlencode(self.query, errors='replace')}" if self.query else "")
 
     def raw(self) -> bytes:
-        """As it goes over a connection that is closed afterwards."""
+        """The request as bytes for a connection that is closed afterwards."""
         lines = [f"{self.method} {self.target} HTTP/1.1"]
         lines += [f"{name}: {value}" for name, value in self.headers]
         data = self.data
@@ -87,18 +87,18 @@ _FILTERS = {"tags": ["field"], "tags_any": ["hardware", "x"], "type": ["markdown
             "trust_min": "secondary", "after": "2020-01-01", "before": "2030-01-01"}  # fmt: skip
 
 
-def _post(path: str, body: Any, weight: float = 1.0) -> Asked:
-    return Asked("POST", path, weight, body=body, headers=_JSON)
+def _post(path: str, body: Any, weight: float = 1.0) -> FuzzRequest:
+    return FuzzRequest("POST", path, weight, body=body, headers=_JSON)
 
 
-def _get(path: str, weight: float = 1.0, **query: str) -> Asked:
-    return Asked("GET", path, weight, tuple(query.items()), headers=_PLAIN)
+def _get(path: str, weight: float = 1.0, **query: str) -> FuzzRequest:
+    return FuzzRequest("GET", path, weight, tuple(query.items()), headers=_PLAIN)
 
 
-def _tool(name: str, weight: float = 0.3, **arguments: Any) -> Asked:
+def _tool(name: str, weight: float = 0.3, **arguments: Any) -> FuzzRequest:
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call",
             "params": {"name": name, "arguments": arguments}}  # fmt: skip
-    return Asked("POST", "/mcp", weight, body=call, headers=_MCP, is_mcp=True)
+    return FuzzRequest("POST", "/mcp", weight, body=call, headers=_MCP, is_mcp=True)
 
 
 REQUESTS = (
@@ -118,14 +118,14 @@ REQUESTS = (
                          "kind": "lesson", "scope": "global", "trust": "primary", "lang": "en",
                          "ttl": "7d", "metadata": {"a": {"b": [1, 2, {"c": None}]}}}, 1),
     _get("/documents/lib/notes/retry.md", 2),
-    Asked("DELETE", "/documents/note:1", 0.5, headers=_FORCED),
+    FuzzRequest("DELETE", "/documents/note:1", 0.5, headers=_FORCED),
     _get("/passages", 2, uri="lib/notes/retry.md#L1-L3", quiet="true"),
     _get("/chunks", 1, document="lib/notes/retry.md", limit="2", offset="0"),
     _get("/chunks/1", 2),
     _get("/tags", 0.5),
     _post("/tags", {"document": "lib/notes/retry.md", "add": ["gateway"], "remove": []}, 0.5),
     _post("/ingest", {"paths": ["lib"], "force": False, "dry_run": True}, 0.2),
-    Asked("PUT", "/uploads/a.md", 0.1, body=b"# A\n\nText of an upload.\n", headers=_FORCED),
+    FuzzRequest("PUT", "/uploads/a.md", 0.1, body=b"# A\n\nText of an upload.\n", headers=_FORCED),
     _post("/embed", {"retry": True}, 1),
     _get("/jobs", 0.3),
     _get("/events", 0.5),
@@ -139,7 +139,7 @@ REQUESTS = (
     _tool("fetch", citation="lib/notes/retry.md#L1-L3", offset=0),
     _tool("add", 0.1, text="A note of an agent.", tags=["agent"], ttl="7d"),
     _tool("status"),
-    Asked("POST", "/mcp", 0.2, body={"jsonrpc": "2.0", "id": 7, "method": "tools/list"},
+    FuzzRequest("POST", "/mcp", 0.2, body={"jsonrpc": "2.0", "id": 7, "method": "tools/list"},
           headers=_MCP, is_mcp=True),
 )  # fmt: skip
 _WEIGHTS = [each.weight for each in REQUESTS]
@@ -148,7 +148,7 @@ _WEIGHTS = [each.weight for each in REQUESTS]
 # --- mutations ------------------------------------------------------------------------------------
 
 
-def request(seed: int, index: int) -> Asked:
+def request(seed: int, index: int) -> FuzzRequest:
     """Request number `index`: a valid one, changed in up to three places."""
     rng = random.Random(seed * 1_000_003 + index)
     asked = rng.choices(REQUESTS, _WEIGHTS)[0]
@@ -157,7 +157,7 @@ def request(seed: int, index: int) -> Asked:
     return asked
 
 
-def _in_body(asked: Asked, rng: random.Random) -> Asked:
+def _in_body(asked: FuzzRequest, rng: random.Random) -> FuzzRequest:
     if isinstance(asked.body, bytes) or asked.body is None:
         return _in_bytes(asked, rng)
     try:
@@ -186,7 +186,7 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
             yield from _places(value[key])
 
 
-def _in_bytes(asked: Asked, rng: random.Random) -> Asked:
+def _in_bytes(asked: FuzzRequest, rng: random.Random) -> FuzzRequest:
     return replace(asked, body=garbled(asked.data, rng))
 
 
@@ -209,7 +209,7 @@ def garbled(data: bytes, rng: random.Random) -> bytes:
     return bytes(changed)
 
 
-def _in_query(asked: Asked, rng: random.Random) -> Asked:
+def _in_query(asked: FuzzRequest, rng: random.Random) -> FuzzRequest:
     query = list(asked.query)
     text = hostile_text(rng)
     if query and rng.random() < 0.7:
@@ -222,7 +222,7 @@ def _in_query(asked: Asked, rng: random.Random) -> Asked:
     return replace(asked, query=tuple(query))
 
 
-def _in_path(asked: Asked, rng: random.Random) -> Asked:
+def _in_path(asked: FuzzRequest, rng: random.Random) -> FuzzRequest:
     if asked.is_mcp and rng.random() < 0.9:
         return _in_body(asked, rng)
     if rng.random() < 0.3:
@@ -237,7 +237,7 @@ def _in_path(asked: Asked, rng: random.Random) -> Asked:
     return replace(asked, path=f"{head}/{tail if rng.random() < 0.3 else ''}{end}")
 
 
-def _in_headers(asked: Asked, rng: random.Random) -> Asked:
+def _in_headers(asked: FuzzRequest, rng: random.Random) -> FuzzRequest:
     headers = list(asked.headers)
     if headers and rng.random() < 0.3:
         del headers[rng.randrange(len(headers))]
@@ -247,11 +247,11 @@ def _in_headers(asked: Asked, rng: random.Random) -> Asked:
     return replace(asked, headers=tuple(headers))
 
 
-def _in_method(asked: Asked, rng: random.Random) -> Asked:
+def _in_method(asked: FuzzRequest, rng: random.Random) -> FuzzRequest:
     return replace(asked, method=rng.choice(METHODS))
 
 
-_MUTATIONS: tuple[Callable[[Asked, random.Random], Asked], ...] = (
+_MUTATIONS: tuple[Callable[[FuzzRequest, random.Random], FuzzRequest], ...] = (
     _in_body, _in_body, _in_body, _in_query, _in_query, _in_bytes, _in_path, _in_headers,
     _in_method,
 )  # fmt: skip
@@ -262,20 +262,20 @@ _MUTATIONS: tuple[Callable[[Asked, random.Random], Asked], ...] = (
 
 @dataclass
 class Report:
-    """What was answered, and what should not have been."""
+    """The responses, and those that are wrong."""
 
     statuses: Counter[int] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
     slowest_s: float = 0.0
 
-    def check(self, label: str, asked: Asked, status: int, kind: str, body: bytes) -> None:
+    def check(self, label: str, asked: FuzzRequest, status: int, kind: str, body: bytes) -> None:
         self.statuses[status] += 1
         why = _fault(asked, status, kind, body)
         if why:
             self.faults.append(f"{label}: {why}\n    {asked!r:.2000}\n    {body[:300]!r}")
 
 
-def _fault(asked: Asked, status: int, kind: str, body: bytes) -> str | None:
+def _fault(asked: FuzzRequest, status: int, kind: str, body: bytes) -> str | None:
     if status == 0:
         return "no answer"
     if status >= 500 and status not in _ALLOWED_5XX:
@@ -294,8 +294,8 @@ def _fault(asked: Asked, status: int, kind: str, body: bytes) -> str | None:
     return None if is_error and all(isinstance(v, str) for v in value.values()) else "no error.v1"
 
 
-async def call(app: Any, asked: Asked) -> tuple[int, str, bytes]:
-    """Status, type and body that the application answers with."""
+async def call(app: Any, asked: FuzzRequest) -> tuple[int, str, bytes]:
+    """The status, content type and body of the application's response."""
     path, _, query = asked.target.partition("?")
     data, done, parts = asked.data, asyncio.Event(), list[bytes]()
     start: dict[str, Any] = {}
@@ -334,7 +334,7 @@ async def call(app: Any, asked: Asked) -> tuple[int, str, bytes]:
 
 @asynccontextmanager
 async def lifespan(app: Any) -> AsyncIterator[None]:
-    """`app` started, and stopped at the end."""
+    """Start `app`, and stop it at the end."""
     messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     told: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     running = asyncio.ensure_future(
@@ -350,7 +350,7 @@ async def lifespan(app: Any) -> AsyncIterator[None]:
 
 
 class Campaign:
-    """A store with three files, the two applications over it, and what they answer."""
+    """A store with three files, the two applications over it, and their responses."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         from tests.server.conftest import FILES
@@ -366,7 +366,7 @@ class Campaign:
         self._reset()
 
     def _reset(self) -> None:
-        """Without what requests have put in, and with what they have taken out."""
+        """Remove what requests have added, and restore what they have removed."""
         self.kb.ingest(self._library)
         while rest := [each.doc_path for each in self.kb.documents(limit=500)
                        if not each.doc_path.startswith("lib/")]:  # fmt: skip
@@ -418,7 +418,7 @@ class Campaign:
 
 
 def _exchange(port: int, sent: bytes) -> bytes:
-    """The beginning of what the server answers; nothing where it waits for more."""
+    """The beginning of the server's response; empty if it waits for more."""
     with socket.create_connection(("127.0.0.1", port), timeout=_HANG_S) as raw:
         try:
             raw.sendall(sent)
@@ -449,8 +449,8 @@ def _server(kb: KnowledgeBase, folder: Path) -> Iterator[int]:
 
 
 def fuzz(folder: Path, *, count: int, seed: int, first: int = 1, sockets: int = 20) -> Report:
-    """Send `count` requests; what they were answered with. One of `sockets` goes over a socket; 0:
-    none."""
+    """Send `count` requests, and return their responses. One in `sockets` goes over a socket; 0
+    means none."""
     campaign = Campaign(folder, seed)
     with campaign.kb:
         asyncio.run(campaign.run(first, count, sockets))

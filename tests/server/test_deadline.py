@@ -1,4 +1,4 @@
-"""Searches that take minutes, asked of a real server: it answers others, and it ends."""
+"""Searches that take minutes on a real server: it still serves others, and it stops."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def serve_it(store: Path) -> Iterator[Open]:
 
 
 def leave(url: str, path: str = "/search", query: str = hostile.EXPRESSION) -> None:
-    """Ask, and go before there is an answer."""
+    """Send a request, and disconnect before the response."""
     with suppress(httpx.TimeoutException):
         httpx.post(url + path, json={"query": query}, timeout=httpx.Timeout(PATIENCE_S, read=0.3))
 
@@ -119,7 +119,7 @@ def test_evaluations_are_in_no_others_way(serve_it: Open) -> None:
 
 @contextmanager
 def process(store: Path, *command: str, **variables: str) -> Iterator[tuple[Any, str]]:
-    """A server in a process of its own, and where it listens."""
+    """A server in a separate process, and its address."""
     environment = os.environ | {"KB_MODELS_ENCODER": "none", "KB_SEARCH_TIMEOUT_S": "0"}
     with subprocess.Popen(
         [sys.executable, "-m", "kb", "--store", str(store), *command],
@@ -135,7 +135,7 @@ def process(store: Path, *command: str, **variables: str) -> Iterator[tuple[Any,
 
 @contextmanager
 def asking(url: str, count: int = 4) -> Iterator[None]:
-    """Clients that wait for an answer that takes minutes; begun when this is entered."""
+    """Clients that wait for a response that takes minutes; started on entry."""
     sockets = []
     host, _, port = url.removeprefix("http://").rpartition(":")
     body = b'{"query": "' + hostile.EXPRESSION.encode() + b'"}'
@@ -201,7 +201,7 @@ def test_sigterm_ends_an_ingest_between_two_files(store: Path, tmp_path: Path) -
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [("serve", "--port", "0"), ("mcp", "--http", "127.0.0.1:0")])
 def test_work_that_cannot_be_stopped_is_abandoned(store: Path, command: tuple[str, ...]) -> None:
-    """An endpoint that takes texts to embed and never answers."""
+    """An endpoint that accepts texts to embed and never responds."""
     with socket.create_server(("127.0.0.1", 0)) as endpoint:
         address = f"http://127.0.0.1:{endpoint.getsockname()[1]}/v1"
         variables = {

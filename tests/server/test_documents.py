@@ -1,4 +1,4 @@
-"""The routes about what is in the store."""
+"""Routes: documents, passages, chunks, tags."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 
 from kb import KnowledgeBase
 from kb.metadata import PAGE_BYTES
-from kb.server.uploads import check_name
+from kb.server.upload_folder import check_name
 from tests.replaced import REPLACEMENTS
 from tests.schemas import validate, validator
 from tests.server.conftest import PATIENCE_S, Running, Serve, taken, until
@@ -53,7 +53,7 @@ def test_a_page_has_a_limit(serve: Any) -> None:
 
 
 def _as_older_stores_have_it(running: Running, metadata: str) -> None:
-    """Metadata of every document, longer than can be added now."""
+    """Metadata of every document, longer than is allowed now."""
     with closing(apsw.Connection(str(running.kb.path))) as connection:
         connection.execute("UPDATE documents SET metadata = ?", (metadata,))
 
@@ -161,7 +161,7 @@ def secret(tmp_path: Path) -> Path:
 
 
 def as_it_is(running: Running, method: str, target: str) -> tuple[int, str]:
-    """A request whose path no client has tidied up."""
+    """A request whose path no client has normalized."""
     connection = HTTPConnection("127.0.0.1", running.port, timeout=30)
     with closing(connection):
         connection.request(method, target, b"# new", {"X-KB-Request": "1"})
@@ -171,7 +171,7 @@ def as_it_is(running: Running, method: str, target: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize("path", OUTSIDE)
 def test_no_path_leads_out(filled: Running, secret: Path, path: str) -> None:
-    """In every parameter that takes a path, however it is written."""
+    """In every parameter that takes a path, in any spelling."""
     targets = [("GET", "/documents/"), ("DELETE", "/documents/"), ("GET", "/chunks/"),
                ("GET", "/assets/"), ("PUT", "/uploads/")]  # fmt: skip
     for method, target in targets:

@@ -1,4 +1,4 @@
-"""A little of the campaign that `python -m tests.server.fuzz` runs at length."""
+"""A small part of the campaign of `python -m tests.server.fuzz`."""
 
 from __future__ import annotations
 

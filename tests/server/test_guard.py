@@ -1,4 +1,4 @@
-"""Who may ask. Every rule has a request that it refuses and one that it lets pass."""
+"""Access checks. Every rule has a request that it refuses and one that it accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The routes that put in, and the progress that they tell."""
+"""Routes: ingest, embed, progress."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_other_folders_are_refused_whether_they_exist_or_not(
 def test_paths_have_a_bound(filled: Running) -> None:
     answer = filled.client.post("/ingest", json={"paths": ["."] * 200_000})
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
-    assert "more than 1,000" in answer.json()["message"]
+    assert "the limit is 1,000" in answer.json()["message"]
 
 
 def test_a_path_that_is_sent_twice_is_read_once(filled: Running, tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_paths_that_are_none(filled: Running, body: dict[str, Any]) -> None:
 
 
 def events(running: Running, until: Callable[[str, Any], bool]) -> Iterator[tuple[str, Any]]:
-    """What is told, up to what was waited for."""
+    """The events up to the expected one."""
     with running.client.stream("GET", "/events") as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
         name = ""

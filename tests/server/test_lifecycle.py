@@ -1,4 +1,4 @@
-"""The server itself: where it listens, what it refuses to start with, clients that are slow."""
+"""The server itself: its address, errors at startup, slow clients."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ GET = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
     ],
 )
 def test_what_is_no_http_is_refused(filled: Running, sent: bytes) -> None:
-    """Also what could be read in two ways, by a proxy in front and by the server."""
+    """Also requests that a proxy and the server could parse differently."""
     with connected(filled) as raw:
         raw.sendall(sent)
         told = answer_to(raw)
@@ -239,7 +239,7 @@ def test_an_origin_that_makes_no_sense_is_foreign(filled: Running, origin: str) 
 
 @pytest.mark.parametrize("depth", [70, 900, 947, 2_000])
 def test_a_body_that_is_nested_deeply_is_refused(filled: Running, depth: int) -> None:
-    """It could be read and stored, and then not be written into a list of documents."""
+    """It could be parsed and stored, but not serialized in a list of documents."""
     for opening, closing in ((b'{"a":', b"}"), (b"[", b"]")):
         nested = b'{"a":' + opening * depth + b"1" + closing * depth + b"}"
         body = b'{"text": "x", "metadata": ' + nested + b"}"

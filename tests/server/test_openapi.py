@@ -1,4 +1,4 @@
-"""The OpenAPI document: true to the shapes, and to what the server does."""
+"""The OpenAPI document agrees with the schemas and with the server."""
 
 from __future__ import annotations
 
@@ -173,7 +173,8 @@ def test_any_body_is_an_object_or_an_error(data: bytes) -> None:
 
 @pytest.mark.slow
 def test_schemathesis_finds_no_failure(shared: Running) -> None:
-    """Requests made from the document: none is a 500, and each answer is of the form it says."""
+    """Requests generated from the document: none returns a 500, and each response matches its
+    schema."""
     import schemathesis
     from schemathesis.checks import not_a_server_error
     from schemathesis.core.result import Ok

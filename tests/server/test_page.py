@@ -1,4 +1,4 @@
-"""The web page, in a real browser. Skipped where there is none: see `make browser`."""
+"""The web page in a real browser. Skipped without a browser: see `make browser`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 from kb.server.guard import AccessRules
 from tests.browser import CHROMIUM
 from tests.models.weightless import Weightless
+from tests.relevances import set_relevances
 from tests.server.conftest import FILES, PATIENCE_S, Running, Serve
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: make browser")
@@ -26,7 +27,7 @@ Open = Callable[..., Page]
 
 
 class Watch:
-    """What a page asks for and complains about."""
+    """Records the requests and the console messages of a page."""
 
     def __init__(self, context: BrowserContext) -> None:
         self.asked: list[str] = []
@@ -69,7 +70,7 @@ def wordy(filled: Running) -> Running:
 
 @pytest.fixture
 def knowing(serve: Serve, library: Callable[..., Path]) -> Running:
-    """With vectors."""
+    """A server with vectors."""
     running = serve(encoder=Weightless())
     running.kb.ingest(library(FILES))
     running.kb.embed()
@@ -100,6 +101,52 @@ def test_search_as_you_type(wordy: Running, open_page: Open) -> None:
     assert "q=retry+jitter" in page.url
 
 
+def test_duplicates_are_one_key_away(wordy: Running, open_page: Open) -> None:
+    for number in range(3):
+        wordy.kb.add("the winter storage has room for dinghies", title=f"note {number}")
+    page = open_page(wordy)
+    search(page, "winter storage dinghies")
+    expect(page.locator(".others summary")).to_have_text("and 2 more with the same text")
+    page.locator(".others summary").click()
+    expect(page.locator(".others li")).to_have_count(2)
+    page.locator("#query").press("Escape")
+    page.keyboard.press("m")
+    expect(page.locator(".others")).to_have_count(0)
+    expect(page.locator(".hit").filter(has_text="dinghies")).to_have_count(3)
+    assert "all=1" in page.url
+
+
+def test_relevance_and_weak_matches(
+    wordy: Running, open_page: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_relevances(monkeypatch, [0.93, 0.2])
+    page = open_page(wordy)
+    search(page, "the retry battery")
+    expect(hits(page).first.locator(".relevance")).to_have_text("relevance 93 %")
+    expect(page.locator("ol.hits > li").nth(1)).to_have_text("Weak matches")
+    expect(page.locator("ol.hits > li").nth(2).locator(".relevance.weak")).to_have_count(1)
+    assert page.evaluate("document.querySelector('.relevance .fill').style.width") == "93%"
+    assert serious(page) == []
+
+
+def test_nothing_relevant_is_stated(
+    wordy: Running, open_page: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_relevances(monkeypatch, [0.2])
+    page = open_page(wordy, width=390)
+    search(page, "the retry battery")
+    expect(page.locator("ol.hits > li").first).to_have_text("Nothing relevant found. Weak matches")
+
+
+def test_unknown_relevance_has_no_bar(
+    wordy: Running, open_page: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_relevances(monkeypatch, [None])
+    page = open_page(wordy)
+    search(page, "the retry battery")
+    expect(page.locator(".relevance, .divider")).to_have_count(0)
+
+
 def test_a_late_answer_to_an_old_query_is_dropped(wordy: Running, open_page: Open) -> None:
     page = open_page(wordy)
     held: list[Route] = []
@@ -125,9 +172,9 @@ def test_mode_and_profile_are_at_hand(knowing: Running, open_page: Open) -> None
     page = open_page(knowing)
     search(page, "battery of a buoy")
     page.get_by_role("radio", name="Words").check(force=True)
-    expect(page.locator(".found").first).to_have_text(re.compile("^found byWords$"))
+    expect(page.locator(".sources").first).to_have_text(re.compile("^found byWords$"))
     page.get_by_role("radio", name="Meaning").check(force=True)
-    expect(page.locator(".found").first).to_have_text(re.compile("^found byMeaning$"))
+    expect(page.locator(".sources").first).to_have_text(re.compile("^found byMeaning$"))
     page.select_option("#profile", "notes")
     expect(page).to_have_url(re.compile("mode=vector&profile=notes"))
     expect(hits(page).first).to_be_visible()
@@ -194,7 +241,7 @@ def test_a_page_of_a_pdf_opens_with_its_passage_marked(serve: Serve, open_page: 
 
 
 def _in_pdf(running: Running) -> tuple[str, int]:
-    """A query whose first hit is on a page that another one follows."""
+    """A query whose first hit is on a page that is not the last one."""
     for chunk in running.kb.chunks(running.kb.documents()[0].doc_path):
         number = chunk.spans[0].page
         query = " ".join(chunk.text.split()[:8])
@@ -229,7 +276,7 @@ def test_explain_draws_what_each_retriever_gave(knowing: Running, open_page: Ope
     page = open_page(knowing)
     search(page, "retry storm")
     page.click("#explain")
-    expect(page.locator(".walk .drawing")).to_contain_text("lexical")
+    expect(page.locator(".search-stages .pipeline")).to_contain_text("lexical")
     first = hits(page).first.locator(".why")
     expect(first.locator("dt")).to_have_text(["Words", "Meaning", "Terms"])
     widths = [each.bounding_box() for each in first.locator(".fill").all()]
@@ -249,7 +296,7 @@ def test_compare_links_what_several_found(knowing: Running, open_page: Open) -> 
     chunk = card.get_attribute("data-chunk")
     linked = page.locator(f'.card.linked[data-chunk="{chunk}"]')
     assert linked.count() >= 2
-    expect(page.locator(".threads path")).to_have_count(linked.count() - 1)
+    expect(page.locator(".links path")).to_have_count(linked.count() - 1)
     card.focus()
     expect(card).to_have_class(re.compile("linked"))
     card.click()
@@ -267,14 +314,14 @@ def test_files_are_chosen_and_found(wordy: Running, open_page: Open, tmp_path: P
     page.set_input_files("#add-files", file)
     expect(page.locator(".done")).to_contain_text("1 added")
     page.keyboard.press("Escape")
-    expect(page.locator("#standing")).to_contain_text("4 documents")
+    expect(page.locator("#store-status")).to_contain_text("4 documents")
     search(page, "barnacles")
     expect(hits(page).first.locator(".cite")).to_have_text(re.compile(r"uploads/barnacles\.md"))
 
 
 def test_files_are_dropped_anywhere(wordy: Running, open_page: Open) -> None:
     page = open_page(wordy)
-    expect(page.locator("#standing")).to_contain_text("3 documents")
+    expect(page.locator("#store-status")).to_contain_text("3 documents")
     page.evaluate(
         """() => {
           const dragged = new DataTransfer();
@@ -320,9 +367,9 @@ def test_embedding_is_shown_while_it_goes_on(
     running.kb.ingest(library(FILES))
     running.client.post("/embed", json={})
     page.reload()
-    expect(page.locator("#standing")).to_contain_text("to embed")
+    expect(page.locator("#store-status")).to_contain_text("to embed")
     go.set()
-    expect(page.locator("#standing")).to_contain_text("vectors ready")
+    expect(page.locator("#store-status")).to_contain_text("vectors ready")
     expect(page.locator("#running")).to_be_hidden()
 
 
@@ -503,9 +550,9 @@ def test_what_is_quoted_has_no_ligatures(wordy: Running, open_page: Open) -> Non
 def test_a_model_that_is_being_loaded_is_said(serve: Serve, open_page: Open) -> None:
     running = serve()
     page = open_page(running)
-    expect(page.locator("#standing")).to_contain_text("0 documents")
+    expect(page.locator("#store-status")).to_contain_text("0 documents")
     running.app.state.context.events.publish("model", {"state": "loading"})
-    expect(page.locator("#standing")).to_contain_text("loading the model")
+    expect(page.locator("#store-status")).to_contain_text("loading the model")
     running.app.state.context.events.publish("model", {"state": "loaded"})
     expect(page.locator("#loading")).to_be_hidden()
 

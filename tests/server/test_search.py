@@ -1,4 +1,4 @@
-"""The routes that find."""
+"""Routes: search, compare, similar, highlights, profiles."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse
 
 from kb.server import context
 from tests.models.weightless import Weightless
+from tests.relevances import set_relevances
 from tests.schemas import validate, validator
 from tests.server.conftest import FILES, HEADERS, Running, Serve, put
 
@@ -31,11 +32,29 @@ def test_it_is_the_search_of_the_library(filled: Running) -> None:
     assert ours == theirs
 
 
+def test_duplicates_are_one_hit(filled: Running) -> None:
+    for number in range(3):
+        filled.kb.add("the winter storage has room for dinghies", title=f"note {number}")
+    (hit, *_) = filled.search("winter storage dinghies")["hits"]
+    assert (hit["duplicates"], len(hit["duplicate_uris"])) == (2, 2)
+    every = filled.search("winter storage dinghies", collapse=False)["hits"]
+    assert sum("dinghies" in each["snippet"] for each in every) == 3
+
+
 def test_filters(filled: Running) -> None:
     found = filled.search("buoy gateway queue", filters={"type": "code"})
     assert {hit["type"] for hit in found["hits"]} <= {"code"}
     assert filled.search("battery", filters={"tags": ["hardware"], "kind": "lesson"})["returned"]
     assert not filled.search("battery", filters={"tags": ["hardware"], "type": "pdf"})["returned"]
+
+
+def test_a_least_relevance(filled: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_relevances(monkeypatch, [0.9, 0.2])
+    every = filled.search("retry gateway")
+    assert [hit["relevance"] for hit in every["hits"]][:2] == [0.9, 0.2]
+    validate(every)
+    assert filled.search("retry gateway", min_relevance=0.5)["returned"] == 1
+    assert filled.search("retry gateway", min_relevance=1)["returned"] == 0
 
 
 @pytest.mark.parametrize(
@@ -47,6 +66,8 @@ def test_filters(filled: Running) -> None:
         ({"query": "x", "top": 0}, "invalid_request"),
         ({"query": "x", "top": 100_000}, "invalid_request"),
         ({"query": "x" * 9_000}, "invalid_request"),
+        ({"query": "x", "min_relevance": 2}, "invalid_request"),
+        ({"query": "x", "min_relevance": "high"}, "invalid_request"),
         ({"query": "x", "profile": "nope"}, "invalid_request"),
         ({"query": "x", "mode": "psychic"}, "invalid_request"),
         ({"query": "x", "filters": {"type": ["scroll"]}}, "invalid_request"),

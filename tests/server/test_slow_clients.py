@@ -1,5 +1,5 @@
-"""Clients that drip their requests or do not read their answers: others are answered all the same,
-and the server's memory stays bounded. Real processes and real connections."""
+"""Clients that send slowly or do not read their responses: others are still served, and the
+server's memory stays bounded. Real processes and real connections."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Process:
         return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
 
     def drip(self, stack: ExitStack, count: int, begun: bytes) -> list[socket.socket]:
-        """Connections that have sent `begun`, and no more."""
+        """Connections that have sent `begun`, and nothing more."""
         opened = []
         for _ in range(count):
             raw = stack.enter_context(self.connect())
@@ -57,7 +57,7 @@ class Process:
         return opened
 
     def stop(self) -> float:
-        """How long it takes to end."""
+        """How long the server takes to stop."""
         started = time.monotonic()
         self.server.send_signal(signal.SIGTERM)
         self.server.wait(timeout=PATIENCE_S)
@@ -86,7 +86,7 @@ _BODY = b"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 1
 
 
 def ask(running: Process) -> int:
-    """The owner's request, on a connection of its own."""
+    """The owner's request, on a separate connection."""
     if running.url.endswith("/mcp"):
         answer = httpx.post(running.url, json=_PING, headers=OWNER | _ACCEPT, trust_env=False,
                             timeout=PATIENCE_S)  # fmt: skip

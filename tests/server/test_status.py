@@ -1,4 +1,4 @@
-"""The routes that tell how things stand."""
+"""Routes: status, jobs, health, metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Uploads: what is refused changes nothing, and kb touches only files that it has written."""
+"""Uploads: a refused upload changes nothing, and kb touches only files that it has written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import pytest
 
 from kb import KnowledgeBase
 from kb.errors import InvalidRequest
-from kb.server import uploads
+from kb.server import upload_folder
 from tests.ingest import bombs
 from tests.schemas import validate, validator
 from tests.server.conftest import HEADERS, PATIENCE_S, Running, Serve, put, until
@@ -36,7 +36,7 @@ def folder(running: Running) -> Path:
 
 
 def files(running: Running) -> list[str]:
-    """What is in the folder besides receipts."""
+    """The content of the folder, without receipts."""
     return sorted(
         str(path.relative_to(folder(running)))
         for path in folder(running).rglob("*")
@@ -96,7 +96,7 @@ def test_what_cannot_be_taken_is_not_kept(filled: Running, name: str, data: byte
 
 
 def test_a_bomb_is_refused_and_the_server_goes_on(filled: Running) -> None:
-    """It is parsed in a process of its own: see test_parser_pool.py."""
+    """It is parsed in a separate process: see test_parser_pool.py."""
     kb = filled.kb
     kb.config = replace(kb.config, ingest=replace(kb.config.ingest, parse_memory_bytes=200 << 20))
     answer = put(filled, "a.pdf", bombs.pdf())
@@ -113,7 +113,7 @@ def test_an_edit_made_during_an_upload_is_kept(
     """Made while the new file is checked, or while it is ingested, which then fails."""
     put(filled, "a.md", GOOD)
     target = filled.kb.path.parent / "uploads" / "a.md"
-    ingest = uploads._ingest
+    ingest = upload_folder._ingest
 
     def edit(kb: KnowledgeBase, path: Path, **options: Any) -> Any:
         if options.get("dry_run", False) is dry_run:
@@ -122,7 +122,7 @@ def test_an_edit_made_during_an_upload_is_kept(
                 raise InvalidRequest("it cannot be ingested", "try again")
         return ingest(kb, path, **options)
 
-    monkeypatch.setattr(uploads, "_ingest", edit)
+    monkeypatch.setattr(upload_folder, "_ingest", edit)
     assert put(filled, "a.md", b"# New\n\nText.\n").status_code in (409, 422)
     assert target.read_text() == "my own words"
 
@@ -134,7 +134,7 @@ def test_an_upload_has_a_limit(serve: Serve) -> None:
 
 
 def test_the_folder_may_lie_where_no_walk_goes(tmp_path: Path) -> None:
-    """As in a project whose store is in `.kb`, and which is ingested as a whole."""
+    """As in a project that is ingested as a whole and has its store in `.kb`."""
     from fastapi.testclient import TestClient
 
     from kb.server.api import create_app
@@ -312,7 +312,7 @@ def _parts(store: Path) -> list[Path]:
     ],
 )
 def test_a_full_disk_is_an_error_and_loses_nothing(tmp_path: Path, text: bytes) -> None:
-    """The limit on the size of a file is met as a full disk is."""
+    """The limit on file size has the same effect as a full disk."""
     store = tmp_path / "kb.sqlite"
     with process(store, limit_bytes=1_500_000) as (_, client):
         first = client.put("/uploads/a.md", content=GOOD, headers=HEADERS)
@@ -377,7 +377,7 @@ def test_files_of_a_server_that_runs_are_left_alone(filled: Running) -> None:
     for each in (others, ended):
         (each / "new").mkdir(parents=True)
         (each / "old").mkdir()
-    uploads.clean_up(filled.kb)
+    upload_folder.clean_up(filled.kb)
     assert (others.exists(), ended.exists()) == (True, False)
 
 
@@ -391,7 +391,7 @@ SlowIngest = tuple[threading.Event, threading.Event]
 def slow_ingest(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowIngest]:
     """The ingest of `slow.md` sets the first event and waits for the second."""
     started, finish = threading.Event(), threading.Event()
-    ingest = uploads._ingest
+    ingest = upload_folder._ingest
 
     def wait(kb: KnowledgeBase, path: Path, **options: Any) -> Any:
         if path.name == "slow.md" and not finish.is_set():
@@ -399,7 +399,7 @@ def slow_ingest(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowIngest]:
             assert finish.wait(PATIENCE_S)
         return ingest(kb, path, **options)
 
-    monkeypatch.setattr(uploads, "_ingest", wait)
+    monkeypatch.setattr(upload_folder, "_ingest", wait)
     yield started, finish
     finish.set()
 

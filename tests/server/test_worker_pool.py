@@ -1,4 +1,4 @@
-"""So much at a time, and not for clients that have gone."""
+"""A bounded number of tasks at a time, and none for clients that have disconnected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents made in a line, for tests of the store."""
+"""Short ways to write documents, for tests of the store."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kb import KnowledgeBase
+from kb.index import token_codes
 from kb.ports import Store
 from kb.store.sqlite import queue
 from kb.store.sqlite.store import SqliteStore
@@ -17,8 +18,8 @@ from kb.types import (
     DocumentDraft,
     Encoding,
     Outcome,
+    PendingChunk,
     Span,
-    ToEmbed,
 )
 
 
@@ -62,7 +63,7 @@ def sqlite_store(kb: KnowledgeBase) -> SqliteStore:
     return store
 
 
-def pending_chunks(store: Store, model_id: int, *, limit: int = 1000) -> list[ToEmbed]:
+def pending_chunks(store: Store, model_id: int, *, limit: int = 1000) -> list[PendingChunk]:
     """The chunks that a job would lease now."""
     job_id = store.queue.start_job(model_id)
     try:
@@ -88,10 +89,14 @@ def write_vectors(store: Store, model_id: int, rows: Iterable[tuple[int, Encodin
             outcomes,
             stamp=utc_timestamp(store._clock()),
             now=store._clock(),
-            token_format=store._token_format,
+            token_format=_token_format(store),
         )
         store.vectors.update_indexes(connection, model_id)
     return sum(written)
+
+
+def _token_format(store: SqliteStore) -> str:
+    return token_codes.DEFAULT if store._token_format == "none" else store._token_format
 
 
 def fail_chunks(store: Store, model_id: int, chunk_ids: Iterable[int], error: str) -> None:

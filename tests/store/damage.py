@@ -51,7 +51,7 @@ QUERY = "radio buoy battery"
 
 
 def build(path: Path) -> None:
-    """A store with files, notes, tags and all kinds of vectors, some of them folded."""
+    """A store with files, notes, tags and all kinds of vectors, some of them in segments."""
     folder = path.parent / "files"
     folder.mkdir(exist_ok=True)
     for name, text in {
@@ -69,7 +69,7 @@ def build(path: Path) -> None:
         with sqlite_store(kb)._database.writing() as connection:
             from kb.store.sqlite import segments
 
-            segments.fold(connection, 1, least=1)
+            segments.flush(connection, 1, least=1)
         kb.add("one more radio")
         kb.embed()
         kb.remove("note:6")
@@ -129,7 +129,7 @@ def columns(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def damage_cell(path: Path, table: str, column: str, value: str, *, every: bool = False) -> bool:
-    """Whether SQLite lets such a value stand there."""
+    """Whether SQLite accepts such a value there."""
     connection = apsw.Connection(str(path))
     try:
         connection.execute("PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON")
@@ -155,7 +155,7 @@ _TRIGGERS: dict[str, str] = {}
 
 
 def damage_pages(path: Path, chance: random.Random) -> bool:
-    """A few places of the file hold something else."""
+    """Overwrite a few places of the file."""
     raw = bytearray(path.read_bytes())
     for _ in range(chance.choice((1, 2, 8))):
         kind = chance.randrange(4)
@@ -177,7 +177,7 @@ def damage_pages(path: Path, chance: random.Random) -> bool:
 
 
 def problems(path: Path, names: tuple[str, ...] = tuple(OPERATIONS)) -> dict[str, str]:
-    """What went wrong in another way than kb's own, by operation."""
+    """Errors other than kb's own, by operation."""
     wrong: dict[str, str] = {}
     with opened(path) as kb:
         for name in names:
@@ -195,7 +195,7 @@ def problems(path: Path, names: tuple[str, ...] = tuple(OPERATIONS)) -> dict[str
 
 
 def left_after_repair(path: Path) -> dict[str, str]:
-    """What does not work after `doctor --fix`, or is still found to be wrong."""
+    """What still fails, or is still reported as damaged, after `doctor --fix`."""
     wrong: dict[str, str] = {}
     with opened(path) as kb:
         try:

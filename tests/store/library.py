@@ -1,4 +1,4 @@
-"""The example library in a store, and what it answers: to tell whether a copy is one."""
+"""The example library in a store, and its search results, to check copies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUERIES = (
 
 
 def answers(kb: KnowledgeBase) -> list[dict[str, Any]]:
-    """Everything a search tells but the time it took."""
+    """The results of searches, without times."""
     shapes = [wire.response(kb.search(query, top=30)) for query in QUERIES]
     return [{key: value for key, value in shape.items() if key != "timing_ms"} for shape in shapes]
 

@@ -1,9 +1,9 @@
-"""Makes a small store of the schema this code has, with what searches find in it.
+"""Makes a small store with the current schema, and records the search results in it.
 
     python -m tests.store.make_fixture
 
 Run it once for each schema version, before a migration is added, and keep the two files it writes.
-`test_fixtures.py` opens every store below `fixtures/` with the code of its day.
+`test_fixtures.py` opens every store below `fixtures/` with the current code.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ QUERIES = (
 
 
 def fill(kb: KnowledgeBase) -> None:
-    """Everything a store of this version can hold: files, odd names, notes, tags, times."""
+    """Everything that a store of this version can contain: files, odd names, notes, tags, times."""
     root = kb._store.catalog.ensure_root("/srv/library", whole=True)
     _document(
         kb, root.root_id, "library/guides/retry.md", "Retries",
@@ -73,7 +73,7 @@ def fill(kb: KnowledgeBase) -> None:
 
 
 def _embed(kb: KnowledgeBase) -> None:
-    """Vectors of every kind; one chunk has failed, and one is left waiting."""
+    """Vectors of every kind; one chunk has failed, and one is pending."""
     spec = ModelSpec("fixture", "1", DIMENSION, frozenset({"dense", "sparse", "tokens"}), 2)
     model_id = kb._store.vectors.use_model(spec).model_id
     marks = [ExamMark("dense", "LATIN", 11, 12), ExamMark("dense", "CJK", 0, 8)]
@@ -86,7 +86,7 @@ def _embed(kb: KnowledgeBase) -> None:
     ]  # fmt: skip
     write_vectors(kb._store, model_id, rows)
     with sqlite_store(kb)._database.writing() as connection:
-        segments.fold(connection, model_id, least=1)
+        segments.flush(connection, model_id, least=1)
     changed = middle[1].chunk_id  # has left its segment, and is in no other yet
     write_vectors(kb._store, model_id, [(changed, Encoding(sparse={"token": 0.75, "一": 1.5}))])
     for _ in range(3):
@@ -119,8 +119,8 @@ def _document(
 
 
 def found(kb: KnowledgeBase) -> dict[str, list[list[Any]]]:
-    """What each query finds, in order. Scores may be tuned; what is found must stay, and cosines
-    are what they are."""
+    """The results of each query, in order. Scores may be tuned; the results and the cosines must
+    stay."""
     said: dict[str, list[list[Any]]] = {
         query: [
             [hit.chunk_id, hit.citation.uri, hit.snippet]

@@ -1,4 +1,4 @@
-"""Export and import: what comes in is what went out."""
+"""Export and import: an import restores what was exported."""
 
 from __future__ import annotations
 
@@ -126,8 +126,8 @@ def test_names_that_are_no_text(kb: KnowledgeBase, fresh: KnowledgeBase, tmp_pat
     fresh.import_(io.BytesIO(exported(kb)))
     assert exported(fresh) == exported(kb)
     for document in fresh.documents():
-        place = fresh._store.catalog.file_place(document.doc_id)
-        own = kb._store.catalog.file_place(document.doc_id)
+        place = fresh._store.catalog.file_location(document.doc_id)
+        own = kb._store.catalog.file_location(document.doc_id)
         assert place is not None
         assert own is not None
         assert (place.root, place.inside) == (own.root, own.inside)
@@ -146,7 +146,7 @@ def test_into_a_store_that_is_not_empty(filled: KnowledgeBase, fresh: KnowledgeB
 
 
 def test_into_a_store_that_was_emptied(filled: KnowledgeBase, fresh: KnowledgeBase) -> None:
-    """No id is used twice, and no index version comes back."""
+    """No id is reused, and no index version repeats."""
     for number in range(60):
         fresh.remove(fresh.add(f"note {number}").doc_path)
     before = fresh.index_version()
@@ -157,7 +157,7 @@ def test_into_a_store_that_was_emptied(filled: KnowledgeBase, fresh: KnowledgeBa
 
 
 def _broken(lines: list[bytes]) -> dict[str, tuple[list[bytes], int]]:
-    """Damaged exports, with the line that has to be named."""
+    """Damaged exports, with the line that the error must name."""
     last = len(lines)
     chunk = json.loads(lines[-1])
     document = next(line for line in lines if b'"record":"document"' in line)
@@ -247,7 +247,7 @@ def test_a_line_without_an_end(
 @pytest.mark.parametrize(
     ("number", "old", "new"),
     [
-        (0, b'"store_schema":7', b'"store_schema":8'),
+        (0, b'"store_schema":9', b'"store_schema":10'),
         (0, b"export.v1", b"export.v2"),
         (0, b'{"schema', b'{"more":1,"schema'),
         (1, b'"record":"root"', b'"record":"root","more":1'),

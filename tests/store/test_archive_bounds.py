@@ -1,4 +1,4 @@
-"""Exports that mean harm: refused in words, with the number of the line, in bounded memory."""
+"""Malicious exports are refused with a line number, in bounded memory."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_more_records_than_promised(lines: Lines, tmp_path: Path, clock: Clock) 
 
 
 def test_random_changes(lines: Lines, tmp_path: Path, clock: Clock) -> None:
-    """Whatever a line says, the answer is a store or an error of kb's own."""
+    """Whatever a line contains, the result is a store or one of kb's own errors."""
     odd: list[Any] = [
         None, True, -1, 0, 2**63, 10**30, 1.5, "", "x", "\0", "\ud800", [], {}, [None], {"a": 1},
         {"base64": "eA=="}, {"base64": 5}, {"base64": "\u00e9"}, [[]], "9" * 5000, {"kind": "line"},
@@ -198,7 +198,7 @@ def test_random_changes(lines: Lines, tmp_path: Path, clock: Clock) -> None:
 
 
 def _packed(*parts: tuple[bytes, int]) -> io.BytesIO:
-    """So many times each of these, compressed."""
+    """Many copies of each of these, compressed."""
     stream = io.BytesIO()
     with gzip.GzipFile(fileobj=stream, mode="wb", compresslevel=9) as file:
         for part, count in parts:
@@ -213,7 +213,7 @@ def _packed(*parts: tuple[bytes, int]) -> io.BytesIO:
 def test_an_archive_of_nothing_that_unpacks_to_much(
     lines: Lines, tmp_path: Path, clock: Clock
 ) -> None:
-    """A line after another, each of them well: 100 MB out of 100 kB."""
+    """One valid line after another: 100 MB out of 100 kB."""
     others = [line for line in lines if line.get("record") != "chunk"]
     others[0]["counts"]["chunks"] = 10_000
     chunk = lines[-1] | {"text": "x" * 500_000, "embeddings": []}
@@ -255,7 +255,7 @@ with KnowledgeBase(sys.argv[1]) as kb:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits and sizes of Linux")
 def test_memory_is_bounded(lines: Lines, tmp_path: Path) -> None:
-    """60 MB of objects in one line would take over a gigabyte as Python's."""
+    """60 MB of objects in one line would take over a gigabyte as Python objects."""
     header = json.dumps(lines[0]).encode() + b"\n"
     bomb = tmp_path / "bomb.gz"
     bomb.write_bytes(_packed((header, 1), (b'{"a":[', 1), (b"{},", 20 << 20)).getvalue())

@@ -1,4 +1,4 @@
-"""The file and its connections: what is refused, what is kept, who waits for whom."""
+"""The file and its connections: refused files, crashes, and waiting writers."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from kb.errors import (
     StoreTooNew,
     StoreUnusable,
 )
+from kb.store.sqlite import schema
+from kb.store.sqlite.connection import Database
 from kb.store.sqlite.store import SqliteStore
 from kb.types import Filters
 from tests.store.builders import check_integrity, put
@@ -164,7 +166,7 @@ MOUNTED = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift && e
 @pytest.mark.skipif(os.name == "nt", reason="folders of Windows have no such right")
 @pytest.mark.parametrize("how", ["rights", "mount"])
 def test_a_file_in_a_folder_that_cannot_be_written(tmp_path: Path, how: str) -> None:
-    """SQLite cannot lay its log there. As somebody else than root, who may write everywhere."""
+    """SQLite cannot create its log there. Not as root, who may write everywhere."""
     folder = tmp_path / "shelf"
     with KnowledgeBase(folder / "kb.sqlite", encoder="none") as kb:
         kb.add("a note")
@@ -193,7 +195,7 @@ def test_a_file_in_a_folder_that_cannot_be_written(tmp_path: Path, how: str) -> 
 def test_what_a_read_only_mount_says_is_a_read_only_store(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where nobody may mount: SQLite's own error, given where it gives it."""
+    """Without permission to mount: SQLite's own error, raised at the same place."""
     put(store, "a", "text")
     other = SqliteStore(store.path)
     connect = other._database._connect
@@ -272,7 +274,7 @@ def test_one_reading_block_sees_one_state(store: SqliteStore) -> None:
 
 @pytest.mark.parametrize("block", ["reading", "writing"])
 def test_a_cursor_that_was_left_halfway_holds_no_old_state(store: SqliteStore, block: str) -> None:
-    """An exception keeps the frames, and so the cursors, of where it was raised."""
+    """An exception keeps the frames where it was raised, and their cursors."""
     put(store, "a", "text", "more text", "and more")
 
     def fail() -> None:
@@ -338,3 +340,30 @@ def test_a_cancelled_transaction_leaves_none_open(
                 assert connection.getautocommit()
         kb.add("the last note")
         assert kb.search("last").hits
+
+
+def test_ctrl_c_just_after_the_end_of_a_transaction_is_not_an_error_of_the_store(
+    store: SqliteStore, tmp_path: Path
+) -> None:
+    """Python raises `KeyboardInterrupt` after the statement that was running."""
+    put(store, "a", "text")
+    database = Database(store.path, read_only=False, busy_timeout_s=1)
+    for block, statement in ((database.reading, "ROLLBACK"), (database.writing, "COMMIT")):
+        with pytest.raises(KeyboardInterrupt), block() as connection:
+            connection.execute(statement)
+            raise KeyboardInterrupt
+        with block() as connection:
+            assert connection.execute("SELECT count(*) FROM documents").fetchone() == (1,)
+    database.close()
+
+    class InterruptedAfterCommit(apsw.Connection):
+        def execute(self, statements: str) -> apsw.Cursor:  # type: ignore[override]
+            cursor = super().execute(statements)
+            if statements == "COMMIT":
+                raise KeyboardInterrupt
+            return cursor
+
+    path = str(tmp_path / "new.sqlite")
+    with pytest.raises(KeyboardInterrupt):
+        schema.migrate(InterruptedAfterCommit(path), path)
+    assert schema.version(apsw.Connection(path), path) == schema.VERSION

@@ -1,4 +1,4 @@
-"""Stores with damaged cells and pages: only kb's own errors, and a doctor that mends them."""
+"""Stores with damaged cells and pages: only kb's own errors, and repairs by `kb doctor`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Indexes stay in step with documents, whatever is written."""
+"""The indexes follow every write of documents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ texts = st.lists(words.map(" ".join), max_size=4)
 
 
 class AnySequence(RuleBasedStateMachine):
-    """Adds, changes, removals and tags in any order leave every index equal to its content."""
+    """Adds, changes, removals and tags in any order leave every index equal to the chunks."""
 
     def __init__(self) -> None:
         super().__init__()

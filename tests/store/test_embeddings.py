@@ -30,7 +30,7 @@ def vector(*values: float) -> Encoding:
 
 
 def embed(store: SqliteStore, spec: ModelSpec = SPEC) -> int:
-    """A vector for every chunk, which its id decides."""
+    """A vector for every chunk, derived from its id."""
     model_id = store.vectors.use_model(spec).model_id
     waiting = pending_chunks(store, model_id, limit=1000)
     rows = [(one.chunk_id, vector(one.chunk_id, 1.0, 2.0)) for one in waiting]

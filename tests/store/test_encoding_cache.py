@@ -1,4 +1,4 @@
-"""Encodings that are kept: bit for bit, within bounds, and never in the way."""
+"""Cached encodings are identical bit for bit, bounded in size, and optional."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def test_a_part_that_was_not_kept_is_not_known(path: Path) -> None:
 
 
 def test_other_weights_under_the_same_name_start_anew(path: Path) -> None:
-    """A model that was trained on and not renamed must not be measured with old vectors."""
+    """A model that was trained further under the same name must not be measured with old
+    vectors."""
     cache = EncodingCache(path)
     cache.put(number(cache), encoded("a"))
     other = cache.model(ENCODER.spec, Encoding(dense=array("f", [0.5, 0.5])))

@@ -41,7 +41,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteStore]:
 
 
 def left(store: SqliteStore, *at: str | None, **said: Any) -> list[str]:
-    """The names of the documents that a filter leaves; `at` a time, which is `NOW` by default."""
+    """The names of the documents that a filter leaves at the time `at`, by default `NOW`."""
     found = store.catalog.documents(Filters(**said), *at or (NOW,))
     return sorted(document.doc_path.rpartition("/")[2][:-3] for document in found)
 

@@ -1,4 +1,5 @@
-"""Stores that older versions wrote: today's code opens each, migrates it and finds the same."""
+"""Stores of older versions: the current code opens each, migrates it, and returns the same
+results."""
 
 from __future__ import annotations
 

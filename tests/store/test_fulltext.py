@@ -1,4 +1,4 @@
-"""What is specific to FTS5: pruning common terms changes no score, and errors of its tables."""
+"""What is specific to FTS5: leaving out common terms changes no score, and errors of its tables."""
 
 from __future__ import annotations
 

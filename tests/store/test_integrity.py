@@ -1,4 +1,4 @@
-"""Care for data: doctor finds what was planted and mends it; a backup is what it is a copy of."""
+"""`kb doctor` finds and repairs planted damage, and a backup equals its store."""
 
 from __future__ import annotations
 
@@ -299,7 +299,8 @@ def test_a_damaged_store_gives_no_backup(filled: KnowledgeBase, tmp_path: Path) 
 def test_a_backup_while_others_write(
     kb: KnowledgeBase, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each copy is one state: documents have all their chunks, and every note before the last."""
+    """Each copy is one state: documents have all their chunks, and all notes before the last one
+    exist."""
     monkeypatch.setattr("kb.store.sqlite.maintenance._STEP_PAGES", 3)
     put(kb._store, "0", *("needle",) * 5)
     stop = threading.Event()

@@ -1,4 +1,4 @@
-"""The write-ahead log stays small, whoever reads, and no reader waits for that."""
+"""The write-ahead log stays small under readers, and no reader waits for a checkpoint."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _write(path: Path, writer: int, peak: list[int]) -> None:
 
 
 def _read(path: Path, stop: threading.Event, problems: list[Exception]) -> None:
-    """Without a time-out: a reader that had to wait for anybody would fail."""
+    """Without a timeout: a reader that had to wait would fail."""
     store = SqliteStore(path, busy_timeout_s=0)
     try:
         while not stop.is_set():
@@ -70,7 +70,7 @@ def test_the_log_stays_small_under_eight_readers_and_four_writers(tmp_path: Path
     for path in (held, read):
         put(store := SqliteStore(path), "first", "needle")
         store.close()
-    with (reader := SqliteStore(held)).snapshot():  # nothing can be folded: all that is written
+    with (reader := SqliteStore(held)).snapshot():  # prevents checkpoints
         reader.catalog.documents(Filters(), None)
         written = _run_writers(held)
     reader.close()
@@ -90,7 +90,7 @@ def test_the_log_stays_small_under_eight_readers_and_four_writers(tmp_path: Path
     store.close()
 
 
-def test_what_a_long_reader_held_back_is_folded_after_it(tmp_path: Path) -> None:
+def test_a_checkpoint_follows_a_long_reader(tmp_path: Path) -> None:
     path = tmp_path / "kb.sqlite"
     store, reader = SqliteStore(path), SqliteStore(path)
     put(store, "0", "needle")
@@ -105,13 +105,13 @@ def test_what_a_long_reader_held_back_is_folded_after_it(tmp_path: Path) -> None
     store.close()
 
 
-def test_a_worker_folds_the_log_from_time_to_time(kb: KnowledgeBase) -> None:
+def test_a_worker_checkpoints_the_log(kb: KnowledgeBase) -> None:
     _leave_a_log(kb)
     kb._embedding.step(retry=False, stop=lambda: False, on_progress=print)
     assert sqlite_store(kb)._database.log_bytes() == 0
 
 
-def test_closing_folds_a_large_log_while_others_stay(kb: KnowledgeBase) -> None:
+def test_closing_checkpoints_a_large_log(kb: KnowledgeBase) -> None:
     _leave_a_log(kb)
     other = SqliteStore(kb.path)
     other.catalog.documents(Filters(), None)
@@ -121,7 +121,7 @@ def test_closing_folds_a_large_log_while_others_stay(kb: KnowledgeBase) -> None:
 
 
 def _leave_a_log(kb: KnowledgeBase) -> None:
-    """A large log, as a process that was killed leaves it."""
+    """A large log, as a killed process leaves it."""
     kb.add("needle")
     raw = apsw.Connection(str(kb.path))
     raw.execute("PRAGMA wal_autocheckpoint = 0")
@@ -149,8 +149,8 @@ def test_an_export_that_fails_ends_its_transaction(kb: KnowledgeBase) -> None:
     assert sqlite_store(kb)._database._local.reading == 0
 
 
-def test_readers_begin_while_the_log_is_being_folded(tmp_path: Path) -> None:
-    """An old reader holds it up; a new one, that waits for nobody, reads all the same."""
+def test_readers_begin_during_a_checkpoint(tmp_path: Path) -> None:
+    """An old reader delays the checkpoint; a new reader does not wait."""
     path = tmp_path / "kb.sqlite"
     store, old, new = SqliteStore(path), SqliteStore(path), SqliteStore(path, busy_timeout_s=0)
     put(store, "0", "needle")
@@ -159,8 +159,8 @@ def test_readers_begin_while_the_log_is_being_folded(tmp_path: Path) -> None:
     answered: list[int] = []
     writer = apsw.Connection(str(path))
 
-    def fold() -> None:
-        """As `_fold_log`, and it tells when it has to wait."""
+    def checkpoint() -> None:
+        """Like `_checkpoint`, and reports when it has to wait."""
 
         def wait(_count: int) -> bool:
             under_way.set()
@@ -172,7 +172,7 @@ def test_readers_begin_while_the_log_is_being_folded(tmp_path: Path) -> None:
     with old.snapshot():
         old.catalog.documents(Filters(), None)
         put(store, "1", "needle")
-        thread = threading.Thread(target=fold)
+        thread = threading.Thread(target=checkpoint)
         thread.start()
         assert under_way.wait(60)
         try:

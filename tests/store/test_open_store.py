@@ -1,4 +1,4 @@
-"""Opening stores by URL, and handing one to a knowledge base."""
+"""Opening stores by URL, and passing one to a knowledge base."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sparse search: the products by hand, in every state the store may be in."""
+"""Sparse search equals products computed by hand, in every state of the store."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ Weights = dict[str, float]
 
 
 def zipf(chance: random.Random, most: int = 12) -> list[str]:
-    """Some terms; a few are everywhere, most are rare."""
+    """Terms by Zipf's law: a few are common, most are rare."""
     return [f"t{int(1 / (1 - chance.random() * 0.995)) - 1}" for _ in range(most)]
 
 
 def some_weights(chance: random.Random) -> Weights:
-    """Few different weights, so that many products are the same."""
+    """Few distinct weights, so that many products are equal."""
     return {term: chance.choice([0.25, 0.5, 1.0, 1.7, 0.123456]) for term in zipf(chance)}
 
 
@@ -55,7 +55,7 @@ def write(store: SqliteStore, vectors: dict[int, Weights]) -> None:
 def ask(
     store: SqliteStore, query: Weights, limit: int = 10, filters: Filters | None = None
 ) -> list[ScoredChunk]:
-    """Both backends say the same, to the bit."""
+    """Search with both backends, whose results must be identical bit for bit."""
     said: dict[str, Any] = {"filters": filters or Filters(), "now": NOW, "limit": limit}
     answers = [
         store.vectors.nearest_sparse(1, query, backend=backend, **said) for backend in BACKENDS
@@ -88,7 +88,7 @@ def check(store: SqliteStore, truth: dict[int, Weights], seed: int = 0) -> None:
 
 
 class Library:
-    """5,000 chunks in 1,000 documents, and what is said of each."""
+    """5,000 chunks in 1,000 documents, with the attributes of each."""
 
     def __init__(self, path: Path) -> None:
         self.store = SqliteStore(path)
@@ -161,7 +161,7 @@ def test_without_filters_expired_documents_are_absent(shelf: Library) -> None:
 
 @pytest.fixture
 def small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that merging begins with a few chunks."""
+    """Small limits, so that merging begins with a few chunks."""
     monkeypatch.setattr(segments, "FEW", 4)
     monkeypatch.setattr(segments, "FAN", 3)
     monkeypatch.setattr(segments, "_SIZES", (12, 36))
@@ -230,7 +230,7 @@ def test_any_terms_and_weights(
     truth = dict(enumerate(vectors, start=1))
     write(store, truth)
     with store._database.writing() as connection:
-        segments.fold(connection, 1, least=least)
+        segments.flush(connection, 1, least=least)
     stored = store.vectors.sparse_vectors(1, truth)
     for query in vectors:
         found = [(one.chunk_id, one.score) for one in ask(store, query)]
@@ -294,7 +294,7 @@ def test_chunks_without_a_sparse_vector(store: SqliteStore) -> None:
 
 @pytest.fixture
 def filled(store: SqliteStore) -> SqliteStore:
-    """700 chunks: segments, one of them with a hole, and chunks that wait."""
+    """700 chunks: segments, one of them with a deleted chunk, and pending chunks."""
     for number in range(140):
         put(store, f"{number}", *(f"{number} {line}" for line in range(5)))
     chance = random.Random(2)
@@ -310,7 +310,7 @@ def truth_of(store: SqliteStore) -> dict[int, Weights]:
 
 
 def test_a_write_that_fails_leaves_nothing(filled: SqliteStore) -> None:
-    """The postings are of the same transaction as the vectors, whatever happens."""
+    """Postings and vectors are written in the same transaction."""
     before = truth_of(filled)
 
     def broken(*_args: Any, **_said: Any) -> None:
@@ -390,8 +390,8 @@ def test_eight_threads_search_while_one_writes(filled: SqliteStore, small_sizes:
 
 
 def test_a_store_that_was_put_back(filled: SqliteStore, tmp_path: Path) -> None:
-    """A backup goes its own way, under a store that is still open: the numbers of its segments and
-    of its changes are the same, what they hold is not."""
+    """A backup diverges under a store that is still open: its segments and changes have the same
+    numbers, but other content."""
     filled.close()
     shutil.copy(filled.path, tmp_path / "backup")
     for weight in (3.0, 7.0):

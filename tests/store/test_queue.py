@@ -37,7 +37,7 @@ def store(tmp_path: Path, clock: Clock) -> Iterator[SqliteStore]:
 
 
 def made(chunk_id: int, error: str | None = None, **parts: Any) -> Outcome:
-    """What an encoder gives, or the `parts` of it."""
+    """The outputs of an encoder, or the `parts` of them."""
     given: dict[str, Any] = {"sparse": {"a": 1.0}, "tokens": TOKENS} | parts
     dense = array("f", [float(chunk_id), 1.0, 2.0])
     return Outcome(chunk_id, Encoding(dense=dense, **given), error, PARTS | {"dense"})

@@ -1,4 +1,4 @@
-"""Doctor on vectors: planted faults are found, and what is derived is made anew."""
+"""`kb doctor` on vectors: planted faults are found, and derived data is rebuilt."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_one_chunk_is_told_as_one(store: SqliteStore) -> None:
 def test_a_model_that_cannot_be_used(
     store: SqliteStore, error: KbError, state: str, with_vectors: bool
 ) -> None:
-    """Where there are no vectors to ask, one that is not there is missed by nobody."""
+    """Without vectors, a missing model is not an error."""
 
     def source() -> None:
         raise error

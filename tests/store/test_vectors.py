@@ -1,4 +1,4 @@
-"""Dense search: every backend equals brute force, in every state the store may be in."""
+"""Dense search: every backend equals brute force, in every state of the store."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SPEC = ModelSpec("tiny", "1", DIMENSION, frozenset({"dense"}))
 
 
 def some_vectors(count: int, seed: int = 1) -> Any:
-    """One in ten is the same as its neighbour, and one in fifty the same as all of those."""
+    """One vector in ten equals its neighbor, and one in fifty equals all others of these."""
     made = np.random.default_rng(seed).standard_normal((count, DIMENSION)).astype(np.float32)
     made[9::10] = made[8::10][: len(made[9::10])]
     made[7::50] = made[7 % count]
@@ -59,7 +59,7 @@ def ask(
 
 
 def brute_force(store: SqliteStore, query: Any, limit: int, ids: list[int]) -> list[int]:
-    """Another arithmetic over what is stored, and Python's own sort."""
+    """Different arithmetic over the stored vectors, and Python's own sort."""
     stored = store.vectors.dense_vectors(1, ids)
     asked = np.asarray(query, np.float64) / np.linalg.norm(np.asarray(query, np.float64))
     keys = []
@@ -76,7 +76,7 @@ Facts = dict[str, Any]
 
 
 class Library:
-    """20,000 chunks in 4,000 documents, and what is said of each document."""
+    """20,000 chunks in 4,000 documents, with the attributes of each document."""
 
     def __init__(self, path: Path) -> None:
         self.store = SqliteStore(path, vector_backend="sqlite-vec")
@@ -98,7 +98,7 @@ class Library:
         embed(self.store, self.made)
 
     def allowed(self, filters: Filters) -> list[int]:
-        """Decided here, without SQL. Documents have five chunks each, in order."""
+        """Evaluated here, without SQL. Documents have five chunks each, in order."""
         return [
             5 * (doc_id - 1) + chunk
             for doc_id, facts in self.facts.items()
@@ -190,7 +190,7 @@ def test_more_than_sqlite_vec_gives(shelf: Library) -> None:
 
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteStore]:
-    """300 chunks, of which a file is worth while."""
+    """300 chunks, enough for a file."""
     monkeypatch.setattr(dense, "_MIN_FILE_ROWS", 10)
     store = SqliteStore(tmp_path / "kb.sqlite", vector_backend="sqlite-vec")
     for number in range(60):
@@ -232,13 +232,13 @@ def test_every_change_is_followed(small: SqliteStore) -> None:
 
 
 def test_long_histories(small: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Now and then everything is read anew; between, only what changed."""
+    """Sometimes everything is read again; in between, only changes."""
     monkeypatch.setattr(matrix, "_FEW", 40)
     built: list[int] = []
-    read_all = matrix.built
+    read_all = matrix.build
     monkeypatch.setattr(
         matrix,
-        "built",
+        "build",
         lambda *args: built.append(1) or read_all(*args),  # type: ignore[func-returns-value]
     )
     chance = random.Random(5)
@@ -291,7 +291,7 @@ def test_queries_that_cannot_be_asked(small: SqliteStore) -> None:
 
 
 def reopened(store: SqliteStore, **said: Any) -> SqliteStore:
-    """As a fresh process has it."""
+    """The store as a new process opens it."""
     store.close()
     return SqliteStore(store.path, **said)
 
@@ -303,7 +303,7 @@ def file_of(store: SqliteStore) -> Path:
 def test_a_fresh_process_maps_the_file(small: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     before = check(small)
     assert file_of(small).exists()
-    monkeypatch.setattr(matrix, "built", None)  # would fail
+    monkeypatch.setattr(matrix, "build", None)  # would fail
     fresh = reopened(small)
     assert check(fresh) == before
     fresh.catalog.delete_documents([3])
@@ -358,7 +358,7 @@ def test_a_file_of_another_store(small: SqliteStore, tmp_path: Path) -> None:
 
 
 def test_a_store_that_was_put_back(small: SqliteStore, tmp_path: Path) -> None:
-    """A backup goes its own way: the same number of changes, but others."""
+    """A backup diverges: the same number of changes, but different ones."""
     small.close()
     shutil.copy(small.path, tmp_path / "backup")
     for seed in (11, 12):
@@ -427,7 +427,7 @@ NO_SQLITE_VEC = "import sys; sys.modules['sqlite_vec'] = None\n"
 
 
 def child(path: Path, backend: str, setup: str = "") -> tuple[str, list[int]]:
-    """The answer of another process: by which backend, and what."""
+    """The result of another process: the backend and the hits."""
     code = CHILD.format(setup=setup)
     query = " ".join(str(float(value)) for value in QUERY)
     done = subprocess.run(
@@ -483,7 +483,8 @@ def test_the_table_is_made_when_it_is_asked_for(store: SqliteStore) -> None:
 
 
 def test_a_table_that_was_left_behind(small: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Written where sqlite-vec cannot be loaded, the table lags; searches know by how much."""
+    """If vectors are written where sqlite-vec cannot be loaded, the table lags behind, and searches
+    know by how much."""
     with monkeypatch.context() as patch:
         patch.setattr(vec0, "load", lambda connection: False)
         small.catalog.delete_documents([1, 2, 3])
@@ -511,7 +512,7 @@ def test_too_far_behind(small: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_plain_sqlite_can_still_write(small: SqliteStore) -> None:
-    """The table is no part of any trigger: without the extension everything else works."""
+    """No trigger uses the table: without the extension, everything else works."""
     import apsw
 
     check(small)
@@ -547,8 +548,8 @@ def test_one_reading_block_sees_one_state(small: SqliteStore) -> None:
 def test_eight_threads_search_while_one_writes(
     small: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every answer is that of the state it saw: the vectors of a generation are all there, or
-    none is, and brute force in the same transaction finds the same."""
+    """Every response is that of one state: all vectors of a generation exist, or none, and brute
+    force in the same transaction returns the same."""
     monkeypatch.setattr(matrix, "_FEW", 30)
     stop, errors = threading.Event(), []
 
@@ -578,7 +579,8 @@ def test_eight_threads_search_while_one_writes(
 
 
 def test_the_matrix_is_shared(small: SqliteStore) -> None:
-    """Once made, it is the same object in every thread, and for the same state never made again."""
+    """Once built, it is the same object in every thread, and is never built again for the same
+    state."""
     seen: list[Any] = []
 
     def look() -> None:

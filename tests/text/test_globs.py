@@ -123,7 +123,7 @@ paths = st.text(alphabet="ab/", max_size=10)
 
 
 def test_some_patterns_by_definition() -> None:
-    """Drawn by a seed: quick, and enough for `make mutants`."""
+    """Random patterns with a fixed seed: quick, and enough for `make mutants`."""
     chance = random.Random(3)
     for _ in range(600):
         pattern = "".join(chance.choices(PARTS, k=chance.randint(0, 6)))
@@ -166,7 +166,8 @@ def test_any_pattern_can_be_asked(pattern: str, path: str) -> None:
     ],
 )
 def test_no_pattern_takes_long(pattern: str, path: str) -> None:
-    """In another process, which can be ended: the pattern matches nothing after trying it all."""
+    """In another process, which can be ended: the pattern matches nothing after trying
+    everything."""
     script = "import sys; from kb.text import globs; sys.exit(globs.matches(*sys.argv[1:]))"
     subprocess.run([sys.executable, "-c", script, pattern, path], check=True, timeout=60)
 

@@ -82,6 +82,6 @@ def test_any_word(word: str) -> None:
 
 @given(words.filter(bool))
 def test_a_stem_begins_like_its_word(word: str) -> None:
-    """`kb.text.tokenize` looks for words by the beginning of their stems."""
+    """`kb.text.tokenize` finds words by the beginning of their stems."""
     found = stem(word)
     assert word.startswith(found[: max(1, len(found) - 2)])

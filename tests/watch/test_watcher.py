@@ -157,7 +157,7 @@ def test_ignore_files_count_at_once(kb: KnowledgeBase, root: Path) -> None:
 
 @posix
 def test_a_store_that_is_called_by_another_name(root: Path) -> None:
-    """Than what has changed is told by: its writes are its own all the same."""
+    """Its path differs from the reported one; its own writes are still recognized."""
     (root.parent / "link").symlink_to(root)
     with KnowledgeBase(root.parent / "link" / "kb.sqlite") as kb:
         kb.ingest(root)
@@ -180,7 +180,7 @@ def test_a_store_inside_of_what_is_watched(root: Path) -> None:
 
 
 def test_everything_is_looked_at_again_now_and_then(kb: KnowledgeBase, root: Path) -> None:
-    """For changes that a system did not tell of."""
+    """For changes that the system did not report."""
     with watched(kb, root, rescan_s=0.001) as heard:
         heard.kind("ready")
         assert heard.kind("batch")[-1]["paths"] == (str(root),)
@@ -200,8 +200,8 @@ def test_folders_that_cannot_be_watched(
     error: OSError,
     watched_s: float,
 ) -> None:
-    """The library leaves out all behind one that it may not read, and says nothing of a limit, if
-    it is told to go on. The system's own limit cannot be had in a test."""
+    """If told to continue, the library skips all folders after one that it may not read, and
+    reports no limit. A test cannot reach the system's own limit."""
 
     def watch(*_folders: str, ignore_permission_denied: bool, **_: object) -> Iterator[object]:
         if not ignore_permission_denied:
@@ -265,7 +265,7 @@ def test_the_command_ends_cleanly(
 @posix
 @pytest.mark.slow
 def test_sigterm_ends_it_between_two_files(store: Path, root: Path) -> None:
-    """Also while it reads for the first time; the next start reads the others."""
+    """Also during the first scan; the next start reads the rest."""
     for number in range(MANY):
         (root / f"{number}.md").write_text(f"# {number}\n\n" + "A paragraph of words.\n\n" * 40)
     with KnowledgeBase(store, encoder="none") as kb:
@@ -336,6 +336,31 @@ def test_a_folder_that_a_link_has_replaced_is_read_by_the_one_above(root: Path) 
     (root / "sub").symlink_to(outside)
     changed = [str(root / "sub" / "deep" / "x.md"), str(root / "sub" / "y.md")]
     assert folders_to_read(changed, [str(root)], hidden=False, store="/none") == [str(root)]
+
+
+@posix
+def test_changes_reported_under_a_link_are_read_where_they_are(root: Path) -> None:
+    (root / "sub").mkdir()
+    (root / "sub" / "link").symlink_to(root)
+    changed = [str(root / "sub" / "link" / "new.md")]
+    assert folders_to_read(changed, [str(root)], hidden=False, store="/none") == [str(root)]
+
+
+@posix
+def test_a_moved_folder_with_a_link_to_the_watched_one(kb: KnowledgeBase, root: Path) -> None:
+    """The system then reports changes in the watched folder under the link."""
+    with watched(kb, root) as heard:
+        heard.kind("ready")
+        (root / "a" / "d").mkdir(parents=True)
+        (root / "a" / "d" / "x.md").write_text("# X\n\ntext\n")
+        heard.read("lib/a/d/x.md")
+        (root / "a" / "d" / "link").symlink_to(root)
+        (root / "a" / "d" / "y.md").write_text("# Y\n\ntext\n")
+        heard.read("lib/a/d/y.md")
+        (root / "a" / "d").rename(root / "moved")
+        heard.read("lib/moved/x.md")
+        (root / "new.md").write_text("# New\n\ntext\n")
+        heard.read("lib/new.md")
 
 
 @posix

@@ -11,7 +11,7 @@ from kb.types import (
     Attributes,
     ChunkDraft,
     DocumentDraft,
-    Embedded,
+    EmbedCounts,
     Encoding,
     Filters,
     ModelSpec,
@@ -77,7 +77,7 @@ def failure(chunk_id: int, error: str = "too long") -> Outcome:
     return Outcome(chunk_id, None, error, PARTS | {"dense"})
 
 
-def finish(store: Store, model_id: int, outcomes: Iterable[Outcome]) -> Embedded:
+def finish(store: Store, model_id: int, outcomes: Iterable[Outcome]) -> EmbedCounts:
     """Write outcomes by a job that exists for this call only."""
     job_id = store.queue.start_job(model_id)
     try:

@@ -11,7 +11,7 @@ import pytest
 from kb.errors import InvalidRequest
 from kb.ports import Store
 from kb.text import globs
-from kb.types import KINDS, TRUSTS, TYPES, Filters, LexicalQuery, Written
+from kb.types import KINDS, TRUSTS, TYPES, Chunk, ChunkChanges, Filters, LexicalQuery
 from tests.conformance.store.samples import EVERYTHING, NOW, chunk_ids, chunks, draft, embed, put
 from tests.conftest import Clock
 
@@ -63,11 +63,54 @@ def test_chunks_are_read_in_the_order_of_the_text(store: Store) -> None:
     assert store.catalog.document_ids([*numbers, 4711]) == dict.fromkeys(numbers, doc_id)
 
 
+def test_texts_of_chunks(store: Store) -> None:
+    texts = ("plain text", "Le café ouvre dès l'été", "移行を行います", "половина and half")
+    doc_id = put(store, "a", *texts)
+    numbers = [chunk.chunk_id for chunk in store.catalog.chunks(doc_id)]
+    assert list(store.catalog.chunk_texts([*numbers, 4711]).values()) == list(texts)
+    wide = store.catalog.chunk_texts(numbers, wide=True)
+    assert wide == {numbers[2]: texts[2], numbers[3]: texts[3]}
+    assert store.catalog.chunk_texts([]) == {}
+
+
+def test_texts_with_the_number_of_documents_that_repeat_them(store: Store) -> None:
+    root, other = (store.catalog.ensure_root(path, whole=True) for path in ("/a", "/b"))
+    footer, long = "the same footer", "x" * 201
+    for number in range(6):
+        put(
+            store,
+            f"{number}",
+            footer,
+            footer,
+            long,
+            f"page {number}",
+            root_id=root.root_id,
+            doc_path=f"a/{number}",
+        )
+    for number in range(3):
+        put(store, f"{number}", footer, root_id=other.root_id, doc_path=f"b/{number}")
+    note = put(store, "", footer, body=footer)
+    read = [each for path in ("a/0", "b/0") for each in _chunks_of(store, path)]
+    read += store.catalog.chunks(note)
+    found = store.catalog.texts_with_copies([*(chunk.chunk_id for chunk in read), 4711])
+    assert [found[chunk.chunk_id].chunk() for chunk in read] == read
+    assert [found[chunk.chunk_id].text for chunk in read] == [chunk.text for chunk in read]
+    assert [found[chunk.chunk_id].doc_id for chunk in read] == [chunk.doc_id for chunk in read]
+    assert [found[chunk.chunk_id].copies for chunk in read] == [5, 5, 0, 1, 3, 0]
+    assert len(found) == len(read)
+
+
+def _chunks_of(store: Store, path: str) -> list[Chunk]:
+    document = store.catalog.document_by_path(path)
+    assert document is not None
+    return store.catalog.chunks(document.doc_id)
+
+
 def test_unchanged_chunks_keep_their_ids(store: Store) -> None:
     doc_id = put(store, "a", "one", "two", "three")
     before = ids_by_text(store, doc_id)
     written = store.catalog.write_document(draft("a"), chunks("zero", "one", "three"))
-    assert written == Written(doc_id, 1, 2, 1)
+    assert written == ChunkChanges(doc_id, 1, 2, 1)
     after = ids_by_text(store, doc_id)
     assert list(after) == ["zero", "one", "three"]
     assert (after["one"], after["three"]) == (before["one"], before["three"])
@@ -182,10 +225,10 @@ def test_files_are_remembered(store: Store) -> None:
     (state,) = store.catalog.file_states(root.root_id).values()
     assert (state.doc_id, state.path, state.size_bytes) == (doc_id, "p/a.md", 3)
     assert (state.mtime_ns, state.ctime_ns, state.device, state.content_hash) == (5, 7, 9, "hash")
-    place = store.catalog.file_place(doc_id)
+    place = store.catalog.file_location(doc_id)
     assert place is not None
     assert (place.root, place.inside, place.detached) == ("/lib", "p/a.md", False)
-    assert store.catalog.file_place(note) is None
+    assert store.catalog.file_location(note) is None
     assert store.catalog.sample_files(10) == [(doc_id, place)]
     assert store.catalog.sample_files(0) == []
     store.catalog.touch_file(replace(state, mtime_ns=50, size_bytes=30))

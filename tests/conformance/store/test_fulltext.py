@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import log
 from typing import Any
 
 import pytest
@@ -77,6 +78,48 @@ def test_common_terms_are_kept_if_the_list_would_be_short(store: Store) -> None:
     assert found.dropped_terms == ()
 
 
+def phrases(store: Store, *texts: str, **options: Any) -> list[int]:
+    return sorted(store.fulltext.match_phrases(texts, **{"prefer": ()} | EVERYTHING | options))
+
+
+def test_phrases(store: Store) -> None:
+    """The words are adjacent and in order, in any inflection; any phrase is enough."""
+    texts = ("The database is locked.", "is the database locked", "locked databases", "a boat")
+    one, _, three, four = chunk_ids(store, put(store, "a", *texts))
+    assert phrases(store, "database is locked") == [one]
+    assert phrases(store, "Locked database") == [three]
+    assert phrases(store, "database is locked", "boats") == [one, four]
+    assert phrases(store, 'say "database') == []
+    assert phrases(store) == []
+
+
+def test_phrases_come_with_headings_and_text(store: Store) -> None:
+    (one,) = chunk_ids(store, put(store, "a", "is locked", title="The database"))
+    assert store.fulltext.match_phrases(["locked"], prefer=(), **EVERYTHING) == {
+        one: "The database\nis locked"
+    }
+
+
+def test_phrases_of_unspaced_scripts(store: Store) -> None:
+    one, two = chunk_ids(store, put(store, "a", "東京は日本の首都です", "京都の古い町と日本"))
+    assert phrases(store, "日本の首都") == [one]
+    assert phrases(store, "日本") == [one, two]
+    assert phrases(store, "古い日本") == []
+    assert phrases(store, "町 日本") == [two]
+
+
+def test_preferred_chunks_are_kept_if_there_are_too_many(store: Store) -> None:
+    numbers = chunk_ids(store, put(store, "a", *["same words"] * 5))
+    assert phrases(store, "same words", limit=2) == numbers[:2]
+    assert phrases(store, "same words", limit=2, prefer=[numbers[4]]) == [numbers[0], numbers[4]]
+
+
+def test_inverse_document_frequencies(store: Store) -> None:
+    put(store, "a", "red boat", "red car", "red tree", "green tree")
+    idf = match(store, "red", "trees", "blue").idf
+    assert idf == pytest.approx({"red": log(4 / 3), "trees": log(2), "blue": log(4)})
+
+
 def test_expired_chunks_are_not_found(store: Store) -> None:
     kept = chunk_ids(store, put(store, "a", "word"))
     put(store, "b", "word", expires_at=NOW)
@@ -84,6 +127,7 @@ def test_expired_chunks_are_not_found(store: Store) -> None:
     assert ids(store.fulltext.match_expression("word", **EVERYTHING)) == kept
     assert ids(store.fulltext.match_substrings(["word"], **EVERYTHING)) == kept
     assert ids(store.fulltext.scan_substrings(["word"], **EVERYTHING)) == kept
+    assert phrases(store, "word") == kept
     assert len(match(store, "word", now="2026-05-28T20:26:39Z").chunks) == 2
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from kb.errors import ModelBroken, NotFound
 from kb.ports import Store
-from kb.types import Embedded, Encoding, Outcome, ToEmbed
+from kb.types import EmbedCounts, Encoding, Outcome, PendingChunk
 from tests.conformance.store.conftest import Stores
 from tests.conformance.store.samples import (
     OTHER,
@@ -40,7 +40,7 @@ def model(store: Store, numbers: list[int]) -> int:
     return store.vectors.use_model(SPEC).model_id
 
 
-def ids(leased: Sequence[ToEmbed]) -> list[int]:
+def ids(leased: Sequence[PendingChunk]) -> list[int]:
     return [one.chunk_id for one in leased]
 
 
@@ -90,7 +90,7 @@ def test_one_document_alone(store: Store, model: int) -> None:
 def test_finished_chunks_are_given_back(store: Store, model: int, numbers: list[int]) -> None:
     job = store.queue.start_job(model)
     one, two, *rest = ids(store.queue.lease(job, model, limit=10))
-    assert store.queue.finish(job, model, [outcome(one), failure(two)]) == Embedded(1, 0)
+    assert store.queue.finish(job, model, [outcome(one), failure(two)]) == EmbedCounts(1, 0)
     (now,) = store.queue.jobs()
     assert (now.model_id, now.done, now.leased, now.lost) == (model, 2, 8, False)
     other = store.queue.start_job(model)
@@ -114,9 +114,9 @@ def test_leases_expire(store: Store, model: int, clock: Clock) -> None:
     assert len(store.queue.lease(other, model, limit=10)) == 10
     # The first job was only slow: its vectors are written, and those of the second are not.
     one, two, three, *_ = leased
-    assert store.queue.finish(job, model, [outcome(one), outcome(two)]) == Embedded(2, 0)
+    assert store.queue.finish(job, model, [outcome(one), outcome(two)]) == EmbedCounts(2, 0)
     late = [outcome(chunk, 0, 1, 0) for chunk in (one, two, three)]
-    assert store.queue.finish(other, model, late) == Embedded(1, 0)
+    assert store.queue.finish(other, model, late) == EmbedCounts(1, 0)
     vectors = store.vectors.dense_vectors(model, [one, two, three])
     assert [vectors[each][0] for each in (one, two, three)] == [1.0, 1.0, 0.0]
 
@@ -200,22 +200,22 @@ def test_a_missing_part_is_given_up_too(
     finish(store, model, map(outcome, rest))
     partial = outcome(one, sparse=None, error="no weights")
     job = store.queue.start_job(model)
-    assert store.queue.finish(job, model, [partial]) == Embedded(1, 0)
+    assert store.queue.finish(job, model, [partial]) == EmbedCounts(1, 0)
     assert counts(store) == (10, 0, 0, 9, 10)
     for _ in range(2):
         assert store.queue.lease(job, model, limit=9) == []
         assert store.queue.lease(job, model, limit=9, lacking=PARTS, patient=True) == []
         clock.seconds += 601
         assert ids(store.queue.lease(job, model, limit=9, lacking=PARTS, patient=True)) == [one]
-        assert store.queue.finish(job, model, [partial]) == Embedded(0, 0)
+        assert store.queue.finish(job, model, [partial]) == EmbedCounts(0, 0)
     assert store.queue.lease(job, model, limit=9, lacking=PARTS) == []
     (failed,) = store.queue.failures(model)
     assert (failed.attempts, failed.given_up, failed.searchable) == (3, True, True)
     assert store.queue.retry(model) == 1
     assert ids(store.queue.lease(job, model, limit=9, lacking=PARTS)) == [one]
-    assert store.queue.finish(job, model, [failure(one)]) == Embedded(0, 0)
+    assert store.queue.finish(job, model, [failure(one)]) == EmbedCounts(0, 0)
     assert counts(store) == (10, 0, 0, 9, 10)  # the other parts stay
-    assert store.queue.finish(job, model, [outcome(one)]) == Embedded(0, 1)
+    assert store.queue.finish(job, model, [outcome(one)]) == EmbedCounts(0, 1)
     assert (store.queue.failures(model), store.queue.last_error(model)) == ([], None)
 
 
@@ -229,7 +229,7 @@ def test_only_missing_parts_are_added(store: Store, model: int, numbers: list[in
     job = store.queue.start_job(model)
     assert one not in ids(store.queue.lease(job, model, limit=10))
     assert ids(store.queue.lease(job, model, limit=10, lacking=PARTS)) == [one]
-    assert store.queue.finish(job, model, [outcome(one, 0, 1, 0)]) == Embedded(0, 1)
+    assert store.queue.finish(job, model, [outcome(one, 0, 1, 0)]) == EmbedCounts(0, 1)
     assert store.vectors.dense_vectors(model, [one]) == {one: array("f", [1.0, 0.0, 0.0])}
     assert store.vectors.sparse_vectors(model, [one]) == {one: {"a": 1.0}}
     assert store.queue.lease(job, model, limit=10, lacking=PARTS) == []
@@ -247,7 +247,7 @@ def test_an_invalid_vector_is_refused_with_the_whole_batch(
 
 
 def test_deleted_chunks_are_skipped(store: Store, model: int, numbers: list[int]) -> None:
-    assert finish(store, model, [outcome(numbers[0]), outcome(4711)]) == Embedded(1, 0)
+    assert finish(store, model, [outcome(numbers[0]), outcome(4711)]) == EmbedCounts(1, 0)
 
 
 def test_a_retired_model_gets_no_more_vectors(store: Store, model: int, numbers: list[int]) -> None:
@@ -258,6 +258,6 @@ def test_a_retired_model_gets_no_more_vectors(store: Store, model: int, numbers:
     finish(store, new, [outcome(one, 1, 0) for one in [*numbers, *chunk_ids(store, late)]])
     assert store.vectors.switch(new)
     assert store.queue.lease(job, model, limit=10) == []
-    assert store.queue.finish(job, model, [outcome(*chunk_ids(store, late))]) == Embedded(0, 0)
+    assert store.queue.finish(job, model, [outcome(*chunk_ids(store, late))]) == EmbedCounts(0, 0)
     with pytest.raises(NotFound):
         store.queue.start_job(model)

@@ -1,4 +1,4 @@
-"""Files as damage makes them, and what must hold of every one of them."""
+"""Mutated files, and what must hold for every one of them."""
 
 from __future__ import annotations
 

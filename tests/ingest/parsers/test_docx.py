@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import zipfile
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,11 @@ def docx(*body: str, namespace: str = W, **parts: str | bytes) -> bytes:
         "word/styles.xml": STYLES,
         "word/numbering.xml": NUMBERING,
     }
-    return zipped(every | {name.replace("__", "/") + ".xml": text for name, text in parts.items()})
+    return zipped(every | {_part_name(name): text for name, text in parts.items()})
+
+
+def _part_name(name: str) -> str:
+    return name if "." in name else name.replace("__", "/") + ".xml"
 
 
 TYPICAL = (
@@ -367,3 +372,24 @@ def test_parts_are_found_by_their_relations() -> None:
         {"[Content_Types].xml": "<Types/>", "word/document.xml": document(cited), **parts}
     )
     assert "By A." in check_parsed(parse(data), b"")
+
+
+def test_words_in_the_numbers_of_lists() -> None:
+    numbering = NUMBERING.replace(
+        '<w:numFmt w:val="decimal"/>', '<w:numFmt w:val="decimal"/><w:lvlText w:val="Section %1."/>'
+    ).replace('<w:numFmt w:val="bullet"/>', '<w:numFmt w:val="bullet"/><w:lvlText w:val="o"/>')
+    parsed = DocxParser().parse(Source("a.docx", docx(item("Fees", 0), word__numbering=numbering)))
+    assert "Section" in (parsed.text or "")
+    assert "\no\n" not in f"{parsed.text}\n"
+
+
+def test_the_texts_of_embedded_workbooks() -> None:
+    strings = "<sst><si><t>Budget</t></si><si><r><t>Har</t></r><r><t>bour</t></r></si></sst>"
+    book = zipped({"xl/sharedStrings.xml": strings})
+    parts: dict[str, Any] = {"word/embeddings/Sheet1.xlsx": book}
+    parsed = DocxParser().parse(Source("a.docx", docx(p("See the table."), **parts)))
+    assert {"Budget", "Harbour"} <= set((parsed.text or "").split())
+    parts["word/embeddings/Sheet1.xlsx"] = b"damaged"
+    parsed = DocxParser().parse(Source("a.docx", docx(p("See the table."), **parts)))
+    assert "See the table." in (parsed.text or "")
+    assert parsed.warnings == ("word/embeddings/Sheet1.xlsx: the embedded workbook cannot be read",)

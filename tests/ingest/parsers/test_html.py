@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import html
 import sys
+import time
 from pathlib import Path
 from textwrap import dedent
 
@@ -458,3 +459,20 @@ def test_links_in_asides_and_footers_can_be_found() -> None:
     for tag in ("aside", "footer", "aside role=complementary", "div role=contentinfo"):
         assert "word7" in text_of(page.format(tag, links).replace(f"/{tag}", f"/{tag.split()[0]}"))
     assert "word7" not in text_of(page.format("nav", links))
+
+
+def test_many_options_take_linear_time() -> None:
+    options = "".join(f"<option>choice{number}" for number in range(50_000))
+    started = time.thread_time()
+    parsed = HtmlParser().parse(Source("a.html", f"<p>x<SELECT>{options}</select>".encode()))
+    assert time.thread_time() - started < 8  # quadratic: above ten
+    assert "choice49999" in (parsed.text or "")
+
+
+def test_labels_of_pictures_are_text_and_those_of_buttons_are_not() -> None:
+    page = """<main><p>Sales</p><svg aria-label="Harbour chart"></svg>
+    <div role="img" aria-label="Ferry map"></div><button aria-label="Close">x</button></main>"""
+    text = HtmlParser().parse(Source("a.html", page.encode())).text or ""
+    assert "Harbour chart" in text
+    assert "Ferry map" in text
+    assert "Close" not in text

@@ -354,7 +354,7 @@ def test_title_by_size_of_letters(metadata: str) -> None:
 
 
 def test_a_journals_name_is_no_title() -> None:
-    """The masthead is larger than the title, and the running head says it again."""
+    """The masthead is larger than the title, and the running header repeats it."""
 
     def page(canvas: Any) -> None:
         put(canvas, ["Journal of Lamps 137 (2015) 1-5"], y=800, size=8)
@@ -429,7 +429,7 @@ def test_a_page_that_fails_alone() -> None:
     kids = re.search(rb"/Kids \[ \S+ 0 R (\S+) 0 R", data)
     assert kids
     parsed = parse(data.replace(kids[1] + b" 0 obj\n<<", kids[1] + b" 0 obj\n[]"))
-    assert parsed.warnings == ("page 2: cannot be read; the other pages are",)
+    assert parsed.warnings == ("page 2: cannot be read; the other pages can",)
     assert [block.span.page for block in parsed.blocks] == [1, 3]
     check(parsed)
 

@@ -1,4 +1,4 @@
-"""No word of a PDF is lost: what PDFium reads on a page is in a passage."""
+"""No word of a PDF is lost: every word that PDFium reads on a page is in a passage."""
 
 from __future__ import annotations
 

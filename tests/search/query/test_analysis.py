@@ -65,7 +65,7 @@ queries = st.one_of(
 
 
 class TestAnyQuery:
-    """Any query string at all is answered, by the real pipeline over a real store."""
+    """The real pipeline over a real store accepts any query."""
 
     @given(query=queries, match=st.sampled_from(["any", "all", "auto"]))
     def test_never_raises(self, kb: KnowledgeBase, query: str, match: str) -> None:

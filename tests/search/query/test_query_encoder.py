@@ -1,4 +1,4 @@
-"""Encodings of queries: made once, kept, shared between threads."""
+"""Query encodings are computed once, cached, and shared between threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.models.weightless import Weightless
 
 
 class Gated(Weightless):
-    """Waits inside of the encoder until it is let go, and then fails if it is told to."""
+    """Waits inside the encoder until a test releases it, and may then fail."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ def _ask(encodings: QueryEncoder, told: list[object], want: frozenset[str]) -> t
 
 
 class Watched:
-    """A lock that tells of everyone who comes to wait for it."""
+    """A lock that records every thread that waits for it."""
 
     def __init__(self, lock: threading.Lock) -> None:
         self._lock = lock
@@ -113,7 +113,7 @@ class Watched:
 
 @pytest.mark.parametrize("broken", [False, True])
 def test_one_encodes_and_the_others_wait(broken: bool) -> None:
-    """Also for what goes wrong: it is not tried again by each that waited for it."""
+    """Failures are shared too: waiting threads do not repeat them."""
     encoder = Gated()
     encoder.broken = broken
     encodings = QueryEncoder(lambda: encoder)

@@ -1,4 +1,4 @@
-"""Adaptive weights: what each rule sees, and what it does not."""
+"""Adaptive weights: which queries each rule applies to."""
 
 from __future__ import annotations
 
@@ -223,6 +223,6 @@ def test_prose_is_not_technical(text: str) -> None:
     ],
 )
 def test_long_queries_take_no_longer_than_they_are_long(piece: str) -> None:
-    """A pattern that goes back and forth over this would not come back at all."""
+    """A pattern with much backtracking would not return at all."""
     technical_marks(piece * 50_000)
     question_word(piece * 50_000)

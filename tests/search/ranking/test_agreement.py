@@ -19,7 +19,7 @@ def test_lists_that_share_some_count_in_full() -> None:
 
 
 def test_a_list_that_no_other_bears_out() -> None:
-    """As of a model that makes noise."""
+    """Such as the list of a model whose results are noise."""
     lists = {"lexical": list(range(20)), "dense": list(range(100, 120)), "sparse": list(range(20))}
     found = weigh_by_agreement(BASE, lists)
     assert found.weights["lexical"] == BASE["lexical"]
@@ -59,7 +59,7 @@ def test_a_list_without_a_weight_counts_once() -> None:
 
 
 def test_an_empty_list_keeps_its_weight() -> None:
-    """It cannot agree with anybody."""
+    """It cannot agree with any other list."""
     lists = {"lexical": [1, 2], "dense": [1, 2], "sparse": [1, 2], "other": []}
     assert weigh_by_agreement({**BASE, "other": 0.3}, lists).weights == {**BASE, "other": 0.3}
 

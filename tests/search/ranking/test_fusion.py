@@ -1,4 +1,4 @@
-"""Fusion: what holds for any lists, and the seeds' own numbers."""
+"""Fusion: properties of any lists, and the numbers of the seeds."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def test_a_word_that_only_one_chunk_has_counts() -> None:
 
 
 def test_lexical_scores_are_spread_again() -> None:
-    """0.95 is twice as far from 0.9 as 0.9 is from 0.8: as BM25 has it, 19, 9 and 4."""
+    """0.95 is twice as far from 0.9 as 0.9 is from 0.8: BM25 of 19, 9 and 4."""
     assert [spread(score) for score in (0.0, 0.5, 0.9, 0.95)] == pytest.approx([0, 1, 9, 19])
     words = listed("lexical", {1: 0.95, 2: 0.9, 3: 0.8}, absent="zero")
     fused = scores_of(convex_sum([words], "minmax"))
@@ -342,7 +342,7 @@ def test_an_unknown_score_leaves_its_weight_to_the_others() -> None:
 
 
 def test_unknown_to_all_is_in_the_middle_of_nothing() -> None:
-    """No list can tell anything of it."""
+    """No list can score it."""
     alone = listed("dense", {1: 0.5}, unknown={1})
     assert scores_of(convex_sum([alone], "minmax")) == {1: 0.0}
     assert scores_of(convex_sum([alone], "zscore")) == {1: 0.5}
@@ -369,7 +369,7 @@ def test_a_flat_list_by_zscore_is_in_the_middle() -> None:
 
 
 def test_sparse_scores_are_bent_and_negative_ones_are_nothing() -> None:
-    """As the weighted sum takes them: from 0 to 1."""
+    """As in the weighted sum: from 0 to 1."""
     sparse = listed("sparse", {1: 3.0, 2: -3.0}, weight=1.0)
     assert scores_of(weighted_sum([sparse])) == {1: 0.75, 2: 0.0}
     dense = listed("dense", {1: 0.8, 2: -0.8}, weight=0.5)

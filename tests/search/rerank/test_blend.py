@@ -1,4 +1,4 @@
-"""The blend of two scores: an order, a scale, and what was not read."""
+"""Blending two scores: order, scale, and candidates that were not read."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_who_is_better_by_both_stays_before(
 
 @given(fused=lists, data=st.data())
 def test_a_higher_score_never_costs_a_place(fused: list[float], data: st.DataObject) -> None:
-    """By the reranker alone: the order is that of its scores, and equals keep theirs."""
+    """With the reranker alone, the order is that of its scores, and ties keep their order."""
     scores = data.draw(st.lists(numbers, min_size=len(fused), max_size=len(fused)))
     spread = Scale.of(scores).deviation
     gaps = [abs(a - b) for a, b in itertools.combinations(scores, 2) if a != b]
@@ -93,7 +93,8 @@ def test_what_was_not_read_follows_in_its_own_order(
 
 
 def test_by_hand() -> None:
-    """Fused 3, 2, 1 stand 1.2247, 0 and -1.2247 deviations from their mean; so do 10, 30, 20."""
+    """The fused scores 3, 2, 1 are 1.2247, 0 and -1.2247 deviations from their mean; so are 10, 30,
+    20."""
     made = blend_scores(ranked([3.0, 2.0, 1.0]), scored([10.0, 30.0, 20.0]), 0.75)
     assert ids(made.ranked) == [101, 102, 100]
     places = [0.75 * 1.224745, 0.25 * -1.224745, 0.75 * -1.224745 + 0.25 * 1.224745]
@@ -133,7 +134,7 @@ def test_a_scale() -> None:
 
 
 def test_scores_that_are_as_good_as_equal_say_nothing() -> None:
-    """Measured by their mean, since larger numbers are less exact."""
+    """Relative to their mean, since larger numbers are less exact."""
     assert Scale(0.0, 1e-12).z_score(1.0) == 0.0
     assert Scale(0.0, 1.05e-12).z_score(1.0) == 500.0
     assert Scale(-1000.0, 9e-10).z_score(1.0) == 0.0

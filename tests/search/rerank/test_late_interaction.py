@@ -170,7 +170,7 @@ STORED_TOKENS = {
 
 
 def test_passages_are_compared_by_what_the_store_has_of_them() -> None:
-    """Without a token there is nothing to compare; without vectors they are left out."""
+    """Passages without tokens get no score; passages without vectors are left out."""
     store = Tokens(STORED_TOKENS)
     colbert = Colbert(cast(Any, store), QueryEncoder(Weightless), STORED)
     found = colbert.scores("harbour keys", [1, 2, 3, 4], NO_SHELF)
@@ -214,7 +214,7 @@ def test_a_query_without_token_vectors(tokens: TokenVectors | None) -> None:
     with pytest.raises(ModelBroken) as error:
         reranker(STORED_TOKENS, Without()).prepare("harbour")
     if tokens is not None:
-        assert error.value.message == "weightless gave no token vectors of the query"
+        assert error.value.message == "weightless returned no token vectors for the query"
         assert error.value.hint == "see: kb models"
 
 
@@ -223,7 +223,7 @@ def test_vectors_of_another_width_are_refused() -> None:
     with pytest.raises(ModelBroken) as error:
         reranker(stored, Weightless()).scores("harbour", [1], NO_SHELF)
     assert error.value.message == "token vectors of 8 dimensions, and a query of 16"
-    assert error.value.hint == "make them anew with: kb embed --anew"
+    assert error.value.hint == "create them again with: kb embed --anew"
 
 
 def test_a_model_that_failed_the_exam_by_its_dense_vectors_is_unfit() -> None:

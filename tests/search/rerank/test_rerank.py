@@ -1,4 +1,4 @@
-"""The rerank stage: who is read, what happens when reading fails, and how long it may take."""
+"""The rerank stage: which candidates are read, failures, and the time limit."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kb import KnowledgeBase, wire
+from kb.config import Config
 from kb.errors import InvalidRequest, ModelMissing
 from kb.search.rerank.stage import slices
 from kb.search.results.trace import Trace
@@ -51,13 +52,16 @@ def shelf(
 ) -> Iterator[KnowledgeBase]:
     path = tmp_path / "kb.sqlite"
     shutil.copy(made, path)
-    with KnowledgeBase(path, clock=clock, encoder=encoder, judge=judge) as opened:
+    config = Config(profiles=ALWAYS)
+    with KnowledgeBase(path, clock=clock, config=config, encoder=encoder, judge=judge) as opened:
         yield opened
 
 
 QUERY = "harbour keys boat3"
 TWO_WAY = {"retrievers": "lexical,dense"}
-COLBERT = {"default": {"rerank": "colbert"}}
+BLEND = {"rerank_blend": 0.5}
+ALWAYS = {"default": BLEND, "notes": BLEND}  # the automatic blend has tests of its own
+COLBERT = {"default": {"rerank": "colbert", **BLEND}}
 
 
 def ids(found: Response) -> list[int]:
@@ -117,7 +121,7 @@ def test_a_passage_is_read_with_its_heading(kb: KnowledgeBase, library: Library)
     judge = WordJudge()
     with KnowledgeBase(kb.path, encoder="none", judge=judge) as opened:
         opened.ingest(library({"a.md": "# Harbour\n\n## Keys\n\nThey hang by the door.\n"}))
-        opened.search("hang", rerank="cross-encoder")
+        opened.search("hang", rerank="cross-encoder", settings=BLEND)
     assert any(read.startswith("Harbour › Keys\n") for read in judge.read)
 
 
@@ -131,6 +135,7 @@ def test_a_passage_is_read_with_its_heading(kb: KnowledgeBase, library: Library)
 def test_a_longer_list_only_goes_on(
     shelf: KnowledgeBase, name: str, profile: str, settings: dict[str, object]
 ) -> None:
+    settings = {**BLEND, **settings}
     found = [
         shelf.search(QUERY, profile=profile, settings=settings, top=top, rerank=name).hits
         for top in (1, 10, 90, 101, 150)
@@ -179,7 +184,7 @@ def test_off_is_off(shelf: KnowledgeBase, judge: WordJudge) -> None:
 
 
 def test_similar_is_not_reranked(shelf: KnowledgeBase, judge: WordJudge) -> None:
-    profiles = {name: {"rerank": "cross-encoder"} for name in ("notes", "lexical")}
+    profiles = {name: {"rerank": "cross-encoder", **BLEND} for name in ("notes", "lexical")}
     config = type(shelf.config)(profiles=profiles)
     with KnowledgeBase(shelf.path, config=config, encoder=Failing(), judge=judge) as opened:
         assert opened.search(QUERY, profile="notes").hits[0].score_kind == "rerank"
@@ -329,7 +334,7 @@ def test_nothing_found_is_nothing_to_read(shelf: KnowledgeBase, judge: WordJudge
 
 
 class Watch:
-    """A clock that goes on when it is told to."""
+    """A clock that a test advances."""
 
     def __init__(self) -> None:
         self.ms = 0.0
@@ -403,7 +408,7 @@ def test_slices_fit_into_what_is_left(pace_ms: float, budget_ms: float) -> None:
 def test_to_encode_the_query_takes_of_the_budget(
     shelf: KnowledgeBase, encoder: Failing, watch: Watch
 ) -> None:
-    """But to load the model does not."""
+    """Loading the model does not."""
     real, texts = encoder.encode, []
 
     def slow(asked: Any, **more: Any) -> Any:
@@ -447,7 +452,7 @@ def test_tokens_that_are_switched_off_are_not_missed(tmp_path: Path, encoder: Fa
         found = kb.search("harbour", rerank="colbert")
         assert (found.returned, found.degraded) == (2, ())
     with KnowledgeBase(path, config=unexamined(), encoder=encoder) as kb:
-        told = kb.search("harbour", rerank="colbert").degraded
+        told = kb.search("harbour", rerank="colbert", settings=BLEND).degraded
         assert [(one.part, one.reason, one.detail) for one in told] == [("rerank", "pending", 1)]
 
 

@@ -1,4 +1,4 @@
-"""Which reranker a search gets, and why it gets none. What it then does is in `test_rerank.py`."""
+"""Which reranker a search gets, and why it gets none. `test_rerank.py` tests its effect."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_the_judge_of_the_cross_encoder(store: SqliteStore) -> None:
     assert found is not None
     assert isinstance(found.reranker, CrossEncoder)
     assert found.reranker.model == "word-judge"
-    assert (found.name, found.candidates, found.blend) == ("cross-encoder", 7, 0.2)
+    assert (found.name, found.candidates, found.blend) == ("cross-encoder", 7, 0.5)
     assert (found.degraded, found.budget_ms, found.warns_of_expression) == ((), 300, False)
 
 
@@ -118,8 +118,8 @@ def test_an_expression_is_told_where_words_are_not_asked(store: SqliteStore) -> 
 
 
 def test_token_vectors_that_are_no_longer_made(store: SqliteStore, tmp_path: Path) -> None:
-    """What has them is compared; what will have none is not missed. Where nothing has any, it is
-    switched off."""
+    """Passages that have them are compared; others are not reported. If no passage has any,
+    reranking is switched off."""
     found = stage(store, COLBERT, Weightless(), keeps_tokens=False)
     assert found is not None
     assert found.reranker is not None
@@ -159,7 +159,7 @@ def test_a_model_without_token_vectors_is_told_to_who_named_the_profile(tmp_path
     assert stage(empty, COLBERT, NoTokens()) is None
     for named in (False, True):
         found = stage(empty, COLBERT, NoTokens(), profile_named=named, explicit=not named)
-        assert why(found) == ("no_model", "no-tokens gives no token vectors")
+        assert why(found) == ("no_model", "no-tokens does not produce token vectors")
     empty.close()
 
 
@@ -172,7 +172,7 @@ def test_vectors_that_are_not_there_yet(tmp_path: Path) -> None:
 
 
 def test_the_first_reason_is_told(tmp_path: Path) -> None:
-    """Of vectors that failed and others that are pending."""
+    """Some vectors failed, and others are pending."""
     waiting = SqliteStore(tmp_path / "waiting.sqlite")
     put(waiting, "a.md", "harbour", "keys")
     model_id = waiting.vectors.use_model(Weightless().spec).model_id

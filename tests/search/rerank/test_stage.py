@@ -1,5 +1,5 @@
-"""The rerank stage by hand: a reader whose scores and pace are given, and no store. What it does in
-a search is in `test_rerank.py`."""
+"""The rerank stage alone: a reranker with given scores and speed, and no store. `test_rerank.py`
+tests it in a search."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_nothing_known_leaves_the_fused_order() -> None:
 
 
 def test_what_is_not_read_is_never_above_what_was() -> None:
-    """Though the fourth is fused as high as the third, whom the reader has raised."""
+    """Even if the fourth has the same fused score as the third, which the reranker raised."""
     ranked = [*FUSED[:3], ScoredChunk(13, 0.7, 4)]
     found, _ = run(Reader({10: 1.0, 11: 3.0, 12: 2.9}), ranked=ranked)
     assert order(found) == [11, 12, 10, 13]
@@ -159,7 +159,7 @@ def test_an_expression_is_not_read() -> None:
 @pytest.mark.parametrize(
     ("text", "said", "told"),
     [
-        ("", {}, ("no_query", "there is no text to read passages by")),
+        ("", {}, ("no_query", "the query has no text to compare with passages")),
         ("数据库", {"scripts": ("Latin", "Greek")},
          ("language", "reader-1 reads Latin and Greek script")),
         ("keys", {"unfit": "it failed the exam"}, ("unfit", "it failed the exam")),
@@ -181,7 +181,7 @@ def test_scores_that_are_no_numbers_are_refused(score: float, fine: bool) -> Non
     if fine:
         assert found.scores == {10: 1.0, 11: score}
         return
-    told = "reader-1 gave scores that are no numbers"
+    told = "reader-1 returned scores that are not numbers"
     assert found == RerankResult(tuple(FUSED), degraded=(Degraded("rerank", "failed", told),))
 
 
@@ -334,7 +334,7 @@ def test_what_is_found_later_is_on_the_same_scale() -> None:
 
 
 class Passages:
-    """A `Shelf` of passages: chunk id to (title, headings, text)."""
+    """A cache of passages: chunk id to (title, headings, text)."""
 
     def __init__(self, passages: dict[int, tuple[str, tuple[str, ...], str]]) -> None:
         self._passages = passages
@@ -398,7 +398,7 @@ def test_as_many_scores_as_passages() -> None:
     cache = Passages({1: ("", (), "text"), 2: ("", (), "text")})
     with pytest.raises(ModelBroken) as error:
         CrossEncoder(judge).scores("text", [1, 2], cast(CandidateCache, cache))
-    assert error.value.message == "word-judge gave 1 scores of 2 passages"
+    assert error.value.message == "word-judge returned 1 scores for 2 passages"
     assert error.value.hint == "see: kb models verify"
 
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from kb.search.query.analysis import analyze
 from kb.search.results.snippets import (
+    SnippetDraft,
     code_snippet,
     match_ranges,
     snippet,
@@ -95,6 +96,77 @@ def test_inside_of_words_only_where_no_whole_word_is(words: list[str]) -> None:
     if "key" in words:
         starts = {start for start, _, _ in match_ranges(text, analyze("key"))}
         assert all(start == 0 or text[start - 1] == " " for start in starts)
+
+
+# --- sentences and lines ------------------------------------------------------------------------
+
+PROSE = (
+    "The harbour office opens at seven. Boats pay for a berth by the day. "
+    "A berth for a week costs forty crowns. The keys hang in the office. "
+    "In winter the berth is free, and the crane may be used by all boats in the harbour. "
+    "Nobody may sleep on board between January and March."
+)
+
+
+def test_a_snippet_starts_with_the_sentence_that_answers() -> None:
+    shown = cut(PROSE, "what costs a week in a berth", 120)
+    assert shown.startswith("…A berth for a week costs forty crowns.")
+
+
+def test_a_rare_word_outweighs_words_of_every_sentence() -> None:
+    text = "The boat is red. " * 5 + "A crane is here. " + "The boat is red. " * 5
+    assert "crane" in cut(text, "red boat crane", 60)
+
+
+def test_a_near_sentence_is_shown_if_no_word_matches() -> None:
+    draft = SnippetDraft.of(PROSE, analyze("slumber aboard"), 90)
+    assert draft.needs_meaning
+    near = [0.1] * (len(draft.layout.units) - 1) + [0.9]
+    assert "sleep on board" in draft.render(near)
+    assert draft.render() == cut(PROSE, "slumber aboard", 90)
+
+
+def test_words_suffice_where_all_of_them_match() -> None:
+    assert not SnippetDraft.of(PROSE, analyze("berth week"), 90).needs_meaning
+
+
+LIST = "Before you leave:\n\n" + "\n".join(f"- task number {n}" for n in range(1, 30))
+
+
+def test_a_list_keeps_its_lines() -> None:
+    lines = cut(LIST, "task 17", 100).split("\n")
+    assert lines[0] == "…"
+    assert lines[1] == "- task number 17"
+    assert lines[-1] == "…"
+    assert len(lines) <= 8
+
+
+def test_a_row_of_a_table_is_shown_below_the_first_row() -> None:
+    rows = [f"| option{n} | meaning {n} |" for n in range(40)]
+    text = "\n".join(["| name | text |", "|---|---|", *rows])
+    assert cut(text, "option25", 100).split("\n")[:3] == [
+        "| name | text |", "…", "| option25 | meaning 25 |",
+    ]  # fmt: skip
+    assert cut(text, "option0", 100).startswith("| name | text |\n| option0 | meaning 0 |")
+
+
+def test_fenced_code_in_prose_keeps_its_lines() -> None:
+    text = f"{PROSE}\n\n```py\ndef berth(days):\n    return 7 * days\n```\n\n{PROSE}"
+    assert "\ndef berth(days):\n    return 7 * days\n" in cut(text, "def days", 100)
+
+
+@given(
+    st.text(alphabet="ab. A\n-|`1 git", max_size=300),
+    st.integers(40, 120),
+    st.lists(st.floats(0, 1), max_size=60),
+)
+def test_no_layout_exceeds_the_limit(text: str, limit: int, near: list[float]) -> None:
+    draft = SnippetDraft.of(text, analyze("git a"), limit)
+    padded = (near * len(draft.layout.units) if near else [])[: len(draft.layout.units)]
+    shown = draft.render(padded)
+    assert len(shown) <= limit
+    assert shown.count("\n") <= 8
+    assert bool(shown.strip()) == bool(text.strip())
 
 
 # --- code -----------------------------------------------------------------------------------------

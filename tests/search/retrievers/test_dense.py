@@ -1,4 +1,4 @@
-"""The dense retriever, and every way in which it can fail: words still answer, and say so."""
+"""The dense retriever and its failures: lexical search still works, and the failure is reported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.store.builders import sqlite_store
 
 
 class WithoutNumpy:
-    """Finds no numpy, though it is there."""
+    """Hides numpy from imports."""
 
     def find_spec(self, name: str, *_: object) -> None:
         if name.split(".")[0] == "numpy":
@@ -43,7 +43,7 @@ def titles(found: Response) -> list[str]:
 
 
 def by_model(profile: str = "default") -> list[str]:
-    """All that a profile asks a model for: whatever keeps one from answering is told of each."""
+    """All parts of a profile that need a model: a problem with the model is reported for each."""
     asked = resolve(profile, {})
     reranks = ["rerank"] if asked.rerank == "colbert" else []
     return [name for name in asked.retrievers if name != "lexical"] + reranks
@@ -54,7 +54,7 @@ def of_all(reason: str, detail: str | int | None) -> tuple[Degraded, ...]:
 
 
 class Latin(Failing):
-    """Says that it reads Latin script."""
+    """Declares Latin script only."""
 
     def __init__(self) -> None:
         super().__init__(max_tokens=8)
@@ -87,7 +87,8 @@ def test_meaning_and_words_are_fused(hybrid: KnowledgeBase) -> None:
     assert (first.retrieval.method, first.embedding_model) == ("hybrid", "weightless")
     assert first.retrieval.lexical_rank == first.retrieval.vector_rank == 1
     assert first.retrieval.fusion_score == first.score
-    assert set(found.timing_ms) == {"analyse", "lexical", "dense", "fuse", "hits", "total"}
+    stages = {"analyse", "lexical", "dense", "fuse", "literal", "collapse", "hits", "total"}
+    assert set(found.timing_ms) == stages
     last = found.hits[-1]
     assert (last.title, last.sources, last.retrieval.lexical_rank) == ("bread", ("vec",), None)
 
@@ -122,7 +123,7 @@ def test_a_query_without_words_finds_nothing(hybrid: KnowledgeBase, query: str) 
 
 
 def test_an_expression_is_not_a_meaning(hybrid: KnowledgeBase) -> None:
-    """What asks for words in single quotes gets just what it asks for."""
+    """A query in single quotes is searched by words only."""
     fill(hybrid)
     hybrid.embed()
     found = hybrid.search("'harbour NOT boat'")
@@ -210,7 +211,7 @@ def test_a_least_score_holds_without_vectors_too(kb: KnowledgeBase) -> None:
 def test_sqlite_vec_cannot_be_loaded(
     hybrid: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same answer by another backend; and that is said, since one was chosen."""
+    """Another backend returns the same results, and the fallback is reported."""
     fill(hybrid)
     hybrid.embed()
     expected = titles(hybrid.search("harbour keys"))
@@ -349,7 +350,7 @@ def test_passages_that_cannot_be_embedded(hybrid: KnowledgeBase, encoder: Failin
 
 
 def test_numpy_is_missing(hybrid: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Vectors are compared in Python: the same answer, and nothing to complain of."""
+    """Vectors are compared in Python: the same results, and nothing is reported."""
     fill(hybrid)
     hybrid.embed()
     expected = titles(hybrid.search("harbour keys"))
@@ -405,7 +406,7 @@ FOREIGN = Degraded("dense", "language", "weightless reads Latin script")
 
 @pytest.mark.parametrize("profile", ["default", "notes", "memory", "research"])
 def test_a_script_that_the_model_does_not_read(latin: KnowledgeBase, profile: str) -> None:
-    """As if there were words only: the other list is noise."""
+    """As with words only: the other list would be noise."""
     foreign = tuple(replace(FOREIGN, part=part) for part in by_model(profile))
     found = latin.search("超级碗在哪里", profile=profile)
     validate(wire.response(found))
@@ -491,3 +492,8 @@ def test_k_and_other_settings_of_a_hybrid_search(hybrid: KnowledgeBase) -> None:
     assert other.score == pytest.approx(0.5)
     with pytest.raises(InvalidRequest):
         hybrid.search_hybrid("harbour keys", settings=[("k", 1)])
+
+
+def test_an_embedding_of_a_billion_numbers(hybrid: KnowledgeBase) -> None:
+    with pytest.raises(InvalidRequest, match="more than 65,536 numbers"):
+        hybrid.search_vector(embedding=range(10**9))

@@ -1,4 +1,4 @@
-"""A search beside a model that cannot read: words answer, and it is said why."""
+"""A search with a model that failed the exam uses words, and reports why."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_marks_move_with_the_store(examined: KnowledgeBase, tmp_path: Path) -> N
     ],
 )
 def test_marks_that_cannot_be_read_are_none(examined: KnowledgeBase, damaged: str) -> None:
-    """The next run that embeds holds another exam."""
+    """The next embedding run repeats the exam."""
     before = examined._store.vectors.models()[0].marks
     with closing(sqlite3.connect(examined.path)) as connection, connection:
         connection.execute("UPDATE models SET marks = ?", (damaged,))

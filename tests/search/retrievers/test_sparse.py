@@ -1,4 +1,5 @@
-"""The sparse retriever: by hand the same, and every way in which it can be missing is told."""
+"""The sparse retriever: equal to products computed by hand, and every reason for its absence is
+reported."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def parts(found: Response) -> list[tuple[str, str]]:
 
 
 class WithoutSparse(Weightless):
-    """Gives dense vectors alone."""
+    """Returns dense vectors only."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,7 +99,7 @@ def test_three_ways_are_fused(hybrid: KnowledgeBase, encoder: Failing) -> None:
 
 
 def test_scores_of_what_others_found(hybrid: KnowledgeBase) -> None:
-    """With `complete`, the sparse score of a candidate is known wherever it stands."""
+    """With `complete`, every candidate has a sparse score."""
     for number in range(9):
         hybrid.add(f"harbour harbour {number}")
     hybrid.add("the keys of a harbour and of many other places " * 3, title="last")
@@ -169,7 +170,7 @@ def test_switched_off_with_vectors(hybrid: KnowledgeBase) -> None:
 
 
 def test_a_model_that_gives_none(dense_only: KnowledgeBase) -> None:
-    why = Degraded("sparse", "no_model", "weightless gives no sparse vectors")
+    why = Degraded("sparse", "no_model", "weightless does not produce sparse vectors")
     found = dense_only.search("harbour keys", profile="research", rerank=False)
     validate(wire.response(found))
     assert (titles(found)[0], found.degraded) == ("keys", (why,))
@@ -189,10 +190,10 @@ THREE_WAY = {"retrievers": ["lexical", "dense", "sparse"], "rerank": "colbert"}
 
 
 def test_what_the_model_does_not_give_is_missed_by_who_names_it(tmp_path: Path) -> None:
-    """Before anything is embedded as after: no embedding would bring it."""
+    """Before and after embedding: no embedding would add it."""
     config = unexamined({"default": THREE_WAY})
-    sparse = Degraded("sparse", "no_model", "weightless gives no sparse vectors")
-    rerank = Degraded("rerank", "no_model", "weightless gives no token vectors")
+    sparse = Degraded("sparse", "no_model", "weightless does not produce sparse vectors")
+    rerank = Degraded("rerank", "no_model", "weightless does not produce token vectors")
     with KnowledgeBase(tmp_path / "kb.sqlite", config=config, encoder=WithoutSparse()) as kb:
         fill(kb)
         for told in ((Degraded("dense", "pending", 3),), ()):
@@ -238,7 +239,7 @@ def test_passages_that_failed(hybrid: KnowledgeBase, encoder: Failing) -> None:
 
 def test_terms_that_were_given_up_do_not_wait(tmp_path: Path) -> None:
     class Partly(Weightless):
-        """Gives no weights of poison."""
+        """Returns no term weights for texts with the word poison."""
 
         def encode(self, texts: Sequence[str], **options: Any) -> list[Encoding]:
             return [
@@ -272,14 +273,14 @@ def test_another_model_than_the_store_s(hybrid: KnowledgeBase) -> None:
 def test_a_model_that_promises_and_does_not_give(
     hybrid: KnowledgeBase, encoder: Failing, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its vector is as good as before."""
+    """Its dense vector is still used."""
     fill(hybrid)
     hybrid.embed()
     dense = Weightless().encode(["harbour"])[0].dense
     encoder.encode = lambda *_, **__: [Encoding(dense=dense)]  # type: ignore[method-assign]
     with caplog.at_level(logging.WARNING, "kb"):
         found = hybrid.search("harbour", profile="research", rerank=False)
-    told = "weightless gave no usable sparse vector"
+    told = "weightless returned no usable sparse vector"
     assert found.degraded == (Degraded("sparse", "failed", told),)
     assert found.hits[0].retrieval.vector_rank is not None
     assert f"search degraded: sparse failed ({told})" in caplog.text

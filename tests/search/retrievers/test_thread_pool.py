@@ -1,4 +1,4 @@
-"""Threads that nobody has to wait for."""
+"""Threads that a search can stop waiting for."""
 
 from __future__ import annotations
 

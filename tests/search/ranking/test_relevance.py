@@ -1,0 +1,89 @@
+"""Relevance: a probability that rises with the evidence for a hit."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kb.search.ranking import relevance_parameters
+from kb.search.ranking.relevance import Signals, drop_irrelevant, estimate, is_calibrated
+from kb.search.ranking.relevance_parameters import MODELS, OTHER, WORDS
+from kb.types import Hit
+
+SHARE = st.floats(0.0, 1.0)
+COSINE = st.floats(-1.0, 1.0)
+NAMES = st.sampled_from(["kb-mini", "another", None])
+SIGNALS = st.builds(
+    Signals,
+    words=st.floats(0.01, 60.0),
+    known=SHARE,
+    coverage=SHARE,
+    chars=st.integers(0, 20_000),
+    cosine=st.none() | COSINE,
+    typical=st.none() | COSINE,
+)
+
+
+@given(SIGNALS, NAMES)
+def test_it_is_a_probability(signals: Signals, model: str | None) -> None:
+    value = estimate(signals, model)
+    assert value is not None
+    assert 0.0 <= value <= 1.0
+
+
+@given(SIGNALS, NAMES, st.sampled_from(["coverage", "known", "cosine"]), SHARE)
+def test_better_signals_never_lower_it(
+    signals: Signals, model: str | None, name: str, rise: float
+) -> None:
+    value = getattr(signals, name)
+    if value is None:
+        return
+    better = signals._replace(**{name: min(1.0, value + rise)})
+    before, after = estimate(signals, model), estimate(better, model)
+    assert before is not None
+    assert after is not None
+    assert after >= before
+
+
+def test_no_words_no_estimate() -> None:
+    assert estimate(Signals(0.0, 0.0, 0.0, 100, 0.9, 0.5), "kb-mini") is None
+
+
+def test_words_count_alone_while_there_is_no_vector() -> None:
+    every = Signals(3.0, 1.0, 1.0, 400)
+    none = Signals(3.0, 0.2, 0.0, 400)
+    assert (estimate(every, None) or 0) > 0.9
+    assert (estimate(none, None) or 1) < 0.05
+    assert estimate(every, "kb-mini") == estimate(every, None)  # no cosine: the model is no matter
+
+
+def test_cosines_of_the_bundled_model_are_calibrated() -> None:
+    assert is_calibrated("kb-mini")
+    assert not is_calibrated("another")
+    assert not is_calibrated(None)
+    near = Signals(3.0, 1.0, 0.5, 400, 0.85, 0.55)
+    far = near._replace(cosine=0.5)
+    assert (estimate(near, "kb-mini") or 0) > 0.9 > 0.5 > (estimate(far, "kb-mini") or 1)
+
+
+def test_other_cosines_are_compared_with_those_of_the_other_candidates() -> None:
+    """The scale of an encoder that nobody calibrated does not matter."""
+    high, low = (Signals(3.0, 1.0, 0.5, 400, 0.30 + shift, 0.10 + shift) for shift in (0.0, 0.6))
+    assert estimate(high, "another") == estimate(low, "another")
+
+
+@pytest.mark.parametrize("parameters", [WORDS, OTHER, *MODELS.values()])
+def test_weights_of_signals_are_not_negative(
+    parameters: relevance_parameters.Parameters,
+) -> None:
+    free = {"length", "chars"}
+    assert all(weight >= 0 for name, weight in parameters.weights.items() if name not in free)
+
+
+def test_drop_irrelevant() -> None:
+    others = dict.fromkeys(Hit.__dataclass_fields__)
+    hits = [Hit(**{**others, "relevance": value}) for value in (0.9, 0.2, None, 0.5)]  # type: ignore[arg-type]  # what is not looked at is None
+    kept = [hit.relevance for hit in drop_irrelevant(hits, 0.5)]
+    assert kept == [0.9, None, 0.5]  # just as much is enough, and no estimate is no reason
+    assert drop_irrelevant(hits, None) == tuple(hits)
