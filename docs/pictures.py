@@ -136,7 +136,7 @@ def ranked(response: Any) -> dict[str, Any]:
 
 
 def standard(name: str, scores: Mapping[int, Mapping[str, float]], found: int) -> dict[int, float]:
-    """How many standard deviations each candidate lies above the mean, as `convex` has it."""
+    """How many standard deviations each candidate lies above the mean, as in `convex` fusion."""
     from kb.search.pipeline import absence
     from kb.search.ranking.fusion import RankedList, _column, _normalize_column
     from kb.types import ScoredChunk
