@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
 from functools import cache
 from types import ModuleType
 
 from kb.text.stem import MAX_BYTES, stem
 
 _MAX_CACHE_ENTRIES = 1 << 14
-_MAX_FIND_STEMS = 8  # for more, testing every word is faster than finding each stem
 _MAX_REPLACE_CHARS = 32  # for more, `str.translate` is faster than replacing each
 
 _ASCII = bytes(
@@ -34,36 +33,46 @@ Token = tuple[int, int, str]  # start and end of a word in characters, and its s
 def tokenize(text: str, wanted: Set[str] | None = None) -> list[Token]:
     """The words of `text`, in order. With `wanted`, only those whose stem is in it."""
     folded = fold(text)
-    if wanted is not None and len(wanted) <= _MAX_FIND_STEMS and not _has_marks(folded):
-        return _find(folded, wanted)
+    if wanted is not None:
+        return _select(folded, wanted)
     stems, tokens, start = _STEMS, [], 0
     for word in folded.split(" "):
         if word:
-            word_stem = stems[word]
             end = start + len(word)
-            if wanted is None or word_stem in wanted:
-                tokens.append((start, end, word_stem))
+            tokens.append((start, end, stems[word]))
             start = end
         start += 1
     return tokens
 
 
-def _find(folded: str, wanted: Set[str]) -> list[Token]:
-    """The words whose stem is wanted, for few stems. Only words that begin like one are stemmed:
-    a stem differs from the beginning of its word in its last two letters at most, and never in the
-    first. Combining marks would hide such a beginning."""
-    padded = f" {folded} "
-    tokens = []
-    for wanted_stem in filter(None, wanted):
-        beginning = f" {wanted_stem[: max(1, len(wanted_stem) - 2)]}"
-        start = padded.find(beginning)
+def stems_in(text: str, wanted: Set[str]) -> set[str]:
+    """The stems of `wanted` that words of `text` have."""
+    return set(_wanted_words(fold(text), wanted).values())
+
+
+def _select(folded: str, wanted: Set[str]) -> list[Token]:
+    """The words whose stem is wanted. Few distinct words are, so that finding each of them is
+    faster than looking at every word."""
+    padded, tokens = f" {folded} ", []
+    for word, word_stem in _wanted_words(folded, wanted).items():
+        start = padded.find(f" {word} ")
         while start >= 0:
-            end = padded.find(" ", start + 1)
-            if _STEMS[padded[start + 1 : end]] == wanted_stem:
-                tokens.append((start, end - 1, wanted_stem))
-            start = padded.find(beginning, end)
+            tokens.append((start, start + len(word), word_stem))
+            start = padded.find(f" {word} ", start + len(word) + 1)
     tokens.sort()
     return tokens
+
+
+def _wanted_words(folded: str, wanted: Set[str]) -> dict[str, str]:
+    """The distinct words whose stem is wanted, with their stems. Only words that begin like one are
+    stemmed: a stem differs from the beginning of its word in its last two letters at most, and
+    never in the first. Combining marks would hide such a beginning."""
+    words: Iterable[str] = set(folded.split(" "))
+    if not _has_marks(folded):
+        beginnings = {stem[: max(1, min(2, len(stem) - 2))] for stem in wanted}
+        words = [word for word in words if word[:2] in beginnings or word[:1] in beginnings]
+    stems = _STEMS
+    return {word: stems[word] for word in words if word and stems[word] in wanted}
 
 
 # --- folding --------------------------------------------------------------------------------------

@@ -45,8 +45,13 @@ class DuplicateFinder:
             return earlier
         if self._count > NEAR:
             return None
+        least, most = _LENGTHS * len(text), len(text) / _LENGTHS
         for other_id, other, stretches in self._near:
-            if _may_be_near(text, other, stretches) and are_near(text, other):
+            if (
+                least <= len(other) <= most
+                and any(stretch in text for stretch in stretches)
+                and are_near(text, other)
+            ):
                 return other_id
         self._near.append((chunk_id, text, _stretches(text)))
         return None
@@ -66,11 +71,6 @@ def are_near(one: str, other: str) -> bool:
         _similarity(words, others) >= SIMILARITY
         and _similarity(pairwise(words), pairwise(others)) >= SIMILARITY
     )
-
-
-def _may_be_near(one: str, other: str, stretches: tuple[str, ...]) -> bool:
-    short, long = sorted((len(one), len(other)))
-    return short >= _LENGTHS * long and any(stretch in one for stretch in stretches)
 
 
 def _stretches(text: str) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from math import exp, fsum, inf, isnan, sqrt
+from operator import mul
 
 from kb.errors import check_choice
 from kb.search.retrievers import registry
@@ -124,7 +125,11 @@ def convex_sum(lists: Sequence[RankedList], normalisation: str = "zscore") -> li
     columns = [
         _normalize_column(_column(ranked_list, chunks), normalisation) for ranked_list in lists
     ]
-    totals = [_mean(values, weights) for values in zip(*columns, strict=True)]
+    shares = _scale(weights, 1.0)
+    totals = [
+        _mean(values, weights) if None in values else fsum(map(mul, values, shares))
+        for values in zip(*columns, strict=True)
+    ]
     if normalisation == "zscore":
         totals = [1.0 / (1.0 + exp(-total)) for total in totals]
     return _rank(dict(zip(chunks, totals, strict=True)), lists)

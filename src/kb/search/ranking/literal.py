@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import exp, fsum
 from typing import NamedTuple
 
@@ -177,17 +176,14 @@ def _weight(query: LiteralQuery, runs: Iterable[tuple[int, int]]) -> float:
 def add_runs(ranked: Sequence[ScoredChunk], found: Mapping[int, Evidence]) -> list[ScoredChunk]:
     """Raise the scores of passages with a run, and add passages with evidence that no retriever
     returned, with the lowest score. Ties keep their order."""
+    if not found:
+        return list(ranked)
     least = min((one.score for one in ranked), default=0.0)
-    known = {one.chunk_id for one in ranked}
-    added = [ScoredChunk(chunk, least, 0) for chunk in sorted(found.keys() - known)]
-    raised = [
-        replace(one, score=_raise(one.score, found[one.chunk_id].run))
-        if one.chunk_id in found
-        else one
-        for one in (*ranked, *added)
-    ]
-    raised.sort(key=lambda one: -one.score)
-    return _with_ranks(raised)
+    scores = {one.chunk_id: one.score for one in ranked}
+    scores |= dict.fromkeys(sorted(found.keys() - scores.keys()), least)
+    scores |= {chunk: _raise(scores[chunk], each.run) for chunk, each in found.items()}
+    order = sorted(scores, key=lambda chunk: -scores[chunk])
+    return [ScoredChunk(chunk, scores[chunk], rank) for rank, chunk in enumerate(order, start=1)]
 
 
 def _raise(score: float, run: float) -> float:
@@ -201,17 +197,12 @@ def _raise(score: float, run: float) -> float:
 def put_first(ranked: Sequence[ScoredChunk], found: Mapping[int, Evidence]) -> list[ScoredChunk]:
     """Put literal matches first, by their kind. A raised passage gets at least the best score of
     those that it passes, so that scores do not rise down the list."""
-    level = {one.chunk_id: found[one.chunk_id].level for one in ranked if one.chunk_id in found}
+    level = {chunk: each.level for chunk, each in found.items() if each.level > NONE}
+    if not level:
+        return list(ranked)
     order = sorted(ranked, key=lambda one: -level.get(one.chunk_id, NONE))
-    ceilings = []
-    highest = 0.0 if not order else order[-1].score
-    for one in reversed(order):
-        highest = max(highest, one.score)
-        ceilings.append(highest)
-    return _with_ranks(
-        [replace(one, score=score) for one, score in zip(order, reversed(ceilings), strict=True)]
-    )
-
-
-def _with_ranks(ranked: Iterable[ScoredChunk]) -> list[ScoredChunk]:
-    return [replace(one, rank=rank) for rank, one in enumerate(ranked, start=1)]
+    ceilings = list(accumulate((one.score for one in reversed(order)), max))
+    return [
+        ScoredChunk(one.chunk_id, score, rank)
+        for rank, (one, score) in enumerate(zip(order, reversed(ceilings), strict=True), start=1)
+    ]

@@ -170,7 +170,10 @@ class ScoreBreakdown:
 
 def cap_scores(ranked: Sequence[ScoredChunk], ceiling: float) -> list[ScoredChunk]:
     """Limit the scores to the ceiling."""
-    return [replace(one, score=min(one.score, ceiling)) for one in ranked]
+    return [
+        one if one.score <= ceiling else ScoredChunk(one.chunk_id, ceiling, one.rank)
+        for one in ranked
+    ]
 
 
 def _concatenate(first: Candidates, later: Candidates) -> Candidates:

@@ -16,7 +16,7 @@ from kb.search.ranking.relevance import Signals, estimate, is_calibrated
 from kb.search.results.hits import CandidateCache, ScoreBreakdown
 from kb.search.retrievers.registry import LEXICAL
 from kb.text.normalize import bigrams, find_identifiers
-from kb.text.tokenize import tokenize
+from kb.text.tokenize import stems_in, tokenize
 from kb.types import Hit, TermFrequencies
 
 _MAX_CHARS = 20_000  # of a passage that are read
@@ -101,10 +101,10 @@ def _idf(count: int, chunks: int) -> float:
 
 
 def _stems(text: str, wanted: frozenset[str]) -> frozenset[str]:
-    present = {stem for *_, stem in tokenize(text, wanted)}
+    present = stems_in(text, wanted)
     if len(present) < len(wanted):
-        for *_, parts in find_identifiers(text):
-            present.update(stem for *_, stem in tokenize(" ".join(parts), wanted))
+        parts = [part for *_, parts in find_identifiers(text) for part in parts]
+        present |= stems_in(" ".join(parts), wanted)
     return frozenset(present)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
+from math import fsum
 from typing import TYPE_CHECKING
 
 from kb.errors import Stopped
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"\w+")
 _SHORT_WORD = 8  # letters
+_LONG_WORD = re.compile(rf"\w{{{_SHORT_WORD + 1},}}")
 _TOKENS_A_LETTER = 0.35  # of the letters beyond those
 _MOST_UNITS = 400  # of huge tables, which have no token vectors beyond their first lines
 
@@ -93,8 +95,8 @@ def unit_similarity(
 
 def token_starts(embedded: str, layout: Layout, count: int) -> list[int]:
     """The estimated position of each unit's first token among `count` tokens of the passage."""
-    before = max(0.0, _tokens(embedded) - _tokens(layout.text))
     units = [_tokens(layout.text[unit.start : unit.end]) for unit in layout.units]
+    before = max(0.0, _tokens(embedded) - fsum(units))
     ends = list(accumulate(units, initial=before))
     scale = count / ends[-1] if ends[-1] else 1.0
     if scale < 0.7:  # the model read only the first part of the text
@@ -104,6 +106,5 @@ def token_starts(embedded: str, layout: Layout, count: int) -> list[int]:
 
 def _tokens(text: str) -> float:
     """The estimated number of tokens that have a vector: those of words."""
-    return sum(
-        1.0 + _TOKENS_A_LETTER * max(0, len(word) - _SHORT_WORD) for word in _WORD.findall(text)
-    )
+    beyond = sum(len(word) - _SHORT_WORD for word in _LONG_WORD.findall(text))
+    return len(_WORD.findall(text)) + _TOKENS_A_LETTER * beyond
