@@ -170,7 +170,7 @@ def backup(state: State, say: Say) -> None:
 def import_new(state: State, say: Say) -> None:
     """Import into a store that does not exist: it appears complete or not at all."""
     target = state.out / "new.sqlite"
-    for end in ("", "-wal", "-shm", "-vectors"):
+    for end in ("", "-wal", "-shm", "-vectors", "-words"):
         target.with_name(target.name + end).unlink(missing_ok=True)
     with opened(target) as kb:
         kb.import_(state.folder / "export.jsonl")
@@ -264,9 +264,16 @@ def look(state: State, name: str, reported: list[Any]) -> dict[str, Any]:
         OPERATIONS[name](state, lambda *_: None)
     _complete(state, problems)
     found |= {"after": _contents(state, problems, f"after the next {name}")["notes"]}
-    allowed = {"kb.sqlite", "kb.sqlite-vectors", "files", "out", "uploads", "export.jsonl",
-               "merge.jsonl", "kb.sqlite.sock"}  # fmt: skip
-    outside = {"e.jsonl", "e.jsonl.gz", "b.sqlite", "new.sqlite", "new.sqlite-vectors"}
+    allowed = {"kb.sqlite", "kb.sqlite-vectors", "kb.sqlite-words", "files", "out", "uploads",
+               "export.jsonl", "merge.jsonl", "kb.sqlite.sock"}  # fmt: skip
+    outside = {
+        "e.jsonl",
+        "e.jsonl.gz",
+        "b.sqlite",
+        "new.sqlite",
+        "new.sqlite-vectors",
+        "new.sqlite-words",
+    }
     stray = {path.name for path in state.folder.iterdir()} - allowed
     stray |= {path.name for path in state.out.iterdir()} - outside
     if stray:

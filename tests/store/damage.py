@@ -28,8 +28,8 @@ from tests.store.builders import sqlite_store
 
 TABLES = (
     "state", "roots", "documents", "document_tags", "chunks", "models", "embeddings",
-    "vector_changes", "vector_indexes", "sparse_terms", "sparse_segments", "sparse_postings",
-    "sparse_chunks", "sparse_gone", "sparse_pending", "jobs", "sqlite_sequence",
+    "vector_changes", "vector_indexes", "text_changes", "sparse_terms", "sparse_segments",
+    "sparse_postings", "sparse_chunks", "sparse_gone", "sparse_pending", "jobs", "sqlite_sequence",
 )  # fmt: skip
 VALUES = {  # as SQL, since a text that is not UTF-8 cannot be bound
     "null": "NULL",
@@ -254,7 +254,7 @@ def _damages(
 
 def _fresh(sound: Path, path: Path) -> None:
     for name in ("kb.sqlite", "again.sqlite"):
-        for end in ("", "-wal", "-shm", "-vectors"):
+        for end in ("", "-wal", "-shm", "-vectors", "-words"):
             path.with_name(name + end).unlink(missing_ok=True)
     shutil.copy(sound, path)
 

@@ -349,7 +349,7 @@ def test_ctrl_c_just_after_the_end_of_a_transaction_is_not_an_error_of_the_store
     put(store, "a", "text")
     database = Database(store.path, read_only=False, busy_timeout_s=1)
     for block, statement in ((database.reading, "ROLLBACK"), (database.writing, "COMMIT")):
-        with pytest.raises(KeyboardInterrupt), block() as connection:
+        with pytest.raises(KeyboardInterrupt), block() as connection:  # noqa: PT012  # one block
             connection.execute(statement)
             raise KeyboardInterrupt
         with block() as connection:

@@ -278,6 +278,7 @@ class Embedding:
         a few rows if there is none."""
         if self._store.exists():
             self._store.maintenance.checkpoint()  # overlapping searches prevent automatic ones
+            self._store.fulltext.build_index()
         encoder = self._encoders.current()
         if encoder is None:
             return None

@@ -1,10 +1,12 @@
-"""Pure functions over vectors. No I/O and no SQL.
+"""Pure functions over vectors and postings. No I/O and no SQL.
 
     normalize         scales a vector to length 1
     normalize_arrays  scales the rows of numpy arrays to length 1
     cosine            cosine similarities that are identical on every machine and backend
     sparse_weights    sparse vectors as text and as numbers
     token_codes       quantized token vectors for late interaction
+    word_postings     postings of words, and BM25 over them
+    selection         the best of many scores, under filters
 
-Only `normalize_arrays` and `token_codes` import numpy.
+`normalize_arrays`, `token_codes`, `word_postings` and `selection` need numpy.
 """

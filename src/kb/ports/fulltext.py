@@ -54,3 +54,8 @@ class Fulltext(Protocol):
     ) -> TextMatches:
         """The same as `match_substrings`, by reading every chunk instead of the index."""
         ...
+
+    def build_index(self) -> None:
+        """Bring indexes up to date that make searches faster, if much has changed. Searches return
+        the same without them."""
+        ...

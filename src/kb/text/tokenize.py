@@ -45,6 +45,11 @@ def tokenize(text: str, wanted: Set[str] | None = None) -> list[Token]:
     return tokens
 
 
+def split_words(text: str) -> list[str]:
+    """The words of `text`, folded and in order; `stem_word` has their stems."""
+    return fold(text).split()
+
+
 def stems_in(text: str, wanted: Set[str]) -> set[str]:
     """The stems of `wanted` that words of `text` have."""
     return set(_wanted_words(fold(text), wanted).values())
@@ -142,11 +147,12 @@ class _Cache(dict[str, str]):
         return result
 
 
-def _stem_word(word: str) -> str:
+def stem_word(word: str) -> str:
+    """The stem of a folded word."""
     if not word.isascii():
         word = re.sub(f"[{_tables().MARKS}]", "", word)
     return stem(word)
 
 
-_STEMS = _Cache(_stem_word)
+_STEMS = _Cache(stem_word)
 _FOLDED = _Cache(_fold_char)

@@ -170,3 +170,10 @@ def test_substrings_with_and_without_the_index(store: Store) -> None:
         assert ids(found) == expected
         assert store.fulltext.scan_substrings(terms, **EVERYTHING) == found
         check_scores(found.chunks)
+
+
+def test_building_the_index_changes_no_result(store: Store) -> None:
+    put(store, "a", "red boat", "red car", "green tree")
+    before = match(store, "red", "boat")
+    store.fulltext.build_index()
+    assert match(store, "red", "boat") == before

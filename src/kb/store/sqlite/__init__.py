@@ -11,15 +11,17 @@ documents          documents, tags and chunks as rows
 files              roots, and the recorded states of their files
 filters            filters as SQL conditions
 
-fulltext           the full-text port, over FTS5
+fulltext           the full-text port, over FTS5 and the word index
+words              the word index: BM25 over arrays in a file beside the store
 
 vectors            the vectors port
 embeddings         models and embeddings as rows
 model_switch       replacing the vectors of one model with those of another
-visibility         which chunks a vector search may return
+visibility         which chunks a search over arrays may return
 dense              the dense index: chooses among the backends
 matrix             the numpy backend
-matrix_file        the file that numpy maps, beside the store
+matrix_file        the matrix in a file beside the store
+array_file         arrays in a file beside the store, mapped into memory
 python_scan        the backend in pure Python
 vec0               the sqlite-vec backend
 sparse             the sparse index: search over segments

@@ -44,6 +44,7 @@ def checks(integrity: Integrity, rechunk_note: Callable[[int], None]) -> Iterato
     yield Check("text", partial(_text, integrity))
     for table in INDEXES:
         yield Check(table, partial(_index, integrity, table), partial(integrity.rebuild, table))
+    yield Check("words", partial(_word_file, integrity), integrity.words.remove_file)
     yield Check("embeddings", partial(_embeddings, integrity), vectors.drop_damaged)
     yield Check("postings", partial(_postings, integrity), vectors.rebuild_postings)
     yield Check("chunks_vec", partial(_vec_table, integrity), vectors.rebuild_table)
@@ -194,6 +195,15 @@ def _vector_file(integrity: Integrity) -> Finding:
     if not integrity.vectors.has_file():
         return Finding("vectors", "ok", "no file beside the store yet")
     return _vector_index("vectors", integrity.vectors.file_fault(), "numpy is missing")
+
+
+def _word_file(integrity: Integrity) -> Finding:
+    if not integrity.words.has_file():
+        return Finding("words", "ok", "no file beside the store yet")
+    fault = integrity.words.file_fault()
+    if fault is None:
+        return Finding("words", "ok", "agrees with the text")
+    return Finding("words", "error", f"differs from the text: {fault}", _FIX)
 
 
 def _vector_index(part: str, fault: str | None, obstacle: str) -> Finding:

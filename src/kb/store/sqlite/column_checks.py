@@ -136,6 +136,7 @@ CELLS: Mapping[str, Mapping[str, Cell]] = {
         "tokens": Cell(("blob", "null")),
     },
     "vector_changes": {"model_id": _ANY, "chunk_id": _ANY, "stamp": _ANY},
+    "text_changes": {"chunk_id": _ANY, "stamp": _ANY},
     "vector_indexes": {"name": _TEXT, "model_id": _ANY, "change": _ANY, "stamp": _ANY},
     "sparse_terms": {"term": _TEXT},
     "sparse_segments": {"model_id": _ANY, "stamp": _ANY, "chunks": _COUNT, "chunk_ids": _BYTES},

@@ -10,7 +10,7 @@ import sys
 import threading
 from array import array
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import apsw
 
@@ -21,32 +21,32 @@ from kb.store.sqlite import embeddings, matrix_file, python_scan, vec0
 from kb.store.sqlite.connection import Database
 from kb.store.sqlite.embeddings import Mark
 from kb.store.sqlite.functions import scalar
-from kb.store.sqlite.visibility import Visible, chunk_ids, visible
+from kb.store.sqlite.visibility import FilterCache, Visible, visible
 from kb.types import Filters, ScoredChunk, StoredModel, Vector, VectorMatches
 
 if TYPE_CHECKING:
-    from kb.store.sqlite.matrix import Ids, Matrix
+    from kb.store.sqlite.matrix import Matrix
 
 BACKENDS = ("auto", "sqlite-vec", "numpy", "python")
 # Importing numpy takes longer than searching this many vectors in Python.
 SMALL = 3000
 _MIN_FILE_ROWS = 1000  # fewer vectors are read quickly without a file
 _MAX_MATRICES = 3  # cached matrices: readers may still use an earlier state
-_MAX_FILTERS = 8  # cached filters
 
 
 class DenseIndex:
     """Searches the dense vectors of one store. Threads may share it."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, filters: FilterCache) -> None:
         self._database = database
+        self._filters = filters
         self._building = threading.Lock()
         self._matrices: dict[tuple[int, Mark], Matrix] = {}
-        self._filtered: dict[tuple[Any, ...], Ids] = {}
 
     def forget(self) -> None:
         with self._building:
-            self._matrices, self._filtered = {}, {}
+            self._matrices = {}
+        self._filters.forget()
 
     def nearest(
         self,
@@ -92,7 +92,7 @@ class DenseIndex:
     ) -> list[ScoredChunk]:
         from kb.store.sqlite import matrix
 
-        allowed = None if seen.select is None else self.allowed(connection, seen)
+        allowed = None if seen.select is None else self._filters.chunk_ids(connection, seen)
         current = self.current(connection, model)
         return matrix.nearest(current, query, allowed=allowed, hidden=seen.hidden, limit=limit)
 
@@ -140,18 +140,6 @@ class DenseIndex:
         sidecar = matrix_file.read(path, owner)
         same = sidecar is not None and sidecar.mark == made.mark
         return matrix.of_sidecar(made.model_id, sidecar) if sidecar and same else made
-
-    def allowed(self, connection: apsw.Connection, seen: Visible) -> Ids:
-        """The chunks of a filter, cached until a document changes."""
-        import numpy as np
-
-        version = scalar(connection, "SELECT store_id || changes FROM state")
-        key = (version, seen.select, seen.params)
-        if (known := self._filtered.get(key)) is None:
-            known = np.array(chunk_ids(connection, seen), np.int64)
-            kept = [item for item in self._filtered.items() if item[0][0] == version]
-            self._filtered = {**dict(kept[1 - _MAX_FILTERS :]), key: known}
-        return known
 
     # --- derived indexes --------------------------------------------------------------------------
 

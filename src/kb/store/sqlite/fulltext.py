@@ -8,8 +8,10 @@ that contain runs and words as substrings.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from math import inf, log
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,17 +26,23 @@ from kb.types import Filters, LexicalQuery, ScoredChunk, TermFrequencies, TextMa
 
 if TYPE_CHECKING:
     from kb.store.sqlite.connection import Database
+    from kb.store.sqlite.visibility import FilterCache
+    from kb.store.sqlite.words import WordIndex
 
 # chunk_id, doc_id, heading, text, parts. Fitted on the train and dev splits of four collections.
 _BM25 = "bm25(chunks_fts, 0.0, 0.0, 2.0, 1.0, 0.5)"
+MIN_INDEXED_CHUNKS = 5000  # FTS5 is fast enough for fewer
+_WORTH_NUMPY = 400_000  # chunks for which FTS5 takes longer than importing numpy
 _COMMON = 0.5  # a term in more of the chunks has almost no IDF, and costs most time
 
 
 class Term(NamedTuple):
-    """One term of a table: its FTS5 expression, and the stem to look up its frequency by."""
+    """One term of a table: its FTS5 expression, the stem to look up its frequency by, and the stem
+    of each alternative; none if an alternative is a phrase."""
 
     expression: str
     stem: str | None
+    stems: tuple[str, ...] = ()
 
 
 # --- entry points ---------------------------------------------------------------------------------
@@ -48,12 +56,13 @@ def match(
     filters: Filters,
     now: str,
     limit: int,
+    index: WordIndex | None = None,
 ) -> TextMatches:
     """The best chunks for any term, or, with `every`, those with all terms."""
-    within = _within(connection, filters, now)
+    search = _Search(connection, filters, now, limit, index)
     words = _word_terms(query.words)
     parts = _piece_terms(query.runs)
-    counts = _chunk_counts(connection, "chunks_fts", words)
+    counts = search.word_counts(words)
     counts |= _chunk_counts(connection, "chunks_cjk", parts)
     chunks = store_state(connection).chunks
     idf = _idf(query.words, words, counts, chunks)
@@ -61,17 +70,17 @@ def match(
         {term.stem: count for term, count in counts.items() if term.stem is not None}, chunks
     )
     if every:
-        rows = _every(connection, query, words, parts, within, limit)
+        rows = search.every(query, words, parts)
         return TextMatches(_scored(rows), (), idf, frequencies)
     if not _most_matches(words, parts, counts):
         return TextMatches([], (), idf, frequencies)
     most = _COMMON * chunks
     rare_words, rare_parts, dropped = _without_common(words, parts, counts, most)
     if dropped and _most_matches(rare_words, rare_parts, counts) >= limit:
-        rows = _any(connection, rare_words, rare_parts, within, limit)
+        rows = search.any(rare_words, rare_parts)
         if len(rows) == limit:
             return TextMatches(_scored(rows), dropped, idf, frequencies)
-    rows = _any(connection, words, parts, within, limit)
+    rows = search.any(words, parts)
     return TextMatches(_scored(rows), (), idf, frequencies)
 
 
@@ -160,46 +169,77 @@ def _scored(rows: Iterable[tuple[int, float]]) -> list[ScoredChunk]:
     ]
 
 
-def _any(
-    connection: apsw.Connection,
-    words: Sequence[Term],
-    parts: Sequence[Term],
-    within: Within,
-    limit: int,
-) -> list[tuple[int, float]]:
-    """Chunks with any of the terms, ranked by the sum of BM25."""
-    if not parts:
-        return _ranked_words(connection, _or(words), within, limit) if words else []
-    found = "SELECT rowid, bm25(chunks_cjk) FROM chunks_cjk WHERE chunks_cjk MATCH ?"
-    params = [_or(parts)]
-    if words:
-        found += f" UNION ALL SELECT rowid, {_BM25} FROM chunks_fts WHERE chunks_fts MATCH ?"
-        params.append(_or(words))
-    # Materialized, because bm25() works only in the query that matches its table.
-    rows = connection.execute(
-        f"WITH found (id, bm25) AS MATERIALIZED ({found}) SELECT id, sum(bm25) FROM found "
-        f"WHERE {within.sql('id')} GROUP BY id ORDER BY 2, 1 LIMIT ?",
-        (*params, *within.params, limit),
-    )
-    return [(chunk_id, bm25) for chunk_id, bm25 in rows]
+class _Search(NamedTuple):
+    """A search in one state of the store, by the word index where that is possible, and otherwise
+    by FTS5, with the same result."""
 
+    connection: apsw.Connection
+    filters: Filters
+    now: str
+    limit: int
+    word_index: WordIndex | None
 
-def _every(
-    connection: apsw.Connection,
-    query: LexicalQuery,
-    words: Sequence[Term],
-    parts: Sequence[Term],
-    within: Within,
-    limit: int,
-) -> list[tuple[int, float]]:
-    """Chunks with all terms. Without unspaced scripts, FTS5 finds all words; with them, runs and
-    words must occur as substrings [003], and are ranked by their n-grams and words."""
-    if not parts:
-        if not words:
-            return []
-        return _ranked_words(connection, _and(words), within, limit)
-    long = [word[0] for word in query.words if len(word[0]) >= 3]
-    return _any(connection, words, parts, within.also(_containing_all(query.runs, long)), limit)
+    @property
+    def within(self) -> Within:
+        return _within(self.connection, self.filters, self.now)
+
+    def word_counts(self, words: Sequence[Term]) -> dict[Term, int]:
+        """How many chunks contain each word that has a stem."""
+        stems = {term: term.stem for term in words if term.stem is not None}
+        counts = None
+        if self.word_index is not None:
+            counts = self.word_index.chunk_counts(self.connection, list(stems.values()))
+        if counts is None:
+            return _chunk_counts(self.connection, "chunks_fts", words)
+        return {term: counts[stem] for term, stem in stems.items()}
+
+    def any(self, words: Sequence[Term], parts: Sequence[Term]) -> list[tuple[int, float]]:
+        """Chunks with any of the terms, ranked by the sum of BM25."""
+        if parts:
+            return self._pieces(words, parts, self.within)
+        return self._words(words, every=False) if words else []
+
+    def every(
+        self, query: LexicalQuery, words: Sequence[Term], parts: Sequence[Term]
+    ) -> list[tuple[int, float]]:
+        """Chunks with all terms. Without unspaced scripts, the index finds all words; with them,
+        runs and words must occur as substrings [003], and are ranked by their n-grams and words."""
+        if not parts:
+            return self._words(words, every=True) if words else []
+        long = [word[0] for word in query.words if len(word[0]) >= 3]
+        return self._pieces(words, parts, self.within.also(_containing_all(query.runs, long)))
+
+    def _words(self, words: Sequence[Term], *, every: bool) -> list[tuple[int, float]]:
+        rows = None
+        if self.word_index is not None and all(term.stems for term in words):
+            rows = self.word_index.rank(
+                self.connection,
+                [term.stems for term in words],
+                every=every,
+                filters=self.filters,
+                now=self.now,
+                limit=self.limit,
+            )
+        if rows is None:
+            expression = _and(words) if every else _or(words)
+            rows = _ranked_words(self.connection, expression, self.within, self.limit)
+        return rows
+
+    def _pieces(
+        self, words: Sequence[Term], parts: Sequence[Term], within: Within
+    ) -> list[tuple[int, float]]:
+        found = "SELECT rowid, bm25(chunks_cjk) FROM chunks_cjk WHERE chunks_cjk MATCH ?"
+        params = [_or(parts)]
+        if words:
+            found += f" UNION ALL SELECT rowid, {_BM25} FROM chunks_fts WHERE chunks_fts MATCH ?"
+            params.append(_or(words))
+        # Materialized, because bm25() works only in the query that matches its table.
+        rows = self.connection.execute(
+            f"WITH found (id, bm25) AS MATERIALIZED ({found}) SELECT id, sum(bm25) FROM found "
+            f"WHERE {within.sql('id')} GROUP BY id ORDER BY 2, 1 LIMIT ?",
+            (*params, *within.params, self.limit),
+        )
+        return [(chunk_id, bm25) for chunk_id, bm25 in rows]
 
 
 def _ranked_words(
@@ -220,18 +260,17 @@ def _ranked_words(
 def _word_terms(words: Iterable[tuple[str, ...]]) -> list[Term]:
     """A word with alternatives (an identifier and its parts) has no stem: it is never dropped as
     too common."""
-    return [
-        Term(_quoted(word[0]), _stem(word[0]))
-        if len(word) == 1
-        else Term(f"({' OR '.join(map(_quoted, word))})", None)
-        for word in words
-    ]
-
-
-def _stem(word: str) -> str | None:
-    """The stem of a word; None for several words."""
-    stems = [stem for _, _, stem in tokenize(word)]
-    return stems[0] if len(stems) == 1 else None
+    terms = []
+    for word in words:
+        tokens = [tokenize(alternative) for alternative in word]
+        stems = tuple(each[0][2] for each in tokens if len(each) == 1)
+        if len(stems) < len(word):
+            stems = ()
+        if len(word) == 1:
+            terms.append(Term(_quoted(word[0]), stems[0] if stems else None, stems))
+        else:
+            terms.append(Term(f"({' OR '.join(map(_quoted, word))})", None, stems))
+    return terms
 
 
 def _piece_terms(runs: Iterable[str]) -> list[Term]:
@@ -362,14 +401,45 @@ def _within(connection: apsw.Connection, filters: Filters, now: str) -> Within:
 class SqliteFulltext:
     """See `kb.ports.Fulltext`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, filters: FilterCache) -> None:
         self._database = database
+        self._filters = filters
+
+    @cached_property
+    def words(self) -> WordIndex:
+        """The word index, imported when a search or a build may use it."""
+        from kb.store.sqlite.words import WordIndex
+
+        return WordIndex(self._database, self._filters)
+
+    def close(self) -> None:
+        """Drop the cached index."""
+        if "words" in self.__dict__:
+            self.words.forget()
+
+    def build_index(self) -> None:
+        self.words.build()
 
     def match(
         self, query: LexicalQuery, *, every: bool, filters: Filters, now: str, limit: int
     ) -> TextMatches:
         with _index_errors(), self._database.reading() as connection:
-            return match(connection, query, every=every, filters=filters, now=now, limit=limit)
+            return match(
+                connection,
+                query,
+                every=every,
+                filters=filters,
+                now=now,
+                limit=limit,
+                index=self._index(connection),
+            )
+
+    def _index(self, connection: apsw.Connection) -> WordIndex | None:
+        """The word index, if the store is large and numpy is loaded, or worth loading."""
+        chunks = store_state(connection).chunks
+        if chunks < MIN_INDEXED_CHUNKS or ("numpy" not in sys.modules and chunks < _WORTH_NUMPY):
+            return None
+        return self.words
 
     def match_expression(
         self, expression: str, *, filters: Filters, now: str, limit: int

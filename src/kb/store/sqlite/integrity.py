@@ -22,14 +22,15 @@ from kb.store.sqlite import (
 from kb.store.sqlite.connection import Database
 from kb.store.sqlite.dense import DenseIndex
 from kb.store.sqlite.functions import scalar
-from kb.store.sqlite.repair import Repair, repair, without_triggers
+from kb.store.sqlite.repair import Repair, begin_text_changes, repair, without_triggers
 from kb.store.sqlite.vector_integrity import VectorIntegrity
+from kb.store.sqlite.words import WordIndex
 from kb.text.normalize import subwords, unspaced_ngrams
 
 _BATCH = 500  # rows per transaction of a repair, so that others can write too
 _SEQUENCES = (
     ("roots", "root_id"), ("documents", "doc_id"), ("chunks", "chunk_id"), ("models", "model_id"),
-    ("vector_changes", "change"), ("sparse_segments", "segment"),
+    ("vector_changes", "change"), ("sparse_segments", "segment"), ("text_changes", "change"),
 )  # fmt: skip
 
 DELETED = ("chunks", "tags", "roots", "embeddings", "jobs", "detached_roots",
@@ -54,9 +55,10 @@ _ORPHANS = {
 class Integrity:
     """Checks and repairs one store."""
 
-    def __init__(self, database: Database, dense: DenseIndex) -> None:
+    def __init__(self, database: Database, dense: DenseIndex, words: WordIndex) -> None:
         self._database = database
         self._dense = dense
+        self.words = words
 
     @property
     def path(self) -> str:
@@ -212,6 +214,7 @@ class Integrity:
                     (last, _BATCH),
                 ).fetchall()
                 if not rows:
+                    begin_text_changes(connection)
                     documents.count_change(connection)
                     return
                 last = rows[-1][0]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kb.ports.maintenance import Check, OnProgress
     from kb.store.sqlite.integrity import Integrity
     from kb.store.sqlite.vectors import SqliteVectors
+    from kb.store.sqlite.words import WordIndex
 
 _STEP_PAGES = 1024
 
@@ -27,16 +28,17 @@ _STEP_PAGES = 1024
 class SqliteMaintenance:
     """See `kb.ports.Maintenance`."""
 
-    def __init__(self, database: Database, vectors: SqliteVectors) -> None:
+    def __init__(self, database: Database, vectors: SqliteVectors, words: WordIndex) -> None:
         self._database = database
         self._vectors = vectors
+        self._words = words
 
     @property
     def integrity(self) -> Integrity:
         """The SQL behind the checks."""
         from kb.store.sqlite.integrity import Integrity
 
-        return Integrity(self._database, self._vectors.dense)
+        return Integrity(self._database, self._vectors.dense, self._words)
 
     def versions(self) -> dict[str, str]:
         with self._database.reading() as connection:

@@ -77,6 +77,7 @@ def _repair(connection: apsw.Connection, faults: dict[str, list[Fault]]) -> Repa
         segments.rebuild(connection)
     if ownerless or faults["document_tags"]:
         _read_again(connection, "root_id IS NOT NULL")
+    begin_text_changes(connection)
     vector_integrity.recount(connection)
     documents.count_change(connection)
     files = bool(faults["documents"] or faults["chunks"] or faults["document_tags"])
@@ -138,6 +139,12 @@ def _begin_changes(connection: apsw.Connection) -> None:
     connection.execute(
         "INSERT INTO vector_changes (model_id, chunk_id, stamp) VALUES (0, 0, random())"
     )
+
+
+def begin_text_changes(connection: apsw.Connection) -> None:
+    """Reset the log of changed texts, so that the word index is rebuilt."""
+    connection.execute("DELETE FROM text_changes")
+    connection.execute("INSERT INTO text_changes (chunk_id, stamp) VALUES (0, random())")
 
 
 # --- what was written -----------------------------------------------------------------------------

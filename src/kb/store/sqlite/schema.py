@@ -8,7 +8,7 @@ from kb.errors import StoreTooNew, StoreUnusable
 from kb.store.sqlite.functions import register_derived
 
 APPLICATION_ID = 0x6B622E31  # "kb.1", in the header of every store
-VERSION = 9  # the newest migration
+VERSION = 10  # the newest migration
 
 
 def version(connection: apsw.Connection, path: str) -> int:
@@ -70,6 +70,7 @@ _COLUMNS = {  # tables that are read even if the store has no model and no impor
     "embeddings": "model_id, chunk_id, state, embedded_at, error, dense, sparse, tokens",
     "vector_changes": "change INTEGER PRIMARY KEY, model_id, chunk_id, stamp",
     "vector_indexes": "name, model_id, change, stamp",
+    "text_changes": "change INTEGER PRIMARY KEY, chunk_id, stamp",
     "sparse_terms": "term_id, term",
     "sparse_segments": "segment, model_id, stamp, chunks, chunk_ids",
     "sparse_postings": "posting, block",

@@ -20,12 +20,12 @@ import apsw
 from kb.deadline import pause_deadline
 from kb.errors import StoreUnusable, check_choice
 from kb.index import cosine, sparse_weights
+from kb.index.selection import best_chunks
 from kb.store.sqlite import dense as dense_index
 from kb.store.sqlite import embeddings, segments
-from kb.store.sqlite.dense import DenseIndex
 from kb.store.sqlite.embeddings import Mark
 from kb.store.sqlite.segments import Block
-from kb.store.sqlite.visibility import Visible, chunk_ids, visible
+from kb.store.sqlite.visibility import FilterCache, Visible, chunk_ids, visible
 from kb.types import Filters, ScoredChunk, StoredModel, VectorMatches
 
 if TYPE_CHECKING:
@@ -78,8 +78,8 @@ class Row(NamedTuple):
 class SparseIndex:
     """Searches the sparse vectors of one store. Threads may share it."""
 
-    def __init__(self, dense: DenseIndex) -> None:
-        self._dense = dense  # caches the chunks of filters
+    def __init__(self, filters: FilterCache) -> None:
+        self._filters = filters
         self._building = threading.Lock()
         self._states: dict[Key, State] = {}
 
@@ -122,7 +122,7 @@ class SparseIndex:
     ) -> list[ScoredChunk]:  # fmt: skip
         if chosen == "python":
             return _by_python(connection, state, rows, seen, limit)
-        allowed = None if seen.select is None else self._dense.allowed(connection, seen)
+        allowed = None if seen.select is None else self._filters.chunk_ids(connection, seen)
         return _by_numpy(state, rows, allowed, seen.hidden, limit)
 
     def _current(self, connection: apsw.Connection, model_id: int) -> State:
@@ -241,21 +241,8 @@ def _by_numpy(
 
     scores = _sums(state, rows)
     scores[np.array(state.gone, np.int64)] = 0.0
-    places = np.flatnonzero(scores)
-    ids = np.frombuffer(state.ids, np.int64)[places]
-    if allowed is not None:
-        kept = np.isin(ids, allowed)
-        places, ids = places[kept], ids[kept]
-    if hidden:
-        kept = np.isin(ids, np.array(hidden, np.int64), invert=True)
-        places, ids = places[kept], ids[kept]
-    best = scores[places]
-    if len(best) > limit:
-        at = len(best) - limit
-        kept = best >= np.partition(best, at)[at]
-        best, ids = best[kept], ids[kept]
-    order = np.lexsort((ids, -best))[:limit]
-    return _ranked(zip(ids[order].tolist(), best[order].tolist(), strict=True))
+    ids = np.frombuffer(state.ids, np.int64)
+    return _ranked(best_chunks(scores, ids, allowed=allowed, hidden=hidden, limit=limit))
 
 
 def _sums(state: State, rows: Sequence[Row]) -> NDArray[np.float64]:

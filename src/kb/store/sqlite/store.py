@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kb.store.sqlite.catalog import SqliteCatalog
 from kb.store.sqlite.connection import Database
 from kb.store.sqlite.fulltext import SqliteFulltext
+from kb.store.sqlite.visibility import FilterCache
 
 if TYPE_CHECKING:
     from kb.ports import Clock
@@ -47,7 +48,8 @@ class SqliteStore:
         self._vector_backend = vector_backend
         self._token_format = token_format
         self.catalog = SqliteCatalog(self._database, clock)
-        self.fulltext = SqliteFulltext(self._database)
+        self._filters = FilterCache()
+        self.fulltext = SqliteFulltext(self._database, self._filters)
 
     @property
     def vectors(self) -> SqliteVectors:
@@ -55,7 +57,7 @@ class SqliteStore:
             if self._vectors is None:
                 from kb.store.sqlite.vectors import SqliteVectors
 
-                self._vectors = SqliteVectors(self._database, self._vector_backend)
+                self._vectors = SqliteVectors(self._database, self._vector_backend, self._filters)
             return self._vectors
 
     @cached_property
@@ -72,7 +74,7 @@ class SqliteStore:
     def maintenance(self) -> SqliteMaintenance:
         from kb.store.sqlite.maintenance import SqliteMaintenance
 
-        return SqliteMaintenance(self._database, self.vectors)
+        return SqliteMaintenance(self._database, self.vectors, self.fulltext.words)
 
     @property
     def location(self) -> str:
@@ -94,5 +96,6 @@ class SqliteStore:
 
     def close(self) -> None:
         self._database.close()
+        self.fulltext.close()
         if self._vectors is not None:
             self._vectors.close()

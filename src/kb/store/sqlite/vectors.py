@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kb.store.sqlite.connection import Database
     from kb.store.sqlite.dense import DenseIndex
     from kb.store.sqlite.sparse import SparseIndex
+    from kb.store.sqlite.visibility import FilterCache
     from kb.types import (
         ExamMark,
         Filters,
@@ -31,8 +32,9 @@ class SqliteVectors:
     """See `kb.ports.Vectors`. The `backend` arguments override the configured backend in tests and
     benchmarks."""
 
-    def __init__(self, database: Database, backend: str) -> None:
+    def __init__(self, database: Database, backend: str, filters: FilterCache) -> None:
         self._database = database
+        self._filters = filters
         self._backend = backend
         self._lock = threading.Lock()
         self._dense: DenseIndex | None = None  # imported with the first search by vectors
@@ -166,17 +168,16 @@ class SqliteVectors:
 
         with self._lock:
             if self._dense is None:
-                self._dense = DenseIndex(self._database)
+                self._dense = DenseIndex(self._database, self._filters)
             return self._dense
 
     @property
     def sparse(self) -> SparseIndex:
         from kb.store.sqlite.sparse import SparseIndex
 
-        dense = self.dense
         with self._lock:
             if self._sparse is None:
-                self._sparse = SparseIndex(dense)
+                self._sparse = SparseIndex(self._filters)
             return self._sparse
 
     def build_index(self, model_id: int) -> None:

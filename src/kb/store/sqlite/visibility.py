@@ -1,15 +1,22 @@
-"""Which chunks a vector search may return, selected by the same SQL as in a lexical search."""
+"""Which chunks a search over arrays may return, selected by the same SQL as in FTS5's."""
 
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
 from kb.store.sqlite import filters as where
+from kb.store.sqlite.functions import scalar
 from kb.store.sqlite.snapshot_cache import store_state
 from kb.types import Filters
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_MAX_FILTERS = 8
 
 
 class Visible(NamedTuple):
@@ -46,6 +53,29 @@ def chunk_ids(connection: apsw.Connection, seen: Visible) -> list[int]:
     assert seen.select is not None
     rows = connection.execute(f"{seen.select} ORDER BY 1", seen.params)
     return [chunk_id for (chunk_id,) in rows]
+
+
+class FilterCache:
+    """The chunks of the last filters, until a document changes. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._filtered: dict[tuple[Any, ...], NDArray[np.int64]] = {}
+
+    def forget(self) -> None:
+        """Drop what is cached."""
+        self._filtered = {}
+
+    def chunk_ids(self, connection: apsw.Connection, seen: Visible) -> NDArray[np.int64]:
+        """The ids of the chunks of `select`, in order."""
+        import numpy as np
+
+        version = scalar(connection, "SELECT store_id || changes FROM state")
+        key = (version, seen.select, seen.params)
+        if (known := self._filtered.get(key)) is None:
+            known = np.array(chunk_ids(connection, seen), np.int64)
+            kept = [item for item in self._filtered.items() if item[0][0] == version]
+            self._filtered = {**dict(kept[1 - _MAX_FILTERS :]), key: known}
+        return known
 
 
 def filter_visible(connection: apsw.Connection, seen: Visible, chunk_ids: list[int]) -> list[int]:

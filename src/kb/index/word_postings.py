@@ -1,0 +1,286 @@
+"""Postings of words as arrays, and BM25 over them.
+
+The scores are those of FTS5's `bm25()` with kb's column weights, to the last bit: the same tokens,
+the same formula, and sums in the order of the query. So a search may use either.
+
+A count is weighted: a word in a heading counts 4, in the text 2, among the parts of identifiers 1.
+That is twice kb's weights for BM25, so that counts are whole numbers.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from math import log
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kb.index.selection import best_chunks
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Row = tuple[int, str, str, str]  # chunk id, heading, text, parts
+
+HEADING, TEXT, PART = 4, 2, 1  # the weights of a word, doubled
+_K1, _B = 1.2, 0.75
+_LEAST_IDF = 1e-6
+_BATCH = 8192  # chunks that are sorted at a time
+_MAX_WORDS = 200_000  # words whose stem is cached
+_MAX_TERM_BYTES = 32_768  # FTS5 indexes no more of a word
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Postings:
+    """The chunks of each term. Term `t` has the postings from `starts[t]` to `starts[t + 1]`:
+    positions of chunks in `ids`, ascending, and weighted counts. Immutable."""
+
+    ids: NDArray[np.int64]  # ascending
+    lengths: NDArray[np.uint32]  # words of each chunk
+    term_bytes: NDArray[np.uint8]  # all terms in order, in UTF-8
+    term_ends: NDArray[np.int64]  # where each term ends in `term_bytes`
+    starts: NDArray[np.int64]
+    places: NDArray[np.uint32]
+    counts: NDArray[np.unsignedinteger[Any]]
+
+    def find(self, term: str) -> slice:
+        """The postings of a term; empty if no chunk has it."""
+        wanted, ends, data = term.encode(), self.term_ends.data, self.term_bytes.data
+        low, high = 0, len(ends)
+        while low < high:
+            middle = (low + high) // 2
+            if data[ends[middle - 1] if middle else 0 : ends[middle]].tobytes() < wanted:
+                low = middle + 1
+            else:
+                high = middle
+        if low == len(ends) or data[ends[low - 1] if low else 0 : ends[low]] != wanted:
+            return slice(0, 0)
+        return slice(int(self.starts[low]), int(self.starts[low + 1]))
+
+
+# --- building -------------------------------------------------------------------------------------
+
+
+class _Batch(NamedTuple):
+    """The postings of some chunks: the terms, how many postings each has, and the postings."""
+
+    terms: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    places: NDArray[np.uint32]
+    counts: NDArray[np.uint32]
+
+
+class _Vocabulary(dict[str, int]):
+    """The number of each word's term, and the terms by number."""
+
+    def __init__(self, stem: Callable[[str], str]) -> None:
+        self._stem = stem
+        self.terms: dict[str, int] = {}
+
+    def __missing__(self, word: str) -> int:
+        term = self._stem(word)
+        if len(term) > _MAX_TERM_BYTES // 4:
+            term = term.encode()[:_MAX_TERM_BYTES].decode(errors="ignore")
+        number = self.terms.setdefault(term, len(self.terms))
+        if len(self) >= _MAX_WORDS:
+            self.clear()
+        self[word] = number
+        return number
+
+
+def build(
+    rows: Iterable[Row], *, split: Callable[[str], list[str]], stem: Callable[[str], str]
+) -> Postings:
+    """The postings of chunks, which are in the order of their ids. `split` returns the words of a
+    text, and `stem` the term of a word."""
+    import numpy as np
+
+    vocabulary = _Vocabulary(stem)
+    ids, lengths = array("q"), array("I")
+    batches = [_invert(batch, split, vocabulary, ids, lengths) for batch in _batches(rows)]
+    terms = sorted(vocabulary.terms, key=str.encode)
+    encoded = [term.encode() for term in terms]
+    order = np.empty(len(terms), np.int64)  # the place of each number among the sorted terms
+    order[[vocabulary.terms[term] for term in terms]] = np.arange(len(terms))
+    starts, places, counts = _merge(batches, order)
+    return Postings(
+        ids=np.array(ids, np.int64),
+        lengths=np.array(lengths, np.uint32),
+        term_bytes=np.frombuffer(b"".join(encoded), np.uint8),
+        term_ends=np.cumsum([len(each) for each in encoded], dtype=np.int64),
+        starts=starts,
+        places=places,
+        counts=counts,
+    )
+
+
+def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    iterator = iter(rows)
+    while batch := list(islice(iterator, _BATCH)):
+        yield batch
+
+
+def _invert(
+    batch: Sequence[Row],
+    split: Callable[[str], list[str]],
+    vocabulary: _Vocabulary,
+    ids: array[int],
+    lengths: array[int],
+) -> _Batch:
+    """The postings of a batch, whose chunks are appended to `ids` and `lengths`. Each word becomes
+    a number that sorts by term, chunk and column."""
+    import numpy as np
+
+    first = len(ids)
+    keys = []
+    totals = np.zeros(len(batch), np.int64)
+    for column, texts in enumerate(zip(*(row[1:] for row in batch), strict=True), start=1):
+        numbers, sizes = array("q"), array("q")
+        for words in map(split, texts):
+            numbers.extend([vocabulary[word] for word in words])
+            sizes.append(len(words))
+        places = np.repeat(np.arange(first, first + len(batch)), sizes)
+        keys.append(np.array(numbers, np.int64) << 34 | places << 2 | column)
+        totals += np.array(sizes, np.int64)
+    ids.extend(row[0] for row in batch)
+    lengths.extend(totals.tolist())
+    sorted_keys = np.sort(np.concatenate(keys))
+    weights = np.array((0, HEADING, TEXT, PART), np.uint32)[sorted_keys & 3]
+    pairs = sorted_keys >> 2
+    begins = np.flatnonzero(np.diff(pairs, prepend=-1))
+    counts = np.add.reduceat(weights, begins) if len(begins) else weights
+    pairs = pairs[begins]
+    terms, sizes_of_terms = np.unique(pairs >> 32, return_counts=True)
+    return _Batch(terms, sizes_of_terms, (pairs & 0xFFFFFFFF).astype(np.uint32), counts)
+
+
+def _merge(
+    batches: Sequence[_Batch], order: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.unsignedinteger[Any]]]:
+    """The postings of all batches, by term."""
+    import numpy as np
+
+    sizes = np.zeros(len(order), np.int64)
+    for batch in batches:
+        sizes[order[batch.terms]] += batch.sizes
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    most = max((int(batch.counts.max(initial=0)) for batch in batches), default=0)
+    places = np.empty(int(starts[-1]), np.uint32)
+    kind = np.dtype(np.uint16 if most < 1 << 16 else np.uint32)
+    counts: NDArray[np.unsignedinteger[Any]] = np.empty(int(starts[-1]), kind)
+    free = starts[:-1].copy()
+    for batch in batches:
+        terms = order[batch.terms]
+        before = np.cumsum(batch.sizes) - batch.sizes
+        to = np.repeat(free[terms] - before, batch.sizes) + np.arange(len(batch.places))
+        places[to], counts[to] = batch.places, batch.counts
+        free[terms] += batch.sizes
+    return starts, places, counts
+
+
+# --- ranking --------------------------------------------------------------------------------------
+
+
+class Part(NamedTuple):
+    """Postings, and which of their chunks are gone (None: none)."""
+
+    postings: Postings
+    gone: NDArray[np.bool_] | None = None
+
+
+class WordRanking:
+    """Ranks chunks by BM25 over all parts of one state of a store."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        import numpy as np
+
+        self._parts = parts
+        self._ids = np.concatenate([part.postings.ids for part in parts])
+        live = [
+            part.postings.lengths if part.gone is None else part.postings.lengths[~part.gone]
+            for part in parts
+        ]
+        self.chunks = sum(map(len, live))
+        words = sum(int(each.sum(dtype=np.int64)) for each in live)
+        average = words / self.chunks if words else 1.0
+        self._norms = [_K1 * (1 - _B + _B * part.postings.lengths / average) for part in parts]
+
+    def chunk_counts(self, terms: Iterable[str]) -> dict[str, int]:
+        """How many chunks contain each term."""
+        return {
+            term: self._count([part.postings.find(term) for part in self._parts]) for term in terms
+        }
+
+    def rank(
+        self,
+        groups: Sequence[Sequence[str]],
+        *,
+        every: bool,
+        allowed: NDArray[np.int64] | None,
+        hidden: Sequence[int],
+        limit: int,
+    ) -> list[tuple[int, float]]:
+        """The best chunks with any term or, with `every`, with a term of each group; and their
+        BM25, where higher is better."""
+        import numpy as np
+
+        terms = [term for group in groups for term in group]
+        found = {term: [part.postings.find(term) for part in self._parts] for term in terms}
+        idf = {term: self._idf(self._count(where)) for term, where in found.items()}
+        scores = []
+        for number, part in enumerate(self._parts):
+            where = {term: slices[number] for term, slices in found.items()}
+            each = self._scores(number, [(where[term], idf[term]) for term in terms])
+            if every:
+                each[
+                    ~_has_all(part.postings, [[where[term] for term in one] for one in groups])
+                ] = 0
+            if part.gone is not None:
+                each[part.gone] = 0
+            scores.append(each)
+        return best_chunks(
+            np.concatenate(scores), self._ids, allowed=allowed, hidden=hidden, limit=limit
+        )
+
+    def _count(self, where: Sequence[slice]) -> int:
+        """How many chunks of all parts have these postings."""
+        count = 0
+        for part, each in zip(self._parts, where, strict=True):
+            count += each.stop - each.start
+            if part.gone is not None:
+                count -= int(part.gone[part.postings.places[each]].sum())
+        return count
+
+    def _idf(self, count: int) -> float:
+        value = log((self.chunks - count + 0.5) / (count + 0.5))
+        return value if value > 0.0 else _LEAST_IDF
+
+    def _scores(self, number: int, found: Sequence[tuple[slice, float]]) -> NDArray[np.float64]:
+        """The score of every chunk of a part, for the postings and the IDF of each term. `bincount`
+        adds in the order of the terms."""
+        import numpy as np
+
+        postings = self._parts[number].postings
+        places = np.concatenate([postings.places[where] for where, _ in found])
+        counts = np.concatenate([postings.counts[where] for where, _ in found]) * 0.5
+        weights = np.repeat(
+            [idf for _, idf in found], [where.stop - where.start for where, _ in found]
+        )
+        weights *= counts * (_K1 + 1.0) / (counts + self._norms[number][places])
+        scores: NDArray[Any] = np.bincount(places, weights, len(postings.ids))
+        return scores
+
+
+def _has_all(postings: Postings, groups: Sequence[Sequence[slice]]) -> NDArray[np.bool_]:
+    """Whether each chunk is in one of the postings of every group."""
+    import numpy as np
+
+    has_all = np.ones(len(postings.ids), np.bool_)
+    for group in groups:
+        has_any = np.zeros(len(postings.ids), np.bool_)
+        for where in group:
+            has_any[postings.places[where]] = True
+        has_all &= has_any
+    return has_all

@@ -1,0 +1,125 @@
+"""BM25 over postings equals FTS5's, to the last bit."""
+
+from __future__ import annotations
+
+import apsw
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kb.index.word_postings import Part, Postings, Row, WordRanking, build
+from kb.text.tokenize import split_words, stem_word, tokenize
+
+WORDS = ["run", "running", "runs", "Tree", "über", "naïve", "a", "the", "x1", "東京", "ﬁt"]
+texts = st.lists(st.sampled_from(WORDS) | st.text(max_size=6), max_size=12).map(" ".join)
+rows = st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=30).map(
+    lambda each: [(3 * number + 1, *row) for number, row in enumerate(each)]
+)
+queries = st.lists(
+    st.lists(st.sampled_from(["run", "tree", "über", "a", "the", "x1", "naive", "zzz"]), min_size=1,
+             max_size=2, unique=True),
+    min_size=1, max_size=4,
+)  # fmt: skip
+
+
+def make(rows: list[Row]) -> Postings:
+    return build(rows, split=split_words, stem=stem_word)
+
+
+def stems(groups: list[list[str]]) -> list[list[str]]:
+    return [[tokenize(word)[0][2] for word in group] for group in groups]
+
+
+def by_fts5(rows: list[Row], groups: list[list[str]], *, every: bool) -> list[tuple[int, float]]:
+    connection = apsw.Connection(":memory:")
+    connection.execute(
+        "CREATE VIRTUAL TABLE t USING fts5 (heading, text, parts, "
+        "tokenize = 'porter unicode61 remove_diacritics 2')"
+    )
+    connection.executemany("INSERT INTO t (rowid, heading, text, parts) VALUES (?, ?, ?, ?)", rows)
+    alternatives = [" OR ".join(f'"{word}"' for word in group) for group in groups]
+    expression = (" AND " if every else " OR ").join(f"({each})" for each in alternatives)
+    found = connection.execute(
+        "SELECT rowid, bm25(t, 2.0, 1.0, 0.5) AS score FROM t WHERE t MATCH ? ORDER BY 2, 1",
+        (expression,),
+    )
+    return [(chunk_id, -score) for chunk_id, score in found]
+
+
+def rank(
+    ranking: WordRanking, groups: list[list[str]], *, every: bool, limit: int = 100
+) -> list[tuple[int, float]]:
+    return ranking.rank(stems(groups), every=every, allowed=None, hidden=(), limit=limit)
+
+
+@given(rows, queries, st.booleans())
+def test_scores_are_those_of_fts5(rows: list[Row], groups: list[list[str]], every: bool) -> None:
+    found = rank(WordRanking([Part(make(rows))]), groups, every=every)
+    assert found == by_fts5(rows, groups, every=every)
+
+
+@given(rows, queries, st.booleans(), st.integers(0, 30), st.sets(st.integers(0, 29)))
+def test_parts_with_gone_chunks_equal_the_whole(
+    rows: list[Row], groups: list[list[str]], every: bool, cut: int, removed: set[int]
+) -> None:
+    """The postings of a store in two parts, of which some chunks are gone."""
+    parts = []
+    for each in (rows[:cut], rows[cut:]):
+        if each:
+            gone = np.array([row[0] // 3 in removed for row in each])
+            parts.append(Part(make(each), gone if gone.any() else None))
+    left = [row for row in rows if row[0] // 3 not in removed]
+    ranking = WordRanking(parts)
+    assert ranking.chunks == len(left)
+    assert rank(ranking, groups, every=every) == by_fts5(left, groups, every=every)
+
+
+@given(rows, st.sets(st.integers(0, 29)), st.sets(st.integers(0, 29)), st.integers(0, 5))
+def test_filters_are_applied_before_the_cut(
+    rows: list[Row], allowed: set[int], hidden: set[int], limit: int
+) -> None:
+    groups = [["run"], ["tree"], ["a"]]
+    ids = {3 * number + 1 for number in allowed}
+    out = [3 * number + 1 for number in hidden]
+    found = WordRanking([Part(make(rows))]).rank(
+        stems(groups), every=False, allowed=np.array(sorted(ids), np.int64), hidden=out, limit=limit
+    )
+    everything = by_fts5(rows, groups, every=False)
+    assert found == [one for one in everything if one[0] in ids and one[0] not in out][:limit]
+
+
+@given(rows)
+def test_counts_of_chunks(rows: list[Row]) -> None:
+    words = {stem for row in rows for text in row[1:] for *_, stem in tokenize(str(text))}
+    counts = WordRanking([Part(make(rows))]).chunk_counts([*words, "zzz"])
+    for word in words:
+        texts = [" ".join(map(str, row[1:])) for row in rows]
+        assert counts[word] == sum(word in {stem for *_, stem in tokenize(each)} for each in texts)
+    assert counts["zzz"] == 0 or "zzz" in words
+
+
+def test_more_chunks_than_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[Row] = [(n, "head", f"word{n % 7} common run", "") for n in range(1, 100)]
+    whole = make(rows)
+    monkeypatch.setattr("kb.index.word_postings._BATCH", 10)
+    for name in Postings.__slots__:
+        assert np.array_equal(getattr(make(rows), name), getattr(whole, name))
+
+
+def test_a_word_that_a_chunk_repeats_very_often() -> None:
+    rows: list[Row] = [(1, "", "often " * 40_000, ""), (2, "", "often", "")]
+    found = rank(WordRanking([Part(make(rows))]), [["often"]], every=False)
+    assert found == by_fts5(rows, [["often"]], every=False)
+
+
+def test_no_chunks() -> None:
+    ranking = WordRanking([Part(make([]))])
+    assert rank(ranking, [["word"]], every=False) == []
+    assert ranking.chunk_counts(["word"]) == {"word": 0}
+
+
+def test_a_word_longer_than_fts5_indexes() -> None:
+    rows: list[Row] = [(1, "", "a" * 40_000 + "b", "")]
+    (found,) = rank(WordRanking([Part(make(rows))]), [["a" * 32_768]], every=False)
+    assert found[0] == 1

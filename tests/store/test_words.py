@@ -1,0 +1,228 @@
+"""The word index: the same results as FTS5, whatever has been written since its file was."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import apsw
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kb.store.sqlite import fulltext, words
+from kb.store.sqlite.store import SqliteStore
+from kb.types import Filters, LexicalQuery, TextMatches
+from tests.store.builders import put
+
+assert "numpy" in sys.modules  # the index is used only if it is loaded
+assert np
+NOW = "2026-06-01T00:00:00Z"
+QUERY = LexicalQuery((("boat",), ("red",), ("runs",)))
+
+
+@pytest.fixture(autouse=True)
+def small_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fulltext, "MIN_INDEXED_CHUNKS", 1)
+    monkeypatch.setattr(words, "MIN_INDEXED_CHUNKS", 1)
+
+
+def match(store: SqliteStore, query: LexicalQuery = QUERY, **options: object) -> TextMatches:
+    said: dict[str, object] = {"every": False, "filters": Filters(), "now": NOW, "limit": 50}
+    return store.fulltext.match(query, **said | options)  # type: ignore[arg-type]
+
+
+def by_fts5(store: SqliteStore, query: LexicalQuery = QUERY, **options: object) -> TextMatches:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fulltext, "MIN_INDEXED_CHUNKS", sys.maxsize)
+        return match(store, query, **options)
+
+
+def uses_index(store: SqliteStore) -> bool:
+    with store._database.reading() as connection:
+        return store.fulltext.words.chunk_counts(connection, ["boat"]) is not None
+
+
+def fill(store: SqliteStore, count: int = 40) -> None:
+    for number in range(count):
+        put(store, f"d{number}", f"boat {'red ' * (number % 4)}", f"run {number}", title="run")
+
+
+def test_without_a_file_fts5_answers(store: SqliteStore) -> None:
+    fill(store)
+    assert not uses_index(store)
+    assert match(store).chunks
+
+
+def test_the_file_is_used_and_changes_nothing(store: SqliteStore) -> None:
+    fill(store)
+    before = match(store)
+    store.fulltext.build_index()
+    assert uses_index(store)
+    assert match(store) == before == by_fts5(store)
+    assert match(store, every=True) == by_fts5(store, every=True)
+    filters = Filters(path_glob="d1*")
+    assert match(store, filters=filters, limit=3) == by_fts5(store, filters=filters, limit=3)
+
+
+def test_a_new_process_maps_the_file(store: SqliteStore) -> None:
+    fill(store)
+    store.fulltext.build_index()
+    other = SqliteStore(store.path)
+    assert uses_index(other)
+    assert match(other) == by_fts5(store)
+    other.close()
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@given(data=st.data())
+def test_any_writes_after_the_file(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    store = SqliteStore(tmp_path_factory.mktemp("words") / "kb.sqlite")
+    fill(store, 6)
+    store.fulltext.build_index()
+    text = st.lists(st.sampled_from(["boat", "red", "runs", "other"]), max_size=6).map(" ".join)
+    for _ in range(data.draw(st.integers(1, 14))):
+        step = data.draw(st.sampled_from(["put", "remove", "build", "open"]))
+        name = f"d{data.draw(st.integers(0, 9))}"
+        if step == "put":
+            put(store, name, *data.draw(st.lists(text, min_size=1, max_size=3)))
+        elif step == "remove":
+            found = [one.doc_id for one in store.catalog.documents(Filters(), None)
+                     if one.doc_path == name]  # fmt: skip
+            store.catalog.delete_documents(found)
+        elif step == "build":
+            with store._database.reading() as connection:
+                store.fulltext.words.write_file(connection)
+        else:
+            store.close()
+            store = SqliteStore(store.path)
+        assert uses_index(store)
+        assert match(store) == by_fts5(store)
+    store.close()
+
+
+def test_many_changes_are_left_to_fts5_until_the_file_is_written_again(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(words, "_MAX_CHANGED", 10)
+    fill(store)
+    store.fulltext.build_index()
+    for number in range(6):  # two chunks each
+        put(store, f"new{number}", "red boat", "runs")
+        assert match(store) == by_fts5(store)
+    assert not uses_index(store)
+    store.fulltext.build_index()
+    assert uses_index(store)
+    assert match(store) == by_fts5(store)
+
+
+def test_a_recent_file_is_not_written_again(store: SqliteStore) -> None:
+    fill(store)
+    store.fulltext.build_index()
+    written = words.path_of(store.path).stat().st_mtime_ns
+    put(store, "new", "red boat")
+    store.fulltext.build_index()
+    assert words.path_of(store.path).stat().st_mtime_ns == written
+
+
+def test_a_reader_keeps_its_state(store: SqliteStore) -> None:
+    fill(store)
+    store.fulltext.build_index()
+    other = SqliteStore(store.path)
+    with store.snapshot():
+        before = match(store)
+        put(other, "new", "red red boat boat")
+        assert match(store) == before
+    assert match(store) == by_fts5(store) != before
+    other.close()
+
+
+def test_a_restored_copy_does_not_use_the_file_of_later_writes(
+    store: SqliteStore, tmp_path: Path
+) -> None:
+    fill(store)
+    copy = tmp_path / "copy.sqlite"
+    store.maintenance.backup(copy, overwrite=False, on_progress=lambda *_: None)
+    put(store, "later", "red boat")
+    store.fulltext.build_index()
+    store.close()
+    shutil.copy(copy, store.path)
+    restored = SqliteStore(store.path)
+    put(restored, "other", "red red red boat")  # the same number of changes
+    assert not uses_index(restored)
+    assert match(restored) == by_fts5(restored)
+    restored.close()
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "folder", "other store"])
+def test_a_damaged_file_is_ignored_and_mended(
+    store: SqliteStore, tmp_path: Path, damage: str
+) -> None:
+    fill(store)
+    store.fulltext.build_index()
+    path = words.path_of(store.path)
+    data = bytearray(path.read_bytes())
+    path.unlink()
+    if damage == "truncated":
+        path.write_bytes(data[:-9])
+    elif damage == "flipped":
+        data[-20] ^= 1
+        path.write_bytes(data)
+    elif damage == "empty":
+        path.touch()
+    elif damage == "folder":
+        path.mkdir()
+    else:
+        other = SqliteStore(tmp_path / "other.sqlite")
+        fill(other)
+        other.fulltext.build_index()
+        shutil.copy(words.path_of(other.path), path)
+        other.close()
+    assert not uses_index(store)
+    assert match(store) == by_fts5(store)
+    checks = {check.part: check for check in store.maintenance.checks(lambda _: None)}
+    assert checks["words"].run().state == "error"
+    if damage != "folder":
+        assert checks["words"].repair is not None
+        checks["words"].repair()
+        assert checks["words"].run().state == "ok"
+        assert uses_index(store)
+        assert match(store) == by_fts5(store)
+
+
+def test_doctor_compares_the_file_with_the_texts(store: SqliteStore) -> None:
+    fill(store)
+    store.fulltext.build_index()
+    with store._database.writing() as connection:
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+        connection.execute("UPDATE chunks SET text = 'boat boat boat' WHERE chunk_id = 5")
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)
+    (check,) = (one for one in store.maintenance.checks(lambda _: None) if one.part == "words")
+    assert "differ" in check.run().what
+
+
+@pytest.mark.parametrize("query", [LexicalQuery((("red-boat",),)), LexicalQuery((), ("東京",))])
+def test_phrases_and_unspaced_scripts_are_left_to_fts5(
+    store: SqliteStore, query: LexicalQuery
+) -> None:
+    fill(store)
+    put(store, "more", "a red boat in 東京", "a boat red")
+    store.fulltext.build_index()
+    assert uses_index(store)
+    found = match(store, query)
+    assert found.chunks
+    assert found == by_fts5(store, query)
+
+
+def test_a_store_that_cannot_be_written_builds_no_file(store: SqliteStore) -> None:
+    fill(store)
+    store.close()
+    reader = SqliteStore(store.path, read_only=True)
+    reader.fulltext.build_index()
+    assert match(reader) == by_fts5(reader)
+    assert not words.path_of(store.path).exists()
+    reader.close()
