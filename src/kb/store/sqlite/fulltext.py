@@ -218,8 +218,8 @@ def _ranked_words(
 
 
 def _word_terms(words: Iterable[tuple[str, ...]]) -> list[Term]:
-    """A word with alternatives (an identifier and its parts) has no stem: it is never dropped as
-    too common."""
+    """The terms of words. A word with alternatives (an identifier and its parts) has no stem: it is
+    never dropped as too common."""
     return [
         Term(_quoted(word[0]), _stem(word[0]))
         if len(word) == 1
@@ -294,7 +294,8 @@ def _quoted(text: str) -> str:
 
 
 def _run_phrases(runs: Iterable[str]) -> str:
-    """The bigrams of a run follow each other in the index, so that they make a phrase."""
+    """The expression for runs. The bigrams of a run are adjacent in the index, so they form a
+    phrase."""
     return " AND ".join(_quoted(" ".join(bigrams(run))) for run in runs)
 
 

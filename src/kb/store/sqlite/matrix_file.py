@@ -1,9 +1,9 @@
 """The matrix of vectors in a file beside the store, which a new process maps into memory instead of
 reading every row. The file is derived data, and the store always wins.
 
-    4096 bytes   header: JSON, padded with spaces; its first line is its checksum
-    8 a row      chunk ids, ascending
-    d * 4 a row  vectors, float32
+    4096 bytes     header: JSON, padded with spaces; its first line is its checksum
+    8 per row      chunk ids, ascending
+    d * 4 per row  vectors, float32
 
 A file that is missing, truncated, damaged, or from another store, model or machine is not an error:
 the matrix is then built from the store.

@@ -49,7 +49,7 @@ def chunk_ids(connection: apsw.Connection, seen: Visible) -> list[int]:
 
 
 def filter_visible(connection: apsw.Connection, seen: Visible, chunk_ids: list[int]) -> list[int]:
-    """Those of `chunk_ids` that may be returned."""
+    """The chunks of `chunk_ids` that may be returned."""
     ids = set(chunk_ids) - set(seen.hidden)
     if seen.select is None or not ids:
         return sorted(ids)
