@@ -1,4 +1,4 @@
-"""`python -m kb`: the command line, also where its script is not on the PATH."""
+"""`python -m kb`: the command line, even if its script is not on the PATH."""
 
 from kb.cli import main
 

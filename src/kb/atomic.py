@@ -58,7 +58,7 @@ def scratch_folder(name: str) -> Iterator[Path]:
 
 
 def _owner() -> str:
-    """This process, for a file name: a hash of its namespace, and its id."""
+    """An identifier of this process for file names: a hash of its namespace, and its id."""
     from kb.processes import pid_namespace
 
     return f"{crc32(pid_namespace().encode()):08x}-{os.getpid()}"
@@ -78,7 +78,8 @@ def _remove_abandoned(folder: Path, start: str, end: str) -> None:
 
 
 def _is_abandoned(entry: os.DirEntry[str], owner: str) -> bool:
-    """Whether the owning process has ended or, if unknown, nothing has changed for a day."""
+    """Whether the owning process has ended or, if that is unknown, nothing has changed for a
+    day."""
     from kb.processes import has_exited, pid_namespace
 
     with suppress(OSError):
@@ -109,7 +110,7 @@ def _remove(entry: os.DirEntry[str]) -> None:
 def _unwritable(target: Path, error: OSError) -> KbError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(
-            f"the disk of {target.parent} is full, so {target.name} was not written",
+            f"the disk that holds {target.parent} is full, so {target.name} was not written",
             "free some space, or choose another disk",
         )
     return InvalidRequest(f"cannot write {target}: {error.strerror}", "choose another location")

@@ -233,7 +233,7 @@ class IgnoredSettings:
 
     @property
     def message(self) -> str:
-        """What is ignored, why, and the command that changes it."""
+        """What is ignored, why, and the command that changes that."""
         from shlex import quote
 
         if self.exposure is not None:

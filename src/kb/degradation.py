@@ -45,6 +45,6 @@ def degradation_message(
 
 
 def _enumeration(names: Sequence[str]) -> str:
-    """dense, sparse and rerank"""
+    """Join names as in `dense, sparse and rerank`."""
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 @lru_cache(maxsize=1)
 def pid_namespace() -> str:
-    """Where a process id is unique: the machine and, on Linux, its PID namespace."""
+    """The scope in which a process id is unique: the machine and, on Linux, its PID namespace."""
     import platform
 
     try:

@@ -5,7 +5,7 @@ a huge file, and a folder above it by a link. `open_file` and `read_file` theref
 pipe, never open a device, check the open file with `fstat`, and stop at a size limit. Given a
 `root`, they open folder by folder and follow no link, neither inside the root nor on the way to it.
 Systems without `O_NOFOLLOW` and `openat` (Windows) check each step inside the root before opening
-the file, and the file again afterwards, which leaves a short moment for replacing it by a link.
+the file, and the file again afterwards, which leaves a short moment for replacing it with a link.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class FileIdentity:
 
     @classmethod
     def of(cls, info: os.stat_result, *, content: bool = False) -> FileIdentity | None:
-        """The identity in a `stat` result, with `content` including size and time. None if the
+        """The identity in a `stat` result, with `content`, including size and time. None if the
         system does not report it (a listing on Windows, some network file systems)."""
         if not info.st_ino:
             return None

@@ -1,4 +1,4 @@
-"""What the relevance of hits tells a reader, the same in every interface."""
+"""Which hits are weak matches, and how relevance is displayed, the same in every interface."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ _BAR_CELLS = 5
 
 
 def is_weak(hit: Hit) -> bool:
-    """Whether a hit is probably about something else than the query."""
+    """Whether a hit is probably about something other than the query."""
     return hit.relevance is not None and hit.relevance < WEAK
 
 
 def weak_from(hits: Sequence[Hit]) -> int:
-    """The index from which on all hits are weak; the number of hits if the last one is not."""
+    """The index of the first of the weak hits at the end of the list; the number of hits if there
+    are none."""
     index = len(hits)
     while index and is_weak(hits[index - 1]):
         index -= 1
@@ -24,7 +25,8 @@ def weak_from(hits: Sequence[Hit]) -> int:
 
 
 def has_relevant(hits: Sequence[Hit]) -> bool | None:
-    """Whether any hit is relevant; None if that is unknown for a hit and no other is relevant."""
+    """Whether any hit is relevant. None if no hit is known to be relevant, and the relevance of at
+    least one is unknown."""
     known = [hit.relevance for hit in hits if hit.relevance is not None]
     if any(relevance >= WEAK for relevance in known):
         return True
@@ -37,6 +39,6 @@ def divider(hits: Sequence[Hit]) -> str:
 
 
 def bar(relevance: float) -> str:
-    """A relevance as five characters; only a relevance below 0.1 has no full one."""
+    """Draw a relevance as a bar of five characters. The bar is empty only below 0.1."""
     full = round(relevance * _BAR_CELLS)
     return "▰" * full + "▱" * (_BAR_CELLS - full)

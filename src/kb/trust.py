@@ -1,9 +1,9 @@
 """Which settings files may be used, and which folders the user has trusted.
 
 The `config.toml` of a folder comes with the folder: from a clone, an archive, a shared disk.
-`kb.config` declares which keys it may set without trust. Trust applies to a content at a path, as
-in direnv: it is a file in the user's configuration folder whose name is the SHA-256 of both. A
-settings file that is changed or copied is not trusted any more.
+`kb.config` declares which keys it may set without trust. Trust applies to the content of a file at
+a path, as in direnv: it is recorded as a file in the user's configuration folder whose name is the
+SHA-256 of both. A settings file that is changed or copied is no longer trusted.
 
 Owners and permissions are checked on POSIX only; trust works the same on Windows.
 """
@@ -79,7 +79,7 @@ def _others_can_write(info: os.stat_result) -> bool:
 
 
 def _is_private_group(gid: int, uid: int) -> bool:
-    """Whether the group is root's, or has no other member than the user: many systems give each
+    """Whether the group is root's, or has no member other than the user: many systems give each
     user a private group that can write to new files."""
     import grp
     import pwd

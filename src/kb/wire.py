@@ -1,4 +1,5 @@
-"""The versioned JSON shapes (spec 11), shared by every door. Their schemas lie in `kb/schemas`."""
+"""The versioned JSON shapes (spec 11), shared by all interfaces. Their schemas are in
+`kb/schemas`."""
 
 from __future__ import annotations
 
@@ -242,7 +243,8 @@ def reindex_report(value: EmbedReport, switched: bool) -> JsonDict:
 
 
 def embedding(spec: ModelSpec, side: str, value: Encoding) -> JsonDict:
-    """`side` is `query` or `passage`; a part is null where the model does not give it."""
+    """An encoding as `embedding.v1`. `side` is `query` or `passage`; a part that the model does not
+    compute is null."""
     tokens = value.tokens
     width = tokens.dimension if tokens is not None else 1
     return {
@@ -262,7 +264,8 @@ def embedding(spec: ModelSpec, side: str, value: Encoding) -> JsonDict:
 
 
 def _numbers(values: Iterable[float]) -> list[float]:
-    """Nine digits are all there is in a float of 32 bits: read back, they are the same bits."""
+    """Round to nine digits, which identify a 32-bit float: reading them back gives the same
+    bits."""
     return [float(f"{value:.9g}") for value in values]
 
 
@@ -310,7 +313,7 @@ def read_request(data: Mapping[str, Any]) -> SearchRequest:
 
 
 def read_filters(data: Mapping[str, Any]) -> Filters:
-    """Filters by the names of spec 10; a list may be given as a single value."""
+    """Read filters, named as in spec 10; a list may be given as a single value."""
     shapes = {item.name: (list if item.name in _LISTS else str) for item in fields(Filters)}
     single = {key: [value] if isinstance(value, str) and key in _LISTS else value
               for key, value in data.items()}  # fmt: skip
@@ -325,7 +328,8 @@ def read_filters(data: Mapping[str, Any]) -> Filters:
 
 
 def _checked(data: Mapping[str, Any], shapes: Mapping[str, type], name: str) -> JsonDict:
-    """`data` without its nulls; unknown fields and wrong types are refused."""
+    """Return `data` without its nulls. Raises `InvalidRequest` for unknown fields and wrong
+    types."""
     for key, value in data.items():
         if key not in shapes:
             raise InvalidRequest(

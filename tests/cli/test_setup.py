@@ -153,7 +153,7 @@ def test_init_of_a_named_store(run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / ".kb").exists()
     both = run("--store", named, "init", tmp_path)
     assert both.status == 2
-    assert "name two stores" in both.err
+    assert "name two different stores" in both.err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the current folder cannot be removed there")

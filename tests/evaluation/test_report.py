@@ -52,7 +52,7 @@ REPORT = EvalReport(
     model="kb-mini 2",
 )
 NOTES = [
-    "2 queries are few: the intervals are too narrow by an unknown amount",
+    "2 queries are not many: the intervals are too narrow by an unknown amount",
     "1 judged document is missing, such as gone.md; counted as not found",
     "1 query: all relevant documents are missing; counted as 0",
     "3 queries: no judgments in any split; not run",

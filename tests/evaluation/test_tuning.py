@@ -236,7 +236,7 @@ def test_what_cannot_be_tuned(two_splits: Path, tmp_path: Path) -> None:
         tune(two_splits, profile="nope", setup=setup)
     with pytest.raises(EvalDataError, match="would overstate the result"):
         tune(two_splits, split="dev", report_split="dev", setup=setup)
-    with pytest.raises(EvalDataError, match="5 queries of dev to fit to are too few"):
+    with pytest.raises(EvalDataError, match="too few queries in dev to fit to: 5"):
         tune(two_splits, limit_queries=5, setup=setup)
     with pytest.raises(EvalDataError, match="no split 'nope'"):
         tune(two_splits, split="nope", setup=setup)
@@ -254,7 +254,7 @@ def test_what_cannot_be_tuned(two_splits: Path, tmp_path: Path) -> None:
 def test_few_queries_to_measure_on_prove_nothing(tmp_path: Path) -> None:
     """One query that gains has an interval above zero, without any width."""
     data = write_folder(tmp_path / "reef", splits={"dev": range(20), "test": range(30, 31)})
-    with pytest.raises(EvalDataError, match="1 queries of test to measure on are too few"):
+    with pytest.raises(EvalDataError, match="too few queries in test to measure on: 1"):
         tune(data, profile="misled", setup=by_noise(misled=MISLED))
 
 

@@ -79,7 +79,7 @@ def test_removing_a_whole_root_forgets_it(kb: KnowledgeBase, library: Library) -
     kb.ingest(library({"a.md": "one\n"}))
     kb.remove("lib/")
     assert kb.status()["roots"] == []
-    with pytest.raises(InvalidRequest, match="nothing was ingested yet"):
+    with pytest.raises(InvalidRequest, match="nothing has been ingested yet"):
         kb.ingest()
 
 

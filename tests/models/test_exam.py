@@ -149,7 +149,7 @@ def test_a_model_that_went_away_has_not_failed() -> None:
                 raise ConnectionError("nobody there")
             return super().encode(texts, **options)
 
-    with pytest.raises(ModelError, match="made failed in kb's exam: ConnectionError: nobody"):
+    with pytest.raises(ModelError, match="made failed during kb's exam: ConnectionError: nobody"):
         examine(Gone(knowing))
 
 

@@ -37,7 +37,7 @@ def test_a_pipeline_reads_as_a_drawing(hybrid: KnowledgeBase) -> None:
     three_way = {"retrievers": "lexical,dense,sparse", "agreement": True, "rerank": "none"}
     assert pipeline(hybrid, settings=three_way) == (
         "analyse -> [lexical(match=any) | dense(weightless) | sparse(weightless)] -> agreement -> "
-        "coverage -> convex(zscore) -> literal first -> collapse(duplicates, 3 a document) -> "
+        "coverage -> convex(zscore) -> literal first -> collapse(duplicates, 3 per document) -> "
         "cut(top=10)"
     )
     assert pipeline(hybrid, profile="notes", rerank="colbert") == (
@@ -50,7 +50,7 @@ def test_a_pipeline_reads_as_a_drawing(hybrid: KnowledgeBase) -> None:
     )
     assert pipeline(hybrid, profile="knowledge", settings={"group": True}) == (
         "analyse -> [lexical(match=any) | dense(weightless)] -> rrf(k=60) -> boost(type, access) "
-        "-> cut(top=10, one a document)"
+        "-> cut(top=10, one per document)"
     )
     assert pipeline(hybrid, mode="lexical") == "analyse -> lexical(match=any) -> cut(top=10)"
 

@@ -564,11 +564,11 @@ def background(page: Page) -> str:
 def test_light_and_dark(wordy: Running, open_page: Open) -> None:
     light, dark = open_page(wordy, color_scheme="light"), open_page(wordy, color_scheme="dark")
     assert background(light) != background(dark)
-    light.get_by_role("button", name="Switch to dark").click()
+    light.get_by_role("button", name="Switch to dark mode").click()
     assert background(light) == background(dark)
     light.reload()
     assert background(light) == background(dark)  # remembered
-    expect(light.get_by_role("button", name="Switch to light")).to_be_visible()
+    expect(light.get_by_role("button", name="Switch to light mode")).to_be_visible()
 
 
 def test_a_narrow_screen(knowing: Running, open_page: Open) -> None:

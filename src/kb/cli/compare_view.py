@@ -50,7 +50,7 @@ def problem_lines(comparison: Comparison) -> Iterator[str]:
 
 
 def _causes(method: Compared) -> Iterator[Cause]:
-    """Yield the causes of a failed or degraded method: both kinds may have the same cause."""
+    """Yield the causes of a method's failure and degradation, which may be the same."""
     if method.error is not None:
         yield method.error["code"], method.error["message"]
     yield from group_by_cause(method.degraded)

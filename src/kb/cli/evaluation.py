@@ -36,11 +36,11 @@ def _data_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         option(
             "--judgments", metavar="FILE.csv", type=_PATH,
-            help="Instead of --data: columns query, document, grade, for documents in your store.",
+            help="Instead of --data: a CSV file with query, document and grade, for your store.",
         ),
         option(
             "--documents", metavar="DIR", type=_PATH,
-            help="Search the files in this folder, in a temporary store, not your own.",
+            help="Search the files in this folder, in a temporary store instead of your own.",
         ),
     )):  # fmt: skip
         command = add(command)

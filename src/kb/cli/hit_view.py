@@ -65,7 +65,7 @@ def _first_line(hit: Hit, console: Console) -> str:
 
 
 def _relevance(hit: Hit, console: Console) -> str:
-    """Return the relevance, on a terminal with a bar. A hit without one has its score."""
+    """Return the relevance, with a bar on a terminal. A hit without a relevance shows its score."""
     if hit.relevance is None:
         return _format_score(hit.score, 4)
     bar = f"{relevance.bar(hit.relevance)} " if console.width is not None else ""
@@ -155,7 +155,7 @@ def _retrieval(retrieval: Retrieval) -> list[str]:
 
 
 def _reasons(why: Mapping[str, Any]) -> list[str]:
-    """Return why the hit was raised, and the factors of its score."""
+    """Return why the hit was moved up, and the factors of its score."""
     literal = why.get("literal")
     lines = [] if literal is None else [f"{'literal':8} {literal}"]
     factors = why.get("factors", {})

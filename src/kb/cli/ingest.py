@@ -115,7 +115,7 @@ def _finish(invocation: Invocation, kb: KnowledgeBase, report: IngestReport, *, 
 
 
 def _show(now: Progress, show: progress.ProgressReporter) -> None:
-    """Count a file in progress by the share that is read, so that the bar moves."""
+    """Count a file in progress by the share that has been read, so that the bar moves."""
     share = min(now.part / now.parts, _MAX_PART) if now.parts else 0.0
     details = [f"{100 * now.part // now.parts} %"] if now.parts else []
     if now.chunks:

@@ -47,7 +47,7 @@ class Invocation:
     @contextmanager
     def announce_new_store(self, kb: KnowledgeBase) -> Iterator[None]:
         """Print the store's path if the block creates it, since the user may not have chosen it.
-        Not with --json: programs run `kb status`."""
+        Prints nothing with --json, since programs can run `kb status`."""
         is_new = not kb.exists()
         yield
         if is_new and not self.json and kb.exists():

@@ -151,7 +151,7 @@ def _exam_results(info: ModelInfo) -> str:
 
 
 def _place(info: ModelInfo) -> str:
-    """Return the name; with the folder for a user's own model, whose name may not be unique."""
+    """Return the name, with the folder of a user's own model, since its name may not be unique."""
     return f"{info.name} in {info.path}" if info.origin == "folder" else info.name
 
 

@@ -90,7 +90,7 @@ def common_options(*, store: bool = True) -> Callable[[F], F]:
         )(command)  # fmt: skip
         command = option(
             "--json", is_flag=True, expose_value=False, callback=_record, heading="Output",
-            help="Print JSON, also for errors.",
+            help="Print JSON, including errors.",
         )(command)  # fmt: skip
         if store:
             command = option(
@@ -105,7 +105,8 @@ def common_options(*, store: bool = True) -> Callable[[F], F]:
 
 
 def _record(context: click.Context, param: click.Parameter, value: Any) -> None:
-    """An omitted option keeps the value given before the subcommand."""
+    """Record the value of an option. An omitted option keeps the value given before the
+    subcommand."""
     if value:
         setattr(context.ensure_object(Invocation), str(param.name), value)
 

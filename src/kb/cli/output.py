@@ -100,7 +100,8 @@ def warn(message: str) -> None:
 
 
 def _write_line(text: str, stream: IO[str] | None) -> None:
-    """Flush each line, so that stdout and stderr keep their order when both go to one file."""
+    """Write a line and flush it, so that stdout and stderr keep their order when both go to one
+    file."""
     if stream is None:  # closed, as after `>&-`
         return
     if has_color(stream):

@@ -38,7 +38,8 @@ def reporter(invocation: Invocation) -> Iterator[ProgressReporter]:
 
 
 def _line_reporter(clock: Callable[[], float]) -> ProgressReporter:
-    """Short runs print nothing: the first line comes after one interval."""
+    """Return a function that prints at most one line per interval, the first after one interval:
+    short runs print nothing."""
     last = clock()
 
     def show(stage: str, done: float, total: int, item: str, detail: str = "") -> None:

@@ -1,5 +1,5 @@
 """The `kb` command. A subcommand's module is imported when the subcommand runs, so that no command
-pays for the imports of another."""
+waits for the imports of another."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def _fail(code: str, message: str, hint: str, args: Sequence[str], status: int) 
 
 
 def _wants_json(args: Sequence[str]) -> bool:
-    """Read the raw arguments, since parsing them may be what failed."""
+    """Whether --json is given. Reads the raw arguments, since parsing them may be what failed."""
     options = args[: args.index("--")] if "--" in args else args
     return "--json" in options or "--jsonl" in options
 
@@ -138,12 +138,14 @@ def _bug(error: Exception, invocation: Invocation, args: Sequence[str]) -> int:
 
 
 def _is_about_stdout(error: OSError) -> bool:
-    """Errors about the store are `KbError`s, and errors about other files carry a file name."""
+    """Whether the error is about stdout: errors about the store are `KbError`s, and errors about
+    other files carry a file name."""
     return error.errno in (errno.EPIPE, errno.ENOSPC, errno.EIO)
 
 
 def _cannot_write(error: OSError) -> int:
-    """A closed pipe (`kb search x | head -1`) is a success: the reader has what it needs."""
+    """Report that stdout cannot be written, and return the exit status. A closed pipe (`kb search x
+    | head -1`) is a success: the reader has what it needs."""
     _discard_stdout()
     if error.errno == errno.EPIPE:
         return 0

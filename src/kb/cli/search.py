@@ -81,7 +81,7 @@ def _mode_help() -> str:
     "--reranker",
     type=Choice(RERANKERS),
     metavar="NAME",
-    help="Rerank with colbert or cross-encoder; none is --no-rerank.",
+    help="Rerank with colbert or cross-encoder; none is the same as --no-rerank.",
 )
 @option("--no-rerank", is_flag=True, help="Disable reranking, even if the profile enables it.")
 @option(

@@ -38,7 +38,7 @@ def init_command(invocation: Invocation, *, folder: Path | None) -> None:
     from kb.paths import STORE_FILE, STORE_FOLDER, explicit_store
 
     if folder is not None and invocation.store is not None:
-        raise InvalidRequest("--store and FOLDER name two stores", "omit one of them")
+        raise InvalidRequest("--store and FOLDER name two different stores", "omit one of them")
     in_folder = invocation.store is None
     if in_folder:
         invocation.store = str((folder or Path()).absolute() / STORE_FOLDER / STORE_FILE)
@@ -162,7 +162,7 @@ def path_command(invocation: Invocation) -> None:
 
 @config_command.command("trust", cls=Command)
 @click.argument("folder", type=click.Path(path_type=Path), required=False)
-@option("--yes", "-y", is_flag=True, help="Trust without asking; required without a terminal.")
+@option("--yes", "-y", is_flag=True, help="Trust without asking; required if there is no terminal.")
 @common_options()
 @pass_invocation
 def trust_command(invocation: Invocation, *, folder: Path | None, yes: bool) -> None:
@@ -233,7 +233,7 @@ def untrust_command(invocation: Invocation, *, folder: Path | None) -> None:
 
 
 def _confirm(folder: Path) -> None:
-    """Ask on the terminal; without one, refuse."""
+    """Ask for confirmation on the terminal; refuse if there is none."""
     if not (output.is_terminal(sys.stdin) and output.is_terminal(sys.stderr)):
         raise InvalidRequest(
             "cannot ask for confirmation without a terminal",

@@ -208,7 +208,8 @@ class _SocketServer:
         return {"answered": True, "status": status, "out": out.getvalue(), "err": err.getvalue()}
 
     def _mismatch(self, request: JsonDict) -> str | None:
-        """Return why the result could differ from that of the command in its own process."""
+        """Return why the result could differ from that of the command in its own process; None if
+        it could not."""
         expected = {
             "protocol": socket_client.PROTOCOL,
             "version": __version__,

@@ -49,7 +49,7 @@ OnEmbedded = Callable[[EmbedProgress], None]
 
 
 def wanted(spec: ModelSpec, tokens: str = "2-bit") -> frozenset[str]:
-    """The parts to store: all that the model gives, except token vectors if the setting
+    """The parts to store: all that the model computes, except token vectors if the setting
     `models.tokens` is none."""
     return spec.gives & set(PARTS) - ({"tokens"} if tokens == "none" else set()) | {"dense"}
 
@@ -62,10 +62,10 @@ def lacking(model: StoredModel, want: Set[str]) -> int:
 class Embedder:
     """Embeds the chunks of a store.
 
-    `want` are the parts to store, by default all that the encoder gives. `batch_size` overrides the
-    encoder's own. A `patient` embedder skips chunks that failed recently. `source` is the name that
-    the store records for the encoder, if it is not the configured one. With `exam`, a model takes
-    the exam before its first vectors are written; without, it is trusted.
+    `want` are the parts to store, by default all that the encoder computes. `batch_size` overrides
+    the encoder's own. A `patient` embedder skips chunks that failed recently. `source` is the name
+    that the store records for the encoder, if it is not the configured one. With `exam`, a model
+    takes the exam before its first vectors are written; without `exam`, it is trusted.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Embedder:
 
         `fill` also adds the parts that existing vectors lack. `retry` includes chunks that failed
         for good; `anew` drops all vectors first, of any model. `model` is the store's record of the
-        encoder, if that model does not answer searches. `stop` is called between batches. Raises
+        encoder, if searches do not use that model. `stop` is called between batches. Raises
         `ModelError` if the model fails, rather than a single text.
         """
         started = time.perf_counter()
@@ -183,8 +183,8 @@ class Embedder:
 @dataclass(slots=True)
 class _Pending:
     """The chunks to embed, by id. Chunks that fail are not tried again; chunks that are added
-    meanwhile are included. Chunks without vectors come first, then those that lack one of `parts`.
-    """
+    meanwhile are included. Chunks without vectors come first, then those that lack one of
+    `parts`."""
 
     store: Store
     job_id: int
@@ -257,7 +257,7 @@ class _Writer:
         self.total = self._total(self.model)
 
     def add(self, outcomes: list[Outcome]) -> None:
-        """Take the outcomes of a batch, and write if enough have gathered."""
+        """Add the outcomes of a batch, and write once there are enough."""
         for outcome in outcomes:
             self._count(outcome)
             self.ready.append(outcome)

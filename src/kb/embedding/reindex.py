@@ -1,5 +1,5 @@
 """Switches to another model without interrupting searches: new vectors are built beside the old
-ones, one write makes them answer searches, and the old ones are dropped last.
+ones, one write makes searches use them, and the old ones are dropped last.
 
 A run can be stopped or killed at any moment, and the next one continues. Documents that are added
 meanwhile are embedded with both models, and the switch waits for their new vectors. Workers may

@@ -27,8 +27,8 @@ _LONGEST_GRACE_S = 86_400
 
 class Encoders:
     """Finds the encoders of a store: the configured one or the caller's, or, after a reindex, the
-    one whose name the store has recorded. An encoder object of the caller is preferred if its model
-    is the store's. Threads may share it."""
+    one whose name the store has recorded. An encoder object that the caller passes is preferred if
+    its model is the store's. Threads may share it."""
 
     def __init__(self, store: Store, config: Config, override: Encoder | str | None) -> None:
         self._store = store
@@ -38,7 +38,7 @@ class Encoders:
         self._lock = threading.Lock()
 
     def current(self) -> Encoder | None:
-        """The encoder whose vectors answer searches; None if encoders are switched off."""
+        """The encoder whose vectors searches use; None if encoders are switched off."""
         model = self._model("search")
         if model is None or model.source is None:
             return self.default()
@@ -74,7 +74,7 @@ class Encoders:
         return self.by_name(source)
 
     def _override_for(self, model: StoredModel) -> Encoder | None:
-        """The caller's encoder object, if it is of this model."""
+        """The caller's encoder object, if it runs this model."""
         if self._override is None or isinstance(self._override, str):
             return None
         spec = self._override.spec
@@ -274,8 +274,8 @@ class Embedding:
     def step(
         self, *, retry: bool, stop: Callable[[], bool], on_progress: OnEmbedded
     ) -> EmbedReport | None:
-        """One step of a worker: do all pending work, for the current and the next model. Reads only
-        a few rows if there is none."""
+        """Run one step of a worker: do all pending work, for the current and the next model. Reads
+        only a few rows if nothing is pending."""
         if self._store.exists():
             self._store.maintenance.checkpoint()  # overlapping searches prevent automatic ones
             self._store.fulltext.build_index()
@@ -375,7 +375,7 @@ class Embedding:
         return self._store.vectors.models() if self._store.exists() else []
 
     def _is_current(self, encoder: Encoder) -> bool:
-        """Whether this encoder's vectors answer searches."""
+        """Whether searches use this encoder's vectors."""
         model = self._store.vectors.models()[0]
         return (model.name, model.version) == (encoder.spec.name, encoder.spec.version)
 

@@ -7,8 +7,8 @@ With few queries, the plain percentile interval is too narrow: the variance of a
 small by the factor (n - 1) / n, and the interval ignores Student's t. The expanded percentile
 interval corrects both with smaller tails (Hesterberg, "What Teachers Should Know about the
 Bootstrap", 2015). Decision 0018 has its coverage in simulations, compared with other intervals:
-near 95 % from 50 queries on, less below. If the values do not vary, the interval has no width,
-although other queries might vary.
+near 95 % with 50 queries or more, less with fewer. If the values do not vary, the interval has no
+width, although other queries might vary.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def resampled_means(
 
 
 def _picker(places: Sequence[int]) -> Callable[[Sequence[float]], Sequence[float]]:
-    """A function that picks the values at these places, five times faster than a loop: with
+    """A function that picks the values at these positions, five times faster than a loop: with
     thousands of queries, that saves seconds."""
     return itemgetter(*places) if len(places) > 1 else lambda series: series  # of a single one
 

@@ -1,7 +1,7 @@
 """The candidates of every retriever for every judged query, retrieved once and fused many times.
 
 Used by `tuning`. The fusion is that of the pipeline, with the same lists, functions and grouping by
-document, but without the later stages (boosts, reranking). So it serves for fitting only; the
+document, but without the later stages (boosts, reranking). So it is used for fitting only; the
 fitted profile is measured with real searches.
 """
 
@@ -28,7 +28,7 @@ _STILL_RAN = ("truncated", "pending", "fallback", "failed")  # reasons that stil
 
 @dataclass(frozen=True, slots=True)
 class QueryCandidates:
-    """The candidates of one query. The lists `full` were cut off at the limit."""
+    """The candidates of one query. `full` names the lists that were cut off at the limit."""
 
     text: str
     by_retriever: Mapping[str, Candidates]

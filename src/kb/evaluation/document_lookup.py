@@ -24,7 +24,7 @@ _MAX_SHOWN = 3  # documents in an error about an ambiguous name
 def resolve_documents(
     collection: Collection, store: Store, *, exact: bool
 ) -> tuple[Collection, frozenset[str]]:
-    """Replace the names of documents by their paths; also return the names without a document.
+    """Replace the names of documents with their paths; also return the names without a document.
 
     Raises `EvalDataError` if no name has a document, since it must be the wrong store.
     """
@@ -78,8 +78,8 @@ class _PathIndex:
         return self._store.catalog.document_by_path(path) is not None
 
     def _by_ending(self, name: str) -> str | None:
-        """The document whose path ends with the name; or the name, an absolute path, ends with its
-        path."""
+        """The document whose path ends with the name or, if the name is an absolute path, whose
+        path is the end of the name."""
         matches = [
             path
             for path in self._files().get(name.rsplit("/", 1)[-1], ())

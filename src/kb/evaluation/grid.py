@@ -37,7 +37,7 @@ class Setting:
 
 
 def fit(score: Callable[[Setting], float], retrievers: Sequence[str]) -> Setting:
-    """The setting with the best score; if several are equal, the first, which is on the coarse
+    """The setting with the best score. If several have it, the first one, which is on the coarse
     grid."""
     best = max(coarse(retrievers), key=score)
     for step in FINE_STEPS:
@@ -63,7 +63,7 @@ def _kinds(weights: tuple[tuple[str, float], ...]) -> Iterator[Setting]:
 
 
 def simplex(parts: int, step: float) -> list[tuple[float, ...]]:
-    """All shares in multiples of `step` that sum up to 1."""
+    """All shares in multiples of `step` that sum to 1."""
     units = round(1 / step)
 
     def split(left: int, places: int) -> Iterator[tuple[int, ...]]:

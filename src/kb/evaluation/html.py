@@ -67,7 +67,7 @@ def _quality(report: EvalReport) -> str:
     )
     if compares(report):
         about += (
-            f" The ring and the dashed line are {report.baseline}. Bars may overlap although "
+            f" The ring and the dashed line are {report.baseline}. Bars may overlap even if "
             "methods differ; the interval of the paired difference decides. Better and worse mean "
             "that it excludes zero."
         )

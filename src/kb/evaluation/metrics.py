@@ -38,7 +38,8 @@ GAINS = tuple(_GAINS)
 def ndcg(
     ranked_ids: Iterable[str], judgments: Judgments, k: int | None = None, gain: str = "linear"
 ) -> float:
-    """Discounted gain of the first k documents (all without k), divided by the best possible."""
+    """Discounted gain of the first k documents (of all documents if k is None), divided by the best
+    possible."""
     gain_of = _GAINS[check_choice("gain", gain, GAINS)]
     gains = {doc_id: gain_of(judgments[doc_id]) for doc_id in _relevant(judgments)}
     gained = _discounted(gains.get(doc_id, 0.0) for doc_id in _top(ranked_ids, k))

@@ -178,11 +178,11 @@ def caveat_lines(report: EvalReport) -> list[str]:
 
 
 def _weak(report: EvalReport) -> list[str]:
-    """Caveats of results that are correct but weak."""
+    """Caveats about results that are weak evidence."""
     lines, queries = [], len(report.query_ids)
     if queries < FEW_QUERIES:
         number = counted(queries, "query is", "queries are")
-        lines.append(f"{number} few: the intervals are too narrow by an unknown amount")
+        lines.append(f"{number} not many: the intervals are too narrow by an unknown amount")
     documents = report.documents
     deep = [str(m) for m in report.measures if m.name in ("Recall", "Success")
             and m.k is not None and documents is not None and m.k >= documents]  # fmt: skip

@@ -182,7 +182,7 @@ def _run_queries(
     on_progress: OnProgress | None,
     clock: Clock,
 ) -> dict[str, _Run]:
-    """Run each query with every method before the next query, starting with another method each
+    """Run each query with every method before the next query, starting with a different method each
     time, so that a busy machine slows all methods alike."""
     runs = {name: _Run({}, []) for name in methods}
     names, total = list(methods), len(collection.qrels)

@@ -44,7 +44,7 @@ LEAST_QUERIES = 10
 class Tuning:
     """The result of a fit. `settings` is empty if no setting is better than the current ones.
     `left_out` counts queries that are also in the report's split and were excluded from the fit.
-    `rerank` is the profile's reranker, and `rearranged` tells whether literal matches or duplicates
+    `rerank` is the profile's reranker, and `rearranged` is whether literal matches or duplicates
     change the order; both affect the report but not the fit."""
 
     data: str
@@ -149,7 +149,7 @@ def _chosen(
     data: Path | None, split: str | None, report_split: str | None
 ) -> tuple[str | None, str | None]:
     """The splits for fitting and for measuring, if there are two. `test` is used for fitting only
-    if there is no other split, because it could not be reported on again."""
+    if there is no other split, since results on it could not be reported afterwards."""
     if data is None:  # a CSV file has no splits
         return split, report_split
     there = splits(data)
@@ -190,8 +190,8 @@ def _check_enough(collection: Collection, queries: int, purpose: str) -> None:
     """Raise an error if there are too few queries: the interval would be meaningless."""
     if queries < LEAST_QUERIES:
         raise EvalDataError(
-            f"{collection.name}: {queries} queries of {collection.split} to {purpose} are too few",
-            f"use at least {LEAST_QUERIES}, better a hundred; kb eval run accepts fewer",
+            f"{collection.name}: too few queries in {collection.split} to {purpose}: {queries}",
+            f"use at least {LEAST_QUERIES}, preferably a hundred; kb eval run accepts fewer",
         )
 
 

@@ -90,7 +90,7 @@ def _settings(tuning: Tuning) -> str:
 
 
 def verdict(tuning: Tuning) -> str:
-    """One sentence that recommends the fitted settings, or not."""
+    """One sentence that recommends the fitted settings or advises against them."""
     if not tuning.settings:
         return "nothing to write"
     if tuning.better:

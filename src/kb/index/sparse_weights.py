@@ -46,7 +46,7 @@ def from_text(text: str) -> Weights:
 
 
 def from_text_or_empty(text: str | None) -> Weights:
-    """Read weights; damaged text, which `kb doctor` reports, gives none."""
+    """Read weights. Returns none for damaged text, which `kb doctor` reports."""
     try:
         return from_text(text or "{}")
     except (ValueError, RecursionError):

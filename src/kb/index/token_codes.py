@@ -68,8 +68,8 @@ def decode(data: bytes) -> TokenVectors:
 
 
 def decode_all(blobs: Sequence[bytes]) -> list[TokenVectors]:
-    """Read the vectors of many passages. One call of numpy for all takes 3 ms for 100 passages; a
-    call for each takes 14 ms."""
+    """Read the vectors of many passages. A single call of numpy takes 3 ms for 100 passages; a call
+    for each passage takes 14 ms."""
     headers = [parse_header(data) for data in blobs]
     if len({header[:2] for header in headers}) > 1:  # written with different settings
         return [decode(data) for data in blobs]

@@ -22,12 +22,12 @@ Reading files:
     parser_registry   finds and loads the built-in parsers
     parsers           one module or package for each format
     parser_support    code that several parsers share
-    decode            bytes into text
+    decode            decodes bytes into text
     escapes           escaped characters in JSON, YAML and XML
     front_matter      attributes at the top of a file
     yaml_attributes   the YAML in front matter
     attribute_bounds  limits on tags, language and metadata
-    dates             dates and times into the form of the store
+    dates             converts dates and times to the form of the store
     chunk             packs blocks into chunks
     split             splits a text that is too long for a chunk
 

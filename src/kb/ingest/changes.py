@@ -37,7 +37,7 @@ class RootScan:
         return f"{file_names.portable_path(name)}/{path}"
 
     def notes(self, notes: Iterable[FileNote]) -> list[FileNote]:
-        """Replace the paths inside the root by document paths, as reports show them."""
+        """Replace the paths inside the root with document paths, as reports show them."""
         return [FileNote(self.doc_path(note.path), note.reason) for note in notes]
 
     def missing_files(self) -> list[FileState]:

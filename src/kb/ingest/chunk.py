@@ -152,7 +152,7 @@ def _merge_adjacent(
     belong: Callable[[Section, Section], bool],
 ) -> Iterator[Section]:
     """Join adjacent sections while they belong together. Only an open section may grow: others are
-    yielded at once, since a section may have megabytes."""
+    yielded at once, since a section may be megabytes long."""
     held: Section | None = None
     for section in sections:
         if held is not None and not belong(held, section):
@@ -175,7 +175,8 @@ def _is_below(path: tuple[str, ...], above: tuple[str, ...]) -> bool:
 
 
 def _join_small_code(sections: Iterable[Section]) -> Iterator[Section]:
-    """Join short adjacent definitions, so that a file of one-liners is not a hundred hits."""
+    """Join short adjacent definitions, so that a file of one-liners does not become a hundred
+    hits."""
     return _merge_adjacent(
         sections,
         _is_small_code,

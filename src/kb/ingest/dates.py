@@ -1,6 +1,6 @@
 """Parses dates into the form of the store: `2026-03-01` or `2026-03-01T12:00:00Z`.
 
-Pure. A time without a time zone is UTC, so that a file gives the same document on every machine.
+Pure. A time without a time zone is UTC, so that a file becomes the same document on every machine.
 """
 
 from __future__ import annotations

@@ -165,10 +165,12 @@ def _utf16_without_bom(data: bytes) -> str | None:
 
 
 def _is_ascii_with_zeros(sample: bytes) -> bool:
-    """Whether this is ASCII with zeros as separators, whose letters in pairs would look Chinese."""
+    """Whether this is ASCII with zeros as separators, which would look like Chinese if decoded as
+    UTF-16."""
     return sample.count(0) * 3 < len(sample) and not sample.translate(None, _PRINTABLE)
 
 
 def _is_text(char: str) -> bool:
-    """Whether `char` is assigned and not a control character, unlike in decoded binary data."""
+    """Whether `char` is assigned and not a control character, unlike most characters of decoded
+    binary data."""
     return char in "\t\n\r\f" or unicodedata.category(char) not in ("Cc", "Cn", "Co", "Cs")

@@ -50,7 +50,7 @@ class FileEntry:
 
 
 def _bound_ns(time_ns: int) -> int:
-    """The nearest time that the store can hold: file systems also have years after 2262."""
+    """The nearest time that the store can hold: file systems also allow years after 2262."""
     return max(-_MAX_NS, min(time_ns, _MAX_NS))
 
 

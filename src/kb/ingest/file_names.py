@@ -52,7 +52,7 @@ def _escaped(name: str) -> str:
 
 
 def _disk_bytes(name: str) -> bytes:
-    """The bytes of a name, with a literal `\\x` escaped to keep it apart from the escapes."""
+    """The bytes of a name, with a literal `\\x` escaped to distinguish it from the escapes."""
     return os.fsencode(name.replace("\\x", "\\x5cx"))
 
 

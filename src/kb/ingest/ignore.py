@@ -110,7 +110,8 @@ def read_rules(
     cut: int = 0,
     prefix: str = "",
 ) -> tuple[Rules | None, list[str]]:
-    """Read the ignore file `name` in `folder`: its rules, or None without any, and invalid lines.
+    """Read the ignore file `name` in `folder`. Returns its rules, None if it has none, and its
+    invalid lines.
 
     A link is followed if its target lies inside `root`, by default `folder`. Raises
     `IgnoreFileError` if the file exists but is not a regular file, is too large or unreadable.

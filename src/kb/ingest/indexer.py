@@ -288,7 +288,7 @@ class _Run:
 
     def _update(self, file: _File) -> None:
         """Bring the store up to date with the file. It is parsed to its end before it is written:
-        other writers would wait for the parser."""
+        otherwise other writers would wait for the parser."""
         if file.error is not None:
             raise file.error
         if not file.is_read:

@@ -134,8 +134,8 @@ class Parsing:
         """Return the document as soon as its first chunks arrive; the rest of a long file is parsed
         while its chunks are iterated.
 
-        Raises `Unsupported` and `Unreadable`, here or during the iteration, if the parser does or
-        if the file exceeds the limits.
+        Raises `Unsupported` and `Unreadable`, here or during the iteration, if the parser raises
+        them or if the file exceeds the limits.
         """
         try:
             first = self._next()

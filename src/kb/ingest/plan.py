@@ -30,7 +30,8 @@ HasDocuments = Callable[[Root, str], bool]
 class ScanTarget:
     """A root to scan, or one `part` of it (`""`: all of it).
 
-    `root` is None until the store has a record of it. `whole` is the value that it gets now.
+    `root` is None until the store has a record of it. `whole` is the value of `Root.whole` after
+    the run.
     """
 
     path: str
@@ -118,7 +119,7 @@ class _Planner:
         return Plan(tuple(targets), shown, tuple(self.skipped), tuple(self.failed))
 
     def _existing(self, given: str) -> str | None:
-        """Return the real path of a file or folder that can be scanned; report any other one."""
+        """Return the real path of a file or folder that can be scanned; report any other path."""
         try:
             path = os.path.realpath(given)
             mode = os.stat(path).st_mode

@@ -189,7 +189,7 @@ def _normalize_case(path: str) -> str:
 
 def _kind_of_secret(head: bytes) -> str | None:
     """Which kind of secret the file holds, if any. Its beginning, after comments, rules out most
-    kinds, so that most files cost one search for a private key."""
+    kinds, so that for most files one search for a private key is enough."""
     text = _as_utf8(head[:HEAD_BYTES])
     if b"PRIVATE KEY" in text and _is_key(_without_comments(text)):
         return "holds a private key"

@@ -57,7 +57,7 @@ class LocalParsing:
         return parse_and_chunk(self._parser, self._source, self._max_chars)
 
     def receive_all(self) -> None:
-        """Nothing to receive: the file is short."""
+        """Do nothing: the file is short, so the result is complete."""
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""

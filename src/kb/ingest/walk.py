@@ -26,8 +26,8 @@ from kb.types import FileNote
 class WalkResult:
     """The files of a walk, and what it could not list.
 
-    Paths are inside the root. `unseen` are files and folders that could not be examined, `""` being
-    the root itself; `warnings` are about ignore files.
+    Paths are inside the root. `unseen` are files and folders that could not be examined, where `""`
+    is the root itself; `warnings` are about ignore files.
     """
 
     files: tuple[FileEntry, ...]

@@ -1,6 +1,6 @@
-"""The YAML of front matter into attributes.
+"""Converts the YAML of front matter into attributes.
 
-Apart from `front_matter`, so that PyYAML is loaded only for files that have front matter.
+Separate from `front_matter`, so that PyYAML is loaded only for files that have front matter.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Exports to files and streams, imports from them, and folders for imported roots."""
+"""Exports to files and streams, imports from them, and attaching folders to imported roots."""
 
 from __future__ import annotations
 

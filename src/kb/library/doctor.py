@@ -150,7 +150,7 @@ def _model(store: Store, source: EncoderSource) -> Finding:
     if stored is None or (stored.name, stored.version) == (spec.name, spec.version):
         return Finding("model", "ok", f"{spec.name} {spec.version}")
     what = (
-        f"the vectors were made by {stored.name} {stored.version}, not by {spec.name} "
+        f"the vectors were computed by {stored.name} {stored.version}, not by {spec.name} "
         f"{spec.version}: search uses words only"
     )
     return Finding("model", "warning", what, "kb embed --anew")
@@ -173,7 +173,9 @@ def _files(store: Store, ingest: IngestConfig) -> Finding:
     for state in ("misplaced", "extracted differently", "gone", "not readable", "changed"):
         what += f", {states[state]} {state}" if states[state] else ""
     if states["misplaced"]:
-        return Finding("files", "error", what, "kb rm the documents, and ingest their folder again")
+        return Finding(
+            "files", "error", what, "remove the documents with kb rm, and ingest their folder again"
+        )
     if set(states) - {"exact"}:
         return Finding("files", "warning", what, "kb ingest")
     return Finding("files", "ok", f"{what}, all unchanged")

@@ -30,7 +30,7 @@ def ingest(
     """See `KnowledgeBase.ingest`. `uploaded` files belong to the folder for uploads, and a file
     that cannot be parsed keeps its earlier document."""
     if not paths and not kb.roots():
-        raise InvalidRequest("nothing was ingested yet", "name a folder: kb ingest FOLDER")
+        raise InvalidRequest("nothing has been ingested yet", "name a folder: kb ingest FOLDER")
     if not all(isinstance(path, str | os.PathLike) and os.fspath(path) for path in paths):
         raise InvalidRequest("a path to ingest is empty or not a string", "name a file or folder")
     report = Indexer(kb._store, kb.config, kb._clock).ingest(

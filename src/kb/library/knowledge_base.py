@@ -257,7 +257,7 @@ class KnowledgeBase:
         return self._embedding.jobs()
 
     def retry(self) -> int:
-        """Queue the passages that failed for good again, and return their number."""
+        """Make the passages that failed for good pending again, and return their number."""
         return self._embedding.retry()
 
     def reindex(
@@ -273,11 +273,11 @@ class KnowledgeBase:
         """Switch to another model without interrupting searches. `model` is an encoder, or the name
         of one.
 
-        The new vectors are built beside the old ones, also for documents that are added meanwhile.
-        The switch happens when no passage is pending and the new model has vectors for every
-        passage that the old one had; `force` ignores passages that the new model failed on. The old
-        vectors are dropped `grace_s` seconds later, when no search uses them any more, unless
-        `keep_old` is set.
+        The new vectors are built beside the old ones, including those of documents that are added
+        in the meantime. The switch happens when no passage is pending and the new model has vectors
+        for every passage that the old one had; `force` ignores passages that the new model failed
+        on. The old vectors are dropped `grace_s` seconds later, when no search uses them any more,
+        unless `keep_old` is set.
 
         Returns the report, and whether searches use the new model now; if they do not,
         `report.held` has the reason. After a stop, the next call or a worker continues. Naming the
@@ -480,7 +480,7 @@ class KnowledgeBase:
         return {name: resolve(name, custom).settings() for name in profile_names(custom)}
 
     def index_version(self) -> dict[str, str]:
-        """The version of every retriever's index; it changes when results could."""
+        """The version of every retriever's index. It changes whenever results may change."""
         from kb.search.retrievers import registry
 
         return {spec.name: spec.index_version(self._store) for spec in registry.specs()}

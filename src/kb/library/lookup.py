@@ -154,8 +154,8 @@ def _suggestion(store: Store, name: str) -> str:
 
 
 def _similar_paths(store: Store, name: str) -> list[str]:
-    """The path most similar to `name`, among its neighbors in order and the paths with the same
-    file name. A comparison with all paths would take minutes."""
+    """The path most similar to `name`, among its alphabetical neighbors and the paths with the same
+    file name. Comparing all paths would take minutes."""
     from difflib import get_close_matches  # needed after a mistake only
 
     file_name = name[name.rfind("/") :] if "/" in name else "/" + name

@@ -7,7 +7,7 @@
     model_directory    the folder of pulled models
     checksums          SHA-256 of model files, cached for large ones
     pull               `kb models pull`: copies a model from a hub, a mirror or a folder
-    download           one file over HTTP, resumable
+    download           one file over HTTP, resumable, checked against its SHA-256
     network            the only code that opens connections, and whether it may
     tokenizer          the tokens of a text, as the model sees them
     runtime            loads ONNX Runtime with its telemetry off

@@ -1,8 +1,8 @@
 """Downloads one file over HTTP. An interrupted download can be resumed.
 
 Received bytes are kept in a `.part` file whose name contains the expected hash, and a later run
-requests the rest (`Range`). A server without ranges sends the whole file again. The file is moved
-to its place once its size and SHA-256 match the manifest.
+requests the rest (`Range`). A server that does not support ranges sends the whole file again. The
+file is moved to its place once its size and SHA-256 match the manifest.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _resume(url: str, file: ModelFile, part: Path, timeout_s: float, on_bytes: O
 
 
 def _start(response: Any, have: int) -> int:
-    """The offset of the response's body in the file: 0 if the server has no ranges."""
+    """The offset of the response's body in the file: 0 if the server does not support ranges."""
     if response.status != 206:
         return 0
     match = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))

@@ -1,8 +1,8 @@
 """The encoder that calls a server with OpenAI's `/embeddings` API.
 
-Such servers are Ollama, vLLM, llama.cpp, LM Studio and OpenAI. Every response is checked: one
-vector per text, of the declared dimension, all numbers finite. On some servers, the last digits of
-a vector depend on the other texts in the request.
+Ollama, vLLM, llama.cpp, LM Studio and OpenAI offer it. Every response is checked: one vector per
+text, of the declared dimension, all numbers finite. On some servers, the last digits of a vector
+depend on the other texts in the request.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _endpoint(settings: ModelsConfig, name: str) -> Endpoint:
 
 
 def _spec(settings: ModelsConfig, endpoint: Endpoint) -> ModelSpec:
-    """The specification. Its version includes the passage prefix, so that vectors made with
+    """The specification. Its version includes the passage prefix, so that vectors computed with
     different prefixes are never mixed."""
     from zlib import crc32
 

@@ -1,10 +1,10 @@
 """The exam: tests whether an encoder works before its vectors are used in searches.
 
-A model may be untrained, damaged or made for another language, and an endpoint may serve another
-model than configured. Their results are noise. Comparing dense and sparse results does not reveal
-it, because both come from the same model. A few questions do: a good model ranks the right answer
-above all other answers and decoys; a bad one prefers decoys, which share more words with the
-question.
+A model may be untrained, damaged or made for another language, and an endpoint may serve a model
+other than the configured one. The results are then noise. Comparing dense and sparse results does
+not reveal this, because both come from the same model. A few questions do: a good model ranks the
+right answer above all other answers and decoys; a bad one prefers decoys, which share more words
+with the question.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def _encode_all(
     encoder: Encoder, texts: list[str], want: frozenset[str], *, as_query: bool
 ) -> list[Encoding]:
     """Encode all texts; if that fails, each alone, with an empty encoding for those that fail.
-    Raises `ModelError` if the model fails altogether: an unreachable server is not a failed exam.
-    """
+    Raises `ModelError` if the model fails altogether: an unreachable server is not a failed
+    exam."""
     try:
         return _encode(encoder, texts, want, as_query=as_query)
     except ModelError:
@@ -109,7 +109,7 @@ def _encode(
     # A third-party encoder may raise anything: it means that the model failed.
     except Exception as error:
         name, reason = encoder.spec.name, f"{type(error).__name__}: {error}"
-        raise ModelError(f"{name} failed in kb's exam: {reason}", _HINT) from error
+        raise ModelError(f"{name} failed during kb's exam: {reason}", _HINT) from error
     if len(encodings) != len(texts):
         count = f"{len(encodings)} encodings for {len(texts)} texts"
         raise ModelBroken(f"{encoder.spec.name} returned {count}", _HINT)

@@ -118,7 +118,7 @@ class EmbeddingClient:
                 _error_message(body[:_BLOCK_BYTES].decode("utf-8", "replace"))
             )
             raise ModelBroken(
-                f"the endpoint {self._host} returned no embeddings, but: {start!r}",
+                f"the endpoint {self._host} returned something other than embeddings: {start!r}",
                 "models.endpoint_url is the address without /embeddings, such as https://host/v1",
             ) from error
 

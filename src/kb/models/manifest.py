@@ -21,7 +21,7 @@ NAME = "model.json"
 GRAPH = "model.onnx"
 TOKENIZER = "tokenizer.json"
 FORMAT = 1
-HINT = "restore its files; a bundled model: pip install --force-reinstall kb-search"
+HINT = "restore its files; for a bundled model, run: pip install --force-reinstall kb-search"
 
 LIMIT_BYTES = 1 << 20  # of a manifest
 _MAX_FILE_BYTES = 1 << 40
@@ -47,8 +47,8 @@ class ModelFile:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The content of a `model.json`. `outputs` maps each part to the name of the graph's output; a
-    model without `query_sparse` weights queries like passages, and a judge has only `score`. With
+    """The content of a `model.json`. `outputs` maps each part to the name of the graph's output;
+    without `query_sparse`, the model weights queries like passages; a judge has only `score`. With
     `stems`, the terms of sparse vectors are word stems; otherwise they are the model's tokens."""
 
     folder: Path

@@ -71,7 +71,7 @@ class OnnxEncoder(OnnxModel[Tokenizer]):
         return encodings
 
     def _outputs(self, want: Set[str], *, as_query: bool) -> dict[str, str]:
-        """The graph's output for each wanted part that the model gives."""
+        """The graph's output for each wanted part that the model computes."""
         names = self.manifest.outputs
         chosen = {part: names[part] for part in sorted(want & self.spec.gives)}
         if as_query and "sparse" in chosen:
@@ -112,7 +112,7 @@ class OnnxEncoder(OnnxModel[Tokenizer]):
 
 def _one_row_per_token(values: Array, tokens: Tokens) -> Array:
     """Bring the outputs of different exports to one shape: weights may lack their own axis, and
-    BGE-M3 gives no vector for the first token, which is special and never kept."""
+    BGE-M3 returns no vector for the first token, which is special and never kept."""
     import numpy as np
 
     count = len(tokens.ids)

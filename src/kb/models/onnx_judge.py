@@ -55,7 +55,7 @@ class PairTokenizer:
 
     def pair(self, query: Pieces, passage: str) -> tuple[list[int], list[int]]:
         """The token ids and type ids of both texts. The passage is truncated to the tokens that the
-        query leaves."""
+        query leaves room for."""
         room = min(PASSAGE_TOKENS, self._room - len(query))
         both = self._tokenizer.post_process(query, self._pieces(passage, room))
         return both.ids, both.type_ids

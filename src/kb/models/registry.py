@@ -85,7 +85,7 @@ def has_multilingual() -> bool:
 
 
 def reader(text: str, language: str | None) -> str | None:
-    """The name of an installed encoder that declares to read this text, whose language may be
+    """The name of an installed encoder that claims to read this text, whose language may be
     unknown; None if there is none. Loads no model."""
     from kb.models.use_multilingual import LANGUAGES, SCRIPTS
 

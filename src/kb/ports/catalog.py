@@ -155,8 +155,7 @@ class Catalog(Protocol):
 
     def chunk_texts(self, chunk_ids: Iterable[int], *, wide: bool = False) -> dict[int, str]:
         """The texts of chunks by id; unknown ids are left out. With `wide`, only texts whose UTF-8
-        form has many more bytes than the text has characters, so that they are hardly in Latin
-        script."""
+        form has many more bytes than characters, which are mostly not in Latin script."""
         ...
 
     def texts_with_copies(self, chunk_ids: Iterable[int]) -> dict[int, ChunkText]:

@@ -38,9 +38,10 @@ class Fulltext(Protocol):
         now: str,
         limit: int,
     ) -> dict[int, str]:
-        """The chunks that contain any of the phrases, each with its headings and text. The words
-        of a phrase are adjacent and in its order, in any inflection; runs of unspaced scripts are
-        complete. If there are more than `limit`, those in `prefer` come first, then the oldest."""
+        """The chunks that contain any of the phrases, each with its headings and text. The words of
+        a phrase are adjacent and in its order, in any inflection; runs of unspaced scripts must
+        occur completely. If there are more than `limit`, those in `prefer` come first, then the
+        oldest."""
         ...
 
     def match_substrings(

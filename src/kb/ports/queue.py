@@ -72,6 +72,6 @@ class Queue(Protocol):
         ...
 
     def retry(self, model_id: int, *, doc_id: int | None = None) -> int:
-        """Make chunks that failed for good pending again, of one document or of all. Returns how
-        many."""
+        """Make chunks that failed for good pending again: those of one document, or all. Returns
+        how many."""
         ...

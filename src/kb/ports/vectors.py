@@ -1,4 +1,4 @@
-"""The vectors port: embedding models, the vectors they made, and retrieval by them."""
+"""The vectors port: embedding models, the vectors they compute, and retrieval by them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class Vectors(Protocol):
     """Reads vectors and manages the models they belong to. `Queue.finish` writes vectors.
 
-    A model has a role: `search` (its vectors answer searches), `next` (its vectors are being built
-    to replace those), `gone` (its vectors are being dropped), or None (its vectors are kept, but
-    not used).
+    A model has a role: `search` (searches use its vectors), `next` (its vectors are being built to
+    replace those), `gone` (its vectors are being dropped), or None (its vectors are kept, but not
+    used).
     """
 
     def version(self) -> str:
@@ -33,7 +33,7 @@ class Vectors(Protocol):
     # --- models -----------------------------------------------------------------------------------
 
     def models(self) -> list[StoredModel]:
-        """The models of the store; the one that answers searches comes first."""
+        """The models of the store; the one that searches use comes first."""
         ...
 
     def model_counts(self) -> list[JsonDict]:
@@ -41,8 +41,8 @@ class Vectors(Protocol):
         ...
 
     def use_model(self, spec: ModelSpec, source: str | None = None) -> StoredModel:
-        """Return the record of the model that answers searches, and create it if needed. `source`
-        is the name that the encoder is loaded by, if it differs from the configured one. Raises
+        """Return the record of the model that searches use, and create it if needed. `source` is
+        the name that the encoder is loaded by, if it differs from the configured one. Raises
         `ModelMismatch` if the store has vectors of another model."""
         ...
 
@@ -56,7 +56,7 @@ class Vectors(Protocol):
         self, spec: ModelSpec, source: str | None, *, keep_old: bool = False
     ) -> StoredModel:
         """Register a model as `next`, or resume an earlier switch to it. If the store has no
-        vectors yet, the model answers searches at once. A switch to any other model is abandoned.
+        vectors yet, searches use the model at once. A switch to any other model is abandoned.
         `keep_old` keeps the vectors of the old model after the switch."""
         ...
 
@@ -66,8 +66,8 @@ class Vectors(Protocol):
         ...
 
     def switch(self, model_id: int, *, force: bool = False) -> bool:
-        """Make the model answer searches, if `can_switch` allows it. `force` ignores chunks that
-        the model failed on. Returns whether the model answers searches now."""
+        """Make searches use the model, if `can_switch` allows it. `force` ignores chunks that the
+        model failed on. Returns whether searches use the model now."""
         ...
 
     def drop_retired(self, limit: int = 500) -> bool:

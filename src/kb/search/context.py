@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 class SearchContext(NamedTuple):
     """A request with its profile, its model and the time. `profile` has only the retrievers that
-    can run. `reranks` tells whether a reranker will read the candidates."""
+    can run. `reranks` is whether a reranker will read the candidates."""
 
     store: Store
     request: SearchRequest
@@ -32,7 +32,8 @@ class SearchContext(NamedTuple):
 
     @property
     def standalone(self) -> bool:
-        """Whether no lexical retriever runs: then a retriever must answer as well as it can."""
+        """Whether the search has no lexical retriever, so that the others must return their best
+        guess."""
         return LEXICAL not in self.profile.retrievers
 
     @property
@@ -54,8 +55,8 @@ class SearchContext(NamedTuple):
         return self.model.stored is not None and self.model.stored.tokens > 0
 
     def encode(self, text: str, *, need: Set[str]) -> QueryEncoding:
-        """Encode a query with all outputs that this search uses. An output in `need` that cannot be
-        computed raises."""
+        """Encode a query with all outputs that this search uses. Raises if an output in `need`
+        cannot be computed."""
         outputs = self.profile.model_outputs()
         if self.reads_tokens:
             outputs |= {"tokens"}

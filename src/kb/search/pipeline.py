@@ -5,7 +5,7 @@
 All stages read one state of the store, and none writes.
 
 The number of fused candidates does not depend on the number of hits, because normalized scores
-depend on all candidates. If the candidates are too few, every retriever is asked for more; new
+depend on all candidates. If there are too few candidates, every retriever is queried for more; new
 candidates are fused separately and appended. So a longer list of hits starts with the shorter one.
 """
 
@@ -62,7 +62,7 @@ class Cut:
         parts = [f"top={self.top}"]
         if self.threshold is not None:
             parts.append(f"threshold={self.threshold:g}")
-        return f"cut({', '.join(parts + ['one a document'] * self.group)})"
+        return f"cut({', '.join(parts + ['one per document'] * self.group)})"
 
     def __call__(
         self, ranked: Sequence[ScoredChunk], cache: CandidateCache
@@ -77,7 +77,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class FusionStage:
-    """The fusion of a profile: the method, the weights, and the least score to keep."""
+    """The fusion of a profile: the method, the weights, and the minimum score to keep."""
 
     fusion: Fusion
     weights: Mapping[str, float]
@@ -119,7 +119,7 @@ class FusionStage:
 
 
 def absence(retriever: str, *, cut: bool) -> str:
-    """The score of a chunk that is missing in a list, see `RankedList`."""
+    """The score of a chunk that is missing from a list (see `RankedList`)."""
     spec = registry.get(retriever)
     return "half" if cut and spec.absence == "zero" else spec.absence
 
@@ -207,7 +207,8 @@ class Pipeline:
         return "+".join(function(self.store) for function in dict.fromkeys(functions))
 
     def _query_degraded(self, analysis: Analysis) -> tuple[Degraded, ...]:
-        """Terms that were left out matter only to lexical retrieval."""
+        """The problems of the query's analysis, if it has a lexical retriever: omitted terms matter
+        to no other."""
         lexical = any(retriever.name == LEXICAL for retriever in self.retrievers)
         return analysis.degraded if lexical else ()
 
@@ -261,15 +262,16 @@ class PipelineRun:
             limit *= _DEPTH_FACTOR
 
     def _first(self, fused: list[ScoredChunk]) -> list[ScoredChunk]:
-        """The first candidates in their final order. A reranker that is to decide alone does."""
+        """The first candidates in their final order. Literal matches come first, unless the
+        reranker decides alone."""
         ranked, rerank = self._rerank(fused), self._pipeline.rerank
         if not self._evidence or (rerank is not None and rerank.blend == 1.0):
             return ranked
         return put_first(ranked, self._evidence)
 
     def _enough(self, kept: Sequence[ScoredChunk], limit: int) -> bool:
-        """Whether more candidates cannot add hits. Hits below the threshold are not replaced; hits
-        of the same document are."""
+        """Whether there are enough candidates, so that more could not add hits. Hits below the
+        threshold are not replaced; hits of the same document are."""
         cut = self._pipeline.cut
         if cut.group:
             return len(kept) >= cut.top or limit >= max(_MAX_DEPTH, cut.top)
@@ -316,7 +318,7 @@ class PipelineRun:
     def _fuse(
         self, new: Mapping[str, Candidates], candidates: Mapping[str, Candidates], limit: int
     ) -> list[ScoredChunk]:
-        """Fuse the `new` ones of all `candidates`."""
+        """Fuse the candidates in `new`, with the weights that all `candidates` determine."""
         stage = self._pipeline.fusion_stage
         full = frozenset(name for name, each in candidates.items() if len(each.ranked) >= limit)
         query_weights = stage.query_weights(self._analysis.text, candidates)
@@ -345,8 +347,8 @@ class PipelineRun:
     def _literal(
         self, fused: list[ScoredChunk], candidates: Mapping[str, Candidates], limit: int
     ) -> list[ScoredChunk]:
-        """Put passages that hold the query literally first. They are looked up once, with the first
-        candidates."""
+        """Put passages that contain the query literally first. They are looked up once, with the
+        first candidates."""
         lexical = candidates.get(LEXICAL)
         if lexical is None or not lexical.ran:
             return fused
@@ -419,8 +421,9 @@ class PipelineRun:
     def _collapse(
         self, ranked: list[ScoredChunk], batch: Sequence[ScoredChunk]
     ) -> Sequence[ScoredChunk]:
-        """The ranked list without duplicates. `batch` is its last part. What the cut drops goes
-        first: it must not stand for its duplicates, nor take a place among the first hits."""
+        """The ranked list without duplicates. `batch` is its last part. Candidates that the cut
+        drops are removed first, so that they neither represent their duplicates nor take places
+        among the first hits."""
         if self._collapsed is None:
             return ranked
         cut = self._pipeline.cut
@@ -490,7 +493,7 @@ class PipelineRun:
         }  # fmt: skip
 
     def _literal_facts(self, chunk_id: int) -> dict[str, Any]:
-        """Why a hit was raised, if it was."""
+        """Why a hit was moved up, if it was."""
         evidence = self._evidence.get(chunk_id)
         return {} if evidence is None else {"literal": NAMES[evidence.level]}
 

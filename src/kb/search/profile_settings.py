@@ -211,8 +211,8 @@ ABOUT: Mapping[str, str] = {
     "coverage": "whether vectors count less while most candidates by words have none",
     "complete": "whether a dense or sparse score is computed for candidates that only other "
     "retrievers returned",
-    "literal": "whether passages that hold the whole query literally come first, and passages with "
-    "a part of it rise",
+    "literal": "whether passages that contain the query literally come first, and passages with "
+    "a part of it move up",
     "min_score": "candidates with a lower fused score are dropped, before any boost",
     "calibrated": "whether `min_score` acts on the fused score times the relevance, for passages "
     "whose vectors are known; passages with every word of the query stay",

@@ -38,7 +38,7 @@ class Profile:
     agreement: bool = False  # an outlier list gets less weight: `ranking.agreement`
     coverage: bool = False  # lists without most vectors get less weight: `ranking.coverage`
     complete: bool = False  # score candidates that only other retrievers returned
-    literal: bool = False  # passages that hold the query literally come first: `ranking.literal`
+    literal: bool = False  # passages that contain the query come first: `ranking.literal`
     min_score: float | None = None  # drop candidates with a lower fused score
     calibrated: bool = False  # `min_score` acts on the score times the relevance
     boosts: tuple[str, ...] = ()

@@ -213,7 +213,7 @@ class Searcher:
 
     def _parallel(self, retrievers: Sequence[Retriever]) -> ParallelRetrieval | None:
         """Run the retrievers in threads if one of them is slow. There is no timeout while the model
-        is not loaded: loading may take long, and happens once."""
+        is not loaded: loading may take a long time, and happens once."""
         if not any(retriever.is_slow for retriever in retrievers):
             return None
         with self._lock:
@@ -266,7 +266,7 @@ def _similarity(context: SearchContext) -> TokenSimilarity | None:
 
 
 def _collapse(profile: Profile, request: SearchRequest) -> Collapse | None:
-    """The stage that collapses duplicates. With one hit a document, there is nothing to limit."""
+    """The stage that collapses duplicates. With one hit per document, there is nothing to limit."""
     per_document = 0 if profile.group else profile.per_document
     if request.collapse is False or not (profile.collapse or per_document):
         return None

@@ -1,8 +1,8 @@
 """Limits the number of open connections, and closes each of them properly.
 
 An incomplete request or an unread response costs nothing but a connection, so anyone can hold many.
-When there are too many, a new connection replaces the oldest idle one, first of the address that
-has the most. A complete request is never replaced.
+When there are too many, a new connection replaces the oldest idle one, preferably one from the
+address that has the most. A complete request is never replaced.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ConnectionPool:
         self._open: set[Connection] = set()
 
     def admit(self, new: Connection) -> bool:
-        """Add a connection, in place of an idle one if need be. Return False if all are busy."""
+        """Add a connection, in place of an idle one if necessary. Return False if all are busy."""
         if len(self._open) >= self._limit and not self._replace_idle():
             return False
         self._open.add(new)

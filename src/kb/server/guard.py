@@ -96,10 +96,14 @@ class AccessRules:
         origin = headers.get("origin")
         own = [f"{scheme}://{host.lower()}" for scheme in _SCHEMES]
         if origin is not None and origin.lower() not in own:
-            raise Foreign(f"pages of {origin!r} may not use this server", "open its own page")
+            raise Foreign(
+                f"pages from {origin!r} may not use this server", "open the server's own page"
+            )
         opened = method == "GET" and path == "/" and headers.get("sec-fetch-mode") == "navigate"
         if headers.get("sec-fetch-site", "none") not in _SAME_SITE and not opened:
-            raise Foreign("pages of other sites may not use this server", "open its own page")
+            raise Foreign(
+                "pages from other sites may not use this server", "open the server's own page"
+            )
 
     def _check_token(self, path: str, headers: Mapping[str, str]) -> None:
         if self.token is None or path in _PUBLIC_PATHS or path.startswith(_ASSETS):

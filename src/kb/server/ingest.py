@@ -128,8 +128,8 @@ def _check_paths(paths: list[str]) -> None:
 
 
 def _allowed_paths(paths: Iterable[str], context: ServerContext, deadline: Deadline) -> list[str]:
-    """Resolve links and duplicates. Raises `PathRefused` for a path outside the allowed folders,
-    without looking at it."""
+    """Resolve links and drop duplicates. Raises `PathRefused` for a path outside the allowed
+    folders, whether it exists or not."""
     roots = [root.path for root in context.kb.roots() if not root.detached]  # already resolved
     folders = [*roots, *(os.path.realpath(folder) for folder in context.folders)]
     allowed: dict[str, None] = {}

@@ -88,7 +88,7 @@ class HttpServer(uvicorn.Server):
     """A uvicorn server with kb's limits and shutdown. Calls `ready` with its port once it listens.
 
     On a signal it drains pending requests, then calls `cancel`, which makes them fail soon, and
-    finally drops the remaining connections, of clients that do not read. `shutdown` handles the
+    finally drops the remaining connections, whose clients do not read. `shutdown` handles the
     signals, because uvicorn would raise them again at the end.
     """
 
@@ -199,5 +199,5 @@ def check_free(host: str, port: int) -> None:
     except OSError as error:
         raise ConfigError(
             f"cannot listen on {host} port {port}: {error.strerror}",
-            "change it with --port",
+            "choose another port with --port",
         ) from error

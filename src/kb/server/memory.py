@@ -1,8 +1,8 @@
 """A memory budget that all requests and responses in progress share.
 
-When the budget is exhausted, the reservation without progress for the longest time is evicted: a
-client that sends its request slowly or does not read its response. If every client makes progress,
-the new request waits, or is refused with `TooBusy`.
+When the budget is exhausted, the reservation that has made no progress for the longest time is
+evicted: a client that sends its request slowly or does not read its response. If every client makes
+progress, the new request waits, or is refused with `TooBusy`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class Reservation:
 
     @contextmanager
     def waiting(self, scope: asyncio.Timeout) -> Iterator[None]:
-        """Wait for the client inside the block; an eviction ends `scope` early."""
+        """Mark the reservation as waiting for the client inside the block. An eviction ends `scope`
+        early."""
         self._loop = asyncio.get_running_loop()
         self._scope = scope
         try:
@@ -90,7 +91,7 @@ class MemoryBudget:
                 self._changed.notify_all()
 
     def grow(self, reservation: Reservation, size_bytes: int) -> None:
-        """Add bytes to a reservation, after evicting stalled ones if need be.
+        """Add bytes to a reservation, after evicting stalled ones if necessary.
 
         A reservation above the whole limit is granted if it is the only one. Raises `TooBusy` if
         the budget is exhausted and no client is stalled.

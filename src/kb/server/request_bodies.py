@@ -132,8 +132,8 @@ _TYPE_NAMES = {str: "a string", bool: "true or false", int: "an integer", dict: 
 def check_fields(
     data: Mapping[str, Any], types: Mapping[str, type], required: Iterable[str] = ()
 ) -> JsonDict:
-    """Return `data` without nulls. Raises `InvalidRequest` for an unknown field, a value of another
-    type than `types` has, or a missing `required` field. Lists hold strings."""
+    """Return `data` without nulls. Raises `InvalidRequest` for an unknown field, a value that does
+    not have its type in `types`, or a missing `required` field. Lists hold strings."""
     for name, value in data.items():
         if name not in types:
             known = ", ".join(types)

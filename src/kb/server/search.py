@@ -222,7 +222,8 @@ def _check_evaluation(data: JsonDict, context: ServerContext) -> JsonDict:
 def _check_grades(grades: Any) -> None:
     if not isinstance(grades, dict):
         raise InvalidRequest(
-            f"judgments cannot be {short_repr(grades)}", "send an object of grades by document"
+            f"judgments cannot be {short_repr(grades)}",
+            "send an object that maps documents to grades",
         )
     for grade in grades.values():
         if not isinstance(grade, int) or isinstance(grade, bool) or not 0 <= grade <= 1000:

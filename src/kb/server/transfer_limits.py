@@ -21,7 +21,8 @@ _DISCONNECT: Message = {"type": "http.disconnect"}
 
 @dataclass(frozen=True, slots=True)
 class TransferTimeout:
-    """How long a transfer may take: `timeout_s`, plus the time of its bytes at minimum speed."""
+    """How long a transfer may take: `timeout_s`, plus the time that its bytes take at the minimum
+    speed."""
 
     timeout_s: float
 
@@ -152,5 +153,6 @@ class ResponseStream:
 
 
 def _unread() -> ClientGone:
-    """A new error for each use: a raised one keeps its frames alive, and with them the body."""
+    """Create a new error for each use: a shared one would keep the frames that raised it alive, and
+    the body with them."""
     return ClientGone("the client does not read the response")

@@ -121,8 +121,8 @@ _NAME_LOCKS = _NameLocks()
 
 
 class Upload:
-    """A file that is being uploaded. The event loop writes it and a thread commits it; the last of
-    the two removes the temporary files."""
+    """A file that is being uploaded. The event loop writes it and a thread commits it; whichever
+    finishes last removes the temporary files."""
 
     def __init__(self, kb: KnowledgeBase, given: str) -> None:
         self._kb = kb

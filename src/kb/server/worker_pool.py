@@ -1,8 +1,8 @@
 """Runs knowledge base calls in threads, a bounded number at a time.
 
-A pool has a number of threads and a queue of bounded length. Each task has a `Deadline`, cancelled
-when its client disconnects or the server stops: a queued task is dropped, a search or a read stops
-at its next step, and a write stops between two steps.
+A pool has a number of threads and a queue of bounded length. Each task has a `Deadline`, which is
+canceled when its client disconnects or the server stops: a queued task is dropped, a search or a
+read stops at its next step, and a write stops between two steps.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class WorkerPool:
         self._atomic = atomic
         self._threads = ThreadPoolExecutor(threads, f"kb-{name}")
         self._lock = threading.Lock()
-        self._lifetime = Deadline()  # cancelled with the pool
+        self._lifetime = Deadline()  # canceled with the pool
         self._task_count = 0
 
     @property
@@ -67,7 +67,7 @@ class WorkerPool:
             either: set[asyncio.Future[Any]] = {result, disconnect}
             await asyncio.wait(either, timeout=start_s, return_when=asyncio.FIRST_COMPLETED)
             if not result.done() and not disconnect.done():
-                if future.cancel():  # only a task that has not started can be cancelled
+                if future.cancel():  # only a task that has not started can be canceled
                     raise self._too_busy()
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if result.done():

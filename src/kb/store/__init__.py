@@ -3,9 +3,10 @@
     sqlite/          the store in one SQLite file
     encoding_cache   a cache of encoded texts, for evaluations
 
-`open_store` opens a store by its URL. To add a kind of store, add a package beside `sqlite` with
-the same two functions, `open_store` and `local_path`, and a line to `_PACKAGES`; its tests run the
-suite in `tests/conformance/store`.
+`open_store` opens a store by its URL. The folder `migrations` has the numbered SQL files that
+create and upgrade the schema of the SQLite store. To add a kind of store, add a package beside
+`sqlite` with the same two functions, `open_store` and `local_path`, and a line to `_PACKAGES`; its
+tests run the suite in `tests/conformance/store`.
 """
 
 from __future__ import annotations

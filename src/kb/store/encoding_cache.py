@@ -102,8 +102,8 @@ class EncodingCache:
             self._connection = None
 
     def model(self, spec: ModelSpec, probe: Encoding) -> int | None:
-        """The id of the model in the cache. Rows of other weights under the same name are deleted.
-        None if the cache cannot be used."""
+        """The id of the model in the cache; None if the cache cannot be used. Rows from other
+        weights under the same name are deleted."""
         made = _digest(probe)
         with self._lock, suppress(apsw.Error):
             if self._connection is None:

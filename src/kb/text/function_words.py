@@ -85,7 +85,7 @@ NAMES = {
 
 def detect_by_words(text: str) -> str | None:
     """The ISO 639-1 code of the language of `text` if its function words leave no doubt; None for
-    English, for texts of less than four words, and in all other cases."""
+    English, for texts of fewer than four words, and in all other cases."""
     words = _WORD.findall(text.lower())
     if len(words) < _MIN_WORDS:
         return None

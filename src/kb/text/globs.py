@@ -114,7 +114,7 @@ class _StateMachine:
         return known
 
     def closure(self, states: int) -> int:
-        """`states`, and those that follow by matching nothing with a wildcard."""
+        """`states`, and those that are reached if wildcards match nothing."""
         reached = states
         while states := (states & self.many) << 1:
             reached |= states

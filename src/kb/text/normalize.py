@@ -97,8 +97,8 @@ def bigrams(run: str) -> list[str]:
 
 
 def unspaced_ngrams(text: str) -> str:
-    """The text to index in `chunks_cjk`: all characters and bigrams of unspaced script, also those
-    on both sides of an invisible character."""
+    """The text to index in `chunks_cjk`: all characters and bigrams of unspaced script, including
+    those on both sides of an invisible character."""
     if text.isascii():
         return ""
     runs = unspaced_runs(plain_form(text))
@@ -125,7 +125,7 @@ def find_identifiers(text: str) -> Iterator[tuple[int, int, list[str]]]:
 def subwords(heading: str, text: str) -> str:
     """The text to index in the column `parts`: words that the tokenizer does not see. They are part
     of an identifier, adjoin unspaced script (`用kb搜索` -> `kb`), or contain invisible characters
-    or ligatures, as those of the heading may."""
+    or ligatures; the heading is included."""
     words = [] if text.isascii() else [*re.findall(_BESIDE_RUN, text), *plain_words(text)]
     words += plain_words(heading)
     return " ".join([*words, *(word for *_, parts in find_identifiers(text) for word in parts)])

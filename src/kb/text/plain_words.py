@@ -1,4 +1,4 @@
-"""The plain form of words with characters that readers do not see or do not tell apart. Pure.
+"""The plain form of words with characters that readers do not see or cannot tell apart. Pure.
 
 - invisible characters: soft hyphens, zero-width spaces and joiners, direction marks;
 - characters for several letters, or for a letter's form: `ﬁ`, full-width Latin, Arabic forms.

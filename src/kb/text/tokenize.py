@@ -123,7 +123,7 @@ def _fold_char(char: str) -> str:
 
 @cache
 def _tables() -> ModuleType:
-    """Loaded on demand: ASCII text does not need them."""
+    """The tables of `unicode61`, loaded on demand: ASCII text does not need them."""
     from kb.text import unicode61
 
     return unicode61

@@ -53,8 +53,8 @@ class Chunk:
 
 
 class ChunkText(NamedTuple):
-    """The text of a chunk. `copies` tells how many documents of the same root have a chunk with
-    this text; it is counted up to 5, and 0 for texts of more than 200 characters. `chunk` returns
+    """The text of a chunk. `copies` is the number of documents of the same root that have a chunk
+    with this text, counted up to 5; it is 0 for texts of more than 200 characters. `chunk` returns
     the whole chunk, which takes longer to make."""
 
     doc_id: int

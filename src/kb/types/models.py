@@ -19,11 +19,10 @@ PASS_MARK = 0.4  # a model that cannot read the language scores 0, or little mor
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """Describes an encoder or a judge without loading it. A judge gives a `score` and has no
+    """Describes an encoder or a judge without loading it. A judge computes a `score` and has no
     dimension. `scripts` lists the scripts that the model reads, as the Unicode names of their
-    letters begin (`Latin`), and `languages` their ISO 639-1 codes (`en`); empty for any script or
-    language. `max_tokens` is 0 if it is unknown or unlimited.
-    """
+    letters begin (`Latin`), and `languages` the ISO 639-1 codes of its languages (`en`); empty for
+    any script or language. `max_tokens` is 0 if it is unknown or unlimited."""
 
     name: str
     version: str
@@ -66,7 +65,7 @@ class StoredModel:
 
     `sparse` and `tokens` count the ready chunks that have these parts too. `pending`, `failed`,
     `no_sparse` and `no_tokens` leave out expired documents. `role` is `search` for the model that
-    answers searches, `next` for the one that will replace it, `gone` for one that is being dropped.
+    searches use, `next` for the one that will replace it, `gone` for one that is being dropped.
     `source` is the name that its encoder is loaded by, if it is not the configured one. `marks` are
     the results of its exam, or None without an exam.
     """

@@ -111,8 +111,8 @@ class TermFrequencies(NamedTuple):
 class TextMatches(NamedTuple):
     """The chunks that a full-text lookup returns, best first, and the terms that it ignored because
     they are too common. `idf` holds the inverse document frequency of words, `log(chunks / chunks
-    with the word)`, as far as the lookup needed it,
-    and `frequencies` the counts themselves."""
+    with the word)`, as far as the lookup needed it, and `frequencies` holds the counts
+    themselves."""
 
     chunks: list[ScoredChunk]
     dropped_terms: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The loop of `kb watch`: waits for changes, updates the store, emits events.
+"""The loop of `kb watch`: waits until changes pause, updates the store, emits events.
 
 It keeps no state across restarts: it first reads everything that has changed in the meantime, by a
 `stat` of every file. It repeats this scan at intervals, for changes that the operating system did
@@ -128,8 +128,9 @@ class Watcher:
             raise WatchFailed(f"cannot watch the folders: {error}", _HINT) from error
 
     def _changes(self, folders: Sequence[str], *, ignore: bool) -> Iterator[list[str]]:
-        """With `ignore`, a folder that cannot be watched is not an error. In that case, the folders
-        listed after it are not watched either, so everything must be scanned more often."""
+        """Yield the changed paths below `folders`. With `ignore`, a folder that cannot be watched
+        is not an error. In that case, the folders listed after it are not watched either, so
+        everything must be scanned more often."""
         from watchfiles import watch
 
         for changes in watch(

@@ -87,7 +87,7 @@ def test_mails_nested_too_deep_are_named() -> None:
         around.add_attachment(mail)
         mail = around
     parsed = parse(mail.as_bytes())
-    assert parsed.warnings == ("mails nested more than 8 levels deep are not read",)
+    assert parsed.warnings == ("messages nested more than 8 levels deep are not read",)
     assert "inner" not in check_parsed(parsed, b"")
 
 
@@ -155,7 +155,7 @@ def test_broken_dates(date: bytes) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"no header\n", b"{}", b"\x89PNG\r\n\x1a\n"])
 def test_what_is_no_mail_is_refused(data: bytes) -> None:
-    with pytest.raises(Unreadable, match="not a mail"):
+    with pytest.raises(Unreadable, match="not an e-mail"):
         parse(data)
 
 

@@ -99,7 +99,7 @@ def test_a_missing_chapter_is_a_warning() -> None:
     every = parts()
     del every["OEBPS/text/one.xhtml"]
     parsed = parse(every)
-    assert parsed.warnings == ("OEBPS/text/one.xhtml is missing in the book",)
+    assert parsed.warnings == ("OEBPS/text/one.xhtml is missing from the book",)
     assert "ended" in check_parsed(parsed, b"")
 
 

@@ -137,6 +137,6 @@ def test_an_excluded_passage_stands_for_none(kb: KnowledgeBase) -> None:
 def test_the_explanation_names_the_stage(kb: KnowledgeBase) -> None:
     explain = kb.search("winter storage", explain=True).explain
     assert explain is not None
-    assert "collapse(duplicates, 3 a document)" in explain["pipeline"]
+    assert "collapse(duplicates, 3 per document)" in explain["pipeline"]
     (stage,) = (each for each in explain["stages"] if each["stage"] == "collapse")
     assert stage["duplicates"] >= 4

@@ -219,7 +219,7 @@ def test_sqlite_vec_cannot_be_loaded(
     with KnowledgeBase(hybrid.path, encoder=Weightless()) as kb:
         (told,) = kb.search("harbour keys").degraded
         assert told.reason == "fallback"
-        assert str(told.detail).startswith("sqlite-vec has no table of these vectors yet, kb embed")
+        assert str(told.detail).startswith("sqlite-vec has no table of these vectors yet (kb embed")
         kb.embed()  # nothing is left, but the table
         found = kb.search("harbour keys")
         assert (titles(found), found.degraded) == (expected, ())

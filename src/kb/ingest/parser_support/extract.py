@@ -1,4 +1,4 @@
-"""Text extracted from a format that is not plain text: a web page, an office file, a mail.
+"""Text extracted from a format that is not plain text: a web page, an office file, an e-mail.
 
 Parsers write into an `Extract` in reading order. The text resembles Markdown, and every block is a
 range of its lines, so that citations can refer to it.
@@ -40,7 +40,7 @@ class Extract:
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings about bytes that are not valid in the text's encoding."""
+        """Warnings about bytes that are not valid in the encoding of the text."""
         count = self.text.count("\ufffd")
         return [f"{count:,} characters cannot be decoded and are shown as \ufffd"] * bool(count)
 
@@ -100,7 +100,7 @@ class Extract:
         self._append(lines)
 
     def add_blocks(self, lines: Sequence[str], blocks: Iterable[Block]) -> None:
-        """Write lines with the given blocks, whose spans count in `lines`."""
+        """Write lines with the given blocks, whose spans refer to `lines`."""
         shift = self._start_paragraph()
         self._lines += lines
         for block in blocks:

@@ -47,7 +47,8 @@ class HeadingStack:
 
 
 def blocks(lines: Sequence[str], parts: Iterable[Part]) -> Iterator[Block]:
-    """Yield blocks with every non-blank line once. `parts` are in order and do not overlap."""
+    """Yield blocks that together contain every non-blank line once. `parts` are in order and do not
+    overlap."""
     headings = HeadingStack()
     for part in _fill_gaps(lines, parts):
         if part.level:

@@ -16,7 +16,7 @@ BINARY = frozenset({"pdf", "docx", "epub", "zip"})
 
 
 def signature(head: bytes) -> str | None:
-    """Return `pdf`, `docx`, `epub`, `zip` or `html`; None if only the file name can tell.
+    """Return `pdf`, `docx`, `epub`, `zip` or `html`; None if only the file name shows the format.
 
     A `zip` may be an office file or a book whose identifying parts come later in the file.
     """

@@ -231,7 +231,7 @@ def check_list(vector: object) -> None:
         raise _not_a_list()
     if len(vector) > _MAX_NUMBERS:  # type: ignore[arg-type]  # it has a length
         raise InvalidRequest(
-            f"an embedding has more than {_MAX_NUMBERS:,} numbers", "no model returns so many"
+            f"an embedding has more than {_MAX_NUMBERS:,} numbers", "no model returns that many"
         )
 
 

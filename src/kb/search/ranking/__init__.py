@@ -4,7 +4,7 @@ fusion                  several ranked lists -> one
 calibration             scores of different retrievers on comparable scales
 adaptive                weights that depend on the query
 agreement               weights that depend on how well the lists agree
-literal                 passages that hold the query as it was typed come first
+literal                 passages that contain the query as it was typed come first
 coverage                weights that depend on how many candidates have vectors
 boosts                  factors for the kind, the accesses and the age of a document
 duplicates              passages whose text repeats that of a better one

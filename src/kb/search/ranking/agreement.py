@@ -35,7 +35,7 @@ _SIBLING = {"lexical": "sparse", "sparse": "lexical"}
 def weigh_by_agreement(
     weights: Mapping[str, float], lists: Mapping[str, Sequence[int]], *, cjk: bool = False
 ) -> QueryWeights:
-    """The weights of the retrievers that ran. `lists` has their chunk ids, best first; `cjk` tells
+    """The weights of the retrievers that ran. `lists` has their chunk ids, best first; `cjk` is
     whether the query is Chinese, Japanese or Korean."""
     base = {name: weights.get(name, 1.0) for name in lists}
     for name, sibling in _SIBLING.items():
@@ -57,7 +57,7 @@ def weigh_by_agreement(
 
 
 def mean_overlap(lists: Mapping[str, Sequence[int]]) -> dict[str, float]:
-    """The mean number of its first hits that each list shares with another list."""
+    """For each list, how many of its first hits it shares with another list, on average."""
     firsts = {name: frozenset(ids[:FIRST]) for name, ids in lists.items()}
     shared: dict[str, list[int]] = {name: [] for name in firsts}
     for one, other in combinations(firsts, 2):

@@ -8,14 +8,14 @@ _NEARLY_ONE = 0.999  # a substring match may contain every word, and has a score
 
 def keyword_score(score: float) -> float:
     """Map a lexical score to [0.35, 0.99] for the weighted sum. FTS5 gives a word that occurs in
-    most chunks almost no score, and a `min_score` would silently remove such hits. With a least
+    most chunks almost no score, and a `min_score` would silently remove such hits. With a minimum
     score of 0.35, a weight of 0.3 keeps every one of them above 0.1."""
     return _KEYWORD_LEAST + _KEYWORD_REACH * score
 
 
 def spread(score: float) -> float:
     """Undo `b / (1 + b)` and return the BM25 score for the convex sum. The bounded score maps all
-    good hits close to 1, which makes means with a zero meaningless."""
+    good hits close to 1, so that a mean with 0 would hide their differences."""
     return score / (1.0 - min(score, _NEARLY_ONE))
 
 

@@ -1,15 +1,15 @@
 """Coverage: vectors count less while most candidates have none. Pure.
 
-While vectors are being made, the vector lists hold only passages that have one already. If those
-are about something else, the nearest of them are still far from the query, but they rank first in
-their lists. So the weight of such a list depends on how many of the first 50 passages by words can
-be found in it:
+While vectors are being computed, the vector lists hold only passages that have one already. If
+those are about something else, the nearest of them are still far from the query, but they rank
+first in their lists. So the weight of such a list depends on how many of the first 50 passages by
+words can be found in it:
 
     at most 30 %       0: the order is that of words alone
-    at least 80 %      all of it: a new note waits for its vector, and is ranked by its words
+    at least 80 %      full weight: a new note without a vector is ranked by its words
     between            in proportion; words have the rest
 
-The share of the whole store would not tell: with half of it embedded, the passages about one topic
+The share of the whole store would not help: with half of it embedded, the passages about one topic
 may have all of their vectors, and those about another none.
 """
 

@@ -74,7 +74,7 @@ def are_near(one: str, other: str) -> bool:
 
 
 def _stretches(text: str) -> tuple[str, ...]:
-    """Three short parts of the text. A text that differs a little contains one of them."""
+    """Three short parts of the text. A text that differs only slightly contains one of them."""
     room = max(0, len(text) - _STRETCH)
     return tuple(text[at : at + _STRETCH] for at in (room // 8, room // 2, room - room // 8))
 

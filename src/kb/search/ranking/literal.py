@@ -1,4 +1,4 @@
-"""Literal matches: passages that hold the words of the query as the user typed them. Pure.
+"""Literal matches: passages that contain the words of the query as the user typed them. Pure.
 
     verbatim   the whole query, with its punctuation: `git push --force`, `database is locked`
     words      the same words side by side: `Database (is locked)`
@@ -36,7 +36,7 @@ _FUNCTION_WORD = 0.5  # the weight of a word whose frequency was not counted
 
 
 class Evidence(NamedTuple):
-    """How literally a passage holds the query: its kind, and the weight of its longest run."""
+    """How literally a passage contains the query: its kind, and the weight of its longest run."""
 
     level: int
     run: float = 0.0
@@ -63,8 +63,9 @@ class LiteralQuery(NamedTuple):
         return [word for word in self.words if self.rare & {stem for *_, stem in tokenize(word)}]
 
     def _windows(self) -> list[str]:
-        """The rarest groups of three adjacent words, if the query is long enough to have runs. Two
-        of the words carry meaning: `one of the` is in many passages, and slow to look up."""
+        """The rarest groups of three adjacent words, if the query is long enough to have runs. At
+        least two of the words carry meaning: `one of the` is in many passages, and slow to look
+        up."""
         if len(self.words) <= LEAST_RUN:
             return []
         windows = []
@@ -92,7 +93,7 @@ def literal_query(text: str, idf: Mapping[str, float]) -> LiteralQuery:
 
 
 def evidence(query: LiteralQuery, text: str) -> Evidence:
-    """How literally a passage holds the query."""
+    """How literally a passage contains the query."""
     if query.unspaced:
         return Evidence(VERBATIM if query.surface in " ".join(text.lower().split()) else NONE)
     spaced = f" {' '.join(fold(text).split())} "
@@ -104,8 +105,8 @@ def evidence(query: LiteralQuery, text: str) -> Evidence:
 
 
 def holds_verbatim(surface: str, text: str) -> bool:
-    """Whether the text holds the query as it is, apart from case, white space and the marks around
-    a sentence. It must not begin or end inside of a word."""
+    """Whether the text contains the query as it is, apart from case, white space and the marks
+    around a sentence. It must not begin or end inside a word."""
     inside = " ".join(text.lower().split())
     core = surface.strip(_AROUND)
     return any(_bounded(form, inside) for form in dict.fromkeys((surface, core)) if form)
@@ -136,7 +137,7 @@ def run_weight(query: LiteralQuery, spaced: str) -> float:
 
 
 def _runs(words: Sequence[str], spaced: str) -> list[tuple[int, int]]:
-    """The longest runs of words in the text, as start and end; none is inside of another."""
+    """The longest runs of words in the text, as start and end; none is inside another."""
     runs: list[tuple[int, int]] = []
     end = 0
     for start in range(len(words)):

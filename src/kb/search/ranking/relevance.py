@@ -5,8 +5,8 @@ A logistic model of a few features, none of which lowers the probability as the 
 words alone, one for each encoder whose cosines have been calibrated, and one for all other
 encoders, which compares a hit's cosine with those of the query's other candidates.
 
-Half of the questions of the training data have no answer in the store that they are asked of. So
-0.5 means: as likely about the question as not, if every second question can be answered.
+Half of the questions in the training data have no answer in their store. So 0.5 means: as likely
+about the question as not, if half of all questions can be answered.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def features(signals: Signals, knot: float = 1.0) -> dict[str, float]:
 
 
 def estimate(signals: Signals, model: str | None) -> float | None:
-    """The relevance of a hit, given the name of the model that made its vector. None for a query
-    without words."""
+    """The relevance of a hit, given the name of the model that computed its vector. None for a
+    query without words."""
     if not signals.words:
         return None
     parameters = WORDS
@@ -94,8 +94,8 @@ def is_calibrated(model: str | None) -> bool:
 
 
 def drop_irrelevant(hits: Sequence[Hit], least: float | None) -> tuple[Hit, ...]:
-    """The hits without those whose relevance is below `least`. The others keep their ranks. Hits
-    without an estimate are kept."""
+    """Drop the hits whose relevance is below `least`. The others keep their ranks. Hits without an
+    estimate are kept."""
     if least is None:
         return tuple(hits)
     return tuple(hit for hit in hits if hit.relevance is None or hit.relevance >= least)

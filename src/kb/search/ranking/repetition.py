@@ -17,7 +17,8 @@ MIN_DOCUMENTS = 5
 
 
 def words_in(text: str, words: Sequence[str]) -> int:
-    """How many of the query's `words`, in lower case, the text contains, also inside of words."""
+    """How many of the query's `words`, in lower case, the text contains, including inside longer
+    words."""
     folded = text.casefold()
     return sum(word in folded for word in words)
 
@@ -41,8 +42,8 @@ def demote(
 def _highest_counts_after(
     ranked: Sequence[ScoredChunk], repeated: Set[int], word_counts: Mapping[int, int]
 ) -> list[int]:
-    """For each position, the most words that any later passage contains which is not repeated; -1
-    if there is none."""
+    """For each position, the highest word count of any later passage that is not repeated; -1 if
+    there is none."""
     highest, highest_counts = -1, []
     for one in reversed(ranked):
         highest_counts.append(highest)

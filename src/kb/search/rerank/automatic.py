@@ -2,7 +2,7 @@
 
     colbert          reranks queries of at most ten words, unless two retrievers have the same first
                      hit as the fused list: then words and meaning agree, and a third opinion is
-                     more often wrong than right. In a long query, most tokens tell little
+                     more often wrong than right. In a long query, most tokens matter little
     cross-encoder    reranks questions in prose: it was trained on those, and loses on keywords,
                      claims and code
 

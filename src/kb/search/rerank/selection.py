@@ -27,7 +27,7 @@ _OFF, _LACKING = "off", "lacking"
 
 
 def no_judge() -> None:
-    """The source of a search without a judge."""
+    """The default judge source: returns None."""
 
 
 class RerankerSelector:
@@ -55,9 +55,9 @@ class RerankerSelector:
         profile_named: bool,
         budget_ms: int | None,
     ) -> RerankStage | None:
-        """Create the rerank stage of the profile; None if the user disabled its model or the chosen
-        model does not support it. Then a stage that reports this is created only for a search with
-        an `explicit` reranker, or, for missing model outputs, with an explicit profile."""
+        """Create the rerank stage of the profile. Returns None if the user disabled its model, or
+        if the chosen model does not support it; but a search with an `explicit` reranker, or, for
+        missing model outputs, with an explicit profile, gets a stage that reports the problem."""
         if profile.rerank == "none":
             return None
         from kb.search.rerank.stage import RerankStage

@@ -3,7 +3,7 @@
     fuse -> boost -> rerank -> cut
 
 The number of candidates does not depend on the number of hits. With a budget, candidates are read
-in slices, the first of which has one candidate. The size of each next slice follows from the pace
+in slices, the first of which has one candidate. The size of each later slice follows from the pace
 of the last one and the time left. Loading the model does not count. After a failure the fused order
 stays, and the response reports the failure.
 """

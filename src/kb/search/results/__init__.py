@@ -1,7 +1,7 @@
 """Results: from ranked chunks to what a caller sees.
 
 signals             what the search knows about a hit, for its relevance
-collapse            duplicates, repeated texts, and documents with many hits
+collapse            folds duplicates into one hit, and limits the hits of a document
 hits                hits with document, citation, snippet and scores
 snippets            the part of a chunk that answers best, and the ranges to highlight
 layout              the sentences and lines of a chunk, as snippets show them

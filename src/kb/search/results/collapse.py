@@ -41,7 +41,7 @@ class Collapse:
 
     def __repr__(self) -> str:
         parts = ["duplicates"] * self.duplicates
-        parts += [f"{self.per_document} a document"] * (self.per_document > 0)
+        parts += [f"{self.per_document} per document"] * (self.per_document > 0)
         return f"collapse({', '.join(parts)})"
 
 
@@ -78,8 +78,8 @@ class CollapsedRanking:
         return sum(map(len, self.duplicates.values()))
 
     def annotate(self, hits: Sequence[Hit], cache: CandidateCache) -> tuple[Hit, ...]:
-        """Hits with their duplicates. The last one of a document among the first hits also has the
-        number of its passages that were moved below them."""
+        """Hits with their duplicates. Among the first hits, the last one of each document also has
+        the number of passages that were moved below."""
         shown = Counter(hit.doc_id for hit in hits[:FIRST])
         last = {hit.doc_id: hit.chunk_id for hit in hits[:FIRST]}
         annotated = []

@@ -129,7 +129,8 @@ class ScoreBreakdown:
     def extend(
         self, candidates: Mapping[str, Candidates], fused: Sequence[ScoredChunk], kind: str
     ) -> ScoreBreakdown:
-        """Add the candidates of a later retrieval. The kind of the first scores stays."""
+        """Add the candidates of a later retrieval. The score kind of the first retrieval is
+        kept."""
         later = ScoreBreakdown.of(candidates, fused, kind)
         if not self.candidates:
             return later
@@ -189,7 +190,7 @@ def make_hits(
     snippet_chars: int,
     similarity: TokenSimilarity | None = None,
 ) -> tuple[Hit, ...]:
-    """Make hits of the ranked chunks. If `snippet_chars` is 0, their snippets are empty. Snippets
+    """Turn the ranked chunks into hits. If `snippet_chars` is 0, their snippets are empty. Snippets
     are chosen by words, and by `similarity` where words do not suffice."""
     cache.fetch_chunks([one.chunk_id for one in ranked])
     snippets = _snippets(ranked, cache, analysis, snippet_chars, similarity)
@@ -233,8 +234,8 @@ def _snippets(
     limit: int,
     similarity: TokenSimilarity | None,
 ) -> dict[int, str]:
-    """The snippets by chunk id. Token vectors are read only for passages whose words do not tell
-    which sentence answers."""
+    """The snippets by chunk id. Token vectors are read only for passages in which words do not show
+    which sentence answers the query."""
     shown: dict[int, str] = {}
     drafts: dict[int, SnippetDraft] = {}
     for one in ranked if limit else ():

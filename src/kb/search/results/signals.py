@@ -1,7 +1,7 @@
 """Signals: what a search knows about a hit, as input of `ranking.relevance`.
 
-It comes from the lists of the retrievers and from texts that are read for the hits anyway, so that
-no SQL statement is run for it.
+Signals come from the lists of the retrievers and from texts that are read for the hits anyway, so
+that they need no SQL statement.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Term(NamedTuple):
 
 
 class QueryTerms(NamedTuple):
-    """The content words of a query with their weights. With `inside`, they also match inside of
+    """The content words of a query with their weights. With `inside`, they also match inside longer
     words, as in the last tier of lexical retrieval."""
 
     terms: tuple[Term, ...]
@@ -67,7 +67,7 @@ class QueryTerms(NamedTuple):
         return sum(term.known for term in self.terms) / len(self.terms) if self.terms else 0.0
 
     def coverage(self, text: str) -> float:
-        """The share of the weights of terms that `text` contains."""
+        """The weight of the terms that `text` contains, as a share of the total."""
         if not self.terms:
             return 0.0
         text = text[:_MAX_CHARS]
@@ -86,8 +86,8 @@ class QueryTerms(NamedTuple):
 
 
 def _weight(count: int | None, frequencies: TermFrequencies) -> float:
-    """The inverse document frequency in relation to that of a word that is in no chunk, so that it
-    is comparable between stores. A word of unknown frequency counts as if one chunk had it."""
+    """The inverse document frequency, relative to that of a word that is in no chunk, so that it is
+    comparable between stores. A word of unknown frequency counts as if one chunk had it."""
     if not frequencies.chunks:
         return 1.0
     count = min(1 if count is None else count, frequencies.chunks)
@@ -95,8 +95,8 @@ def _weight(count: int | None, frequencies: TermFrequencies) -> float:
 
 
 def _idf(count: int, chunks: int) -> float:
-    """In a small store, how many chunks have a word tells little about how common it is. So other
-    chunks are assumed that do not have it."""
+    """The inverse document frequency. In a small store, the number of chunks with a word is weak
+    evidence of how common the word is, so further chunks without it are assumed."""
     return log(1.0 + (chunks + _ASSUMED_CHUNKS - count + 0.5) / (count + 0.5))
 
 
@@ -158,8 +158,8 @@ class SignalSource:
         )
 
     def _cosine(self, chunk_id: int) -> float | None:
-        """The cosine of a chunk, or the lowest one in the list, which a chunk with a vector that is
-        not in the list does not exceed."""
+        """The cosine of a chunk. If the chunk has a vector but is not in the list, the lowest
+        cosine in the list, which is an upper bound."""
         one = self._breakdown.ranks.get("dense", {}).get(chunk_id)
         if one is not None and one.rank <= self._depth:
             return one.score
@@ -176,10 +176,10 @@ def with_relevance(hits: Sequence[Hit], source: SignalSource) -> tuple[Hit, ...]
 def drop_unlikely(
     hits: Sequence[Hit], source: SignalSource, least: float | None
 ) -> tuple[Hit, ...]:
-    """The hits without those whose fused score, times their relevance, is below `least` [003].
+    """Drop the hits whose fused score, times their relevance, is below `least` [003].
 
     Passages with every word of the query stay. So does every hit if the cosines are not calibrated
-    or not known yet: then only the words speak, and no word is too common to be found by.
+    or not known yet: then only words count, and a hit is found even by a common word.
     """
     if least is None or not is_calibrated(source.model):
         return tuple(hits)

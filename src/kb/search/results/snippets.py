@@ -71,7 +71,7 @@ class SnippetDraft(NamedTuple):
         return self.coverage < _WORDS_SUFFICE
 
     def render(self, near: Sequence[float] = ()) -> str:
-        """The snippet. `near` tells for each unit how near it is to the query, if that is known."""
+        """The snippet. `near` has the similarity of each unit to the query, if it is known."""
         layout, limit = self.layout, self.limit
         if fits(layout.text, limit):
             return layout.text
@@ -109,9 +109,9 @@ def best_window(
     near: Sequence[float] = (),
     meaning: float = 1.0,
 ) -> tuple[int, int]:
-    """The first and the last unit of the run that answers best: the shortest and then the first of
-    equals. `meaning` is the weight of the nearest unit, compared with all words of the query. A
-    unit that is longer than `room` is a run of its own."""
+    """The first and the last unit of the run that answers best; among equally good runs, the
+    shortest, then the first. `meaning` is the weight of the nearest unit, compared with all words
+    of the query. A unit that is longer than `room` is a run of its own."""
     units = layout.units
     terms = _terms_by_unit(units, matches)
     weights = _rarity(terms)
@@ -163,8 +163,8 @@ def _scaled(near: Sequence[float]) -> Sequence[float]:
 
 
 def _render(layout: Layout, first: int, last: int, room: int) -> str:
-    """The window, filled up with what follows it, and, at the end of the text, with the units
-    before it. A row of a table has the table's first row above it, if that fits."""
+    """Render the window, extended by the units after it and, at the end of the text, by those
+    before it. The first row of a table is put above a later row, if it fits."""
     text, units = layout.text, layout.units
     above = _table_header(layout, first)
     if above and len(above) + units[last].end - units[first].start > room:
@@ -190,7 +190,8 @@ def _is_prose_at(units: Sequence[Unit], at: int) -> bool:
 
 
 def _table_header(layout: Layout, first: int) -> str:
-    """The first row of the table that the unit `first` is a later row of, as lines to put above."""
+    """The first row of the table, as lines to put above the unit `first`, if that is a later
+    row."""
     header = layout.units[first].header
     if header is None or header == first:
         return ""
@@ -199,8 +200,8 @@ def _table_header(layout: Layout, first: int) -> str:
 
 
 def code_snippet(text: str, analysis: Analysis, limit: int) -> str:
-    """A snippet of code: at most six lines, from the one above the densest matches on, without
-    blank lines and common indentation."""
+    """A snippet of code: at most six lines, starting with the one above the densest matches,
+    without blank lines and common indentation."""
     lines = [line.expandtabs(_TAB).rstrip() for line in text[:_MAX_CHARS].splitlines()]
     lines = [line for line in lines if line]
     whole = "\n".join(lines)

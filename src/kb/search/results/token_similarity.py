@@ -1,9 +1,9 @@
 """How near each sentence of a passage is to the query, by token vectors.
 
-The store keeps the vectors of a passage's tokens in order, without their places in the text. To run
-the model's tokenizer again would take longer than the search. So the places are estimated: a short
-word is one token, and a long one several. Near the border of two sentences a token may count for
-the wrong one, which hardly changes the highest cosine of a sentence.
+The store keeps the vectors of a passage's tokens in order, without their places in the text.
+Running the model's tokenizer again would take longer than the search. So the places are estimated:
+a short word is one token, and a long one several. Near the border of two sentences a token may
+count for the wrong one, which hardly changes the highest cosine of a sentence.
 """
 
 from __future__ import annotations

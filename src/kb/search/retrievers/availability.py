@@ -1,6 +1,5 @@
 """Availability of retrieval by a model: which vectors the store has, and whether an encoder for
-queries exists. Loads no model. `kb status` reports the same.
-"""
+queries exists. Loads no model. `kb status` reports the same."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ _OFF = "the encoder is switched off"
 
 
 def no_encoder() -> None:
-    """The source of a search without an encoder."""
+    """The default encoder source: returns None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +65,13 @@ class RetrieverStatus:
         return "off" if self.is_off else "ready"
 
     def required(self) -> RetrieverStatus:
-        """The status for a search that has no other retriever: a disabled encoder is a problem."""
+        """The status for a search that has no other retriever, in which a disabled encoder counts
+        as a problem."""
         return replace(self, degraded=(_no_model(self.output, _OFF),)) if self.is_off else self
 
 
 class ActiveModel:
-    """The model that answers searches and its encoder, each looked up at most once."""
+    """The model that searches use and its encoder, each looked up at most once."""
 
     def __init__(self, store: Store, source: EncoderSource) -> None:
         self._store = store

@@ -59,7 +59,7 @@ class Retriever(Protocol):
         ...
 
     def scores(self, analysis: Analysis, chunk_ids: Iterable[int]) -> dict[int, float] | None:
-        """The scores of chunks that other retrievers found; None if they are expensive."""
+        """The scores of chunks that other retrievers found; None if that is too slow."""
         ...
 
 

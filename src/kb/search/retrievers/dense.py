@@ -60,7 +60,7 @@ class DenseRetriever(ModelRetriever):
         return encoding.vector
 
     def _fallback(self, matches: VectorMatches) -> tuple[Degraded, ...]:
-        """The result is the same, but the search may be slower."""
+        """A note if another backend ran: the result is the same, but the search may be slower."""
         if not matches.fallback_reason:
             return ()
         reason = f"{matches.fallback_reason}; used {matches.backend} instead"
@@ -88,7 +88,7 @@ class DenseRetriever(ModelRetriever):
         return super()._unreadable(analysis) if self._vector is None else ()
 
     def _is_caller_error(self, error: Exception) -> bool:
-        """A vector of another dimension is the caller's mistake."""
+        """Whether the caller's vector does not have the model's dimension."""
         return self._vector is not None and isinstance(error, ModelMismatch)
 
 

@@ -49,7 +49,7 @@ class LexicalRetriever:
             return self._scan(request, error)
 
     def scores(self, analysis: Analysis, chunk_ids: Iterable[int]) -> None:
-        """None: to score a single chunk, FTS5 reads as much as for all chunks."""
+        """Return None: to score a single chunk, FTS5 reads as much as for all chunks."""
 
     def _search_index(self, request: RetrievalRequest) -> Candidates:
         analysis, filters, now, limit = request

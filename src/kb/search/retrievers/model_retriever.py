@@ -31,7 +31,7 @@ SLOW_FROM = 2_000
 
 
 class ModelRetriever(ABC):
-    """Finds chunks by the output of a model that has the retriever's name."""
+    """Finds chunks by the model output that has the name of the retriever."""
 
     name: str
 

@@ -1,4 +1,5 @@
-"""Looks for passages that hold the query literally, in the whole index (see `ranking.literal`)."""
+"""Looks for passages that contain the query literally, in the whole index (see
+`ranking.literal`)."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ LIMIT = 100  # passages to read; those that a retriever returned come first
 def find_literal(
     store: Store, request: RetrievalRequest, idf: Mapping[str, float], prefer: Iterable[int]
 ) -> dict[int, Evidence]:
-    """The passages that hold the query or a part of it, by chunk id. `prefer` holds the candidates
-    of the retrievers. Empty for FTS5 expressions, and if the index cannot be used."""
+    """The passages that contain the query or a part of it, by chunk id. `prefer` holds the
+    candidates of the retrievers. Empty for FTS5 expressions, and if the index cannot be used."""
     analysis = request.analysis
     if analysis.empty or analysis.expression is not None:
         return {}

@@ -1,7 +1,7 @@
 """Removes passages that the model cannot read from the lists of the model.
 
-The vectors of a Japanese passage by an English model are noise, and sometimes near to a query. Such
-a passage is treated as one that has no vectors: it is ranked by its words.
+The vectors of a Japanese passage by an English model are noise, and sometimes near a query. Such a
+passage is treated as one that has no vectors: it is ranked by its words.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class Readability:
 
 
 def readability(context: SearchContext) -> Readability | None:
-    """What the model of a search reads; None if it reads everything, if no retriever uses it, if
-    the request has a vector, or if the query itself is in another script: then the lists of the
-    model are empty, or guesses because nothing else was requested."""
+    """What the model of a search reads. None if it reads everything, if no retriever uses it, if
+    the request has a vector, or if the model cannot read the query: its lists are then empty, or
+    the only ones."""
     names = [registry.get(name).model_output for name in context.profile.retrievers]
     outputs = [name for name in names if name is not None]
     if not outputs or context.request.vector is not None:

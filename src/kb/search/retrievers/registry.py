@@ -1,7 +1,7 @@
 """The registry of retrievers: everything that kb knows about a retriever by its name.
 
 A retriever is one class and one entry here. Profiles, fusion, hits, the command line, the JSON
-output and the web page read the entry. `register` adds a retriever from outside of kb.
+output and the web page read the entry. `register` adds a retriever from outside kb.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RetrieverSpec(NamedTuple):
     called with the `SearchContext`. `index_version` returns the version of the index it reads.
     `model_output` is the output of the model that it needs, if any.
 
-    `absence` is the score that fusion gives to a chunk that is missing in the list: `zero` (the
+    `absence` is the score that fusion gives to a chunk that is missing from the list: `zero` (the
     chunk shares no term with the query) or `least` (the lowest score in the list). `unit_score`
     maps a score to [0, 1] for the weighted sum; `linear_score` prepares it for the convex sum.
     """

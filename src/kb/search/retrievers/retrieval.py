@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kb.ports import Store
     from kb.search.retrievers.thread_pool import Task, ThreadPool
 
-# Errors of the caller, which no other retriever can make up for, and a cancelled search.
+# Errors of the caller, which no other retriever can make up for, and a canceled search.
 _CALLER_ERRORS = (InvalidRequest, ModelMismatch, StoreMissing, Cancelled)
 
 
@@ -97,7 +97,8 @@ def retrieve(
 
 
 def _raise_if_none_ran(candidates: dict[str, Candidates], errors: Sequence[Exception]) -> None:
-    """An empty response would mean that nothing matches."""
+    """Raise the error of the store if no retriever ran: an empty response would mean that nothing
+    matches."""
     if not any(each.ran for each in candidates.values()):
         for error in errors:
             if isinstance(error, StoreError | DeadlineExceeded):

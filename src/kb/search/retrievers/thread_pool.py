@@ -31,7 +31,7 @@ class Task(Generic[T]):
         self._error: BaseException | None = None
 
     def run(self) -> None:
-        """Call the function in this thread, unless the task was cancelled."""
+        """Call the function in this thread, unless the task was canceled."""
         function, self._function = self._function, None
         try:
             if function is not None:

@@ -119,7 +119,7 @@ async function compare(controller) {
   );
   if (controller.signal.aborted) return;
   showNotices([], actions);
-  $("meta").textContent = `six ways in ${compared.wall_ms.toFixed(0)} ms`;
+  $("meta").textContent = `six methods in ${compared.wall_ms.toFixed(0)} ms`;
   showCompared(compared, actions);
 }
 
@@ -294,7 +294,7 @@ const isDark = () =>
     (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
 
 function labelTheme() {
-  $("theme").setAttribute("aria-label", isDark() ? "Switch to light" : "Switch to dark");
+  $("theme").setAttribute("aria-label", isDark() ? "Switch to light mode" : "Switch to dark mode");
 }
 
 function switchTheme() {

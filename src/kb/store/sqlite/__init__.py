@@ -31,8 +31,8 @@ queue              the queue port: jobs and leases
 
 maintenance        the maintenance port: backup, export and import
 export_format      lines of an export, and their validation
-export_rows        rows to lines
-import_rows        lines to rows
+export_rows        exports rows as lines
+import_rows        imports lines as rows
 checks             the checks of `kb doctor` that are specific to SQLite
 integrity          the SQL behind these checks, and repairs of derived data
 schema_check       missing tables, indexes and triggers

@@ -88,7 +88,7 @@ def _journal(integrity: Integrity) -> Finding:
 
 def _log(integrity: Integrity) -> Finding:
     size = integrity.log_bytes()
-    what = f"{format_bytes(size)} of the log are not checkpointed yet"
+    what = f"{format_bytes(size)} of the log is not checkpointed yet"
     large = size > _LOG_BYTES
     return Finding("log", "warning" if large else "ok", what, _FIX if large else "")
 
@@ -117,7 +117,8 @@ def _repair_cells(integrity: Integrity, rechunk_note: Callable[[int], None]) -> 
 
 
 def _orphans(integrity: Integrity) -> Finding:
-    """Documents of unknown roots are kept: their text may exist nowhere else."""
+    """Report rows without an owner. Documents of unknown roots are kept: their text may exist
+    nowhere else."""
     orphans = integrity.orphans()
     if not orphans:
         return Finding("orphans", "ok", "every row has its owner")
@@ -139,18 +140,23 @@ def _counters(integrity: Integrity) -> Finding:
 def _columns(integrity: Integrity) -> Finding:
     count, stale = integrity.stale(SAMPLED_CHUNKS)
     if not stale:
-        return Finding("columns", "ok", f"as computed, in {_chunks(count)}")
-    what = f"{stale} of {count} chunks are indexed with other words than they contain"
+        return Finding("columns", "ok", f"match the text of {_chunks(count)}")
+    what = f"{stale} of {count} chunks are indexed with words other than those they contain"
     return Finding("columns", "error", what, _FIX)
 
 
 def _text(integrity: Integrity) -> Finding:
     count, altered = integrity.altered(SAMPLED_CHUNKS)
     if not altered:
-        return Finding("text", "ok", f"as it was written, in {_chunks(count)}")
+        return Finding("text", "ok", f"unchanged since it was written, in {_chunks(count)}")
     more = f" and {len(altered) - 5} more" if altered[5:] else ""
     what = f"the text has changed since it was written, in {', '.join(altered[:5])}{more}"
-    return Finding("text", "error", what, "restore a backup, or kb rm these documents and ingest")
+    return Finding(
+        "text",
+        "error",
+        what,
+        "restore a backup, or remove these documents with kb rm and ingest again",
+    )
 
 
 def _chunks(count: int) -> str:

@@ -15,7 +15,7 @@ import apsw
 
 from kb.errors import StoreUnusable
 
-HINT = "see what is wrong with kb doctor, and repair it with kb doctor --fix"
+HINT = "run kb doctor to see what is wrong, and kb doctor --fix to repair it"
 _MOST = 1 << 53  # a counter is never larger
 
 

@@ -418,12 +418,12 @@ def _translate(error: apsw.Error, path: Path) -> KbError:
         )
     if isinstance(error, apsw.FullError):
         return DiskFull(
-            f"the disk of {path} is full: the last document was not written",
+            f"the disk that holds {path} is full: the last document was not written",
             "free some space and run the command again; everything before it is kept",
         )
     if _lacks_space(error):
         return DiskFull(
-            f"{path} cannot grow ({text}): the disk is full, a quota is reached, or the disk fails",
+            f"{path} cannot grow ({text}): the disk is full or failing, or a quota is reached",
             "free some space and run the command again; what was written before is kept",
         )
     if isinstance(error, apsw.ReadOnlyError | apsw.PermissionsError):

@@ -208,7 +208,8 @@ def _backend(connection: apsw.Connection, model: StoredModel, configured: str) -
 
 
 def by_arrays(model: StoredModel) -> str:
-    """numpy, unless it is missing, or importing it would take longer than a search in Python."""
+    """Return `numpy`, or `python` if numpy is missing or importing it would take longer than a
+    search in Python."""
     loaded = _numpy_is_loaded()
     return "numpy" if (loaded or model.ready > SMALL) and numpy_is_there() else "python"
 

@@ -296,8 +296,8 @@ def page(
     max_bytes: int,
 ) -> tuple[list[Document], int | None]:
     """One page of `select`, up to `max_bytes` of tags and metadata but at least one document, and
-    the offset of the next page. Documents are read one by one, so that none is parsed needlessly.
-    """
+    the offset of the next page. Documents are read one by one, so that none is parsed
+    needlessly."""
     sql, params = where.condition(connection, filters, now)
     rows = connection.execute(
         f"SELECT d.doc_id FROM documents d WHERE {sql} ORDER BY d.doc_path LIMIT ? OFFSET ?",
@@ -392,8 +392,8 @@ def chunks_by_id(connection: apsw.Connection, chunk_ids: Iterable[int]) -> dict[
 def chunk_texts(
     connection: apsw.Connection, chunk_ids: Iterable[int], *, wide: bool
 ) -> dict[int, str]:
-    """The texts of chunks. English has one byte per character, Russian nearly two, Japanese three.
-    Half English and half Russian has more than 1.3."""
+    """The texts of chunks. `wide` texts have more than 1.3 bytes per character: English has one,
+    Russian nearly two, Japanese three."""
     only = " AND octet_length(text) > 1.25 * length(text)" if wide else ""
     return dict(
         connection.execute(
@@ -407,8 +407,8 @@ def chunk_texts(
 def texts_with_copies(
     connection: apsw.Connection, chunk_ids: Iterable[int]
 ) -> dict[int, ChunkText]:
-    """The texts of chunks. An older store, opened to be read, has no index of short texts: then no
-    copies are counted."""
+    """The texts of chunks. An older store that is opened read-only has no index of short texts, so
+    no copies are counted."""
     bindings = (json.dumps(list(chunk_ids)),)
     try:
         rows = list(connection.execute(_TEXT.format(columns=_CHUNK_OF_C, copies=_COPIES), bindings))

@@ -47,8 +47,8 @@ class Mark(NamedTuple):
 
 
 class Due(NamedTuple):
-    """The latest times of a failure after which a chunk is tried again: after one failure, and
-    after more."""
+    """The cutoff times for trying failed chunks again: one for chunks that failed once, and one for
+    the others. A chunk is due if its last failure is not later."""
 
     first: str
     others: str
@@ -140,7 +140,7 @@ def use_model(
             return known
         if known.ready:
             raise ModelMismatch(
-                f"the store's vectors were made by {_label(known)}, not by "
+                f"the store's vectors were computed by {_label(known)}, not by "
                 f"{spec.name} {spec.version} of {spec.dimension} dimensions",
                 _mismatch_hint(known, spec),
             )
@@ -326,8 +326,8 @@ def fail(
 
 
 def retry(connection: apsw.Connection, model_id: int, doc_id: int | None = None) -> int:
-    """Make failed chunks, and vectors with parts that failed for good, pending again, of one
-    document or of all. Returns how many."""
+    """Make failed chunks, and vectors with parts that failed for good, pending again: those of one
+    document, or all. Returns how many."""
     among = "AND (?2 IS NULL OR chunk_id IN (SELECT chunk_id FROM chunks WHERE doc_id = ?2))"
     connection.execute(
         "UPDATE embeddings SET state = 'pending', attempts = 0 WHERE model_id = ?1 "

@@ -2,9 +2,9 @@
 by id.
 
 Data that can be derived is left out (the indexes and their columns), and the import computes it
-again. Vectors, which take long to compute, are included with their chunks on request, and their
-models in the header. Columns with JSON are written as JSON, and bytes as `{"base64": ...}`. This
-module does no I/O and runs no SQL.
+again. Vectors, which take a long time to compute, are included with their chunks on request, and
+their models in the header. Columns with JSON are written as JSON, and bytes as `{"base64": ...}`.
+This module does no I/O and runs no SQL.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ def _stored_json(text: str, what: str) -> Any:
         return json.loads(text)
     except (TypeError, ValueError, RecursionError) as error:
         raise StoreUnusable(
-            f"the {what} are damaged ({error})", "restore a backup, or kb rm that document"
+            f"the {what} are damaged ({error})",
+            "restore a backup, or remove that document with kb rm",
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Rows to lines: reads a store one row at a time, in the caller's transaction."""
+"""Exports rows as lines: reads a store one row at a time, in the caller's transaction."""
 
 from __future__ import annotations
 

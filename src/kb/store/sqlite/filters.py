@@ -81,7 +81,8 @@ def _json_list(values: Iterable[str]) -> str:
 
 
 def _every_tag(tags: tuple[str, ...]) -> list[tuple[str, list[Any]]]:
-    """The first tag uses the index; the others are checked for the documents it leaves."""
+    """The conditions for documents with every tag. The first tag uses the index; the others are
+    checked for the documents it leaves."""
     first, *others = dict.fromkeys(tags)
     parts: list[tuple[str, list[Any]]] = [
         ("d.doc_id IN (SELECT doc_id FROM document_tags WHERE tag = ?)", [first])
@@ -96,7 +97,7 @@ def _every_tag(tags: tuple[str, ...]) -> list[tuple[str, list[Any]]]:
 
 
 def _path(glob: str) -> tuple[str, list[Any]]:
-    """The literal prefix uses the index; the whole pattern decides."""
+    """The condition on the path. The literal prefix uses the index; the whole pattern decides."""
     literal = re.split(r"[*?\[]", glob)[0]
     if not literal:
         return "kb_glob(?, d.doc_path)", [glob]

@@ -258,8 +258,8 @@ def _ranked_words(
 
 
 def _word_terms(words: Iterable[tuple[str, ...]]) -> list[Term]:
-    """A word with alternatives (an identifier and its parts) has no stem: it is never dropped as
-    too common."""
+    """The terms of words. A word with alternatives (an identifier and its parts) has no stem: it is
+    never dropped as too common."""
     terms = []
     for word in words:
         tokens = [tokenize(alternative) for alternative in word]

@@ -1,4 +1,4 @@
-"""Lines to rows, in the caller's transaction, so that an import is complete or has no effect.
+"""Imports lines as rows in the caller's transaction: an import is complete or has no effect.
 
 An empty store becomes a copy, with the same ids. Into any other store, documents are merged: see
 `_Merge`.

@@ -108,7 +108,7 @@ class Integrity:
 
     @contextmanager
     def _private(self) -> Iterator[apsw.Connection]:
-        """A connection outside of any transaction, where these pragmas work."""
+        """A connection outside any transaction, where these pragmas work."""
         with self._database.errors():
             connection = apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READWRITE)
             try:

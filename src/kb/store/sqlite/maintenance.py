@@ -113,7 +113,7 @@ def _load(
 
 def _disk_full(database: Database) -> DiskFull:
     return DiskFull(
-        f"the disk of {database.path.parent} is full: nothing was imported",
+        f"the disk that holds {database.path.parent} is full: nothing was imported",
         "free some space and import again",
     )
 
@@ -135,7 +135,7 @@ def copy(source: apsw.Connection, path: Path, on_progress: OnProgress) -> None:
                 on_progress(backup.page_count - backup.remaining, backup.page_count)
     except apsw.FullError as error:
         raise DiskFull(
-            f"the disk of {path.parent} is full: no backup was made",
+            f"the disk that holds {path.parent} is full: no backup was made",
             "free some space, or choose another disk",
         ) from error
     finally:
@@ -153,5 +153,6 @@ def verify(path: Path) -> None:
         connection.close()  # also checkpoints the log, so that the copy is one file
     if problem != "ok":
         raise StoreUnusable(
-            f"the copy is damaged, like the store: {problem}", "see what is wrong with: kb doctor"
+            f"the copy is damaged, like the store: {problem}",
+            "to see what is wrong, run: kb doctor",
         )

@@ -1,11 +1,11 @@
 """Switches from one model to another without interrupting searches. Each function runs in the
 caller's transaction.
 
-    search -> None or gone    the model that answers searches; its vectors are kept or dropped
+    search -> None or gone    the model that searches use; its vectors are kept or dropped
     next   -> search          the model whose vectors are built beside it
 
-One row decides which model answers, so that a reader sees the old vectors or the new ones, never
-both. Vectors of a `gone` model are dropped later, in small steps, when no search uses them.
+One row decides which model searches use, so that a reader sees the old vectors or the new ones,
+never both. Vectors of a `gone` model are dropped later, in small steps, when no search uses them.
 
 A switch must not lose anything: it waits until no chunk is pending and the new model has a vector
 for each chunk that the old one has. Chunks that the new model cannot encode block the switch,
@@ -71,8 +71,8 @@ def _drop_gone(connection: apsw.Connection) -> None:
 
 
 def is_ready(connection: apsw.Connection, model_id: int, *, force: bool) -> bool:
-    """Whether the model may answer searches. `force` ignores chunks that it failed on, but requires
-    at least one vector."""
+    """Whether searches may use the model. `force` ignores chunks that it failed on, but requires at
+    least one vector."""
     known = embeddings.models(connection)
     new = next((one for one in known if one.model_id == model_id), None)
     if new is None or new.role not in ("search", "next"):
@@ -106,7 +106,7 @@ def _has_losses(connection: apsw.Connection, old: StoredModel, new: StoredModel)
 
 
 def switch(connection: apsw.Connection, model_id: int, *, force: bool) -> bool:
-    """Make the model answer searches, if it is ready. Returns whether it does."""
+    """Make searches use the model, if it is ready. Returns whether they do."""
     if not is_ready(connection, model_id, force=force):
         return False
     if embeddings.model(connection, model_id).role == "search":

@@ -51,7 +51,7 @@ def fault(connection: apsw.Connection) -> str | None:
     sql = "SELECT segment, model_id FROM sparse_segments"
     rows: list[Any] = connection.execute(sql).fetchall()
     differing = sum(_differing(connection, segment, model_id, names) for segment, model_id in rows)
-    return f"{differing} chunks have other postings" if differing else None
+    return f"{differing} chunks have postings that differ from their vectors" if differing else None
 
 
 def _differing(

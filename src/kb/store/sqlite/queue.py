@@ -116,7 +116,7 @@ def _resumed(connection: apsw.Connection, job_id: int, model_id: int, now: float
 
 
 def _is_wanted(connection: apsw.Connection, model_id: int) -> bool:
-    """Whether the model answers searches, or will. After a switch, the old model does not."""
+    """Whether searches use the model, or will. After a switch, they do not use the old one."""
     sql = "SELECT 1 FROM models WHERE model_id = ? AND role IN ('search', 'next')"
     return bool(scalar(connection, sql, (model_id,)))
 
@@ -213,7 +213,7 @@ def _put(
 def _fill(
     connection: apsw.Connection, model_id: int, one: Outcome, stamp: str, token_format: str
 ) -> None:
-    """Add missing parts. Parts that exist stay, and an incomplete attempt is counted."""
+    """Add missing parts. Existing parts are kept, and an incomplete attempt is counted."""
     weights, tokens = _packed(one.encoding or Encoding(), token_format)
     connection.execute(
         "UPDATE embeddings SET sparse = coalesce(sparse, ?1), tokens = coalesce(tokens, ?2), "

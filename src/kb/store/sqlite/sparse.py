@@ -138,7 +138,8 @@ class SparseIndex:
 
 
 def _backend(model: StoredModel, configured: str) -> str:
-    """numpy, unless it is missing, or importing it would take longer than a search in Python."""
+    """Return `numpy`, or `python` if numpy is missing or importing it would take longer than a
+    search in Python."""
     if configured == "auto":
         return dense_index.by_arrays(model)
     return "numpy" if configured == "numpy" and dense_index.numpy_is_there() else "python"

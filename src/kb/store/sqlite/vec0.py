@@ -65,7 +65,8 @@ def load(connection: apsw.Connection) -> bool:
 
 
 def position(connection: apsw.Connection, model_id: int) -> Mark | None:
-    """The state of this model's vectors that the table reflects; None if there is none."""
+    """The state of the model's vectors that the table reflects; None if there is no table for the
+    model."""
     row = connection.execute(
         "SELECT change, stamp FROM vector_indexes WHERE name = ? AND model_id = ? "
         "AND EXISTS (SELECT 1 FROM sqlite_schema WHERE name = ?)",
@@ -82,12 +83,12 @@ def reason(connection: apsw.Connection, model_id: int) -> str:
         return "sqlite-vec cannot be loaded"
     at = position(connection, model_id)
     if at is None:
-        return "sqlite-vec has no table of these vectors yet, kb embed creates it"
+        return "sqlite-vec has no table of these vectors yet (kb embed creates it)"
     if not embeddings.follows(connection, at) or (
         len(embeddings.changed(connection, model_id, at)) > _MANY
     ):
-        return "sqlite-vec's table is out of date, kb embed updates it"
-    return "sqlite-vec cannot return so many results"
+        return "sqlite-vec's table is out of date (kb embed updates it)"
+    return "sqlite-vec cannot return that many results"
 
 
 def exists(connection: apsw.Connection) -> bool:

@@ -180,7 +180,8 @@ def _counted(connection: apsw.Connection, model_id: int) -> Counted:
 
 
 def _damaged(connection: apsw.Connection, model: StoredModel, step: int) -> tuple[int, list[int]]:
-    """Check one vector in `step`. Returns how many were checked, and the chunks of damaged ones."""
+    """Check every `step`-th vector. Returns how many were checked, and the chunks of damaged
+    ones."""
     rows = connection.execute(
         "SELECT chunk_id, dense, sparse, tokens FROM embeddings "
         "WHERE model_id = ? AND state = 'ready' AND chunk_id % ? = ?",

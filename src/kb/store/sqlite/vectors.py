@@ -201,8 +201,8 @@ class SqliteVectors:
         self._update_vec_table(connection, model_id)
 
     def _update_vec_table(self, connection: apsw.Connection, model_id: int) -> None:
-        """The table exists only if sqlite-vec was ever configured, and holds only the vectors of
-        the model that answers searches."""
+        """Update the table, which exists only if sqlite-vec was ever configured, and holds only the
+        vectors of the model that searches use."""
         from kb.store.sqlite import vec0
 
         current = embeddings.models(connection)[0]

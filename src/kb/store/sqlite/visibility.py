@@ -79,7 +79,7 @@ class FilterCache:
 
 
 def filter_visible(connection: apsw.Connection, seen: Visible, chunk_ids: list[int]) -> list[int]:
-    """Those of `chunk_ids` that may be returned."""
+    """The chunks of `chunk_ids` that may be returned."""
     ids = set(chunk_ids) - set(seen.hidden)
     if seen.select is None or not ids:
         return sorted(ids)

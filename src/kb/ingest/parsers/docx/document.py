@@ -1,7 +1,7 @@
-"""A Word document into blocks: the text of `word/document.xml` by its styles, then headers,
-footers and other parts.
+"""Converts a Word document into blocks: the text of `word/document.xml` by its styles, then
+headers, footers and other parts.
 
-Uses no library: only a little of the format is needed, and a conversion through HTML would lose
+Uses no library: only a small part of the format is needed, and a conversion through HTML would lose
 more than it saves.
 """
 
@@ -56,7 +56,9 @@ _SHOWN_PROPERTIES = ("title", "subject", "creator", "keywords", "description", "
 
 def parse_docx(source: Source) -> Parsed:
     if source.data.startswith(_OLE):
-        raise Unsupported("encrypted: save a copy without a password (an old Word file: as .docx)")
+        raise Unsupported(
+            "encrypted: save a copy without a password (for an old Word file, as .docx)"
+        )
     archive = Archive(source.data)
     path = _document_path(archive)
     document = archive.xml(path)
@@ -338,7 +340,8 @@ def _list_labels(numbering: Element | None) -> Iterator[str]:
 
 
 def _workbook_texts(archive: Archive, path: str, warnings: list[str]) -> Iterator[str]:
-    """Yield the texts in the cells of embedded workbooks, whose pictures the document shows."""
+    """Yield the texts in the cells of embedded workbooks, of which the document shows only
+    pictures."""
     folder = resolve_href(path, "embeddings")
     names = [name for name in archive.names() if name.startswith(f"{folder}/")]
     workbooks = [name for name in names if name.lower().endswith((".xlsx", ".xlsm"))]

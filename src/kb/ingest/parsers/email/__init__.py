@@ -1,10 +1,10 @@
-"""Mail files.
+"""E-mail files.
 
 Modules:
 
-    message  headers and texts, then attached mails and texts
+    message  headers and texts, then attached messages and texts
     parser   EmailParser
-    parts    the parts of a mail, and their text
+    parts    the parts of an e-mail, and their text
 """
 
 from kb.ingest.parsers.email.parser import EmailParser

@@ -1,4 +1,4 @@
-"""Mails as files: headers and texts, with the mails and the texts attached to them.
+"""E-mail files: headers and texts, with the messages and the texts attached to them.
 
 Other attachments are not read: the text lists them, and a warning names them."""
 
@@ -21,7 +21,7 @@ from kb.ingest.parsers.email.parts import (
     HTML,
     Part,
     around,
-    attached_mails,
+    attached_messages,
     header,
     headers,
     is_signature,
@@ -40,7 +40,7 @@ _FIELDS = ("From", "To", "Cc", "Bcc", "Date")
 _EXTRA_FIELDS = ("Reply-To", "Sender", "Organization", "Keywords", "Comments")
 _MAX_HEADER_CHARS = 4_000  # a longer header is not parsed
 _MAX_CONTENT_HEADER_CHARS = 2_000
-_MAX_DEPTH = 8  # of mails attached to mails
+_MAX_DEPTH = 8  # of messages attached to messages
 _FIELD = re.compile(rb"From |[\x21-\x39\x3b-\x7e]+[ \t]*:")
 _LEADING_BYTES = b"\xef\xbb\xbf \r\n\t"  # that some programs write before the first header
 _NAMED = 10  # parts, in a warning
@@ -63,7 +63,7 @@ class _Policy(policy.EmailPolicy):
 
 @lru_cache(maxsize=64)
 def _content_header(name: str, value: str) -> Any:
-    """Parse a header once: the type of a mail is read again for each of its parts."""
+    """Parse a header once: the type of a message is read again for each of its parts."""
     return policy.EmailPolicy().header_fetch_parse(name, value)
 
 
@@ -82,7 +82,7 @@ def _bound_header(name: str, value: str) -> tuple[str, str]:
 def parse_email(source: Source) -> Parsed:
     data = source.data.lstrip(_LEADING_BYTES)
     if not _FIELD.match(data):
-        raise Unreadable("not a mail: it does not begin with a header")
+        raise Unreadable("not an e-mail: it does not begin with a header")
     problem: Exception | None = None
     # The policy that decodes headers fails on some broken ones; the lenient one does not.
     for rules in (_Policy(), _LenientPolicy()):
@@ -92,7 +92,7 @@ def parse_email(source: Source) -> Parsed:
             raise
         except Exception as error:  # noqa: BLE001
             problem = error
-    raise Unreadable(f"not a valid mail: {type(problem).__name__}: {problem}")
+    raise Unreadable(f"not a valid e-mail: {type(problem).__name__}: {problem}")
 
 
 def _parse_message(message: Part, name: str) -> Parsed:
@@ -117,8 +117,8 @@ def _parse_message(message: Part, name: str) -> Parsed:
 
 
 class _Writer:
-    """Writes mails into an extract. `rest` collects texts outside its main flow, `unread` the parts
-    that are not text."""
+    """Writes messages into an extract. `rest` collects texts outside its main flow, `unread` the
+    parts that are not text."""
 
     def __init__(self, out: Extract) -> None:
         self.out = out
@@ -127,7 +127,7 @@ class _Writer:
         self.unread: list[str] = []
 
     def write(self, message: Part, depth: int = 0) -> None:
-        """Write a mail, and below it the mails and texts attached to it."""
+        """Write a message, and below it the messages and texts attached to it."""
         self.out.heading(min(1 + depth, 6), header(message, "Subject"))
         self.out.lines(f"{field}: {value}" for field, value in _fields(message).items())
         for field in _FIELDS:
@@ -138,34 +138,35 @@ class _Writer:
         every = list(leaves(message))
         written = set(map(id, chosen))
         names = {id(part): name_of(part) for part in every}
-        mails = {id(part) for part in every if attached_mails(part)}
+        messages = {id(part) for part in every if attached_messages(part)}
         for part in chosen:
-            if not (names[id(part)] or id(part) in mails):
+            if not (names[id(part)] or id(part) in messages):
                 self._write_part(part)
         if attached := [name for name in names.values() if name]:
             self.out.lines(["Attachments:", *(f"- {name}" for name in attached)])
         for part in every:
             self.rest += headers(part, "Content-Description")
-            if names[id(part)] or id(part) in mails:
+            if names[id(part)] or id(part) in messages:
                 self._write_attached(part, depth)
             elif id(part) not in written:
                 self._add_alternative(part)
         self.rest += [text for text in around(message) if not _is_boilerplate(text)]
 
     def _write_attached(self, part: Part, depth: int) -> None:
-        mails = attached_mails(part)
-        if not mails:
+        messages = attached_messages(part)
+        if not messages:
             self._write_part(part)
         elif part.get_content_type() not in _MAILS:
-            self._write_report(part, mails)
+            self._write_report(part, messages)
         elif depth == _MAX_DEPTH:
-            self.warnings.append(f"mails nested more than {_MAX_DEPTH} levels deep are not read")
+            self.warnings.append(f"messages nested more than {_MAX_DEPTH} levels deep are not read")
         else:
-            for mail in mails:
-                self.write(mail, depth + 1)
+            for inner in messages:
+                self.write(inner, depth + 1)
 
     def _write_report(self, part: Part, blocks: list[Part]) -> None:
-        """Write what a program reports as blocks of headers, such as a failed delivery."""
+        """Write a report that a program generated as blocks of headers, such as that of a failed
+        delivery."""
         self.rest.append(one_line(str(part.get("Content-Type") or "")))
         for block in blocks:
             fields = dict.fromkeys(block.keys())
@@ -190,7 +191,7 @@ class _Writer:
         aside = _Writer(Extract())
         try:
             aside._write_part(part)
-        except Unavailable as error:  # the mail can be read without it
+        except Unavailable as error:  # the message can be read without it
             self.warnings.append(f"the HTML version is not read: {error.reason}")
             return
         self.rest += [*aside.out.text.split("\n"), *aside.rest]

@@ -1,4 +1,4 @@
-"""The parts of a mail, their names, and the text in them.
+"""The parts of an e-mail, their names, and the text in them.
 
 Mail programs declare types, encodings and boundaries that do not fit the content. A part is read as
 text whenever its bytes are text.
@@ -74,24 +74,24 @@ def around(message: Part) -> Iterator[str]:
             waiting += [one for one in payload if isinstance(one, Message)]
 
 
-def attached_mails(part: Part) -> list[Part]:
-    """The mails, or blocks of headers, in a `message/*` part."""
+def attached_messages(part: Part) -> list[Part]:
+    """The messages, or blocks of headers, in a `message/*` part."""
     payload = part.get_payload()
     if not isinstance(payload, list) or part.get_content_maintype() != "message":
         return []
-    mails = [one for one in payload if isinstance(one, Message)]
-    if len(mails) == 1 and not mails[0].keys() and _encoding(part) == "base64":
-        # Not allowed, but found: the mail as a whole is encoded.
-        data = _from_base64(str(mails[0].get_payload()), text=True)
+    messages = [one for one in payload if isinstance(one, Message)]
+    if len(messages) == 1 and not messages[0].keys() and _encoding(part) == "base64":
+        # Not allowed, but it occurs: the message as a whole is encoded.
+        data = _from_base64(str(messages[0].get_payload()), text=True)
         return [email.message_from_bytes(data, policy=part.policy)]
-    return mails
+    return messages
 
 
 def name_of(part: Part) -> str:
     """The name of an attachment; empty for a part of the text."""
     name = one_line(part.get_filename() or "")
     if not name and part.get_content_type() == "message/rfc822":
-        return next((header(one, "Subject") for one in attached_mails(part)), "")
+        return next((header(one, "Subject") for one in attached_messages(part)), "")
     if not name and part.get_content_disposition() == "attachment":
         return part.get_content_type()
     return name
@@ -123,7 +123,7 @@ def headers(message: Part, name: str) -> list[str]:
         return [
             one_line(decoded(value.encode("utf-8", "surrogateescape"), "utf-8")) for value in raw
         ]
-    if len(raw) > _MAX_SAME_HEADERS:  # no program writes so many, and parsing them takes long
+    if len(raw) > _MAX_SAME_HEADERS:  # no program writes that many, and parsing them is slow
         return [one_line(value) for value in raw]
     return [one_line(str(value)) for value in message.get_all(name, [])]
 

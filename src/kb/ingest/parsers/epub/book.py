@@ -67,7 +67,7 @@ def _write(book: _Book, chapter: str, media_type: str, out: Extract) -> list[str
     contents. Returns the text that has no place in it."""
     data = book.archive.read(chapter)
     if data is None:
-        book.warnings.append(f"{chapter} is missing in the book")
+        book.warnings.append(f"{chapter} is missing from the book")
         return []
     title = book.titles.get(chapter)
     if media_type == _PLAIN:

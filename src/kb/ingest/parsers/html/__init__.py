@@ -2,11 +2,11 @@
 
 Modules:
 
-    page     a page into blocks; other formats use its functions for embedded HTML
+    page     converts a page into blocks; other formats use its functions for embedded HTML
     parser   HtmlParser
     rest     the text outside the main text: headers, footers, forms, attributes
     tree     the parsed page: traversal, limits, menus, the main element
-    writer   elements into headings, paragraphs, lists, tables and listings
+    writer   writes elements as headings, paragraphs, lists, tables and listings
     xhtml    XML documents rewritten for the HTML parser
 """
 

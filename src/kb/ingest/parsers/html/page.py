@@ -1,4 +1,4 @@
-"""A page into blocks: its main text, then its other text."""
+"""Converts a page into blocks: its main text, then its other text."""
 
 from __future__ import annotations
 

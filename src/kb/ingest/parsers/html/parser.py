@@ -1,4 +1,4 @@
-"""The HTML parser. Its code is loaded when a file is parsed, which a parser process does."""
+"""The HTML parser. Its code is loaded when a file is parsed, in a parser process."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A parsed web page: traversal, its main element, and which elements are not text.
 
-Never recursive, since pages may be nested to any depth.
+Traversal is never recursive, since pages may be nested to any depth.
 """
 
 from __future__ import annotations
@@ -189,8 +189,8 @@ def walk(
     enter: Callable[[LexborNode], bool],
     leave: Callable[[LexborNode], None],
 ) -> None:
-    """Visit every node in reading order. If `enter` returns False, its children and `leave` are
-    skipped."""
+    """Visit every node in reading order. If `enter` returns False for a node, its children are
+    skipped, and `leave` is not called for it."""
     above: list[tuple[LexborNode, bool]] = []
     node: LexborNode | None = root
     while True:

@@ -107,7 +107,8 @@ class HtmlWriter:
             self._inline.append("`")
 
     def _is_leaf(self, tag: str, node: LexborNode) -> bool:
-        """Write an element that needs no descent; return False for any other."""
+        """Write an element whose children need not be visited; return False for any other
+        element."""
         if tag == "br":
             self._inline.append(_BREAK)
         elif tag == "img":

@@ -83,8 +83,9 @@ def _write_markdown(text: str, markdown: MarkdownParser, out: Extract) -> None:
 
 
 def _nest_blocks(blocks: Iterable[Block], out: Extract) -> Iterator[Block]:
-    """Put the blocks of a cell under the headings of earlier cells, which `out` keeps. Each heading
-    is entered before its own block is yielded. Spans are shifted by the blank line."""
+    """Yield the blocks of a cell under the headings of earlier cells, which `out` keeps. A heading
+    is entered before its own block is yielded. Spans are shifted by one line, for the blank
+    line."""
     for block in blocks:
         if block.boundary:
             has_text = block.text.strip(" #=-\n")
@@ -123,8 +124,8 @@ def _list(value: object) -> list[Any]:
 
 
 def _text(value: object) -> str:
-    """A text. Notebooks may store it as a list of lines, which have no line ends in old
-    notebooks."""
+    """Return a text, which may be stored as a list of lines. In old notebooks, these have no line
+    ends."""
     if isinstance(value, list):
         lines = [line for line in value if isinstance(line, str)]
         ended = any(line.endswith("\n") for line in lines[:-1])
@@ -179,7 +180,7 @@ def _output_text(output: dict[str, Any]) -> str:
 
 
 def _data_text(form: str, value: object) -> str:
-    """The text of an output in a form that only programs read."""
+    """The text of an output in a machine-readable form."""
     if form.startswith("text/") and form not in ("text/html", "text/plain"):
         return _text(value)
     if form == "application/json":

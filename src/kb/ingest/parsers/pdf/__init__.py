@@ -2,13 +2,13 @@
 
 Modules:
 
-    columns      runs into columns, in reading order
-    document     the pages into blocks
+    columns      groups runs into columns, in reading order
+    document     converts the pages into blocks
     furniture    running headers, footers and page numbers
     headings     the title, and heading paths from the outline
-    lines        words into runs, runs into lines
+    lines        groups words into runs, and runs into lines
     pages        PDFium: words and their boxes, comments, forms, outline, metadata
-    paragraphs   lines into paragraphs, hyphenation undone
+    paragraphs   groups lines into paragraphs, and joins hyphenated words
     parser       PdfParser
 """
 

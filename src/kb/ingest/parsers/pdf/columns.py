@@ -78,8 +78,8 @@ def _strips(runs: Sequence[Run], height: float) -> list[float]:
 
 
 def _minima(covered: Sequence[int], first: int, last: int) -> list[float]:
-    """The centers of the local minima from `first` to `last`, the lowest first, and of those the
-    widest."""
+    """The centers of the local minima from `first` to `last`, ordered from the lowest and, among
+    equals, from the widest."""
     minima, start = [], first
     for place in range(first + 1, last + 1):
         if place < last and covered[place] == covered[start]:
@@ -122,7 +122,7 @@ def _absorb_strays(bands: Iterable[_Band]) -> list[_Band]:
 
 
 def _are_columns(bands: Sequence[_Band], strip: float) -> bool:
-    """Whether the bands form columns; if so, makes the other bands wide."""
+    """Whether the bands form columns. If they do, the other bands become wide."""
     contiguous = [band for band in bands if not _alternates(band)]
     if _fill_columns(contiguous, strip, *_CONTIGUOUS):
         for band in bands:
@@ -152,7 +152,8 @@ def _fill_columns(
 
 
 def _alternates(band: _Band) -> bool:
-    """Whether the file changes sides more than once."""
+    """Whether the order of the file alternates between the two sides, instead of finishing one
+    first."""
     left = [(run.order, "left") for run in band.left]
     right = [(run.order, "right") for run in band.right]
     turns = sum(one[1] != other[1] for one, other in pairwise(sorted(left + right)))

@@ -1,4 +1,4 @@
-"""A PDF into blocks.
+"""Converts a PDF into blocks.
 
 A page is the unit of citation: no passage crosses pages. The blocks of a page are its paragraphs,
 the text along its sides, comments and filled-in forms, and finally its furniture. Every word that

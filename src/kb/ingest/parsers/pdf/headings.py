@@ -61,7 +61,7 @@ class Outline:
     """Assigns heading paths from the outline to paragraphs, page by page."""
 
     def __init__(self, items: Iterable[OutlineItem]) -> None:
-        """Items that lead back to an earlier page are invalid, and are dropped."""
+        """Drop the items that lead back to an earlier page, which are invalid."""
         self._pending: list[OutlineItem] = []
         for item in items:
             if not self._pending or item.page >= self._pending[-1].page:

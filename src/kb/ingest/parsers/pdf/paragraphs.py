@@ -174,7 +174,7 @@ def _continued_paragraph(
     paragraphs: Sequence[Sequence[Line]], groups: Sequence[Sequence[Line]]
 ) -> int | None:
     """The index of the paragraph that continues at the top of the next column: the last one of that
-    font size, since footnotes may follow it, if its lines are as long."""
+    font size, since footnotes may follow it, if its lines are equally long."""
     if not groups or not groups[0][0].text[0].islower():
         return None
     line, is_end = groups[0][0], len(groups[0]) == 1 and _SENTENCE_END.search(groups[0][0].text)
