@@ -11,9 +11,10 @@ candidates are fused separately and appended. So a longer list of hits starts wi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import date
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kb.logs import logger, logging_is_loaded
@@ -24,10 +25,9 @@ from kb.search.ranking.boosts import Boosts, apply_boosts
 from kb.search.ranking.coverage import weigh_by_coverage
 from kb.search.ranking.fusion import Fusion, RankedList
 from kb.search.ranking.literal import NAMES, Evidence, add_runs, put_first
-from kb.search.ranking.relevance import drop_irrelevant
 from kb.search.rerank.blend import RerankResult
 from kb.search.results.hits import CandidateCache, ScoreBreakdown, cap_scores, make_hits
-from kb.search.results.signals import SignalSource, drop_unlikely, with_relevance
+from kb.search.results.signals import RelevanceLimits, SignalSource, with_relevance
 from kb.search.results.trace import Trace
 from kb.search.retrievers import registry
 from kb.search.retrievers.base import Candidates, RetrievalRequest, Retriever
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 _DEPTH_FACTOR = 4  # how many times more candidates the next retrieval returns
 _MAX_DEPTH = 4096  # the limit if one document fills the list
+_READ_CHUNKS = 16  # whose texts are read at a time to estimate their relevance
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +66,15 @@ class Cut:
         return f"cut({', '.join(parts + ['one per document'] * self.group)})"
 
     def __call__(
-        self, ranked: Sequence[ScoredChunk], cache: CandidateCache
+        self,
+        ranked: Sequence[ScoredChunk],
+        cache: CandidateCache,
+        keep: Callable[[Sequence[ScoredChunk]], Iterable[ScoredChunk]] = iter,
     ) -> tuple[ScoredChunk, ...]:
-        kept = self.drop(ranked)
-        return tuple(_best_per_document(kept, cache) if self.group else kept)[: self.top]
+        """The hits. `keep` drops further ones, before the list is cut: what it drops takes no
+        place."""
+        kept = keep(self.drop(ranked))
+        return tuple(islice(_best_per_document(kept, cache) if self.group else kept, self.top))
 
     def drop(self, ranked: Sequence[ScoredChunk]) -> list[ScoredChunk]:
         """Drop hits below the threshold and chunks to exclude."""
@@ -183,9 +189,6 @@ class Pipeline:
                 hits = run.rerank_result.annotate(hits)
                 signals = run.signals()
                 hits = with_relevance(hits, signals)
-                if self.fusion_stage.calibrated:
-                    hits = drop_unlikely(hits, signals, self.fusion_stage.min_score)
-                hits = drop_irrelevant(hits, query.min_relevance)
                 facts["returned"] = len(hits)
             index_version = self._index_version()
         response = Response(
@@ -255,7 +258,7 @@ class PipelineRun:
             fused = self._boost(self._fuse(self._new(candidates), candidates, limit))
             batch = self._append(ranked, fused) if ranked else self._first(fused)
             ranked += batch
-            kept = cut(self._collapse(ranked, batch), self.cache)
+            kept = cut(self._collapse(ranked, batch), self.cache, self._relevant)
             full = any(len(each.ranked) >= limit for each in candidates.values())
             if not full or self._enough(kept, limit):
                 return kept
@@ -268,6 +271,24 @@ class PipelineRun:
         if not self._evidence or (rerank is not None and rerank.blend == 1.0):
             return ranked
         return put_first(ranked, self._evidence)
+
+    def _relevant(self, ranked: Sequence[ScoredChunk]) -> Iterable[ScoredChunk]:
+        """The candidates without irrelevant ones, if the search has a limit for them. Their texts
+        are read as far as hits are needed."""
+        stage = self._pipeline.fusion_stage
+        limits = RelevanceLimits(
+            stage.min_score if stage.calibrated else None, self._query.min_relevance
+        )
+        if not limits:
+            yield from ranked
+            return
+        signals = self.signals()
+        for start in range(0, len(ranked), _READ_CHUNKS):
+            batch = ranked[start : start + _READ_CHUNKS]
+            self.cache.fetch_chunks([one.chunk_id for one in batch])
+            for one in batch:
+                if limits.allow(signals, one.chunk_id, self.breakdown.fused[one.chunk_id]):
+                    yield one
 
     def _enough(self, kept: Sequence[ScoredChunk], limit: int) -> bool:
         """Whether there are enough candidates, so that more could not add hits. Hits below the
@@ -503,11 +524,14 @@ def at_least(ranked: Sequence[ScoredChunk], least: float | None) -> list[ScoredC
     return list(ranked) if least is None else [one for one in ranked if one.score >= least]
 
 
-def _best_per_document(ranked: Sequence[ScoredChunk], cache: CandidateCache) -> list[ScoredChunk]:
-    best: dict[int, ScoredChunk] = {}
+def _best_per_document(
+    ranked: Iterable[ScoredChunk], cache: CandidateCache
+) -> Iterable[ScoredChunk]:
+    seen: set[int] = set()
     for one in ranked:
-        best.setdefault(cache.owner(one.chunk_id), one)
-    return list(best.values())
+        if (document := cache.owner(one.chunk_id)) not in seen:
+            seen.add(document)
+            yield one
 
 
 def _terms(analysis: Analysis) -> dict[str, Any]:

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kb.search.ranking import relevance_parameters
-from kb.search.ranking.relevance import Signals, drop_irrelevant, estimate, is_calibrated
+from kb.search.ranking.relevance import Signals, estimate, is_calibrated
 from kb.search.ranking.relevance_parameters import MODELS, OTHER, WORDS
-from kb.types import Hit
 
 SHARE = st.floats(0.0, 1.0)
 COSINE = st.floats(-1.0, 1.0)
@@ -79,11 +78,3 @@ def test_weights_of_signals_are_not_negative(
 ) -> None:
     free = {"length", "chars"}
     assert all(weight >= 0 for name, weight in parameters.weights.items() if name not in free)
-
-
-def test_drop_irrelevant() -> None:
-    others = dict.fromkeys(Hit.__dataclass_fields__)
-    hits = [Hit(**{**others, "relevance": value}) for value in (0.9, 0.2, None, 0.5)]  # type: ignore[arg-type]  # what is not looked at is None
-    kept = [hit.relevance for hit in drop_irrelevant(hits, 0.5)]
-    assert kept == [0.9, None, 0.5]  # just as much is enough, and no estimate is no reason
-    assert drop_irrelevant(hits, None) == tuple(hits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,27 @@ class TestMemory:
         memory.add("Zebra crossings near the quay, and much else about the town.", title="new")
         query = "does a zebra win the world cup?"
         assert [hit.title for hit in memory.search(query, profile="memory")] == ["new"]
+
+
+def test_a_limit_for_relevance_is_applied_before_the_list_is_cut(tmp_path: Path) -> None:
+    """Passages that it drops take no places: a list is not shorter than it need be."""
+    diary = tmp_path / "diary"
+    diary.mkdir()
+    today = date(2026, 5, 1)
+    for age in range(40):
+        day = today - timedelta(age)
+        (diary / f"{day}.md").write_text(f"# {day}\n\nWalked to the harbour. {TEXTS['boat']}\n")
+    old = today - timedelta(120)
+    (diary / f"{old}.md").write_text(f"# {old}\n\nHid the spare key under the xanthium pot.\n")
+    noon = datetime(2026, 5, 1, 12, tzinfo=UTC).timestamp()
+    with KnowledgeBase(tmp_path / "kb.sqlite", encoder="kb-mini", clock=lambda: noon) as kb:
+        kb.ingest(diary)
+        kb.embed()
+        for profile in ("memory", "default", "notes"):
+            for top in (1, 3, 10, 40):
+                hits = kb.search("spare key", profile=profile, top=top).hits
+                relevant = kb.search("spare key", profile=profile, top=top, min_relevance=0.5).hits
+                assert str(old) in [hit.title for hit in relevant], (profile, top)
+                assert len(relevant) <= len(hits) or profile == "memory"
+                assert [hit.rank for hit in relevant] == list(range(1, len(relevant) + 1))
+        assert str(old) in [hit.title for hit in kb.search("spare key", profile="memory").hits]

@@ -11,12 +11,10 @@ about the question as not, if half of all questions can be answered.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import exp, log, log1p
 from typing import NamedTuple
 
 from kb.search.ranking.relevance_parameters import MODELS, OTHER, WORDS, Parameters
-from kb.types import Hit
 
 _MAX_MARGIN = 0.5
 _MAX_LOGIT = 30.0
@@ -91,11 +89,3 @@ def probability(signals: Signals, parameters: Parameters) -> float:
 def is_calibrated(model: str | None) -> bool:
     """Whether the cosines of this model have parameters of their own."""
     return model in MODELS
-
-
-def drop_irrelevant(hits: Sequence[Hit], least: float | None) -> tuple[Hit, ...]:
-    """Drop the hits whose relevance is below `least`. The others keep their ranks. Hits without an
-    estimate are kept."""
-    if least is None:
-        return tuple(hits)
-    return tuple(hit for hit in hits if hit.relevance is None or hit.relevance >= least)

@@ -173,21 +173,31 @@ def with_relevance(hits: Sequence[Hit], source: SignalSource) -> tuple[Hit, ...]
     )
 
 
-def drop_unlikely(
-    hits: Sequence[Hit], source: SignalSource, least: float | None
-) -> tuple[Hit, ...]:
-    """Drop the hits whose fused score, times their relevance, is below `least` [003].
+class RelevanceLimits(NamedTuple):
+    """The limits of a search for the relevance of hits. `calibrated_score` is compared with the
+    fused score times the relevance [003], `relevance` with the relevance itself."""
 
-    Passages with every word of the query stay. So does every hit if the cosines are not calibrated
-    or not known yet: then only words count, and a hit is found even by a common word.
-    """
-    if least is None or not is_calibrated(source.model):
-        return tuple(hits)
-    return tuple(hit for hit in hits if _is_likely(hit, source.of(hit.chunk_id), least))
+    calibrated_score: float | None = None
+    relevance: float | None = None
 
+    def __bool__(self) -> bool:
+        return self != RelevanceLimits()
 
-def _is_likely(hit: Hit, signals: Signals, least: float) -> bool:
-    score = hit.retrieval.fusion_score
-    if score is None or hit.relevance is None or signals.cosine is None:
-        return True
-    return signals.has_every_word() or score * hit.relevance >= least
+    def allow(self, source: SignalSource, chunk_id: int, score: float) -> bool:
+        """Whether a chunk with this fused score may be a hit. A chunk whose relevance cannot be
+        estimated may."""
+        signals = source.of(chunk_id)
+        relevance = estimate(signals, source.model)
+        if relevance is None:
+            return True
+        if self.relevance is not None and relevance < self.relevance:
+            return False
+        return self._is_likely(signals, score * relevance, source.model)
+
+    def _is_likely(self, signals: Signals, score: float, model: str | None) -> bool:
+        """Passages with every word of the query stay. So does every one if the cosines are not
+        calibrated or not known yet: then only words count, and a hit is found even by a common
+        word."""
+        if self.calibrated_score is None or not is_calibrated(model) or signals.cosine is None:
+            return True
+        return signals.has_every_word() or score >= self.calibrated_score
