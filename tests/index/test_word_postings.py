@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.index.word_postings import Part, Postings, Row, WordRanking, build
+from kb.index.word_postings import (
+    HEADING,
+    PART,
+    TEXT,
+    CountPhrase,
+    Part,
+    Postings,
+    Row,
+    WordRanking,
+    build,
+    count_phrase,
+)
 from kb.text.tokenize import split_words, stem_word, tokenize
 
 WORDS = ["run", "running", "runs", "Tree", "über", "naïve", "a", "the", "x1", "東京", "ﬁt"]
@@ -16,19 +27,36 @@ texts = st.lists(st.sampled_from(WORDS) | st.text(max_size=6), max_size=12).map(
 rows = st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=30).map(
     lambda each: [(3 * number + 1, *row) for number, row in enumerate(each)]
 )
-queries = st.lists(
-    st.lists(st.sampled_from(["run", "tree", "über", "a", "the", "x1", "naive", "zzz"]), min_size=1,
-             max_size=2, unique=True),
-    min_size=1, max_size=4,
-)  # fmt: skip
+words = st.sampled_from(
+    ["run", "tree", "über", "a", "the", "x1", "naive", "zzz", "run a", "the the", "tree runs a"]
+)
+queries = st.lists(st.lists(words, min_size=1, max_size=2, unique=True), min_size=1, max_size=4)
 
 
 def make(rows: list[Row]) -> Postings:
     return build(rows, split=split_words, stem=stem_word)
 
 
-def stems(groups: list[list[str]]) -> list[list[str]]:
-    return [[tokenize(word)[0][2] for word in group] for group in groups]
+def phrases(groups: list[list[str]]) -> list[list[tuple[str, ...]]]:
+    return [[tuple(stem for *_, stem in tokenize(each)) for each in group] for group in groups]
+
+
+def counter(rows: list[Row]) -> CountPhrase:
+    by_id = {row[0]: row[1:] for row in rows}
+
+    def count(phrase: tuple[str, ...], ids: list[int]) -> dict[int, int]:
+        return {
+            one: count_phrase(
+                phrase,
+                [
+                    (weight, [stem for *_, stem in tokenize(text)])
+                    for weight, text in zip((HEADING, TEXT, PART), by_id[one], strict=True)
+                ],
+            )
+            for one in ids
+        }
+
+    return count
 
 
 def by_fts5(rows: list[Row], groups: list[list[str]], *, every: bool) -> list[tuple[int, float]]:
@@ -48,14 +76,23 @@ def by_fts5(rows: list[Row], groups: list[list[str]], *, every: bool) -> list[tu
 
 
 def rank(
-    ranking: WordRanking, groups: list[list[str]], *, every: bool, limit: int = 100
+    ranking: WordRanking, rows: list[Row], groups: list[list[str]], *, every: bool
 ) -> list[tuple[int, float]]:
-    return ranking.rank(stems(groups), every=every, allowed=None, hidden=(), limit=limit)
+    ranked = ranking.rank(
+        phrases(groups),
+        every=every,
+        allowed=None,
+        hidden=(),
+        limit=100,
+        count_phrase=counter(rows),
+    )
+    assert ranked is not None
+    return ranked
 
 
 @given(rows, queries, st.booleans())
 def test_scores_are_those_of_fts5(rows: list[Row], groups: list[list[str]], every: bool) -> None:
-    found = rank(WordRanking([Part(make(rows))]), groups, every=every)
+    found = rank(WordRanking([Part(make(rows))]), rows, groups, every=every)
     assert found == by_fts5(rows, groups, every=every)
 
 
@@ -72,7 +109,7 @@ def test_parts_with_gone_chunks_equal_the_whole(
     left = [row for row in rows if row[0] // 3 not in removed]
     ranking = WordRanking(parts)
     assert ranking.chunks == len(left)
-    assert rank(ranking, groups, every=every) == by_fts5(left, groups, every=every)
+    assert rank(ranking, rows, groups, every=every) == by_fts5(left, groups, every=every)
 
 
 @given(rows, st.sets(st.integers(0, 29)), st.sets(st.integers(0, 29)), st.integers(0, 5))
@@ -83,7 +120,12 @@ def test_filters_are_applied_before_the_cut(
     ids = {3 * number + 1 for number in allowed}
     out = [3 * number + 1 for number in hidden]
     found = WordRanking([Part(make(rows))]).rank(
-        stems(groups), every=False, allowed=np.array(sorted(ids), np.int64), hidden=out, limit=limit
+        phrases(groups),
+        every=False,
+        allowed=np.array(sorted(ids), np.int64),
+        hidden=out,
+        limit=limit,
+        count_phrase=counter(rows),
     )
     everything = by_fts5(rows, groups, every=False)
     assert found == [one for one in everything if one[0] in ids and one[0] not in out][:limit]
@@ -109,17 +151,41 @@ def test_more_chunks_than_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_word_that_a_chunk_repeats_very_often() -> None:
     rows: list[Row] = [(1, "", "often " * 40_000, ""), (2, "", "often", "")]
-    found = rank(WordRanking([Part(make(rows))]), [["often"]], every=False)
+    found = rank(WordRanking([Part(make(rows))]), rows, [["often"]], every=False)
     assert found == by_fts5(rows, [["often"]], every=False)
 
 
 def test_no_chunks() -> None:
     ranking = WordRanking([Part(make([]))])
-    assert rank(ranking, [["word"]], every=False) == []
+    assert rank(ranking, [], [["word"]], every=False) == []
     assert ranking.chunk_counts(["word"]) == {"word": 0}
 
 
 def test_a_word_longer_than_fts5_indexes() -> None:
     rows: list[Row] = [(1, "", "a" * 40_000 + "b", "")]
-    (found,) = rank(WordRanking([Part(make(rows))]), [["a" * 32_768]], every=False)
+    (found,) = rank(WordRanking([Part(make(rows))]), rows, [["a" * 32_768]], every=False)
     assert found[0] == 1
+
+
+@given(rows, st.sets(st.sampled_from(["run", "tree", "a", "the", "zzz"]), max_size=3))
+def test_whether_a_chunk_has_all_terms(rows: list[Row], wanted: set[str]) -> None:
+    having = [
+        row
+        for row in rows
+        if wanted <= {stem for *_, stem in tokenize(" ".join(map(str, row[1:])))}
+    ]
+    assert WordRanking([Part(make(rows))]).has_all(sorted(wanted)) == bool(wanted and having)
+
+
+def test_a_phrase_with_many_candidates_is_left_to_fts5() -> None:
+    rows: list[Row] = [(n, "", "red boat", "") for n in range(1, 100)]
+    ranking = WordRanking([Part(make(rows))])
+    found = ranking.rank(
+        [[("red", "boat")]],
+        every=False,
+        allowed=None,
+        hidden=(),
+        limit=9,
+        count_phrase=counter(rows),
+    )
+    assert found is None

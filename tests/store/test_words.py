@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import apsw
 import numpy as np
@@ -205,10 +206,17 @@ def test_doctor_compares_the_file_with_the_texts(store: SqliteStore) -> None:
     assert "differ" in check.run().what
 
 
-@pytest.mark.parametrize("query", [LexicalQuery((("red-boat",),)), LexicalQuery((), ("東京",))])
-def test_phrases_and_unspaced_scripts_are_left_to_fts5(
-    store: SqliteStore, query: LexicalQuery
-) -> None:
+@pytest.mark.parametrize(
+    "query",
+    [
+        LexicalQuery((("red-boat",),)),
+        LexicalQuery((("redBoat", "red boat"), ("run",))),
+        LexicalQuery((("run run", "boat"),)),
+        LexicalQuery((), ("東京",)),
+        LexicalQuery((("...",), ("boat",))),
+    ],
+)
+def test_phrases_unspaced_scripts_and_punctuation(store: SqliteStore, query: LexicalQuery) -> None:
     fill(store)
     put(store, "more", "a red boat in 東京", "a boat red")
     store.fulltext.build_index()
@@ -226,3 +234,18 @@ def test_a_store_that_cannot_be_written_builds_no_file(store: SqliteStore) -> No
     assert match(reader) == by_fts5(reader)
     assert not words.path_of(store.path).exists()
     reader.close()
+
+
+def test_phrases_are_found_with_and_without_the_index(store: SqliteStore) -> None:
+    fill(store)
+    put(store, "more", "a red boat runs", "a boat red run", "boats; red. Running 東京")
+    store.fulltext.build_index()
+    put(store, "later", "red boat runs again")
+    said: dict[str, Any] = {"prefer": (), "filters": Filters(), "now": NOW, "limit": 50}
+    phrases = ["red boat", "boat red running", "red runs boat", "zzz red", "東京", ""]
+    for chosen in (phrases, *([each] for each in phrases)):
+        found = store.fulltext.match_phrases(chosen, **said)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(fulltext, "MIN_INDEXED_CHUNKS", sys.maxsize)
+            assert store.fulltext.match_phrases(chosen, **said) == found
+    assert uses_index(store)

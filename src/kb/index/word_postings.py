@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Row = tuple[int, str, str, str]  # chunk id, heading, text, parts
+Phrase = tuple[str, ...]  # the terms of adjacent words; one for a single word
+CountPhrase = Callable[[Phrase, list[int]], dict[int, int]]  # weighted counts in these chunks
 
 HEADING, TEXT, PART = 4, 2, 1  # the weights of a word, doubled
+MAX_CANDIDATES = 64  # chunks to read for a phrase; FTS5 is faster for more
 _K1, _B = 1.2, 0.75
 _LEAST_IDF = 1e-6
 _BATCH = 8192  # chunks that are sorted at a time
@@ -190,6 +193,13 @@ class Part(NamedTuple):
     gone: NDArray[np.bool_] | None = None
 
 
+class Found(NamedTuple):
+    """The postings of a phrase in a part: positions of chunks, and weighted counts."""
+
+    places: NDArray[np.uint32]
+    counts: NDArray[np.unsignedinteger[Any]]
+
+
 class WordRanking:
     """Ranks chunks by BM25 over all parts of one state of a store."""
 
@@ -209,34 +219,41 @@ class WordRanking:
 
     def chunk_counts(self, terms: Iterable[str]) -> dict[str, int]:
         """How many chunks contain each term."""
-        return {
-            term: self._count([part.postings.find(term) for part in self._parts]) for term in terms
-        }
+        return {term: self._count([_word(part, term) for part in self._parts]) for term in terms}
+
+    def has_all(self, terms: Sequence[str]) -> bool:
+        """Whether any chunk contains all terms."""
+        return any(len(_having_all(part, terms)) for part in self._parts)
 
     def rank(
         self,
-        groups: Sequence[Sequence[str]],
+        groups: Sequence[Sequence[Phrase]],
         *,
         every: bool,
         allowed: NDArray[np.int64] | None,
         hidden: Sequence[int],
         limit: int,
-    ) -> list[tuple[int, float]]:
-        """The best chunks with any term or, with `every`, with a term of each group; and their
-        BM25, where higher is better."""
+        count_phrase: CountPhrase,
+    ) -> list[tuple[int, float]] | None:
+        """The best chunks with any phrase or, with `every`, with a phrase of each group; and their
+        BM25, where higher is better. None if a phrase of several words has too many candidates,
+        which `count_phrase` would have to read."""
         import numpy as np
 
-        terms = [term for group in groups for term in group]
-        found = {term: [part.postings.find(term) for part in self._parts] for term in terms}
-        idf = {term: self._idf(self._count(where)) for term, where in found.items()}
+        phrases = [phrase for group in groups for phrase in group]
+        found: dict[Phrase, list[Found]] = {}
+        for phrase in dict.fromkeys(phrases):
+            postings = self._find(phrase, count_phrase)
+            if postings is None:
+                return None
+            found[phrase] = postings
+        idf = {phrase: self._idf(self._count(parts)) for phrase, parts in found.items()}
         scores = []
         for number, part in enumerate(self._parts):
-            where = {term: slices[number] for term, slices in found.items()}
-            each = self._scores(number, [(where[term], idf[term]) for term in terms])
+            where = {phrase: parts[number] for phrase, parts in found.items()}
+            each = self._scores(number, [(where[phrase], idf[phrase]) for phrase in phrases])
             if every:
-                each[
-                    ~_has_all(part.postings, [[where[term] for term in one] for one in groups])
-                ] = 0
+                each[~_in_every([[where[one] for one in group] for group in groups], len(each))] = 0
             if part.gone is not None:
                 each[part.gone] = 0
             scores.append(each)
@@ -244,43 +261,92 @@ class WordRanking:
             np.concatenate(scores), self._ids, allowed=allowed, hidden=hidden, limit=limit
         )
 
-    def _count(self, where: Sequence[slice]) -> int:
+    def _find(self, phrase: Phrase, count_phrase: CountPhrase) -> list[Found] | None:
+        """The postings of a phrase in each part; None if it has too many candidates."""
+        if len(phrase) == 1:
+            return [_word(part, phrase[0]) for part in self._parts]
+        candidates = [_having_all(part, phrase) for part in self._parts]
+        if sum(map(len, candidates)) > MAX_CANDIDATES:
+            return None
+        found = []
+        for part, places in zip(self._parts, candidates, strict=True):
+            ids: list[int] = part.postings.ids[places].tolist()
+            counts = count_phrase(phrase, ids) if ids else {}
+            kept = [place for place, one in zip(places.tolist(), ids, strict=True) if counts[one]]
+            found.append(_found(kept, [counts[one] for one in ids if counts[one]]))
+        return found
+
+    def _count(self, where: Sequence[Found]) -> int:
         """How many chunks of all parts have these postings."""
         count = 0
-        for part, each in zip(self._parts, where, strict=True):
-            count += each.stop - each.start
-            if part.gone is not None:
-                count -= int(part.gone[part.postings.places[each]].sum())
+        for part, (places, _) in zip(self._parts, where, strict=True):
+            count += len(places) - (0 if part.gone is None else int(part.gone[places].sum()))
         return count
 
     def _idf(self, count: int) -> float:
         value = log((self.chunks - count + 0.5) / (count + 0.5))
         return value if value > 0.0 else _LEAST_IDF
 
-    def _scores(self, number: int, found: Sequence[tuple[slice, float]]) -> NDArray[np.float64]:
-        """The score of every chunk of a part, for the postings and the IDF of each term. `bincount`
-        adds in the order of the terms."""
+    def _scores(self, number: int, found: Sequence[tuple[Found, float]]) -> NDArray[np.float64]:
+        """The score of every chunk of a part, for the postings and the IDF of each phrase.
+        `bincount` adds in the order of the phrases."""
         import numpy as np
 
-        postings = self._parts[number].postings
-        places = np.concatenate([postings.places[where] for where, _ in found])
-        counts = np.concatenate([postings.counts[where] for where, _ in found]) * 0.5
-        weights = np.repeat(
-            [idf for _, idf in found], [where.stop - where.start for where, _ in found]
-        )
+        places = np.concatenate([where.places for where, _ in found])
+        counts = np.concatenate([where.counts for where, _ in found]) * 0.5
+        weights = np.repeat([idf for _, idf in found], [len(where.places) for where, _ in found])
         weights *= counts * (_K1 + 1.0) / (counts + self._norms[number][places])
-        scores: NDArray[Any] = np.bincount(places, weights, len(postings.ids))
+        scores: NDArray[Any] = np.bincount(places, weights, len(self._norms[number]))
         return scores
 
 
-def _has_all(postings: Postings, groups: Sequence[Sequence[slice]]) -> NDArray[np.bool_]:
+def count_phrase(phrase: Phrase, columns: Iterable[tuple[int, Sequence[str]]]) -> int:
+    """The weighted count of a phrase in a chunk, of which each column has a weight and terms."""
+    return sum(
+        weight * _occurrences(phrase, terms) for weight, terms in columns if phrase[0] in terms
+    )
+
+
+def _occurrences(phrase: Phrase, terms: Sequence[str]) -> int:
+    length, first = len(phrase), phrase[0]
+    return sum(
+        tuple(terms[at : at + length]) == phrase for at, term in enumerate(terms) if term == first
+    )
+
+
+def _word(part: Part, term: str) -> Found:
+    where = part.postings.find(term)
+    return Found(part.postings.places[where], part.postings.counts[where])
+
+
+def _found(places: Sequence[int], counts: Sequence[int]) -> Found:
+    import numpy as np
+
+    return Found(np.array(places, np.uint32), np.array(counts, np.uint32))
+
+
+def _having_all(part: Part, terms: Sequence[str]) -> NDArray[np.uint32]:
+    """The chunks of a part that contain all terms and are not gone."""
+    import numpy as np
+
+    postings = part.postings
+    found = sorted((postings.places[postings.find(term)] for term in {*terms}), key=len)
+    common = found[0] if found else postings.places[:0]
+    for others in found[1:]:
+        at = np.searchsorted(others, common)
+        common, at = common[at < len(others)], at[at < len(others)]
+        common = common[others[at] == common]
+    return common if part.gone is None else common[~part.gone[common]]
+
+
+def _in_every(groups: Sequence[Sequence[Found]], chunks: int) -> NDArray[np.bool_]:
     """Whether each chunk is in one of the postings of every group."""
     import numpy as np
 
-    has_all = np.ones(len(postings.ids), np.bool_)
+    in_every = np.ones(chunks, np.bool_)
     for group in groups:
-        has_any = np.zeros(len(postings.ids), np.bool_)
-        for where in group:
-            has_any[postings.places[where]] = True
-        has_all &= has_any
-    return has_all
+        in_group = np.zeros(chunks, np.bool_)
+        for found in group:
+            in_group[found.places] = True
+        in_every &= in_group
+    return in_every

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Set
 from functools import cache
 from types import ModuleType
 
 from kb.text.stem import MAX_BYTES, stem
 
-_MAX_CACHE_ENTRIES = 1 << 14
+_MAX_CACHE_ENTRIES = 1 << 16  # about 10 MB
 _MAX_REPLACE_CHARS = 32  # for more, `str.translate` is faster than replacing each
 
 _ASCII = bytes(
@@ -69,15 +69,9 @@ def _select(folded: str, wanted: Set[str]) -> list[Token]:
 
 
 def _wanted_words(folded: str, wanted: Set[str]) -> dict[str, str]:
-    """The distinct words whose stem is wanted, with their stems. Only words that begin like one are
-    stemmed: a stem differs from the beginning of its word in its last two letters at most, and
-    never in the first. Combining marks would hide such a beginning."""
-    words: Iterable[str] = set(folded.split(" "))
-    if not _has_marks(folded):
-        beginnings = {stem[: max(1, min(2, len(stem) - 2))] for stem in wanted}
-        words = [word for word in words if word[:2] in beginnings or word[:1] in beginnings]
+    """The distinct words whose stem is wanted, with their stems."""
     stems = _STEMS
-    return {word: stems[word] for word in words if word and stems[word] in wanted}
+    return {word: word_stem for word in set(folded.split()) if (word_stem := stems[word]) in wanted}
 
 
 # --- folding --------------------------------------------------------------------------------------
@@ -103,10 +97,6 @@ def _fold_non_ascii(text: str) -> str:
     if not chars.isdisjoint(marks):  # a mark is part of the word before it, or else a separator
         text = re.sub(rf"(?<![0-9A-Za-z\x80-\U0010ffff])[{marks}]+", _spaces, text)
     return text
-
-
-def _has_marks(text: str) -> bool:
-    return not text.isascii() and re.search(f"[{_tables().MARKS}]", text) is not None
 
 
 def _spaces(match: re.Match[str]) -> str:

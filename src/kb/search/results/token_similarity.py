@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"\w+")
 _SHORT_WORD = 8  # letters
-_LONG_WORD = re.compile(rf"\w{{{_SHORT_WORD + 1},}}")
 _TOKENS_A_LETTER = 0.35  # of the letters beyond those
 _MOST_UNITS = 400  # of huge tables, which have no token vectors beyond their first lines
 
@@ -106,5 +105,6 @@ def token_starts(embedded: str, layout: Layout, count: int) -> list[int]:
 
 def _tokens(text: str) -> float:
     """The estimated number of tokens that have a vector: those of words."""
-    beyond = sum(len(word) - _SHORT_WORD for word in _LONG_WORD.findall(text))
-    return len(_WORD.findall(text)) + _TOKENS_A_LETTER * beyond
+    words = _WORD.findall(text)
+    beyond = sum([length - _SHORT_WORD for length in map(len, words) if length > _SHORT_WORD])
+    return len(words) + _TOKENS_A_LETTER * beyond

@@ -37,12 +37,12 @@ _COMMON = 0.5  # a term in more of the chunks has almost no IDF, and costs most 
 
 
 class Term(NamedTuple):
-    """One term of a table: its FTS5 expression, the stem to look up its frequency by, and the stem
-    of each alternative; none if an alternative is a phrase."""
+    """One term of a table: its FTS5 expression, the stem to look up its frequency by, and the stems
+    of each alternative, several if it is a phrase."""
 
     expression: str
     stem: str | None
-    stems: tuple[str, ...] = ()
+    alternatives: tuple[tuple[str, ...], ...] = ()
 
 
 # --- entry points ---------------------------------------------------------------------------------
@@ -107,9 +107,17 @@ def match_phrases(
     filters: Filters,
     now: str,
     limit: int,
+    index: WordIndex | None = None,
 ) -> dict[int, str]:
-    """The headings and texts of chunks that contain any of the phrases."""
+    """The headings and texts of chunks that contain any of the phrases. FTS5 takes long for a
+    phrase of common words, so it looks only for those whose words some chunk has."""
     runs = {phrase: unspaced_runs(phrase) for phrase in phrases}
+    if index is not None:
+        runs = {
+            phrase: found
+            for phrase, found in runs.items()
+            if found or index.may_match(connection, phrase)
+        }
     expressions = {
         "chunks_fts": " OR ".join(_quoted(phrase) for phrase, found in runs.items() if not found),
         "chunks_cjk": " OR ".join(f"({_run_phrases(found)})" for found in runs.values() if found),
@@ -211,10 +219,11 @@ class _Search(NamedTuple):
 
     def _words(self, words: Sequence[Term], *, every: bool) -> list[tuple[int, float]]:
         rows = None
-        if self.word_index is not None and all(term.stems for term in words):
+        phrases = [phrase for term in words for phrase in term.alternatives]
+        if self.word_index is not None and all(phrases):
             rows = self.word_index.rank(
                 self.connection,
-                [term.stems for term in words],
+                [term.alternatives for term in words],
                 every=every,
                 filters=self.filters,
                 now=self.now,
@@ -262,14 +271,12 @@ def _word_terms(words: Iterable[tuple[str, ...]]) -> list[Term]:
     never dropped as too common."""
     terms = []
     for word in words:
-        tokens = [tokenize(alternative) for alternative in word]
-        stems = tuple(each[0][2] for each in tokens if len(each) == 1)
-        if len(stems) < len(word):
-            stems = ()
+        alternatives = tuple(tuple(stem for *_, stem in tokenize(each)) for each in word)
         if len(word) == 1:
-            terms.append(Term(_quoted(word[0]), stems[0] if stems else None, stems))
+            (stems,) = alternatives
+            terms.append(Term(_quoted(word[0]), stems[0] if len(stems) == 1 else None, (stems,)))
         else:
-            terms.append(Term(f"({' OR '.join(map(_quoted, word))})", None, stems))
+            terms.append(Term(f"({' OR '.join(map(_quoted, word))})", None, alternatives))
     return terms
 
 
@@ -458,7 +465,13 @@ class SqliteFulltext:
     ) -> dict[int, str]:
         with _index_errors(), self._database.reading() as connection:
             return match_phrases(
-                connection, phrases, prefer=prefer, filters=filters, now=now, limit=limit
+                connection,
+                phrases,
+                prefer=prefer,
+                filters=filters,
+                now=now,
+                limit=limit,
+                index=self._index(connection),
             )
 
     def match_substrings(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,14 +25,14 @@ from kb.store.sqlite.fulltext import MIN_INDEXED_CHUNKS
 from kb.store.sqlite.functions import scalar
 from kb.store.sqlite.snapshot_cache import once, store_state
 from kb.store.sqlite.visibility import FilterCache, visible
-from kb.text.tokenize import split_words, stem_word
+from kb.text.tokenize import split_words, stem_word, tokenize
 from kb.types import Filters
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kb.index.word_postings import Postings, WordRanking
+    from kb.index.word_postings import Phrase, Postings, WordRanking
     from kb.store.sqlite.connection import Database
 
 _MAX_CHANGED = 1000  # chunks that are read from the store; after more, the file is written again
@@ -90,17 +91,22 @@ class WordIndex:
         state = self._state(connection)
         return None if state is None else state.ranking.chunk_counts(terms)
 
+    def may_match(self, connection: apsw.Connection, phrase: str) -> bool:
+        """Whether some chunk may contain a phrase: it has all of its words, or this is unknown."""
+        state = self._state(connection)
+        return state is None or state.ranking.has_all([stem for *_, stem in tokenize(phrase)])
+
     def rank(
         self,
         connection: apsw.Connection,
-        groups: Sequence[Sequence[str]],
+        groups: Sequence[Sequence[Phrase]],
         *,
         every: bool,
         filters: Filters,
         now: str,
         limit: int,
     ) -> list[tuple[int, float]] | None:
-        """The best chunks with any term, or, with `every`, with a term of each group, and their
+        """The best chunks with any phrase, or, with `every`, with a phrase of each group, and their
         BM25 as FTS5 has it, where lower is better. None if the index cannot be used."""
         state = self._state(connection)
         if state is None:
@@ -108,9 +114,14 @@ class WordIndex:
         seen = visible(connection, filters, now)
         allowed = None if seen.select is None else self._filters.chunk_ids(connection, seen)
         ranked = state.ranking.rank(
-            groups, every=every, allowed=allowed, hidden=seen.hidden, limit=limit
+            groups,
+            every=every,
+            allowed=allowed,
+            hidden=seen.hidden,
+            limit=limit,
+            count_phrase=partial(_count_phrase, connection),
         )
-        return [(chunk_id, -score) for chunk_id, score in ranked]
+        return None if ranked is None else [(chunk_id, -score) for chunk_id, score in ranked]
 
     # --- states -----------------------------------------------------------------------------------
 
@@ -260,11 +271,27 @@ def _derive(connection: apsw.Connection, layers: tuple[Layer, ...], mark: Mark) 
 
 
 def _layer(connection: apsw.Connection, changed: tuple[int, ...], mark: Mark) -> Layer:
-    rows = connection.execute(
+    return Layer(mark, changed, _build(_rows(connection, changed)))
+
+
+def _rows(connection: apsw.Connection, chunk_ids: Sequence[int]) -> Iterable[Any]:
+    return connection.execute(
         f"{_ROWS} WHERE chunk_id IN (SELECT value FROM json_each(?)) ORDER BY chunk_id",
-        (json.dumps(changed),),
+        (json.dumps(chunk_ids),),
     )
-    return Layer(mark, changed, _build(rows))
+
+
+def _count_phrase(
+    connection: apsw.Connection, phrase: Phrase, chunk_ids: list[int]
+) -> dict[int, int]:
+    from kb.index.word_postings import HEADING, PART, TEXT, count_phrase
+
+    counts = dict.fromkeys(chunk_ids, 0)
+    for chunk_id, *texts in _rows(connection, chunk_ids):
+        stems = ([stem for *_, stem in tokenize(text)] for text in texts)
+        columns = zip((HEADING, TEXT, PART), stems, strict=True)
+        counts[chunk_id] = count_phrase(phrase, columns)
+    return counts
 
 
 def _build(rows: Iterable[Any]) -> Postings:
