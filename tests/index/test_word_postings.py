@@ -168,13 +168,14 @@ def test_a_word_longer_than_fts5_indexes() -> None:
 
 
 @given(rows, st.sets(st.sampled_from(["run", "tree", "a", "the", "zzz"]), max_size=3))
-def test_whether_a_chunk_has_all_terms(rows: list[Row], wanted: set[str]) -> None:
+def test_chunks_with_all_terms(rows: list[Row], wanted: set[str]) -> None:
     having = [
         row
         for row in rows
         if wanted <= {stem for *_, stem in tokenize(" ".join(map(str, row[1:])))}
     ]
-    assert WordRanking([Part(make(rows))]).has_all(sorted(wanted)) == bool(wanted and having)
+    found = WordRanking([Part(make(rows))]).having_all(sorted(wanted))
+    assert found == ([row[0] for row in having] if wanted else [])
 
 
 def test_a_phrase_with_many_candidates_is_left_to_fts5() -> None:

@@ -221,9 +221,13 @@ class WordRanking:
         """How many chunks contain each term."""
         return {term: self._count([_word(part, term) for part in self._parts]) for term in terms}
 
-    def has_all(self, terms: Sequence[str]) -> bool:
-        """Whether any chunk contains all terms."""
-        return any(len(_having_all(part, terms)) for part in self._parts)
+    def having_all(self, terms: Sequence[str]) -> list[int]:
+        """The ids of the chunks that contain all terms."""
+        return [
+            chunk_id
+            for part in self._parts
+            for chunk_id in part.postings.ids[_having_all(part, terms)].tolist()
+        ]
 
     def rank(
         self,

@@ -38,6 +38,7 @@ _HALF_WIDTH_KATAKANA = "[\uff66-\uff9f]"
 _BESIDE_RUN = rf"(?<=[{_UNSPACED}])[^\W_{_UNSPACED}]+|[^\W_{_UNSPACED}]+(?=[{_UNSPACED}])"
 _NOT_CAPITAL = r"[^\W_0-9A-Z]"  # any letter but an ASCII capital, so `Élan` is one word
 _CAMEL_CASE_WORD = re.compile(rf"[A-Z]+(?!{_NOT_CAPITAL})|[A-Z]?{_NOT_CAPITAL}+|[0-9]+")
+_INNER_CAPITAL = re.compile(r"[A-Za-z0-9][A-Z]")
 _IDENTIFIER = re.compile(r"(?<![A-Za-z0-9])[A-Za-z][a-z0-9]*+[A-Z][A-Za-z0-9]*+")
 
 # English words that carry the form of a question rather than its topic.
@@ -117,6 +118,8 @@ def split_identifier(word: str) -> list[str]:
 
 def find_identifiers(text: str) -> Iterator[tuple[int, int, list[str]]]:
     """Yield start, end and words of every identifier in `text`."""
+    if _INNER_CAPITAL.search(text) is None:  # true of most prose, and three times as fast
+        return
     for match in _IDENTIFIER.finditer(text):
         if words := split_identifier(match[0]):
             yield match.start(), match.end(), words

@@ -109,15 +109,14 @@ def match_phrases(
     limit: int,
     index: WordIndex | None = None,
 ) -> dict[int, str]:
-    """The headings and texts of chunks that contain any of the phrases. FTS5 takes long for a
-    phrase of common words, so it looks only for those whose words some chunk has."""
+    """The headings and texts of chunks that contain any of the phrases."""
     runs = {phrase: unspaced_runs(phrase) for phrase in phrases}
-    if index is not None:
-        runs = {
-            phrase: found
-            for phrase, found in runs.items()
-            if found or index.may_match(connection, phrase)
-        }
+    within = _within(connection, filters, now)
+    if index is not None and not any(runs.values()):
+        stems = [tuple(stem for *_, stem in tokenize(phrase)) for phrase in phrases]
+        candidates = index.phrase_candidates(connection, stems)
+        if candidates is not None and len(candidates) <= limit:
+            return _with_phrases(connection, stems, candidates, within)
     expressions = {
         "chunks_fts": " OR ".join(_quoted(phrase) for phrase, found in runs.items() if not found),
         "chunks_cjk": " OR ".join(f"({_run_phrases(found)})" for found in runs.values() if found),
@@ -129,7 +128,6 @@ def match_phrases(
     ]
     if not lookups:
         return {}
-    within = _within(connection, filters, now)
     rows = connection.execute(
         "SELECT chunk_id, heading || char(10) || text FROM chunks WHERE chunk_id IN "
         f"(SELECT id FROM ({' UNION '.join(lookups)}) WHERE {within.sql('id')} "
@@ -137,6 +135,28 @@ def match_phrases(
         (*filter(None, expressions.values()), *within.params, json.dumps(list(prefer)), limit),
     )
     return dict(rows)
+
+
+def _with_phrases(
+    connection: apsw.Connection,
+    phrases: Iterable[tuple[str, ...]],
+    candidates: Iterable[int],
+    within: Within,
+) -> dict[int, str]:
+    """The headings and texts of those candidates that contain a phrase."""
+    from kb.store.sqlite.words import has_phrase
+
+    rows: Iterable[Any] = connection.execute(
+        "SELECT chunk_id, heading, text, parts FROM chunks "
+        f"WHERE chunk_id IN (SELECT value FROM json_each(?)) AND {within.sql('chunk_id')}",
+        (json.dumps(sorted(candidates)), *within.params),
+    )
+    wanted = [phrase for phrase in phrases if phrase]
+    return {
+        chunk_id: f"{heading}\n{text}"
+        for chunk_id, heading, text, parts in rows
+        if has_phrase(wanted, (heading, text, parts))
+    }
 
 
 def match_substrings(

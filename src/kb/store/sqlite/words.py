@@ -91,10 +91,21 @@ class WordIndex:
         state = self._state(connection)
         return None if state is None else state.ranking.chunk_counts(terms)
 
-    def may_match(self, connection: apsw.Connection, phrase: str) -> bool:
-        """Whether some chunk may contain a phrase: it has all of its words, or this is unknown."""
-        state = self._state(connection)
-        return state is None or state.ranking.has_all([stem for *_, stem in tokenize(phrase)])
+    def phrase_candidates(
+        self, connection: apsw.Connection, phrases: Iterable[Phrase]
+    ) -> set[int] | None:
+        """The chunks that contain all words of a phrase; None if there are too many to read, or
+        the index cannot be used."""
+        if (state := self._state(connection)) is None:
+            return None
+        from kb.index.word_postings import MAX_CANDIDATES
+
+        candidates: set[int] = set()
+        for phrase in phrases:
+            candidates.update(state.ranking.having_all(phrase))
+            if len(candidates) > MAX_CANDIDATES:
+                return None
+        return candidates
 
     def rank(
         self,
@@ -288,10 +299,19 @@ def _count_phrase(
 
     counts = dict.fromkeys(chunk_ids, 0)
     for chunk_id, *texts in _rows(connection, chunk_ids):
-        stems = ([stem for *_, stem in tokenize(text)] for text in texts)
-        columns = zip((HEADING, TEXT, PART), stems, strict=True)
+        columns = zip((HEADING, TEXT, PART), map(_stems, texts), strict=True)
         counts[chunk_id] = count_phrase(phrase, columns)
     return counts
+
+
+def has_phrase(phrases: Iterable[Phrase], texts: Iterable[str]) -> bool:
+    """Whether any of the texts contains any of the phrases."""
+    spaced = "\n".join(f" {' '.join(_stems(text))} " for text in texts)
+    return any(f" {' '.join(phrase)} " in spaced for phrase in phrases)
+
+
+def _stems(text: str) -> list[str]:
+    return [stem for *_, stem in tokenize(text)]
 
 
 def _build(rows: Iterable[Any]) -> Postings:
