@@ -164,3 +164,15 @@ def test_gc(here: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("gc", "--dry-run", "--json").json == ["note:27"]
     assert run("gc").err == "1 document expired and removed\n"
     assert run("gc", "--json").json == []
+
+
+def test_gc_gives_space_back(here: Path, run: Run) -> None:
+    paths = [one["doc_path"] for one in run("list", "--json").json]
+    run("rm", *paths)
+    store = next(here.rglob("kb.sqlite"))
+    before = store.stat().st_size
+    assert "0 B given back" in run("gc", "--compact", "--dry-run").err
+    compacted = run("gc", "--compact")
+    assert compacted.err.endswith("given back to the disk\n0 documents expired and removed\n")
+    assert store.stat().st_size < before
+    assert run("doctor").err == "healthy\n"

@@ -18,6 +18,7 @@ from kb.cli.options import (
     option,
     split_commas,
 )
+from kb.text.units import format_bytes
 from kb.types import Filters
 
 if TYPE_CHECKING:
@@ -118,19 +119,27 @@ def rm_command(invocation: Invocation, *, documents: tuple[str, ...]) -> None:
 
 @click.command("gc", cls=Command)
 @option("--dry-run", is_flag=True, help="Only show what would be removed.")
+@option("--compact", is_flag=True, help="Then give unused space back to the disk.")
 @common_options()
 @pass_invocation
-def gc_command(invocation: Invocation, *, dry_run: bool) -> None:
+def gc_command(invocation: Invocation, *, dry_run: bool, compact: bool) -> None:
     """Remove expired documents, and print their paths.
 
     A document expires when its ttl has passed. Searches skip expired documents anyway.
 
+    The space of removed documents is used for new ones. --compact gives it back to the disk
+    instead, which takes a while, and as much free space as the store has.
+
     \b
-    Example:
+    Examples:
       kb gc --dry-run
+      kb gc --compact
     """
     with invocation.open() as kb:
         expired = kb.gc(dry_run=dry_run)
+        freed = kb.compact() if compact and not dry_run else 0
+    if compact:
+        output.note(f"{format_bytes(freed)} given back to the disk")
     _write_paths(expired, invocation, "expired" if dry_run else "expired and removed")
 
 

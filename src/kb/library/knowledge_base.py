@@ -324,6 +324,11 @@ class KnowledgeBase:
             self._store.catalog.delete_documents(document.doc_id for document in expired)
         return [document.doc_path for document in expired]
 
+    def compact(self) -> int:
+        """Give the space of removed documents back to the disk, and return how many bytes that
+        were. Others can read meanwhile, but not write."""
+        return self._store.maintenance.compact()
+
     # --- searching --------------------------------------------------------------------------------
 
     def search(

@@ -48,6 +48,12 @@ class Maintenance(Protocol):
         """Move recent writes from a large log to the main file, where the store has such a log."""
         ...
 
+    def compact(self) -> int:
+        """Give the space of removed documents back to the disk, and return how many bytes that
+        were. Others can read meanwhile, but not write. It needs as much free space as the store
+        takes."""
+        ...
+
     def backup(self, target: Path, *, overwrite: bool, on_progress: OnProgress) -> None:
         """Write a copy of the store's current state to one file, and verify it. Other processes
         may write to the store meanwhile."""

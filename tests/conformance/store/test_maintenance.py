@@ -10,9 +10,9 @@ import pytest
 
 from kb.errors import BrokenImport, InvalidRequest
 from kb.ports import Store
-from kb.types import Filters
+from kb.types import Filters, LexicalQuery
 from tests.conformance.store.conftest import Stores
-from tests.conformance.store.samples import embed, put
+from tests.conformance.store.samples import EVERYTHING, embed, put
 
 
 @pytest.fixture
@@ -127,3 +127,22 @@ def test_a_broken_import_changes_nothing(stores: Stores, filled: Store) -> None:
     with pytest.raises(BrokenImport):
         load(stores.open("other"), lines[:-1], merge=True)
     assert len(stores.open("other").catalog.documents(Filters(), None)) == 1
+
+
+def test_compacting_keeps_everything_and_frees_space(store: Store) -> None:
+    for number in range(30):
+        put(store, f"d{number}", *(f"word{number} line {line} " * 40 for line in range(20)))
+    store.catalog.delete_documents(
+        one.doc_id
+        for one in store.catalog.documents(Filters(), None)
+        if one.doc_path not in ("d3", "d4", "d5")
+    )
+    before = store.maintenance.size_bytes()
+    freed = store.maintenance.compact()
+    assert freed > before / 2
+    assert store.maintenance.size_bytes() <= before - freed
+    left = {one.doc_path for one in store.catalog.documents(Filters(), None)}
+    assert left == {"d3", "d4", "d5"}
+    assert store.maintenance.compact() >= 0
+    words = LexicalQuery((("word4",),))
+    assert store.fulltext.match(words, every=True, **EVERYTHING).chunks

@@ -140,6 +140,17 @@ class Database:
                 self._checkpoint_at_bytes = LOG_BYTES
                 self._checkpoint(self._writer())
 
+    def compact(self) -> None:
+        """Write the file again without unused pages. FTS5 keeps entries of deleted rows until its
+        segments are merged."""
+        with self.writing() as connection:
+            for table in ("chunks_fts", "chunks_trigram", "chunks_cjk"):
+                connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
+        with self.errors():
+            connection = self._writer()
+            connection.execute("VACUUM")
+            scalar(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
+
     def log_bytes(self) -> int:
         """The size of the write-ahead log."""
         try:

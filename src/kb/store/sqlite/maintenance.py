@@ -63,6 +63,12 @@ class SqliteMaintenance:
     def checkpoint(self) -> None:
         self._database.checkpoint()
 
+    def compact(self) -> int:
+        before = self.size_bytes()
+        self._database.compact()
+        self._words.build()
+        return max(0, before - self.size_bytes())
+
     def backup(self, target: Path, *, overwrite: bool, on_progress: OnProgress) -> None:
         import shutil
 
