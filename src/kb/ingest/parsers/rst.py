@@ -29,7 +29,9 @@ from kb.types import Attributes
 _SUFFIXES = frozenset({".rest", ".rst"})
 _TEXT_SUFFIXES = frozenset({".text", ".txt"})
 _HEAD_BYTES = 8192
-_MARKUP = re.compile(r"^\s*\.\. (?:_[^:\n]+:|[\w:.+-]+::)(?:\s|$)|(?<!\S):[\w:.+-]+:`[^`\n]+`", re.M)
+_MARKUP = re.compile(
+    r"^\s*\.\. (?:_[^:\n]+:|[\w:.+-]+::)(?:\s|$)|(?<!\S):[\w:.+-]+:`[^`\n]+`", re.M
+)
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1*\s*")
 _DIRECTIVE = re.compile(r"\s*\.\.\s+(?:\|[^|]+\|\s+)?([\w:.+-]+?)::(?:\s|$)")
 _ATOMIC = frozenset(

@@ -17,9 +17,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from math import exp, fsum
-from os.path import commonprefix
 from typing import NamedTuple
 
 from kb.text.normalize import STOP_WORDS, unspaced_runs
@@ -101,7 +100,10 @@ def literal_query(text: str, idf: Mapping[str, float]) -> LiteralQuery:
 
 def _beginning(word: str) -> str:
     """The part that a word shares with its stem: `happ` for happy, whose stem is `happi`."""
-    return commonprefix([word, *(stem for *_, stem in tokenize(word))])
+    stem = "".join(stem for *_, stem in tokenize(word))
+    return "".join(
+        letter for letter, _ in takewhile(lambda pair: pair[0] == pair[1], zip(word, stem))
+    )
 
 
 def evidence(query: LiteralQuery, text: str) -> Evidence:

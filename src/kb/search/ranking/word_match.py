@@ -4,8 +4,8 @@ For one question, the first passage by words contains almost all of its words; f
 a question about code in plain words, only one or two. So the weights of words and weighted terms
 depend on the share of the highest possible BM25 score that the first passage reaches:
 
-    at most 35 %    half their weight
-    50 % or more    one and a half times their weight
+    at most 35 %    0.7 times their weight
+    50 % or more    1.5 times their weight
     between         in proportion
 
 A query of more than six words keeps its weights. No passage contains all words of a long question,
@@ -21,7 +21,7 @@ from kb.search.ranking.adaptive import QueryWeights
 
 MAX_WORDS = 6  # function words are not counted
 LOW_SHARE, HIGH_SHARE = 0.35, 0.5
-LEAST_FACTOR, MOST_FACTOR = 0.5, 1.5
+LEAST_FACTOR, MOST_FACTOR = 0.7, 1.5
 _MOST_BM25 = 2.2  # times the IDF: the limit for a term that fills its passage (k1 + 1)
 _BY_WORDS = ("lexical", "sparse")
 
