@@ -102,7 +102,8 @@ def _beginning(word: str) -> str:
     """The part that a word shares with its stem: `happ` for happy, whose stem is `happi`."""
     stem = "".join(stem for *_, stem in tokenize(word))
     return "".join(
-        letter for letter, _ in takewhile(lambda pair: pair[0] == pair[1], zip(word, stem))
+        letter
+        for letter, _ in takewhile(lambda pair: pair[0] == pair[1], zip(word, stem, strict=False))
     )
 
 

@@ -30,7 +30,7 @@ def matched_share(bm25: float, idf: Mapping[str, float]) -> float | None:
     """The share of the highest BM25 score that a passage reaches, given the inverse document
     frequencies of the query's words. None for a query without words, or with too many."""
     total = fsum(idf.values())
-    if not 0 < len(idf) <= MAX_WORDS or total <= 0.0:
+    if len(idf) > MAX_WORDS or total <= 0.0:
         return None
     return bm25 / (_MOST_BM25 * total)
 
