@@ -21,6 +21,7 @@ TARGETS = (
     ),
     Target("search/ranking/adaptive", ("tests/search/ranking/test_adaptive.py",)),
     Target("search/ranking/agreement", ("tests/search/ranking/test_agreement.py",)),
+    Target("search/ranking/word_match", ("tests/search/ranking/test_word_match.py",)),
     Target("search/ranking/boosts", ("tests/search/ranking/test_boosts.py",)),
     Target("search/ranking/calibration", ("tests/search/ranking/test_fusion.py",)),
     Target(

@@ -22,6 +22,33 @@ def paths(found: Response) -> list[str]:
     return [hit.doc_path for hit in found]
 
 
+# --- weights --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("query", "changes"),
+    [
+        ("harbour", True),
+        ("the harbour", True),
+        ("one two three four five six harbour", False),  # too many words
+        ("harbourMaster", False),  # parts of a word are not counted
+        ("港 harbour", False),
+        ("arbou", False),  # found inside of words
+        ("'harbour'", False),
+    ],
+)
+def test_words_count_as_well_as_they_match(
+    hybrid: KnowledgeBase, query: str, changes: bool
+) -> None:
+    for text in ("the harbour", "keys", "more keys", "harbour master", "港"):
+        hybrid.add(text)
+    hybrid.embed()
+    explain = hybrid.search(query, explain=True).explain
+    assert explain is not None
+    (fuse,) = (stage for stage in explain["stages"] if stage["stage"] == "fuse")
+    assert ("the first passage by words matches" in fuse.get("rules", "")) is changes
+
+
 # --- how it is drawn ------------------------------------------------------------------------------
 
 
@@ -37,8 +64,8 @@ def test_a_pipeline_reads_as_a_drawing(hybrid: KnowledgeBase) -> None:
     three_way = {"retrievers": "lexical,dense,sparse", "agreement": True, "rerank": "none"}
     assert pipeline(hybrid, settings=three_way) == (
         "analyse -> [lexical(match=any) | dense(weightless) | sparse(weightless)] -> agreement -> "
-        "coverage -> convex(zscore) -> literal first -> collapse(duplicates, 3 per document) -> "
-        "cut(top=10)"
+        "word match -> coverage -> convex(zscore) -> literal first -> "
+        "collapse(duplicates, 3 per document) -> cut(top=10)"
     )
     assert pipeline(hybrid, profile="notes", rerank="colbert") == (
         "analyse -> [lexical(match=any) | dense(weightless)] -> rrf(k=60) -> "

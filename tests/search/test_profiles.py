@@ -82,6 +82,7 @@ GOOD: dict[str, tuple[object, object]] = {
     "adaptive": ("true", True),
     "agreement": ("true", True),
     "coverage": ("true", True),
+    "word_match": ("true", True),
     "complete": ("false", False),
     "literal": ("true", True),
     "min_score": ("0.2", 0.2),

@@ -16,6 +16,7 @@ from kb.evaluation.metrics import distinct
 from kb.evaluation.qrels import Collection
 from kb.search.pipeline import FusionStage
 from kb.search.profiles import Profile
+from kb.search.query.analysis import analyze
 from kb.search.retrievers import registry
 from kb.search.retrievers.base import Candidates
 from kb.search.searcher import Searcher
@@ -43,7 +44,7 @@ class QueryCandidates:
             adaptive=profile.adaptive,
             agreement=profile.agreement,
         )
-        weights = fusion_stage.query_weights(self.text, self.by_retriever).weights
+        weights = fusion_stage.query_weights(analyze(self.text), self.by_retriever).weights
         ranked = fusion_stage.fusion(fusion_stage.lists(self.by_retriever, self.full, weights))
         return distinct(self.owners[one.chunk_id] for one in ranked)
 

@@ -25,6 +25,7 @@ from kb.search.ranking.boosts import Boosts, apply_boosts
 from kb.search.ranking.coverage import weigh_by_coverage
 from kb.search.ranking.fusion import Fusion, RankedList
 from kb.search.ranking.literal import NAMES, Evidence, add_runs, put_first
+from kb.search.ranking.word_match import matched_share, weigh_by_word_match
 from kb.search.rerank.blend import RerankResult
 from kb.search.results.hits import CandidateCache, ScoreBreakdown, cap_scores, make_hits
 from kb.search.results.signals import RelevanceLimits, SignalSource, with_relevance
@@ -94,10 +95,13 @@ class FusionStage:
     literal: bool = False
     coverage: bool = False
     calibrated: bool = False
+    word_match: bool = False
 
-    def query_weights(self, text: str, candidates: Mapping[str, Candidates]) -> QueryWeights:
+    def query_weights(
+        self, analysis: Analysis, candidates: Mapping[str, Candidates]
+    ) -> QueryWeights:
         """The weights of the retrievers for this query. Retrievers that did not run have none."""
-        query_weights = QueryWeights(self.weights)
+        text, query_weights = analysis.text, QueryWeights(self.weights)
         ran = [name for name, each in candidates.items() if each.ran]
         if self.adaptive:
             query_weights = adapt_weights(text, {name: self.weights.get(name, 1.0) for name in ran})
@@ -106,6 +110,11 @@ class FusionStage:
             agreement = weigh_by_agreement(query_weights.weights, first_ids, cjk=is_cjk(text))
             rules = (*query_weights.rules, *agreement.rules)
             query_weights = QueryWeights(agreement.weights, rules)
+        if self.word_match and len(ran) > 1:
+            share = _word_match(analysis, candidates.get(LEXICAL))
+            word_match = weigh_by_word_match(query_weights.weights, share)
+            rules = (*query_weights.rules, *word_match.rules)
+            query_weights = QueryWeights(word_match.weights, rules)
         return query_weights
 
     def lists(
@@ -134,6 +143,18 @@ def _first_ids(candidates: Candidates) -> list[int]:
     return [one.chunk_id for one in candidates.ranked[:FIRST]]
 
 
+def _word_match(analysis: Analysis, lexical: Candidates | None) -> float | None:
+    """How well the first passage by words matches; None if that cannot be told: the passages were
+    found in another way than by BM25, or a word was not counted."""
+    if lexical is None or not lexical.ranked or lexical.tiers[:1] not in (("content",), ("any",)):
+        return None
+    content = analysis.content
+    if content.runs or any(word[0] not in lexical.idf for word in content.words):
+        return None
+    score = registry.get(LEXICAL).linear_score(lexical.ranked[0].score)
+    return matched_share(score, {word[0]: lexical.idf[word[0]] for word in content.words})
+
+
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """The stages of a search. Its `repr` shows them in order."""
@@ -158,6 +179,7 @@ class Pipeline:
         if len(self.retrievers) > 1:
             stages += ["adaptive weights"] * self.fusion_stage.adaptive
             stages += ["agreement"] * self.fusion_stage.agreement
+            stages += ["word match"] * self.fusion_stage.word_match
             stages += ["coverage"] * self.fusion_stage.coverage
             stages.append(repr(self.fusion_stage.fusion))
         stages += ["literal first"] * self.fusion_stage.literal
@@ -342,7 +364,7 @@ class PipelineRun:
         """Fuse the candidates in `new`, with the weights that all `candidates` determine."""
         stage = self._pipeline.fusion_stage
         full = frozenset(name for name, each in candidates.items() if len(each.ranked) >= limit)
-        query_weights = stage.query_weights(self._analysis.text, candidates)
+        query_weights = stage.query_weights(self._analysis, candidates)
         lists = stage.lists(new, full, query_weights.weights)
         if len(new) == 1:
             fused = stage.fusion(lists)

@@ -177,6 +177,7 @@ KEYS: Mapping[str, Callable[[str, Any], Any]] = {
     "adaptive": _switch,
     "agreement": _switch,
     "coverage": _switch,
+    "word_match": _switch,
     "complete": _switch,
     "literal": _switch,
     "min_score": _optional_number,
@@ -208,6 +209,7 @@ ABOUT: Mapping[str, str] = {
     "weights": "the weight of each retriever, by name",
     "adaptive": "whether weights depend on the length and the form of the query",
     "agreement": "whether a list that shares almost nothing with the others gets less weight",
+    "word_match": "whether words count more if the first passage by words matches well",
     "coverage": "whether vectors count less while most candidates by words have none",
     "complete": "whether a dense or sparse score is computed for candidates that only other "
     "retrievers returned",

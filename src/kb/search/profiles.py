@@ -16,7 +16,7 @@ from kb.types import RERANKERS
 
 _SHOWN_IF_SET = (
     "boosts", "collapse", "per_document", "group", "complete", "adaptive", "agreement", "coverage",
-    "literal", "calibrated",
+    "literal", "calibrated", "word_match",
 )  # fmt: skip
 RERANKER = "colbert"  # the better one: docs/decisions/0016-rerankers.md
 
@@ -36,6 +36,7 @@ class Profile:
     weights: Mapping[str, float] = field(default_factory=dict)  # of retrievers; 1 by default
     adaptive: bool = False  # weights depend on the query: `ranking.adaptive`
     agreement: bool = False  # an outlier list gets less weight: `ranking.agreement`
+    word_match: bool = False  # words count as well as they match: `ranking.word_match`
     coverage: bool = False  # lists without most vectors get less weight: `ranking.coverage`
     complete: bool = False  # score candidates that only other retrievers returned
     literal: bool = False  # passages that contain the query come first: `ranking.literal`
@@ -71,7 +72,8 @@ class Profile:
     def _unused_settings(self) -> Iterator[str]:
         fused = len(self.retrievers) > 1
         if not fused:
-            yield from ("fusion", "weights", "adaptive", "agreement", "coverage", "complete")
+            yield from ("fusion", "weights", "adaptive", "agreement", "word_match", "coverage")
+            yield "complete"
         if not fused and not self.boosts:
             yield "candidates"
         if not fused or self.fusion != "rrf":
@@ -119,7 +121,7 @@ BUILT_IN = {
             "default", "words, meaning and weighted terms, fused by score: best in measurements",
             ("lexical", "dense", "sparse"), match="any", fusion="convex",
             weights={"lexical": 0.15, "dense": 0.6, "sparse": 0.25}, agreement=True,
-            coverage=True, literal=True, collapse=True, per_document=3,
+            word_match=True, coverage=True, literal=True, collapse=True, per_document=3,
         ),
         Profile("lexical", "words only: all of them first, then any", ("lexical",), match="auto"),
         Profile(

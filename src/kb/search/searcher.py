@@ -199,6 +199,7 @@ class Searcher:
                 profile.literal,
                 profile.coverage,
                 profile.calibrated,
+                profile.word_match,
             ),
             boosts=profile.as_boosts(),
             cut=Cut(query.top, query.threshold, profile.group, request.exclude),

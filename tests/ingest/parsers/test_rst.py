@@ -97,6 +97,29 @@ def test_sections() -> None:
     ]
 
 
+@pytest.mark.parametrize("markup", [".. note:: x", ".. _label:", "see :ref:`x`", "  .. _a b: c"])
+def test_text_files_with_headings_and_markup(markup: str) -> None:
+    text = f"Title\n=====\n\nText.\n\n{markup}\n".encode()
+    assert parser.accepts(Source("notes.txt", text))
+    assert parser.accepts(Source("notes.txt", text + "é".encode() * 5000))  # cut inside of a letter
+    assert not parser.accepts(Source("notes.log", text))
+    assert not parser.accepts(Source("notes.txt", b"x" * 8192 + text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Title\n=====\n\nText.\n",  # a plain text may have headings, too
+        "Text.\n\n.. note:: x\n",
+        "Title\n=====\n\nat 12:30:`x`, std::vector, wait .. what:: x\n",
+        "Title\n=====\n\n..\n.. text::text\n",
+        "",
+    ],
+)
+def test_other_text_files(text: str) -> None:
+    assert not parser.accepts(Source("notes.txt", text.encode()))
+
+
 def test_what_is_not_cut() -> None:
     atomic = [block.text.split("\n")[0].strip() for block in blocks_of(TYPICAL) if block.atomic]
     assert atomic == [

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kb.search.ranking.literal import (
+    EVERY_WORD,
     NONE,
     RARE,
     VERBATIM,
@@ -55,6 +56,28 @@ def level(query: str, text: str) -> int:
 )
 def test_how_literally_a_passage_holds_the_query(query: str, text: str, expected: int) -> None:
     assert level(query, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "run"),
+    [
+        (
+            "tables of a happy network filesystem",
+            "A filesystem: networks, happier table",
+            EVERY_WORD,
+        ),
+        ("tables of a happy network filesystem", "filesystem, networks, happier", 0.0),
+        ("tables of a happy network filesystem", "filesystem, internetwork, happy table", 0.0),
+        ("happy network filesystem", "A filesystem: networks, happier", 0.0),  # too few words
+    ],
+)
+def test_every_word_of_a_longer_query(query: str, text: str, run: float) -> None:
+    assert evidence(literal_query(query, {}), text) == Evidence(NONE, run)
+
+
+def test_a_run_may_count_more_than_every_word() -> None:
+    query = literal_query("why is the whole database file locked now", RARE_WORDS)
+    assert evidence(query, "now the whole database file locked the door").run > EVERY_WORD
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ def test_a_model_that_gives_none(dense_only: KnowledgeBase) -> None:
 def test_words_count_as_terms_would_that_the_model_does_not_give(
     dense_only: KnowledgeBase,
 ) -> None:
-    found = dense_only.search("harbour keys", explain=True)
+    found = dense_only.search("harbour keys", explain=True, settings={"word_match": False})
     assert found.explain is not None
     (fuse,) = (stage for stage in found.explain["stages"] if stage["stage"] == "fuse")
     assert fuse["weights"] == {"lexical": 0.25, "dense": 0.6}

@@ -1,4 +1,8 @@
-"""reStructuredText, by section. Scanned by lines: only the structure matters."""
+"""reStructuredText, by section. Scanned by lines: only the structure matters.
+
+Many projects name such files `.txt`. A text file is taken for reStructuredText if its beginning has
+a heading and a directive, label or role.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +27,11 @@ from kb.ports import Parsed, Source
 from kb.types import Attributes
 
 _SUFFIXES = frozenset({".rest", ".rst"})
+_TEXT_SUFFIXES = frozenset({".text", ".txt"})
+_HEAD_BYTES = 8192
+_MARKUP = re.compile(
+    r"^\s*\.\. (?:_[^:\n]+:|[\w:.+-]+::)(?:\s|$)|(?<!\S):[\w:.+-]+:`[^`\n]+`", re.M
+)
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1*\s*")
 _DIRECTIVE = re.compile(r"\s*\.\.\s+(?:\|[^|]+\|\s+)?([\w:.+-]+?)::(?:\s|$)")
 _ATOMIC = frozenset(
@@ -47,7 +56,8 @@ class RstParser(FormatParser):
     max_local_bytes = SMALL_BYTES
 
     def accepts(self, source: Source) -> bool:
-        return file_names.suffix_of(source.name) in _SUFFIXES
+        suffix = file_names.suffix_of(source.name)
+        return suffix in _SUFFIXES or (suffix in _TEXT_SUFFIXES and _has_markup(source.data))
 
     def parse(self, source: Source) -> Parsed:
         text = decode(source.data)
@@ -64,6 +74,15 @@ class RstParser(FormatParser):
             attributes=attributes,
             warnings=front.warnings,
         )
+
+
+def _has_markup(data: bytes) -> bool:
+    """Whether a text has what only reStructuredText has: headings with adornments, and markup."""
+    text = data[:_HEAD_BYTES].decode("utf-8", "ignore")
+    if _MARKUP.search(text) is None:
+        return False
+    lines = text.split("\n")
+    return any(_title(lines, at) is not None for at in range(len(lines)))
 
 
 def _parts(lines: Sequence[str]) -> Iterator[Part]:

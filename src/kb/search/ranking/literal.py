@@ -4,17 +4,19 @@
     words      the same words side by side: `Database (is locked)`
     rare       for one or two rare words: all of them, in any inflection
     run        a part of the query of at least four adjacent words; one may be lost or changed
+    every      every word of a longer query in any place, and three of its words side by side
 
 Passages of the first three kinds come first, in this order: whoever types the text of a passage,
 or a word that few passages have, wants those. A run multiplies the odds of a score by at most
 `e ^ RUN_WEIGHT`: a long question may well share four words with a passage that does not answer it.
+Every word counts like a run of weight `EVERY_WORD`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, takewhile
 from math import exp, fsum
 from typing import NamedTuple
 
@@ -28,6 +30,8 @@ LOOKUPS = 8  # phrases of a long query to look up
 MAX_WORDS = 64  # a longer query is a text, and nobody expects to find it as a whole
 WINDOW, LEAST_RUN, LONG_RUN = 3, 4, 6  # words
 RUN_WEIGHT = 10.0
+EVERY_WORD = 0.15
+_MANY_WORDS = 4  # a passage may contain fewer by chance; function words are not counted
 RARE_IDF = 3.9  # a word in at most 2 % of the passages
 _WINDOW_IDF = 2.3  # a word in at most 10 %: phrases of frequent words are slow to look up
 _FEW_WORDS = 2
@@ -50,6 +54,7 @@ class LiteralQuery(NamedTuple):
     weights: tuple[float, ...]
     rare: frozenset[str] = frozenset()  # stems
     unspaced: bool = False
+    beginnings: tuple[str, ...] = ()  # of many words: what all inflections of each have in common
 
     def phrases(self) -> list[str]:
         """The phrases to look up in the index: every passage with evidence contains one."""
@@ -89,7 +94,17 @@ def literal_query(text: str, idf: Mapping[str, float]) -> LiteralQuery:
     rare: frozenset[str] = frozenset()
     if len(content) <= _FEW_WORDS and all(known.get(word, 0.0) >= RARE_IDF for word in content):
         rare = frozenset(stem for *_, stem in tokenize(" ".join(content)))
-    return LiteralQuery(surface, words, weights, rare, bool(unspaced_runs(text)))
+    beginnings = tuple(map(_beginning, content)) if len(content) >= _MANY_WORDS else ()
+    return LiteralQuery(surface, words, weights, rare, bool(unspaced_runs(text)), beginnings)
+
+
+def _beginning(word: str) -> str:
+    """The part that a word shares with its stem: `happ` for happy, whose stem is `happi`."""
+    stem = "".join(stem for *_, stem in tokenize(word))
+    return "".join(
+        letter
+        for letter, _ in takewhile(lambda pair: pair[0] == pair[1], zip(word, stem, strict=False))
+    )
 
 
 def evidence(query: LiteralQuery, text: str) -> Evidence:
@@ -101,7 +116,10 @@ def evidence(query: LiteralQuery, text: str) -> Evidence:
         return Evidence(VERBATIM if holds_verbatim(query.surface, text) else WORDS, 1.0)
     if query.rare and query.rare <= {stem for *_, stem in tokenize(text, query.rare)}:
         return Evidence(RARE)
-    return Evidence(NONE, run_weight(query, spaced))
+    run = run_weight(query, spaced)
+    if query.beginnings and all(f" {beginning}" in spaced for beginning in query.beginnings):
+        run = max(run, EVERY_WORD)
+    return Evidence(NONE, run)
 
 
 def holds_verbatim(surface: str, text: str) -> bool:
