@@ -3,8 +3,8 @@
     python -m training.relevance PAIRS.jsonl.gz ... [--encoder NAME] [--observations FILE]
 
 The pairs are questions and passages, `{"query", "positive", "source"}`. Each source is a collection
-of its own: questions of it are asked of its store, and as many questions of other sources, while
-none, some and all of the vectors exist. What the searches know about the first hits is written to
+of its own: questions of it are asked of its store, and as many questions of sources about something
+else, while none, some and all of the vectors exist. What the searches know about the first hits is written to
 the file of observations; if the file exists, it is read instead.
 
 The weights of signals cannot be negative, so that better signals never lower an estimate. For
@@ -36,10 +36,19 @@ from training.relevance_data import Collection, Observation, observe, read_pairs
 
 BUNDLED = "kb-mini"
 TARGET = Path(current.__file__)
-WORDS = ("coverage", "known", "matches", "length", "chars")
-DENSE = ("cosine", "high_cosine", "coverage", "known", "matches", "length")
-OTHER = ("margin", "coverage", "known", "matches", "length")
+WORDS = ("coverage", "known", "matches", "count", "length", "chars")
+DENSE = ("cosine", "high_cosine", *WORDS)
+OTHER = ("margin", *WORDS)
 FREE = ("length", "chars")  # describe the query and the passage: their weights may be negative
+# First parts of the names of sources that may answer each other's questions.
+KINDS = {
+    "software": (
+        "code", "django", "gimp", "git", "gnome", "godot", "libreoffice", "man", "manpages", "mdn",
+        "ms", "postgresql", "python", "rust",
+    ),
+    "dialogue": ("friendsqa", "qmsum", "sgd", "synthetic", "topical"),
+    "medicine": ("covid", "medquad"),
+}  # fmt: skip
 PENALTY = 1e-3
 KNOT = 0.8  # the quantile of the cosines of hits about something else
 
@@ -82,20 +91,43 @@ def write(path: Path, collections: Sequence[Collection], name: str) -> None:
             others = [each for each in collections if not related(collection.name, each.name)]
             if not others:
                 continue
-            pool = [question for each in others for question in each.questions]
-            count = min(len(collection.questions), len(pool))
-            foreign = chance.sample(pool, count)
-            for each in observe(collection, chance.choice(others), foreign, encoder):
+            other = chance.choice(others)
+            # The store holds passages of `other`, too: it must not answer the foreign questions.
+            strangers = [each for each in others if not related(other.name, each.name)]
+            foreign = sample_evenly(strangers, len(collection.questions), chance)
+            for each in observe(collection, other, foreign, encoder):
                 file.write(json.dumps(asdict(each)) + "\n")
             print(collection.name, flush=True)
 
 
+def sample_evenly(
+    collections: Sequence[Collection], count: int, chance: random.Random
+) -> list[str]:
+    """Questions of these collections, as many of each kind of source."""
+    by_kind: dict[str, list[str]] = {}
+    for each in collections:
+        by_kind.setdefault(kind(each.name), []).extend(each.questions)
+    share = -(-count // max(1, len(by_kind)))
+    sampled = [
+        question
+        for questions in by_kind.values()
+        for question in chance.sample(questions, min(share, len(questions)))
+    ]
+    chance.shuffle(sampled)
+    return sampled[:count]
+
+
 def related(one: str, other: str) -> bool:
-    """Whether two sources may answer each other's questions (`code-go` and `code-rust`), or are in
+    """Whether two sources may answer each other's questions (`code-go` and `man-pages`), or are in
     different languages (`mdn:fr` and `mdn:ja`)."""
-    first, second = (name.partition(":") for name in (one, other))
-    same_kind = first[0].partition("-")[0] == second[0].partition("-")[0]
-    return same_kind or first[2] != second[2]
+    return kind(one) == kind(other) or one.partition(":")[2] != other.partition(":")[2]
+
+
+def kind(source: str) -> str:
+    """What a source is about: the kind in `KINDS` that has the first part of its name, or else
+    that part."""
+    first = source.partition(":")[0].partition("-")[0]
+    return next((name for name, parts in KINDS.items() if first in parts), first)
 
 
 def read(path: Path) -> list[Observation]:

@@ -25,6 +25,10 @@ from kb.types import Attributes
 
 COVERAGES = (0.0, 0.03, 0.25, 0.6, 1.0)  # shares of the passages that have vectors
 _OTHER = "other-"
+# Every how many questions of pairs are replaced with keywords, and with a literal span.
+_KEYWORDS_EVERY, _SPAN_EVERY = 8, 12
+_KEYWORDS, _SPAN = 3, 6  # words
+_LONG_WORD = 4
 
 
 @dataclass(frozen=True)
@@ -74,14 +78,26 @@ def read_pairs(paths: Sequence[Path], passages: int, questions: int) -> list[Col
 
 
 def _from_pairs(source: str, pairs: Sequence[tuple[str, str]], questions: int) -> Collection:
+    chance = random.Random(source)
     ids = {text: f"p{number}" for number, text in enumerate(dict.fromkeys(p for _, p in pairs))}
-    asked = pairs[:questions]
-    return Collection(
-        source,
-        {doc_id: ("", text) for text, doc_id in ids.items()},
-        [query for query, _ in asked],
-        {query: frozenset({ids[text]}) for query, text in asked},
-    )
+    answers = {
+        _vary(number, query, text, chance): frozenset({ids[text]})
+        for number, (query, text) in enumerate(pairs[:questions])
+    }
+    passages = {doc_id: ("", text) for text, doc_id in ids.items()}
+    return Collection(source, passages, list(answers), answers)
+
+
+def _vary(number: int, query: str, text: str, chance: random.Random) -> str:
+    """The question. Instead of some of them, a few of its words, or words from the passage."""
+    long_words = [word for word in query.split() if len(word) >= _LONG_WORD]
+    if number % _KEYWORDS_EVERY == 3 and len(long_words) > _KEYWORDS:
+        return " ".join(long_words[-_KEYWORDS:])
+    words = text.split()
+    if number % _SPAN_EVERY == 1 and len(words) > 2 * _SPAN:
+        start = chance.randrange(len(words) - _SPAN)
+        return " ".join(words[start : start + _SPAN])
+    return query
 
 
 def read_judged(folder: Path, passages: int, questions: int, split: str = "test") -> Collection:

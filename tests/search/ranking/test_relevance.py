@@ -19,6 +19,7 @@ SIGNALS = st.builds(
     words=st.floats(0.01, 60.0),
     known=SHARE,
     coverage=SHARE,
+    matched=st.floats(0.0, 30.0),
     chars=st.integers(0, 20_000),
     cosine=st.none() | COSINE,
     typical=st.none() | COSINE,
@@ -32,14 +33,15 @@ def test_it_is_a_probability(signals: Signals, model: str | None) -> None:
     assert 0.0 <= value <= 1.0
 
 
-@given(SIGNALS, NAMES, st.sampled_from(["coverage", "known", "cosine"]), SHARE)
+@given(SIGNALS, NAMES, st.sampled_from(["coverage", "known", "matched", "cosine"]), SHARE)
 def test_better_signals_never_lower_it(
     signals: Signals, model: str | None, name: str, rise: float
 ) -> None:
     value = getattr(signals, name)
     if value is None:
         return
-    better = signals._replace(**{name: min(1.0, value + rise)})
+    most = 30.0 if name == "matched" else 1.0
+    better = signals._replace(**{name: min(most, value + rise * most)})
     before, after = estimate(signals, model), estimate(better, model)
     assert before is not None
     assert after is not None
@@ -47,12 +49,12 @@ def test_better_signals_never_lower_it(
 
 
 def test_no_words_no_estimate() -> None:
-    assert estimate(Signals(0.0, 0.0, 0.0, 100, 0.9, 0.5), "kb-mini") is None
+    assert estimate(Signals(0.0, 0.0, 0.0, 0.0, 100, 0.9, 0.5), "kb-mini") is None
 
 
 def test_words_count_alone_while_there_is_no_vector() -> None:
-    every = Signals(3.0, 1.0, 1.0, 400)
-    none = Signals(3.0, 0.2, 0.0, 400)
+    every = Signals(3.0, 1.0, 1.0, 4.0, 400)
+    none = Signals(3.0, 0.2, 0.0, 0.0, 400)
     assert (estimate(every, None) or 0) > 0.9
     assert (estimate(none, None) or 1) < 0.05
     assert estimate(every, "kb-mini") == estimate(every, None)  # no cosine: the model is no matter
@@ -62,14 +64,16 @@ def test_cosines_of_the_bundled_model_are_calibrated() -> None:
     assert is_calibrated("kb-mini")
     assert not is_calibrated("another")
     assert not is_calibrated(None)
-    near = Signals(3.0, 1.0, 0.5, 400, 0.85, 0.55)
+    near = Signals(3.0, 1.0, 0.5, 2.0, 400, 0.85, 0.55)
     far = near._replace(cosine=0.5)
     assert (estimate(near, "kb-mini") or 0) > 0.9 > 0.5 > (estimate(far, "kb-mini") or 1)
 
 
 def test_other_cosines_are_compared_with_those_of_the_other_candidates() -> None:
     """The scale of an encoder that nobody calibrated does not matter."""
-    high, low = (Signals(3.0, 1.0, 0.5, 400, 0.30 + shift, 0.10 + shift) for shift in (0.0, 0.6))
+    high, low = (
+        Signals(3.0, 1.0, 0.5, 2.0, 400, 0.30 + shift, 0.10 + shift) for shift in (0.0, 0.6)
+    )
     assert estimate(high, "another") == estimate(low, "another")
 
 

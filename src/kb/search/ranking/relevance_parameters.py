@@ -16,13 +16,14 @@ class Parameters(NamedTuple):
 
 # Words alone: without a model, or while a passage has no vector yet.
 WORDS = Parameters(
-    -3.2654,
+    0.3474,
     {
-        "coverage": 1.3743,
-        "known": 4.0349,
-        "matches": 6.7286,
-        "length": -2.313,
-        "chars": -0.4705,
+        "coverage": 1.2493,
+        "known": 4.4952,
+        "matches": 3.389,
+        "count": 2.9796,
+        "length": -1.6167,
+        "chars": -1.2959,
     },
     knot=1.0,
 )
@@ -30,28 +31,32 @@ WORDS = Parameters(
 # Encoders whose cosines are calibrated.
 MODELS: Mapping[str, Parameters] = {
     "kb-mini": Parameters(
-        -11.45,
+        -6.0728,
         {
-            "cosine": 9.6151,
-            "high_cosine": 18.2975,
-            "coverage": 1.4596,
-            "known": 3.848,
-            "matches": 3.8013,
-            "length": -1.278,
+            "cosine": 13.6638,
+            "high_cosine": 19.1224,
+            "coverage": 2.1943,
+            "known": 3.0489,
+            "matches": 1.3185,
+            "count": 1.9058,
+            "length": -0.3029,
+            "chars": -1.5338,
         },
-        knot=0.6567,
+        knot=0.6176,
     ),
 }
 
 # All other encoders: cosines in relation to those of the other candidates.
 OTHER = Parameters(
-    -6.5625,
+    0.7981,
     {
-        "margin": 18.682,
-        "coverage": 1.3264,
-        "known": 4.3354,
-        "matches": 4.0704,
-        "length": -1.4835,
+        "margin": 22.1554,
+        "coverage": 1.7851,
+        "known": 4.337,
+        "matches": 0.7811,
+        "count": 2.6837,
+        "length": -0.7542,
+        "chars": -1.5378,
     },
     knot=1.0,
 )
