@@ -4,11 +4,12 @@
 
 The pairs are questions and passages, `{"query", "positive", "source"}`. Each source is a collection
 of its own: questions of it are asked of its store, and as many questions of sources about something
-else, while none, some and all of the vectors exist. What the searches know about the first hits is written to
-the file of observations; if the file exists, it is read instead.
+else, while none, some and all of the vectors exist. What the searches know about the first hits is
+written to the file of observations; if the file exists, it is read instead.
 
-The weights of signals cannot be negative, so that better signals never lower an estimate. For
-each collection, the report shows how well a fit to all others does. The result is written to
+Words alone are also observed in larger stores with longer passages, where more words match by
+chance. The weights of signals cannot be negative, so that better signals never lower an estimate.
+For each collection, the report shows how well a fit to all others does. The result is written to
 `src/kb/search/ranking/relevance_parameters.py`. With `--encoder`, the parameters of that encoder
 are added, and all others stay.
 """
@@ -29,6 +30,7 @@ from scipy.optimize import minimize  # type: ignore[import-untyped]
 
 from kb import models
 from kb.config import Config
+from kb.ports import Encoder
 from kb.search.ranking import relevance_parameters as current
 from kb.search.ranking.relevance import Signals, features, probability
 from kb.search.ranking.relevance_parameters import Parameters
@@ -37,9 +39,10 @@ from training.relevance_data import Collection, Observation, observe, read_pairs
 BUNDLED = "kb-mini"
 TARGET = Path(current.__file__)
 WORDS = ("coverage", "known", "matches", "count", "length", "chars")
-DENSE = ("cosine", "high_cosine", *WORDS)
-OTHER = ("margin", *WORDS)
-FREE = ("length", "chars")  # describe the query and the passage: their weights may be negative
+DENSE = ("cosine", "high_cosine", "coverage", "known", "matches", "length", "short")
+OTHER = ("margin", "coverage", "known", "matches", "count", "length")
+# Features that describe the query and the passage: their weights may be negative.
+FREE = ("length", "chars", "short")
 # First parts of the names of sources that may answer each other's questions.
 KINDS = {
     "software": (
@@ -49,6 +52,7 @@ KINDS = {
     "dialogue": ("friendsqa", "qmsum", "sgd", "synthetic", "topical"),
     "medicine": ("covid", "medquad"),
 }  # fmt: skip
+LARGE, MOST_JOINED = 1_500, 3  # passages of a large store, and texts that a passage is made of
 PENALTY = 1e-3
 KNOT = 0.8  # the quantile of the cosines of hits about something else
 
@@ -62,8 +66,12 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=60)
     args = parser.parse_args()
     if not args.observations.exists():
+        encoder = models.encoder(Config(), args.encoder)
         collections = read_pairs(args.pairs, args.passages, args.questions)
-        write(args.observations, collections, args.encoder)
+        write(args.observations, collections, encoder)
+        # In larger stores, and in longer passages, more words match by chance.
+        large = read_pairs(args.pairs, LARGE, args.questions, MOST_JOINED)
+        write(args.observations, large, None)
     first = [each for each in read(args.observations) if each.rank == 1]
     words = [each for each in first if each.signals.cosine is None]
     dense = [each for each in first if each.signals.cosine is not None]
@@ -81,11 +89,10 @@ def main() -> None:
 # --- observations ---------------------------------------------------------------------------------
 
 
-def write(path: Path, collections: Sequence[Collection], name: str) -> None:
-    """Search the stores of all collections, and write what was observed."""
-    encoder = models.encoder(Config(), name)
+def write(path: Path, collections: Sequence[Collection], encoder: Encoder | None) -> None:
+    """Search the stores of all collections, and append what was observed to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8") as file:
+    with path.open("a", encoding="utf-8") as file:
         for collection in collections:
             chance = random.Random(collection.name)
             others = [each for each in collections if not related(collection.name, each.name)]
@@ -144,8 +151,8 @@ def _observation(values: dict[str, Any]) -> Observation:
 
 
 def fit(observations: Sequence[Observation], names: Sequence[str], knot: float = 1.0) -> Parameters:
-    """The logistic model with the least loss. Each collection counts as much as any other, and in
-    each, hits about the question as much as others."""
+    """The logistic model with the least loss. Each store counts as much as any other, and in each,
+    hits about the question as much as others."""
     rows = [features(each.signals, knot) for each in observations]
     matrix = np.array([[row[name] for name in names] for row in rows])
     labels = np.array([each.about for each in observations], float)
@@ -175,7 +182,7 @@ def fit(observations: Sequence[Observation], names: Sequence[str], knot: float =
 
 
 def _balanced(observations: Sequence[Observation]) -> Any:
-    groups = [(each.collection, each.about) for each in observations]
+    groups = [(each.collection, each.passages, each.about) for each in observations]
     sizes = {group: groups.count(group) for group in set(groups)}
     weights = np.array([1.0 / sizes[group] for group in groups])
     return weights / weights.sum()

@@ -12,6 +12,7 @@ import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -54,6 +55,7 @@ class Observation:
     relevance: float | None
     own: bool  # whether the collection answers the question
     answers: bool = False  # whether the hit is judged to answer it
+    passages: int = 0  # in the store
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -62,27 +64,36 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in file if line.strip()]
 
 
-def read_pairs(paths: Sequence[Path], passages: int, questions: int) -> list[Collection]:
-    """A collection for each source in files of pairs: `{"query", "positive", "source"}`. Sources
-    with fewer than `passages` pairs are left out."""
+def read_pairs(
+    paths: Sequence[Path], passages: int, questions: int, most_joined: int = 1
+) -> list[Collection]:
+    """A collection for each source in files of pairs: `{"query", "positive", "source"}`. A passage
+    is made of one text, or of up to `most_joined`. Sources with too few texts are left out."""
     by_source: dict[str, list[tuple[str, str]]] = {}
     for path in paths:
         for line in read_lines(path):
             source = f"{line['source']}:{line['lang']}" if "lang" in line else line["source"]
             by_source.setdefault(source, []).append((line["query"], line["positive"]))
+    sizes = [1 + number % most_joined for number in range(passages)]
     return [
-        _from_pairs(source, random.Random(source).sample(pairs, passages), questions)
+        _from_pairs(source, random.Random(source).sample(pairs, sum(sizes)), sizes, questions)
         for source, pairs in by_source.items()
-        if len(pairs) >= passages
+        if len(pairs) >= sum(sizes)
     ]
 
 
-def _from_pairs(source: str, pairs: Sequence[tuple[str, str]], questions: int) -> Collection:
+def _from_pairs(
+    source: str, pairs: Sequence[tuple[str, str]], sizes: Sequence[int], questions: int
+) -> Collection:
     chance = random.Random(source)
-    ids = {text: f"p{number}" for number, text in enumerate(dict.fromkeys(p for _, p in pairs))}
+    rest = iter(pairs)
+    groups = [list(islice(rest, size)) for size in sizes]
+    texts = ["\n\n".join(text for _, text in group) for group in groups]
+    ids = {text: f"p{number}" for number, text in enumerate(dict.fromkeys(texts))}
+    asked = list(zip(groups, texts, strict=True))[:questions]
     answers = {
-        _vary(number, query, text, chance): frozenset({ids[text]})
-        for number, (query, text) in enumerate(pairs[:questions])
+        _vary(number, *group[0], chance): frozenset({ids[text]})
+        for number, (group, text) in enumerate(asked)
     }
     passages = {doc_id: ("", text) for text, doc_id in ids.items()}
     return Collection(source, passages, list(answers), answers)
@@ -171,6 +182,7 @@ def observe(
                         hit.relevance,
                         own,
                         hit.doc_path in gold,
+                        len(passages) + len(collection.passages),
                     )
 
 

@@ -60,6 +60,28 @@ def test_words_count_alone_while_there_is_no_vector() -> None:
     assert estimate(every, "kb-mini") == estimate(every, None)  # no cosine: the model is no matter
 
 
+def test_more_words_of_equal_weight_are_more_evidence() -> None:
+    """Ten words of which five match tell more than two of which one does."""
+    few = Signals(1.0, 1.0, 0.5, 1.0, 400)
+    many = Signals(1.0, 1.0, 0.5, 5.0, 400)
+    assert (estimate(many, None) or 0) > (estimate(few, None) or 1)
+
+
+def test_a_long_passage_contains_words_by_chance() -> None:
+    short, long, longer = (
+        estimate(Signals(3.0, 1.0, 0.4, 2.0, chars), None) or 0 for chars in (200, 2_000, 20_000)
+    )
+    assert short > long == longer
+
+
+def test_cosines_of_short_passages_are_lower() -> None:
+    short, medium, long = (
+        estimate(Signals(3.0, 1.0, 0.2, 1.0, chars, 0.6, 0.5), "kb-mini") or 0
+        for chars in (60, 300, 2_000)
+    )
+    assert short > medium == long
+
+
 def test_cosines_of_the_bundled_model_are_calibrated() -> None:
     assert is_calibrated("kb-mini")
     assert not is_calibrated("another")
@@ -81,7 +103,7 @@ def test_other_cosines_are_compared_with_those_of_the_other_candidates() -> None
 def test_weights_of_signals_are_not_negative(
     parameters: relevance_parameters.Parameters,
 ) -> None:
-    free = {"length", "chars"}
+    free = {"length", "chars", "short"}
     assert all(weight >= 0 for name, weight in parameters.weights.items() if name not in free)
 
 

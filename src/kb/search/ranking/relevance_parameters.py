@@ -16,14 +16,14 @@ class Parameters(NamedTuple):
 
 # Words alone: without a model, or while a passage has no vector yet.
 WORDS = Parameters(
-    0.3474,
+    1.2281,
     {
-        "coverage": 1.2493,
-        "known": 4.4952,
-        "matches": 3.389,
-        "count": 2.9796,
-        "length": -1.6167,
-        "chars": -1.2959,
+        "coverage": 2.8882,
+        "known": 4.1591,
+        "matches": 3.8583,
+        "count": 2.002,
+        "length": -1.5577,
+        "chars": -1.4522,
     },
     knot=1.0,
 )
@@ -31,16 +31,15 @@ WORDS = Parameters(
 # Encoders whose cosines are calibrated.
 MODELS: Mapping[str, Parameters] = {
     "kb-mini": Parameters(
-        -6.0728,
+        -16.2598,
         {
-            "cosine": 13.6638,
-            "high_cosine": 19.1224,
-            "coverage": 2.1943,
-            "known": 3.0489,
-            "matches": 1.3185,
-            "count": 1.9058,
-            "length": -0.3029,
-            "chars": -1.5338,
+            "cosine": 13.9937,
+            "high_cosine": 19.1497,
+            "coverage": 2.8101,
+            "known": 3.3196,
+            "matches": 2.7637,
+            "length": 0.1081,
+            "short": 2.6015,
         },
         knot=0.6176,
     ),
@@ -48,15 +47,14 @@ MODELS: Mapping[str, Parameters] = {
 
 # All other encoders: cosines in relation to those of the other candidates.
 OTHER = Parameters(
-    0.7981,
+    -8.2006,
     {
-        "margin": 22.1554,
-        "coverage": 1.7851,
-        "known": 4.337,
-        "matches": 0.7811,
-        "count": 2.6837,
-        "length": -0.7542,
-        "chars": -1.5378,
+        "margin": 23.4779,
+        "coverage": 1.7056,
+        "known": 4.2204,
+        "matches": 0.5364,
+        "count": 2.4861,
+        "length": -0.7202,
     },
     knot=1.0,
 )
