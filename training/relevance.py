@@ -3,12 +3,13 @@
     python -m training.relevance PAIRS.jsonl.gz ... [--encoder NAME] [--observations FILE]
 
 The pairs are questions and passages, `{"query", "positive", "source"}`. Each source is a collection
-of its own: questions of it are asked of its store, and as many questions of other sources, while
-none, some and all of the vectors exist. What the searches know about the first hits is written to
-the file of observations; if the file exists, it is read instead.
+of its own: questions of it are asked of its store, and as many questions of sources about something
+else, while none, some and all of the vectors exist. What the searches know about the first hits is
+written to the file of observations; if the file exists, it is read instead.
 
-The weights of signals cannot be negative, so that better signals never lower an estimate. For
-each collection, the report shows how well a fit to all others does. The result is written to
+Words alone are also observed in larger stores with longer passages, where more words match by
+chance. The weights of signals cannot be negative, so that better signals never lower an estimate.
+For each collection, the report shows how well a fit to all others does. The result is written to
 `src/kb/search/ranking/relevance_parameters.py`. With `--encoder`, the parameters of that encoder
 are added, and all others stay.
 """
@@ -29,6 +30,7 @@ from scipy.optimize import minimize  # type: ignore[import-untyped]
 
 from kb import models
 from kb.config import Config
+from kb.ports import Encoder
 from kb.search.ranking import relevance_parameters as current
 from kb.search.ranking.relevance import Signals, features, probability
 from kb.search.ranking.relevance_parameters import Parameters
@@ -36,10 +38,21 @@ from training.relevance_data import Collection, Observation, observe, read_pairs
 
 BUNDLED = "kb-mini"
 TARGET = Path(current.__file__)
-WORDS = ("coverage", "known", "matches", "length", "chars")
-DENSE = ("cosine", "high_cosine", "coverage", "known", "matches", "length")
-OTHER = ("margin", "coverage", "known", "matches", "length")
-FREE = ("length", "chars")  # describe the query and the passage: their weights may be negative
+WORDS = ("coverage", "known", "matches", "count", "length", "chars")
+DENSE = ("cosine", "high_cosine", "coverage", "known", "matches", "length", "short")
+OTHER = ("margin", "coverage", "known", "matches", "count", "length")
+# Features that describe the query and the passage: their weights may be negative.
+FREE = ("length", "chars", "short")
+# First parts of the names of sources that may answer each other's questions.
+KINDS = {
+    "software": (
+        "code", "django", "gimp", "git", "gnome", "godot", "libreoffice", "man", "manpages", "mdn",
+        "ms", "postgresql", "python", "rust",
+    ),
+    "dialogue": ("friendsqa", "qmsum", "sgd", "synthetic", "topical"),
+    "medicine": ("covid", "medquad"),
+}  # fmt: skip
+LARGE, MOST_JOINED = 1_500, 3  # passages of a large store, and texts that a passage is made of
 PENALTY = 1e-3
 KNOT = 0.8  # the quantile of the cosines of hits about something else
 
@@ -53,8 +66,12 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=60)
     args = parser.parse_args()
     if not args.observations.exists():
+        encoder = models.encoder(Config(), args.encoder)
         collections = read_pairs(args.pairs, args.passages, args.questions)
-        write(args.observations, collections, args.encoder)
+        write(args.observations, collections, encoder)
+        # In larger stores, and in longer passages, more words match by chance.
+        large = read_pairs(args.pairs, LARGE, args.questions, MOST_JOINED)
+        write(args.observations, large, None)
     first = [each for each in read(args.observations) if each.rank == 1]
     words = [each for each in first if each.signals.cosine is None]
     dense = [each for each in first if each.signals.cosine is not None]
@@ -72,30 +89,52 @@ def main() -> None:
 # --- observations ---------------------------------------------------------------------------------
 
 
-def write(path: Path, collections: Sequence[Collection], name: str) -> None:
-    """Search the stores of all collections, and write what was observed."""
-    encoder = models.encoder(Config(), name)
+def write(path: Path, collections: Sequence[Collection], encoder: Encoder | None) -> None:
+    """Search the stores of all collections, and append what was observed to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8") as file:
+    with path.open("a", encoding="utf-8") as file:
         for collection in collections:
             chance = random.Random(collection.name)
             others = [each for each in collections if not related(collection.name, each.name)]
             if not others:
                 continue
-            pool = [question for each in others for question in each.questions]
-            count = min(len(collection.questions), len(pool))
-            foreign = chance.sample(pool, count)
-            for each in observe(collection, chance.choice(others), foreign, encoder):
+            other = chance.choice(others)
+            # The store holds passages of `other`, too: it must not answer the foreign questions.
+            strangers = [each for each in others if not related(other.name, each.name)]
+            foreign = sample_evenly(strangers, len(collection.questions), chance)
+            for each in observe(collection, other, foreign, encoder):
                 file.write(json.dumps(asdict(each)) + "\n")
             print(collection.name, flush=True)
 
 
+def sample_evenly(
+    collections: Sequence[Collection], count: int, chance: random.Random
+) -> list[str]:
+    """Questions of these collections, as many of each kind of source."""
+    by_kind: dict[str, list[str]] = {}
+    for each in collections:
+        by_kind.setdefault(kind(each.name), []).extend(each.questions)
+    share = -(-count // max(1, len(by_kind)))
+    sampled = [
+        question
+        for questions in by_kind.values()
+        for question in chance.sample(questions, min(share, len(questions)))
+    ]
+    chance.shuffle(sampled)
+    return sampled[:count]
+
+
 def related(one: str, other: str) -> bool:
-    """Whether two sources may answer each other's questions (`code-go` and `code-rust`), or are in
+    """Whether two sources may answer each other's questions (`code-go` and `man-pages`), or are in
     different languages (`mdn:fr` and `mdn:ja`)."""
-    first, second = (name.partition(":") for name in (one, other))
-    same_kind = first[0].partition("-")[0] == second[0].partition("-")[0]
-    return same_kind or first[2] != second[2]
+    return kind(one) == kind(other) or one.partition(":")[2] != other.partition(":")[2]
+
+
+def kind(source: str) -> str:
+    """What a source is about: the kind in `KINDS` that has the first part of its name, or else
+    that part."""
+    first = source.partition(":")[0].partition("-")[0]
+    return next((name for name, parts in KINDS.items() if first in parts), first)
 
 
 def read(path: Path) -> list[Observation]:
@@ -112,8 +151,8 @@ def _observation(values: dict[str, Any]) -> Observation:
 
 
 def fit(observations: Sequence[Observation], names: Sequence[str], knot: float = 1.0) -> Parameters:
-    """The logistic model with the least loss. Each collection counts as much as any other, and in
-    each, hits about the question as much as others."""
+    """The logistic model with the least loss. Each store counts as much as any other, and in each,
+    hits about the question as much as others."""
     rows = [features(each.signals, knot) for each in observations]
     matrix = np.array([[row[name] for name in names] for row in rows])
     labels = np.array([each.about for each in observations], float)
@@ -143,7 +182,7 @@ def fit(observations: Sequence[Observation], names: Sequence[str], knot: float =
 
 
 def _balanced(observations: Sequence[Observation]) -> Any:
-    groups = [(each.collection, each.about) for each in observations]
+    groups = [(each.collection, each.passages, each.about) for each in observations]
     sizes = {group: groups.count(group) for group in set(groups)}
     weights = np.array([1.0 / sizes[group] for group in groups])
     return weights / weights.sum()

@@ -12,6 +12,7 @@ import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,6 +26,10 @@ from kb.types import Attributes
 
 COVERAGES = (0.0, 0.03, 0.25, 0.6, 1.0)  # shares of the passages that have vectors
 _OTHER = "other-"
+# Every how many questions of pairs are replaced with keywords, and with a literal span.
+_KEYWORDS_EVERY, _SPAN_EVERY = 8, 12
+_KEYWORDS, _SPAN = 3, 6  # words
+_LONG_WORD = 4
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,7 @@ class Observation:
     relevance: float | None
     own: bool  # whether the collection answers the question
     answers: bool = False  # whether the hit is judged to answer it
+    passages: int = 0  # in the store
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -58,30 +64,51 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in file if line.strip()]
 
 
-def read_pairs(paths: Sequence[Path], passages: int, questions: int) -> list[Collection]:
-    """A collection for each source in files of pairs: `{"query", "positive", "source"}`. Sources
-    with fewer than `passages` pairs are left out."""
+def read_pairs(
+    paths: Sequence[Path], passages: int, questions: int, most_joined: int = 1
+) -> list[Collection]:
+    """A collection for each source in files of pairs: `{"query", "positive", "source"}`. A passage
+    is made of one text, or of up to `most_joined`. Sources with too few texts are left out."""
     by_source: dict[str, list[tuple[str, str]]] = {}
     for path in paths:
         for line in read_lines(path):
             source = f"{line['source']}:{line['lang']}" if "lang" in line else line["source"]
             by_source.setdefault(source, []).append((line["query"], line["positive"]))
+    sizes = [1 + number % most_joined for number in range(passages)]
     return [
-        _from_pairs(source, random.Random(source).sample(pairs, passages), questions)
+        _from_pairs(source, random.Random(source).sample(pairs, sum(sizes)), sizes, questions)
         for source, pairs in by_source.items()
-        if len(pairs) >= passages
+        if len(pairs) >= sum(sizes)
     ]
 
 
-def _from_pairs(source: str, pairs: Sequence[tuple[str, str]], questions: int) -> Collection:
-    ids = {text: f"p{number}" for number, text in enumerate(dict.fromkeys(p for _, p in pairs))}
-    asked = pairs[:questions]
-    return Collection(
-        source,
-        {doc_id: ("", text) for text, doc_id in ids.items()},
-        [query for query, _ in asked],
-        {query: frozenset({ids[text]}) for query, text in asked},
-    )
+def _from_pairs(
+    source: str, pairs: Sequence[tuple[str, str]], sizes: Sequence[int], questions: int
+) -> Collection:
+    chance = random.Random(source)
+    rest = iter(pairs)
+    groups = [list(islice(rest, size)) for size in sizes]
+    texts = ["\n\n".join(text for _, text in group) for group in groups]
+    ids = {text: f"p{number}" for number, text in enumerate(dict.fromkeys(texts))}
+    asked = list(zip(groups, texts, strict=True))[:questions]
+    answers = {
+        _vary(number, *group[0], chance): frozenset({ids[text]})
+        for number, (group, text) in enumerate(asked)
+    }
+    passages = {doc_id: ("", text) for text, doc_id in ids.items()}
+    return Collection(source, passages, list(answers), answers)
+
+
+def _vary(number: int, query: str, text: str, chance: random.Random) -> str:
+    """The question. Instead of some of them, a few of its words, or words from the passage."""
+    long_words = [word for word in query.split() if len(word) >= _LONG_WORD]
+    if number % _KEYWORDS_EVERY == 3 and len(long_words) > _KEYWORDS:
+        return " ".join(long_words[-_KEYWORDS:])
+    words = text.split()
+    if number % _SPAN_EVERY == 1 and len(words) > 2 * _SPAN:
+        start = chance.randrange(len(words) - _SPAN)
+        return " ".join(words[start : start + _SPAN])
+    return query
 
 
 def read_judged(folder: Path, passages: int, questions: int, split: str = "test") -> Collection:
@@ -155,6 +182,7 @@ def observe(
                         hit.relevance,
                         own,
                         hit.doc_path in gold,
+                        len(passages) + len(collection.passages),
                     )
 
 

@@ -18,6 +18,7 @@ SIGNALS = st.builds(
     words=st.floats(0.01, 60.0),
     known=SHARE,
     coverage=SHARE,
+    matched=st.floats(0.0, 30.0),
     chars=st.integers(0, 20_000),
     cosine=st.none() | COSINE,
     typical=st.none() | COSINE,
@@ -31,14 +32,15 @@ def test_it_is_a_probability(signals: Signals, model: str | None) -> None:
     assert 0.0 <= value <= 1.0
 
 
-@given(SIGNALS, NAMES, st.sampled_from(["coverage", "known", "cosine"]), SHARE)
+@given(SIGNALS, NAMES, st.sampled_from(["coverage", "known", "matched", "cosine"]), SHARE)
 def test_better_signals_never_lower_it(
     signals: Signals, model: str | None, name: str, rise: float
 ) -> None:
     value = getattr(signals, name)
     if value is None:
         return
-    better = signals._replace(**{name: min(1.0, value + rise)})
+    most = 30.0 if name == "matched" else 1.0
+    better = signals._replace(**{name: min(most, value + rise * most)})
     before, after = estimate(signals, model), estimate(better, model)
     assert before is not None
     assert after is not None
@@ -46,29 +48,53 @@ def test_better_signals_never_lower_it(
 
 
 def test_no_words_no_estimate() -> None:
-    assert estimate(Signals(0.0, 0.0, 0.0, 100, 0.9, 0.5), "kb-mini") is None
+    assert estimate(Signals(0.0, 0.0, 0.0, 0.0, 100, 0.9, 0.5), "kb-mini") is None
 
 
 def test_words_count_alone_while_there_is_no_vector() -> None:
-    every = Signals(3.0, 1.0, 1.0, 400)
-    none = Signals(3.0, 0.2, 0.0, 400)
+    every = Signals(3.0, 1.0, 1.0, 4.0, 400)
+    none = Signals(3.0, 0.2, 0.0, 0.0, 400)
     assert (estimate(every, None) or 0) > 0.9
     assert (estimate(none, None) or 1) < 0.05
     assert estimate(every, "kb-mini") == estimate(every, None)  # no cosine: the model is no matter
+
+
+def test_more_words_of_equal_weight_are_more_evidence() -> None:
+    """Ten words of which five match tell more than two of which one does."""
+    few = Signals(1.0, 1.0, 0.5, 1.0, 400)
+    many = Signals(1.0, 1.0, 0.5, 5.0, 400)
+    assert (estimate(many, None) or 0) > (estimate(few, None) or 1)
+
+
+def test_a_long_passage_contains_words_by_chance() -> None:
+    short, long, longer = (
+        estimate(Signals(3.0, 1.0, 0.4, 2.0, chars), None) or 0 for chars in (200, 2_000, 20_000)
+    )
+    assert short > long == longer
+
+
+def test_cosines_of_short_passages_are_lower() -> None:
+    short, medium, long = (
+        estimate(Signals(3.0, 1.0, 0.2, 1.0, chars, 0.6, 0.5), "kb-mini") or 0
+        for chars in (60, 300, 2_000)
+    )
+    assert short > medium == long
 
 
 def test_cosines_of_the_bundled_model_are_calibrated() -> None:
     assert is_calibrated("kb-mini")
     assert not is_calibrated("another")
     assert not is_calibrated(None)
-    near = Signals(3.0, 1.0, 0.5, 400, 0.85, 0.55)
+    near = Signals(3.0, 1.0, 0.5, 2.0, 400, 0.85, 0.55)
     far = near._replace(cosine=0.5)
     assert (estimate(near, "kb-mini") or 0) > 0.9 > 0.5 > (estimate(far, "kb-mini") or 1)
 
 
 def test_other_cosines_are_compared_with_those_of_the_other_candidates() -> None:
     """The scale of an encoder that nobody calibrated does not matter."""
-    high, low = (Signals(3.0, 1.0, 0.5, 400, 0.30 + shift, 0.10 + shift) for shift in (0.0, 0.6))
+    high, low = (
+        Signals(3.0, 1.0, 0.5, 2.0, 400, 0.30 + shift, 0.10 + shift) for shift in (0.0, 0.6)
+    )
     assert estimate(high, "another") == estimate(low, "another")
 
 
@@ -76,5 +102,5 @@ def test_other_cosines_are_compared_with_those_of_the_other_candidates() -> None
 def test_weights_of_signals_are_not_negative(
     parameters: relevance_parameters.Parameters,
 ) -> None:
-    free = {"length", "chars"}
+    free = {"length", "chars", "short"}
     assert all(weight >= 0 for name, weight in parameters.weights.items() if name not in free)

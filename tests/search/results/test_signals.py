@@ -73,6 +73,7 @@ def test_explain_shows_the_signals_of_the_hits_that_are_left(kb: KnowledgeBase) 
     explained = response.explain["hits"]
     assert [one["chunk_id"] for one in explained] == [hit.chunk_id for hit in response]
     assert explained[0]["signals"]["coverage"] == pytest.approx(1.0)
+    assert explained[0]["signals"]["matched"] == 2
     assert 0 < explained[0]["signals"]["words"] <= 2
 
 
@@ -92,7 +93,8 @@ class TestCoverage:
     FREQUENCIES = TermFrequencies({"harbour": 40, "kei": 1, "boat": 0}, 100)
 
     def coverage(self, query: str, text: str, **options: bool) -> float:
-        return QueryTerms.of(analyze(query), self.FREQUENCIES, **options).coverage(text)
+        terms = QueryTerms.of(analyze(query), self.FREQUENCIES, **options)
+        return terms.coverage(terms.contained(text))
 
     def test_rare_words_weigh_more(self) -> None:
         rare = self.coverage("harbour keys", "the keys")

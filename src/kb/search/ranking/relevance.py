@@ -19,6 +19,8 @@ from kb.search.ranking.relevance_parameters import MODELS, OTHER, WORDS, Paramet
 _MAX_MARGIN = 0.5
 _MAX_LOGIT = 30.0
 _LEAST_CHARS = 50  # shorter passages are equally unlikely to contain a word by chance
+_MOST_CHARS = 2_000  # the fit has seen few longer passages
+_SHORT_CHARS = 300  # cosines of shorter passages are lower
 _EVERY_WORD = 0.999  # a coverage of 1, but for rounding
 _DIGITS = 4  # more would only show the noise of floating-point sums
 
@@ -28,14 +30,16 @@ class Signals(NamedTuple):
 
     Words are weighted by their inverse document frequency: a word that is in no passage counts 1,
     a common one almost nothing. `words` is the sum for the query, and `coverage` the share that the
-    passage contains. `known` is the share of the query's words, all equal, that the store contains.
-    `chars` is the length of the passage: a long one contains more words by chance. `cosine` is None
-    if the query or the passage has no vector. `typical` is the median cosine of the candidates.
+    passage contains. `matched` is the number of the query's words that the passage contains, and
+    `known` the share that the store contains; for both, all words are equal. `chars` is the length
+    of the passage: a long one contains more words by chance. `cosine` is None if the query or the
+    passage has no vector. `typical` is the median cosine of the candidates.
     """
 
     words: float
     known: float
     coverage: float
+    matched: float
     chars: int
     cosine: float | None = None
     typical: float | None = None
@@ -50,15 +54,17 @@ class Signals(NamedTuple):
 
 
 def features(signals: Signals, knot: float = 1.0) -> dict[str, float]:
-    """The features of the model by name. `length` and `chars` describe the query and the passage;
-    the others rise with better signals. A cosine counts twice above the `knot`."""
-    words, known, coverage, chars, cosine, typical = signals
+    """The features of the model by name. `length`, `chars` and `short` describe the query and the
+    passage; the others rise with better signals. A cosine counts twice above the `knot`."""
+    words, known, coverage, matched, chars, cosine, typical = signals
     values = {
         "coverage": coverage,
         "known": known,
         "matches": log1p(coverage * words),
+        "count": log1p(matched),
         "length": log1p(words),
-        "chars": log(_LEAST_CHARS + chars),
+        "chars": log(_LEAST_CHARS + min(chars, _MOST_CHARS)),
+        "short": log((_LEAST_CHARS + _SHORT_CHARS) / (_LEAST_CHARS + min(chars, _SHORT_CHARS))),
     }
     if cosine is not None:
         values["cosine"] = cosine

@@ -16,13 +16,14 @@ class Parameters(NamedTuple):
 
 # Words alone: without a model, or while a passage has no vector yet.
 WORDS = Parameters(
-    -3.2654,
+    1.2281,
     {
-        "coverage": 1.3743,
-        "known": 4.0349,
-        "matches": 6.7286,
-        "length": -2.313,
-        "chars": -0.4705,
+        "coverage": 2.8882,
+        "known": 4.1591,
+        "matches": 3.8583,
+        "count": 2.002,
+        "length": -1.5577,
+        "chars": -1.4522,
     },
     knot=1.0,
 )
@@ -30,28 +31,30 @@ WORDS = Parameters(
 # Encoders whose cosines are calibrated.
 MODELS: Mapping[str, Parameters] = {
     "kb-mini": Parameters(
-        -11.45,
+        -16.2598,
         {
-            "cosine": 9.6151,
-            "high_cosine": 18.2975,
-            "coverage": 1.4596,
-            "known": 3.848,
-            "matches": 3.8013,
-            "length": -1.278,
+            "cosine": 13.9937,
+            "high_cosine": 19.1497,
+            "coverage": 2.8101,
+            "known": 3.3196,
+            "matches": 2.7637,
+            "length": 0.1081,
+            "short": 2.6015,
         },
-        knot=0.6567,
+        knot=0.6176,
     ),
 }
 
 # All other encoders: cosines in relation to those of the other candidates.
 OTHER = Parameters(
-    -6.5625,
+    -8.2006,
     {
-        "margin": 18.682,
-        "coverage": 1.3264,
-        "known": 4.3354,
-        "matches": 4.0704,
-        "length": -1.4835,
+        "margin": 23.4779,
+        "coverage": 1.7056,
+        "known": 4.2204,
+        "matches": 0.5364,
+        "count": 2.4861,
+        "length": -0.7202,
     },
     knot=1.0,
 )

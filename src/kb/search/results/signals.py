@@ -66,23 +66,24 @@ class QueryTerms(NamedTuple):
         """The share of the terms that the store contains."""
         return sum(term.known for term in self.terms) / len(self.terms) if self.terms else 0.0
 
-    def coverage(self, text: str) -> float:
-        """The weight of the terms that `text` contains, as a share of the total."""
-        if not self.terms:
-            return 0.0
+    def contained(self, text: str) -> tuple[Term, ...]:
+        """The terms that `text` contains."""
         text = text[:_MAX_CHARS]
         wanted = frozenset(
             stem for term in self.terms for stems in term.alternatives for stem in stems
         )
         present = _stems(text, wanted) if wanted else frozenset()
         lower = text.lower() if self.inside else ""
-        covered = [
-            term.weight
+        return tuple(
+            term
             for term in self.terms
             if any(stems and stems <= present for stems in term.alternatives)
             or term.text in (lower if term.alternatives else text)
-        ]
-        return sum(covered) / self.total()
+        )
+
+    def coverage(self, contained: Sequence[Term]) -> float:
+        """The share of these terms in the sum of the weights."""
+        return sum(term.weight for term in contained) / self.total() if self.terms else 0.0
 
 
 def _weight(count: int | None, frequencies: TermFrequencies) -> float:
@@ -148,10 +149,12 @@ class SignalSource:
     def _gather(self, chunk_id: int) -> Signals:
         chunk, document = self._cache.chunks[chunk_id], self._cache.document(chunk_id)
         text = "\n".join((document.title, *chunk.heading_path, chunk.text))
+        contained = self._terms.contained(text)
         return Signals(
             words=self._terms.total(),
             known=self._known,
-            coverage=self._terms.coverage(text),
+            coverage=self._terms.coverage(contained),
+            matched=sum(1.0 if term.alternatives else _PIECE for term in contained),
             chars=len(chunk.text),
             cosine=self._cosine(chunk_id),
             typical=self._typical,
