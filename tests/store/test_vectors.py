@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from kb.errors import InvalidRequest, ModelMismatch
+from kb.index import int8_codes
 from kb.store.sqlite import dense, matrix, matrix_file, vec0
 from kb.store.sqlite.store import SqliteStore
 from kb.types import Encoding, Filters, ModelSpec, ScoredChunk
@@ -188,9 +189,14 @@ def test_more_than_sqlite_vec_gives(shelf: Library) -> None:
 # --- small stores ---------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteStore]:
+@pytest.fixture(params=["floats", "codes"])
+def small(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SqliteStore]:
     """300 chunks, enough for a file."""
+    if request.param == "codes":
+        monkeypatch.setattr(int8_codes, "MIN_ROWS", 1)
+        monkeypatch.setattr(matrix, "_CODED", 0)
     monkeypatch.setattr(dense, "_MIN_FILE_ROWS", 10)
     store = SqliteStore(tmp_path / "kb.sqlite", vector_backend="sqlite-vec")
     for number in range(60):

@@ -5,8 +5,9 @@
     cosine            cosine similarities that are identical on every machine and backend
     sparse_weights    sparse vectors as text and as numbers
     token_codes       quantized token vectors for late interaction
+    int8_codes        dense vectors as bytes, which select candidates for an exact search
     word_postings     postings of words, and BM25 over them
     selection         the best of many scores, under filters
 
-`normalize_arrays`, `token_codes`, `word_postings` and `selection` need numpy.
+`normalize_arrays`, `token_codes`, `int8_codes`, `word_postings` and `selection` need numpy.
 """

@@ -17,7 +17,7 @@ import apsw
 
 from kb import deadline
 from kb.errors import StoreUnusable
-from kb.index import cosine
+from kb.index import cosine, int8_codes
 from kb.store.sqlite import embeddings
 from kb.store.sqlite.embeddings import Mark
 from kb.store.sqlite.matrix_file import Sidecar
@@ -27,12 +27,15 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from kb.index.int8_codes import Codes
+
     Ids = NDArray[np.int64]
     Rows = NDArray[np.float32]
 
 _BATCH = 4096  # rows read at a time
 _SCANNED = 65_536  # rows between two checks of the deadline: about 10 ms
 _GATHERED = 8  # if at most one row in this many is allowed, only those are multiplied
+_CODED = 8  # if at most one row in this many is wanted, codes select the candidates
 _FEW = 1000  # this many changed rows never cause a full read
 _SHARE = 16  # nor does one changed row in this many
 
@@ -48,6 +51,7 @@ class Matrix:
     dead: Ids  # positions in `rows` that are dead
     new_ids: Ids  # in ascending order
     new_rows: Rows
+    codes: Codes | None = None  # of `rows`
 
     @property
     def drift(self) -> int:
@@ -55,7 +59,7 @@ class Matrix:
 
     def content(self) -> Sidecar:
         """The content of the file; only for a matrix without changed rows."""
-        return Sidecar(self.mark, self.ids, self.rows)
+        return Sidecar(self.mark, self.ids, self.rows, self.codes)
 
 
 # --- making ---------------------------------------------------------------------------------------
@@ -65,7 +69,8 @@ def of_sidecar(model_id: int, sidecar: Sidecar) -> Matrix:
     import numpy as np
 
     none = np.empty(0, np.int64)
-    return Matrix(model_id, sidecar.mark, sidecar.ids, sidecar.rows, none, none, sidecar.rows[:0])
+    mark, ids, rows, codes = sidecar
+    return Matrix(model_id, mark, ids, rows, none, none, rows[:0], codes)
 
 
 def build(connection: apsw.Connection, model: StoredModel, mark: Mark) -> Matrix:
@@ -84,7 +89,11 @@ def build(connection: apsw.Connection, model: StoredModel, mark: Mark) -> Matrix
         ids[start:end] = [chunk_id for chunk_id, _ in batch]
         rows[start:end] = _unpacked([dense for _, dense in batch], model.dimension)
         start = end
-    return of_sidecar(model.model_id, Sidecar(mark, ids[:start], rows[:start]))
+    rows = rows[:start]
+    codes = None
+    if start >= int8_codes.MIN_ROWS and int8_codes.is_available():
+        codes = int8_codes.encode(rows)
+    return of_sidecar(model.model_id, Sidecar(mark, ids[:start], rows, codes))
 
 
 def update(
@@ -106,7 +115,16 @@ def update(
     rows = np.concatenate([earlier.new_rows[kept], stacked(list(now.values()), model.dimension)])
     order = np.argsort(ids)
     dead = np.union1d(earlier.dead, _places(earlier.ids, moved))
-    return Matrix(model.model_id, mark, earlier.ids, earlier.rows, dead, ids[order], rows[order])
+    return Matrix(
+        model.model_id,
+        mark,
+        earlier.ids,
+        earlier.rows,
+        dead,
+        ids[order],
+        rows[order],
+        earlier.codes,
+    )
 
 
 def agree(one: Matrix, other: Matrix) -> bool:
@@ -160,8 +178,12 @@ def nearest(
     query_row = np.frombuffer(query, np.float32)
     out = np.array(hidden, np.int64)
     candidates = [
-        _candidates(matrix.ids, matrix.rows, query_row, matrix.dead, allowed, out),
-        _candidates(matrix.new_ids, matrix.new_rows, query_row, matrix.dead[:0], allowed, out),
+        _candidates(
+            matrix.ids, matrix.rows, query_row, matrix.dead, allowed, out, limit, matrix.codes
+        ),
+        _candidates(
+            matrix.new_ids, matrix.new_rows, query_row, matrix.dead[:0], allowed, out, limit
+        ),
     ]
     cosines = np.concatenate([each[1] for each in candidates])
     chosen = np.flatnonzero(cosines >= _last(cosines, limit) - cosine.slack(len(query_row)))
@@ -174,22 +196,48 @@ def nearest(
 
 
 def _candidates(
-    ids: Ids, rows: Rows, query_row: Rows, dead: Ids, allowed: Ids | None, hidden: Ids
+    ids: Ids,
+    rows: Rows,
+    query_row: Rows,
+    dead: Ids,
+    allowed: Ids | None,
+    hidden: Ids,
+    limit: int,
+    codes: Codes | None = None,
 ) -> tuple[Ids, Rows]:
-    """Row numbers, and the cosine of each; -2 for rows that are excluded."""
+    """The row numbers of candidates, and the cosine of each; -2 for rows that are excluded. With
+    `codes`, only rows that may be among the best `limit` ones."""
     import numpy as np
 
     out = np.concatenate([dead, _places(ids, hidden)]) if len(hidden) else dead
-    if allowed is None:
-        cosines = _products(rows, query_row)
-        cosines[out] = -2
-        return np.arange(len(ids)), cosines
-    places = _places(ids, allowed)
-    if len(out):
-        places = places[np.isin(places, out, assume_unique=True, invert=True)]
-    if len(places) * _GATHERED > len(ids):
-        return places, _products(rows, query_row)[places]
-    return places, _products(rows[places], query_row)
+    places = None
+    if allowed is not None:
+        places = _places(ids, allowed)
+        if len(out):
+            places = places[np.isin(places, out, assume_unique=True, invert=True)]
+        if len(places) * _GATHERED <= len(ids):
+            return places, _products(rows[places], query_row)
+    if codes is not None and limit * _CODED <= len(ids):
+        near = int8_codes.candidates(codes, query_row, limit, _excluded(len(ids), out, places))
+        return near, _products(rows[near], query_row)
+    cosines = _products(rows, query_row)
+    if places is not None:
+        return places, cosines[places]
+    cosines[out] = -2
+    return np.arange(len(ids)), cosines
+
+
+def _excluded(count: int, out: Ids, places: Ids | None) -> NDArray[np.bool_] | None:
+    """Which rows are excluded: those in `out`, and with `places` all others."""
+    import numpy as np
+
+    if places is None and not len(out):
+        return None
+    excluded = np.full(count, places is not None)
+    if places is not None:
+        excluded[places] = False
+    excluded[out] = True
+    return excluded
 
 
 def _products(rows: Rows, query_row: Rows) -> Rows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kb.index.int8_codes import Codes
 from kb.store.sqlite import array_file
 from kb.store.sqlite.array_file import Content
 from kb.store.sqlite.embeddings import Mark
@@ -22,6 +23,7 @@ class Sidecar(NamedTuple):
     mark: Mark
     ids: NDArray[np.int64]  # ascending
     rows: NDArray[np.float32]
+    codes: Codes | None = None  # of the rows, if there are many
 
 
 class Owner(NamedTuple):
@@ -42,12 +44,19 @@ def read(store: Path, owner: Owner) -> Sidecar | None:
     content = array_file.read(path_of(store), _KIND)
     if content is None or content.about["owner"] != list(owner):
         return None
-    ids, rows = content.arrays["ids"], content.arrays["rows"]
-    return Sidecar(Mark(*content.about["mark"]), ids, rows)
+    arrays = content.arrays
+    codes = None
+    if (bounds := content.about["bounds"]) is not None:
+        codes = Codes(arrays["center"], arrays["codes"], arrays["scales"], *bounds)
+    return Sidecar(Mark(*content.about["mark"]), arrays["ids"], arrays["rows"], codes)
 
 
 def write(store: Path, owner: Owner, sidecar: Sidecar) -> bool:
     """Write the file atomically. Returns False if that is not possible."""
-    about = {"owner": owner, "mark": sidecar.mark}
+    codes, bounds = sidecar.codes, None
     arrays: dict[str, NDArray[Any]] = {"ids": sidecar.ids, "rows": sidecar.rows}
+    if codes is not None:
+        arrays |= {"center": codes.center, "codes": codes.codes, "scales": codes.scales}
+        bounds = (codes.error, codes.length)
+    about = {"owner": owner, "mark": sidecar.mark, "bounds": bounds}
     return array_file.write(path_of(store), _KIND, Content(about, arrays), like=store)

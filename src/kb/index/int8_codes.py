@@ -1,0 +1,105 @@
+"""Dense vectors as bytes, to find the rows that may be among the nearest without reading floats.
+
+Each row is centered and rounded to multiples of its own scale. By Cauchy and Schwarz, the cosine by
+codes differs from the true one by at most
+
+    |row - center - code| * |query|  +  |code| * |query - its code|
+
+so every row within twice this bound of the last place is a candidate, and no other row can be among
+the nearest. About one row in a hundred is left; floats decide among those.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kb.index import cosine
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MIN_ROWS = 20_000  # floats are fast enough for fewer
+_BATCH = 4096  # rows that are encoded at a time
+_BLOCK = 64
+_ROUNDING = 1e-5  # more than the errors of float32 sums
+_LOWEST = -1e30  # excluded rows are below
+
+
+class Codes(NamedTuple):
+    """Rows as multiples of their scales. `error` is the largest distance of a row from its code,
+    `length` the greatest length of a code."""
+
+    center: NDArray[np.float32]
+    codes: NDArray[np.int8]
+    scales: NDArray[np.float32]
+    error: float
+    length: float
+
+
+def is_available() -> bool:
+    """Whether the library with the kernels is installed."""
+    try:
+        import simsimd  # noqa: F401  # tests availability
+    except ImportError:
+        return False
+    return True
+
+
+def encode(rows: NDArray[np.float32]) -> Codes:
+    """The codes of rows."""
+    import numpy as np
+
+    center = rows.mean(axis=0, dtype=np.float64).astype(np.float32)
+    codes = np.empty(rows.shape, np.int8)
+    scales = np.empty(len(rows), np.float32)
+    error = length = 0.0
+    for start in range(0, len(rows), _BATCH):
+        batch = rows[start : start + _BATCH] - center
+        scale, rounded = _round(batch)
+        codes[start : start + _BATCH], scales[start : start + _BATCH] = rounded, scale
+        decoded = rounded * scale[:, None]
+        error = max(error, float(np.linalg.norm(batch - decoded, axis=1).max()))
+        length = max(length, float(np.linalg.norm(decoded, axis=1).max()))
+    return Codes(center, codes, scales, error, length)
+
+
+def _round(rows: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
+    import numpy as np
+
+    scale = np.maximum(np.abs(rows).max(axis=1) / 127.0, 1e-30).astype(np.float32)
+    return scale, np.rint(rows / scale[:, None]).astype(np.int8)
+
+
+def candidates(
+    codes: Codes, query: NDArray[np.float32], limit: int, excluded: NDArray[np.bool_] | None
+) -> NDArray[np.int64]:
+    """The rows that may be among the `limit` nearest of those that are not `excluded`."""
+    import numpy as np
+    import simsimd
+
+    (scale,), rounded = _round(query[None, :])
+    rest = float(np.linalg.norm(query - rounded[0] * scale))
+    bound = codes.error * float(np.linalg.norm(query)) + codes.length * rest + _ROUNDING
+    products = np.asarray(simsimd.cdist(rounded, codes.codes, metric="dot"))[0]
+    near: NDArray[np.float32] = products.astype(np.float32)
+    near *= codes.scales
+    near *= scale
+    if excluded is not None:
+        near[excluded] = -np.inf
+    least = _last(near, limit) - 2 * bound - cosine.slack(len(query))
+    return np.flatnonzero(near >= max(least, _LOWEST))
+
+
+def _last(near: NDArray[np.float32], limit: int) -> float:
+    """A value that at least `limit` rows reach: that many blocks have a row that does."""
+    import numpy as np
+
+    whole = len(near) // _BLOCK * _BLOCK
+    best = near[:whole].reshape(-1, _BLOCK).max(axis=1)
+    if len(best) < limit:
+        best = near
+    if len(best) <= limit:
+        return -np.inf
+    at = len(best) - limit
+    return float(np.partition(best, at)[at])
