@@ -23,8 +23,9 @@ from fastapi.testclient import TestClient
 
 from kb import KnowledgeBase
 from kb.errors import InvalidRequest
+from kb.ingest import upload_receipts
 from kb.library.ingestion import ingest_upload
-from kb.server import upload_folder, upload_receipts
+from kb.server import upload_folder
 from kb.server.api import create_app
 from tests.ingest import bombs
 from tests.schemas import validate, validator
@@ -151,6 +152,34 @@ def test_the_folder_may_lie_where_no_walk_goes(tmp_path: Path) -> None:
             assert answer.status_code == 201, answer.text
             assert client.post("/ingest", json={}).status_code == 200
         assert [each.doc_path for each in kb.documents()] == ["project/a.md", "uploads/b.md"]
+
+
+@pytest.mark.parametrize("name", ["__pycache__", "node_modules", "ignored.log", "a.md"])
+@pytest.mark.parametrize("whole", ["uploads", "."])
+def test_no_upload_is_lost_to_a_walk_that_leaves_it_out(
+    serve: Serve, name: str, whole: str
+) -> None:
+    """By its name, or by an ignore file. The owner may ingest the folder as a whole later."""
+    running = serve()
+    parent = running.kb.path.parent
+    (parent / ".git").mkdir()
+    (parent / ".gitignore").write_text("*.log\n")
+    text = b"The mooring needs a second shackle.\n"
+    assert put(running, name, text).status_code == 201
+    mine = folder(running) / "mine.log"
+    mine.write_bytes(b"Not uploaded.\n")
+    running.kb.ingest(parent / whole)
+    running.client.post("/ingest", json={})
+    running.client.post("/ingest", json={"force": True})
+    assert running.kb.document(f"uploads/{name}").path == name
+    assert put(running, name, text.replace(b"second", b"third")).status_code == 201
+    assert put(running, f"new {name}", text).status_code == 201
+    running.client.post("/ingest", json={})
+    assert running.search("third shackle", top=1)["hits"][0]["doc_path"] == f"uploads/{name}"
+    assert running.search("not uploaded")["returned"] == 0
+    (folder(running) / name).unlink()
+    running.kb.ingest()
+    assert running.client.get(f"/documents/uploads/{name}").status_code == 404
 
 
 # --- refused: as before ---------------------------------------------------------------------------

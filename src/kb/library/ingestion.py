@@ -52,6 +52,17 @@ def ingest_upload(kb: KnowledgeBase, path: Path, *, dry_run: bool = False) -> In
     return ingest(kb, [path], dry_run=dry_run, uploaded=True)
 
 
+def single_files(kb: KnowledgeBase) -> set[str]:
+    """The paths of the files that were ingested one by one, uploads included."""
+    return {
+        os.path.join(root.path, state.path if state.os_path is None else os.fsdecode(state.os_path))
+        for root in kb.roots()
+        if not root.whole and not root.detached
+        for state in kb._store.catalog.file_states(root.root_id).values()
+        if not state.detached
+    }
+
+
 def unchanged_files(kb: KnowledgeBase, folder: Path) -> set[str]:
     """The names of the files directly in `folder` that the store has indexed and that are unchanged
     since."""

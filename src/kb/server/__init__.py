@@ -16,7 +16,6 @@
     error_responses  errors as `error.v1`
     upload_folder    the folder of uploaded files
     upload_owner     which folder belongs to which store
-    upload_receipts  which files in it kb has written
     static_files     the files of the web page, from `web/`
     search           routes: search, compare, evaluate, similar, highlights, profiles
     documents        routes: documents, passages, chunks, tags

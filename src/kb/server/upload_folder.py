@@ -38,12 +38,12 @@ from kb.errors import (
     TooBusy,
     short_repr,
 )
+from kb.ingest.upload_receipts import WORK, drop_receipts, is_uploaded, new_hash, receipt_path
 from kb.library.ingestion import ingest_upload
 from kb.library.knowledge_base import KnowledgeBase
 from kb.logs import logger
 from kb.processes import has_exited, pid_namespace
-from kb.server.upload_owner import WORK, claim, folder_of, is_folder, link_or_replace
-from kb.server.upload_receipts import drop_receipts, is_uploaded, new_hash, receipt_path
+from kb.server.upload_owner import claim, folder_of, is_folder, link_or_replace
 from kb.types import Document, IngestReport
 
 _MAX_NAME_BYTES = 200

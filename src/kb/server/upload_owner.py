@@ -18,12 +18,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from kb.errors import FileConflict
+from kb.ingest.upload_receipts import RECEIPT, WORK, name_digest
 from kb.library.ingestion import unchanged_files
 from kb.library.knowledge_base import KnowledgeBase
 from kb.paths import STORE_FILE
-from kb.server.upload_receipts import RECEIPT, name_digest
 
-WORK = ".kb-uploads"
 _SHARED = "uploads"
 _OWNER = "owner"
 _MAX_OWNER_BYTES = 4096

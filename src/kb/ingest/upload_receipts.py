@@ -1,7 +1,8 @@
 """Receipts: which files in the folder of uploads kb has written.
 
 A receipt is an empty file in `.kb-uploads`, named by a digest of the upload's name and one of its
-content. A file without a receipt was not uploaded, or was edited since.
+content. A file without a receipt was not uploaded, or was edited since. The server writes receipts;
+ingest uses them to keep documents of uploads that the walk leaves out.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 import stat
 from pathlib import Path
 
+WORK = ".kb-uploads"
 RECEIPT = re.compile(r"[0-9a-f]{32}\.[0-9a-f]{32}")
 _PIECE_BYTES = 1024 * 1024
 
@@ -27,6 +29,15 @@ def name_digest(name: str) -> str:
 def receipt_path(work: Path, name: str, digest: str) -> Path:
     """The receipt for an upload with this name and digest of its content."""
     return work / f"{name_digest(name)}.{digest}"
+
+
+def uploaded_names(folder: str) -> frozenset[str]:
+    """The digests of the names that were uploaded to `folder`; empty for any other folder."""
+    try:
+        names = os.listdir(os.path.join(folder, WORK))
+    except OSError:
+        return frozenset()
+    return frozenset(name.partition(".")[0] for name in names if RECEIPT.fullmatch(name))
 
 
 def drop_receipts(work: Path, name: str, keep: Path | None = None) -> None:
