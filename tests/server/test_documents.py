@@ -52,6 +52,20 @@ def test_a_path_may_contain_line_breaks(filled: Running, tmp_path: Path, name: s
     assert filled.client.get("/documents/lib/a.md%0A").status_code == 404
 
 
+@pytest.mark.skipif(os.name == "nt", reason="an open file cannot be replaced there")
+def test_a_note_is_in_the_file_that_has_replaced_the_store(filled: Running, tmp_path: Path) -> None:
+    assert filled.client.post("/documents", json={"text": "The first."}).status_code == 201
+    with KnowledgeBase(tmp_path / "newer.sqlite", encoder="none") as newer:
+        newer.add("Of the new file.")
+    os.replace(tmp_path / "newer.sqlite", filled.kb.path)
+    answer = filled.client.post("/documents", json={"text": "After the change."})
+    assert (answer.status_code, answer.json()["doc_path"]) == (201, "note:2")
+    with KnowledgeBase(filled.kb.path, encoder="none", read_only=True) as other:
+        assert [each.title for each in other.documents()] == [
+            "Of the new file.", "After the change."
+        ]  # fmt: skip
+
+
 def test_a_list_can_be_filtered_and_knows_its_parameters(filled: Running) -> None:
     found = filled.client.get("/documents", params={"type": ["code", "pdf"]}).json()["documents"]
     assert [each["doc_path"] for each in found] == ["lib/code/pump.py"]
