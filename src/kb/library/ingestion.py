@@ -42,7 +42,7 @@ def ingest(
         resolve_links=resolve_links,
         on_event=on_progress,
     )
-    if report.added or report.changed or report.removed:
+    if not dry_run and (report.added or report.changed or report.removed):
         kb._store.fulltext.build_index()
     return replace(report, notes=_notes(kb, report))
 
