@@ -12,6 +12,7 @@ from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import apsw
 import pytest
@@ -35,6 +36,34 @@ def test_documents_are_listed_page_by_page(filled: Running) -> None:
     assert (first["next_offset"], second["next_offset"]) == (2, None)
     paths = [each["doc_path"] for page in (first, second) for each in page["documents"]]
     assert paths == [document.doc_path for document in filled.kb.documents()]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="names have no line breaks there")
+@pytest.mark.parametrize("name", ["a\nb.md", "a\r\nb.md"])
+def test_a_path_may_contain_line_breaks(filled: Running, tmp_path: Path, name: str) -> None:
+    for each in ("a.md", name):
+        (tmp_path / "lib" / each).write_text("# Broken\n\nA line.\n", encoding="utf-8")
+    filled.kb.ingest()
+    path = f"/documents/lib/{quote(name)}"
+    assert filled.client.get(path).json()["doc_path"] == f"lib/{name}"
+    removed = filled.client.delete(path, headers={"X-KB-Request": "1"}).json()["removed"]
+    assert removed == [f"lib/{name}"]
+    assert filled.client.get("/documents/lib/a.md").status_code == 200
+    assert filled.client.get("/documents/lib/a.md%0A").status_code == 404
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an open file cannot be replaced there")
+def test_a_note_is_in_the_file_that_has_replaced_the_store(filled: Running, tmp_path: Path) -> None:
+    assert filled.client.post("/documents", json={"text": "The first."}).status_code == 201
+    with KnowledgeBase(tmp_path / "newer.sqlite", encoder="none") as newer:
+        newer.add("Of the new file.")
+    os.replace(tmp_path / "newer.sqlite", filled.kb.path)
+    answer = filled.client.post("/documents", json={"text": "After the change."})
+    assert (answer.status_code, answer.json()["doc_path"]) == (201, "note:2")
+    with KnowledgeBase(filled.kb.path, encoder="none", read_only=True) as other:
+        assert [each.title for each in other.documents()] == [
+            "Of the new file.", "After the change."
+        ]  # fmt: skip
 
 
 def test_a_list_can_be_filtered_and_knows_its_parameters(filled: Running) -> None:

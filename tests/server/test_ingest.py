@@ -76,6 +76,28 @@ def test_paths_are_not_looked_at_for_a_client_that_has_gone(
         ingest._allowed_paths([str(tmp_path / "lib")], filled.app.state.context, deadline)
 
 
+def test_a_file_that_was_ingested_alone_does_not_open_its_folder(
+    serve: Serve, tmp_path: Path
+) -> None:
+    """Nor does an upload open the folder that it is kept in."""
+    running = serve()
+    uploads, alone = running.kb.path.parent / "uploads", tmp_path / "alone"
+    for folder in (uploads, alone):
+        folder.mkdir()
+        (folder / "private.md").write_text("# Secret\n", encoding="utf-8")
+        (folder / "a.md").write_text("# A\n", encoding="utf-8")
+    running.kb.ingest(alone / "a.md")
+    assert put(running, "b.md", b"# B\n\nText.\n").status_code == 201
+    for folder in (uploads, alone):
+        for path in (folder, folder / "private.md", folder / ".." / folder.name):
+            answer = running.client.post("/ingest", json={"paths": [str(path)]})
+            assert (answer.status_code, answer.json()["code"]) == (403, "path_refused")
+    for path in (uploads / "b.md", alone / "a.md"):
+        assert running.client.post("/ingest", json={"paths": [str(path)]}).status_code == 200
+    assert running.client.post("/ingest", json={}).status_code == 200
+    assert running.search("Secret")["returned"] == 0
+
+
 @pytest.mark.skipif(os.name == "nt", reason="links need leave there")
 def test_a_link_out_of_an_allowed_folder_is_no_way_out(serve: Serve, tmp_path: Path) -> None:
     outside, inside = tmp_path / "outside", tmp_path / "inside"

@@ -246,6 +246,89 @@ def test_a_writer_that_waits_too_long_says_so(store: SqliteStore) -> None:
     impatient.close()
 
 
+@pytest.mark.skipif(os.name == "nt", reason="an open file cannot be replaced there")
+@pytest.mark.parametrize("in_log", [False, True])
+@pytest.mark.parametrize("first", ["read", "write"])
+def test_a_file_that_is_replaced_is_opened_again(tmp_path: Path, in_log: bool, first: str) -> None:
+    """The log of the old file stays out of the new one: SQLite finds it by its name."""
+    path, newer = tmp_path / "kb.sqlite", tmp_path / "newer.sqlite"
+    with KnowledgeBase(newer, encoder="none") as kb:
+        kb.add("a note of the new file")
+    with KnowledgeBase(path, encoder="none") as kb:
+        for number in range(20):
+            kb.add(f"note {number} of the old file")
+        if not in_log:
+            kb._store._database._writer().execute("PRAGMA wal_checkpoint(TRUNCATE)")  # type: ignore[attr-defined]
+        os.link(path, tmp_path / "old.sqlite")
+        os.replace(newer, path)
+        if first == "read":
+            assert [each.doc_path for each in kb.documents()] == ["note:1"]
+        kb.add("written after the change")
+        assert len(kb.search("note of the old file").hits) == 1
+    for file, count in ((path, 2), (tmp_path / "old.sqlite", 20)):
+        with KnowledgeBase(file, encoder="none") as kb:
+            assert len(kb.documents()) == count
+            assert kb.doctor().healthy
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an open file cannot be replaced there")
+def test_a_file_that_is_replaced_during_a_transaction_gets_no_answer_that_is_lost(
+    store: SqliteStore, tmp_path: Path
+) -> None:
+    put(store, "a", "text")
+    newer = SqliteStore(tmp_path / "newer.sqlite")
+    put(newer, "b", "text")
+    newer.close()
+    with pytest.raises(StoreBusy), store._database.writing() as connection:  # noqa: PT012  # one block
+        os.replace(newer.path, store.path)
+        connection.execute("UPDATE documents SET title = 'lost'")
+    put(store, "c", "text")
+    assert [each.doc_path for each in store.catalog.documents(Filters(), None)] == ["b", "c"]
+    check_integrity(store)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an open file cannot be replaced there")
+def test_every_thread_leaves_a_file_that_is_replaced(store: SqliteStore, tmp_path: Path) -> None:
+    newer = SqliteStore(tmp_path / "newer.sqlite")
+    put(newer, "new", "text")
+    newer.close()
+    opened, go, seen = threading.Barrier(5), threading.Event(), list[list[str]]()
+
+    def work(number: int) -> None:
+        put(store, f"old {number}", "text")
+        opened.wait()
+        assert go.wait(30)
+        put(store, f"later {number}", "text")
+        seen.append([each.doc_path for each in store.catalog.documents(Filters(), None)])
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    opened.wait()
+    os.replace(newer.path, store.path)
+    go.set()
+    for thread in threads:
+        thread.join()
+    assert len(seen) == 4
+    assert all("new" in paths and not any("old" in path for path in paths) for paths in seen)
+    assert store.catalog.counts().documents == 5
+    check_integrity(store)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an open file cannot be removed there")
+def test_a_file_that_is_removed_is_missing_until_the_next_write(store: SqliteStore) -> None:
+    put(store, "a", "text")
+    store.path.unlink()
+    with pytest.raises(StoreMissing):
+        store.catalog.documents(Filters(), None)
+    put(store, "b", "text")
+    store.close()
+    again = SqliteStore(store.path)
+    assert [each.doc_path for each in again.catalog.documents(Filters(), None)] == ["b"]
+    check_integrity(again)
+    again.close()
+
+
 def test_readers_never_wait_for_a_writer(store: SqliteStore) -> None:
     put(store, "a", "text")
     with store._database.writing() as connection:

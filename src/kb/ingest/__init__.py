@@ -46,6 +46,7 @@ Writing documents:
     document_builder  documents from parsed files and from notes
     indexer           brings the store up to date
     renames           recognizes renamed files
+    upload_receipts   which files of a folder were uploaded
     progress          progress events of a run
     report            builds the report of a run
 """

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from kb.config import IngestConfig
@@ -14,6 +14,7 @@ from kb.ingest import file_names
 from kb.ingest.file_entry import find_file, is_within
 from kb.ingest.plan import ScanTarget, contains
 from kb.ingest.secret_files import included_paths
+from kb.ingest.upload_receipts import name_digest, uploaded_names
 from kb.ingest.walk import WalkResult, walk
 from kb.ports import Store
 from kb.types import FileNote, FileState, Root
@@ -106,7 +107,36 @@ def scan_root(
         stop_at=[other.path for other in roots if other.whole and other.path != target.path],
         include_secrets=included_paths(config.include_secrets),
     )
+    result = _with_uploads(result, target, states)
     return RootScan(target, root, _unclaimed(result, target.path, store, roots), states)
+
+
+def _with_uploads(
+    result: WalkResult, target: ScanTarget, states: Mapping[str, FileState]
+) -> WalkResult:
+    """Add the uploads that the walk leaves out, by their name or by an ignore file: the server has
+    accepted them."""
+    walked = {file.path for file in result.files}
+    receipts: dict[str, frozenset[str]] = {}
+    left_out = []
+    for path in sorted({*states, target.part} - walked):
+        folder, _, name = path.rpartition("/")
+        if not name or not is_within(path, target.part):
+            continue
+        if folder not in receipts:
+            receipts[folder] = uploaded_names(os.path.join(target.path, folder))
+        if receipts[folder] and name_digest(name) in receipts[folder]:
+            left_out.append(path)
+    if not left_out:
+        return result
+    uploads = _single_files(target.path, left_out)
+    skipped = [note for note in result.skipped if note.path not in left_out]
+    return WalkResult(
+        tuple(sorted((*result.files, *uploads.files), key=lambda file: file.path)),
+        (*skipped, *uploads.skipped),
+        (*result.unseen, *uploads.unseen),
+        result.warnings,
+    )
 
 
 def _single_files(folder: str, paths: Iterable[str]) -> WalkResult:

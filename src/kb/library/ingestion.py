@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from kb.errors import InvalidRequest, KbError
 from kb.ingest.indexer import Indexer
+from kb.ingest.plan import contains
 
 if TYPE_CHECKING:
     from kb.ingest.progress import Progress
     from kb.library.knowledge_base import KnowledgeBase
-    from kb.types import IngestReport
+    from kb.types import FileState, IngestReport
 
 
 def ingest(
@@ -41,7 +42,7 @@ def ingest(
         resolve_links=resolve_links,
         on_event=on_progress,
     )
-    if report.added or report.changed or report.removed:
+    if not dry_run and (report.added or report.changed or report.removed):
         kb._store.fulltext.build_index()
     return replace(report, notes=_notes(kb, report))
 
@@ -49,6 +50,40 @@ def ingest(
 def ingest_upload(kb: KnowledgeBase, path: Path, *, dry_run: bool = False) -> IngestReport:
     """Ingest a file that the server has written to the folder for uploads."""
     return ingest(kb, [path], dry_run=dry_run, uploaded=True)
+
+
+def single_files(kb: KnowledgeBase) -> set[str]:
+    """The paths of the files that were ingested one by one, uploads included."""
+    return {
+        os.path.join(root.path, state.path if state.os_path is None else os.fsdecode(state.os_path))
+        for root in kb.roots()
+        if not root.whole and not root.detached
+        for state in kb._store.catalog.file_states(root.root_id).values()
+        if not state.detached
+    }
+
+
+def unchanged_files(kb: KnowledgeBase, folder: Path) -> set[str]:
+    """The names of the files directly in `folder` that the store has indexed and that are unchanged
+    since."""
+    path, names = os.path.realpath(folder), set()
+    for root in kb.roots():
+        if root.detached or not contains(root.path, path):
+            continue
+        for state in kb._store.catalog.file_states(root.root_id).values():
+            parent, name = os.path.split(os.path.join(root.path, state.path))
+            if parent == path and not state.detached and _is_unchanged(parent, name, state):
+                names.add(name)
+    return names
+
+
+def _is_unchanged(folder: str, name: str, state: FileState) -> bool:
+    try:
+        info = os.lstat(os.path.join(folder, name))
+    except OSError:
+        return False
+    now = (info.st_size, info.st_mtime_ns, info.st_ctime_ns)
+    return now == (state.size_bytes, state.mtime_ns, state.ctime_ns)
 
 
 def _notes(kb: KnowledgeBase, report: IngestReport) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import sys
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
+from starlette.convertors import PathConvertor, register_url_convertor
 
 from kb import wire
 from kb.errors import InvalidCitation, InvalidRequest, NotFound
@@ -68,6 +69,16 @@ Uri = Annotated[
 ]
 
 
+class _DocumentPath(PathConvertor):
+    """The rest of an address. Unlike the convertor `path`, it accepts line breaks, which may be
+    part of a file's name."""
+
+    regex = r"[\s\S]*"
+
+
+register_url_convertor("document_path", _DocumentPath())
+
+
 async def _filters(
     tags: _Texts = None,
     tags_any: _Texts = None,
@@ -125,7 +136,7 @@ def router() -> APIRouter:
         return response
 
     @routes.get(
-        "/documents/{doc_path:path}",
+        "/documents/{doc_path:document_path}",
         summary="Describe one document",
         openapi_extra=operation("document.v1"),
     )
@@ -133,7 +144,7 @@ def router() -> APIRouter:
         return await context.read(request, lambda: wire.document(context.kb.document(doc_path)))
 
     @routes.delete(
-        "/documents/{doc_path:path}",
+        "/documents/{doc_path:document_path}",
         summary="Remove a document",
         description="Its file is kept, unless it was uploaded and is unchanged.",
         openapi_extra=operation("removed.v1"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request, Response
@@ -13,6 +13,7 @@ from kb import wire
 from kb.deadline import Deadline
 from kb.errors import InvalidRequest, PathRefused, short_repr
 from kb.ingest.plan import contains
+from kb.library.ingestion import single_files
 from kb.server.context import Context, ServerContext, json_response
 from kb.server.events import progress
 from kb.server.openapi import operation
@@ -53,9 +54,9 @@ def router() -> APIRouter:
     @routes.post(
         "/ingest",
         summary="Ingest files and folders on the server's machine",
-        description="Allowed paths are those ingested before, those inside them, and those inside "
-        "the folders given with `--ingest-from`. If the client disconnects, the ingest stops after "
-        "the current file.",
+        description="Allowed paths are files and folders ingested before, those inside these "
+        "folders, and those inside the folders given with `--ingest-from`. If the client "
+        "disconnects, the ingest stops after the current file.",
         openapi_extra=operation(
             "ingest_report.v1", request=_INGEST, request_example={"paths": ["~/notes"]}
         ),
@@ -127,16 +128,19 @@ def _check_paths(paths: list[str]) -> None:
             raise InvalidRequest(f"a path cannot be {short_repr(path)}", "send a file or a folder")
 
 
-def _allowed_paths(paths: Iterable[str], context: ServerContext, deadline: Deadline) -> list[str]:
+def _allowed_paths(paths: Sequence[str], context: ServerContext, deadline: Deadline) -> list[str]:
     """Resolve links and drop duplicates. Raises `PathRefused` for a path outside the allowed
     folders, whether it exists or not."""
-    roots = [root.path for root in context.kb.roots() if not root.detached]  # already resolved
-    folders = [*roots, *(os.path.realpath(folder) for folder in context.folders)]
+    roots = [root for root in context.kb.roots() if not root.detached]  # already resolved
+    folders = [root.path for root in roots if root.whole]
+    folders += [os.path.realpath(folder) for folder in context.folders]
+    # The folder of a root that is not whole was never ingested, only files in it: uploads, say.
+    files = single_files(context.kb) if paths else set()
     allowed: dict[str, None] = {}
     for given in dict.fromkeys(paths):
         deadline.check()
         path = os.path.realpath(os.path.expanduser(given))
-        if not any(contains(folder, path) for folder in folders):
+        if path not in files and not any(contains(folder, path) for folder in folders):
             raise PathRefused(
                 f"{given} is outside the folders that may be ingested over HTTP",
                 "start the server with --ingest-from FOLDER, or use: kb ingest",

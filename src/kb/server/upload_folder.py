@@ -1,11 +1,12 @@
 """Files uploaded over HTTP, kept in a folder beside the store and ingested from there.
 
-The folder `uploads` may hold other files too, so kb replaces and removes only files that it wrote:
-each upload leaves a receipt, an empty file named after the upload's name and content. A file
-without a receipt, or one edited since, is left alone.
+The folder belongs to one store (`upload_owner`). It may hold other files too, so kb replaces and
+removes only files that it wrote: each upload leaves a receipt (`upload_receipts`). A file without a
+receipt, or one edited since, is left alone.
 
-`uploads/.kb-uploads` holds the receipts, and a folder for each upload in progress:
+Its folder `.kb-uploads` holds all this, and a folder for each upload in progress:
 
+    owner                              the file name of the store
     <name digest>.<content digest>     a receipt
     <pid>-<token>/new/<name>           the body, while it arrives and is checked
     <pid>-<token>/old/<name>           the file that it replaces, until it is ingested
@@ -14,12 +15,10 @@ without a receipt, or one edited since, is left alone.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import re
 import secrets
 import shutil
-import stat
 import threading
 import time
 import unicodedata
@@ -39,14 +38,14 @@ from kb.errors import (
     TooBusy,
     short_repr,
 )
+from kb.ingest.upload_receipts import WORK, drop_receipts, is_uploaded, new_hash, receipt_path
 from kb.library.ingestion import ingest_upload
 from kb.library.knowledge_base import KnowledgeBase
 from kb.logs import logger
 from kb.processes import has_exited, pid_namespace
+from kb.server.upload_owner import claim, folder_of, is_folder, link_or_replace
 from kb.types import Document, IngestReport
 
-FOLDER = "uploads"
-_WORK = ".kb-uploads"
 _MAX_NAME_BYTES = 200
 _REFUSED = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|\ud800-\udfff]')
 _DEVICES = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")  # no file on Windows
@@ -54,7 +53,6 @@ _UPLOAD = re.compile(r"(?P<pid>\d+)-[0-9a-f]{16}")
 _ABANDONED_S = 24 * 3600  # where it is unknown whether a process has ended
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
-_PIECE_BYTES = 1024 * 1024
 _log = logger("kb.serve")
 
 
@@ -127,10 +125,10 @@ class Upload:
     def __init__(self, kb: KnowledgeBase, given: str) -> None:
         self._kb = kb
         self.name = check_name(given)
-        self.target = folder_of(kb) / self.name
-        self._hash = _new_hash()
+        self._hash = new_hash()
         with _disk_errors():
-            self._work = _work_folder(kb)
+            self._work = claim(kb)
+            self.target = self._work.parent / self.name
             self._folder = self._work / f"{os.getpid()}-{secrets.token_hex(8)}"
             self._new = self._folder / "new" / self.name
             self._old = self._folder / "old" / self.name
@@ -175,7 +173,7 @@ class Upload:
             self._stream.flush()
             os.fsync(self._stream.fileno())
             self._stream.close()
-            receipt = _receipt(self._work, self.name, self._hash.hexdigest())
+            receipt = receipt_path(self._work, self.name, self._hash.hexdigest())
             if not os.path.lexists(self.target):
                 return self._add(receipt)
             return self._replace(receipt)
@@ -183,16 +181,16 @@ class Upload:
     def _add(self, receipt: Path) -> IngestReport:
         is_first = not receipt.exists()
         receipt.touch()  # first, so that the file is never without one
-        _link(self._new, self.target)
+        _move_into_place(self._new, self.target)
         try:
             report = _ingest(self._kb, self.target)
         except BaseException:
-            if _is_uploaded(self.target, self.name, self._work):
+            if is_uploaded(self.target, self.name, self._work):
                 self.target.unlink(missing_ok=True)
             if is_first:
                 receipt.unlink(missing_ok=True)
             raise
-        _drop_receipts(self._work, self.name, keep=receipt)
+        drop_receipts(self._work, self.name, keep=receipt)
         return report
 
     def _replace(self, receipt: Path) -> IngestReport:
@@ -206,16 +204,17 @@ class Upload:
             self._check_unchanged(self._old)
             report = _ingest(self._kb, self.target)
         except BaseException:
-            if _is_uploaded(self.target, self.name, self._work):
+            if is_uploaded(self.target, self.name, self._work):
                 os.replace(self._old, self.target)
             raise
-        _drop_receipts(self._work, self.name, keep=receipt)
+        drop_receipts(self._work, self.name, keep=receipt)
         return report
 
     def _check_unchanged(self, file: Path) -> None:
-        if not _is_uploaded(file, self.name, self._work):
+        if not is_uploaded(file, self.name, self._work):
             raise FileConflict(
-                f"the folder {FOLDER} has a file {self.name} that was not uploaded, or was edited",
+                f"the folder {self.target.parent.name} has a file {self.name} that was not "
+                "uploaded, or was edited",
                 f"upload under another name, or move the file away: {self.target}",
             )
 
@@ -227,19 +226,20 @@ def remove(kb: KnowledgeBase, name: str) -> list[str]:
     if file is None:
         return kb.remove(document.doc_path)
     with _NAME_LOCKS.get(file.name):
+        with _disk_errors():
+            work = claim(kb)  # first, since it looks which files the store has indexed
         removed = kb.remove(document.doc_path)
         with _disk_errors():
-            work = _work_folder(kb)
-            if _is_uploaded(file, file.name, work):
+            if is_uploaded(file, file.name, work):
                 file.unlink()
-                _drop_receipts(work, file.name)
+                drop_receipts(work, file.name)
     return removed
 
 
 def clean_up(kb: KnowledgeBase) -> None:
     """Remove the temporary files of processes that were killed."""
-    work = folder_of(kb) / _WORK
-    if not _is_folder(folder_of(kb)) or not _is_folder(work):
+    work = folder_of(kb) / WORK
+    if not is_folder(folder_of(kb)) or not is_folder(work):
         return
     for each in sorted(work.iterdir()):
         match = _UPLOAD.fullmatch(each.name)
@@ -254,36 +254,6 @@ def clean_up(kb: KnowledgeBase) -> None:
             _log.warning("cannot clean up %s: %s", each, error.strerror)
 
 
-# --- folders --------------------------------------------------------------------------------------
-
-
-def folder_of(kb: KnowledgeBase) -> Path:
-    return kb.path.parent / FOLDER
-
-
-def _work_folder(kb: KnowledgeBase) -> Path:
-    """The folder of receipts and temporary files, created if it is missing. Links are not followed:
-    they could lead anywhere."""
-    folder = folder_of(kb)
-    work = folder / _WORK
-    for each, mode in ((folder, 0o777), (work, 0o700)):
-        with suppress(FileExistsError):
-            each.mkdir(mode, parents=True)
-        if not _is_folder(each):
-            raise FileConflict(
-                f"{each} is a link or a file, not a folder",
-                "move it away; kb keeps uploads in a folder of this name",
-            )
-    return work
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return stat.S_ISDIR(os.lstat(path).st_mode)
-    except OSError:
-        return False
-
-
 def _is_abandoned(path: Path, pid: int) -> bool:
     """Whether the uploading process has ended. This process has just started, so a folder with its
     own id is from an earlier process."""
@@ -292,53 +262,14 @@ def _is_abandoned(path: Path, pid: int) -> bool:
     return time.time() - path.lstat().st_mtime > _ABANDONED_S
 
 
-# --- receipts -------------------------------------------------------------------------------------
-
-
-def _new_hash() -> hashlib.blake2b:
-    return hashlib.blake2b(digest_size=16)
-
-
-def _receipt(work: Path, name: str, digest: str) -> Path:
-    return work / f"{hashlib.blake2b(name.encode(), digest_size=16).hexdigest()}.{digest}"
-
-
-def _drop_receipts(work: Path, name: str, keep: Path | None = None) -> None:
-    for each in work.glob(f"{_receipt(work, name, '').name}*"):
-        if each != keep:
-            each.unlink(missing_ok=True)
-
-
-def _is_uploaded(path: Path, name: str, work: Path) -> bool:
-    """Whether the file at `path` has the content that was uploaded as `name`."""
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    try:
-        if not stat.S_ISREG(os.lstat(path).st_mode):
-            return False
-        handle = os.open(path, flags | getattr(os, "O_BINARY", 0))
-    except OSError:
-        return False
-    with open(handle, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            return False
-        content = _new_hash()
-        while piece := stream.read(_PIECE_BYTES):
-            content.update(piece)
-    return _receipt(work, name, content.hexdigest()).exists()
-
-
 # --- moving and ingesting -------------------------------------------------------------------------
 
 
-def _link(new: Path, target: Path) -> None:
+def _move_into_place(new: Path, target: Path) -> None:
     try:
-        os.link(new, target)  # unlike a rename, never replaces a file that appeared meanwhile
+        link_or_replace(new, target)
     except FileExistsError:
         raise FileConflict(f"another program has just created {target.name}", "try again") from None
-    except (OSError, NotImplementedError, AttributeError):  # a file system without hard links
-        os.replace(new, target)
-    else:
-        new.unlink()
 
 
 def _link_or_move(path: Path, other: Path) -> None:
@@ -384,7 +315,7 @@ def _disk_errors() -> Iterator[None]:
             ) from error
         if error.errno in _READ_ONLY:
             raise StoreReadOnly(
-                f"cannot write to the folder {FOLDER} beside the store: {error.strerror}",
+                f"cannot write to the folder of uploads beside the store: {error.strerror}",
                 "check its permissions",
             ) from error
         raise

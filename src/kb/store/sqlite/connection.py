@@ -3,10 +3,14 @@
 A reader sees one consistent state (`reading`). A writer takes the write lock at once (`writing`,
 BEGIN IMMEDIATE), because a reader that becomes a writer fails with "locked" under load, whatever
 its timeout.
+
+If the file at the store's path is replaced or removed, its connections still lead to the old file,
+which nobody will read. So each block checks this first and opens the new file (`_leave_old_file`).
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 import time
@@ -77,15 +81,19 @@ class Database:
         self._busy_ms = int(busy_timeout_s * 1000)
         self._local = _Local()
         # Weak, so that connections are closed when their thread ends.
-        self._open: WeakSet[apsw.Connection] = WeakSet()
+        self._open: WeakSet[SnapshotConnection] = WeakSet()
         self._lock = threading.Lock()
+        self._log_lock = threading.Lock()
         self._checkpoint_at_bytes = LOG_BYTES
+        self.on_replaced: list[Callable[[], None]] = []  # called when the file was replaced
 
     @contextmanager
     def reading(self) -> Iterator[apsw.Connection]:
         """A connection that sees one state of the store until the outermost block ends."""
         deadline.check()
         with self.errors():
+            if self._local.reading == 0:
+                self._leave_old_file()
             connection = self._reader()
             if self._local.reading == 0:
                 _control(connection, "BEGIN")
@@ -112,10 +120,14 @@ class Database:
                 f"{self.path} was opened for reading only", "open it without read_only"
             )
         with self.errors():
+            if self._local.reading == 0:
+                self._leave_old_file()
             connection = self._writer()
             try:
                 self._begin(connection)
                 yield connection
+                if _has_moved(connection):
+                    raise self._replaced()
                 _control(connection, "COMMIT")
             except BaseException:
                 _roll_back(connection)
@@ -175,6 +187,43 @@ class Database:
             connection.set_busy_timeout(self._busy_ms)
         self._checkpoint_at_bytes = 2 * size if busy else LOG_BYTES
 
+    def _leave_old_file(self) -> None:
+        """If the file was replaced or removed, close the connections of this thread to it."""
+        local = self._local
+        connections = [each for each in (local.writer, local.reader) if each is not None]
+        if not any(map(_has_moved, connections)):
+            return
+        if not all(map(self._remove_old_log, connections)):
+            raise self._replaced()
+        for each in connections:
+            each.close(True)
+        local.reader, local.writer, local.is_snapshot = None, None, False
+        for forget in self.on_replaced:
+            forget()
+
+    def _remove_old_log(self, connection: SnapshotConnection) -> bool:
+        """Write the log to the old file, and remove it: SQLite finds a log by its name, and would
+        apply it to the new file. Returns False if other users of the old file prevent this."""
+        connection.set_busy_timeout(_CHECKPOINT_MS)
+        try:
+            with self._log_lock:  # another thread opens the new file, with its log, only after this
+                with suppress(apsw.Error):
+                    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                logs = [path for path in self._log_paths if _identity(path) in connection.log_files]
+                if self._log_path in logs and self.log_bytes() > 0:
+                    return False
+                for path in logs:
+                    path.unlink(missing_ok=True)
+        finally:
+            connection.set_busy_timeout(self._busy_ms)
+        return True
+
+    def _replaced(self) -> StoreBusy:
+        return StoreBusy(
+            f"{self.path} was replaced while it was open; nothing was written",
+            "try again; before you replace a store, stop the programs that use it",
+        )
+
     def _begin(self, connection: apsw.Connection) -> None:
         """Take the write lock. A deadline shortens the wait for it."""
         left_ms = deadline.remaining_s() * 1000
@@ -195,6 +244,8 @@ class Database:
         with self._lock:
             for connection in list(self._open):
                 with suppress(apsw.Error):
+                    if _has_moved(connection):
+                        self._remove_old_log(connection)
                     connection.close()
             self._open.clear()
         self._local = _Local()
@@ -303,6 +354,11 @@ class Database:
     def _log_path(self) -> Path:
         return self.path.with_name(self.path.name + "-wal")
 
+    @property
+    def _log_paths(self) -> tuple[Path, Path]:
+        """The log and its index in shared memory."""
+        return self._log_path, self.path.with_name(self.path.name + "-shm")
+
     def _writer(self) -> SnapshotConnection:
         if self._local.writer is None:
             self._refuse_folder()
@@ -363,6 +419,7 @@ class Database:
         return connection
 
     def _keep(self, connection: SnapshotConnection) -> SnapshotConnection:
+        connection.log_files = tuple(filter(None, map(_identity, self._log_paths)))
         with self._lock:
             self._open.add(connection)
         return connection
@@ -414,6 +471,23 @@ def _roll_back(connection: apsw.Connection) -> None:
     never have begun (busy), and Ctrl-C may come just before or after a commit."""
     if not connection.getautocommit():
         _control(connection, "ROLLBACK")
+
+
+def _has_moved(connection: apsw.Connection) -> bool:
+    """Whether the path of the connection leads to another file now, or to none. SQLite compares
+    inodes; on Windows, an open file cannot be replaced."""
+    moved = ctypes.c_int(0)
+    connection.file_control("main", apsw.SQLITE_FCNTL_HAS_MOVED, ctypes.addressof(moved))
+    return moved.value != 0
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """The device and the inode of a file; None if there is none."""
+    try:
+        info = os.stat(path)
+    except OSError:
+        return None
+    return info.st_dev, info.st_ino
 
 
 def _lacks_space(error: apsw.Error) -> bool:

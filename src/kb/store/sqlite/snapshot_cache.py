@@ -17,9 +17,11 @@ FROM state
 
 
 class SnapshotConnection(apsw.Connection):
-    """A connection with a cache, which exists while a snapshot is open."""
+    """A connection with a cache, which exists while a snapshot is open. `log_files` are the device
+    and inode of the log and of its index, when the connection was opened."""
 
     cache: dict[str, Any] | None = None
+    log_files: tuple[tuple[int, int], ...] = ()
 
 
 def once(connection: apsw.Connection, key: str, read: Callable[[apsw.Connection], T]) -> T:

@@ -50,6 +50,7 @@ class SqliteStore:
         self.catalog = SqliteCatalog(self._database, clock)
         self._filters = FilterCache()
         self.fulltext = SqliteFulltext(self._database, self._filters)
+        self._database.on_replaced.append(self._forget)
 
     @property
     def vectors(self) -> SqliteVectors:
@@ -96,6 +97,11 @@ class SqliteStore:
 
     def close(self) -> None:
         self._database.close()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drop what is cached: another file may have the same version with other contents."""
+        self._filters.forget()
         self.fulltext.close()
         if self._vectors is not None:
             self._vectors.close()
