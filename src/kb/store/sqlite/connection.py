@@ -10,10 +10,10 @@ which nobody will read. So each block checks this first and opens the new file (
 
 from __future__ import annotations
 
-import ctypes
 import os
 import threading
 import time
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -476,9 +476,10 @@ def _roll_back(connection: apsw.Connection) -> None:
 def _has_moved(connection: apsw.Connection) -> bool:
     """Whether the path of the connection leads to another file now, or to none. SQLite compares
     inodes; on Windows, an open file cannot be replaced."""
-    moved = ctypes.c_int(0)
-    connection.file_control("main", apsw.SQLITE_FCNTL_HAS_MOVED, ctypes.addressof(moved))
-    return moved.value != 0
+    moved = array("i", [0])
+    address, _ = moved.buffer_info()
+    connection.file_control("main", apsw.SQLITE_FCNTL_HAS_MOVED, address)
+    return moved[0] != 0
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
