@@ -134,7 +134,7 @@ def export_command(invocation: Invocation, *, file: str, force: bool, vectors: b
 @option(
     "--merge",
     is_flag=True,
-    help="Merge into a store that is not empty: add new documents, replace older ones.",
+    help="Merge into a store that is not empty: add new documents, replace older imports.",
 )
 @common_options()
 @pass_invocation
@@ -142,8 +142,9 @@ def import_command(invocation: Invocation, *, file: str, merge: bool) -> None:
     """Import a file from `kb export`, completely or not at all.
 
     FILE may be compressed; - reads stdin. A new or empty store becomes a copy of the exported one,
-    including ids. With --merge, a document at the same path is replaced if the imported one is
-    newer. Imported folders are detached; `kb attach NAME FOLDER` connects them to their files.
+    including ids. With --merge, new documents are added, and an earlier import of a document is
+    replaced by a later one; notes and documents of your files stay as they are. Imported folders
+    are detached; `kb attach NAME FOLDER` connects them to their files.
 
     \b
     Examples:
