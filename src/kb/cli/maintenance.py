@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kb.types import Diagnosis
 
 UNHEALTHY = 3
+_STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 _COLORS = {"ok": "green", "warning": "yellow", "error": "red"}
 
 
@@ -113,7 +114,7 @@ def export_command(invocation: Invocation, *, file: str, force: bool, vectors: b
     """
     invocation.interrupt_message = "interrupted: nothing was exported"
     with invocation.open() as kb:
-        if file == "-":
+        if file in _STDOUT:
             if sys.stdout is not None:
                 kb.export(sys.stdout.buffer, vectors=vectors)
                 sys.stdout.buffer.flush()
