@@ -390,6 +390,15 @@ class _Run:
     def _remove(self, scan: RootScan) -> None:
         removed, unmounted = scan.removed_files()
         self.report.missing_roots += unmounted
+        if count := len(scan.unselected_files()):
+            what = "1 document is" if count == 1 else f"{count} documents are"
+            self.report.warnings.append(
+                FileNote(
+                    scan.doc_path(""),
+                    f"{what} kept, but not updated without --hidden or --follow-links; "
+                    "to remove one: kb rm",
+                )
+            )
         if not removed:
             return
         self.progress.start("remove", 0, len(removed))
