@@ -159,7 +159,9 @@ def test_an_export_is_written_into_a_pipe(kb: KnowledgeBase, tmp_path: Path) -> 
     (tmp_path / "link").symlink_to("pipe")
     read: list[bytes] = []
     for target in (tmp_path / "pipe", tmp_path / "link"):
-        thread = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_bytes()))
+        thread = threading.Thread(
+            target=lambda: read.append((tmp_path / "pipe").read_bytes()), daemon=True
+        )
         thread.start()
         kb.export(target)
         thread.join(60)
