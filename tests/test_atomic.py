@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -104,3 +107,159 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
         (tmp_path / "file").touch()
         with pytest.raises(InvalidRequest), atomic.atomic_path(target) as part:
             part.write_text("x")
+
+
+# --- what must not be replaced --------------------------------------------------------------------
+
+Write = Callable[..., object]
+WRITERS = pytest.mark.parametrize("how", ["backup", "export"])
+STORE_FILES = ("", "-wal", "-shm", "-journal", "-vectors", "-words", ".sock")
+
+
+@WRITERS
+@pytest.mark.parametrize("end", STORE_FILES)
+def test_the_store_is_not_replaced(kb: KnowledgeBase, how: str, end: str) -> None:
+    kb.add("words")
+    target = Path(f"{kb.path}{end}")
+    before = target.read_bytes() if target.is_file() else b""
+    with pytest.raises(InvalidRequest, match="the store"):
+        getattr(kb, how)(target, overwrite=True)
+    assert (target.read_bytes() if target.is_file() else b"") == before
+    assert kb.search("words").returned == 1
+
+
+@posix
+@WRITERS
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_the_store_is_not_replaced_under_another_name(
+    kb: KnowledgeBase, tmp_path: Path, how: str, link: Callable[[Path, Path], None]
+) -> None:
+    kb.add("words")
+    link(tmp_path / "x", kb.path)
+    with pytest.raises(InvalidRequest, match="is the store itself"):
+        getattr(kb, how)(tmp_path / "x", overwrite=True)
+    assert kb.search("words").returned == 1
+
+
+@WRITERS
+def test_uploads_are_not_replaced(kb: KnowledgeBase, how: str) -> None:
+    kb.add("words")
+    uploads = kb.path.parent / "uploads"
+    (uploads / ".kb-uploads").mkdir(parents=True)
+    (uploads / "a.md").write_text("uploaded")
+    with pytest.raises(InvalidRequest, match="in the store's uploads"):
+        getattr(kb, how)(uploads / "a.md", overwrite=True)
+    assert (uploads / "a.md").read_text() == "uploaded"
+
+
+@posix
+def test_an_export_is_written_into_a_pipe(kb: KnowledgeBase, tmp_path: Path) -> None:
+    kb.add("words")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    read: list[bytes] = []
+    for target in (tmp_path / "pipe", tmp_path / "link"):
+        thread = threading.Thread(
+            target=lambda: read.append((tmp_path / "pipe").read_bytes()), daemon=True
+        )
+        thread.start()
+        kb.export(target)
+        thread.join(60)
+        assert b'"body":"words"' in read.pop()
+    assert stat.S_ISFIFO((tmp_path / "pipe").lstat().st_mode)
+    assert (tmp_path / "link").is_symlink()
+
+
+@posix
+def test_a_backup_does_not_replace_a_pipe(kb: KnowledgeBase, tmp_path: Path) -> None:
+    kb.add("words")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InvalidRequest, match="is not a regular file"):
+        kb.backup(tmp_path / "pipe", overwrite=True)
+    assert stat.S_ISFIFO((tmp_path / "pipe").lstat().st_mode)
+
+
+@posix
+@WRITERS
+def test_a_device_is_not_replaced(kb: KnowledgeBase, tmp_path: Path, how: str) -> None:
+    kb.add("words")
+    node = tmp_path / "null"
+    try:
+        os.mknod(node, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+        node.open("wb").close()
+    except (OSError, AttributeError):
+        pytest.skip("devices can be made by root only")
+    if how == "export":
+        kb.export(node)
+        kb.export(node, overwrite=True)
+    else:
+        with pytest.raises(InvalidRequest, match="is not a regular file"):
+            kb.backup(node, overwrite=True)
+    assert stat.S_ISCHR(node.lstat().st_mode)
+
+
+@posix
+@WRITERS
+def test_a_link_stays_a_link(kb: KnowledgeBase, tmp_path: Path, how: str) -> None:
+    kb.add("words")
+    write: Write = getattr(kb, how)
+    link, target = tmp_path / "link", tmp_path / "target"
+    link.symlink_to(target)
+    with pytest.raises(InvalidRequest, match="which does not exist"):
+        write(link, overwrite=True)
+    target.write_text("before")
+    with pytest.raises(InvalidRequest, match="already exists"):
+        write(link)
+    write(link, overwrite=True)
+    assert link.is_symlink()
+    assert b"words" in target.read_bytes()
+
+
+def test_other_files_are_not_written_through_links(tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("before")
+    (tmp_path / "link").symlink_to("target")
+    with (
+        pytest.raises(InvalidRequest, match="is a link"),
+        atomic.atomic_path(tmp_path / "link", overwrite=True) as part,
+    ):
+        part.write_text("after")
+    assert (tmp_path / "target").read_text() == "before"
+
+
+# --- permissions ----------------------------------------------------------------------------------
+
+
+@posix
+@WRITERS
+@pytest.mark.parametrize(
+    ("store", "replaced", "expected"),
+    [(0o600, None, 0o600), (0o600, 0o644, 0o600), (0o644, 0o600, 0o600), (0o644, None, 0o644)],
+)
+def test_copies_are_as_private_as_the_store(
+    kb: KnowledgeBase, tmp_path: Path, how: str, store: int, replaced: int | None, expected: int
+) -> None:
+    kb.add("words")
+    kb.path.chmod(store)
+    target = tmp_path / "copy"
+    if replaced is not None:
+        target.touch()
+        target.chmod(replaced)
+    seen: set[int] = set()
+
+    def look(_done: int, _total: int) -> None:
+        seen.update(stat.S_IMODE(part.stat().st_mode) for part in tmp_path.glob(".copy.*.part"))
+
+    getattr(kb, how)(target, overwrite=True, on_progress=look)
+    assert seen == {0o600}
+    assert stat.S_IMODE(target.stat().st_mode) == expected
+
+
+@posix
+def test_a_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:
+    target = tmp_path / "config.toml"
+    target.touch()
+    target.chmod(0o600)
+    with atomic.atomic_path(target, overwrite=True) as part:
+        part.write_text("secret")
+        assert stat.S_IMODE(part.stat().st_mode) == 0o600
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600

@@ -11,10 +11,12 @@ import errno
 import os
 import re
 import secrets
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 from zlib import crc32
 
 from kb.errors import DiskFull, InvalidRequest, KbError
@@ -22,19 +24,36 @@ from kb.errors import DiskFull, InvalidRequest, KbError
 _OWNER = re.compile(r"([0-9a-f]{8})-([0-9]{1,10})-\w+")  # namespace, process id, random part
 _ABANDONED_S = 24 * 3600
 _SQLITE_SUFFIXES = ("-wal", "-shm", "-journal")  # of the files that SQLite keeps beside a database
+_STORE_SUFFIXES = (*_SQLITE_SUFFIXES, "-vectors", "-words", ".sock")
+_UPLOADS, _UPLOADS_MARK = "uploads", ".kb-uploads"  # see `kb.server.upload_folder`
+_DESCRIPTOR = re.compile(r"/dev/(stdout|stderr|fd/\d+)|/proc/self/fd/\d+")
 
 
 @contextmanager
-def atomic_path(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """Yield a path to write to; it becomes `target` if the block succeeds, or is removed."""
+def atomic_path(
+    target: Path, *, overwrite: bool = False, mode: int | None = None, follow_links: bool = False
+) -> Iterator[Path]:
+    """Yield a path to write to; it becomes `target` if the block succeeds, or is removed.
+
+    With `mode`, the file has these permissions, and while it is written nobody else can read it. A
+    file that replaces another one never has more permissions than that one. A link is refused; with
+    `follow_links`, the file that it leads to is replaced.
+    """
     if not target.name:
         raise InvalidRequest(f"{target} is a folder", "name a file")
+    if follow_links and target.is_symlink():
+        target = _link_target(target)
     part = target.with_name(f".{target.name}.{_owner()}-{secrets.token_hex(4)}.part")
     try:
         check_target(target, overwrite=overwrite)
         target.parent.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(target.parent, f".{target.name}.", ".part")
+        permissions = _permissions(target, mode)
+        if permissions is not None:
+            os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         yield part
+        if permissions is not None:
+            os.chmod(part, permissions)
         _sync(part)
         _rename(part, target, overwrite=overwrite)
         _sync(target.parent)
@@ -44,6 +63,43 @@ def atomic_path(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
         for path in (part, *_sqlite_siblings(part)):
             with suppress(OSError):
                 path.unlink()
+
+
+@contextmanager
+def open_stream(target: Path) -> Iterator[IO[bytes] | None]:
+    """Open a pipe, a character device or one of the process's own descriptors (`/dev/stdout`) for
+    writing. Yields None for any other target, which `atomic_path` writes."""
+    try:
+        info = os.stat(target)
+    except OSError:  # `atomic_path` creates it, or reports the problem
+        info = None
+    if info is None or not _is_stream(target, info):
+        yield None
+        return
+    try:
+        flags = os.O_WRONLY | os.O_APPEND | getattr(os, "O_NOCTTY", 0)
+        with open(os.open(target, flags), "wb") as stream:
+            if not _is_stream(target, os.fstat(stream.fileno())):
+                raise InvalidRequest(f"{target} was replaced by a file", "try again")
+            yield stream
+    except OSError as error:
+        raise _unwritable(target, error) from error
+
+
+def check_not_store(target: Path, store: Path) -> None:
+    """Raise `InvalidRequest` if `target` is the store's file under any name, a file that belongs to
+    it, or an uploaded file."""
+    wanted = Path(os.path.realpath(target))
+    for path in {store, Path(os.path.realpath(store))}:
+        folder = Path(os.path.realpath(path.parent))
+        for end in ("", *_STORE_SUFFIXES):
+            own = folder / (path.name + end)
+            if wanted == own or _is_same_file(wanted, own):
+                what = f"belongs to the store {store}" if end else "is the store itself"
+                raise InvalidRequest(f"{target} {what}", "choose another name")
+        uploads = folder / _UPLOADS
+        if (uploads / _UPLOADS_MARK).is_dir() and wanted.is_relative_to(uploads):
+            raise InvalidRequest(f"{target} is in the store's uploads", "choose another folder")
 
 
 @contextmanager
@@ -118,10 +174,14 @@ def _unwritable(target: Path, error: OSError) -> KbError:
 
 def check_target(target: Path, *, overwrite: bool) -> None:
     """Raise `InvalidRequest` before any work is done if `target` cannot be written."""
+    if target.is_symlink():
+        raise InvalidRequest(f"{target} is a link", "name the file itself, or remove the link")
     if target.is_dir():
         raise InvalidRequest(f"{target} is a folder", "name a file in it")
     if target.parent.exists() and not target.parent.is_dir():
         raise InvalidRequest(f"{target.parent} is not a folder", "name a file in a folder")
+    if target.exists() and not target.is_file():
+        raise InvalidRequest(f"{target} is not a regular file", "name another file")
     if target.exists() and not overwrite:
         raise _exists(target)
     for path in _sqlite_siblings(target):
@@ -131,6 +191,41 @@ def check_target(target: Path, *, overwrite: bool) -> None:
                 f"{path} belongs to a store that is open or was not closed",
                 "choose another name, or run kb status on that store, which closes it",
             )
+
+
+def _link_target(link: Path) -> Path:
+    """The file that a link leads to."""
+    target = Path(os.path.realpath(link))
+    if not target.exists():
+        raise InvalidRequest(
+            f"{link} is a link to {target}, which does not exist",
+            "name the file itself, or remove the link",
+        )
+    return target
+
+
+def _permissions(target: Path, mode: int | None) -> int | None:
+    """The permissions of a new file; None: those that the system gives it."""
+    try:
+        replaced = stat.S_IMODE(target.stat().st_mode)
+    except FileNotFoundError:
+        return mode
+    return replaced if mode is None else mode & replaced
+
+
+def _is_stream(target: Path, info: os.stat_result) -> bool:
+    return (
+        stat.S_ISFIFO(info.st_mode)
+        or stat.S_ISCHR(info.st_mode)
+        or _DESCRIPTOR.fullmatch(str(target)) is not None
+    )
+
+
+def _is_same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
 
 
 def _sqlite_siblings(path: Path) -> list[Path]:

@@ -291,17 +291,41 @@ def store_path(
 
     It is `location`, else KB_STORE, else in the nearest `.kb/` from `start` (the current folder)
     upwards, else in the user data folder. A `.kb/` of another user raises `ConfigError`, because
-    that user could read what is stored there; it has to be named explicitly.
+    that user could read what is stored there; it has to be named explicitly. So does a `.kb/` with
+    links, which may come with a cloned folder and could lead anywhere.
     """
     file = paths.explicit_store(None if location is None else os.fspath(location))
     if file is not None:
+        _check_links(Path(file))
         return Path(file)
     near = paths.nearest_store_folder(str((start or Path.cwd()).absolute()))
     if near is None:
         return data_folder() / STORE_FILE
     if not is_own(os.stat(near)):
         raise ConfigError(f"{near} belongs to another user", f"to use it anyway: --store {near}")
+    _check_links(Path(near) / STORE_FILE)
     return Path(near) / STORE_FILE
+
+
+def _check_links(store: Path) -> None:
+    """Raise `ConfigError` if a store in a `.kb/` is a link, or the `.kb/` leads out of its
+    folder."""
+    folder = store.parent
+    if folder.name != paths.STORE_FOLDER:
+        return
+    if folder.is_symlink():
+        target, home = Path(os.path.realpath(folder)), os.path.realpath(folder.parent)
+        if not target.is_relative_to(home):
+            raise ConfigError(
+                f"{folder} is a link to {target}, outside its folder",
+                f"remove the link, or name the store itself: --store {target}",
+            )
+    if store.is_symlink():
+        target = Path(os.path.realpath(store))
+        raise ConfigError(
+            f"{store} is a link to {target}",
+            f"remove the link, or name the store itself: --store {target}",
+        )
 
 
 def store_url(location: str | os.PathLike[str] | None = None) -> str:

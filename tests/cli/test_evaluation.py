@@ -101,7 +101,7 @@ def test_a_file_is_written_whole_or_not_at_all(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(Path, "write_text", full)
-    told = run("eval", "run", "--data", small, "--html", "r.html")
+    told = run("eval", "run", "--data", small, "--html", "r.html", "--force")
     assert told.status == 2
     assert "nDCG@10" in told.out
     assert "is full, so r.html was not written\nhint: " in told.err
@@ -113,6 +113,38 @@ def test_what_is_no_file_is_written_into(here: Path, run: Run, small: Path) -> N
     told = run("eval", "run", "--data", small, "--html", os.devnull)
     assert told.status == 0
     assert not Path(os.devnull).is_file()
+
+
+@pytest.mark.parametrize("option", ["--html", "--save"])
+def test_only_reports_are_replaced_without_asking(
+    here: Path, run: Run, small: Path, option: str
+) -> None:
+    Path("r").write_text("by hand")
+    refused = run("eval", "run", "--data", small, option, "r")
+    assert (refused.status, refused.out) == (2, "")
+    assert refused.err == "error: r already exists\nhint: name another file, or use --force\n"
+    assert Path("r").read_text() == "by hand"
+    assert run("eval", "run", "--data", small, option, "r", "--force").status == 0
+    assert run("eval", "run", "--data", small, option, "r").status == 0
+
+
+@pytest.mark.parametrize("option", ["--html", "--save"])
+def test_inputs_and_the_store_are_never_replaced(
+    here: Path, run: Run, small: Path, option: str
+) -> None:
+    Path("j.csv").write_text("query,document,grade\nstorm,retry-storm.md,1\n")
+    Path("link.csv").hardlink_to("j.csv")
+    for target in ("j.csv", "link.csv"):
+        refused = run("eval", "run", "--judgments", "j.csv", option, target, "--force")
+        assert (refused.status, refused.out) == (2, "")
+        assert refused.err.startswith(f"error: {target} is an input of this run\n")
+    queries = small / "queries.jsonl"
+    refused = run("eval", "run", "--data", small, option, queries, "--force")
+    assert refused.err.startswith(f"error: {queries} is an input of this run\n")
+    assert queries.read_text().startswith('{"_id"')
+    refused = run("eval", "run", "--data", small, option, ".kb/kb.sqlite", "--force")
+    assert refused.err.startswith("error: .kb/kb.sqlite is the store itself\n")
+    assert run("doctor").status == 0
 
 
 def test_a_link_stays_one(here: Path, run: Run, small: Path) -> None:

@@ -133,6 +133,29 @@ def test_a_path_that_is_not_there(run: Run, tmp_path: Path) -> None:
     assert told.err.startswith("error: ")
 
 
+def test_hidden_and_linked_files_of_an_earlier_run_are_kept(
+    run: Run, library: Library, tmp_path: Path
+) -> None:
+    """With their tags, which exist nowhere else."""
+    root = library({".hidden.md": "# H\n\nhidden\n", "a.md": "# A\n", "b.md": "# B\n"})
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "c.md").write_text("# C\n\nlinked\n")
+    (root / "link").symlink_to(tmp_path / "elsewhere")
+    run("ingest", root, "--hidden", "--follow-links")
+    for name in ("lib/.hidden.md", "lib/link/c.md"):
+        run("tag", name, "--add", "mine")
+    (root / "b.md").unlink()
+    told = run("ingest")
+    assert "\n0 added, 0 changed, 1 unchanged, 1 removed" in told.out
+    assert "lib/: 2 documents are kept, but not updated without --hidden" in told.err
+    assert run("list", "--tags", "mine").lines == ["lib/.hidden.md", "lib/link/c.md"]
+    (root / ".hidden.md").unlink()
+    (root / "link").unlink()
+    told = run("ingest")
+    assert "2 removed" in told.out
+    assert "kept" not in told.err
+
+
 def test_hidden_files_and_links(run: Run, library: Library, tmp_path: Path) -> None:
     outside = tmp_path / "outside.md"
     outside.write_text("# Outside\n\nelsewhere\n")

@@ -100,6 +100,21 @@ def test_backup(here: Path, run: Run, valid: Valid) -> None:
     assert sorted(os.listdir(here)) == [".kb", "copy.sqlite"]
 
 
+@pytest.mark.parametrize("command", ["backup", "export"])
+def test_force_does_not_replace_the_store(here: Path, run: Run, command: str) -> None:
+    told = run(command, "--force", STORE)
+    assert (told.status, told.out) == (2, "")
+    assert told.err.startswith(f"error: {STORE} is the store itself\n")
+    assert run("doctor").status == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no /dev")
+def test_an_export_to_dev_stdout(here: Path, run: Run) -> None:
+    told = run("export", "/dev/stdout")
+    assert (told.status, told.err) == (0, "")
+    assert told.out == run("export").out
+
+
 def test_backup_of_nothing(run: Run, tmp_path: Path) -> None:
     told = run("--store", tmp_path / "none.sqlite", "backup", tmp_path / "copy.sqlite")
     assert told.status == 2

@@ -59,6 +59,47 @@ def test_init_where_it_cannot_be(run: Run, tmp_path: Path) -> None:
     assert refused.err.startswith("error: ")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="links need privileges there")
+@pytest.mark.parametrize("name", [".gitignore", "kb.sqlite", ""])
+@pytest.mark.parametrize("exists", [False, True])
+def test_links_that_come_with_a_folder_are_not_written_through(
+    run: Run, tmp_path: Path, name: str, exists: bool
+) -> None:
+    clone, elsewhere = tmp_path / "clone", tmp_path / "elsewhere"
+    target = elsewhere / name
+    elsewhere.mkdir()
+    clone.mkdir()
+    if name:
+        (clone / ".kb").mkdir()
+        (clone / ".kb" / name).symlink_to(target)
+        if exists:
+            target.touch()
+    else:
+        (clone / ".kb").symlink_to(target if exists else elsewhere / "none")
+    before = sorted(elsewhere.iterdir())
+    os.chdir(clone)
+    told = run("init")
+    if name == ".gitignore" and exists:
+        assert told.status == 0
+    else:
+        assert (told.status, told.out) == (2, "")
+        assert told.err.startswith(f"error: {(clone / '.kb' / name)} is a link to ")
+        assert "\nhint: " in told.err
+    if name != ".gitignore":
+        run("add", "a note")
+    assert sorted(elsewhere.iterdir()) == before
+    assert all(path.stat().st_size == 0 for path in before)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need privileges there")
+def test_a_store_folder_may_be_a_link_inside_its_folder(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / ".kb").symlink_to("real")
+    assert run("init").status == 0
+    assert run("add", "a note").out == "note:1\n"
+    assert (tmp_path / "real" / "kb.sqlite").is_file()
+
+
 # --- config ---------------------------------------------------------------------------------------
 
 

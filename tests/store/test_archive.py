@@ -25,6 +25,7 @@ from kb.errors import (
     StoreTooNew,
     StoreUnusable,
 )
+from kb.ingest.document_builder import content_digest
 from kb.library import archive
 from kb.store.sqlite import export_format
 from kb.store.sqlite.connection import Database
@@ -303,8 +304,9 @@ def test_merging(
     kb: KnowledgeBase, fresh: KnowledgeBase, library: Callable[..., Path], clock: Clock
 ) -> None:
     root = library({"a.md": "# A\n\nold words\n", "b.md": "# B\n\nsame\n"})
+    kb.ingest(root)
+    fresh.import_(io.BytesIO(exported(kb)))
     fresh.add("a note of the one")
-    fresh.ingest(root)
     fresh.tag("lib/a.md", add=["ours"])
     fresh.get("lib/a.md")
     ours = fresh.document("lib/a.md").doc_id
@@ -317,7 +319,7 @@ def test_merging(
     data = exported(kb)
 
     report = fresh.import_(io.BytesIO(data), merge=True)
-    assert (report.added, report.replaced, report.kept) == (1, 2, 0)
+    assert (report.added, report.replaced, report.kept) == (1, 1, 1)
     assert fresh.document("lib/a.md").doc_id == ours
     assert fresh.document("lib/a.md").tags == ("new", "ours")
     assert fresh.document("lib/a.md").access_count == 1
@@ -377,6 +379,123 @@ def test_a_broken_merge_leaves_the_store_as_it_was(
     check_integrity(sqlite_store(fresh))
 
 
+# --- what an archive claims -----------------------------------------------------------------------
+
+
+def forged(kb: KnowledgeBase, **changes: dict[str, Any]) -> io.BytesIO:
+    """What `kb` exports, with other values in its records of some kinds."""
+    records = [json.loads(line) for line in exported(kb).splitlines()]
+    changed = [record | changes.get(record.get("record", ""), {}) for record in records]
+    return io.BytesIO("".join(json.dumps(record) + "\n" for record in changed).encode())
+
+
+LATER = {"indexed_at": "2099-01-01T00:00:00Z", "indexed_ns": 4_070_908_800_000_000_000}
+
+
+def test_a_note_of_another_text_is_another_note(kb: KnowledgeBase) -> None:
+    """Whatever hash the archive claims for it."""
+    kb.add("the only copy")
+    evil = forged(kb, document={**LATER, "body": "EVIL"}, chunk={"text": "EVIL"})
+    report = kb.import_(evil, merge=True)
+    assert (report.added, report.replaced, report.kept) == (1, 0, 0)
+    assert [kb.get(one.doc_path).text for one in kb.documents()] == ["the only copy", "EVIL"]
+    hashes = [one.content_hash for one in kb.documents()]
+    assert hashes == [content_digest(text) for text in (b"the only copy", b"EVIL")]
+    assert kb.doctor().healthy
+    evil.seek(0)
+    assert kb.import_(evil, merge=True).kept == 1
+
+
+def test_a_note_of_the_same_text_stays_as_it_is(kb: KnowledgeBase) -> None:
+    kb.add("the only copy", title="mine")
+    before = exported(kb).splitlines()[1:]
+    changes = {**LATER, "title": "EVIL", "expires_at": "2000-01-01T00:00:00Z"}
+    report = kb.import_(forged(kb, document=changes, chunk={"text": "EVIL"}), merge=True)
+    assert (report.added, report.replaced, report.kept) == (0, 0, 1)
+    assert exported(kb).splitlines()[1:] == before
+
+
+def test_a_note_without_its_text_replaces_nothing(kb: KnowledgeBase) -> None:
+    kb.add("the only copy")
+    kb.import_(forged(kb, document={**LATER, "body": None}), merge=True)
+    assert kb.get("note:1").text == "the only copy"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"chunk": {"text": "POISON"}},
+        {"document": {"expires_at": "2000-01-01T00:00:00Z"}},
+        {"document": {"root_id": None}},
+    ],
+)
+def test_a_merge_keeps_documents_of_attached_files(
+    kb: KnowledgeBase, library: Callable[..., Path], changes: dict[str, dict[str, Any]]
+) -> None:
+    kb.ingest(library({"a.md": "# A\n\nwords\n"}))
+    before = exported(kb).splitlines()[1:]
+    changes = changes | {"document": {**LATER, **changes.get("document", {})}}
+    report = kb.import_(forged(kb, **changes), merge=True)
+    assert (report.added, report.replaced, report.kept) == (0, 0, 1)
+    assert exported(kb).splitlines()[1:] == before
+    assert kb.get("lib/a.md").state == "exact"
+
+
+def test_imported_passages_are_compared_with_the_file(
+    kb: KnowledgeBase, fresh: KnowledgeBase, library: Callable[..., Path]
+) -> None:
+    root = library({"a.md": "# A\n\nwords\n"})
+    kb.ingest(root)
+    fresh.import_(forged(kb, chunk={"text": "POISON"}))
+    assert fresh.search("POISON").returned == 1
+    report = fresh.ingest(root)
+    assert (report.changed, report.unchanged) == (("lib/a.md",), 0)
+    assert fresh.search("POISON").returned == 0
+    assert fresh.search("words").returned == 1
+
+
+def test_imported_documents_without_passages_are_read_again(
+    kb: KnowledgeBase, fresh: KnowledgeBase, library: Callable[..., Path]
+) -> None:
+    root = library({"a.md": "# A\n\nwords\n"})
+    kb.ingest(root)
+    header, *records = map(json.loads, exported(kb).splitlines())
+    header["counts"]["chunks"] = 0
+    lines = [header, *(record for record in records if record["record"] != "chunk")]
+    data = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    fresh.import_(io.BytesIO(data))
+    assert fresh.ingest(root).changed == ("lib/a.md",)
+    assert fresh.search("words").returned == 1
+
+
+def test_an_imported_document_is_replaced_by_a_later_one_with_passages(
+    kb: KnowledgeBase, fresh: KnowledgeBase, library: Callable[..., Path]
+) -> None:
+    """And never by one that is empty, or so that it expires."""
+    kb.ingest(library({"a.md": "# A\n\nwords\n"}))
+    fresh.import_(io.BytesIO(exported(kb)))
+    header, *records = map(json.loads, exported(kb).splitlines())
+    header["counts"]["chunks"] = 0
+    lines = [header, *(record | LATER for record in records if record["record"] == "document")]
+    lines[1:1] = [record for record in records if record["record"] == "root"]
+    data = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    assert fresh.import_(io.BytesIO(data), merge=True).kept == 1
+    assert fresh.search("words").returned == 1
+    later = {**LATER, "expires_at": "2000-01-01T00:00:00Z"}
+    report = fresh.import_(forged(kb, document=later, chunk={"text": "newer"}), merge=True)
+    assert report.replaced == 1
+    assert fresh.search("newer").returned == 1
+    assert fresh.document("lib/a.md").expires_at is None
+
+
+def test_a_note_under_another_number_is_refused(kb: KnowledgeBase, fresh: KnowledgeBase) -> None:
+    kb.add("a note")
+    for merge in (False, True):
+        with pytest.raises(BrokenImport, match="cannot be 'note:7'"):
+            fresh.import_(forged(kb, document={"doc_path": "note:7"}), merge=merge)
+        fresh.add("mine")
+
+
 # --- any documents --------------------------------------------------------------------------------
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
@@ -425,7 +544,7 @@ def test_any_documents_survive(tmp_path_factory: pytest.TempPathFactory, drafts:
                 title,
                 "note",
                 said,
-                "-",
+                "-" if body is None else content_digest(body.encode()),
                 "1",
                 1,
                 mtime_ns,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,7 +12,7 @@ import click
 from kb.cli import output, progress
 from kb.cli.invocation import Invocation, pass_invocation
 from kb.cli.options import Command, common_options, option, split_commas
-from kb.errors import InvalidRequest, KbError, ModelError
+from kb.errors import KbError, ModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -109,6 +108,12 @@ def eval_command(context: click.Context) -> None:
     "--save", type=_PATH, metavar="FILE", heading="Output",
     help="Also write the report to FILE as JSON.",
 )  # fmt: skip
+@option(
+    "--force",
+    is_flag=True,
+    heading="Output",
+    help="Replace the files of --html and --save, even if kb did not write them.",
+)
 @common_options()
 @pass_invocation
 def run_command(
@@ -123,6 +128,7 @@ def run_command(
     markdown: bool,
     html: Path | None,
     save: Path | None,
+    force: bool,
     **options: Any,
 ) -> None:
     """Compare methods on judged queries.
@@ -130,7 +136,8 @@ def run_command(
     Prints each measure with its confidence interval, the gain over the baseline, and latency.
     If the folder contains a corpus, it is searched in a temporary store. Otherwise the judgments
     refer to documents in your own store, by path, by citation, or by an unambiguous path suffix.
-    Encoded passages are cached for the next run.
+    Encoded passages are cached for the next run. --html and --save replace earlier reports; any
+    other existing file needs --force, and an input is never replaced.
 
     \b
     Examples:
@@ -138,15 +145,17 @@ def run_command(
       kb eval run --judgments mine.csv --per-query --html report.html
       kb eval run --data scifact --measures nDCG@10 --save scifact.json
     """
+    from kb.cli.report_files import check_outputs
     from kb.config import cache_folder
     from kb.evaluation.experiment import check_methods, parts_needed, run_experiment
 
-    _check_writable(html, save)
     names = split_commas([methods])
     if baseline is not None and baseline not in names:
         names = (baseline, *names)
     with invocation.open() as kb:
         config, store = kb.config, kb.path
+        inputs = (options["data"], options["judgments"], options["documents"])
+        check_outputs((html, save), inputs=inputs, store=store, force=force)
         check_methods(names, config)
         encoder = _encoder(kb) if parts_needed(names, config) else None
     with _interrupt_on_sigterm(), progress.reporter(invocation) as show:
@@ -309,13 +318,14 @@ def _write_files(
     """Write the files. Called after the report is printed, so that a full disk does not lose it."""
     import json
 
+    from kb.cli.report_files import write
     from kb.evaluation.html import to_html
     from kb.evaluation.report import to_dict
 
     if save is not None:
-        _write(save, json.dumps(to_dict(report, per_query=per_query), indent=2) + "\n")
+        write(save, json.dumps(to_dict(report, per_query=per_query), indent=2) + "\n")
     if html is not None:
-        _write(html, to_html(report))
+        write(html, to_html(report))
         output.note(f"wrote {output.escape(str(html))}")
 
 
@@ -325,41 +335,3 @@ def _encoder(kb: KnowledgeBase) -> Encoder | None:
     except ModelError as error:
         output.warn(f"measuring words only: {error.message}")
         return None
-
-
-def _check_writable(*paths: Path | None) -> None:
-    """Check the output files before spending minutes on a run."""
-    outputs = [path for path in paths if path is not None]
-    for path in outputs:
-        if problem := _write_problem(path):
-            raise InvalidRequest(f"cannot write {path}: {problem}", "name another file")
-    if len({path.resolve() for path in outputs}) < len(outputs):
-        raise InvalidRequest(
-            f"{outputs[0]} is given for two different outputs", "name another file"
-        )
-
-
-def _write_problem(path: Path) -> str:
-    if path.is_dir():
-        return "it is a folder"
-    if not path.parent.is_dir():
-        return f"the folder {path.parent} does not exist"
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        return "no permission to write there"
-    return ""
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a regular file atomically; write directly to a pipe or device."""
-    from kb.atomic import atomic_path
-
-    options = {"encoding": "utf-8", "errors": "backslashreplace"}
-    try:
-        if path.exists() and not path.is_file():
-            path.write_text(text, **options)
-        else:
-            with atomic_path(path.resolve(), overwrite=True) as part:
-                part.write_text(text, **options)
-    except OSError as error:
-        message = f"cannot write {path}: {error.strerror}"
-        raise InvalidRequest(message, "name another file") from error

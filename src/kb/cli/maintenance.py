@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kb.types import Diagnosis
 
 UNHEALTHY = 3
+_STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 _COLORS = {"ok": "green", "warning": "yellow", "error": "red"}
 
 
@@ -113,7 +114,7 @@ def export_command(invocation: Invocation, *, file: str, force: bool, vectors: b
     """
     invocation.interrupt_message = "interrupted: nothing was exported"
     with invocation.open() as kb:
-        if file == "-":
+        if file in _STDOUT:
             if sys.stdout is not None:
                 kb.export(sys.stdout.buffer, vectors=vectors)
                 sys.stdout.buffer.flush()
@@ -134,7 +135,7 @@ def export_command(invocation: Invocation, *, file: str, force: bool, vectors: b
 @option(
     "--merge",
     is_flag=True,
-    help="Merge into a store that is not empty: add new documents, replace older ones.",
+    help="Merge into a store that is not empty: add new documents, replace older imports.",
 )
 @common_options()
 @pass_invocation
@@ -142,8 +143,9 @@ def import_command(invocation: Invocation, *, file: str, merge: bool) -> None:
     """Import a file from `kb export`, completely or not at all.
 
     FILE may be compressed; - reads stdin. A new or empty store becomes a copy of the exported one,
-    including ids. With --merge, a document at the same path is replaced if the imported one is
-    newer. Imported folders are detached; `kb attach NAME FOLDER` connects them to their files.
+    including ids. With --merge, new documents are added, and an earlier import of a document is
+    replaced by a later one; notes and documents of your files stay as they are. Imported folders
+    are detached; `kb attach NAME FOLDER` connects them to their files.
 
     \b
     Examples:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,10 +45,16 @@ def init_command(invocation: Invocation, *, folder: Path | None) -> None:
         invocation.store = str((folder or Path()).absolute() / STORE_FOLDER / STORE_FILE)
     with invocation.open() as kb:
         store, existed = kb.path, kb.exists()
-        kb.create()
         ignore = store.with_name(".gitignore")
-        if in_folder and not ignore.exists():
-            ignore.write_text("*\n", encoding="utf-8")
+        if in_folder and ignore.is_symlink() and not ignore.exists():
+            raise InvalidRequest(
+                f"{ignore} is a link to {os.path.realpath(ignore)}, which does not exist",
+                "remove the link",
+            )
+        kb.create()
+        if in_folder:
+            with suppress(FileExistsError), open(ignore, "x", encoding="utf-8") as file:
+                file.write("*\n")  # "x" does not follow links
         if invocation.json:
             output.write_json(kb.status())
             return

@@ -255,6 +255,7 @@ _PAGE = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <meta name="color-scheme" content="light dark">
+<meta name="generator" content="kb eval">
 <title>{title}</title>
 <style>{style}</style>
 </head>

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kb.atomic import atomic_path
-from kb.config import Config
+from kb.config import Config, user_file
 from kb.errors import ConfigError, DiskFull, InvalidRequest
 from kb.search.profiles import BUILT_IN, resolve
 
@@ -56,7 +56,8 @@ def write_profile(path: Path, name: str, table: Mapping[str, Any]) -> None:
         after = f"{kept}\n\n{text}" if kept else text
         if _parsed(after) != _expected(before, name, table):
             raise ConfigError(f"cannot add a profile to {path} safely", f"add by hand:\n{text}")
-        with atomic_path(path, overwrite=True) as part:
+        # A link in a folder from somebody else could lead anywhere.
+        with atomic_path(path, overwrite=True, follow_links=path == user_file()) as part:
             part.write_text(after, encoding="utf-8")
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"cannot change {path}: {error}", f"add by hand:\n{text}") from error

@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import accumulate, islice
 
 from kb.config import IngestConfig
 from kb.ingest import file_names
 from kb.ingest.file_entry import find_file, is_within
 from kb.ingest.plan import ScanTarget, contains
-from kb.ingest.secret_files import included_paths
+from kb.ingest.secret_files import included_paths, leads_to_secret
 from kb.ingest.upload_receipts import name_digest, uploaded_names
 from kb.ingest.walk import WalkResult, walk
 from kb.ports import Store
@@ -32,6 +33,8 @@ class RootScan:
     walk: WalkResult
     states: dict[str, FileState] = field(default_factory=dict)
     kept_paths: set[str] = field(default_factory=set)
+    hidden: bool = True  # whether the walk included hidden files
+    follow_links: bool = True
 
     def doc_path(self, path: str) -> str:
         name = self.root.name if self.root else os.path.basename(self.target.path) or "root"
@@ -52,8 +55,13 @@ class RootScan:
         """
         return self._missing(self.kept_paths)
 
-    def _missing(self, present: Set[str]) -> tuple[list[FileState], list[str]]:
-        missing = [
+    def unselected_files(self) -> list[FileState]:
+        """The records of files that exist, but that this run did not include because they are
+        hidden or linked. An earlier run did, and its documents may have tags from the user."""
+        return [state for state in self._unseen_files(self.kept_paths) if self._unselected(state)]
+
+    def _unseen_files(self, present: Set[str]) -> list[FileState]:
+        return [
             state
             for path, state in self.states.items()
             if path not in present
@@ -61,6 +69,21 @@ class RootScan:
             and is_within(path, self.target.part)
             and not any(is_within(path, unseen) for unseen in self.walk.unseen)
         ]
+
+    def _unselected(self, state: FileState) -> bool:
+        if self.hidden and self.follow_links:
+            return False
+        inside = _disk_path(state)
+        names = inside.split(os.sep)
+        if not os.path.isfile(os.path.join(self.target.path, inside)) or leads_to_secret(inside):
+            return False
+        if not self.hidden and any(name.startswith(".") for name in names):
+            return True
+        steps = accumulate(names, os.path.join, initial=self.target.path)
+        return not self.follow_links and any(map(os.path.islink, islice(steps, 1, None)))
+
+    def _missing(self, present: Set[str]) -> tuple[list[FileState], list[str]]:
+        missing = [state for state in self._unseen_files(present) if not self._unselected(state)]
         unmounted = {device: folder for device in {state.device for state in missing}
                      if (folder := self._unmounted(device, missing)) is not None}  # fmt: skip
         removed = [state for state in missing if state.device not in unmounted]
@@ -75,8 +98,7 @@ class RootScan:
         if device is None or device in present:
             return None
         first = min((state for state in missing if state.device == device), key=lambda s: s.path)
-        disk_path = os.fsdecode(first.os_path) if first.os_path is not None else first.path
-        folder = os.path.dirname(os.path.join(self.target.path, disk_path))
+        folder = os.path.dirname(os.path.join(self.target.path, _disk_path(first)))
         while not os.path.isdir(folder):
             folder = os.path.dirname(folder)
         return folder if os.stat(folder).st_dev != device else None
@@ -108,7 +130,19 @@ def scan_root(
         include_secrets=included_paths(config.include_secrets),
     )
     result = _with_uploads(result, target, states)
-    return RootScan(target, root, _unclaimed(result, target.path, store, roots), states)
+    return RootScan(
+        target,
+        root,
+        _unclaimed(result, target.path, store, roots),
+        states,
+        hidden=config.hidden,
+        follow_links=config.follow_links,
+    )
+
+
+def _disk_path(state: FileState) -> str:
+    """The path of a file inside its root, as the file system has it."""
+    return os.fsdecode(state.os_path) if state.os_path is not None else state.path
 
 
 def _with_uploads(

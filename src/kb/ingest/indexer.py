@@ -104,7 +104,8 @@ class _File:
     """A file that is being indexed.
 
     `parsing` stays None if the file is unchanged; `touched` means that its bytes had to be read to
-    find that out.
+    find that out. `looks_same` means that the record names the same bytes and parser, but came from
+    an import: only parsing shows whether its passages are those of the file.
     """
 
     scan: RootScan
@@ -113,6 +114,7 @@ class _File:
     doc_path: str
     is_read: bool = False
     touched: bool = False
+    looks_same: bool = False
     content_hash: str = ""
     version: str = ""
     parsing: parser_pool.Parsing | LocalParsing | None = None
@@ -255,8 +257,10 @@ class _Run:
         file.version = document_builder.chunker_version(parser, max_chars)
         now = (file.content_hash, file.version)
         if state and not self.force and now == (state.content_hash, state.chunker_version):
-            file.touched = True
-            return
+            if not state.detached:
+                file.touched = True
+                return
+            file.looks_same = True
         name = os.path.basename(file.entry.path)
         source = Source(name, data, file.entry.mtime_ns, self.progress.parse_progress)
         if can_parse_locally(parser, data):
@@ -312,7 +316,13 @@ class _Run:
             elif state is None and (match := self.renames.pop_match(document.draft)) is not None:
                 self._write(file.scan, file.doc_path, document, renamed_from=match)
             else:
-                self._write(file.scan, file.doc_path, document, is_new=state is None)
+                self._write(
+                    file.scan,
+                    file.doc_path,
+                    document,
+                    is_new=state is None,
+                    looks_same=file.looks_same,
+                )
 
     def _is_unchanged(self, state: FileState, entry: FileEntry) -> bool:
         return (
@@ -352,8 +362,10 @@ class _Run:
         document: document_builder.PreparedDocument,
         *,
         is_new: bool = False,
+        looks_same: bool = False,
         renamed_from: MissingDocument | None = None,
     ) -> None:
+        is_unchanged = looks_same
         chunks = self.progress.count(document.chunks)
         if self.dry_run:
             deque(chunks, maxlen=0)  # parse to the end, so that all errors are reported
@@ -363,19 +375,30 @@ class _Run:
             draft = document.in_root(scan.root)
             doc_path = draft.doc_path
             moved_from = renamed_from.doc_id if renamed_from is not None else None
-            self.report.add_chunks(
-                self.store.catalog.write_document(draft, chunks, moved_from=moved_from)
-            )
+            written = self.store.catalog.write_document(draft, chunks, moved_from=moved_from)
+            self.report.add_chunks(written)
+            is_unchanged = looks_same and not (written.chunks_added or written.chunks_removed)
         self.report.warnings += [FileNote(doc_path, text) for text in document.warnings]
         if renamed_from is not None:
             renamed_from.mark_renamed()
             self.report.renamed.append(Renamed(renamed_from.doc_path, doc_path))
+        elif is_unchanged:
+            self.report.unchanged += 1
         else:
             (self.report.added if is_new else self.report.changed).append(doc_path)
 
     def _remove(self, scan: RootScan) -> None:
         removed, unmounted = scan.removed_files()
         self.report.missing_roots += unmounted
+        if count := len(scan.unselected_files()):
+            what = "1 document is" if count == 1 else f"{count} documents are"
+            self.report.warnings.append(
+                FileNote(
+                    scan.doc_path(""),
+                    f"{what} kept, but not updated without --hidden or --follow-links; "
+                    "to remove one: kb rm",
+                )
+            )
         if not removed:
             return
         self.progress.start("remove", 0, len(removed))

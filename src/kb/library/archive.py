@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import stat
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -44,12 +45,23 @@ def export(
     on_progress: OnProgress,
     vectors: bool = False,
 ) -> JsonDict:
-    """Write the store to a stream or a file, and return the header."""
-    if not hasattr(target, "write"):
-        path = check_path("an export", target)
-        with atomic.atomic_path(path, overwrite=overwrite) as part, _writer(part, path) as stream:
-            return _write(store, stream, on_progress, vectors)
-    return _write(store, cast(IO[bytes], target), on_progress, vectors)
+    """Write the store to a stream or a file, and return the header. The file is as private as the
+    store. Pipes and devices are written to, not replaced."""
+    if hasattr(target, "write"):
+        return _write(store, cast(IO[bytes], target), on_progress, vectors)
+    path = check_path("an export", target)
+    atomic.check_not_store(path, store.path)
+    with atomic.open_stream(path) as device:
+        if device is not None:
+            with _compressed(device, path) as stream:
+                return _write(store, stream, on_progress, vectors)
+    mode = stat.S_IMODE(store.path.stat().st_mode) if store.path.exists() else 0o600
+    with (
+        atomic.atomic_path(path, overwrite=overwrite, mode=mode, follow_links=True) as part,
+        open(part, "wb") as file,
+        _compressed(file, path) as stream,
+    ):
+        return _write(store, stream, on_progress, vectors)
 
 
 def import_(
@@ -133,15 +145,14 @@ def _write(store: Store, stream: IO[bytes], on_progress: OnProgress, vectors: bo
 
 
 @contextmanager
-def _writer(part: Path, target: Path) -> Iterator[IO[bytes]]:
-    """Open a file for writing, compressed if the target ends in `.gz`. The compressed file contains
-    neither name nor time, so that equal stores give equal files."""
-    with open(part, "xb") as file:
-        if target.suffix != ".gz":
-            yield file
-            return
-        with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as compressed:
-            yield cast(IO[bytes], compressed)
+def _compressed(file: IO[bytes], target: Path) -> Iterator[IO[bytes]]:
+    """Compress what is written to `file` if the target ends in `.gz`. The result contains neither
+    name nor time, so that equal stores give equal files."""
+    if target.suffix != ".gz":
+        yield file
+        return
+    with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as compressed:
+        yield cast(IO[bytes], compressed)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kb.errors import BrokenImport, InvalidRequest
+from kb.ingest.document_builder import content_digest
 from kb.ports import Store
 from kb.types import Filters, LexicalQuery
 from tests.conformance.store.conftest import Stores
@@ -19,7 +20,8 @@ from tests.conformance.store.samples import EVERYTHING, embed, put
 def filled(store: Store) -> Store:
     root = store.catalog.ensure_root("/lib", whole=True)
     put(store, "a.md", "one", "two", root_id=root.root_id, doc_path="lib/a.md", tags=("t",))
-    put(store, "", "three", body="three", metadata={"n": 1.5})
+    digest = content_digest(b"three")
+    put(store, "", "three", body="three", content_hash=digest, metadata={"n": 1.5})
     embed(store)
     return store
 

@@ -217,6 +217,13 @@ def content_digest(heading: str, text: str) -> str:
     return hashlib.blake2b(f"{heading}\0{text}".encode(), digest_size=16).hexdigest()
 
 
+def body_digest(body: str) -> str:
+    """The digest of a note's text."""
+    import hashlib
+
+    return hashlib.blake2b(body.encode(), digest_size=16).hexdigest()
+
+
 def delete(connection: apsw.Connection, doc_ids: Iterable[int]) -> int:
     """Delete documents with their chunks, tags and vectors. Returns how many existed."""
     removed = 0

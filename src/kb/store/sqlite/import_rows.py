@@ -106,6 +106,7 @@ class _Restore:
         self.root_names[record["root_id"]] = record["name"]
 
     def document(self, record: JsonDict) -> None:
+        _check_note_path(record)
         root_id = record["root_id"]
         place = f"{self.root_names.get(root_id)}/{record['path']}"
         if root_id is not None and record["doc_path"] != place:
@@ -116,6 +117,7 @@ class _Restore:
 
     def chunk(self, record: JsonDict) -> None:
         derived = {
+            "content_hash": documents.content_digest(record["heading"], record["text"]),
             "parts": subwords(record["heading"], record["text"]),
             "cjk": unspaced_ngrams(f"{record['heading']}\n{record['text']}"),
         }
@@ -150,8 +152,12 @@ class _Restore:
         return self.connection.last_insert_rowid()
 
     def _insert_document(self, record: JsonDict) -> int:
-        """Insert a detached document: its file is not read until the user attaches the root."""
-        doc_id = self._insert("documents", export_format.as_columns(record))
+        """Insert a detached document: its file is not read until the user attaches the root. The
+        hash of a note is computed, since an archive can claim any hash."""
+        row = export_format.as_columns(record)
+        if record["root_id"] is None and record["body"] is not None:
+            row["content_hash"] = documents.body_digest(record["body"])
+        doc_id = self._insert("documents", row)
         if record["root_id"] is not None:
             files.detach_document(self.connection, doc_id)
         return doc_id
@@ -194,15 +200,20 @@ class _Merge(_Restore):
     """Imports into a store that has documents. Ids are new.
 
     A root is identified by its path; if its name is taken, it gets a number. A document is
-    identified by its root and path, and the version that was indexed later wins. A note has no
-    path, because its number belongs to one store: notes with the same text and time are the same,
-    all others are added. Tags from users are kept from both sides.
+    identified by its root and path. A note has no path, because its number belongs to one store:
+    notes with the same text and time are the same, all others are added.
+
+    Nothing in an archive can be verified, neither its times nor its texts. Therefore notes and
+    documents of attached files are kept as they are: the next ingest reads the files. A detached
+    document, which was imported itself, is replaced by a version that was indexed later and has
+    passages. Tags from users are kept from both sides.
     """
 
     def __init__(self, connection: apsw.Connection) -> None:
         super().__init__(connection)
         self.roots: dict[int, tuple[int, str]] = {}  # imported id -> own id and name
         self.documents: dict[int, int | None] = {}  # imported id -> own id; None: kept
+        self.newer: dict[int, tuple[int, JsonDict, dict[str, str]]] = {}  # wait for a passage
         self.removed = 0
         self.at_path = {root.path: root for root in files.roots(connection)}
         self.notes = _notes(connection)
@@ -215,43 +226,60 @@ class _Merge(_Restore):
         self.roots[record["root_id"]] = ours.root_id, ours.name
 
     def document(self, record: JsonDict) -> None:
+        _check_note_path(record)
         theirs, tags = record.pop("doc_id"), record.pop("tags")
         if theirs in self.documents:
             raise apsw.ConstraintError(f"document {theirs} occurs twice")
         is_note = record["doc_path"] == f"note:{theirs}"
-        known = self.notes.get(_note_key(record)) if is_note else self._same_path(record)
-        if known and known[1] >= record["indexed_ns"]:
-            self.documents[theirs] = None
-            self.kept += 1
-            self._add_tags(known[0], {tag: by for tag, by in tags.items() if by == "user"})
+        known = self._same_note(record) if is_note else self._same_path(record)
+        if known is None:
+            self.documents[theirs] = doc_id = self._add(record, is_note=is_note)
+            self._add_tags(doc_id, tags)
             return
-        if known:
-            doc_id, tags = self._replace(known[0], record, tags)
+        doc_id, indexed_ns, detached = known
+        self.documents[theirs] = None
+        if detached and indexed_ns < record["indexed_ns"]:
+            self.newer[theirs] = doc_id, record, tags
         else:
-            doc_id = self._add(record, is_note=is_note)
-        self.documents[theirs] = doc_id
-        self._add_tags(doc_id, tags)
+            self._keep(doc_id, tags)
 
     def chunk(self, record: JsonDict) -> None:
         theirs = record["doc_id"]
         if theirs not in self.documents:
             raise apsw.ConstraintError(f"there is no document {theirs}")
+        if theirs in self.newer:
+            self.documents[theirs] = self._replace(*self.newer.pop(theirs))
         if (ours := self.documents[theirs]) is not None:
             del record["chunk_id"]
             super().chunk(record | {"doc_id": ours})
 
     def finish(self, header: JsonDict) -> None:  # noqa: ARG002  # the counters of the store stay
+        for doc_id, _, tags in self.newer.values():
+            self._keep(doc_id, tags)
         documents.count_change(self.connection, self.chunks - self.removed)
 
-    def _same_path(self, record: JsonDict) -> tuple[Any, ...] | None:
+    def _same_note(self, record: JsonDict) -> tuple[int, int, bool] | None:
+        """The own note with the same text and time, which is never replaced."""
+        if record["body"] is None:
+            return None
+        doc_id = self.notes.get((documents.body_digest(record["body"]), record["created_at"]))
+        return None if doc_id is None else (doc_id, 0, False)
+
+    def _same_path(self, record: JsonDict) -> tuple[int, int, bool] | None:
+        """The own document at the same path: its id, when it was indexed, and whether it is
+        detached."""
         if record["root_id"] is not None:
             if record["root_id"] not in self.roots:
                 raise apsw.ConstraintError(f"there is no root {record['root_id']}")
             record["root_id"], name = self.roots[record["root_id"]]
             record["doc_path"] = f"{name}/{record['path']}"
-        return self.connection.execute(
-            "SELECT doc_id, indexed_ns FROM documents WHERE doc_path = ?", (record["doc_path"],)
+        row: Any = self.connection.execute(
+            "SELECT doc_id, indexed_ns, root_id IS ? "
+            "AND doc_id IN (SELECT doc_id FROM detached_documents) "
+            "FROM documents WHERE doc_path = ?",
+            (record["root_id"], record["doc_path"]),
         ).fetchone()
+        return None if row is None else (row[0], row[1], bool(row[2]))
 
     def _add(self, record: JsonDict, *, is_note: bool) -> int:
         if is_note:
@@ -260,28 +288,41 @@ class _Merge(_Restore):
         self.added += 1
         return self._insert_document(record)
 
-    def _replace(
-        self, doc_id: int, record: JsonDict, tags: dict[str, str]
-    ) -> tuple[int, dict[str, str]]:
+    def _keep(self, doc_id: int, tags: dict[str, str]) -> None:
+        self.kept += 1
+        self._add_tags(doc_id, {tag: by for tag, by in tags.items() if by == "user"})
+
+    def _replace(self, doc_id: int, record: JsonDict, tags: dict[str, str]) -> int:
         """Remove the document's chunks and the tags of its file; the id and the access count
-        stay."""
+        stay, and it does not expire earlier than before."""
         row = {key: value for key, value in export_format.as_columns(record).items()
-               if key not in ("access_count", "path", "doc_path")}  # fmt: skip
+               if key not in ("access_count", "path", "doc_path", "expires_at")}  # fmt: skip
         assignments = ", ".join(f"{name} = :{name}" for name in row)
         self.connection.execute(
-            f"UPDATE documents SET {assignments}, access_count = max(access_count, :accesses) "
-            "WHERE doc_id = :doc_id",
-            row | {"accesses": record["access_count"], "doc_id": doc_id},
+            f"UPDATE documents SET {assignments}, access_count = max(access_count, :accesses), "
+            "expires_at = max(expires_at, :expires_at) WHERE doc_id = :doc_id",  # NULL: never
+            row
+            | {
+                "accesses": record["access_count"],
+                "expires_at": record["expires_at"],
+                "doc_id": doc_id,
+            },
         )
-        if record["root_id"] is not None:
-            files.detach_document(self.connection, doc_id)
         self.connection.execute("DELETE FROM chunks WHERE doc_id = ?", (doc_id,))
         self.removed += self.connection.changes()
         by_hand = {tag: source for tag, source in documents.tag_sources(
             self.connection, doc_id).items() if source == "user"}  # fmt: skip
         self.connection.execute("DELETE FROM document_tags WHERE doc_id = ?", (doc_id,))
+        self._add_tags(doc_id, by_hand | tags)
         self.replaced += 1
-        return doc_id, by_hand | tags
+        return doc_id
+
+
+def _check_note_path(record: JsonDict) -> None:
+    """Raise `ConstraintError` for a note under the number of another document."""
+    own, path = f"note:{record['doc_id']}", record["doc_path"]
+    if path.startswith("note:") and (record["root_id"] is not None or path != own):
+        raise apsw.ConstraintError(f"document {record['doc_id']} cannot be {path!r}")
 
 
 def _weights(weights: dict[str, float] | None) -> str | None:
@@ -291,17 +332,10 @@ def _weights(weights: dict[str, float] | None) -> str | None:
         raise apsw.ConstraintError(error.message) from error
 
 
-Note = tuple[str, str]  # the text and the time of a note identify it
-
-
-def _note_key(record: JsonDict) -> Note:
-    return record["content_hash"], record["created_at"]
-
-
-def _notes(connection: apsw.Connection) -> dict[Note, tuple[int, int]]:
-    """The existing notes by digest: their ids, and when they were indexed."""
-    rows = connection.execute(
-        "SELECT content_hash, created_at, doc_id, indexed_ns FROM documents "
-        "WHERE root_id IS NULL AND doc_path = 'note:' || doc_id"
+def _notes(connection: apsw.Connection) -> dict[tuple[str, str], int]:
+    """The ids of the existing notes by the digest of their text and their time."""
+    rows: Any = connection.execute(
+        "SELECT body, created_at, doc_id FROM documents "
+        "WHERE root_id IS NULL AND doc_path = 'note:' || doc_id AND body IS NOT NULL"
     )
-    return {(digest, created): (doc_id, ns) for digest, created, doc_id, ns in rows}
+    return {(documents.body_digest(body), created): doc_id for body, created, doc_id in rows}

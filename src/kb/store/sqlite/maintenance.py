@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import apsw
 
 from kb import atomic
-from kb.errors import DiskFull, InvalidRequest, StoreUnusable
+from kb.errors import DiskFull, StoreUnusable
 from kb.store.sqlite import export_format, export_rows, import_rows, schema
 from kb.store.sqlite.connection import Database
 from kb.store.sqlite.functions import scalar
@@ -70,16 +70,15 @@ class SqliteMaintenance:
         return max(0, before - self.size_bytes())
 
     def backup(self, target: Path, *, overwrite: bool, on_progress: OnProgress) -> None:
-        import shutil
-
-        with suppress(OSError):  # a target that cannot be examined is refused below
-            if target.samefile(self._database.path):
-                raise InvalidRequest(f"{target} is the store itself", "choose another name")
-        with atomic.atomic_path(target, overwrite=overwrite) as part:
-            with self._database.reading() as connection:
+        store = self._database.path
+        atomic.check_not_store(target, store)
+        with self._database.reading() as connection:
+            mode = stat.S_IMODE(store.stat().st_mode)  # the copy is as private as the store
+            with atomic.atomic_path(
+                target, overwrite=overwrite, mode=mode, follow_links=True
+            ) as part:
                 copy(connection, part, on_progress)
-            verify(part)
-            shutil.copymode(self._database.path, part)  # the copy is as private as the store
+                verify(part)
 
     def export(self, *, vectors: bool = False) -> Generator[bytes]:
         with self._database.reading() as connection:
