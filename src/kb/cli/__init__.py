@@ -25,6 +25,7 @@
     model_download  `kb models pull` and `kb models remove`
     setup           `kb init`, `config` and `completion`
     evaluation      `kb eval`
+    report_files    the files that `kb eval run` writes
     serve           `kb serve`
     watch           `kb watch`
     mcp             `kb mcp`
