@@ -179,7 +179,7 @@ def with_relevance(hits: Sequence[Hit], source: SignalSource) -> tuple[Hit, ...]
 def drop_unlikely(
     hits: Sequence[Hit], source: SignalSource, least: float | None
 ) -> tuple[Hit, ...]:
-    """The hits without those whose fused score, times their relevance, is below `least` [003].
+    """The hits without those of which half the relevance is below `least` [003].
 
     Passages with every word of the query stay. So does every hit if the cosines are not calibrated
     or not known yet: then only the words speak, and no word is too common to be found by.
@@ -190,7 +190,6 @@ def drop_unlikely(
 
 
 def _is_likely(hit: Hit, signals: Signals, least: float) -> bool:
-    score = hit.retrieval.fusion_score
-    if score is None or hit.relevance is None or signals.cosine is None:
+    if hit.relevance is None or signals.cosine is None:
         return True
-    return signals.has_every_word() or score * hit.relevance >= least
+    return signals.has_every_word() or hit.relevance / 2 >= least
