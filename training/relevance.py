@@ -40,7 +40,7 @@ BUNDLED = "kb-mini"
 TARGET = Path(current.__file__)
 WORDS = ("coverage", "known", "matches", "count", "length", "chars")
 DENSE = ("cosine", "high_cosine", "coverage", "known", "matches", "length", "short")
-OTHER = ("margin", "coverage", "known", "matches", "count", "length")
+OTHER = ("margin", "coverage", "known", "matches", "length")
 # Features that describe the query and the passage: their weights may be negative.
 FREE = ("length", "chars", "short")
 # First parts of the names of sources that may answer each other's questions.
@@ -103,6 +103,9 @@ def write(path: Path, collections: Sequence[Collection], encoder: Encoder | None
             strangers = [each for each in others if not related(other.name, each.name)]
             foreign = sample_evenly(strangers, len(collection.questions), chance)
             for each in observe(collection, other, foreign, encoder):
+                # A passage with every word of a foreign query may be about it after all.
+                if not each.own and each.signals.has_every_word():
+                    continue
                 file.write(json.dumps(asdict(each)) + "\n")
             print(collection.name, flush=True)
 

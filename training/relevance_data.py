@@ -26,8 +26,9 @@ from kb.types import Attributes
 
 COVERAGES = (0.0, 0.03, 0.25, 0.6, 1.0)  # shares of the passages that have vectors
 _OTHER = "other-"
-# Every how many questions of pairs are replaced with keywords, and with a literal span.
-_KEYWORDS_EVERY, _SPAN_EVERY = 8, 12
+# Every how many questions of pairs are replaced with one or two words, with keywords, and with a
+# literal span.
+_SHORT_EVERY, _KEYWORDS_EVERY, _SPAN_EVERY = 5, 8, 12
 _KEYWORDS, _SPAN = 3, 6  # words
 _LONG_WORD = 4
 
@@ -102,6 +103,8 @@ def _from_pairs(
 def _vary(number: int, query: str, text: str, chance: random.Random) -> str:
     """The question. Instead of some of them, a few of its words, or words from the passage."""
     long_words = [word for word in query.split() if len(word) >= _LONG_WORD]
+    if number % _SHORT_EVERY == 0 and long_words:
+        return " ".join(sorted(long_words, key=len)[-chance.choice((1, 1, 2)) :])
     if number % _KEYWORDS_EVERY == 3 and len(long_words) > _KEYWORDS:
         return " ".join(long_words[-_KEYWORDS:])
     words = text.split()

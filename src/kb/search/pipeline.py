@@ -298,9 +298,8 @@ class PipelineRun:
         """The candidates without irrelevant ones, if the search has a limit for them. Their texts
         are read as far as hits are needed."""
         stage = self._pipeline.fusion_stage
-        limits = RelevanceLimits(
-            stage.min_score if stage.calibrated else None, self._query.min_relevance
-        )
+        least = stage.min_score if stage.calibrated else None
+        limits = RelevanceLimits(self._query.min_relevance, least)
         if not limits:
             yield from ranked
             return
@@ -309,7 +308,7 @@ class PipelineRun:
             batch = ranked[start : start + _READ_CHUNKS]
             self.cache.fetch_chunks([one.chunk_id for one in batch])
             for one in batch:
-                if limits.allow(signals, one.chunk_id, self.breakdown.fused[one.chunk_id]):
+                if limits.allow(signals, one.chunk_id):
                     yield one
 
     def _enough(self, kept: Sequence[ScoredChunk], limit: int) -> bool:

@@ -216,7 +216,7 @@ ABOUT: Mapping[str, str] = {
     "literal": "whether passages that contain the query literally come first, and passages with "
     "a part of it move up",
     "min_score": "candidates with a lower fused score are dropped, before any boost",
-    "calibrated": "whether `min_score` acts on the fused score times the relevance, for passages "
+    "calibrated": "whether half of the relevance must reach `min_score`, too, for passages "
     "whose vectors are known; passages with every word of the query stay",
     "boosts": "factors of the score: `type`, `access`, `decay`",
     "type_weights": "the factors of the boost `type`, by kind",

@@ -41,7 +41,7 @@ class Profile:
     complete: bool = False  # score candidates that only other retrievers returned
     literal: bool = False  # passages that contain the query come first: `ranking.literal`
     min_score: float | None = None  # drop candidates with a lower fused score
-    calibrated: bool = False  # `min_score` acts on the score times the relevance
+    calibrated: bool = False  # `min_score` acts on the relevance, too
     boosts: tuple[str, ...] = ()
     type_weights: Mapping[str, float] = field(default_factory=lambda: dict(TYPE_WEIGHTS))
     half_life_days: float = HALF_LIFE_DAYS

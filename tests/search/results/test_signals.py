@@ -124,7 +124,7 @@ class TestCoverage:
 
 
 class TestMemory:
-    """The least score of the profile `memory` [003] acts on the score times the relevance."""
+    """The least score of the profile `memory` [003] acts on half of the relevance, too."""
 
     @pytest.fixture
     def memory(self, tmp_path: Path) -> Iterator[KnowledgeBase]:

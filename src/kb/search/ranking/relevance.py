@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from kb.search.ranking.relevance_parameters import MODELS, OTHER, WORDS, Parameters
 
-_MAX_MARGIN = 0.5
+_MAX_MARGIN = 0.25  # in a small store, larger ones come about by chance
 _MAX_LOGIT = 30.0
 _LEAST_CHARS = 50  # shorter passages are equally unlikely to contain a word by chance
 _MOST_CHARS = 2_000  # the fit has seen few longer passages

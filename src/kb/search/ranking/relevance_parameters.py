@@ -16,14 +16,14 @@ class Parameters(NamedTuple):
 
 # Words alone: without a model, or while a passage has no vector yet.
 WORDS = Parameters(
-    1.2281,
+    1.0796,
     {
-        "coverage": 2.8882,
-        "known": 4.1591,
-        "matches": 3.8583,
-        "count": 2.002,
-        "length": -1.5577,
-        "chars": -1.4522,
+        "coverage": 3.9506,
+        "known": 4.0154,
+        "matches": 3.1632,
+        "count": 2.1486,
+        "length": -1.2853,
+        "chars": -1.4824,
     },
     knot=1.0,
 )
@@ -31,30 +31,29 @@ WORDS = Parameters(
 # Encoders whose cosines are calibrated.
 MODELS: Mapping[str, Parameters] = {
     "kb-mini": Parameters(
-        -16.2598,
+        -14.5587,
         {
-            "cosine": 13.9937,
-            "high_cosine": 19.1497,
-            "coverage": 2.8101,
-            "known": 3.3196,
-            "matches": 2.7637,
-            "length": 0.1081,
-            "short": 2.6015,
+            "cosine": 14.444,
+            "high_cosine": 18.0495,
+            "coverage": 3.2825,
+            "known": 2.2182,
+            "matches": 2.1086,
+            "length": -0.2596,
+            "short": 2.2116,
         },
-        knot=0.6176,
+        knot=0.6235,
     ),
 }
 
 # All other encoders: cosines in relation to those of the other candidates.
 OTHER = Parameters(
-    -8.2006,
+    -6.7082,
     {
-        "margin": 23.4779,
-        "coverage": 1.7056,
-        "known": 4.2204,
-        "matches": 0.5364,
-        "count": 2.4861,
-        "length": -0.7202,
+        "margin": 23.2084,
+        "coverage": 3.2279,
+        "known": 3.351,
+        "matches": 2.0182,
+        "length": -0.624,
     },
     knot=1.0,
 )

@@ -177,30 +177,29 @@ def with_relevance(hits: Sequence[Hit], source: SignalSource) -> tuple[Hit, ...]
 
 
 class RelevanceLimits(NamedTuple):
-    """The limits of a search for the relevance of hits. `calibrated_score` is compared with the
-    fused score times the relevance [003], `relevance` with the relevance itself."""
+    """The limits of a search for the relevance of hits: for the relevance itself, and for half of
+    it, which the least score of a profile is compared with [003]."""
 
-    calibrated_score: float | None = None
     relevance: float | None = None
+    half: float | None = None
 
     def __bool__(self) -> bool:
         return self != RelevanceLimits()
 
-    def allow(self, source: SignalSource, chunk_id: int, score: float) -> bool:
-        """Whether a chunk with this fused score may be a hit. A chunk whose relevance cannot be
-        estimated may."""
+    def allow(self, source: SignalSource, chunk_id: int) -> bool:
+        """Whether a chunk may be a hit. A chunk whose relevance cannot be estimated may."""
         signals = source.of(chunk_id)
         relevance = estimate(signals, source.model)
         if relevance is None:
             return True
         if self.relevance is not None and relevance < self.relevance:
             return False
-        return self._is_likely(signals, score * relevance, source.model)
+        return self._is_likely(signals, relevance, source.model)
 
-    def _is_likely(self, signals: Signals, score: float, model: str | None) -> bool:
+    def _is_likely(self, signals: Signals, relevance: float, model: str | None) -> bool:
         """Passages with every word of the query stay. So does every one if the cosines are not
         calibrated or not known yet: then only words count, and a hit is found even by a common
         word."""
-        if self.calibrated_score is None or not is_calibrated(model) or signals.cosine is None:
+        if self.half is None or not is_calibrated(model) or signals.cosine is None:
             return True
-        return signals.has_every_word() or score >= self.calibrated_score
+        return signals.has_every_word() or relevance / 2 >= self.half
