@@ -62,7 +62,14 @@ class RootScan:
         ]
         unmounted = {device: folder for device in {state.device for state in missing}
                      if (folder := self._unmounted(device, missing)) is not None}  # fmt: skip
-        removed = [state for state in missing if state.device not in unmounted]
+        # Files below such a folder may have been read from another disk that was mounted there.
+        folders = set(unmounted.values())
+        removed = [
+            state
+            for state in missing
+            if state.device not in unmounted
+            and not any(contains(folder, self._disk_path(state)) for folder in folders)
+        ]
         return removed, sorted(map(file_names.portable_path, unmounted.values()))
 
     def _unmounted(self, device: int | None, missing: Iterable[FileState]) -> str | None:
@@ -74,11 +81,14 @@ class RootScan:
         if device is None or device in present:
             return None
         first = min((state for state in missing if state.device == device), key=lambda s: s.path)
-        disk_path = os.fsdecode(first.os_path) if first.os_path is not None else first.path
-        folder = os.path.dirname(os.path.join(self.target.path, disk_path))
+        folder = os.path.dirname(self._disk_path(first))
         while not os.path.isdir(folder):
             folder = os.path.dirname(folder)
         return folder if os.stat(folder).st_dev != device else None
+
+    def _disk_path(self, state: FileState) -> str:
+        path = os.fsdecode(state.os_path) if state.os_path is not None else state.path
+        return os.path.join(self.target.path, path)
 
 
 def scan_root(
