@@ -258,6 +258,45 @@ def test_ctrl_c_says_what_is_safe(tmp_path: Path) -> None:
     assert err.decode().strip().startswith("interrupted: finished files are in the store")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+@pytest.mark.parametrize(
+    "module", ["click", "kb.paths", "kb.cli.run", "kb.cli.root", "kb.config", "kb.library", "apsw"]
+)
+@pytest.mark.parametrize(
+    "interrupt",
+    [
+        "signal.raise_signal(signal.SIGINT)",
+        "exec('signal.raise_signal(signal.SIGINT)')",  # Python would end by the signal
+        "type('Named', (), {'name': Raises()})",  # RuntimeError from KeyboardInterrupt
+    ],
+)
+def test_ctrl_c_while_importing(tmp_path: Path, module: str, interrupt: str) -> None:
+    script = f"""
+import signal, sys
+
+class Raises:
+    def __set_name__(self, owner, name):
+        signal.raise_signal(signal.SIGINT)
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            sys.meta_path.remove(self)
+            {interrupt}
+
+sys.meta_path.insert(0, Finder())
+sys.argv = ["kb", "--store", "kb.sqlite", "status"]
+if {module!r} == "kb.paths":
+    sys.argv = ["kb", "search", "--store", "kb.sqlite", "x"]
+from kb.cli import main
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
 def _document_count(store: Path) -> int:
     try:
         with KnowledgeBase(store, read_only=True) as kb:

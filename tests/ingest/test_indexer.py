@@ -339,6 +339,21 @@ def test_an_unmounted_folder_below_a_root_removes_nothing(library: Library) -> N
     assert report.missing_roots == (str(library.folder / "usb"),)
 
 
+def test_what_is_reported_as_kept_is_kept(library: Library) -> None:
+    """One disk after another was mounted at the folder, and now there is a third one."""
+    library.put("a.md")
+    library.put("usb/b.md")
+    library.put("usb/c.md")
+    library.ingest("")
+    on_another_device(library, "usb/b.md")
+    for path in ("a.md", "usb/b.md", "usb/c.md"):
+        (library.folder / path).unlink()
+    report = library.ingest()
+    assert report.removed == ("library/a.md",)
+    assert report.missing_roots == (str(library.folder / "usb"),)
+    assert set(library.documents()) == {"library/usb/b.md", "library/usb/c.md"}
+
+
 def test_a_file_system_that_is_counted_anew_is_no_other(library: Library) -> None:
     library.put("a.md")
     library.put("b.md")

@@ -9,6 +9,8 @@ import random
 import subprocess
 import sys
 from dataclasses import replace
+from email import policy
+from email.message import EmailMessage
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,8 @@ from kb.config import Config, IngestConfig
 from kb.ingest import secret_files
 from kb.ingest.decode import decode
 from kb.ingest.secret_files import included_paths, is_included, secret_reason
+from tests.ingest.parsers.archives import zipped
+from tests.ingest.parsers.pdfs import made, text_page
 
 _BYTES = random.Random(4711).randbytes
 
@@ -116,6 +120,20 @@ KEPT_SECRET = {
     "user.json": json.dumps({"type": "authorized_user", "client_id": "x", "refresh_token": "1//x"}),
     "state.json": json.dumps({"version": 4, "terraform_version": "1.9", "serial": 3,
                               "resources": []}),
+    "slack.yaml": "token: xoxb-123456789012-123456789012-eSHqw7ATFasxELz2pUdNUHAD\n",
+    "wp-config.php": "<?php\n/** The name of the database. */\ndefine( 'DB_NAME', 'blog' );\n\n"
+    "/** Its password. */\ndefine( 'DB_PASSWORD', 'm8nMVacIrz5E6nNy0a' );\n\n"
+    "if ( ! defined( 'ABSPATH' ) ) {\n\tdefine( 'ABSPATH', __DIR__ . '/' );\n}\n"
+    "require_once ABSPATH . 'wp-settings.php';\n",
+    "connection.json": json.dumps({"ConnectionStrings": {
+        "Default": "Server=x;User Id=sa;Password=m8nMVacIrz5E6nNy0a;"}}),
+    "connection.config": "<configuration><connectionStrings><add name='x' connectionString="
+    "'Server=x;User Id=sa;Password=m8nMVacIrz5E6nNy0a;'/></connectionStrings></configuration>",
+    "maven.xml": "<?xml version='1.0'?>\n<!-- This file has the settings of one user, and here are"
+    " some more words about it. -->\n<settings><servers><server><id>x</id><username>ada"
+    "</username><password>m8nMVacIrz5E6nNy0a</password></server></servers></settings>",
+    "tomcat.xml": "<tomcat-users><user username='a' password='m8nMVacIrz5E'/></tomcat-users>",
+    "up.csv": "user,pass\nroot,m8nMVacIrz5E6nNy0a\n",
 }  # fmt: skip
 
 BY_NAME = {
@@ -169,6 +187,24 @@ HARMLESS = {
     "chat.json": json.dumps([{"role": "user", "text": "what is a token, and a \"password\"?"}]),
     "link.txt": "https://x.example/a?b=c\n",
     "terraform.json": json.dumps({"terraform_version": "needs 1.9"}),
+    "slack.json": json.dumps({"token": "xoxb-123456789012-123456789012-xxxxxxxxxxxxxxxxxxxxxxxx"}),
+    "wp-config-sample.php": "<?php\ndefine( 'DB_PASSWORD', 'password_here' );\n"
+    "define( 'AUTH_KEY', 'put your unique phrase here' );\n",
+    "login.php": "<?php\ndefine('MAX_PASSWORD', 64);\n$password = $_POST['password'];\n"
+    "if (strlen($password) < 8) { die('The password is too short'); }\n",
+    "connection.json": json.dumps({"Default": "Server=x;User Id=sa;Password=<password>;",
+                                   "Other": "Server=x;User Id=sa;Password=${PASSWORD};"}),
+    "connection.md": "# Settings\n\nUse `Server=x;User Id=sa;Password=m8nMVacIrz5E6nNy0a;` here.\n",
+    "guide.html": "<!doctype html><html><body><p>Write your own password into this file, and keep "
+    "it: <code>Server=x;User Id=sa;Password=m8nMVacIrz5E6nNy0a;</code></p></body></html>",
+    "docbook.xml": "<article><para>This element sets the password that is used for the server: "
+    "</para><programlisting><password>m8nMVacIrz5E6nNy0a</password></programlisting></article>",
+    "maven.xml": "<settings><!-- <password>m8nMVacIrz5E</password> --><servers><server><id>x</id>"
+    "<password>{COQLCE6DU6GtcS5P=}</password></server></servers></settings>",
+    "form.xml": "<form><input type='password' name='password1'/><password>${db.pass}</password>"
+    "</form>",
+    "tests.csv": "name,pass,fail\nlogin,12,3\nsearch,7,0\n",
+    "users.csv": "user,pass\nada,yes\nbob,no\n",
 }  # fmt: skip
 
 
@@ -293,6 +329,34 @@ def test_the_user_can_have_one_read(tmp_path: Path) -> None:
         assert kb.ingest(root / "deploy_key").unchanged == 1
     with opened(tmp_path) as kb:  # and it goes again when they take that back
         assert kb.ingest(root, force=True).removed == ("lib/deploy_key", "lib/id_rsa.md")
+
+
+def test_a_key_inside_a_document(tmp_path: Path) -> None:
+    key = pem("OPENSSH PRIVATE KEY")
+    mail = EmailMessage()
+    mail["Subject"] = "the key"
+    mail.set_content("Here it is.\n")
+    mail.add_attachment(key, filename="id.txt")
+    paragraphs = "".join(f"<w:p><w:r><w:t>{line}</w:t></w:r></w:p>" for line in key.splitlines())
+    word = (
+        '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main">'
+        f"<w:body>{paragraphs}</w:body></w:document>"
+    )
+    root = tmp_path / "lib"
+    root.mkdir()
+    (root / "key.eml").write_bytes(mail.as_bytes(policy=policy.SMTP))
+    (root / "key.docx").write_bytes(zipped({"word/document.xml": word}))
+    (root / "key.pdf").write_bytes(made(text_page(*key.splitlines())))
+    (root / "text.pdf").write_bytes(made(text_page("What is a PRIVATE KEY?")))
+    with opened(tmp_path) as kb:
+        report = kb.ingest(root)
+        assert report.added == ("lib/text.pdf",)
+        assert {(note.path, note.reason) for note in report.skipped} == {
+            (f"lib/key.{suffix}", f"holds a private key ({secret_files.HOW_TO_INCLUDE})")
+            for suffix in ("docx", "eml", "pdf")
+        }
+    with opened(tmp_path, str(root / "key.pdf")) as kb:
+        assert kb.ingest(root).added == ("lib/key.pdf",)
 
 
 def test_one_that_a_file_becomes(tmp_path: Path) -> None:

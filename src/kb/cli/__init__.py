@@ -35,24 +35,88 @@ Commands turn arguments into calls of `KnowledgeBase`, and the results into text
 
 from __future__ import annotations
 
+INTERRUPTED = 130  # the status that a shell reports after Ctrl-C
+
 
 def main() -> None:
     """Run the `kb` script."""
-    import gc
     import sys
+
+    try:
+        status = _run(sys.argv[1:])
+    except BaseException as error:
+        if not is_interrupt(error):
+            raise
+        _note_interrupt()
+        status = INTERRUPTED
+    if status == INTERRUPTED:
+        _exit_interrupted()
+    import gc
+
+    # Python collects once more at exit, a tenth of the time of a search; the process ends anyway.
+    gc.freeze()
+    sys.exit(status)
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether Ctrl-C caused the error. During an import, Python may wrap a `KeyboardInterrupt` in
+    another exception."""
+    chain: BaseException | None = error
+    seen: set[int] = set()
+    while chain is not None and id(chain) not in seen:
+        if isinstance(chain, KeyboardInterrupt):
+            return True
+        seen.add(id(chain))
+        chain = chain.__cause__ or chain.__context__
+    return False
+
+
+def _run(args: list[str]) -> int:
+    import gc
 
     # By default Python collects garbage after every 700 new objects. Loading a command creates
     # 20,000, all of them in use: collecting would take a twentieth of the time of a search.
     gc.set_threshold(50_000)
-    status = None
-    if sys.argv[1:2] == ["search"]:
+    if args[:1] == ["search"]:
         from kb.cli.socket_client import forward
 
-        status = forward(sys.argv[1:])
-    if status is None:
-        from kb.cli.run import run
+        status = forward(args)
+        if status is not None:
+            return status
+    from kb.cli.run import run
 
-        status = run(sys.argv[1:])
-    # Python collects once more at exit, a tenth of the time of a search; the process ends anyway.
-    gc.freeze()
-    sys.exit(status)
+    return run(args)
+
+
+def _note_interrupt() -> None:
+    """Print the message of an interrupt that came before the command could handle it."""
+    import sys
+
+    try:
+        newline = "\n" if sys.stderr.isatty() else ""  # after the terminal's ^C
+        sys.stderr.write(f"{newline}interrupted\n")
+    except (AttributeError, OSError, ValueError, KeyboardInterrupt):
+        return  # there is no stderr, or a second Ctrl-C
+
+
+def _exit_interrupted() -> None:
+    """Flush the output, run the exit handlers, and end the process with the status 130.
+
+    Without `os._exit`, Python ends the process by a signal if a `KeyboardInterrupt` passed through
+    an `exec`, even though it was handled. Named tuples and dataclasses use `exec`.
+    """
+    import os
+    import sys
+
+    try:
+        import atexit
+        import signal
+
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    except BaseException:  # noqa: BLE001  # a second Ctrl-C, or nobody reads the output any more
+        os._exit(INTERRUPTED)
+    os._exit(INTERRUPTED)

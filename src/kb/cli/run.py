@@ -10,12 +10,11 @@ from contextlib import suppress
 
 import click
 
-from kb.cli import output
+from kb.cli import INTERRUPTED, is_interrupt, output
 from kb.cli.invocation import Invocation
 from kb.cli.root import cli
 from kb.errors import KbError
 
-INTERRUPTED = 130  # the status that a shell reports after Ctrl-C
 USAGE = 2
 _WORDS = ("query", "text")  # arguments that take free text
 COMPLETE = "_KB_COMPLETE"  # set by the completion scripts
@@ -30,9 +29,7 @@ def run(args: Sequence[str], invocation: Invocation | None = None) -> int:
     try:
         return _status(args, invocation)
     except (KeyboardInterrupt, click.Abort):
-        newline = "\n" if output.is_terminal(sys.stderr) else ""  # after the terminal's ^C
-        output.note(newline + invocation.interrupt_message)
-        return INTERRUPTED
+        return _interrupted(invocation)
     except KbError as error:
         return _fail(error.code, error.message, error.hint, args, error.exit_status)
     except click.ClickException as error:
@@ -49,7 +46,13 @@ def run(args: Sequence[str], invocation: Invocation | None = None) -> int:
             )
         return _cannot_write(error) if _is_about_stdout(error) else _bug(error, invocation, args)
     except Exception as error:  # noqa: BLE001  # the last resort: no traceback without -v
-        return _bug(error, invocation, args)
+        return _interrupted(invocation) if is_interrupt(error) else _bug(error, invocation, args)
+
+
+def _interrupted(invocation: Invocation) -> int:
+    newline = "\n" if output.is_terminal(sys.stderr) else ""  # after the terminal's ^C
+    output.note(newline + invocation.interrupt_message)
+    return INTERRUPTED
 
 
 def _status(args: Sequence[str], invocation: Invocation) -> int:

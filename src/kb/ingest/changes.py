@@ -73,7 +73,7 @@ class RootScan:
     def _unselected(self, state: FileState) -> bool:
         if self.hidden and self.follow_links:
             return False
-        inside = _disk_path(state)
+        inside = _path_inside(state)
         names = inside.split(os.sep)
         if not os.path.isfile(os.path.join(self.target.path, inside)) or leads_to_secret(inside):
             return False
@@ -86,7 +86,14 @@ class RootScan:
         missing = [state for state in self._unseen_files(present) if not self._unselected(state)]
         unmounted = {device: folder for device in {state.device for state in missing}
                      if (folder := self._unmounted(device, missing)) is not None}  # fmt: skip
-        removed = [state for state in missing if state.device not in unmounted]
+        # Files below such a folder may have been read from another disk that was mounted there.
+        folders = set(unmounted.values())
+        removed = [
+            state
+            for state in missing
+            if state.device not in unmounted
+            and not any(contains(folder, self._disk_path(state)) for folder in folders)
+        ]
         return removed, sorted(map(file_names.portable_path, unmounted.values()))
 
     def _unmounted(self, device: int | None, missing: Iterable[FileState]) -> str | None:
@@ -98,10 +105,13 @@ class RootScan:
         if device is None or device in present:
             return None
         first = min((state for state in missing if state.device == device), key=lambda s: s.path)
-        folder = os.path.dirname(os.path.join(self.target.path, _disk_path(first)))
+        folder = os.path.dirname(self._disk_path(first))
         while not os.path.isdir(folder):
             folder = os.path.dirname(folder)
         return folder if os.stat(folder).st_dev != device else None
+
+    def _disk_path(self, state: FileState) -> str:
+        return os.path.join(self.target.path, _path_inside(state))
 
 
 def scan_root(
@@ -140,7 +150,7 @@ def scan_root(
     )
 
 
-def _disk_path(state: FileState) -> str:
+def _path_inside(state: FileState) -> str:
     """The path of a file inside its root, as the file system has it."""
     return os.fsdecode(state.os_path) if state.os_path is not None else state.path
 

@@ -15,11 +15,15 @@ from kb.ingest.decode import Unsupported, normalize_text
 from kb.ingest.file_entry import FileEntry
 from kb.ingest.parsed_document import ChunkedDocument
 from kb.ingest.parsers.text import TextParser, first_words
+from kb.ingest.secret_files import extracted_reason
 from kb.ports import Parser, Source
 from kb.text.language import detect_language
 from kb.text.normalize import nfc
 from kb.text.timestamps import utc_timestamp
 from kb.types import Attributes, ChunkDraft, DocumentDraft, Root
+
+# Types whose bytes do not show their text; the others were checked for secrets before.
+_EXTRACTED = frozenset({"docx", "email", "epub", "html", "pdf"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +50,27 @@ def chunker_version(parser: Parser, max_chars: int) -> str:
 
 
 def build_document(
-    entry: FileEntry, document: ChunkedDocument, content_hash: str, version: str
+    entry: FileEntry,
+    document: ChunkedDocument,
+    content_hash: str,
+    version: str,
+    *,
+    secret_allowed: bool = False,
 ) -> PreparedDocument:
     """Build the document of a file, still without a root.
 
     `content_hash` is the digest of its bytes, `version` the `chunker_version` of its parser. Raises
-    `Unsupported` if the file has no text.
+    `Unsupported` if the file has no text, or if its extracted text is a private key and no
+    `secret_allowed`.
     """
     name = os.path.basename(entry.path)
     chunks = iter(document.chunks)
     if not (first := list(islice(chunks, 4))):
         raise Unsupported("no text")
+    text = "\n".join(chunk.text for chunk in first)
+    is_checked = document.type in _EXTRACTED and not secret_allowed
+    if is_checked and (reason := extracted_reason(text)):
+        raise Unsupported(reason)
     attributes, warnings = bound_attributes(
         replace(document.attributes, lang=document.attributes.lang or document.lang)
     )

@@ -26,7 +26,7 @@ from kb.ingest.plan import ScanTarget, make_plan
 from kb.ingest.progress import OnEvent, Progress, ProgressReporter
 from kb.ingest.renames import MissingDocument, RenameIndex
 from kb.ingest.report import ReportBuilder, reason_of
-from kb.ingest.secret_files import included_paths
+from kb.ingest.secret_files import included_paths, is_included
 from kb.ingest.small_files import LocalParsing, can_parse_locally, may_need_process
 from kb.logs import logger
 from kb.ports import Clock, Source, Store
@@ -306,7 +306,11 @@ class _Run:
             return
         with file.parsing as parsing:
             document = document_builder.build_document(
-                file.entry, parsing.document(), file.content_hash, file.version
+                file.entry,
+                parsing.document(),
+                file.content_hash,
+                file.version,
+                secret_allowed=self._is_included(file),
             )
             parsing.receive_all()
             self._read_ahead()
@@ -323,6 +327,13 @@ class _Run:
                     is_new=state is None,
                     looks_same=file.looks_same,
                 )
+
+    def _is_included(self, file: _File) -> bool:
+        """Whether the settings name the file as one to read even if it holds a secret."""
+        if not self.included:
+            return False
+        path = os.path.join(file.scan.target.path, file.entry.disk_path)
+        return is_included(os.path.realpath(path), self.included)
 
     def _is_unchanged(self, state: FileState, entry: FileEntry) -> bool:
         return (

@@ -106,6 +106,11 @@ _PASSWORD_COLUMN = re.compile(
     rb"(?:login[ _]?)?(?:password|passwort|passwd|pwd|kennwort)|mot de passe|contrase\xc3\xb1a"
     rb"|wachtwoord|senha|\xe5\xaf\x86\xe7\xa0\x81|\xe3\x83\x91\xe3\x82\xb9\xe3\x83\xaf\xe3\x83\xbc\xe3\x83\x89",
 )
+# In tables of tests, `pass` is a result, and its neighbour is a `name`.
+_SHORT_PASSWORD_COLUMN = re.compile(rb"pass|pw")
+_USER_COLUMN = re.compile(rb"(?:login[ _]?)?(?:user[ _]?name|user|login|e-?mail)")
+_ANYTHING = re.compile(rb".+", re.DOTALL)
+_MIXED = re.compile(rb"(?=\S*[0-9])(?=\S*[A-Za-z])\S{6,}")
 _ACCOUNT_COLUMN = re.compile(
     rb"(?:login[ _]?)?(?:url|uri|user ?name|user|name|login|e-?mail|account|benutzername)"
     rb"|web ?site|hostname|title",
@@ -140,6 +145,15 @@ def secret_reason(path: str, head: bytes, included: Iterable[str] = ()) -> str |
         return BY_NAME
     kind = _kind_of_secret(head)
     return None if kind is None else f"{kind} ({HOW_TO_INCLUDE})"
+
+
+def extracted_reason(text: str) -> str | None:
+    """Return the reason why a file must not be read whose extracted text is `text`, or None: a Word
+    file, a PDF or a mail may be little more than a private key."""
+    data = text.encode("utf-8", "replace")
+    if b"PRIVATE KEY" in data and _is_key(data.strip()):
+        return f"holds a private key ({HOW_TO_INCLUDE})"
+    return None
 
 
 def is_secret_name(name: str, *, folder: bool = False) -> bool:
@@ -276,11 +290,23 @@ def _is_password_table(lines: list[bytes]) -> bool:
     """Whether the lines are a table with a column of passwords beside one of accounts."""
     separator = max((b",", b";", b"\t"), key=lines[0].count)
     columns = _cells(lines[0].lower(), separator)
-    at = next((at for at, name in enumerate(columns) if _PASSWORD_COLUMN.fullmatch(name)), None)
-    if at is None or not any(map(_ACCOUNT_COLUMN.fullmatch, columns)):
+    rows = [_cells(line, separator) for line in lines[1:]]
+    return _has_passwords(columns, rows, _PASSWORD_COLUMN, _ACCOUNT_COLUMN, _ANYTHING) or (
+        _has_passwords(columns, rows, _SHORT_PASSWORD_COLUMN, _USER_COLUMN, _MIXED)
+    )
+
+
+def _has_passwords(
+    columns: list[bytes],
+    rows: list[list[bytes]],
+    password: re.Pattern[bytes],
+    account: re.Pattern[bytes],
+    value: re.Pattern[bytes],
+) -> bool:
+    at = next((at for at, name in enumerate(columns) if password.fullmatch(name)), None)
+    if at is None or not any(map(account.fullmatch, columns)):
         return False
-    rows = (_cells(line, separator) for line in lines[1:])
-    return any(len(row) > at and row[at] for row in rows)
+    return any(len(row) > at and value.fullmatch(row[at]) for row in rows)
 
 
 def _cells(line: bytes, separator: bytes) -> list[bytes]:

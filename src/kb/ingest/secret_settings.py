@@ -1,8 +1,9 @@
-"""Whether a text is a list of settings that sets a secret: variables, INI, YAML, TOML, JSON.
+"""Whether a text is a list of settings that sets a secret: variables, INI, YAML, TOML, JSON, XML,
+constants in PHP.
 
 Pure. A text about secrets has sentences; a list of settings has hardly any other lines. In such a
-list, a secret is a value that looks real under a name such as `db_password`, a URL with a password,
-or a token of a known service. All patterns match in linear time.
+list, a secret is a value that looks real under a name such as `db_password`, a URL or a connection
+string with a password, or a token of a known service. All patterns match in linear time.
 """
 
 from __future__ import annotations
@@ -53,6 +54,29 @@ _WEAK_URL_PASSWORD = re.compile(
     rb"pass|pwd|pw$|secret|user|admin|root|postgres|mysql|guest|test|example|[<${*x%]",
     re.IGNORECASE,
 )
+# As of databases: `Server=db;User Id=app;Password=...;`
+_CONNECTION = re.compile(
+    rb"(?:^|[;\"'])[ \t]*(?:server|data source|host|user ?id|uid|initial catalog|database)[ \t]*="
+    rb"[^;\n]{0,200};",
+    re.IGNORECASE,
+)
+_CONNECTION_PASSWORD = re.compile(
+    rb";[ \t]*(?:password|pwd)[ \t]*=[ \t]*([^;\"'<>\s]{1,200})", re.I
+)
+
+_PHP_CONSTANT = re.compile(
+    rb"^[ \t]*(?:<\?php[ \t]+)?define\([ \t]*[\"'](\w{1,80})[\"'][ \t]*,[ \t]*"
+    rb"(?:'([^'\n]{1,200})'|\"([^\"\n]{1,200})\")",
+    re.MULTILINE | re.IGNORECASE,
+)
+_XML_COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
+_XML_TEXT = re.compile(rb">([^<>]{20,})<")
+_XML_TEXT_WORDS = 8  # in one element: a document, not a list of settings
+_XML_PASSWORD = re.compile(
+    rb"<(?:\w+:)?(?:password|passwd|passphrase|api-?key|secret-?key|client-?secret)>"
+    rb"[ \t]*([^<>\s]{1,200})[ \t]*</|\bpassword[ \t]*=[ \t]*[\"']([^\"'<>\s]{1,200})[\"']",
+    re.IGNORECASE,
+)
 
 # The tokens of services, which begin with a mark that nothing else begins with.
 _TOKEN = re.compile(
@@ -81,6 +105,11 @@ class _Setting(NamedTuple):
 
 def sets_secret(text: bytes) -> bool:
     """Whether the text is a list of settings, at least one of them a secret."""
+    start = text.lstrip()[:5].lower()
+    if start == b"<?php":
+        return _sets_php_secret(text)
+    if start.startswith(b"<"):
+        return _sets_xml_secret(text)
     has_token = _may_have_token(text) and _has_token(text)
     if not has_token and b"=" not in text and b":" not in text:
         return False
@@ -123,6 +152,8 @@ def _is_secret(setting: _Setting) -> bool:
     name, value, is_variable = setting
     if (url := _URL.search(value)) is not None:
         return _WEAK_URL_PASSWORD.match(url[1]) is None
+    if _connects(value):
+        return True
     if _PAGE_TOKEN.search(name) or not (
         _SECRET_NAME.fullmatch(name) or _CAMEL_CASE_NAME.fullmatch(name)
     ):
@@ -131,7 +162,37 @@ def _is_secret(setting: _Setting) -> bool:
     if literal is None or not _is_real(text := literal[1] or literal[2] or b""):
         return False
     # Names in other styles are used for much else: `"output_token": "nextToken"`.
-    return is_variable or (_DIGIT.search(text) is not None and _ALPHA.search(text) is not None)
+    return is_variable or _is_mixed(text)
+
+
+def _connects(text: bytes) -> bool:
+    """Whether the text has a connection string with a password."""
+    return _CONNECTION.search(text) is not None and any(
+        _is_real(match[1]) and _is_mixed(match[1]) for match in _CONNECTION_PASSWORD.finditer(text)
+    )
+
+
+def _sets_php_secret(text: bytes) -> bool:
+    """Whether PHP code defines a constant for a secret, as in `wp-config.php`."""
+    for match in _PHP_CONSTANT.finditer(text):
+        value = match[2] or match[3]
+        if _SECRET_NAME.fullmatch(match[1]) and _is_real(value) and _is_mixed(value):
+            return True
+    return False
+
+
+def _sets_xml_secret(text: bytes) -> bool:
+    """Whether XML settings have a password, as in those of Maven and .NET. Documents have
+    sentences; comments do not count."""
+    plain = _XML_COMMENT.sub(b"", text)
+    values = (match[1] or match[2] for match in _XML_PASSWORD.finditer(plain))
+    if not any(_is_real(value) and _is_mixed(value) for value in values) and not _connects(plain):
+        return False
+    return all(len(match[1].split()) < _XML_TEXT_WORDS for match in _XML_TEXT.finditer(plain))
+
+
+def _is_mixed(value: bytes) -> bool:
+    return _DIGIT.search(value) is not None and _ALPHA.search(value) is not None
 
 
 def _is_real(value: bytes) -> bool:
@@ -156,7 +217,9 @@ def _has_token(text: bytes) -> bool:
 
 
 def _is_real_token(token: bytes) -> bool:
-    return len(set(token)) >= _MIN_VARIETY and _SEQUENCE.search(token) is None
+    # The numbers of workspaces in tokens of Slack are not secret, and may be anything.
+    secret = token.rpartition(b"-")[2] if token.startswith(b"xox") else token
+    return len(set(token)) >= _MIN_VARIETY and _SEQUENCE.search(secret) is None
 
 
 def _is_token_alone(text: bytes) -> bool:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 import logging
+import re
 from collections.abc import Sequence
 from textwrap import dedent
 
@@ -8,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kb.ingest.chunk import chunk
 from kb.ingest.decode import Unsupported, normalize_text
 from kb.ingest.parsers.code import definitions
 from kb.ingest.parsers.code.grammars import GRAMMARS
@@ -285,3 +288,16 @@ def test_minified_files_are_not_read() -> None:
     with pytest.raises(Unsupported, match="minified"):
         CodeParser(1800).parse(Source("a.js", b"var a=1;" * 10_000))
     assert list(CodeParser(1800).parse(Source("a.py", b"x = 1; " * 10_000)).blocks)
+
+
+def test_data_on_one_line_is_read() -> None:
+    messages = [f"message {number} about the harbour" for number in range(5000)]
+    as_json = json.dumps({"messages": [{"text": text} for text in messages]})
+    as_xml = "<feed>" + "".join(f"<p>{text}</p>" for text in messages) + "</feed>"
+    for name, text in (("chat.json", as_json), ("feed.xml", as_xml)):
+        blocks = blocks_of(name, text)
+        assert "\n".join(block.text for block in blocks) == text
+        passages = chunk(blocks, 1800)
+        assert max(len(passage.text) for passage in passages) <= 1800
+        words = {word for passage in passages for word in re.findall(r"\d+", passage.text)}
+        assert words >= {str(number) for number in range(5000)}

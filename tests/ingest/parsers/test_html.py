@@ -190,13 +190,35 @@ def test_what_is_around_the_text_stands_behind_it(part: str) -> None:
     "noise",
     [
         "<script>x</script>", "<style>x</style>", "<template><p>x</p></template>", "<!-- x -->",
-        "<a class=headerlink>x</a>", "<table><tr><td class=linenos>x</table>",
+        "<a class=headerlink>¶</a>", "<table><tr><td class=linenos><pre>1\n2\n</pre></table>",
+        "<a class=heading-anchor># </a>", "<a class=headerlink>🔗</a>",
+        "<a class='anchor headerlink'>Permalink</a>", "<a class=headerlink>Link to this</a>",
+        "<a class=edit-link>Edit this page</a>", "<a class=edit-link>Edit on GitHub</a>",
+        "<a class=edit-link href=https://x.org/y/edit/main/a.md>Diese Seite ändern</a>",
+        "<span class=mw-editsection>[<a href='?action=edit'>edit</a>]</span>",
+        "<span class=mw-editsection>[ edytuj | edytuj kod ]</span>",
+        "<a class=mw-jump-link href=#top>Zur Suche springen</a>",
+        "<span class=viewcode-link>[Quellcode]</span>",
         "<i aria-hidden=true>x</i>",
         "<nav><a>x y</a> <a>y z</a> <a>z</a></nav>", "<input type=hidden value=x>",
     ],
 )  # fmt: skip
 def test_noise_is_left_out(noise: str) -> None:
     assert text_of(f"<body><p>before</p>{noise}<p>after</p>") == "before\n\nafter"
+
+
+@pytest.mark.parametrize(
+    "name", ["headerlink", "heading-anchor", "edit-link", "mw-editsection", "linenos"]
+)
+def test_text_of_authors_in_the_classes_of_programs(name: str) -> None:
+    heading = f'<h2><a class="{name}" href="#x">Install notes</a></h2>'
+    assert text_of(f"<main>{heading}<p>after</p></main>") == "## Install notes\n\nafter"
+    assert text_of(f"<p>before</p><div class={name}><p>Our text.</p></div>").endswith("Our text.")
+
+
+def test_numbers_are_text_except_beside_code() -> None:
+    page = "<h2><a class=heading-anchor href=#x>2026</a></h2><p>after</p>"
+    assert text_of(page) == "## 2026\n\nafter"
 
 
 def test_what_is_said_already_is_not_said_again() -> None:

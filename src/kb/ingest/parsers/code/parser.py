@@ -20,8 +20,9 @@ _log = logger(__name__)
 # grammar can take quadratic time.
 _OUTLINE_CHARS = 512 * 1024
 _COMMENT_LINES = 2000
-_MINIFIABLE = frozenset({"javascript", "css", "json", "xml"})
-_MINIFIED_CHARS = 50_000  # no one writes or reads such a line
+# Data such as JSON and XML may be one long line, however much prose it holds: chat exports, feeds.
+_MINIFIABLE = frozenset({"javascript", "css"})
+_MINIFIED_CHARS = 50_000  # no one writes or reads such a line of code
 _LINE_CHARS = 5000  # longer lines are generated or minified
 
 

@@ -10,7 +10,7 @@ from kb.ports import Parsed, Source
 
 class EpubParser(FormatParser):
     name = "epub"
-    version = "4"
+    version = "5"
     signatures = frozenset({"epub", "zip"})
 
     def accepts(self, source: Source) -> bool:

@@ -75,7 +75,7 @@ class _Collector:
         if not node.is_element_node or tag in _UNREAD_TAGS:
             return False
         attributes = node.attributes
-        if attributes and html_tree.is_tool(attributes):
+        if attributes and html_tree.is_tool(node, attributes):
             return False
         if tag == "math" and (formula := attributes.get("alttext")):
             self._add_line(formula)

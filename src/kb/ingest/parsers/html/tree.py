@@ -6,7 +6,7 @@ Traversal is never recursive, since pages may be nested to any depth.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -46,7 +46,18 @@ _TOOL_NAMES = frozenset(
     edit-link headerlink heading-anchor linenodiv linenos mw-editsection mw-jump-link viewcode-link
     """.split()
 )
-_NOISE_NAMES = _BOILERPLATE_NAMES | _TOOL_NAMES
+_LINE_NUMBER_NAMES = frozenset({"linenodiv", "linenos"})
+_ACTION_NAMES = frozenset({"edit-link", "mw-editsection", "mw-jump-link", "viewcode-link"})
+# What programs write into such elements, apart from signs and numbers. Authors use the same classes
+# around their own text.
+_GENERATED_TEXT = re.compile(
+    r"\W*(?:(?:perma|permanent )?link(?: to (?:this|the)(?: \w+)?)?|anchor|source|view source"
+    r"|edit(?: (?:this|the|on|in|source|page|section|document|github|gitlab))*)\W*",
+    re.IGNORECASE,
+)
+_BRACKETED = re.compile(r"\s*\[[^\[\]]{0,60}\]\s*")  # in any language: [bearbeiten]
+_EDIT_TARGET = re.compile(r"[?&](?:ve)?action=edit|/edit/|/blob/")
+_LONGEST_ACTION = 60  # characters
 _BOILERPLATE_TAGS = frozenset({"header", "menu", "nav"})
 _BREAK_HINTS = re.compile(
     "[\u00ad\u200b\u2060\ufeff]"
@@ -160,11 +171,33 @@ def strip_break_hints(text: str) -> str:
     return _BREAK_HINTS.sub("", text)
 
 
-def is_tool(attributes: Mapping[str, str | None]) -> bool:
+def is_tool(node: LexborNode, attributes: Mapping[str, str | None]) -> bool:
     """Whether an element is decoration or was added by a program."""
     if attributes.get("aria-hidden") == "true":
         return True
-    return "class" in attributes and not _TOOL_NAMES.isdisjoint(_names(attributes))
+    names = _TOOL_NAMES.intersection(_names(attributes)) if "class" in attributes else frozenset()
+    return bool(names) and _is_generated(node, names)
+
+
+def _is_generated(node: LexborNode, names: Set[str]) -> bool:
+    """Whether the text of an element is what programs write into elements of these classes."""
+    text = node.text()
+    if not any(map(str.isalnum, text)):
+        return True
+    if not _LINE_NUMBER_NAMES.isdisjoint(names):
+        return not any(map(str.isalpha, text))
+    if len(text) > _LONGEST_ACTION:
+        return False
+    if _GENERATED_TEXT.fullmatch(text):
+        return True
+    if _ACTION_NAMES.isdisjoint(names):
+        return False
+    if "mw-jump-link" in names or _BRACKETED.fullmatch(text):
+        return True
+    links = node.css("a")
+    return bool(links) and all(
+        _EDIT_TARGET.search(link.attributes.get("href") or "") for link in links
+    )
 
 
 def is_boilerplate(tag: str, attributes: Mapping[str, str | None]) -> bool:
@@ -314,10 +347,8 @@ class Noise:
     ) -> bool:
         if attributes.get("role") in _ROLES:
             return True
-        if not _NOISE_NAMES.isdisjoint(_names(attributes)) and tag not in (
-            "body",
-            "main",
-            "article",
+        if tag not in ("body", "main", "article") and (
+            not _BOILERPLATE_NAMES.isdisjoint(_names(attributes)) or is_tool(node, attributes)
         ):
             return True
         if tag == "form":  # some frameworks put the whole page into a form

@@ -6,6 +6,7 @@ Modules:
     document     converts the pages into blocks
     furniture    running headers, footers and page numbers
     headings     the title, and heading paths from the outline
+    legibility   whether the text of a page is what a reader sees on it
     lines        groups words into runs, and runs into lines
     pages        PDFium: words and their boxes, comments, forms, outline, metadata
     paragraphs   groups lines into paragraphs, and joins hyphenated words

@@ -55,12 +55,14 @@ class _Page:
 
 @dataclass(slots=True)
 class _Omissions:
-    """What is not read: pages by number, and attached files by name."""
+    """What is not read, or not as it should be: pages by number, and attached files by name."""
 
     pages: int
     unreadable: list[int] = field(default_factory=list)
     only_images: list[int] = field(default_factory=list)
     truncated: list[int] = field(default_factory=list)
+    misread: list[int] = field(default_factory=list)
+    without_letters: list[int] = field(default_factory=list)
     attachments: list[str] = field(default_factory=list)
 
 
@@ -76,6 +78,10 @@ def parse_pdf(source: Source) -> Parsed:
                 omissions.only_images.append(len(pages))
             if page.truncated:
                 omissions.truncated.append(len(pages))
+            if page.unreadable:
+                omissions.misread.append(len(pages))
+            elif page.lacks_letters:
+                omissions.without_letters.append(len(pages))
             source.on_progress(len(pages), pdf.page_count)
         outline, title = pdf.outline(), pdf.metadata("Title")
         metadata = [pdf.metadata(key) for key in ("Subject", "Keywords", "Author")]
@@ -158,6 +164,16 @@ def _warnings(omissions: _Omissions) -> Iterator[str]:
     if omissions.truncated:
         pages = _join_names(omissions.truncated)
         yield f"page {pages}: only the first {PAGE_CHARS:,} characters are read"
+    if omissions.misread:
+        yield (
+            f"page {_join_names(omissions.misread)}: a font does not say which letters its glyphs "
+            "are; its text cannot be searched without OCR"
+        )
+    if omissions.without_letters:
+        yield (
+            f"page {_join_names(omissions.without_letters)}: a font does not say which letters "
+            "some of its glyphs are; words lack these letters"
+        )
     if omissions.attachments:
         yield f"attached files are not read: {_join_names(omissions.attachments)}"
 

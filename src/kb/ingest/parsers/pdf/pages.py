@@ -19,6 +19,7 @@ from itertools import repeat
 from typing import Any, NamedTuple
 
 from kb.ingest.decode import Unreadable, Unsupported
+from kb.ingest.parsers.pdf.legibility import CONTROLS, adjacent_letters, is_unreadable
 
 OUTLINE_DEPTH = 4
 
@@ -39,9 +40,11 @@ _MAX_COORDINATE = 1e6  # a larger one is invalid
 # PDFium writes one of these, and no space, where a hyphen ends a line.
 HYPHEN_MARKS = "\x02\ufffe"
 _TOKEN = re.compile(rf"[^\s{HYPHEN_MARKS}]*[{HYPHEN_MARKS}]|[^\s{HYPHEN_MARKS}]+")
+_UNSPACED = re.compile(r"[^ \r\n]+")  # other spaces may be numbers of glyphs
 _QUARTER = math.pi / 2
 # TeX fonts without a character map: these codes are those of its T1 encoding.
-_T1 = str.maketrans("\x10\x11\x15\x16\x1b\x1c\x1d\x1e\x1f", "“”–—ﬀﬁﬂﬃﬄ")
+_T1_CODES = "\x10\x11\x15\x16\x1b\x1c\x1d\x1e\x1f"
+_T1 = str.maketrans(_T1_CODES, "“”–—ﬀﬁﬂﬃﬄ")
 
 
 class Word(NamedTuple):
@@ -60,13 +63,16 @@ class PageText(NamedTuple):
     """The words of a page in file order, and `notes`: its comments and form fields.
 
     `only_images` means that the page has content but no text, `truncated` that it has more text
-    than is read.
+    than is read, `unreadable` that some of its text is not what a reader sees, and `lacks_letters`
+    that words lack letters.
     """
 
     words: list[Word]
     notes: list[str]
     only_images: bool = False
     truncated: bool = False
+    unreadable: bool = False
+    lacks_letters: bool = False
 
 
 class OutlineItem(NamedTuple):
@@ -179,13 +185,24 @@ def _page_text(page: Any) -> tuple[PageText, bool]:
     text_page = page.get_textpage()
     try:
         count = text_page.count_chars()
-        words = _to_words(_boxes(text_page.raw, count))
+        chars = _chars(text_page.raw, count)
+        words = _to_words(_boxes(text_page.raw, chars))
+        unmapped = _unmapped_words(text_page.raw, chars)
+        lacks_letters = _lacks_letters(text_page.raw, chars)
     finally:
         text_page.close()
     notes, has_appearances = _notes(page)
     is_empty = not words and not notes and not has_appearances
     only_images = is_empty and raw.FPDFPage_CountObjects(page.raw) > 0
-    return PageText(words, notes, only_images, truncated=count > PAGE_CHARS), has_appearances
+    text = PageText(
+        words,
+        notes,
+        only_images,
+        truncated=count > PAGE_CHARS,
+        unreadable=is_unreadable(chars, unmapped),
+        lacks_letters=lacks_letters,
+    )
+    return text, has_appearances
 
 
 def _new_words(page: Any, before: PageText) -> str:
@@ -212,14 +229,53 @@ class _Box(NamedTuple):
     quarters: int | None
 
 
-def _boxes(handle: Any, count: int) -> Iterator[_Box]:
+def _chars(handle: Any, count: int) -> str:
+    import pypdfium2.raw as raw
+
+    codes = map(raw.FPDFText_GetUnicode, repeat(handle), range(min(count, PAGE_CHARS)))
+    return "".join(map(chr, codes))
+
+
+def _unmapped_words(handle: Any, chars: str) -> list[str]:
+    """The words that begin in a font without a map to Unicode, with spaces for mapped characters:
+    reading the state of every character would take much of the time."""
+    import pypdfium2.raw as raw
+
+    has_no_map = raw.FPDFText_HasUnicodeMapError
+    words = []
+    for token in _UNSPACED.finditer(chars):
+        if has_no_map(handle, token.start()) == 1:
+            states = map(has_no_map, repeat(handle), range(*token.span()))
+            pairs = zip(token[0], states, strict=True)
+            words.append("".join([char if state == 1 else " " for char, state in pairs]))
+    return words
+
+
+def _lacks_letters(handle: Any, chars: str) -> bool:
+    """Whether a word lacks a letter: a control character in the font of the letters beside it is
+    the number of a glyph. In other fonts, such numbers are symbols of formulas."""
+    import pypdfium2.raw as raw
+
+    def font(index: int) -> int | None:
+        text_object = raw.FPDFText_GetTextObject(handle, index)
+        font = raw.FPDFTextObj_GetFont(text_object) if text_object else None
+        return ctypes.cast(font, ctypes.c_void_p).value if font else None
+
+    return any(
+        raw.FPDFText_HasUnicodeMapError(handle, index) == 1 and font(index) == font(letter)
+        for match in CONTROLS.finditer(chars)
+        if match[0] not in _T1_CODES
+        for index in (match.start(),)
+        for letter in adjacent_letters(chars, index)
+    )
+
+
+def _boxes(handle: Any, chars: str) -> Iterator[_Box]:
     """Yield the words, with boxes computed from their first and last characters: reading the box of
     every character would take most of the time."""
     import pypdfium2.raw as raw
 
     loose_box, angle_of = raw.FPDFText_GetLooseCharBox, raw.FPDFText_GetCharAngle
-    codes = map(raw.FPDFText_GetUnicode, repeat(handle), range(min(count, PAGE_CHARS)))
-    chars = "".join(map(chr, codes))
     one, other = raw.FS_RECTF(), raw.FS_RECTF()
     to_one, to_other = ctypes.byref(one), ctypes.byref(other)
     for token in _TOKEN.finditer(chars.translate(_T1)):
