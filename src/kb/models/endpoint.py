@@ -52,7 +52,7 @@ def open_endpoint(config: Config, name: str = NAME, *, sleep: network.Sleep = ti
     `Offline`."""
     settings = config.models
     endpoint = _endpoint(settings, name)
-    if not network.is_local(endpoint.url):
+    if not network.is_this_machine(endpoint.url):
         network.check_online(config, endpoint.url)
     return EndpointEncoder(
         _spec(settings, endpoint),

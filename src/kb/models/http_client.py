@@ -8,18 +8,18 @@ raised at once. The API key is sent in one header and never appears in a message
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
+from kb import deadline
 from kb.errors import EndpointError, ModelBroken
 from kb.logs import logger
 from kb.models import network
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
-    from urllib.request import OpenerDirector, Request
+    from urllib.request import Request
 
 log = logger(__name__)
 
@@ -57,10 +57,9 @@ class EmbeddingClient:
     def vectors(self, texts: list[str]) -> list[Any]:
         """The vectors in the response, unchecked: one for each text, in order."""
         request = self._request(texts)
-        opener = network.opener(redirects=False)
         for attempt in range(self.retries + 1):
             try:
-                return self._parse(self._send(opener, request))
+                return self._parse(self._send(request))
             except _TransientError as error:
                 self._wait(attempt, error)
         raise AssertionError("the last attempt either returns or raises")
@@ -93,13 +92,15 @@ class EmbeddingClient:
             request.add_unredirected_header("Authorization", f"Bearer {self.key}")
         return request
 
-    def _send(self, opener: OpenerDirector, request: Request) -> bytes:
+    def _send(self, request: Request) -> bytes:
         from urllib.error import HTTPError
 
-        deadline = time.monotonic() + self.timeout_s
+        from kb.models.connections import TimeLimit, open_url
+
+        limit = TimeLimit(min(self.timeout_s, deadline.remaining_s()))
         try:
-            with opener.open(request, timeout=self.timeout_s) as response:
-                return _read(response, deadline)
+            with open_url(request, limit, redirects=False) as response:
+                return _read(response)
         except HTTPError as error:
             with error:
                 raise self._to_error(error.code, _read_start(error), error.headers) from None
@@ -135,15 +136,11 @@ class EmbeddingClient:
         return text.replace(self.key, "***") if self.key else text
 
 
-def _read(response: HTTPResponse, deadline: float) -> bytes:
-    """Read the whole body before the deadline, even if the server sends only a few bytes at a
-    time."""
+def _read(response: HTTPResponse) -> bytes:
     blocks, size_bytes = [], 0
     while block := response.read1(_BLOCK_BYTES):
         blocks.append(block)
         size_bytes += len(block)
-        if time.monotonic() > deadline:
-            raise TimeoutError
         if size_bytes > _MAX_RESPONSE_BYTES:
             raise ModelBroken("the endpoint's response is too large", "check models.endpoint_url")
     if response.length:  # bytes that were announced and did not arrive
