@@ -14,7 +14,7 @@ import pytest
 
 from kb import KnowledgeBase, models
 from kb.config import Config, ModelsConfig, SearchConfig
-from kb.errors import ConfigError, EndpointError, ModelBroken, ModelError, Offline
+from kb.errors import ConfigError, EndpointError, ModelBroken, ModelError, Offline, is_unicode
 from kb.models import network
 from kb.models.endpoint import EndpointEncoder, open_endpoint
 from kb.types import Degraded
@@ -333,6 +333,28 @@ def test_it_is_listed_without_being_asked(server: Server) -> None:
     assert server.asked == []
     assert models.verify(settings, "endpoint") == listed
     assert server.asked
+
+
+SURROGATE = b'{"error": {"message": "lone \\ud800 here"}}'
+
+
+@pytest.mark.parametrize("status", [200, 400, 503])
+def test_error_texts_are_valid_unicode(
+    opened: Callable[..., EndpointEncoder],
+    script: Script,
+    status: int,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    script.answers = [Answer(status, SURROGATE)] * 2
+    with pytest.raises(ModelError, match=r"lone \\+ud800 here") as caught:
+        opened(endpoint_retries=1).encode(["abc"])
+    assert is_unicode(caught.value.message + str(caught.value) + caplog.text)
+
+
+@pytest.mark.parametrize("name", ["model", "query_prefix", "passage_prefix"])
+def test_settings_from_an_environment_that_is_not_utf8(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"endpoint_{name} is not valid UTF-8"):
+        open_endpoint(config("http://127.0.0.1:9", **{f"endpoint_{name}": "caf\udce9"}))
 
 
 # --- in a store -----------------------------------------------------------------------------------

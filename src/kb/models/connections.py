@@ -58,7 +58,10 @@ def open_url(request: Request, limit: TimeLimit, *, redirects: bool) -> HTTPResp
         urllib_request.HTTPErrorProcessor(),
     ):  # fmt: skip
         director.add_handler(handler)
-    response: HTTPResponse = director.open(request, timeout=limit.left_s())
+    try:
+        response: HTTPResponse = director.open(request, timeout=limit.left_s())
+    except ValueError as error:  # of `urlsplit`
+        raise ConnectionError("the server redirects to an invalid address") from error
     return response
 
 

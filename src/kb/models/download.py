@@ -136,7 +136,7 @@ def _start(response: HTTPResponse, have: int) -> int:
     """The offset of the response's body in the file: 0 if the server does not support ranges."""
     if response.status != 206:
         return 0
-    match = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+    match = re.match(r"bytes (\d{1,18})-", response.headers.get("Content-Range", ""))
     if match is None or int(match[1]) != have:
         raise ConnectionError("the server sent a different range than requested")
     return have

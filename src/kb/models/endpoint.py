@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kb.config import user_file
-from kb.errors import ConfigError, InvalidRequest, ModelBroken
+from kb.errors import ConfigError, InvalidRequest, ModelBroken, is_unicode
 from kb.index.normalize import normalize
 from kb.models import network
 from kb.models.http_client import EmbeddingClient
@@ -123,6 +123,10 @@ def _endpoint(settings: ModelsConfig, name: str) -> Endpoint:
                 f"the encoder {NAME!r} needs the setting models.{key}",
                 f"set it in {user_file()}, or set KB_MODELS_{key.upper()}",
             )
+    for key, value in (("model", model), ("query_prefix", settings.endpoint_query_prefix),
+                       ("passage_prefix", settings.endpoint_passage_prefix)):  # fmt: skip
+        if not is_unicode(value):  # from an environment that is not UTF-8
+            raise ConfigError(f"models.endpoint_{key} is not valid UTF-8", "use UTF-8")
     url = network.check_url(settings.endpoint_url, "models.endpoint_url").rstrip("/")
     return Endpoint(url if url.endswith("/embeddings") else f"{url}/embeddings", model)
 

@@ -13,7 +13,7 @@ from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
 from kb import deadline
-from kb.errors import EndpointError, ModelBroken
+from kb.errors import EndpointError, ModelBroken, to_unicode
 from kb.logs import logger
 from kb.models import network
 
@@ -163,4 +163,4 @@ def _error_message(body: str) -> str:
         body = str(error["message"] if isinstance(error, dict) and "message" in error else error)
     except (ValueError, RecursionError):
         pass
-    return " ".join(body.split())[:_SHOWN_CHARS]
+    return to_unicode(" ".join(body.split())[:_SHOWN_CHARS])
