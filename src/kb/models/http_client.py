@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from http.client import HTTPResponse
     from urllib.request import Request
 
+    from kb.models.connections import TimeLimit
+
 log = logger(__name__)
 
 _MAX_RESPONSE_BYTES = 256 << 20
@@ -35,16 +37,19 @@ _HINTS = {
 
 
 class _TransientError(Exception):
-    """A failure that is worth a retry; `retry_after` is the server's header, if any."""
+    """A failure that is worth a retry; `retry_after` is the server's header, if any. `late` means
+    that the time limit was reached."""
 
-    def __init__(self, reason: str, retry_after: str | None = None) -> None:
+    def __init__(self, reason: str, retry_after: str | None = None, *, late: bool = False) -> None:
         super().__init__(reason)
         self.retry_after = retry_after
+        self.late = late
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingClient:
-    """Requests vectors from a server."""
+    """Requests vectors from a server. With `patient`, `timeout_s` applies to each attempt;
+    otherwise to all of them together, and `TimeoutError` is raised when it is reached."""
 
     url: str
     model: str
@@ -53,16 +58,27 @@ class EmbeddingClient:
     retries: int
     longest_wait_s: float
     sleep: network.Sleep
+    patient: bool = True
 
     def vectors(self, texts: list[str]) -> list[Any]:
         """The vectors in the response, unchecked: one for each text, in order."""
         request = self._request(texts)
+        limit = self._limit()
         for attempt in range(self.retries + 1):
             try:
-                return self._parse(self._send(request))
+                return self._parse(self._send(request, limit))
             except _TransientError as error:
+                if error.late and not self.patient:
+                    raise TimeoutError(str(error)) from error
                 self._wait(attempt, error)
+            if self.patient:
+                limit = self._limit()
         raise AssertionError("the last attempt either returns or raises")
+
+    def _limit(self) -> TimeLimit:
+        from kb.models.connections import TimeLimit
+
+        return TimeLimit(min(self.timeout_s, deadline.remaining_s()))
 
     def _wait(self, attempt: int, error: _TransientError) -> None:
         """Wait before the next attempt. Raises `EndpointError` after the last one."""
@@ -92,12 +108,11 @@ class EmbeddingClient:
             request.add_unredirected_header("Authorization", f"Bearer {self.key}")
         return request
 
-    def _send(self, request: Request) -> bytes:
+    def _send(self, request: Request, limit: TimeLimit) -> bytes:
         from urllib.error import HTTPError
 
-        from kb.models.connections import TimeLimit, open_url
+        from kb.models.connections import open_url
 
-        limit = TimeLimit(min(self.timeout_s, deadline.remaining_s()))
         try:
             with open_url(request, limit, redirects=False) as response:
                 return _read(response)
@@ -105,7 +120,8 @@ class EmbeddingClient:
             with error:
                 raise self._to_error(error.code, _read_start(error), error.headers) from None
         except (OSError, HTTPException) as error:
-            raise _TransientError(network.describe_failure(error)) from error
+            late = isinstance(getattr(error, "reason", error), TimeoutError)
+            raise _TransientError(network.describe_failure(error), late=late) from error
 
     def _parse(self, body: bytes) -> list[Any]:
         """The vectors by their index: servers may return them in another order."""
