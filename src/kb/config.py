@@ -178,7 +178,7 @@ class ModelsConfig:
     endpoint_passage_prefix: str = _key("", "text to put before each passage")
     endpoint_batch: int = _key(32, "maximum number of texts in one request to the endpoint")
     endpoint_timeout_s: float = _key(
-        60.0, "time limit for a request to the endpoint; for a query, at most 10"
+        60.0, "total time limit for a request to the endpoint; for a query, at most 10"
     )
     endpoint_retries: int = _key(
         4,
@@ -200,7 +200,11 @@ class ServeConfig:
     ingest_from: str = _key(
         "", "folders that clients may ingest, separated by commas; by default the current folder"
     )
-    searches_at_once: int = _key(4, "number of searches that run in parallel; others wait")
+    searches_at_once: int = _key(
+        4,
+        "number of searches that run in parallel; others wait. Searches by words alone have as "
+        "many threads of their own",
+    )
     max_waiting: int = _key(64, "number of requests that may wait; further ones are rejected")
     max_body_bytes: int = _key(1024 * 1024, "maximum size of a JSON request")
     max_upload_bytes: int = _key(64 * 1024 * 1024, "maximum size of an uploaded file")

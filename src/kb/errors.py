@@ -58,16 +58,17 @@ if TYPE_CHECKING:
 
 
 class KbError(Exception):
-    """The base of every error that kb raises on purpose."""
+    """The base of every error that kb raises on purpose. Its texts may quote file names and
+    responses of servers; what UTF-8 cannot encode in them is escaped."""
 
     code = "error"
     exit_status = 2
     http_status = 500
 
     def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = to_unicode(message)
+        self.hint = to_unicode(hint)
+        super().__init__(self.message)
 
     def to_dict(self) -> dict[str, str]:
         """Return the error as `error.v1`."""
@@ -291,6 +292,11 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def to_unicode(text: str) -> str:
+    """Return `text` with lone surrogates escaped, so that it can be encoded in UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def check_text(name: str, value: object) -> str:

@@ -11,9 +11,11 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +28,15 @@ from tests.cli.conftest import COMMAND, Run
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sockets of this kind are for POSIX")
 
 _TIMES = re.compile(r" *\d+\.\d+ ms|\"[a-z_]+\": \d+\.\d+(?=[,}\n])")
+
+
+ACKNOWLEDGE_S = socket_client.ACKNOWLEDGE_S
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may take longer than a second; the command would then search by itself."""
+    monkeypatch.setattr(socket_client, "ACKNOWLEDGE_S", 60.0)
 
 
 @pytest.fixture
@@ -102,6 +113,8 @@ def test_names_and_queries_that_are_not_utf8(served: Path, run: Run) -> None:
 def test_nothing_is_loaded_for_it(served: Path) -> None:
     script = (
         "import atexit, sys\n"
+        "from kb.cli import socket_client\n"
+        "socket_client.ACKNOWLEDGE_S = 60.0\n"
         "sys.argv = ['kb', 'search', 'retry', 'storm']\n"
         "atexit.register(lambda: print(*sys.modules, file=sys.stderr))\n"
         "from kb.cli import main\nmain()\n"
@@ -151,13 +164,23 @@ def test_a_plain_file_in_its_place(store: Path) -> None:
     assert forward("retry") is None
 
 
-def ended_by(signal_: signal.Signals, store: Path) -> int:
-    """The exit status of a server that has responded once and then received the signal."""
+@contextmanager
+def started(store: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A server that has responded once."""
     command = [*COMMAND, "--store", str(store), "serve", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
-        assert server.stdout is not None
-        assert server.stdout.readline()
-        assert forward("retry") == 0
+        try:
+            assert server.stdout is not None
+            assert server.stdout.readline()
+            assert forward("retry") == 0
+            yield server
+        finally:
+            server.kill()  # a stopped one too
+
+
+def ended_by(signal_: signal.Signals, store: Path) -> int:
+    """The exit status of a server that has responded once and then received the signal."""
+    with started(store) as server:
         server.send_signal(signal_)
         return server.wait(60)
 
@@ -174,6 +197,35 @@ def test_a_server_that_was_told_to_end(store: Path) -> None:
     assert ended_by(signal.SIGTERM, store) == 0
     assert not os.path.exists(f"{store}{socket_client.SUFFIX}")
     assert not os.path.exists(f"{store}-wal")
+
+
+def test_a_stopped_server(store: Path, process: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It still accepts connections, and never responds."""
+    with started(store) as server:
+        server.send_signal(signal.SIGSTOP)
+        with monkeypatch.context() as usual:
+            usual.setattr(socket_client, "ACKNOWLEDGE_S", ACKNOWLEDGE_S)
+            began = time.monotonic()
+            assert forward("retry") is None
+            assert time.monotonic() - began < 5.0
+        assert process("search", "--json", "--mode", "lexical", "retry").json["returned"] > 0
+        server.send_signal(signal.SIGCONT)
+        assert forward("retry") == 0
+
+
+def test_a_slow_answer_has_more_time_than_its_acknowledgement(
+    served: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    respond = socket_server._SocketServer._respond
+
+    def slowly(*args: Any) -> dict[str, Any]:
+        time.sleep(0.6)
+        return respond(*args)
+
+    assert forward("retry") == 0  # nothing is left to load
+    monkeypatch.setattr(socket_client, "ACKNOWLEDGE_S", 0.5)
+    monkeypatch.setattr(socket_server._SocketServer, "_respond", slowly)
+    assert forward("retry") == 0
 
 
 def test_those_who_leave_stop_their_searches(
@@ -327,6 +379,7 @@ def test_an_odd_answer(
     monkeypatch: pytest.MonkeyPatch,
     answer: bytes | None,
 ) -> None:
+    monkeypatch.setattr(socket_client, "ACKNOWLEDGE_S", 0.2)
     monkeypatch.setattr(socket_client, "ANSWER_S", 0.2)
     with odd(store, answer):
         assert forward("retry") is None
@@ -367,7 +420,7 @@ def test_an_odd_request_harms_nobody(served: Path, request_: bytes) -> None:
         try:
             client.sendall(request_)
             client.shutdown(socket.SHUT_WR)
-            assert client.recv(100) == b""
+            assert client.recv(100) in (b"", socket_client.ACKNOWLEDGEMENT)
         except (BrokenPipeError, ConnectionResetError):
             pass  # sent away before it had said everything
     assert forward("retry") == 0
@@ -382,7 +435,9 @@ def test_only_searches_are_answered(served: Path) -> None:
         client.connect(str(served))
         client.sendall(json.dumps(request).encode())
         client.shutdown(socket.SHUT_WR)
-        assert json.loads(client.recv(10_000)) == {"answered": False, "why": "args"}
+        with client.makefile("rb") as response:
+            assert response.readline() == socket_client.ACKNOWLEDGEMENT
+            assert json.loads(response.read()) == {"answered": False, "why": "args"}
 
 
 def test_what_is_added_is_found(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -87,3 +88,65 @@ def serving(respond: Callable[[ReceivedRequest], Answer]) -> Iterator[Server]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@dataclass
+class RawServer:
+    """`received` has the bytes of each connection, as they arrive."""
+
+    url: str
+    received: list[bytearray]
+    over: threading.Event
+
+    def trickle(self, connection: socket.socket, data: bytes, pause_s: float = 0.02) -> None:
+        """Send `data` byte by byte, until the test is over."""
+        for byte in data:
+            if self.over.wait(pause_s):
+                return
+            connection.sendall(bytes([byte]))
+
+
+@contextmanager
+def raw_serving(
+    handle: Callable[[RawServer, socket.socket], None] = lambda *_: None,
+) -> Iterator[RawServer]:
+    """A server of bare connections: `handle` is called with each of them, after the first bytes.
+    What comes later is received too."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = RawServer(f"http://127.0.0.1:{listener.getsockname()[1]}", [], threading.Event())
+    connections: list[socket.socket] = []
+    threads: list[threading.Thread] = []
+
+    def converse(connection: socket.socket) -> None:
+        received = bytearray()
+        server.received.append(received)
+        with suppress(OSError):
+            received += connection.recv(1 << 16)
+            handle(server, connection)
+            while more := connection.recv(1 << 16):
+                received += more
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                connections.append(connection)
+                thread = threading.Thread(target=converse, args=(connection,))
+                threads.append(thread)
+                thread.start()
+
+    accepting = threading.Thread(target=accept)
+    accepting.start()
+    try:
+        yield server
+    finally:
+        server.over.set()
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        accepting.join()
+        for connection in connections:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+            connection.close()
+        for thread in threads:
+            thread.join()

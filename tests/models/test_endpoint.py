@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -14,7 +15,15 @@ import pytest
 
 from kb import KnowledgeBase, models
 from kb.config import Config, ModelsConfig, SearchConfig
-from kb.errors import ConfigError, EndpointError, ModelBroken, ModelError, Offline
+from kb.errors import (
+    ConfigError,
+    DeadlineExceeded,
+    EndpointError,
+    ModelBroken,
+    ModelError,
+    Offline,
+    is_unicode,
+)
 from kb.models import network
 from kb.models.endpoint import EndpointEncoder, open_endpoint
 from kb.types import Degraded
@@ -217,10 +226,10 @@ def test_a_server_that_does_not_answer(
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (b"<html>welcome</html>", "returned no embeddings"),
-        (b'{"embedding": [1, 2, 3]}', "returned no embeddings"),
-        (b'{"data": 3}', "returned no embeddings"),
-        (b'{"data": [{"index": 1, "embedding": [1, 2, 3]}]}', "returned no embeddings"),
+        (b"<html>welcome</html>", "something other than embeddings"),
+        (b'{"embedding": [1, 2, 3]}', "something other than embeddings"),
+        (b'{"data": 3}', "something other than embeddings"),
+        (b'{"data": [{"index": 1, "embedding": [1, 2, 3]}]}', "something other than embeddings"),
         (b'{"data": []}', "0 vectors for 1 texts"),
         (b'{"data": [{"embedding": [1, 2, 3]}, {"embedding": [1, 2, 3]}]}', "2 vectors for 1"),
         (b'{"data": [{"embedding": [1, 2]}]}', "vectors of 2 dimensions instead of 3"),
@@ -234,7 +243,7 @@ def test_a_server_that_does_not_answer(
             "other than a list of numbers",
         ),
         (b'{"data": [{"embedding": [0, 0, 0]}]}', "a vector that is zero"),
-        (b"[" * 100_000, "returned no embeddings"),
+        (b"[" * 100_000, "something other than embeddings"),
     ],
 )
 def test_nonsense(
@@ -335,6 +344,28 @@ def test_it_is_listed_without_being_asked(server: Server) -> None:
     assert server.asked
 
 
+SURROGATE = b'{"error": {"message": "lone \\ud800 here"}}'
+
+
+@pytest.mark.parametrize("status", [200, 400, 503])
+def test_error_texts_are_valid_unicode(
+    opened: Callable[..., EndpointEncoder],
+    script: Script,
+    status: int,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    script.answers = [Answer(status, SURROGATE)] * 2
+    with pytest.raises(ModelError, match=r"lone \\+ud800 here") as caught:
+        opened(endpoint_retries=1).encode(["abc"])
+    assert is_unicode(caught.value.message + str(caught.value) + caplog.text)
+
+
+@pytest.mark.parametrize("name", ["model", "query_prefix", "passage_prefix"])
+def test_settings_from_an_environment_that_is_not_utf8(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"endpoint_{name} is not valid UTF-8"):
+        open_endpoint(config("http://127.0.0.1:9", **{f"endpoint_{name}": "caf\udce9"}))
+
+
 # --- in a store -----------------------------------------------------------------------------------
 
 
@@ -419,6 +450,42 @@ def test_words_answer_while_it_hangs(tmp_path: Path, script: Script, server: Ser
         assert found.returned == 1
         assert found.degraded == (Degraded("dense", "timeout", "no answer within 1 s"),)
         assert kb.status()["vectors"]["state"] == "ready"  # without asking it
+
+
+def test_a_silent_server_is_not_asked_twice(tmp_path: Path, script: Script, server: Server) -> None:
+    """The first query of a process waits once for the whole time, and the next ones do not."""
+    settings = config(server.url, endpoint_timeout_s=0.3)
+    with KnowledgeBase(tmp_path / "kb.sqlite", config=settings) as kb:
+        kb.add("the banana boat")
+        kb.embed()
+    script.answers = [Answer(mute=True)] * 9
+    with KnowledgeBase(tmp_path / "kb.sqlite", config=settings) as kb:
+        before = len(server.asked)
+        for query in ("banana", "boat", "banana boat"):
+            found = kb.search(query, mode="hybrid")
+            assert found.returned == 1
+            (degraded,) = found.degraded
+            assert network.host_of(server.url) in str(degraded.detail)
+        assert kb.search("banana", mode="vector").degraded
+        assert len(server.asked) == before + 1
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "vector"])
+def test_the_search_has_a_time_limit_of_its_own(
+    tmp_path: Path, script: Script, server: Server, mode: str
+) -> None:
+    """It counts from the first query on, since there is no model to load."""
+    settings = config(server.url)
+    with KnowledgeBase(tmp_path / "kb.sqlite", config=settings) as kb:
+        kb.add("the banana boat")
+        kb.embed()
+    script.answers = [Answer(mute=True)] * 9
+    limited = replace(settings, search=SearchConfig(timeout_s=0.6))
+    with KnowledgeBase(tmp_path / "kb.sqlite", config=limited) as kb:
+        began = time.monotonic()
+        with suppress(DeadlineExceeded):
+            assert kb.search("banana", mode=mode).degraded
+        assert time.monotonic() - began < 5.0  # the endpoint has ten seconds
 
 
 def test_a_date_to_come_back_at() -> None:

@@ -23,6 +23,7 @@ from kb.errors import (
     ModelBroken,
     ModelMissing,
     Offline,
+    is_unicode,
 )
 from kb.models import model_directory
 from kb.models.manifest import Manifest
@@ -269,6 +270,31 @@ def test_ranges_that_are_wrong(fetch: Callable[..., Manifest], hub: Hub) -> None
     assert model_directory.names() == []
 
 
+@pytest.mark.parametrize(
+    ("code", "headers"),
+    [
+        (206, {"Content_Range": f"bytes {'9' * 5000}-"}),
+        (302, {"Location": "http://["}),
+        (302, {"Location": "http://host:port/"}),
+        (302, {"Location": "file:///etc/passwd"}),
+        (302, {"Location": f"http://{'a' * 70}.example/"}),
+        (503, {"Retry_After": "9" * 5000}),
+        (503, {"Retry_After": "Mon, 01 Jan 0001 00:00:00 +2359"}),
+    ],
+)
+def test_headers_that_mean_harm(
+    fetch: Callable[..., Manifest], hub: Hub, code: int, headers: dict[str, str]
+) -> None:
+    hub.faults["model.json"] = [status(code, **headers)] * 9
+    hub.faults["model.onnx"] = [cut(1000), *[status(code, **headers)] * 9]
+    with pytest.raises(KbError):
+        fetch()
+    hub.faults["model.json"] = []
+    with pytest.raises(KbError):
+        fetch()
+    assert model_directory.names() == []
+
+
 def test_more_is_here_than_there(fetch: Callable[..., Manifest], hub: Hub) -> None:
     """A partial file for which the server has no such range is downloaded again."""
     hub.faults["model.onnx"] = [cut(1000), status(416)]
@@ -354,6 +380,9 @@ def test_what_is_no_manifest(
         {"max_tokens": 2**63},
         {"files": {"a\x00b": FILE}},
         {"files": {"a\ud800": FILE}},
+        {"summary": "lone \ud800"},
+        {"passage_prefix": "\udcff: "},
+        {"source": "http://127.0.0.1/\ud800/{revision}"},
         {"files": {"CON": FILE}},
         {"files": {"nul.txt": FILE}},
         {"files": {".hidden": FILE}},
@@ -381,8 +410,9 @@ def test_manifests_that_mean_harm(
     told = tiny.read_manifest(folder)
     files = told["files"] | change.pop("files", {})
     tiny.write_manifest(folder, told | {"files": files} | change)
-    with pytest.raises(KbError):
+    with pytest.raises(KbError) as caught:
         fetch()
+    assert is_unicode(str(caught.value) + caught.value.hint)
     assert not model_directory.folder().exists()
 
 

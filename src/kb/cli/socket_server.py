@@ -185,6 +185,7 @@ class _SocketServer:
                 return
             connection.settimeout(_READ_TIMEOUT_S)
             request = _read(connection)
+            connection.sendall(socket_client.ACKNOWLEDGEMENT)
             with deadline:
                 response = self._respond(request)
             deadline.check()  # an expired deadline is not the client's error

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Protocol
 
 from kb.embedding.embedder import EmbedProgress, OnEmbedded
-from kb.errors import KbError
+from kb.errors import KbError, to_unicode
 from kb.logs import logger
 from kb.types import EmbedReport
 
@@ -152,7 +152,7 @@ class Worker:
         _log.warning(
             "embedding failed, next attempt in %.0f s: %s", wait_s, message, exc_info=not expected
         )
-        self._update(state="failed", error=message, wait_s=wait_s)
+        self._update(state="failed", error=to_unicode(message), wait_s=wait_s)
         return wait_s
 
     def _progress(self, now: EmbedProgress) -> None:

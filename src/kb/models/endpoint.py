@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kb.config import user_file
-from kb.errors import ConfigError, InvalidRequest, ModelBroken
+from kb.errors import ConfigError, InvalidRequest, ModelBroken, is_unicode
 from kb.index.normalize import normalize
 from kb.models import network
+from kb.models.circuit_breaker import CircuitBreaker
 from kb.models.http_client import EmbeddingClient
 from kb.models.lookup import ENDPOINT as NAME
 from kb.ports import ModelTraits
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 KEY_VARIABLE = "KB_ENDPOINT_KEY"
 _LARGEST = 1e300
 _QUERY_TIMEOUT_S, _QUERY_RETRIES, _QUERY_WAIT_S = 10.0, 1, 1.0  # a user is waiting
+_BRIEF_S = 2.0  # if search.retriever_timeout_ms is 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +54,18 @@ def open_endpoint(config: Config, name: str = NAME, *, sleep: network.Sleep = ti
     `Offline`."""
     settings = config.models
     endpoint = _endpoint(settings, name)
-    if not network.is_local(endpoint.url):
+    if not network.is_this_machine(endpoint.url):
         network.check_online(config, endpoint.url)
+    queries = _client(settings, endpoint, sleep, patient=False)
     return EndpointEncoder(
         _spec(settings, endpoint),
         _client(settings, endpoint, sleep, patient=True),
-        _client(settings, endpoint, sleep, patient=False),
+        queries,
+        CircuitBreaker(
+            network.host_of(endpoint.url),
+            limit_s=queries.timeout_s,
+            brief_s=config.search.retriever_timeout_ms / 1000 or _BRIEF_S,
+        ),
         batch=settings.endpoint_batch,
     )
 
@@ -69,11 +77,18 @@ class EndpointEncoder(ModelTraits):
     remote = True
 
     def __init__(
-        self, spec: ModelSpec, passages: EmbeddingClient, queries: EmbeddingClient, *, batch: int
+        self,
+        spec: ModelSpec,
+        passages: EmbeddingClient,
+        queries: EmbeddingClient,
+        breaker: CircuitBreaker,
+        *,
+        batch: int,
     ) -> None:
         self._spec = spec
         self._passages = passages
         self._queries = queries
+        self._breaker = breaker
         self._batch = batch
 
     @property
@@ -99,17 +114,23 @@ class EndpointEncoder(ModelTraits):
         if "dense" not in want:
             return [Encoding() for _ in texts]
         prefix = self._spec.query_prefix if as_query else self._spec.passage_prefix
-        client = self._queries if as_query else self._passages
         encodings: list[Encoding] = []
         for start in range(0, len(texts), self._batch):
             batch = [prefix + nfc(text) for text in texts[start : start + self._batch]]
-            vectors = _check_vectors(client.vectors(batch), len(batch), self._spec)
+            response = self._query(batch) if as_query else self._passages.vectors(batch)
+            self._breaker.record_response()
+            vectors = _check_vectors(response, len(batch), self._spec)
             if not self._spec.dimension:
                 self._spec = replace(self._spec, dimension=len(vectors[0]))
             encodings += [Encoding(dense=_normalize(vector, self._spec)) for vector in vectors]
             if on_progress is not None:
                 on_progress(len(encodings))
         return encodings
+
+    def _query(self, texts: list[str]) -> list[Any]:
+        """The vectors of queries. A user is waiting: this fails at once if the server has not
+        responded lately."""
+        return self._breaker.call(lambda: self._queries.vectors(texts))
 
 
 # --- settings -------------------------------------------------------------------------------------
@@ -123,6 +144,10 @@ def _endpoint(settings: ModelsConfig, name: str) -> Endpoint:
                 f"the encoder {NAME!r} needs the setting models.{key}",
                 f"set it in {user_file()}, or set KB_MODELS_{key.upper()}",
             )
+    for key, value in (("model", model), ("query_prefix", settings.endpoint_query_prefix),
+                       ("passage_prefix", settings.endpoint_passage_prefix)):  # fmt: skip
+        if not is_unicode(value):  # from an environment that is not UTF-8
+            raise ConfigError(f"models.endpoint_{key} is not valid UTF-8", "use UTF-8")
     url = network.check_url(settings.endpoint_url, "models.endpoint_url").rstrip("/")
     return Endpoint(url if url.endswith("/embeddings") else f"{url}/embeddings", model)
 
@@ -156,6 +181,7 @@ def _client(
         retries=retries if patient else min(retries, _QUERY_RETRIES),
         longest_wait_s=network.LONGEST_WAIT_S if patient else _QUERY_WAIT_S,
         sleep=sleep,
+        patient=patient,
     )
 
 

@@ -8,18 +8,20 @@ raised at once. The API key is sent in one header and never appears in a message
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
-from kb.errors import EndpointError, ModelBroken
+from kb import deadline
+from kb.errors import EndpointError, ModelBroken, to_unicode
 from kb.logs import logger
 from kb.models import network
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
-    from urllib.request import OpenerDirector, Request
+    from urllib.request import Request
+
+    from kb.models.connections import TimeLimit
 
 log = logger(__name__)
 
@@ -35,16 +37,19 @@ _HINTS = {
 
 
 class _TransientError(Exception):
-    """A failure that is worth a retry; `retry_after` is the server's header, if any."""
+    """A failure that is worth a retry; `retry_after` is the server's header, if any. `late` means
+    that the time limit was reached."""
 
-    def __init__(self, reason: str, retry_after: str | None = None) -> None:
+    def __init__(self, reason: str, retry_after: str | None = None, *, late: bool = False) -> None:
         super().__init__(reason)
         self.retry_after = retry_after
+        self.late = late
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingClient:
-    """Requests vectors from a server."""
+    """Requests vectors from a server. With `patient`, `timeout_s` applies to each attempt;
+    otherwise to all of them together, and `TimeoutError` is raised when it is reached."""
 
     url: str
     model: str
@@ -53,17 +58,27 @@ class EmbeddingClient:
     retries: int
     longest_wait_s: float
     sleep: network.Sleep
+    patient: bool = True
 
     def vectors(self, texts: list[str]) -> list[Any]:
         """The vectors in the response, unchecked: one for each text, in order."""
         request = self._request(texts)
-        opener = network.opener(redirects=False)
+        limit = self._limit()
         for attempt in range(self.retries + 1):
             try:
-                return self._parse(self._send(opener, request))
+                return self._parse(self._send(request, limit))
             except _TransientError as error:
+                if error.late and not self.patient:
+                    raise TimeoutError(str(error)) from error
                 self._wait(attempt, error)
+            if self.patient:
+                limit = self._limit()
         raise AssertionError("the last attempt either returns or raises")
+
+    def _limit(self) -> TimeLimit:
+        from kb.models.connections import TimeLimit
+
+        return TimeLimit(min(self.timeout_s, deadline.remaining_s()))
 
     def _wait(self, attempt: int, error: _TransientError) -> None:
         """Wait before the next attempt. Raises `EndpointError` after the last one."""
@@ -93,18 +108,20 @@ class EmbeddingClient:
             request.add_unredirected_header("Authorization", f"Bearer {self.key}")
         return request
 
-    def _send(self, opener: OpenerDirector, request: Request) -> bytes:
+    def _send(self, request: Request, limit: TimeLimit) -> bytes:
         from urllib.error import HTTPError
 
-        deadline = time.monotonic() + self.timeout_s
+        from kb.models.connections import open_url
+
         try:
-            with opener.open(request, timeout=self.timeout_s) as response:
-                return _read(response, deadline)
+            with open_url(request, limit, redirects=False) as response:
+                return _read(response)
         except HTTPError as error:
             with error:
                 raise self._to_error(error.code, _read_start(error), error.headers) from None
         except (OSError, HTTPException) as error:
-            raise _TransientError(network.describe_failure(error)) from error
+            late = isinstance(getattr(error, "reason", error), TimeoutError)
+            raise _TransientError(network.describe_failure(error), late=late) from error
 
     def _parse(self, body: bytes) -> list[Any]:
         """The vectors by their index: servers may return them in another order."""
@@ -135,15 +152,11 @@ class EmbeddingClient:
         return text.replace(self.key, "***") if self.key else text
 
 
-def _read(response: HTTPResponse, deadline: float) -> bytes:
-    """Read the whole body before the deadline, even if the server sends only a few bytes at a
-    time."""
+def _read(response: HTTPResponse) -> bytes:
     blocks, size_bytes = [], 0
     while block := response.read1(_BLOCK_BYTES):
         blocks.append(block)
         size_bytes += len(block)
-        if time.monotonic() > deadline:
-            raise TimeoutError
         if size_bytes > _MAX_RESPONSE_BYTES:
             raise ModelBroken("the endpoint's response is too large", "check models.endpoint_url")
     if response.length:  # bytes that were announced and did not arrive
@@ -166,4 +179,4 @@ def _error_message(body: str) -> str:
         body = str(error["message"] if isinstance(error, dict) and "message" in error else error)
     except (ValueError, RecursionError):
         pass
-    return " ".join(body.split())[:_SHOWN_CHARS]
+    return to_unicode(" ".join(body.split())[:_SHOWN_CHARS])

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kb.errors import ModelBroken, ModelError, ModelMissing
+from kb.errors import ModelBroken, ModelError, ModelMissing, to_unicode
 from kb.models import onnx_file
 from kb.models.checksums import cached_sha256
 from kb.models.manifest import GRAPH, NAME, TOKENIZER, Manifest, ModelFile
@@ -93,7 +93,7 @@ def _spec(folder: Path, graph: GraphFile, outputs: Mapping[str, str], version: s
     widths = {part: _width(folder, graph, name, config) for part, name in outputs.items()
               if part != "sparse"}  # fmt: skip
     return ModelSpec(
-        name=folder.parent.name if folder.name == "onnx" else folder.name,
+        name=to_unicode(folder.parent.name if folder.name == "onnx" else folder.name),
         version=version,
         dimension=widths["dense"],
         gives=frozenset(outputs),

@@ -92,9 +92,13 @@ def read(folder: Path) -> Manifest:
 def load_json(data: bytes, label: str) -> Any:
     """Parse the JSON of a manifest from `label`, a path or a URL."""
     try:
-        return json.loads(data)
+        value = json.loads(data)
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ModelBroken(f"{label} contains a lone surrogate", HINT) from error
     except (ValueError, RecursionError) as error:
         raise ModelBroken(f"{label} is not valid JSON: {error}", HINT) from error
+    return value
 
 
 def parse(folder: Path, data: Any, label: str) -> Manifest:

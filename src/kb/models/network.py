@@ -1,21 +1,19 @@
-"""Network access: the only code that opens connections, and the checks before it does.
+"""Network access: which addresses may be contacted, when to retry, and how to report failures.
 
-Only `http_client` and `download` use it, and only for addresses that the user has configured or
-given. `models.offline` and `KB_OFFLINE` forbid even that.
+Only `http_client` and `download` open connections, through `connections`, and only to addresses
+that the user has configured or given. `models.offline` and `KB_OFFLINE` forbid even that.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from kb.errors import ConfigError, InvalidRequest, Offline
 
 if TYPE_CHECKING:
-    from urllib.request import OpenerDirector, Request
-
     from kb.config import Config
 
 Sleep = Callable[[float], None]
@@ -40,10 +38,21 @@ def check_online(config: Config, url: str) -> None:
         )
 
 
-def is_local(url: str) -> bool:
-    """Whether the address is on this machine."""
-    host = (urlsplit(url).hostname or "").rstrip(".")
-    return host in ("localhost", "::1") or host.startswith("127.") or host.endswith(".localhost")
+def is_this_machine(url: str) -> bool:
+    """Whether the URL's host is `localhost` or a literal loopback address. Any other name would
+    have to be looked up."""
+    host = urlsplit(url).hostname or ""
+    return host == "localhost" or is_loopback(host)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` is a loopback address in digits."""
+    from ipaddress import ip_address
+
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def host_of(url: str) -> str:
@@ -66,28 +75,6 @@ def check_url(url: str, name: str) -> str:
     if parts.username is not None or parts.password is not None:
         raise ConfigError(f"{name} contains a user name or a password", "remove them from the URL")
     return url
-
-
-def opener(*, redirects: bool) -> OpenerDirector:
-    """An opener for HTTP and HTTPS through the system's proxy, but not for files or FTP."""
-    import ssl
-    from urllib import request
-
-    class Redirects(request.HTTPRedirectHandler):
-        def redirect_request(self, req: Request, fp: Any, *rest: Any) -> Request | None:
-            target = super().redirect_request(req, fp, *rest) if redirects else None
-            if target is not None and req.type == "https" and target.type != "https":
-                return None  # never from HTTPS to HTTP
-            return target
-
-    director = request.OpenerDirector()
-    for handler in (
-        request.ProxyHandler(), request.UnknownHandler(), request.HTTPHandler(),
-        request.HTTPSHandler(context=ssl.create_default_context()),
-        request.HTTPDefaultErrorHandler(), Redirects(), request.HTTPErrorProcessor(),
-    ):  # fmt: skip
-        director.add_handler(handler)
-    return director
 
 
 def wait_s(attempt: int, retry_after: str | None) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kb.errors import InvalidRequest, check_choice, check_text
 from kb.search.profile_settings import ALIASES, TABLES, check_name, read, read_entry
@@ -13,6 +13,10 @@ from kb.search.ranking.boosts import HALF_LIFE_DAYS, TYPE_WEIGHTS, Boosts
 from kb.search.ranking.fusion import RRF_K, Fusion
 from kb.search.retrievers import registry
 from kb.types import RERANKERS
+
+if TYPE_CHECKING:
+    from kb.config import Config
+    from kb.types import SearchRequest
 
 _SHOWN_IF_SET = (
     "boosts", "collapse", "per_document", "group", "complete", "adaptive", "agreement", "coverage",
@@ -171,6 +175,12 @@ def resolve(
     summary = str(settings.pop("summary", profile.summary))
     configured = _with_settings(replace(profile, summary=summary), settings)
     return _with_settings(configured, overrides or {})
+
+
+def requested_profile(config: Config, request: SearchRequest) -> Profile:
+    """The profile of a request, with the request's own settings."""
+    profile = resolve(request.profile or config.search.profile, config.profiles, request.settings)
+    return with_reranker(restrict(profile, request.mode), request.rerank)
 
 
 def restrict(profile: Profile, mode: str | None) -> Profile:

@@ -22,7 +22,7 @@ from kb.errors import (
 from kb.search.context import SearchContext
 from kb.search.pipeline import Cut, FusionStage, Pipeline
 from kb.search.profile_settings import read_number, read_probability
-from kb.search.profiles import Profile, resolve, restrict, with_reranker
+from kb.search.profiles import Profile, requested_profile
 from kb.search.query.analysis import analyze
 from kb.search.query.query_encoder import QueryEncoder
 from kb.search.rerank.selection import JudgeSource, RerankerSelector, no_judge
@@ -89,11 +89,8 @@ class Searcher:
         check_choice("malformed", request.malformed, ("raise", "empty"))
         text = _query_text(request.query)
         _check(request.filters, request.threshold, request.min_relevance)
-        configured = resolve(
-            request.profile or self._config.search.profile, self._config.profiles, request.settings
-        )
+        wanted = requested_profile(self._config, request)
         with self.deadline(), self._store.snapshot():
-            wanted = with_reranker(restrict(configured, request.mode), request.rerank)
             model = ActiveModel(self._store, self._encoder)
             profile = _with_available_retrievers(wanted, model, request)
             query = self._query(text, profile, request)

@@ -38,8 +38,9 @@ class ServerContext:
     ingested before.
 
     Each kind of work has its own pool, so that a slow kind does not block the others: `passages`
-    opens documents, which may be large; `writes` runs short transactions; `ingests` and `uploads`
-    parse files for as long as that takes.
+    opens documents, which may be large; `local_searches` are those that encode no query and so
+    never wait for an endpoint; `writes` runs short transactions; `ingests` and `uploads` parse
+    files for as long as that takes.
     """
 
     kb: KnowledgeBase
@@ -52,6 +53,7 @@ class ServerContext:
     passages: WorkerPool
     health: WorkerPool
     searches: WorkerPool
+    local_searches: WorkerPool
     writes: WorkerPool
     ingests: WorkerPool
     uploads: WorkerPool
@@ -74,6 +76,7 @@ class ServerContext:
             passages=WorkerPool("passages", _READERS, queue_size),
             health=WorkerPool("health checks", 1, queue_size),
             searches=WorkerPool("searches", limits.searches_at_once, queue_size),
+            local_searches=WorkerPool("searches", limits.searches_at_once, queue_size),
             writes=WorkerPool("writes", 1, queue_size),  # the store has one writer at a time
             ingests=WorkerPool("ingests", 1, queue_size, atomic=True),
             uploads=WorkerPool("uploads", _UPLOADS_AT_ONCE, queue_size, atomic=True),
@@ -83,8 +86,8 @@ class ServerContext:
         )
 
     def pools(self) -> tuple[WorkerPool, ...]:
-        return (self.searches, self.evaluations, self.ingests, self.uploads, self.writes,
-                self.passages, self.reads, self.health)  # fmt: skip
+        return (self.searches, self.local_searches, self.evaluations, self.ingests, self.uploads,
+                self.writes, self.passages, self.reads, self.health)  # fmt: skip
 
     def cancel(self) -> None:
         """Stop all work at its next step; its clients get an error."""
@@ -123,8 +126,11 @@ class ServerContext:
     async def check_health(self, request: Request, work: Callable[[], Result]) -> Response:
         return await self._run(self.health, request, work)
 
-    async def search(self, request: Request, work: Callable[[], Result]) -> Response:
-        return await self._run(self.searches, request, work)
+    async def search(
+        self, request: Request, work: Callable[[], Result], *, encodes_query: bool = True
+    ) -> Response:
+        pool = self.searches if encodes_query else self.local_searches
+        return await self._run(pool, request, work)
 
     async def write(
         self, request: Request, work: Callable[[], Result], status: int = 200

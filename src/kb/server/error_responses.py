@@ -39,7 +39,7 @@ def error_response(error: KbError) -> JSONResponse:
         headers["Connection"] = "close"  # the start of the next request is unknown
     if error.http_status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    return JSONResponse(_encodable(error.to_dict()), error.http_status, headers)
+    return JSONResponse(error.to_dict(), error.http_status, headers)
 
 
 def internal_error_response(error: Exception) -> JSONResponse:
@@ -86,8 +86,3 @@ def _from_routing(request: Request, error: HTTPException) -> KbError:
     if error.status_code == 404:
         return NotFound(f"no route {path}", "see /openapi.json")
     return InvalidRequest(str(error.detail), "see /openapi.json")
-
-
-def _encodable(shape: dict[str, str]) -> dict[str, str]:
-    """Escape the characters in a client's text that UTF-8 cannot encode."""
-    return {key: value.encode("utf-8", "backslashreplace").decode() for key, value in shape.items()}

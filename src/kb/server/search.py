@@ -14,6 +14,7 @@ from kb.deadline import Deadline
 from kb.errors import InvalidRequest, ModelError, short_repr
 from kb.library.knowledge_base import KnowledgeBase
 from kb.ports import Encoder
+from kb.search.profiles import requested_profile
 from kb.server.context import Context, ServerContext
 from kb.server.documents import FilterParameters
 from kb.server.memory import RequestMemory
@@ -102,7 +103,8 @@ def router() -> APIRouter:
             context.metrics.search(response)
             return wire.response(response)
 
-        return await context.search(request, work)
+        profile = requested_profile(context.kb.config, search_request)
+        return await context.search(request, work, encodes_query=bool(profile.model_outputs()))
 
     @routes.get(
         "/search/compare-methods",
@@ -175,7 +177,7 @@ def router() -> APIRouter:
         def work() -> JsonDict:
             return wire.response(context.kb.similar(to, top=top, filters=filters, explain=explain))
 
-        return await context.search(request, work)
+        return await context.search(request, work, encodes_query=False)
 
     @routes.get(
         "/profiles",

@@ -75,10 +75,11 @@ def _store_gauges(kb: KnowledgeBase) -> dict[str, float]:
 
 
 def _pool_gauges(context: ServerContext) -> dict[str, float]:
+    searches = (context.searches, context.local_searches)
     writes = (context.writes, context.ingests, context.uploads)
     return {
         "kb_passages_taken": context.passages.task_count,
         "kb_reads_taken": context.reads.task_count,
-        "kb_searches_taken": context.searches.task_count,
+        "kb_searches_taken": sum(pool.task_count for pool in searches),
         "kb_writes_taken": sum(pool.task_count for pool in writes),
     }

@@ -98,8 +98,9 @@ class QueryEncoder:
             raise ModelMissing("the encoder is switched off", "set models.encoder")
         entry = self._entry(_Key(encoder.spec.name, encoder.spec.version, text))
         needed = (want if need is None else need) & encoder.spec.gives
-        timeout_s = self._timeout_s if self.warm else None
-        with nullcontext() if self.warm else pause_deadline(), _locked(entry, timeout_s, needed):
+        loads = self._loads(encoder)
+        timeout_s = None if loads else self._timeout_s
+        with pause_deadline() if loads else nullcontext(), _locked(entry, timeout_s, needed):
             if needed - entry.outputs:
                 self._add(entry, encoder, text, (want & encoder.spec.gives) - entry.outputs)
                 _raise_first(entry, needed)
@@ -109,9 +110,16 @@ class QueryEncoder:
         """Load the model, so that the next search need not."""
         encoder = None if self.warm else self._source()
         if encoder is not None:
-            with pause_deadline():
+            with pause_deadline() if self._loads(encoder) else nullcontext():
                 encoder.encode([_WARM], as_query=True)
             self.warm = True
+
+    def _loads(self, encoder: Encoder) -> bool:
+        """Whether the next encoding loads the model, for which there is no time limit. A server
+        may hang instead, so there the limits always apply."""
+        from kb.ports import traits_of  # a lexical search need not load the ports
+
+        return not self.warm and not traits_of(encoder).remote
 
     def _entry(self, key: _Key) -> _Entry:
         with self._lock:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from kb.errors import DeadlineExceeded, KbError
+from kb.errors import DeadlineExceeded, KbError, to_unicode
 from kb.search.query.analysis import Analysis
 from kb.types import Degraded, Filters, ScoredChunk, TermFrequencies
 
@@ -66,6 +66,6 @@ class Retriever(Protocol):
 def failure(part: str, error: Exception) -> Degraded:
     """Describe an error of a part of the search."""
     if isinstance(error, TimeoutError | DeadlineExceeded):
-        return Degraded(part, "timeout", str(error))
+        return Degraded(part, "timeout", to_unicode(str(error)))
     message = error.message if isinstance(error, KbError) else f"{type(error).__name__}: {error}"
-    return Degraded(part, "failed", message)
+    return Degraded(part, "failed", to_unicode(message))
