@@ -29,7 +29,7 @@ from bench.hybrid import hybrid
 from bench.others import others
 from bench.rerank import rerank
 from bench.sparse import sparse
-from bench.threeway import QUERIES, threeway, threeway_store
+from bench.threeway import QUERIES, build_word_index, threeway, threeway_store
 from bench.timing import process_ms, seconds, spread_ms, table
 from kb import KnowledgeBase, models
 from kb.config import Config
@@ -64,6 +64,7 @@ def passage_store(count: int) -> Path:
         store.catalog.write_document(draft, chunks)
     store.close()
     unfinished.rename(path)
+    build_word_index(path)
     return path
 
 

@@ -86,7 +86,15 @@ def threeway_store(plain: Path, count: int, spec: ModelSpec) -> Path:
         write_vectors(store, model_id, batch)
     store.close()
     unfinished.rename(path)
+    build_word_index(path)
     return path
+
+
+def build_word_index(path: Path) -> None:
+    """Write the file of postings, as an ingest does at its end."""
+    store = SqliteStore(path)
+    store.fulltext.build_index()
+    store.close()
 
 
 def _encodings(count: int, spec: ModelSpec) -> Iterator[Encoding]:
