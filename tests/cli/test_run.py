@@ -43,7 +43,7 @@ def test_a_file_that_cannot_be_written(
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied", ".kb/.gitignore")
 
-    monkeypatch.setattr("pathlib.Path.write_text", refuse)
+    monkeypatch.setattr("kb.cli.setup.open", refuse, raising=False)
     told = run("init", "new")
     assert told.status == 2
     assert told.err.startswith("error: .kb/.gitignore: Permission denied\n")
