@@ -244,6 +244,8 @@ def test_a_server_that_does_not_answer(
         ),
         (b'{"data": [{"embedding": [0, 0, 0]}]}', "a vector that is zero"),
         (b"[" * 100_000, "something other than embeddings"),
+        # Parsed, it would take twenty times as much memory.
+        (b'{"data": [' + b"[[],[],[]]," * 100_000 + b"1]}", "too large"),
     ],
 )
 def test_nonsense(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 log = logger(__name__)
 
-_MAX_RESPONSE_BYTES = 256 << 20
+_MAX_VECTOR_BYTES = 512 << 10  # of JSON: 16,000 numbers with all their digits
 _BLOCK_BYTES = 1 << 16
 _SHOWN_CHARS = 200
 _HINTS = {
@@ -66,7 +66,7 @@ class EmbeddingClient:
         limit = self._limit()
         for attempt in range(self.retries + 1):
             try:
-                return self._parse(self._send(request, limit))
+                return self._parse(self._send(request, limit, len(texts)))
             except _TransientError as error:
                 if error.late and not self.patient:
                     raise TimeoutError(str(error)) from error
@@ -108,14 +108,15 @@ class EmbeddingClient:
             request.add_unredirected_header("Authorization", f"Bearer {self.key}")
         return request
 
-    def _send(self, request: Request, limit: TimeLimit) -> bytes:
+    def _send(self, request: Request, limit: TimeLimit, count: int) -> bytes:
+        """The body of the response, with at most as many bytes as `count` vectors can have."""
         from urllib.error import HTTPError
 
         from kb.models.connections import open_url
 
         try:
             with open_url(request, limit, redirects=False) as response:
-                return _read(response)
+                return _read(response, _BLOCK_BYTES + count * _MAX_VECTOR_BYTES)
         except HTTPError as error:
             with error:
                 raise self._to_error(error.code, _read_start(error), error.headers) from None
@@ -152,12 +153,12 @@ class EmbeddingClient:
         return text.replace(self.key, "***") if self.key else text
 
 
-def _read(response: HTTPResponse) -> bytes:
+def _read(response: HTTPResponse, max_bytes: int) -> bytes:
     blocks, size_bytes = [], 0
     while block := response.read1(_BLOCK_BYTES):
         blocks.append(block)
         size_bytes += len(block)
-        if size_bytes > _MAX_RESPONSE_BYTES:
+        if size_bytes > max_bytes:
             raise ModelBroken("the endpoint's response is too large", "check models.endpoint_url")
     if response.length:  # bytes that were announced and did not arrive
         raise ConnectionError("the connection was interrupted")
