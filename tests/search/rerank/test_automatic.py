@@ -21,11 +21,11 @@ from tests.models.weightless import Weightless, unexamined
     [
         ((1, 1, 1), 0.0),
         ((1, 2, 1), 0.0),
-        ((1, 2, 3), 0.5),
-        ((2, 2, 2), 0.5),
-        ((1, None, None), 0.5),
-        ((1,), 0.5),
-        ((), 0.5),
+        ((1, 2, 3), 0.2),
+        ((2, 2, 2), 0.2),
+        ((1, None, None), 0.2),
+        ((1,), 0.2),
+        ((), 0.2),
     ],
 )
 def test_late_interaction_reranks_where_retrievers_disagree(
@@ -38,7 +38,7 @@ def test_late_interaction_reranks_where_retrievers_disagree(
 
 def test_late_interaction_leaves_long_queries_alone() -> None:
     ten = "one two three four five six seven eight nine ten"
-    assert automatic_blend("colbert", ten, 1, (2, 3)).blend == 0.5
+    assert automatic_blend("colbert", ten, 1, (2, 3)).blend == 0.2
     assert automatic_blend("colbert", f"{ten} eleven", 1, (2, 3)).blend == 0.0
 
 
@@ -101,7 +101,7 @@ def test_a_query_on_which_retrievers_agree_keeps_its_order(kb: KnowledgeBase) ->
 
 def test_one_retriever_alone_is_reranked(kb: KnowledgeBase) -> None:
     found = kb.search("boat7", mode="vector", rerank="colbert", explain=True)
-    assert stage(found)["blend"] == 0.5
+    assert stage(found)["blend"] == 0.2
     assert found.hits[0].score_kind == "rerank"
 
 

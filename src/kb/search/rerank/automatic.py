@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from kb.search.ranking.adaptive import MANY_WORDS, question_word, technical_marks, word_count
 
-BLENDS = {"colbert": 0.5, "cross-encoder": 0.3}
+BLENDS = {"colbert": 0.2, "cross-encoder": 0.3}
 _AGREE = 2  # retrievers
 
 
