@@ -352,6 +352,25 @@ def test_a_damaged_file_is_not_trusted(small: SqliteStore, damage: str) -> None:
     fresh.close()
 
 
+@pytest.mark.parametrize("change", ["cut", "emptied", "garbled", "removed"])
+def test_a_file_that_is_changed_while_it_is_mapped(small: SqliteStore, change: str) -> None:
+    """Reading a mapped page that the file no longer has would end the process."""
+    before = check(small)
+    path = file_of(small)
+    data = path.read_bytes()
+    if change == "cut":
+        os.truncate(path, 4096)
+    elif change == "emptied":
+        os.truncate(path, 0)
+    elif change == "garbled":
+        with open(path, "r+b") as file:
+            file.seek(5000)
+            file.write(bytes(reversed(data[5000:])))
+    else:
+        path.unlink()
+    assert check(small) == before
+
+
 def test_a_file_of_another_store(small: SqliteStore, tmp_path: Path) -> None:
     check(small)
     other = SqliteStore(tmp_path / "other" / "kb.sqlite")

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 _DEPTH_FACTOR = 4  # how many times more candidates the next retrieval returns
 _MAX_DEPTH = 4096  # the limit if one document fills the list
+_MIN_DEPTH = 100  # candidates to look at before a list is short because of `min_relevance`
 _READ_CHUNKS = 16  # whose texts are read at a time to estimate their relevance
 
 
@@ -315,6 +316,8 @@ class PipelineRun:
         """Whether there are enough candidates, so that more could not add hits. Hits below the
         threshold are not replaced; hits of the same document are."""
         cut = self._pipeline.cut
+        if self._query.min_relevance is not None and len(kept) < cut.top and limit < _MIN_DEPTH:
+            return False
         if cut.group:
             return len(kept) >= cut.top or limit >= max(_MAX_DEPTH, cut.top)
         dropped = len(cut.exclude) + (0 if self._collapsed is None else self._collapsed.count)

@@ -178,3 +178,19 @@ def test_a_limit_for_relevance_is_applied_before_the_list_is_cut(tmp_path: Path)
                 assert len(relevant) <= len(hits) or profile == "memory"
                 assert [hit.rank for hit in relevant] == list(range(1, len(relevant) + 1))
         assert str(old) in [hit.title for hit in kb.search("spare key", profile="memory").hits]
+
+
+@pytest.mark.parametrize("mode", ["lexical", "vector", "sparse", None])
+def test_a_single_retriever_looks_deeper_for_relevant_passages(tmp_path: Path, mode: str) -> None:
+    """The list of a single retriever is as long as that of the hits."""
+    with KnowledgeBase(tmp_path / "kb.sqlite", encoder="kb-mini") as kb:
+        for number in range(30):
+            kb.add(f"Restart {number}: restart, then restart everything again.", title=f"{number}")
+        kb.add("A gateway of the harbour radio was restarted after the storm.", title="right")
+        kb.embed()
+        query = "was the gateway of the harbour radio restarted after the storm"
+        everything = kb.search(query, mode=mode, top=31, min_relevance=0.5, collapse=False).hits
+        assert "right" in [hit.title for hit in everything]
+        for top in range(1, len(everything) + 1):
+            hits = kb.search(query, mode=mode, top=top, min_relevance=0.5, collapse=False).hits
+            assert len(hits) == top

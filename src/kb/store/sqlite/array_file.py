@@ -35,6 +35,16 @@ class Content(NamedTuple):
     arrays: Mapping[str, NDArray[Any]]
 
 
+def identity(path: Path) -> tuple[int, ...] | None:
+    """What changes if a file is replaced or written in place; None if there is none. Whoever has
+    mapped a file compares this before using the arrays: a shorter file would end the process."""
+    try:
+        info = path.stat()
+    except OSError:
+        return None
+    return info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns
+
+
 def read(path: Path, kind: str) -> Content | None:
     """The content of a file, if it is complete and of this kind. The arrays are mapped, not
     copied."""

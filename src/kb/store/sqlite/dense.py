@@ -17,7 +17,7 @@ import apsw
 from kb.deadline import pause_deadline
 from kb.errors import InvalidRequest, ModelBroken, ModelMismatch, check_choice
 from kb.index import cosine
-from kb.store.sqlite import embeddings, matrix_file, python_scan, vec0
+from kb.store.sqlite import array_file, embeddings, matrix_file, python_scan, vec0
 from kb.store.sqlite.connection import Database
 from kb.store.sqlite.embeddings import Mark
 from kb.store.sqlite.functions import scalar
@@ -42,6 +42,7 @@ class DenseIndex:
         self._filters = filters
         self._building = threading.Lock()
         self._matrices: dict[tuple[int, Mark], Matrix] = {}
+        self._file: tuple[int, ...] | None = None  # the identity of the file that they map
 
     def forget(self) -> None:
         with self._building:
@@ -100,11 +101,15 @@ class DenseIndex:
         """The matrix of the state that `connection` sees."""
         mark = embeddings.mark(connection)
         key = (model.model_id, mark)
-        if (known := self._matrices.get(key)) is not None:
-            return known
+        path = matrix_file.path_of(self._database.path)
+        if self._file == array_file.identity(path) and key in self._matrices:
+            return self._matrices[key]
         with pause_deadline(), self._building:  # one thread builds it for all
+            if self._file != array_file.identity(path):
+                self._matrices = {}
             if (known := self._matrices.get(key)) is None:
                 known = self._load_matrix(connection, model, mark)
+                self._file = array_file.identity(path)
                 kept = list(self._matrices.items())[1 - _MAX_MATRICES :]
                 self._matrices = {**dict(kept), key: known}
             return known

@@ -139,7 +139,8 @@ class WordIndex:
     def _state(self, connection: apsw.Connection) -> State | None:
         """The state that `connection` sees; None if there is no file for it, or too much has
         changed since it was written."""
-        mark, file = read_mark(connection), self._identity()
+        mark = read_mark(connection)
+        file = array_file.identity(path_of(self._database.path))
         if file == self._file and mark in self._states:
             return self._states[mark]
         with pause_deadline(), self._building:  # one thread builds it for all
@@ -150,13 +151,6 @@ class WordIndex:
                 kept = list(self._states.items())[1 - _MAX_STATES :]
                 self._states = {**dict(kept), mark: made}
             return self._states[mark]
-
-    def _identity(self) -> tuple[int, ...] | None:
-        try:
-            info = path_of(self._database.path).stat()
-        except OSError:
-            return None
-        return info.st_ino, info.st_mtime_ns, info.st_size
 
     def _load(self, connection: apsw.Connection, mark: Mark) -> State | None:
         """Derive the state from the newest one that precedes it, or from the file."""
