@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kb import KnowledgeBase
 from kb.store.sqlite import fulltext, words
 from kb.store.sqlite.store import SqliteStore
 from kb.types import Filters, LexicalQuery, TextMatches
@@ -249,3 +251,12 @@ def test_phrases_are_found_with_and_without_the_index(store: SqliteStore) -> Non
             patch.setattr(fulltext, "MIN_INDEXED_CHUNKS", sys.maxsize)
             assert store.fulltext.match_phrases(chosen, **said) == found
     assert uses_index(store)
+
+
+def test_an_import_writes_the_file(store: SqliteStore, tmp_path: Path) -> None:
+    fill(store)
+    archive = io.BytesIO(b"".join(store.maintenance.export()))
+    with KnowledgeBase(tmp_path / "copy.sqlite") as copy:
+        copy.import_(archive)
+        assert words.path_of(copy.path).exists()
+        assert [hit.title for hit in copy.search("red boat", mode="lexical").hits]

@@ -76,9 +76,11 @@ def import_(
         with _open(check_path("an import", source)) as file:
             return import_(store, file, merge=merge, on_progress=on_progress)
     with _peekable(cast(IO[bytes], source)) as reader:
-        return store.maintenance.load(
+        report = store.maintenance.load(
             _lines(_decompress(reader)), merge=merge, on_progress=on_progress
         )
+    store.fulltext.build_index()
+    return report
 
 
 def attach(
