@@ -505,8 +505,9 @@ def _translate(error: apsw.Error, path: Path) -> KbError:
         )
     if isinstance(error, apsw.FullError):
         return DiskFull(
-            f"the disk that holds {path} is full: the last document was not written",
-            "free some space and run the command again; everything before it is kept",
+            f"the disk that holds {path} is full: the last change was not written",
+            "free some space, which removing documents needs too, and run the command again; "
+            "everything before it is kept",
         )
     if _lacks_space(error):
         return DiskFull(
