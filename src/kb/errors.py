@@ -245,7 +245,7 @@ class WrongContent(Refused):
 
 class TooBusy(Refused):
     code = "too_busy"
-    http_status = 429
+    http_status = 503
 
 
 class Stopped(KbError):

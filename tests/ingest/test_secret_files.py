@@ -134,14 +134,39 @@ KEPT_SECRET = {
     "</username><password>m8nMVacIrz5E6nNy0a</password></server></servers></settings>",
     "tomcat.xml": "<tomcat-users><user username='a' password='m8nMVacIrz5E'/></tomcat-users>",
     "up.csv": "user,pass\nroot,m8nMVacIrz5E6nNy0a\n",
+    "deploy.sh": "#!/bin/sh\nset -e\ncd /srv/app\nexport DB_PASSWORD='k3Xq9vTz'\nmake deploy\n"
+    "echo done\nls -l\n",
+    "backup.sh": "#!/usr/bin/env bash\nfor db in a b; do\n  PGPASSWORD=k3Xq9vTz pg_dump -h db $db\n"
+    "done\n",
+    "call.sh": "#!/bin/zsh\ncurl -s \\\n  -H \"Authorization: Bearer " + GITHUB_TOKEN + "\" \\\n"
+    "  https://api.example/x\n",
+    "dump.sh": "#!/bin/bash\nset -eu\npsql postgres://app:k3Xq9vTz@db.internal/app -c 'select 1'\n",
+    "rclone.txt": "[drive]\ntype = drive\nscope = drive\ntoken = "
+    '{"access_token":"ya29.a0AfH6SMBx","token_type":"Bearer"}\n',
+    "sftp.txt": "[nas]\ntype = sftp\nhost = nas\nuser = ada\npass = 7cXm3GVgeSuqBFz-wgfVM1g\n",
+    "wifi.txt": 'network={\n  ssid="home"\n  psk="k3Xq9vTzHm"\n}\n',
+    "cookies.txt": "# Netscape HTTP Cookie File\n.x.example\tTRUE\t/\tTRUE\t0\tsid\tabc\n",
 }  # fmt: skip
 
 BY_NAME = {
     ".envrc": "export A=1\n", "credentials.csv": "a,b\n1,2\n", "gcp-key.json": "{}",
     "htpasswd": "x", "kubeconfig": "x: 1\n", "kubeconfig.yaml": "x: 1\n", "prod.kubeconfig": "x\n",
     "rootkey.csv": "a\n1\n", "passwords.txt": "x\n", "secret.yml": "a: 1\n",
-    "bash_history": "ls\n",
+    "bash_history": "ls\n", "rclone.conf": "[a]\n", "logins.json": "{}", "home.ovpn": "client\n",
+    "home.nmconnection": "[wifi]\n", "AuthKey_X.p8": "x\n", "credentials.toml": "[a]\n",
 }  # fmt: skip
+
+
+def test_a_script_is_known_by_its_name_too() -> None:
+    lines = b"cd /srv\nmake\n%s\necho done\nls\n"
+    for name, line in (
+        ("a.sh", b"export API_TOKEN=k3Xq9vTzHm"), ("a.fish", b"set -gx API_TOKEN k3Xq9vTzHm"),
+        ("a.ps1", b'$env:API_TOKEN = "k3Xq9vTzHm"'), ("a.bat", b"set API_TOKEN=k3Xq9vTzHm"),
+        ("a.csh", b"setenv API_TOKEN k3Xq9vTzHm"),
+    ):  # fmt: skip
+        assert "script" in (secret_reason(name, lines % line) or "")
+        assert secret_reason("a.md", lines % line) is None
+
 
 HARMLESS = {
     "guide.md": "# Keys\n\nA key begins with `-----BEGIN RSA PRIVATE KEY-----` and ends with\n"
@@ -205,6 +230,13 @@ HARMLESS = {
     "</form>",
     "tests.csv": "name,pass,fail\nlogin,12,3\nsearch,7,0\n",
     "users.csv": "user,pass\nada,yes\nbob,no\n",
+    "deploy.sh": "#!/bin/sh\nDB_PASSWORD=$1\nTOKEN=$(cat token.txt)\nexport API_KEY=${API_KEY:?}\n"
+    "PASSWORD=changeme\nSECRET_KEY=`openssl rand -hex 32`\nread -s -p 'Password: ' password\n",
+    "install.sh": "#!/bin/bash\nset -euo pipefail\nVERSION=1.2.3\ncurl https://x.example/$VERSION\n"
+    "NEXT_TOKEN=abc123def456\necho \"token=$NEXT_TOKEN\"\n",
+    "run.ps1": "$env:API_KEY = $args[0]\nWrite-Host 'the password is in the vault'\n",
+    "results.ini": "[run]\npass = 12\nfail = 3\n",
+    "cookies.md": "# Cookies\n\nThe file begins with `# Netscape HTTP Cookie File`.\n",
 }  # fmt: skip
 
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from unittest.mock import patch
 
+import apsw
 import pytest
 
 from kb import Deadline, KnowledgeBase, wire
 from kb.config import Config, SearchConfig
 from kb.errors import InvalidCitation, NotFound
 from kb.ingest.secret_files import BY_NAME
+from kb.store.sqlite.connection import Database
 from tests.replaced import REPLACEMENTS
 from tests.schemas import validate
 from tests.test_regular_files import posix, watchdog
@@ -230,6 +234,29 @@ def test_reading_counts_as_an_access_and_searching_does_not(kb: KnowledgeBase, r
     kb.get("lib/a.md#L5")
     kb.get("lib/a.md")
     assert kb.document("lib/a.md").access_count == 2
+
+
+def test_reading_does_not_wait_for_a_writer(kb: KnowledgeBase, root: Path) -> None:
+    """The access is counted with the next one."""
+    with closing(apsw.Connection(str(kb.path))) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        waits: list[float] = []
+        with patch.object(Database, "_begin", _recorded(Database._begin, waits)):
+            assert kb.get("lib/a.md").state == "exact"
+        assert len(waits) == 1
+        assert waits[0] < 0.1
+        writer.execute("ROLLBACK")
+    assert kb.document("lib/a.md").access_count == 0
+    kb.get("lib/code.py")
+    assert [kb.document(f"lib/{name}").access_count for name in ("a.md", "code.py")] == [1, 1]
+
+
+def _recorded(begin: Callable[..., None], waits: list[float]) -> Callable[..., None]:
+    def begin_and_record(self: Database, connection: object, wait_s: float) -> None:
+        waits.append(wait_s)
+        begin(self, connection, wait_s)
+
+    return begin_and_record
 
 
 # --- what takes the place of the file -------------------------------------------------------------

@@ -73,7 +73,7 @@ def test_eight_that_take_long_leave_room_for_others(serve_it: Open) -> None:
             for _ in range(8)
         ]
         answers = {each.result().status_code for each in asked}
-    assert answers <= {504, 429}  # one that waited for its turn was not begun
+    assert answers <= {504, 503}  # one that waited for its turn was not begun
     assert running.search("harbour keys")["returned"] > 0
 
 

@@ -36,7 +36,7 @@ def test_an_unusable_store_is_not_healthy(serve: Serve) -> None:
 def test_health_waits_for_no_reads(serve: Serve) -> None:
     running = serve(max_waiting=1)
     with taken(running.app.state.context.reads, 5):
-        assert running.client.get("/status").status_code == 429
+        assert running.client.get("/status").status_code == 503
         assert running.client.get("/health").status_code == 200
 
 

@@ -522,9 +522,11 @@ SAID = st.builds(
     expires_at=st.none() | TEXTS, metadata=st.dictionaries(TEXTS, JSON_VALUES, max_size=3),
 )  # fmt: skip
 NUMBERS = st.integers(-(2**63), 2**63 - 1)
+PATHS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60)
+OS_PATHS = st.binary(min_size=1, max_size=20).filter(lambda name: 0 not in name)
 DOCUMENTS = st.lists(
     st.tuples(
-        TEXTS, TEXTS, SAID, NUMBERS, st.none() | st.binary(max_size=20), st.none() | TEXTS,
+        PATHS, TEXTS, SAID, NUMBERS, st.none() | OS_PATHS, st.none() | TEXTS,
         st.lists(CHUNKS, max_size=4),
     ),
     max_size=5,

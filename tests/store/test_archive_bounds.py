@@ -21,6 +21,8 @@ from tests.models.weightless import Weightless, unexamined
 from tests.store.library import opened
 
 Lines = list[dict[str, Any]]
+MODEL = {"model_id": 1, "name": "a", "version": "1", "dimension": 4, "token_dimension": None,
+         "role": "search", "source": None, "marks": None}  # fmt: skip
 
 
 @pytest.fixture
@@ -60,8 +62,12 @@ def _at(lines: Lines, record: str) -> int:
         (None, "counts", {"roots": 2**70, "documents": 1, "chunks": 1}),
         (None, "sequences", {"roots": 1, "documents": 2**63 - 1, "chunks": 1}),
         (None, "models", [{"model_id": 2**64}]),
+        (None, "models", [MODEL | {"dimension": 0}]),
+        (None, "models", [MODEL | {"role": "boss"}]),
         ("root", "root_id", 2**63),
         ("root", "whole", 2**63),
+        ("root", "whole", -1),
+        ("root", "whole", 2),
         ("document", "doc_id", 2**63 - 1),
         ("document", "doc_id", -5),
         ("document", "doc_id", 10**4000),
@@ -69,6 +75,8 @@ def _at(lines: Lines, record: str) -> int:
         ("document", "size_bytes", -1),
         ("document", "mtime_ns", 1e300),
         ("document", "access_count", 2**62),
+        ("document", "type", ""),
+        ("document", "os_path", {"base64": ""}),
         ("document", "title", "\udcff"),
         ("document", "metadata", {"a": float("nan")}),
         ("document", "metadata", {"a": float("inf")}),
@@ -80,6 +88,7 @@ def _at(lines: Lines, record: str) -> int:
         ("chunk", "ordinal", 2**80),
         ("chunk", "text", "a\ud800b"),
         ("chunk", "spans", [{"kind": "line", "start": 1.5}]),
+        ("chunk", "spans", [{"kind": "code", "symbol": 5}]),
         ("chunk", "embeddings", [{"model_id": 1, "sparse": {"a": 10**400}}]),
         ("chunk", "embeddings", [5]),
         ("chunk", "embeddings", "x"),

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from kb.ingest.decode import wide_encoding
-from kb.ingest.secret_settings import sets_secret
+from kb.ingest.secret_settings import is_shell_script, script_sets_secret, sets_secret
 
 HEAD_BYTES = 64 * 1024  # of a file, to detect secrets
 HOW_TO_INCLUDE = "to read it anyway, add it to ingest.include_secrets"
@@ -32,6 +32,9 @@ _SECRET_NAMES = frozenset(
         "accesskeys.csv", "credentials", "credentials.csv", "credentials.json", "htpasswd",
         "kubeconfig", "kubeconfig.json", "kubeconfig.yaml", "kubeconfig.yml", "rootkey.csv",
         "bash_history", "zsh_history", "passwords.csv", "passwords.txt", "password.txt",
+        ".fetchmailrc", ".htdigest", ".msmtprc", ".mylogin.cnf", ".smbcredentials",
+        "credentials.toml", "credentials.xml", "credentials.yaml", "credentials.yml", "htdigest",
+        "logins.json", "rclone.conf",
         "secret.json", "secret.toml", "secret.yaml", "secret.yml",
         "secrets.json", "secrets.toml", "secrets.yaml", "secrets.yml",
     }
@@ -39,10 +42,13 @@ _SECRET_NAMES = frozenset(
 _SECRET_STARTS = (".env.", "id_dsa", "id_ecdsa", "id_ed25519", "id_rsa")
 _SECRET_JSON = ("client_secret", "gcp-key", "gcp_key", "service-account", "service_account")
 _SECRET_ENDS = (
-    ".env", ".gpg", ".jks", ".kdb", ".kdbx", ".key", ".keystore", ".kubeconfig", ".p12", ".pem",
-    ".pfx", ".pgp", ".ppk", ".tfstate", ".tfstate.backup", ".tfvars",
+    ".agekey", ".env", ".gpg", ".jks", ".kdb", ".kdbx", ".key", ".keystore", ".kubeconfig",
+    ".nmconnection", ".ovpn", ".p12", ".p8", ".pem", ".pfx", ".pgp", ".ppk",
+    ".tfstate", ".tfstate.backup", ".tfvars",
 )  # fmt: skip
 
+_SCRIPT_ENDS = (".bash", ".bat", ".cmd", ".csh", ".fish", ".ksh", ".ps1", ".sh", ".zsh")
+_COOKIES = re.compile(rb"\s*# (?:Netscape )?HTTP Cookie File")
 _COMMENTS = (b"#", b";", b"//")
 _PREAMBLE = re.compile(rb"(?:\s+|[#;][^\n]*|//[^\n]*)*(?:---[ \t]*\n\s*)?")
 
@@ -143,7 +149,7 @@ def secret_reason(path: str, head: bytes, included: Iterable[str] = ()) -> str |
         return None
     if leads_to_secret(path):
         return BY_NAME
-    kind = _kind_of_secret(head)
+    kind = _kind_of_secret(head, is_script=path.lower().endswith(_SCRIPT_ENDS))
     return None if kind is None else f"{kind} ({HOW_TO_INCLUDE})"
 
 
@@ -201,10 +207,14 @@ def _normalize_case(path: str) -> str:
 # --- the first bytes ------------------------------------------------------------------------------
 
 
-def _kind_of_secret(head: bytes) -> str | None:
+def _kind_of_secret(head: bytes, *, is_script: bool) -> str | None:
     """Which kind of secret the file holds, if any. Its beginning, after comments, rules out most
     kinds, so that for most files one search for a private key is enough."""
     text = _as_utf8(head[:HEAD_BYTES])
+    if _COOKIES.match(text):
+        return "holds cookies"
+    if (is_script or is_shell_script(text)) and script_sets_secret(text):
+        return "holds a script with secrets"
     if b"PRIVATE KEY" in text and _is_key(_without_comments(text)):
         return "holds a private key"
     preamble = _PREAMBLE.match(text)

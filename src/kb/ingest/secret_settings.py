@@ -1,5 +1,5 @@
 """Whether a text is a list of settings that sets a secret: variables, INI, YAML, TOML, JSON, XML,
-constants in PHP.
+constants in PHP, variables in shell scripts.
 
 Pure. A text about secrets has sentences; a list of settings has hardly any other lines. In such a
 list, a secret is a value that looks real under a name such as `db_password`, a URL or a connection
@@ -27,7 +27,7 @@ _NPM = re.compile(rb"(?://\S{1,200}:)?_(?:authToken|auth|password)[ \t]*=[ \t]*(
 
 _SECRET_NAME = re.compile(
     rb"(?:[\w.-]*[_.-])?(?:secret|token|password|passwd|passphrase|api_?key|private_?key|access_?key"
-    rb"|secret_?key|auth_?token|client_?secret)|[\w.-]+[_.-](?:pass|pwd)",
+    rb"|secret_?key|auth_?token|client_?secret|psk)|(?:[\w.-]+[_.-])?(?:pass|pwd)|pgpassword",
     re.IGNORECASE,
 )
 _CAMEL_CASE_NAME = re.compile(
@@ -78,6 +78,18 @@ _XML_PASSWORD = re.compile(
     re.IGNORECASE,
 )
 
+# `export NAME=value`, `NAME=value command`, `$env:NAME = "value"`, and `set -x NAME value` of fish
+_SHEBANG = re.compile(rb"#![^\n]{0,200}sh\b")
+_SHELL_VARIABLE = re.compile(
+    rb"^[ \t]*+(?:(?:export|readonly|local|typeset|declare|set|env)(?:[ \t]++-\w++)*+[ \t]++)?+"
+    rb"(?:\$env:)?+(\w{1,100}+)[ \t]*+=[ \t]*+([^\n]{1,400})"
+    rb"|^[ \t]*+set(?:env)?+(?:[ \t]++-\w++)*+[ \t]++(\w{1,100}+)[ \t]++([^\n=][^\n]{0,400})",
+    re.MULTILINE | re.IGNORECASE,
+)
+_SHELL_WORD = re.compile(rb"\"([^\"\n]*)\"|'([^'\n]*)'|([^\s\"';&|#]+)")
+# In `rclone.conf`, the value of `token` is a JSON object.
+_JSON_TOKEN = re.compile(rb"\{[^\n]{0,200}\"(?:access|refresh)_token\"[ \t]*:[ \t]*\"[^\"]{8}")
+
 # The tokens of services, which begin with a mark that nothing else begins with.
 _TOKEN = re.compile(
     rb"(?<![A-Za-z0-9_])(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{60,}|glpat-[\w-]{20}"
@@ -122,6 +134,29 @@ def sets_secret(text: bytes) -> bool:
     return any(_is_secret(one) for one in settings if one.is_variable or not others)
 
 
+def script_sets_secret(text: bytes) -> bool:
+    """Whether a shell script sets a variable to a secret, or has a token or a URL with a password
+    in it. Most of its lines are commands, so it is not a list of settings."""
+    if _may_have_token(text) and _has_token(text):
+        return True
+    for match in _SHELL_VARIABLE.finditer(text):
+        name, value = match[1] or match[3], match[2] or match[4]
+        if not _SECRET_NAME.fullmatch(name) or _PAGE_TOKEN.search(name):
+            continue
+        word = _SHELL_WORD.match(value)
+        literal = (word[1] or word[2] or word[3] or b"") if word else b""
+        if _is_real(literal) and _is_mixed(literal):
+            return True
+    return any(
+        _is_mixed(url[1]) and not _WEAK_URL_PASSWORD.match(url[1]) for url in _URL.finditer(text)
+    )
+
+
+def is_shell_script(text: bytes) -> bool:
+    """Whether the text begins with the line that names a shell."""
+    return _SHEBANG.match(text) is not None
+
+
 def _settings(text: bytes) -> tuple[list[_Setting], int]:
     """The settings at the beginning of the text, and the number of other lines."""
     settings: list[_Setting] = []
@@ -158,6 +193,8 @@ def _is_secret(setting: _Setting) -> bool:
         _SECRET_NAME.fullmatch(name) or _CAMEL_CASE_NAME.fullmatch(name)
     ):
         return False
+    if _JSON_TOKEN.match(value):
+        return True
     literal = _LITERAL.match(value)
     if literal is None or not _is_real(text := literal[1] or literal[2] or b""):
         return False

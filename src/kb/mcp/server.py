@@ -177,6 +177,7 @@ def address(text: str) -> tuple[str, int]:
 
 def create_app(kb: KnowledgeBase, rules: AccessRules, until: Deadline | None = None) -> ASGIApp:
     """Return the ASGI application, which serves `/mcp`. No call outlives `until`."""
+    from kb.server.admission import Admission
     from kb.server.guard import Guard
     from kb.server.metrics import Metrics
 
@@ -188,7 +189,9 @@ def create_app(kb: KnowledgeBase, rules: AccessRules, until: Deadline | None = N
         transport_security=_no_host_check(),
     )
     checked = _check_bodies(app, kb.config.serve.max_body_bytes)
-    return Guard(_without_event_stream(checked), rules, Metrics(), kb.config.serve)
+    limits = kb.config.serve
+    admission = Admission.for_pools(limits, [PATH])
+    return Guard(_without_event_stream(checked), rules, Metrics(), limits, admission)
 
 
 def _check_bodies(app: ASGIApp, limit_bytes: int) -> ASGIApp:

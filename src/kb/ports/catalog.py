@@ -79,7 +79,8 @@ class Catalog(Protocol):
         ...
 
     def record_access(self, doc_id: int) -> None:
-        """Add one to the document's access count."""
+        """Add one to the document's access count. If another writer holds the store, the access may
+        be counted together with a later one."""
         ...
 
     def tag(self, doc_id: int, add: Iterable[str], remove: Iterable[str]) -> None:

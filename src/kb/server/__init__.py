@@ -3,7 +3,9 @@
     lifecycle        one server from start to shutdown: token, address, uvicorn
     api              builds the application from its parts
     guard            access checks and security headers for every request
+    admission        limits on requests in progress
     connections      limits on open connections, and how each one ends
+    start_queue      spreads the start of requests over turns of the event loop
     transfer_limits  time, speed and memory limits on bodies and responses
     memory           the memory budget that all clients share
     request_bodies   reads JSON bodies within limits

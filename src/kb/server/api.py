@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from fastapi import Depends, FastAPI
+from starlette.routing import Route
 
 from kb import __version__
 from kb.library.knowledge_base import KnowledgeBase
@@ -21,6 +22,7 @@ from kb.server import (
     upload_folder,
     uploads,
 )
+from kb.server.admission import Admission
 from kb.server.context import ServerContext
 from kb.server.guard import AccessRules, Guard
 
@@ -64,8 +66,11 @@ def create_app(
         dependencies=[Depends(openapi.refuse_unknown_parameters)],
     )
     app.state.context, app.state.rules = context, rules
+    paths: list[str] = []
     for module in (search, documents, ingest, uploads, status, static_files):
-        app.include_router(module.router())
+        router = module.router()
+        app.include_router(router)
+        paths += [route.path for route in router.routes if isinstance(route, Route)]
     error_responses.install(app)
     openapi.install(app)
     app.add_middleware(
@@ -73,6 +78,7 @@ def create_app(
         rules=rules,
         metrics=context.metrics,
         limits=context.limits,
+        admission=Admission.for_pools(context.limits, paths),
         disk_paths=("/uploads/",),
     )
     return app

@@ -20,10 +20,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from kb.errors import MalformedRequest, TooBusy
 from kb.server.guard import SECURITY_HEADERS
+from kb.server.start_queue import StartQueue
 
 MAX_CONNECTIONS = 512
 _LINGER_S = 2.0  # for a client that still sends its body to read an error
 _CLOSE = (b"connection", b"close")
+_FIRST_PATHS = frozenset({"/health"})
+_BUSY = 503  # ends the connection, so that its further requests are not refused one by one
 
 
 class Stage(IntEnum):
@@ -81,16 +84,29 @@ def connection_limit() -> int:
 
 def protocol(timeout_s: float) -> type[asyncio.Protocol]:
     """The protocol of a server whose clients must send their headers within `timeout_s`."""
-    bound = partial(Connection, pool=ConnectionPool(connection_limit()), timeout_s=timeout_s)
+    bound = partial(
+        Connection,
+        pool=ConnectionPool(connection_limit()),
+        starts=StartQueue(_FIRST_PATHS),
+        timeout_s=timeout_s,
+    )
     return cast(type[asyncio.Protocol], bound)
 
 
 class Connection(H11Protocol):
     """A uvicorn connection that belongs to a pool, must send headers in time, and always ends."""
 
-    def __init__(self, *args: Any, pool: ConnectionPool, timeout_s: float, **options: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        pool: ConnectionPool,
+        starts: StartQueue,
+        timeout_s: float,
+        **options: Any,
+    ) -> None:
         super().__init__(*args, **options)
         self._pool = pool
+        self._starts = starts
         self._timeout_s = timeout_s
         self._inner = self.app
         self.app = cast(Any, self._run)
@@ -176,11 +192,14 @@ class Connection(H11Protocol):
         cycle = self.cycle
 
         async def send_and_close(message: Message) -> None:
-            if message["type"] == "http.response.start" and self._is_body_unfinished():
+            if message["type"] == "http.response.start" and (
+                message["status"] == _BUSY or self._is_body_unfinished()
+            ):
                 message = {**message, "headers": [*message["headers"], _CLOSE]}
             await send(message)
 
         try:
+            await self._starts.wait(scope["path"])
             await cast(Any, self._inner)(scope, receive, send_and_close)
         except asyncio.CancelledError:  # shutdown no longer waits for this client
             cycle.disconnected = True
@@ -192,6 +211,9 @@ class Connection(H11Protocol):
 
     def _is_body_unfinished(self) -> bool:
         return self.conn.their_state in (h11.SEND_BODY, h11.ERROR)
+
+    def _has_further_requests(self) -> bool:
+        return self.flow.read_paused or bool(self.conn.trailing_data[0])
 
     def on_response_complete(self) -> None:
         self.since = self.loop.time()
@@ -211,12 +233,13 @@ class Connection(H11Protocol):
     # --- the end ----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the connection once all is sent. A client that is still sending its body gets time
-        to read the response, which closing at once could discard."""
+        """Close the connection once all is sent. A client that is still sending its body or further
+        requests gets time to read the response, which closing at once could discard."""
         if self._is_ending or self._socket is None:
             return
         self._is_ending = True
-        if not self._is_body_unfinished() or not self._socket.can_write_eof():
+        is_sending = self._is_body_unfinished() or self._has_further_requests()
+        if not is_sending or not self._socket.can_write_eof():
             self._socket.close()
             self._set_timer(self._timeout_s)
             return

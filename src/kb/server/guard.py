@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from kb.config import ServeConfig
 from kb.errors import ClientGone, Foreign, KbError, MalformedRequest, TokenNeeded, WrongContent
 from kb.server import error_responses
+from kb.server.admission import Admission, Slot
 from kb.server.memory import MEMORY_KEY, MemoryBudget, RequestMemory
 from kb.server.metrics import Metrics
 from kb.server.transfer_limits import RequestStream, ResponseStream, TransferTimeout
@@ -145,6 +146,7 @@ class Guard:
         rules: AccessRules,
         metrics: Metrics,
         limits: ServeConfig,
+        admission: Admission,
         disk_paths: tuple[str, ...] = (),
     ) -> None:
         self._app = app
@@ -152,6 +154,7 @@ class Guard:
         self._metrics = metrics
         self._timeout = TransferTimeout(limits.client_timeout_s)
         self._budget = MemoryBudget(limits.max_memory_bytes)
+        self._admission = admission
         self._disk_paths = disk_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -163,26 +166,31 @@ class Guard:
             self._metrics.request_in_progress(),
             self._budget.reservation() as body,
             self._budget.reservation() as response,
+            self._admission.slot(scope["path"]) as slot,
         ):
             scope[MEMORY_KEY] = RequestMemory(self._budget, body, response)
             counted = None if scope["path"].startswith(self._disk_paths) else body
-            receiving = RequestStream(receive, self._timeout, self._budget, counted)
+            receiving = RequestStream(receive, self._timeout, self._budget, counted, slot)
             sending = ResponseStream(_add_headers(send), self._timeout, self._budget, response)
             try:
-                await self._respond(scope, receiving, sending)
+                await self._respond(scope, receiving, sending, slot)
             finally:
                 seconds = time.perf_counter() - started
                 route = getattr(scope.get("route"), "path", "none")
                 self._metrics.request(scope["method"], route, sending.status, seconds)
 
     async def _respond(
-        self, scope: Scope, receiving: RequestStream, sending: ResponseStream
+        self, scope: Scope, receiving: RequestStream, sending: ResponseStream, slot: Slot
     ) -> None:
         failure: KbError | None = None
         try:
             headers = _read_headers(scope)
             self._rules.check(scope["method"], scope["path"], headers)
             _check_address(scope)
+            if _has_body(headers):
+                slot.check()
+            else:
+                slot.take()
             await self._app(scope, receiving, sending)
         # The framework may wrap a failure of the streams in an error of its own. The client learns
         # nothing about other errors. The error itself is not kept: its traceback would keep the
@@ -203,6 +211,10 @@ class Guard:
         elif failure is not None and not sending.is_started:
             with suppress(ClientGone):
                 await error_responses.error_response(failure)(scope, receiving, sending)
+
+
+def _has_body(headers: Mapping[str, str]) -> bool:
+    return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
 
 
 def _add_headers(send: Send) -> Send:

@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import os
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from math import ceil
@@ -28,6 +29,9 @@ _MIN_TOKEN_CHARS = 16
 _KEEP_ALIVE_S = 15
 _M_MMAP_THRESHOLD = -3  # of <malloc.h>
 _LARGE_BLOCK_BYTES = 4 * 1024 * 1024
+# How long a thread may keep the interpreter while another waits for it. At Python's 5 ms, busy
+# searches would delay each system call of the event loop by as much.
+_SWITCH_S = 0.0001
 _CLOSE_S = 1  # for closing the store
 _ERROR_S = 2  # for sending errors to the clients of canceled requests
 
@@ -126,6 +130,14 @@ class HttpServer(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         self._shutdown.on_signal(self._stop)
         yield
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_S)
+        try:
+            super().run(sockets)
+        finally:
+            sys.setswitchinterval(before)
 
     def _stop(self) -> None:
         self.should_exit = True

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from starlette.types import Message, Receive, Send
 
 from kb.errors import ClientGone, KbError, TooBusy, TooSlow
+from kb.server.admission import Slot
 from kb.server.memory import MemoryBudget, Reservation
 
 MIN_BYTES_PER_S = 64 * 1024
@@ -33,8 +34,8 @@ class TransferTimeout:
 class RequestStream:
     """An ASGI `receive` with limits on the body.
 
-    If the body is late or exceeds the budget, the application sees a disconnect, and `failure`
-    holds the error for the client.
+    If the body is late or exceeds the budget, or if too many requests are in progress, the
+    application sees a disconnect, and `failure` holds the error for the client.
     """
 
     def __init__(
@@ -43,13 +44,16 @@ class RequestStream:
         timeout: TransferTimeout,
         budget: MemoryBudget,
         reservation: Reservation | None,
+        slot: Slot,
     ) -> None:
-        """Without a `reservation`, the body does not count: the application writes it to disk."""
+        """Without a `reservation`, the body does not count: the application writes it to disk.
+        `slot` is taken once the body is complete."""
         self.failure: KbError | None = None
         self._receive = receive
         self._timeout = timeout
         self._budget = budget
         self._reservation = reservation
+        self._slot = slot
         self._started = asyncio.get_running_loop().time()
         self._size_bytes = 0
         self._is_complete = False
@@ -70,11 +74,13 @@ class RequestStream:
         size_bytes = len(message.get("body", b""))
         self._size_bytes += size_bytes
         self._is_complete = not message.get("more_body", False)
-        if self._reservation is not None:
-            try:
+        try:
+            if self._reservation is not None:
                 self._budget.grow(reservation, size_bytes)
-            except TooBusy as error:
-                return self._fail(error.with_traceback(None))
+            if self._is_complete:
+                self._slot.take()
+        except TooBusy as error:
+            return self._fail(error.with_traceback(None))
         return message
 
     def _fail(self, error: KbError) -> Message:

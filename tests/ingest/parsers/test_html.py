@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kb.ingest.decode import Unreadable, Unsupported
 from kb.ingest.parse import Parsers
+from kb.ingest.parsers.html import tree as html_tree
 from kb.ingest.parsers.html import xhtml
 from kb.ingest.parsers.html.parser import HtmlParser
 from kb.ports import Parsed, Source
@@ -498,3 +499,25 @@ def test_labels_of_pictures_are_text_and_those_of_buttons_are_not() -> None:
     assert "Harbour chart" in text
     assert "Ferry map" in text
     assert "Close" not in text
+
+
+def test_the_text_of_a_shadow_root_is_read() -> None:
+    page = (
+        "<main><p>before</p><my-card><TEMPLATE shadowrootmode='open'><h2>Slots</h2>"
+        "<p>in the shadow</p><template><p>unused</p></template>"
+        "<inner-card><template class=a shadowrootmode=closed>deeper</template></inner-card>"
+        "<p>below</p></TEMPLATE></my-card><p>after</p></main>"
+    )
+    text = text_of(page)
+    assert [word for word in ("unused", "template") if word in text] == []
+    places = [text.index(words) for words in
+              ("before", "## Slots", "in the shadow", "deeper", "below", "after")]  # fmt: skip
+    assert places == sorted(places)
+    assert "never shown" not in text_of("<p>text</p><template>never shown</template>")
+
+
+@pytest.mark.parametrize(
+    "unit", ["<template", "<template shadowrootmode=open>", "</template", " shadowrootmode"]
+)
+def test_shadow_roots_take_linear_time(unit: str) -> None:
+    html_tree._open_shadow_roots(unit * (2_000_000 // len(unit)))

@@ -237,7 +237,7 @@ export function showNothing(actions) {
   );
 }
 
-const TEMPORARY = [408, 429]; // a timeout, or too many requests
+const TEMPORARY = [408]; // a timeout
 
 export function showError(error, actions) {
   show(

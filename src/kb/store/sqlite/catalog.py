@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from threading import Lock
 from typing import TYPE_CHECKING
 
+from kb.errors import StoreBusy
 from kb.store.sqlite import documents, files, schema
 from kb.store.sqlite.functions import scalar
 from kb.store.sqlite.snapshot_cache import store_state
@@ -28,12 +31,17 @@ if TYPE_CHECKING:
     )
 
 
+_ACCESS_WAIT_S = 0.05  # a read does not wait for writers
+
+
 class SqliteCatalog:
     """See `kb.ports.Catalog`."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
+        self._access_lock = Lock()
+        self._accesses: Counter[int] = Counter()  # not counted yet, since the store was busy
 
     def version(self) -> str:
         """`v<schema>.<changes>`."""
@@ -96,8 +104,16 @@ class SqliteCatalog:
             return removed
 
     def record_access(self, doc_id: int) -> None:
-        with self._database.writing() as connection:
-            documents.record_access(connection, doc_id)
+        with self._access_lock:
+            self._accesses[doc_id] += 1
+            accesses, self._accesses = self._accesses, Counter()
+        try:
+            with self._database.writing(wait_s=_ACCESS_WAIT_S) as connection:
+                for each, count in accesses.items():
+                    documents.record_access(connection, each, count)
+        except StoreBusy:
+            with self._access_lock:
+                self._accesses.update(accesses)
 
     def tag(self, doc_id: int, add: Iterable[str], remove: Iterable[str]) -> None:
         with self._database.writing() as connection:

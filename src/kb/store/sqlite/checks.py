@@ -206,6 +206,8 @@ def _vector_file(integrity: Integrity) -> Finding:
 def _word_file(integrity: Integrity) -> Finding:
     if not integrity.words.has_file():
         return Finding("words", "ok", "no file beside the store yet")
+    if integrity.words.is_unused_file():
+        return Finding("words", "warning", "not used: the file belongs to another store", _FIX)
     fault = integrity.words.file_fault()
     if fault is None:
         return Finding("words", "ok", "agrees with the text")

@@ -16,6 +16,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from math import inf
 from pathlib import Path
 from urllib.parse import quote
 from weakref import WeakSet
@@ -112,9 +113,9 @@ class Database:
                         self._local.reader, self._local.is_snapshot = None, False
 
     @contextmanager
-    def writing(self) -> Iterator[apsw.Connection]:
-        """A transaction that is committed at the end of the block, and rolled back after an
-        error."""
+    def writing(self, wait_s: float = inf) -> Iterator[apsw.Connection]:
+        """A transaction that is committed at the end of the block, and rolled back after an error.
+        Raises `StoreBusy` if another one does not end within `wait_s` and the store's timeout."""
         if self.read_only:
             raise StoreReadOnly(
                 f"{self.path} was opened for reading only", "open it without read_only"
@@ -124,7 +125,7 @@ class Database:
                 self._leave_old_file()
             connection = self._writer()
             try:
-                self._begin(connection)
+                self._begin(connection, wait_s)
                 yield connection
                 if _has_moved(connection):
                     raise self._replaced()
@@ -224,9 +225,9 @@ class Database:
             "try again; before you replace a store, stop the programs that use it",
         )
 
-    def _begin(self, connection: apsw.Connection) -> None:
+    def _begin(self, connection: apsw.Connection, wait_s: float) -> None:
         """Take the write lock. A deadline shortens the wait for it."""
-        left_ms = deadline.remaining_s() * 1000
+        left_ms = min(deadline.remaining_s(), wait_s) * 1000
         if left_ms < self._busy_ms:
             connection.set_busy_timeout(int(left_ms))
         try:
@@ -504,8 +505,9 @@ def _translate(error: apsw.Error, path: Path) -> KbError:
         )
     if isinstance(error, apsw.FullError):
         return DiskFull(
-            f"the disk that holds {path} is full: the last document was not written",
-            "free some space and run the command again; everything before it is kept",
+            f"the disk that holds {path} is full: the last change was not written",
+            "free some space, which removing documents needs too, and run the command again; "
+            "everything before it is kept",
         )
     if _lacks_space(error):
         return DiskFull(

@@ -237,9 +237,9 @@ def delete(connection: apsw.Connection, doc_ids: Iterable[int]) -> int:
     return removed
 
 
-def record_access(connection: apsw.Connection, doc_id: int) -> None:
+def record_access(connection: apsw.Connection, doc_id: int, count: int) -> None:
     connection.execute(
-        "UPDATE documents SET access_count = access_count + 1 WHERE doc_id = ?", (doc_id,)
+        "UPDATE documents SET access_count = access_count + ? WHERE doc_id = ?", (count, doc_id)
     )
 
 

@@ -29,6 +29,7 @@ from kb.errors import (
 )
 from kb.metadata import LEGACY_TAGS, LEGACY_TEXT_CHARS, check_metadata
 from kb.regular_files import OutsideRoot, names_inside
+from kb.store.sqlite import column_checks
 from kb.types import KINDS, SCOPES, TRUSTS, JsonDict
 
 SCHEMA = "export.v1"
@@ -154,6 +155,7 @@ def header(raw: bytes, store_schema: int) -> JsonDict:
             model.setdefault("source", None)  # new in schema 4
             model.setdefault("marks", None)  # new in schema 6
         _check_marks(_check_object(model, MODEL, 1))
+        _check_cells("models", model, 1)
     for name in ("counts", "sequences"):
         _check(header[name], dict.fromkeys(TABLES.values(), _ID), 1)
     return header
@@ -180,6 +182,7 @@ def record(raw: bytes, number: int) -> tuple[str, JsonDict]:
         if bytes in fields.get(name, ()):
             value[name] = _unpacked(each, number)
     _check(value, fields, number)
+    _check_cells(TABLES[kind], value, number)
     _check_inside(value, number)
     if kind == "root":
         _check_root(value, number)
@@ -269,10 +272,9 @@ _COUNTED = ("access_count", "changes", "chunks", "dimension", "documents", "ordi
 def _check_inside(value: Mapping[str, Any], number: int) -> None:
     """Check values that would make a search fail."""
     for span in value.get("spans", ()):
-        places = [span.get(name) for name in ("start", "end", "page")] if _is_span(span) else [""]
-        if not all(place is None or type(place) is int for place in places):
+        if not column_checks.is_spans([span]):
             raise broken(number, f"not a span: {short_repr(span)}")
-    if not all(isinstance(name, str) for name in value.get("heading_path", ())):
+    if not column_checks.is_names(value.get("heading_path", [])):
         raise broken(number, "a heading is not a string")
     if "metadata" in value:
         try:
@@ -311,5 +313,11 @@ def _check_place(value: Mapping[str, Any], number: int) -> None:
             raise broken(number, f"{name!r} cannot be {short_repr(value[name])}") from None
 
 
-def _is_span(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("kind"), str)
+def _check_cells(table: str, value: Mapping[str, Any], number: int) -> None:
+    """Check that `kb doctor` would accept the values. Those in JSON are checked elsewhere."""
+    for name, cell in column_checks.CELLS[table].items():
+        each = value.get(name)
+        if each is None or cell.holds is None or name in JSON_COLUMNS:
+            continue
+        if not cell.holds(each):
+            raise broken(number, f"{name!r} cannot be {short_repr(each)}")

@@ -207,6 +207,14 @@ class WordIndex:
     def has_file(self) -> bool:
         return path_of(self._database.path).exists()
 
+    def is_unused_file(self) -> bool:
+        """Whether the file is intact and belongs to another store, so that no search reads it."""
+        if not numpy_is_there():
+            return False
+        content = array_file.read(path_of(self._database.path), _KIND)
+        with self._database.reading() as connection:
+            return content is not None and content.about["store_id"] != _store_id(connection)
+
     def file_fault(self) -> str | None:
         """How the file differs from the store; None if it does not, or cannot be checked."""
         if not numpy_is_there():
@@ -216,7 +224,7 @@ class WordIndex:
         with self._database.reading() as connection:
             base = self._read_file(connection)
             if base is None:
-                return "it is damaged, or belongs to another store"
+                return "it is damaged"
             if base.mark != read_mark(connection):
                 return None  # a search compares it with the log of changes
             made = _build(connection.execute(f"{_ROWS} ORDER BY chunk_id"))

@@ -100,6 +100,8 @@ _TAG_WITH_ATTRIBUTES = re.compile(
 # not, and their text is the same.
 _MAX_OPTIONS = 2_000
 _SELECT = re.compile(r"<(/?)select(?=[\s/>])", re.I)
+_TEMPLATE = re.compile(r"<(/?)template(?=[\s/>])([^>]*)", re.I)
+_SHADOW_ROOT = re.compile(r"\sshadowrootmode\s*=", re.I)
 _ENDS_SVG = frozenset("b blockquote body div h1 h2 h3 i ol pre span table ul".split())
 
 
@@ -113,6 +115,8 @@ def parse_html(text: str, *, xml: bool = False) -> LexborHTMLParser:
     except ImportError:
         raise Unavailable("to read it, run: pip install 'kb-search[html]'") from None
     text = xhtml.to_html(text) if xml or xhtml.is_xml(text) else xhtml.close_opaque(text)
+    if _SHADOW_ROOT.search(text):
+        text = _open_shadow_roots(text)
     if text.count("<") > _MAX_DEPTH and _is_deep(text):
         raise Unreadable(f"its HTML is nested more than {_MAX_DEPTH:,} levels deep")
     if len(text) > 2 * _MAX_ATTRIBUTES and _has_crowded_tag(text):
@@ -120,6 +124,21 @@ def parse_html(text: str, *, xml: bool = False) -> LexborHTMLParser:
     if text.count("<option") + text.count("<OPTION") > _MAX_OPTIONS:
         text = _SELECT.sub(r"<\1div", text)
     return LexborHTMLParser(nfc(text))
+
+
+def _open_shadow_roots(text: str) -> str:
+    """Turn shadow roots into plain elements. Browsers show their text, but the HTML parser keeps
+    the content of every template out of the tree."""
+    is_shadow_root: list[bool] = []  # for each open template
+
+    def rename(match: re.Match[str]) -> str:
+        end, rest = match[1], match[2]
+        if not end:
+            is_shadow_root.append(_SHADOW_ROOT.search(rest) is not None)
+            return f"<div{rest}" if is_shadow_root[-1] else match[0]
+        return f"</div{rest}" if is_shadow_root and is_shadow_root.pop() else match[0]
+
+    return _TEMPLATE.sub(rename, text)
 
 
 def _has_crowded_tag(text: str) -> bool:
