@@ -38,9 +38,9 @@ class Layer(nn.Module):
 class Bert(nn.Module):
     """Token ids to hidden states. Id 0 is padding."""
 
-    def __init__(self, layers: int) -> None:
+    def __init__(self, layers: int, vocabulary: int = VOCABULARY) -> None:
         super().__init__()
-        self.words = nn.Embedding(VOCABULARY, WIDTH)
+        self.words = nn.Embedding(vocabulary, WIDTH)
         self.positions = nn.Embedding(POSITIONS, WIDTH)
         self.kinds = nn.Embedding(2, WIDTH)
         self.norm = nn.LayerNorm(WIDTH, eps=1e-12)
@@ -117,7 +117,12 @@ class Encoder(nn.Module):
     def forward(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """dense [b, 384], passage and query weights [b, s, 1], token vectors [b, s, w]: the
         outputs of the exported file, with token vectors not yet normalized."""
-        hidden = self.bert(ids, mask)
+        return self.outputs(self.bert(ids, mask), ids, mask)
+
+    def outputs(
+        self, hidden: Tensor, ids: Tensor, mask: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The outputs for given hidden states."""
         rarity, pieces = self.rarity(ids)
         seen = torch.cat([hidden, rarity.to(hidden.dtype), pieces.to(hidden.dtype)], -1)
         counts = (rarity > 0).to(hidden.dtype) * mask.unsqueeze(-1).to(hidden.dtype)

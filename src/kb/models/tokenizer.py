@@ -92,11 +92,14 @@ def token_terms(tokens: Sequence[str]) -> list[tuple[str, ...]]:
 def word_terms(pieces: Sequence[str]) -> list[tuple[str, ...]]:
     """The terms of each WordPiece token (## marks the continuation of a word): the stem of its
     word, and, if the word has several pieces, the piece too, so that rare names match exactly, and
-    similar names in part."""
+    similar names in part. A Han character, which is a token of its own, counts for the pairs that
+    it forms with its neighbors, or for itself if it stands alone."""
     terms: list[tuple[str, ...]] = []
     for start, end in _words(pieces):
         word = pieces[start] + "".join(piece[2:] for piece in pieces[start + 1 : end])
-        if not _WORD.search(word):
+        if _is_han(word):
+            terms.append(_han_pairs(pieces, start))
+        elif not _WORD.search(word):
             terms += [()] * (end - start)
         elif end - start == 1:
             terms.append((stem(word),))
@@ -108,6 +111,20 @@ def word_terms(pieces: Sequence[str]) -> list[tuple[str, ...]]:
 def _words(pieces: Sequence[str]) -> list[tuple[int, int]]:
     starts = [at for at, piece in enumerate(pieces) if not at or not piece.startswith("##")]
     return list(zip(starts, [*starts[1:], len(pieces)], strict=bool(starts)))
+
+
+def _is_han(token: str) -> bool:
+    return len(token) == 1 and (
+        "\u4e00" <= token <= "\u9fff" or "\u3400" <= token <= "\u4dbf" or token >= "\U00020000"
+    )
+
+
+def _han_pairs(pieces: Sequence[str], place: int) -> tuple[str, ...]:
+    character = pieces[place]
+    before = pieces[place - 1] if place and _is_han(pieces[place - 1]) else ""
+    after = pieces[place + 1] if place + 1 < len(pieces) and _is_han(pieces[place + 1]) else ""
+    pairs = [before + character] * bool(before) + [character + after] * bool(after)
+    return tuple(pairs) or (character,)
 
 
 @lru_cache(_KEPT_STEMS)
