@@ -1,9 +1,9 @@
-"""`python -m bench.relevance`: whether `relevance` tells what a store can answer.
+"""`python -m bench.relevance`: whether `relevance` shows what a store can answer.
 
 python -m bench.relevance [set ...]
 
-For every judged collection (see `bench.quality`): a store of at most 1,500 of its passages, with a
-quarter about something else; questions that the collection answers, and questions of other
+For every judged collection (see `bench.quality`): a store of at most 1,500 of its passages, a
+quarter of them about something else; questions that the collection answers, and questions of other
 collections. None of these collections is used to fit the parameters (`training.relevance`).
 
 AUROC is the probability that the first hit of an answerable question has a higher relevance than

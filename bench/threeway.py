@@ -139,7 +139,7 @@ def threeway(
     title = (
         f"Three-way search, {len(queries)} queries, 100 candidates each, query encoding included"
     )
-    header = ("passages", "what", "p50 ms", "p95 ms", "to reach [002]")
+    header = ("passages", "what", "p50 ms", "p95 ms", "target [002]")
     return table(title, header, rows)
 
 
@@ -150,7 +150,7 @@ def _rows(kb: KnowledgeBase, queries: Sequence[str]) -> Iterator[tuple[str, ...]
         yield f"{name} alone{note}", *_cells([one.timing_ms[name] for one in alone]), ""
     yield "the three in one thread", *_cells([retrieving(one) for one in alone]), ""
     beside = [search(kb, f"{query} b") for query in queries]
-    yield "the three side by side", *_cells([retrieving(one) for one in beside]), "150"
+    yield "the three in parallel", *_cells([retrieving(one) for one in beside]), "150"
     yield "fusion", *_cells([one.timing_ms["fuse"] for one in beside]), "5"
     yield "three-way search, top 20", *_cells([one.timing_ms["total"] for one in beside]), "200"
     compared = [kb.compare(f"{query} c") for query in queries[:COMPARED]]
