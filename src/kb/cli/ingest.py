@@ -82,7 +82,7 @@ def attach_command(invocation: Invocation, *, name: str, folder: str | None, no_
 
     `kb import` restores documents without their files: the folder is detached, and kb does not
     read its path. NAME is the folder's name in `kb status`; FOLDER is where its files are on this
-    machine (by default, the path in the import). The files are read as by `kb ingest`; documents
+    machine (by default, the path in the import). The files are read as with `kb ingest`; documents
     without a file keep their text.
 
     \b

@@ -1,4 +1,4 @@
-"""The files that `kb eval run` writes, and the checks that nothing else is lost by writing them."""
+"""The files that `kb eval run` writes, and the checks that they overwrite nothing else."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _write_problem(path: Path) -> str:
 
 
 def _is_report(path: Path) -> bool:
-    """Whether an earlier run wrote the file; also for an empty file."""
+    """Whether an earlier run wrote the file, or the file is empty."""
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
