@@ -23,7 +23,7 @@ _NAMES = {"sparse": "term weights", "tokens": "token vectors"}
 
 @dataclass(frozen=True, slots=True)
 class BatchEncoder:
-    """Calls an encoder and checks its results. `want` are the parts to store."""
+    """Calls an encoder and checks its results. `want` names the parts to store."""
 
     encoder: Encoder
     want: Set[str]
@@ -155,4 +155,4 @@ def _tokens_fault(tokens: TokenVectors | None, spec: ModelSpec) -> str | None:
     return None
 
 
-_LARGEST = 3.4e38  # of float32
+_LARGEST = 3.4e38  # the largest float32

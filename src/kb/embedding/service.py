@@ -277,7 +277,8 @@ class Embedding:
         """Run one step of a worker: do all pending work, for the current and the next model. Reads
         only a few rows if nothing is pending."""
         if self._store.exists():
-            self._store.maintenance.checkpoint()  # overlapping searches prevent automatic ones
+            # Overlapping searches prevent automatic checkpoints.
+            self._store.maintenance.checkpoint()
             self._store.fulltext.build_index()
         encoder = self._encoders.current()
         if encoder is None:
