@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kb.config import IngestConfig
 
 OUT_OF_MEMORY = 86  # exit status of a parser process that reached its memory limit
-OUT_OF_TIME = -getattr(signal, "SIGPROF", 1000)  # that the system stopped
+OUT_OF_TIME = -getattr(signal, "SIGPROF", 1000)  # exit status of one that the system stopped
 
 _MB = 1024 * 1024
 _OUTPUT_BYTES = 256 * _MB
