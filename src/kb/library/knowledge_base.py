@@ -325,8 +325,8 @@ class KnowledgeBase:
         return [document.doc_path for document in expired]
 
     def compact(self) -> int:
-        """Give the space of removed documents back to the disk, and return how many bytes that
-        were. Others can read meanwhile, but not write."""
+        """Give the space of removed documents back to the disk, and return the number of bytes.
+        Others can read meanwhile, but not write."""
         return self._store.maintenance.compact()
 
     # --- searching --------------------------------------------------------------------------------
@@ -349,7 +349,7 @@ class KnowledgeBase:
         malformed: str = "raise",
         settings: Mapping[str, Any] | None = None,
     ) -> Response:
-        """Search for the passages that fit `query` best. Any text is a valid query.
+        """Search for the passages that match `query` best. Any text is a valid query.
 
         `threshold` drops hits with a lower `score`, whose scale depends on the profile.
         `min_relevance` drops hits with a lower `relevance`, a probability. With `collapse=False`,
