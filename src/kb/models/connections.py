@@ -127,7 +127,7 @@ class _HttpsConnection(_HttpConnection):
 
     def connect(self) -> None:
         super().connect()  # and, through a proxy, opens the tunnel
-        self.sock.settimeout(self._limit.left_s())  # for the handshake, which counts it as a whole
+        self.sock.settimeout(self._limit.left_s())  # covers the whole handshake
         host = self._tunnel_host or self.host
         self.sock = _tls_context().wrap_socket(self.sock, server_hostname=host)
         self.sock.limit = self._limit  # type: ignore[attr-defined]  # a `_TlsSocket`
