@@ -155,13 +155,13 @@ def _some_of(valid_names: Names, *, least: int) -> Callable[[str, Any], tuple[st
         valid = valid_names()
         names = value.split(",") if isinstance(value, str) else value
         if not isinstance(names, list | tuple):
-            hint = f"some of: {', '.join(valid)}"
+            hint = f"choose from: {', '.join(valid)}"
             raise InvalidRequest(f"{key} cannot be {short_repr(value)}", hint)
         chosen = {_text(name) for name in names} - {"", "none"}
         for name in chosen:
             check_choice(key, name, valid)
         if len(chosen) < least:
-            raise InvalidRequest(f"{key} cannot be empty", f"some of: {', '.join(valid)}")
+            raise InvalidRequest(f"{key} cannot be empty", f"choose from: {', '.join(valid)}")
         return tuple(name for name in valid if name in chosen)
 
     return read_names

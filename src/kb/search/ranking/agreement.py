@@ -49,7 +49,7 @@ def weigh_by_agreement(
     shared = mean_overlap(filled)
     share = {name: min(1.0, (count + _LITTLE) / ENOUGH) ** 2 for name, count in shared.items()}
     rules = tuple(
-        f"{name} shares {shared[name]:g} of its first {FIRST} with others"
+        f"{name} shares {shared[name]:g} of its first {FIRST} hits with others"
         for name in filled
         if share[name] != 1.0
     )

@@ -47,7 +47,7 @@ def weigh_by_coverage(
         for one in lists
     ]
     rules = (
-        f"{name} has {known[name]:.0%} of the first by words: times {factor:.2g}"
+        f"{name} has {known[name]:.0%} of the first passages by words: times {factor:.2g}"
         for name, factor in factors.items()
         if factor != 1.0
     )

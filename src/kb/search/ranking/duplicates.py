@@ -23,10 +23,10 @@ from itertools import pairwise
 from typing import Any
 
 SIMILARITY = 0.9
-NEAR = 30  # how many passages are compared for near-equality
+NEAR = 30  # passages that are compared for near-equality
 _LENGTHS = 0.8  # the least share of a longer text's length
 _STRETCH = 24  # characters
-_LETTERS_A_WORD = 20  # more than in the prose of any language with spaces
+_LETTERS_PER_WORD = 20  # more than in the prose of any language with spaces
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ def _stretches(text: str) -> tuple[str, ...]:
 
 def _words(text: str) -> list[str]:
     words = text.casefold().split()
-    if len(text) <= _LETTERS_A_WORD * len(words):
+    if len(text) <= _LETTERS_PER_WORD * len(words):
         return words
     joined = "".join(words)
     return [joined[at : at + 2] for at in range(0, len(joined), 2)]

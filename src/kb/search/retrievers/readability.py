@@ -48,7 +48,8 @@ class Readability:
         self, run: Callable[[int], dict[str, Candidates]], limit: int, store: Store
     ) -> tuple[dict[str, Candidates], set[int]]:
         """Retrieve candidates with `run`, and remove unreadable chunks from the lists of the model.
-        If these are many, look deeper once. Returns the candidates and the unreadable chunks."""
+        If many are unreadable, retrieves more once. Returns the candidates and the unreadable
+        chunks."""
         candidates = run(limit)
         if not any(each.ran and _uses_model(name) for name, each in candidates.items()):
             return candidates, set()
