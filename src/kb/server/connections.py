@@ -22,7 +22,7 @@ from kb.errors import MalformedRequest, TooBusy
 from kb.server.guard import SECURITY_HEADERS
 
 MAX_CONNECTIONS = 512
-_LINGER_S = 2.0  # for a client that still sends its body to read an error
+_LINGER_S = 2.0  # time for a client that is still sending its body to read an error
 _CLOSE = (b"connection", b"close")
 
 
@@ -127,7 +127,7 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         self._socket = transport
-        super().connection_made(cast(asyncio.Transport, _Closing(transport, self)))
+        super().connection_made(cast(asyncio.Transport, _ClosingTransport(transport, self)))
         if self._pool.admit(self):
             self._set_timer(self._timeout_s)
         else:
@@ -242,7 +242,7 @@ class Connection(H11Protocol):
         return self._is_ending
 
 
-class _Closing:
+class _ClosingTransport:
     """A transport that delegates `close` to its connection."""
 
     def __init__(self, transport: asyncio.Transport, connection: Connection) -> None:
