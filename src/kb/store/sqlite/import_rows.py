@@ -56,7 +56,7 @@ def load(
     for kind, table in export_format.TABLES.items():
         if seen[kind] != header["counts"][table]:
             expected = f"{header['counts'][table]} {table}, not {seen[kind]}"
-            raise export_format.broken(number, f"the end, but the header declares {expected}")
+            raise export_format.broken(number, f"incomplete: the header declares {expected}")
     _attempt(1, partial(work.finish, header))
     segments.flush_all(connection)
     return work.report()

@@ -100,7 +100,7 @@ class SqliteStore:
         self._forget()
 
     def _forget(self) -> None:
-        """Drop what is cached: another file may have the same version with other contents."""
+        """Drop all caches: another file may have the same version with other contents."""
         self._filters.forget()
         self.fulltext.close()
         if self._vectors is not None:

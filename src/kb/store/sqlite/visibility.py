@@ -1,4 +1,4 @@
-"""Which chunks a search over arrays may return, selected by the same SQL as in FTS5's."""
+"""Which chunks a search over arrays may return, selected by the same SQL as in full-text search."""
 
 from __future__ import annotations
 

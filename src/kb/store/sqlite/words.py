@@ -2,7 +2,7 @@
 
 It returns what FTS5 returns, to the last bit, in a fraction of the time. So a search uses it where
 it can, and FTS5 otherwise: before numpy is loaded, for queries that need the positions of words,
-and until a file is there. `text_changes` records what has changed since the file was written; those
+and until the file exists. `text_changes` records what has changed since the file was written; those
 chunks are read from the store.
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kb.store.sqlite.connection import Database
 
 _MAX_CHANGED = 1000  # chunks that are read from the store; after more, the file is written again
-_MAX_LAYERS = 8  # of small changes, before they become one
+_MAX_LAYERS = 8  # layers of small changes, before they are merged
 _MAX_STATES = 3  # cached rankings: readers may still use an earlier state
 _KIND = "words"
 _ROWS = "SELECT chunk_id, heading, text, parts FROM chunks"
@@ -176,7 +176,7 @@ class WordIndex:
 
     def build(self) -> None:
         """Write the file again if the store is large and much has changed since it was written.
-        Readers and writers of the store can go on meanwhile."""
+        Readers and writers of the store need not wait."""
         if self._database.read_only or not numpy_is_there():
             return
         with self._database.reading() as connection:
@@ -315,7 +315,7 @@ def _build(rows: Iterable[Any]) -> Postings:
 
 
 def _ranking(layers: Sequence[Layer]) -> WordRanking:
-    """A chunk counts in the last layer that has it."""
+    """The ranking over the layers. A chunk counts in the last layer that has it."""
     from kb.index.word_postings import Part, WordRanking
 
     parts, later = [], set[int]()
