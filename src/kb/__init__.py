@@ -29,7 +29,7 @@ And the modules that several of them share:
     deadline       time limits and cancellation
     degradation    messages about degraded answers
     relevance      which hits are weak matches
-    shutdown       a clean end for long-running commands
+    shutdown       orderly shutdown of long-running commands
     paths          where the store and the user's folders are
     atomic         files that appear complete or not at all
     regular_files  safe reading of a user's files
