@@ -34,7 +34,7 @@ def _plant(sql: str) -> None:
 def test_a_healthy_store(here: Path, run: Run, valid: Valid) -> None:
     told = run("doctor")
     assert (told.status, told.err) == (0, "healthy\n")
-    assert told.lines[0].startswith("ok       file            opens; kb ")
+    assert told.lines[0].startswith("ok       file            can be opened; kb ")
     shape = run("doctor", "--json")
     valid("doctor.v1", shape.json)
     assert (shape.status, shape.err, shape.json["healthy"]) == (0, "", True)

@@ -52,7 +52,7 @@ REPORT = EvalReport(
     model="kb-mini 2",
 )
 NOTES = [
-    "2 queries are not many: the intervals are too narrow by an unknown amount",
+    "2 queries are too few: the intervals are too narrow by an unknown amount",
     "1 judged document is missing, such as gone.md; counted as not found",
     "1 query: all relevant documents are missing; counted as 0",
     "3 queries: no judgments in any split; not run",
@@ -185,7 +185,7 @@ def test_a_measure_that_looks_at_all_there_is_says_so() -> None:
     """Recall@100 of twelve documents is 1 for any method that returns them all."""
     deep = (NDCG, MRR, Measure("Recall", 12), Measure("Recall", 11), Measure("Success", 20))
     said = caveat_lines(replace(REPORT, measures=deep, documents=12))
-    assert said[1].startswith("Recall@12, Success@20: 1 for any method")
+    assert said[1].startswith("Recall@12, Success@20: always 1 for a method")
     assert caveat_lines(replace(REPORT, measures=deep, documents=21)) == NOTES
 
 

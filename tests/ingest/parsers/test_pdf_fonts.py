@@ -20,11 +20,11 @@ from kb.ports import Source
 from tests.ingest.parsers.pdfs import FULL, made, prose, put, text_page, wrapped
 
 MISREAD = (
-    "page 1: a font does not say which letters its glyphs are; "
-    "its text cannot be searched without OCR"
+    "page 1: a font does not map its glyphs to letters; its text cannot be searched without OCR"
 )
 LACKING = (
-    "page 1: a font does not say which letters some of its glyphs are; words lack these letters"
+    "page 1: a font does not map some of its glyphs to letters; "
+    "these letters are missing from words"
 )
 
 COMMITTEE = (
