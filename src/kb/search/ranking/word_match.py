@@ -42,8 +42,8 @@ def weigh_by_word_match(weights: Mapping[str, float], share: float | None) -> Qu
         return QueryWeights(weights)
     position = min(1.0, max(0.0, (share - LOW_SHARE) / (HIGH_SHARE - LOW_SHARE)))
     factor = LEAST_FACTOR + (MOST_FACTOR - LEAST_FACTOR) * position
-    weighed = {
+    weighted = {
         name: weight * factor if name in _BY_WORDS else weight for name, weight in weights.items()
     }
     rule = f"the first passage by words matches {share:.0%}: words times {factor:.2g}"
-    return QueryWeights(weighed, (rule,))
+    return QueryWeights(weighted, (rule,))
