@@ -1,4 +1,4 @@
-"""The values of kb, all to be had from `kb.types`, which loads what is asked for."""
+"""All values of kb can be imported from `kb.types`, which loads their modules on demand."""
 
 from __future__ import annotations
 

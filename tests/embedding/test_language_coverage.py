@@ -39,7 +39,7 @@ def test_what_is_not(languages: dict[str | None, int]) -> None:
 
 
 class Latin:
-    """An encoder that reads one script; nobody gives it a text here."""
+    """An encoder that reads one script; it encodes nothing here."""
 
     spec = LATIN
 

@@ -216,7 +216,7 @@ qrels_of_some = st.dictionaries(query_ids, judgments_of_some, min_size=1)
 def expect_equal(
     rankings: Rankings, qrels: Qrels, theirs: Mapping[str, ir_measures.Measure], gain: str
 ) -> None:
-    """A ranking as a run: a repeated document where it stands first, as a run has it once."""
+    """Compare a ranking as a run. A run has each document once: at its first rank."""
     run = {
         query_id: {doc_id: -float(rank) for rank, doc_id in enumerate(distinct(ranked))}
         for query_id, ranked in rankings.items()
@@ -266,8 +266,8 @@ def test_exponential_equals_ir_measures(rankings: Rankings, qrels: Qrels) -> Non
 def test_equal_scores_in_trec_evals_order_equal_ir_measures(
     run: dict[str, dict[str, float]], qrels: Qrels
 ) -> None:
-    """trec_eval puts the last id first. A search has an order, and that is what counts here.
-    (Behind RR@k of ir-measures is another tool, which puts the first id first.)"""
+    """trec_eval puts the last id first. Here, the order of the search counts. (RR@k of ir-measures
+    uses another tool, which puts the first id first.)"""
     by_trec_eval = {text: each for text, each in THEIRS.items() if not text.startswith("MRR@")}
     rankings = {
         query_id: sorted(scores, key=lambda doc_id: (scores[doc_id], doc_id), reverse=True)

@@ -36,7 +36,7 @@ estimates = st.builds(
 
 
 def drawn(svg: str, frame: Frame = WIDE) -> ElementTree.Element:
-    """Parsed; nothing in it may be outside of the picture, nor a number that is none."""
+    """Parse the plot. Fails if a mark is outside the picture, or a number is not finite."""
     root = ElementTree.fromstring(svg)
     assert not re.search(r'"-?(nan|inf)', svg)
     _, _, width, height = map(float, root.attrib["viewBox"].split())

@@ -30,7 +30,7 @@ NDCG = parse_measure("nDCG@10")
 
 
 class Noise(Weightless):
-    """An encoder that says nothing: queries and passages lie anywhere."""
+    """An encoder whose vectors are noise."""
 
     def encode(
         self,
@@ -45,7 +45,8 @@ class Noise(Weightless):
 
 
 class Contrary(Weightless):
-    """Its dense vectors are far from what is near; its terms and token vectors are good."""
+    """An encoder whose dense vectors are far apart for similar texts; its terms and token vectors
+    are good."""
 
     def encode(
         self,
@@ -65,7 +66,7 @@ class Contrary(Weightless):
 
 
 def silent(_stage: str, _done: int, _total: int) -> None:
-    """Nobody listens."""
+    """Discard progress."""
 
 
 def by_noise(**profiles: dict[str, object]) -> EvaluationSetup:

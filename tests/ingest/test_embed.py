@@ -35,7 +35,7 @@ WORDS = "radio buoy battery sleep window slot salt water sensor drift clock hull
 
 
 class Watched(SqliteStore):
-    """Remembers how many rows each transaction wrote."""
+    """Records how many rows each transaction wrote."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -68,7 +68,7 @@ def vectors(store: SqliteStore) -> dict[int, array[float]]:
 
 
 def asked(store: SqliteStore, encoder: Encoder) -> list[str]:
-    """The texts that the store will give to be embedded."""
+    """The texts that the store hands out to be embedded."""
     model = store.vectors.use_model(encoder.spec)
     return [each.text for each in pending_chunks(store, model.model_id, limit=10_000)]
 
@@ -111,7 +111,7 @@ def test_a_slow_model_commits_more_often(store: Watched, monkeypatch: pytest.Mon
 
 
 class Foreign(Weightless):
-    """Gives vectors in whatever shape `make` makes of them."""
+    """Returns vectors in the form that `make` creates."""
 
     def __init__(self, make: Callable[[Any], Any]) -> None:
         super().__init__()
@@ -251,7 +251,7 @@ def test_it_stops_when_told(store: Watched) -> None:
 
 
 class Meddling(Weightless):
-    """Does something to the store, once, when it has encoded a unit."""
+    """Changes the store once, after it has encoded a batch."""
 
     def __init__(self, deed: Any) -> None:
         super().__init__()
@@ -306,7 +306,7 @@ def test_after_a_few_attempts_it_has_failed(store: Watched) -> None:
 
 
 class Strange(Weightless):
-    """An encoder that keeps no promise, from its `sane` calls on."""
+    """An encoder that returns nonsense after its first `sane` calls."""
 
     def __init__(self, result: list[Encoding], sane: int = 0) -> None:
         super().__init__()
@@ -386,7 +386,7 @@ def test_a_real_graph(store: Watched, tmp_path: Path) -> None:
 
 
 class Interrupted(Weightless):
-    """As when Ctrl-C is pressed while the tenth unit is encoded."""
+    """Raises `KeyboardInterrupt` while the tenth batch is encoded."""
 
     def encode(self, texts: Sequence[str], **settings: Any) -> list[Encoding]:
         if len(self.calls) == 10:

@@ -23,7 +23,7 @@ SCRIPTS = tuple(QUESTIONS)
 
 
 class Made:
-    """A `ports.Encoder` of vectors that a function makes."""
+    """A `ports.Encoder` whose vectors a function returns."""
 
     def __init__(self, dense: Callable[[str], Sequence[float]], *scripts: str) -> None:
         width = len(dense("of any text"))
@@ -42,7 +42,7 @@ class Made:
 
 
 def knowing(text: str) -> list[float]:
-    """Near to what belongs together, and to nothing else."""
+    """Vectors that are near for texts that belong together, and for no others."""
     pairs = [one for questions in QUESTIONS.values() for one in questions]
     return [float(text in (one.text, one.answer)) for one in pairs]
 
@@ -103,7 +103,7 @@ def test_lengths_of_vectors_do_not_count() -> None:
 
 
 class Odd(Made):
-    """One that gives something else for `texts` of the exam."""
+    """An encoder that returns something else for these `texts` of the exam."""
 
     def __init__(self, odd: Callable[[], object], texts: Set[str]) -> None:
         super().__init__(knowing, "Latin")

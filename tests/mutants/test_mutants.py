@@ -135,7 +135,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 
 @pytest.fixture
 def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
-    """A copy of the boosts' tests that only looks at the half-life."""
+    """A copy of the boosts' tests that checks only the half-life."""
     tests = tmp_path / "test_half_life.py"
     tests.write_text(
         "from datetime import date\n"

@@ -33,7 +33,7 @@ SPEC = ModelSpec("tiny", "1", DIMENSION, frozenset({"dense"}))
 
 
 def some_vectors(count: int, seed: int = 1) -> Any:
-    """One vector in ten equals its neighbor, and one in fifty equals all others of these."""
+    """One vector in ten equals its neighbor, and one in fifty is the same vector."""
     made = np.random.default_rng(seed).standard_normal((count, DIMENSION)).astype(np.float32)
     made[9::10] = made[8::10][: len(made[9::10])]
     made[7::50] = made[7 % count]

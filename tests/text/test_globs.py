@@ -98,7 +98,7 @@ def test_a_set_without_an_end_is_what_it_is(pattern: str) -> None:
 
 
 def by_definition(pattern: str, path: str) -> bool:
-    """Every way to read the path is tried, as the module's first sentence has it."""
+    """Match by trying every way to read the path, as the module's docstring defines it."""
     if pattern.endswith("/"):
         pattern += "**"
     if not pattern:
@@ -166,8 +166,8 @@ def test_any_pattern_can_be_asked(pattern: str, path: str) -> None:
     ],
 )
 def test_no_pattern_takes_long(pattern: str, path: str) -> None:
-    """In another process, which can be ended: the pattern matches nothing after trying
-    everything."""
+    """In another process, which can be ended: a pattern that matches nothing, after all
+    attempts."""
     script = "import sys; from kb.text import globs; sys.exit(globs.matches(*sys.argv[1:]))"
     subprocess.run([sys.executable, "-c", script, pattern, path], check=True, timeout=60)
 

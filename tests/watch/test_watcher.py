@@ -1,4 +1,4 @@
-"""The loop: what changes on disk is in the store when it says so."""
+"""The loop: when it reports changes, they are in the store."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def text_of(data: bytes) -> str:
 
 
 def body_of(data: bytes) -> str:
-    """What stands below the header fields."""
+    """The text below the header fields."""
     return text_of(data).split("\n\n", 2)[2]
 
 

@@ -323,7 +323,7 @@ def test_a_tag_with_more_attributes_than_anybody_writes_is_refused(name: str) ->
 
 @pytest.mark.parametrize("unit", ["<meta", "<a b='", '<a b="', "<!-- "])
 def test_tags_that_never_end_take_linear_time(unit: str) -> None:
-    """By the square of its length, such a page would take half an hour."""
+    """In quadratic time, such a page would take half an hour."""
     assert "text" in text_of("<p>text</p>" + unit * (2_000_000 // len(unit)))
 
 

@@ -48,7 +48,8 @@ def texts_of(data: bytes) -> list[str]:
 
 
 def check(parsed: Parsed) -> None:
-    """Blocks are what their pages say, in order; the first of a page is marked, and no other."""
+    """Check that the blocks are the text of their pages, in order, and that only the first block of
+    a page is a boundary."""
     assert parsed.text is not None
     pages: list[list[str]] = [[] for _ in parsed.text.split("\f")]
     for block in parsed.blocks:

@@ -1,4 +1,4 @@
-"""Fonts that do not say which letters their glyphs are: their pages are named in a warning."""
+"""Fonts that do not map their glyphs to letters: a warning names their pages."""
 
 from __future__ import annotations
 

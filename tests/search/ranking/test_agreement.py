@@ -65,12 +65,12 @@ def test_an_empty_list_keeps_its_weight() -> None:
 
 
 def test_some_company_counts_for_a_part() -> None:
-    """One shared hit with each of the others: (1 + 0.1) / 2, squared; both of one: a half."""
+    """One shared hit with each of the others: (1 + 0.1) / 2, squared."""
     lists = {"lexical": [1, 2, 9], "dense": [1, 3], "sparse": [1, 2, 9]}
     found = weigh_by_agreement(BASE, lists)
     assert found.weights["dense"] == pytest.approx(0.6 * 0.55**2)
     assert found.weights["lexical"] == BASE["lexical"]
-    assert found.rules == ("dense shares 1 of its first 20 with others",)
+    assert found.rules == ("dense shares 1 of its first 20 hits with others",)
 
 
 def test_company_is_a_mean() -> None:

@@ -249,8 +249,8 @@ def test_slices_grow_from_one_to_sixteen() -> None:
 
 
 def test_a_slice_is_planned_with_nine_tenths_of_what_is_left() -> None:
-    """10 ms each of 100: after the first, 90 are left, of which 81 are planned with: 8; then 10 are
-    left, and 9 are not enough for another."""
+    """Each takes 10 ms of 100: after the first, 90 ms are left, of which 81 are planned, enough for
+    8; then 10 are left, and 9 are not enough for another."""
     reader, found = read_within(100, pace_ms=10.0)
     assert [len(each) for each in reader.slices] == [1, 8]
     assert found.degraded == (Degraded("rerank", "timeout", "9 of 100 candidates within 100 ms"),)
@@ -259,7 +259,7 @@ def test_a_slice_is_planned_with_nine_tenths_of_what_is_left() -> None:
 
 
 def test_a_tenth_of_what_is_left_is_kept_back() -> None:
-    """After the first of 10 ms, 105 are left: enough for ten, planned with nine."""
+    """After the first, which takes 10 ms, 105 are left: enough for ten, but nine are planned."""
     reader, _ = read_within(115, pace_ms=10.0)
     assert [len(each) for each in reader.slices] == [1, 9, 1]
 
