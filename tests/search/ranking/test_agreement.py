@@ -24,7 +24,7 @@ def test_a_list_that_no_other_bears_out() -> None:
     found = weigh_by_agreement(BASE, lists)
     assert found.weights["lexical"] == BASE["lexical"]
     assert found.weights["dense"] == pytest.approx(0.6 * 0.05**2)
-    assert found.rules == ("dense shares 0 of its first 20 with others",)
+    assert found.rules == ("dense shares 0 of its first 20 hits with others",)
 
 
 def test_two_lists_cannot_tell_who_is_wrong() -> None:
