@@ -4,7 +4,7 @@
 
 The pairs are questions and passages, `{"query", "positive", "source"}`. Each source is a collection
 of its own: its store is searched for its own questions, and for as many questions of sources about
-something else, while none, some and all of the vectors exist. What the searches know about the
+something else, with none, some and all of the vectors. What the searches know about the
 first hits is written to the file of observations; if the file exists, it is read instead.
 
 Words alone are also observed in larger stores with longer passages, where more words match by

@@ -1,5 +1,5 @@
 """Observations for the calibration of relevance: searches for questions that a store can answer,
-and for questions that it cannot, while none, some and all of its vectors exist.
+and for questions that it cannot, with none, some and all of its vectors.
 
 A collection is a set of passages with questions. A quarter of each store is about something else,
 and is embedded first, as the notes that happen to come first may be.

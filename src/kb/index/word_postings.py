@@ -76,7 +76,7 @@ class _Batch(NamedTuple):
 
 
 class _Vocabulary(dict[str, int]):
-    """The number of each word's term, and the terms by number."""
+    """Maps each word to the number of its term, and numbers to terms."""
 
     def __init__(self, stem: Callable[[str], str]) -> None:
         self._stem = stem

@@ -172,7 +172,7 @@ export function showWelcome(status, actions) {
       h(
         "p",
         {},
-        size ? `Searching ${size}. ` : "",
+        size ? `${size} can be searched. ` : "",
         "Type words, a name from code, or a whole question. A query in 'single quotes' is an FTS5 expression.",
       ),
       h(

@@ -118,7 +118,7 @@ class WordIndex:
         limit: int,
     ) -> list[tuple[int, float]] | None:
         """The best chunks with any phrase, or, with `every`, with a phrase of each group, and their
-        BM25 as FTS5 has it, where lower is better. None if the index cannot be used."""
+        BM25 as FTS5 returns it, where lower is better. None if the index cannot be used."""
         state = self._state(connection)
         if state is None:
             return None
