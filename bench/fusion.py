@@ -5,7 +5,7 @@ python -m bench.fusion [set ...]
 For every judged collection (see `bench.quality`): each retriever alone, fusion by rank, and the
 profile `default` three times: as it is; with weights fitted only to the other collections; and with
 one retriever missing. The fit maximizes the smallest gain over the best retriever of any
-collection. The last column replaces the real encoder with one that returns random vectors.
+collection. The last column replaces the real encoder with one that only hashes words.
 `default` may be worse than its best retriever by at most 0.005; otherwise this is printed, and the
 exit status is 1.
 

@@ -154,8 +154,8 @@ def _observation(values: dict[str, Any]) -> Observation:
 
 
 def fit(observations: Sequence[Observation], names: Sequence[str], knot: float = 1.0) -> Parameters:
-    """The logistic model with the least loss. Each store counts as much as any other, and in each,
-    hits about the question as much as others."""
+    """The logistic model with the least loss. All stores have the same weight; within a store, so
+    do hits about the question and other hits."""
     rows = [features(each.signals, knot) for each in observations]
     matrix = np.array([[row[name] for name in names] for row in rows])
     labels = np.array([each.about for each in observations], float)

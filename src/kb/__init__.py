@@ -17,7 +17,7 @@ that users call to the ones that everything else imports:
     wire          the versioned JSON shapes
     ports         protocols for stores, encoders, judges and parsers
     text          pure functions over text: normalizing, tokenizing, citations
-    index         pure functions over vectors: packing, scoring
+    index         pure functions over vectors and postings: packing, scoring
 
 And the modules that several of them share:
 

@@ -354,8 +354,8 @@ def cache_folder() -> Path:
 
 
 def load(store: Path | None = None, *, overrides: Mapping[str, Any] | None = None) -> Config:
-    """Return the settings for `store`; `overrides` are keys set by options. What a folder's own
-    file may not set is listed in `ignored`."""
+    """Return the settings for `store`; `overrides` are keys set by options. Settings that a
+    folder's own file may not change are listed in `ignored`."""
     config = _merge_user_file(Config(), user_file())
     if store is not None and (folder_file := settings_file(store)).absolute() != user_file():
         merge = _merge_user_file if store.parent == data_folder() else _merge_folder_file

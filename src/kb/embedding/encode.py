@@ -48,7 +48,8 @@ class BatchEncoder:
         return [self._outcome(*pair) for pair in zip(batch, encodings, strict=True)]
 
     def _encode_alone(self, chunk: PendingChunk) -> Outcome:
-        """Encode all parts; if that fails, the dense vector alone; else return the error."""
+        """Encode all parts; if that fails, only the dense vector; if that fails too, return the
+        error."""
         try:
             return self._outcome(chunk, self._encode([chunk.text], self.want)[0])
         except ModelError as error:

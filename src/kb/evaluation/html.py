@@ -1,7 +1,7 @@
 """An EvalReport as one HTML file: plots, tables and caveats.
 
 The file loads nothing: style and plots are inside, there is no script, and the policy in its head
-forbids both. It follows the browser's light or dark mode.
+forbids scripts and requests. It follows the browser's light or dark mode.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class CircuitBreaker:
 
     def call(self, send: Callable[[], T]) -> T:
         """Return the result of `send`, which raises `TimeoutError` if the server does not respond.
-        Raises `EndpointError` if that, or the wait for it, takes too long."""
+        Raises `EndpointError` if the request or the wait for it takes too long."""
         attempt: _Attempt[T] = _Attempt(self._clock())
         with self._lock:
             wait_s = self._admit()

@@ -7,7 +7,7 @@ only what is left of one `TimeLimit`.
 Only HTTPS to another machine goes through the system's proxy, as a tunnel in which the proxy sees
 neither the key nor the texts. Plain HTTP goes to the server itself.
 
-Imported on the first request, since `ssl` and `urllib.request` take long to load.
+Imported on the first request, since `ssl` and `urllib.request` are slow to load.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LOCALHOST = ("127.0.0.1", "::1")
 
 
 class TimeLimit:
-    """The time that is left for a request. `restart` gives it the whole time again."""
+    """The time that is left for a request. `restart` resets it to the whole time."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds

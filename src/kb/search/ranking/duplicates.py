@@ -6,8 +6,8 @@ size of their intersection divided by that of their union:
 - the similarity of their words
 - the similarity of their pairs of adjacent words
 
-In scripts without spaces, two characters count as a word. For texts of fewer than ten words, a
-single other word makes a difference.
+In scripts without spaces, two characters count as a word. Texts of fewer than ten words are not
+near-equal if a single word differs.
 
 Words are compared only if the texts have about the same length and share one of three short
 stretches, which most pairs do not. A passage is compared only with better ones, and only the first

@@ -65,7 +65,7 @@ class Readability:
 def readability(context: SearchContext) -> Readability | None:
     """What the model of a search reads. None if it reads everything, if no retriever uses it, if
     the request has a vector, or if the model cannot read the query: its lists are then empty, or
-    the only ones."""
+    there are no others."""
     names = [registry.get(name).model_output for name in context.profile.retrievers]
     outputs = [name for name in names if name is not None]
     if not outputs or context.request.vector is not None:

@@ -259,14 +259,14 @@ class _Merge(_Restore):
         documents.count_change(self.connection, self.chunks - self.removed)
 
     def _same_note(self, record: JsonDict) -> tuple[int, int, bool] | None:
-        """The own note with the same text and time, which is never replaced."""
+        """This store's note with the same text and time, which is never replaced."""
         if record["body"] is None:
             return None
         doc_id = self.notes.get((documents.body_digest(record["body"]), record["created_at"]))
         return None if doc_id is None else (doc_id, 0, False)
 
     def _same_path(self, record: JsonDict) -> tuple[int, int, bool] | None:
-        """The own document at the same path: its id, when it was indexed, and whether it is
+        """This store's document at the same path: its id, when it was indexed, and whether it is
         detached."""
         if record["root_id"] is not None:
             if record["root_id"] not in self.roots:

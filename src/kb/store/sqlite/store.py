@@ -25,8 +25,8 @@ class SqliteStore:
     """The store port over one SQLite file. Threads may share it: each has its own connections.
 
     `vector_backend` is `auto`, `sqlite-vec`, `numpy` or `python`; with `sqlite-vec`, writes keep
-    that backend's table up to date. New token vectors are stored in `token_format`, with `none` in
-    the default one; every format can be read.
+    that backend's table up to date. New token vectors are stored in `token_format`, or in the
+    default format if that is `none`; every format can be read.
     """
 
     def __init__(

@@ -186,7 +186,8 @@ class WordIndex:
                 self.write_file(connection)
 
     def _is_recent(self, connection: apsw.Connection) -> bool:
-        """Whether the file needs no more than half of the changes that a search reads."""
+        """Whether the changes since the file was written are at most half of those that a search
+        may read."""
         base, mark = self._read_file(connection), read_mark(connection)
         if base is None or not _precedes(connection, base.mark, mark):
             return False
