@@ -2,7 +2,7 @@
 and for questions that it cannot, with none, some and all of its vectors.
 
 A collection is a set of passages with questions. A quarter of each store is about something else,
-and is embedded first, as the notes that happen to come first may be.
+and is embedded first: in a user's store, too, the first notes may be about something else.
 """
 
 from __future__ import annotations
