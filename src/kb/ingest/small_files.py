@@ -3,9 +3,10 @@
 Most files of a folder of notes are short texts, and a process costs more than parsing them. A file
 is parsed in this process only if all of this holds:
 
-    its parser allows it it sets `max_local_bytes`, since it is Python code whose time and memory
-    depend only on the size of the file it is short so that even the worst case takes less than a
-    second no YAML a file with front matter is read by a library in C
+    its parser allows it  it sets `max_local_bytes`, since it is Python code whose time and memory
+                          depend only on the size of the file
+    it is short           so that even the worst case takes less than a second
+    no YAML               a file with front matter is read by a library in C
 
 Everything else is parsed in a parser process, under limits (see `parser_pool`).
 """
