@@ -285,7 +285,7 @@ class Mutator:
         return data
 
     def repeat(self, data: bytes) -> bytes:
-        """Repeat a part: mostly some thousand times, sometimes up to a megabyte."""
+        """Repeat a part: usually a few thousand times, sometimes up to a megabyte."""
         start, end = self._range(data)
         picked = [self._chance.choice(tokens_of(self._parser)) for _ in range(3)]
         unit = self._chance.choice(

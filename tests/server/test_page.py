@@ -44,8 +44,8 @@ class Watch:
 
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[Open]:
-    """`open_page(running, "#q=x", width=390)`: a page of its own. At the end, none has asked
-    anything of another server, and none has broken a rule of its content security policy."""
+    """`open_page(running, "#q=x", width=390)`: a page of its own. At the end, no page has sent a
+    request to another server or violated its content security policy."""
     contexts: list[tuple[BrowserContext, Watch, str]] = []
 
     def opened(running: Running, where: str = "", *, width: int = 1280, **options: Any) -> Page:
