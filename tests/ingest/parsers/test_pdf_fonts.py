@@ -161,7 +161,7 @@ def test_letters_that_a_subset_does_not_name() -> None:
     assert warnings_of(subset_font(text, mapped=True)) == ()
 
 
-def test_symbols_of_another_font_are_no_letters() -> None:
+def test_symbols_of_another_font_are_not_letters() -> None:
     content = b"/F1 12 Tf (the sine ) Tj /F0 12 Tf <10> Tj /F1 12 Tf (sin x) Tj /F0 12 Tf <11> Tj"
     assert warnings_of(written(content, drawn_font(range(16, 18)), HELVETICA)) == ()
 

@@ -283,7 +283,7 @@ def test_words_beside_the_text(data: bytes) -> None:
     assert all(text in (parsed.text or "") for text in texts)
 
 
-def test_metadata_that_is_in_the_text_or_says_nothing() -> None:
+def test_redundant_and_meaningless_metadata() -> None:
     data = annotated(info=b"/Author(Body)/Subject(unspecified)")
     assert PdfParser().parse(Source("a.pdf", data)).text == "body"
 
