@@ -113,7 +113,7 @@ def write(path: Path, collections: Sequence[Collection], encoder: Encoder | None
 def sample_evenly(
     collections: Sequence[Collection], count: int, chance: random.Random
 ) -> list[str]:
-    """Questions of these collections, as many of each kind of source."""
+    """Questions of these collections, equally many from each kind of source."""
     by_kind: dict[str, list[str]] = {}
     for each in collections:
         by_kind.setdefault(kind(each.name), []).extend(each.questions)
@@ -154,8 +154,8 @@ def _observation(values: dict[str, Any]) -> Observation:
 
 
 def fit(observations: Sequence[Observation], names: Sequence[str], knot: float = 1.0) -> Parameters:
-    """The logistic model with the least loss. All stores have the same weight; within a store, so
-    do hits about the question and other hits."""
+    """The logistic model with the least loss. All stores have the same weight; within a store, the
+    hits about the question and the other hits have half of it each."""
     rows = [features(each.signals, knot) for each in observations]
     matrix = np.array([[row[name] for name in names] for row in rows])
     labels = np.array([each.about for each in observations], float)

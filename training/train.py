@@ -110,7 +110,7 @@ def late_interaction(queries: Encoded, passages: Encoded) -> Tensor:
 
 
 def batches(sources: list[dict[str, Any]], size: int, rng: random.Random) -> Iterator[Any]:
-    """One epoch, in random order; each batch of one source."""
+    """One epoch, in random order; each batch is from one source."""
     parts = []
     for source in sources:
         order = list(range(len(source["owner"])))

@@ -202,8 +202,8 @@ class ServeConfig:
     )
     searches_at_once: int = _key(
         4,
-        "number of searches that run in parallel; others wait. Searches by words alone have as "
-        "many threads of their own",
+        "number of searches that run in parallel; others wait. Searches by words alone have a "
+        "separate pool of the same size",
     )
     max_waiting: int = _key(64, "number of requests that may wait; further ones are rejected")
     max_body_bytes: int = _key(1024 * 1024, "maximum size of a JSON request")

@@ -173,6 +173,6 @@ def test_gc_gives_space_back(here: Path, run: Run) -> None:
     before = store.stat().st_size
     assert "0 B given back" in run("gc", "--compact", "--dry-run").err
     compacted = run("gc", "--compact")
-    assert compacted.err.endswith("given back to the disk\n0 documents expired and removed\n")
+    assert compacted.err.endswith("of disk space released\n0 documents expired and removed\n")
     assert store.stat().st_size < before
     assert run("doctor").err == "healthy\n"

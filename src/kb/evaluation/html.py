@@ -69,7 +69,7 @@ def _quality(report: EvalReport) -> str:
         about += (
             f" The ring and the dashed line are {report.baseline}. Bars may overlap even if "
             "methods differ; the interval of the paired difference decides. Better and worse mean "
-            "that it excludes zero."
+            "that this interval excludes zero."
         )
     return _section("Quality", about, "".join(blocks))
 

@@ -187,7 +187,7 @@ def _merge(
 
 
 class Part(NamedTuple):
-    """Postings, and which of their chunks are gone (None: none)."""
+    """Postings, and which of their chunks are gone; None if all exist."""
 
     postings: Postings
     gone: NDArray[np.bool_] | None = None

@@ -309,7 +309,7 @@ class KnowledgeBase:
         return [document.doc_path for document in expired]
 
     def compact(self) -> int:
-        """Give the space of removed documents back to the disk, and return the number of bytes.
+        """Release the disk space of removed documents, and return the number of bytes.
         Others can read meanwhile, but not write."""
         return self._store.maintenance.compact()
 

@@ -152,7 +152,7 @@ class _Socket(socket.socket):
 
 
 class _TlsSocket(ssl.SSLSocket):
-    """The same over TLS, where `sendall` calls `send` for each part."""
+    """A `_Socket` over TLS, where `sendall` calls `send` for each part."""
 
     limit: TimeLimit | None = None
 

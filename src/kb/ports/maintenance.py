@@ -49,7 +49,7 @@ class Maintenance(Protocol):
         ...
 
     def compact(self) -> int:
-        """Give the space of removed documents back to the disk, and return the number of bytes.
+        """Release the disk space of removed documents, and return the number of bytes.
         Others can read meanwhile, but not write. It needs as much free space as the store takes."""
         ...
 

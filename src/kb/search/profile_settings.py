@@ -216,8 +216,8 @@ ABOUT: Mapping[str, str] = {
     "literal": "whether passages that contain the query literally come first, and passages with "
     "a part of it move up",
     "min_score": "candidates with a lower fused score are dropped, before any boost",
-    "calibrated": "whether half of the relevance must reach `min_score`, too, for passages "
-    "whose vectors are known; passages with every word of the query stay",
+    "calibrated": "whether half of the relevance of a passage whose vectors are known must reach "
+    "`min_score` too; passages with every word of the query stay",
     "boosts": "factors of the score: `type`, `access`, `decay`",
     "type_weights": "the factors of the boost `type`, by kind",
     "half_life_days": "the half-life of the boost `decay`",

@@ -122,7 +122,7 @@ BUILT_IN = {
     profile.name: profile
     for profile in (
         Profile(
-            "default", "words, meaning and weighted terms, fused by score: best in measurements",
+            "default", "words, meaning and weighted terms, fused by score: best measured quality",
             ("lexical", "dense", "sparse"), match="any", fusion="convex",
             weights={"lexical": 0.15, "dense": 0.6, "sparse": 0.25}, agreement=True,
             word_match=True, coverage=True, literal=True, collapse=True, per_document=3,

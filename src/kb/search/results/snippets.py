@@ -156,7 +156,7 @@ def _rarity(terms: Sequence[Iterable[str]]) -> dict[str, float]:
 
 
 def _scaled(near: Sequence[float]) -> Sequence[float]:
-    """The similarities from 0 (the farthest unit) to 1 (the nearest one)."""
+    """The similarities, scaled so that the farthest unit has 0 and the nearest has 1."""
     if not near or (width := max(near) - min(near)) <= 1e-9:
         return ()
     return [(one - min(near)) / width for one in near]

@@ -160,7 +160,7 @@ class ModelRetriever(ABC):
         return (Degraded(self.name, "truncated", f"{count} of the query left out"),)
 
     def _fallback(self, matches: VectorMatches) -> tuple[Degraded, ...]:  # noqa: ARG002  # for subclasses
-        """A note if another backend ran than the configured one."""
+        """A note if a backend other than the configured one ran."""
         return ()
 
     def _is_caller_error(self, error: Exception) -> bool:  # noqa: ARG002  # for subclasses

@@ -319,7 +319,7 @@ class _Merge(_Restore):
 
 
 def _check_note_path(record: JsonDict) -> None:
-    """Raise `ConstraintError` for a note under the number of another document."""
+    """Raise `ConstraintError` for a note whose number belongs to another document."""
     own, path = f"note:{record['doc_id']}", record["doc_path"]
     if path.startswith("note:") and (record["root_id"] is not None or path != own):
         raise apsw.ConstraintError(f"document {record['doc_id']} cannot be {path!r}")
