@@ -27,7 +27,8 @@ from kb.store.sqlite.store import SqliteStore
 from kb.types import Encoding, Filters, Finding, ModelSpec, ScoredChunk
 from tests.conftest import Clock
 from tests.store.builders import check_integrity, pending_chunks, put, sqlite_store, write_vectors
-from tests.store.test_vectors import LATER, NOW, Facts, _passes, random_filters
+from tests.store.dense_vectors import NOW
+from tests.store.random_filters import LATER, Facts, passes, random_filters
 
 np = pytest.importorskip("numpy")
 
@@ -116,7 +117,7 @@ class Library:
         return [
             5 * (doc_id - 1) + chunk
             for doc_id, facts in self.facts.items()
-            if _passes(facts, f"d{(doc_id - 1) % 7}/{doc_id - 1}", filters)
+            if passes(facts, f"d{(doc_id - 1) % 7}/{doc_id - 1}", filters)
             for chunk in range(1, 6)
         ]
 

@@ -19,7 +19,7 @@ from tests import schemas
 from tests.conftest import Clock
 from tests.models.weightless import Weightless
 from tests.store.builders import check_integrity, fail_chunks, put, write_vectors
-from tests.store.test_vectors import NOW, QUERY, SPEC, ask, embed, file_of, some_vectors
+from tests.store.dense_vectors import NOW, QUERY, SPEC, ask, embed, file_of, some_vectors
 
 
 @pytest.fixture
