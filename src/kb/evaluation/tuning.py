@@ -274,7 +274,7 @@ def _search_options(base: Profile, setting: Setting | None) -> SearchOptions:
 
 
 def by_fold(board: Scoreboard, base: Profile, folds: Sequence[Sequence[str]]) -> OptionsByQuery:
-    """The setting for each query, fitted to the folds without it."""
+    """The setting for each query, fitted to the folds that do not contain it."""
     options: dict[str, SearchOptions] = {}
     for fold in folds:
         others = [query_id for each in folds if each is not fold for query_id in each]

@@ -6,7 +6,7 @@ it. `?` and sets match characters, where git matches bytes.
 
 Ignore files are untrusted input: only regular files of bounded size are read, and patterns match
 in linear time (`kb.text.globs`). A folder whose ignore file cannot be read is skipped as well,
-since the file may hide anything in it: see `IgnoreFileError`.
+since any file in it may be ignored: see `IgnoreFileError`.
 """
 
 from __future__ import annotations

@@ -26,8 +26,7 @@ class AlternativeChunk(NamedTuple):
 
 
 def write_alternative_chunk(chunk: AlternativeChunk, out: Extract) -> list[str] | None:
-    """Write the file's text; return the text that has no place in it, or None if the file is not
-    read."""
+    """Write the file's visible text; return its other text, or None if the file is not read."""
     suffix = file_names.suffix_of(chunk.name.rpartition("/")[2])
     try:
         if suffix in _PAGES:

@@ -165,8 +165,8 @@ class _Writer:
                 self.write(inner, depth + 1)
 
     def _write_report(self, part: Part, blocks: list[Part]) -> None:
-        """Write a report that a program generated as blocks of headers, such as that of a failed
-        delivery."""
+        """Write a report that a program generated as blocks of headers, such as a delivery
+        failure."""
         self.rest.append(one_line(str(part.get("Content-Type") or "")))
         for block in blocks:
             fields = dict.fromkeys(block.keys())
