@@ -93,7 +93,7 @@ class _Redirects(urllib_request.HTTPRedirectHandler):
 
 
 class _Connections(urllib_request.AbstractHTTPHandler):
-    """Opens a connection for each request, with what is left of the limit."""
+    """Opens a connection for each request, within the remaining time."""
 
     def __init__(self, limit: TimeLimit) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ class _HttpsConnection(_HttpConnection):
 
 
 class _Socket(socket.socket):
-    """A socket whose operations take no longer than what is left of its limit."""
+    """A socket whose operations take no longer than the remaining time."""
 
     limit: TimeLimit | None = None
 

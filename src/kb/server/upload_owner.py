@@ -1,4 +1,4 @@
-"""Which folder holds the uploads of a store. Stores in one folder never share it.
+"""Which folder holds the uploads of a store. No two stores share a folder of uploads.
 
 The store `kb.sqlite` uses `uploads`, any other store `<file name>-uploads`. The file
 `.kb-uploads/owner` in that folder contains the file name of its store, so that no other store
