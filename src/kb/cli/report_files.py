@@ -20,7 +20,7 @@ def check_outputs(
     """Check the output files before spending minutes on a run.
 
     A report of an earlier run, or an empty file, may be replaced; any other file only with `force`.
-    A file of the store, one of the `inputs`, or one in a folder of them is never replaced.
+    The files of the store, the `inputs`, and files in a folder among the inputs are never replaced.
     """
     outputs = [path for path in paths if path is not None]
     for path in outputs:

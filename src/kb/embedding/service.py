@@ -28,7 +28,7 @@ _LONGEST_GRACE_S = 86_400
 class Encoders:
     """Finds the encoders of a store: the configured one or the caller's, or, after a reindex, the
     one whose name the store has recorded. An encoder object that the caller passes is preferred if
-    its model is the store's. Threads may share it."""
+    its model is the store's. Threads may share an `Encoders`."""
 
     def __init__(self, store: Store, config: Config, override: Encoder | str | None) -> None:
         self._store = store

@@ -134,8 +134,8 @@ else:
     _memory_limit_bytes = 0
 
     def _start_watching(size_bytes: int) -> None:
-        """Exit once this process uses more memory than this. The thread runs only when the parser
-        lets it, so a single huge allocation is noticed late."""
+        """Exit once this process uses more than `size_bytes` of memory. The thread runs only when
+        the parser lets it, so a single huge allocation is noticed late."""
         global _memory_limit_bytes
         first, _memory_limit_bytes = not _memory_limit_bytes, size_bytes
         if first:

@@ -104,8 +104,8 @@ def _owner(folder: Path) -> bytes | None:
 
 
 def _may_take(kb: KnowledgeBase, shared: Path) -> bool:
-    """Whether this store may take a folder `uploads` without an owner: `kb.sqlite` may, and another
-    store that has uploads there from before owners were recorded."""
+    """Whether this store may take a folder `uploads` without an owner: `kb.sqlite` may, and so may
+    a store with uploads there from before owners were recorded."""
     if kb.path.name == STORE_FILE:
         return True
     if not is_folder(shared) or not is_folder(shared / WORK):

@@ -55,7 +55,8 @@ class Signals(NamedTuple):
 
 def features(signals: Signals, knot: float = 1.0) -> dict[str, float]:
     """The features of the model by name. `length`, `chars` and `short` describe the query and the
-    passage; the others rise with better signals. A cosine counts twice above the `knot`."""
+    passage; the others rise with better signals. `high_cosine` is the part of the cosine above
+    `knot`."""
     words, known, coverage, matched, chars, cosine, typical = signals
     values = {
         "coverage": coverage,

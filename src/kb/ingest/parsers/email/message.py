@@ -117,7 +117,7 @@ def _parse_message(message: Part, name: str) -> Parsed:
 
 
 class _Writer:
-    """Writes messages into an extract. `rest` collects texts outside its main flow, `unread` the
+    """Writes messages into an extract. `rest` collects texts outside the main flow, `unread` the
     parts that are not text."""
 
     def __init__(self, out: Extract) -> None:
