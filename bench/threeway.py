@@ -98,7 +98,7 @@ def build_word_index(path: Path) -> None:
 
 
 def _encodings(count: int, spec: ModelSpec) -> Iterator[Encoding]:
-    """The words of the passage, and random terms for those that a model would add."""
+    """The words of each passage, and random terms in place of those that a model would add."""
     extra = sparse.vectors(min(count, 10_000))
     pairs = zip(passages(count), dense.vectors(count), strict=True)
     for number, (text, vector) in enumerate(pairs):
