@@ -61,7 +61,7 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measurement:
     """The measured time of a bounded figure, and that of its reference."""
 
     bound: Bound
@@ -107,13 +107,13 @@ SPARSE = Bound("R1.3", "sparse embedding of one chunk", 1000, PRODUCTS)
 PROCESS = Bound("14", "kb search --mode lexical, whole process", 150, PYTHON)
 
 
-def report(measured: Iterable[Measured]) -> str:
+def report(measured: Iterable[Measurement]) -> str:
     header = ("", "what", "ms", "limit ms", "reference, ms", "ratio", "at most", "")
     title = f"Bounds, {COUNT:,} chunks, warm, query encoding included"
     return table(title, header, (each.row() for each in measured))
 
 
-def print_report(measured: Sequence[Measured]) -> bool:
+def print_report(measured: Sequence[Measurement]) -> bool:
     """Print every bound, then those that are exceeded; return whether all hold."""
     print(report(measured), flush=True)
     faults = [fault for each in measured for fault in each.faults()]
@@ -125,12 +125,12 @@ def print_report(measured: Sequence[Measured]) -> bool:
 # --- measuring ------------------------------------------------------------------------------------
 
 
-def bounds(plain: apsw.Connection, path: Path, queries: Sequence[str]) -> list[Measured]:
+def bounds(plain: apsw.Connection, path: Path, queries: Sequence[str]) -> list[Measurement]:
     """Measure every bound. `path` is the three-way store of the same passages as `plain`."""
     return [*_searches(plain, path, queries[:_QUERIES]), *_models(), _process(path, queries[0])]
 
 
-def _searches(plain: apsw.Connection, path: Path, queries: Sequence[str]) -> list[Measured]:
+def _searches(plain: apsw.Connection, path: Path, queries: Sequence[str]) -> list[Measurement]:
     encoder = models.encoder(Config(), "kb-mini")
     assert encoder is not None
     plain_search = _plain_search(plain)
@@ -147,14 +147,14 @@ def _searches(plain: apsw.Connection, path: Path, queries: Sequence[str]) -> lis
             sort_ms.append(1000 * seconds(_plain_fusion))
         compared_ms += [kb.compare(f"{query} f").wall_ms for query in queries[:_COMPARED]]
     return [
-        Measured(RETRIEVERS, median(map(retrieving, responses)), median(plain_ms)),
-        Measured(FUSION, median(one.timing_ms["fuse"] for one in responses), median(sort_ms)),
-        Measured(SEARCH_95, _p95([one.timing_ms["total"] for one in responses]), _p95(plain_ms)),
-        Measured(COMPARE, median(compared_ms), median(plain_ms)),
+        Measurement(RETRIEVERS, median(map(retrieving, responses)), median(plain_ms)),
+        Measurement(FUSION, median(one.timing_ms["fuse"] for one in responses), median(sort_ms)),
+        Measurement(SEARCH_95, _p95([one.timing_ms["total"] for one in responses]), _p95(plain_ms)),
+        Measurement(COMPARE, median(compared_ms), median(plain_ms)),
     ]
 
 
-def _models() -> list[Measured]:
+def _models() -> list[Measurement]:
     """The bounds of everything that runs a model or uses its vectors."""
     judge = models.judge(Config(), "kb-judge")
     encoder = models.encoder(Config(), "kb-mini")
@@ -175,17 +175,17 @@ def _models() -> list[Measured]:
             products_ms.append(1000 * seconds(_products))
     reference_time_ms = median(products_ms[1:])
     return [
-        Measured(bound, median(each[1:]), reference_time_ms) for bound, each in times_ms.items()
+        Measurement(bound, median(each[1:]), reference_time_ms) for bound, each in times_ms.items()
     ]
 
 
-def _process(path: Path, query: str) -> Measured:
+def _process(path: Path, query: str) -> Measurement:
     kb = str(Path(sys.executable).parent / "kb")
     search_once = [kb, "--store", str(path), "search", "--mode", "lexical", query]
     bare = [sys.executable, "-c", "pass"]
     # Alternately, so that both get the same share of a busy machine.
     pairs = [(process_ms(search_once, runs=1), process_ms(bare, runs=1)) for _ in range(_PROCESSES)]
-    return Measured(PROCESS, median(one for one, _ in pairs), median(one for _, one in pairs))
+    return Measurement(PROCESS, median(one for one, _ in pairs), median(one for _, one in pairs))
 
 
 def _p95(times_ms: Sequence[float]) -> float:

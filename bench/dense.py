@@ -216,8 +216,8 @@ store.vectors.nearest_dense(
     backend=sys.argv[2],
 )
 done = time.perf_counter()
-said = Path("/proc/self/status").read_text()  # ru_maxrss begins with what the parent had
-sizes = {name: int(size) / 1024 for name, size in re.findall(r"(\\w+):\\s+(\\d+) kB", said)}
+status = Path("/proc/self/status").read_text()  # ru_maxrss starts at the parent's value
+sizes = {name: int(size) / 1024 for name, size in re.findall(r"(\\w+):\\s+(\\d+) kB", status)}
 print(1000 * (loaded - started), 1000 * (done - loaded), sizes["RssAnon"], sizes["RssFile"])
 """
 
@@ -290,7 +290,7 @@ def _while_written() -> str:
             (f"{count:,}", f"{median(elapsed_ms):.2f}", f"{max(elapsed_ms):.2f}", f"{still_ms:.2f}")
         )
         store.close()
-    header = ("chunks", "p50 ms", "most ms", "without a write, ms")
+    header = ("chunks", "p50 ms", "max ms", "without a write, ms")
     return table("Search by numpy after every write of ten vectors", header, rows)
 
 
@@ -304,10 +304,10 @@ def _sizes(count: int) -> str:
     beside = path.with_name(path.name + "-vectors").stat().st_size / count
     extra = (_with_table(path).stat().st_size - path.stat().st_size) / count
     rows = [
-        ("the numbers themselves", f"{4 * DIMENSION:,}"),
+        ("the raw numbers", f"{4 * DIMENSION:,}"),
         ("embeddings", f"{in_store:,.0f}"),
-        ("the last changes", f"{log:,.1f}"),
+        ("the log of changes", f"{log:,.1f}"),
         ("numpy's file beside the store", f"{beside:,.0f}"),
-        ("sqlite-vec's table, where it is wanted", f"{extra:,.0f}"),
+        ("sqlite-vec's table, if configured", f"{extra:,.0f}"),
     ]
-    return table(f"Bytes a chunk, {count:,} chunks", ("part", "bytes"), rows)
+    return table(f"Bytes per chunk, {count:,} chunks", ("part", "bytes"), rows)

@@ -5,8 +5,9 @@ python -m bench.fusion [set ...]
 For every judged collection (see `bench.quality`): each retriever alone, fusion by rank, and the
 profile `default` three times: as it is; with weights fitted only to the other collections; and with
 one retriever missing. The fit maximizes the smallest gain over the best retriever of any
-collection. Last, with an encoder that cannot read in place of the real one. `default` may be worse
-than its best retriever by at most 0.005; otherwise this is printed, and the exit status is 1.
+collection. The last column replaces the real encoder with one that only hashes words.
+`default` may be worse than its best retriever by at most 0.005; otherwise this is printed, and the
+exit status is 1.
 
 Weights are fitted on the train or dev split, if a collection has one, and reported on `test`.
 """
@@ -114,11 +115,13 @@ def main() -> int:
     rows = [_row(name, tests[name], blind[name], fits) for name in present]
     header = ("set", *NAMES, "by rank", "default", "fitted to others", "weights",
               *(f"no {name}" for name in NAMES), "cannot read")  # fmt: skip
-    print(table("nDCG@10 of test, gain 2^rel - 1; behind a slash: the best part", header, rows))
+    print(
+        table("nDCG@10 of test, gain 2^rel - 1; after the slash: the best retriever", header, rows)
+    )
     means = [fmean(float(row[at].rstrip("!")) for row in rows) for at in (4, 5, 6)]
     print("means: by rank {:.4f}, default {:.4f}, fitted to others {:.4f}".format(*means))
     below = [f"{row[0]}: {cell}" for row in rows for cell in row[5:] if "!" in cell]
-    print("\n".join(below) or f"Nothing is below its best part by more than {MAY_LOSE}.")
+    print("\n".join(below) or f"Nothing is below its best retriever by more than {MAY_LOSE}.")
     return 1 if below else 0
 
 

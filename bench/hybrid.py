@@ -80,7 +80,7 @@ def hybrid(stores: Callable[[int], Path], queries: Sequence[str]) -> str:
         path = threeway_store(stores(count), count, encoder.spec)
         with KnowledgeBase(path, encoder=encoder) as kb:
             encode = spread_ms(lambda query: encoder.encode([query], as_query=True), queries[:50])
-            rows.append((f"{count:,}", "encode a query, no more", *_cells(*encode)))
+            rows.append((f"{count:,}", "encode a query only", *_cells(*encode)))
             for label, search in SEARCHES.items():
                 times = spread_ms(partial(search, kb), _fresh(queries))
                 rows.append((f"{count:,}", label, *_cells(*times)))

@@ -4,8 +4,8 @@ python -m bench.quality [set ...]
 
 The collections are not part of kb: they are read from KB_DATA, or from `../shared/data` beside the
 project. Every profile is compared with plain fusion by rank, `two_way_hybrid`. Vectors are computed
-once and cached in `build/vectors`; without an encoder, only words are measured. KB_SPLIT names
-another split than `test`, for tuning.
+once and cached in `build/vectors`; without an encoder, only words are measured. KB_SPLIT selects a
+split other than `test`, for tuning.
 
 The judge is slow, so it is measured on the first 100 queries only, in a separate table with the
 other methods on the same queries.

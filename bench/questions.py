@@ -6,9 +6,9 @@ python -m bench.questions [profile ...]
 data.table. The share of questions with a right passage among the first three hits is printed for
 each profile, and the questions without one. The exit status is 1 if `default` has fewer than 45.
 
-The documentation is not part of kb: KB_TREES names a folder with it, which `bench/trees.sh` makes.
-It is ingested into `build/questions.sqlite`, or the store that KB_TREES_STORE names, which takes
-several minutes the first time.
+The documentation is not part of kb: KB_TREES names a folder with it, which `bench/trees.sh`
+creates. It is ingested into `build/questions.sqlite`, or the store that KB_TREES_STORE names, which
+takes several minutes the first time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kb import KnowledgeBase
 QUESTIONS = Path(__file__).with_name("questions.toml")
 FIRST = 3
 REQUIRED = 45
-DEPTH = 50  # how far a right passage is looked for
+DEPTH = 50  # how many hits are searched for a right passage
 PROFILES = ("default", "lexical")
 
 

@@ -1,16 +1,17 @@
-"""`python -m bench.relevance`: whether `relevance` tells what a store can answer.
+"""`python -m bench.relevance`: whether `relevance` shows what a store can answer.
 
 python -m bench.relevance [set ...]
 
-For every judged collection (see `bench.quality`): a store of at most 1,500 of its passages, with a
-quarter about something else; questions that the collection answers, and questions of other
+For every judged collection (see `bench.quality`): a store of at most 1,500 of its passages, a
+quarter of them about something else; questions that the collection answers, and questions of other
 collections. None of these collections is used to fit the parameters (`training.relevance`).
 
 AUROC is the probability that the first hit of an answerable question has a higher relevance than
 that of another question. ECE, the expected calibration error, is the mean difference of relevance
-and truth over ten bins. Both are shown while none, some and all vectors exist. Last, the profile
-`memory`: how many of ten hits are left for questions about something else, and which share of the
-right hits stays. KB_QUESTIONS sets the number of questions, 100 by default.
+and truth over ten bins. Both are shown for stores with none, some and all of their vectors. The
+last columns are about the profile `memory`: how many of ten hits remain for questions about
+something else, and the share of right hits that remain. KB_QUESTIONS sets the number of questions,
+100 by default.
 """
 
 from __future__ import annotations

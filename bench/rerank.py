@@ -65,7 +65,7 @@ def _searches(kb: KnowledgeBase, form: str, queries: Sequence[str]) -> list[tupl
     """The time of the stage from the search's own trace; the cross-encoder needs no vectors."""
     if form == "none":
         return [
-            ("the whole search without", *_spread(lambda query: kb.search(query), queries)),
+            ("whole search, not reranked", *_spread(lambda query: kb.search(query), queries)),
             ("cross-encoder", *_stage(kb, queries, rerank="cross-encoder")),
             ("cross-encoder, budget 300 ms",
              *_stage(kb, queries, rerank="cross-encoder", budget_ms=300)),
@@ -115,7 +115,7 @@ def questions(texts: Sequence[str]) -> list[str]:
 
 
 def write_store(path: Path, texts: Sequence[str], form: str, spec: ModelSpec) -> int:
-    """Write the store again; return its size in bytes."""
+    """Rewrite the store; return its size in bytes."""
     import numpy as np
 
     BUILD.mkdir(parents=True, exist_ok=True)

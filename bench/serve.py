@@ -247,7 +247,7 @@ def _compare(options: argparse.Namespace) -> None:
         f"{options.chunks:,} chunks, {options.connections} connections, lexical, vector and hybrid "
         f"in turn for {options.seconds:g} s, while notes are added"
     )
-    header = ("", "a second", "p50 ms", "p95 ms", "errors")
+    header = ("", "per second", "p50 ms", "p95 ms", "errors")
     print(table(title, header, [row for row, _ in results]))
     print("\n".join(line for _, line in results))
 

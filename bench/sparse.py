@@ -189,12 +189,12 @@ def sparse() -> str:
         searched += _rows(count, store)
         store.close()
         sizes += _sizes(written_store.path, count)
-    title = f"Sparse search, {QUERY_TERMS} terms, {NONZERO} non-zeros a chunk, warm"
+    title = f"Sparse search, {QUERY_TERMS} terms, {NONZERO} non-zeros per chunk, warm"
     header = ("chunks", "search", "by", "p50 ms", "p95 ms", "x plain numpy (p50)")
-    columns = ("chunks", "4 numbers a chunk, chunks/s", "sparse vectors added, chunks/s",
+    columns = ("chunks", "4 numbers per chunk, chunks/s", "sparse vectors added, chunks/s",
                "slowest transaction, ms")  # fmt: skip
     return "\n".join((
         table(title, header, searched),
-        table(f"Writing, {BATCH} chunks a transaction", columns, written),
-        table("Bytes a chunk", ("chunks", "part", "bytes"), sizes),
+        table(f"Writing, {BATCH} chunks per transaction", columns, written),
+        table("Bytes per chunk", ("chunks", "part", "bytes"), sizes),
     ))  # fmt: skip

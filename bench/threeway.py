@@ -98,7 +98,7 @@ def build_word_index(path: Path) -> None:
 
 
 def _encodings(count: int, spec: ModelSpec) -> Iterator[Encoding]:
-    """The words of the passage, and random terms for those that a model would add."""
+    """The words of each passage, and random terms in place of those that a model would add."""
     extra = sparse.vectors(min(count, 10_000))
     pairs = zip(passages(count), dense.vectors(count), strict=True)
     for number, (text, vector) in enumerate(pairs):
@@ -139,7 +139,7 @@ def threeway(
     title = (
         f"Three-way search, {len(queries)} queries, 100 candidates each, query encoding included"
     )
-    header = ("passages", "what", "p50 ms", "p95 ms", "to reach [002]")
+    header = ("passages", "what", "p50 ms", "p95 ms", "target [002]")
     return table(title, header, rows)
 
 
@@ -150,7 +150,7 @@ def _rows(kb: KnowledgeBase, queries: Sequence[str]) -> Iterator[tuple[str, ...]
         yield f"{name} alone{note}", *_cells([one.timing_ms[name] for one in alone]), ""
     yield "the three in one thread", *_cells([retrieving(one) for one in alone]), ""
     beside = [search(kb, f"{query} b") for query in queries]
-    yield "the three side by side", *_cells([retrieving(one) for one in beside]), "150"
+    yield "the three in parallel", *_cells([retrieving(one) for one in beside]), "150"
     yield "fusion", *_cells([one.timing_ms["fuse"] for one in beside]), "5"
     yield "three-way search, top 20", *_cells([one.timing_ms["total"] for one in beside]), "200"
     compared = [kb.compare(f"{query} c") for query in queries[:COMPARED]]

@@ -76,10 +76,10 @@ def _help(text: str) -> str:
 
 
 def _option(option: click.Option) -> str:
-    value, said = _value(option), option.help or ""
+    value, text = _value(option), option.help or ""
     names = ", ".join(code(f"{name} {value}".rstrip()) for name in option.opts)
-    facts = [sentence(prose(said))]
-    if option.multiple and "repeated" not in said:
+    facts = [sentence(prose(text))]
+    if option.multiple and "repeated" not in text:
         facts.append("May be repeated.")
     if option.show_default and isinstance(option.default, str):
         facts.append(f"Default: {code(option.default)}.")

@@ -10,7 +10,7 @@ WIDTH = 100
 GENERATED = "<!-- Written by docs/reference.py; change the code, then run: make docs -->"
 
 _MARKUP = re.compile(r"[<*]")
-_DASH = re.compile(r"(?<=\s)-(?=\s)")  # which might come to begin a line, as a list's item does
+_DASH = re.compile(r"(?<=\s)-(?=\s)")  # would be a list item at the start of a line
 
 
 def page(title: str, about: str, *parts: str) -> str:

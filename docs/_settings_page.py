@@ -106,7 +106,7 @@ def _profiles() -> str:
     settings = "\n".join(item(f"`{key}`: {about}") for key, about in ABOUT.items())
     parts += ["The settings of a profile:", settings]
     for name, profile in BUILT_IN.items():
-        said = {key: value for key, value in profile.settings().items() if value is not None}
-        parts += [f"### {name}", wrap_paragraphs(sentence(prose(said.pop("summary"))))]
-        parts.append(fence("\n".join(f"{key} = {toml(said[key])}" for key in said), "toml"))
+        values = {key: value for key, value in profile.settings().items() if value is not None}
+        parts += [f"### {name}", wrap_paragraphs(sentence(prose(values.pop("summary"))))]
+        parts.append(fence("\n".join(f"{key} = {toml(values[key])}" for key in values), "toml"))
     return "\n\n".join(parts)

@@ -150,7 +150,7 @@ def _list(
     measured: Mapping[str, Any],
     letters: Mapping[str, str],
 ) -> Iterator[str]:
-    """One list; a dot is a passage that is not among the first of the sum."""
+    """One list; passages that are not at the top of the fused list are dots."""
     entries = measured["lists"][name]
     scale = 84 / max(each["z"] for each in entries)
     yield text(x, y + 12, title, "head")

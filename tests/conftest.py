@@ -51,8 +51,8 @@ class Clock:
 
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test reads the user's own settings or store, and none loads a model that it did not ask
-    for: words alone are searched."""
+    """No test reads the user's own settings or store, and none loads a model unless it requests
+    one: by default, only words are searched."""
     monkeypatch.setenv("KB_MODELS_ENCODER", "none")
     monkeypatch.setenv("KB_MODELS_JUDGE", "none")
     monkeypatch.setenv("KB_MODELS_EXAM", "false")  # encoders of tests cannot read

@@ -3,8 +3,8 @@
     python -m tests.fuzz_api --count 1000000 --seed 1
 
 Most calls are searches, with random queries, expressions and filters; the others are drawn from all
-public methods. Whatever is given, the answer is a result or an error of kb's own. A call that takes
-over ten seconds is a problem too.
+public methods. Whatever the values are, a call returns a result or raises one of kb's own errors. A
+call that takes over ten seconds is a problem too.
 """
 
 from __future__ import annotations
@@ -214,8 +214,8 @@ WEIGHTS = (70, 20, 4, 4, 2)
 
 
 class Fuzzer:
-    """Calls methods with random values, and collects what went wrong. `folder` is the current one:
-    what names a file by chance writes there."""
+    """Calls methods with random values, and collects problems. `folder` is the current folder, so
+    that values that happen to be file names write there."""
 
     def __init__(self, folder: Path, seed: str) -> None:
         self._folder = folder
@@ -231,7 +231,7 @@ class Fuzzer:
                     self._call(kb, number)
 
     def _store(self) -> KnowledgeBase:
-        """A small store, made anew now and then: the calls change it."""
+        """A small store, created again from time to time, because the calls change it."""
         self._stores += 1
         files = self._folder / "files"
         files.mkdir(exist_ok=True)

@@ -1,10 +1,11 @@
-"""Processes killed in the midst of any operation: `python -m tests.kills --kills 1000`
+"""Processes killed in the middle of any operation: `python -m tests.kills --kills 1000`
 
-A child works on a store and is killed with SIGKILL after a random time; it says in a pipe what it
-has done so far. Then another child looks: the file is sound, every document that was reported is
-there whole, nothing is there that nobody wrote, the operation completes when it is run again, and
-no file is left beside those that should be there. Children are forked from a process that has
-everything loaded and neither threads nor connections, so that a kill takes a fraction of a second.
+A child works on a store and is killed with SIGKILL after a random time; it reports through a pipe
+what it has done so far. Then another child checks: the file is sound, every document that was
+reported is there whole, nothing is there that nobody wrote, the operation completes when it is run
+again, and no file is left beside those that should be there. Children are forked from a process
+that has everything loaded and neither threads nor connections, so that a kill takes a fraction of a
+second.
 """
 
 from __future__ import annotations

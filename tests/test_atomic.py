@@ -54,7 +54,7 @@ def _hidden(folder: Path) -> list[str]:
 
 
 @posix
-def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> None:
+def test_remains_of_a_killed_process_are_removed_by_the_next(tmp_path: Path) -> None:
     target = tmp_path / "x.jsonl"
     killed, running = _holding(target), _holding(target)
     other = _holding(tmp_path / "x.other")
@@ -88,7 +88,7 @@ def test_backups_and_exports_tidy_up(kb: KnowledgeBase, tmp_path: Path, how: str
     assert _hidden(tmp_path) == []
 
 
-def test_what_nobody_knows_is_removed_after_a_day(tmp_path: Path) -> None:
+def test_files_of_unknown_owners_are_removed_after_a_day(tmp_path: Path) -> None:
     """Files of other machines, of other versions of kb, and on Windows."""
     old, new = tmp_path / ".x.1234abcd.part", tmp_path / ".x.00000000-1-abcd.part"
     mine = tmp_path / ".x.part.txt"
@@ -102,7 +102,7 @@ def test_what_nobody_knows_is_removed_after_a_day(tmp_path: Path) -> None:
     assert _hidden(tmp_path) == [new.name, mine.name]
 
 
-def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+def test_a_target_that_cannot_be_written(tmp_path: Path) -> None:
     for target in (tmp_path / ("x" * 300), tmp_path / "file" / "x", Path(), Path("/")):
         (tmp_path / "file").touch()
         with pytest.raises(InvalidRequest), atomic.atomic_path(target) as part:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from bench import bounds
-from bench.bounds import Bound, Measured, Reference, print_report, report
+from bench.bounds import Bound, Measurement, Reference, print_report, report
 
 SCAN = Reference("a scan", 10.0)
 SEARCH = Bound("R0.0", "a search", 150, SCAN)
@@ -28,19 +28,19 @@ def test_the_ratio_is_that_of_the_reference_machine() -> None:
     ],
 )
 def test_faults(time_ms: float, reference_time_ms: float, faults: list[str]) -> None:
-    measured = Measured(SEARCH, time_ms, reference_time_ms)
+    measured = Measurement(SEARCH, time_ms, reference_time_ms)
     assert measured.faults() == [f"R0.0, a search: {fault}" for fault in faults]
 
 
 def test_an_exceeded_bound_is_named_in_the_report() -> None:
-    within, exceeded = (Measured(SEARCH, time_ms, 10) for time_ms in (30, 300))
+    within, exceeded = (Measurement(SEARCH, time_ms, 10) for time_ms in (30, 300))
     lines = report([within, exceeded]).splitlines()
     assert lines[-2] == "| R0.0 | a search | 30.0 | 150 | a scan, 10.00 | 3.0 | 15.0 | ok |"
     assert lines[-1] == "| R0.0 | a search | 300.0 | 150 | a scan, 10.00 | 30.0 | 15.0 | exceeded |"
 
 
 def test_it_fails_if_one_is_exceeded(capsys: pytest.CaptureFixture[str]) -> None:
-    within, exceeded = (Measured(SEARCH, time_ms, 20) for time_ms in (30, 400))
+    within, exceeded = (Measurement(SEARCH, time_ms, 20) for time_ms in (30, 400))
     assert print_report([within])
     assert "exceeded" not in capsys.readouterr().out
     assert not print_report([within, exceeded])

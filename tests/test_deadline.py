@@ -88,7 +88,7 @@ def test_a_share_leaves_time_for_others() -> None:
         assert without.remaining_s() == float("inf")
 
 
-def test_what_is_loaded_once_does_not_count() -> None:
+def test_loading_does_not_count() -> None:
     now = [0.0]
     with Deadline(10.0, clock=lambda: now[0]) as whole, deadline.share():
         with deadline.pause_deadline():
@@ -98,7 +98,7 @@ def test_what_is_loaded_once_does_not_count() -> None:
         assert whole.remaining_s() == 10.0
 
 
-def test_threads_are_cancelled_together() -> None:
+def test_threads_are_canceled_together() -> None:
     limit, raised = Deadline(), list[str]()
 
     def work() -> None:
@@ -119,7 +119,7 @@ def test_threads_are_cancelled_together() -> None:
     deadline.check()  # this thread has none
 
 
-def test_what_fails_stops_its_other_threads() -> None:
+def test_an_error_stops_the_other_threads() -> None:
     whole = Deadline()
     with suppress(KeyboardInterrupt), whole:
         part = deadline.share()
@@ -162,7 +162,7 @@ HOSTILE: dict[str, Callable[[KnowledgeBase], object]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_few_steps_are_as_many_as_there_are(kb: KnowledgeBase, name: str) -> None:
+def test_every_step_can_be_the_last(kb: KnowledgeBase, name: str) -> None:
     steps = Steps()
     with Deadline(40.0, clock=steps), pytest.raises(DeadlineExceeded) as error:
         HOSTILE[name](kb)
@@ -259,7 +259,7 @@ def test_ctrl_c_ends_a_search_at_once(hostile_store: Path) -> None:
     assert done.stderr == b"interrupted\n"
 
 
-def test_the_command_tells_the_error(hostile_store: Path) -> None:
+def test_the_command_reports_the_error(hostile_store: Path) -> None:
     environment = os.environ | {"KB_SEARCH_TIMEOUT_S": "0.05", "KB_MODELS_ENCODER": "none"}
     command = [sys.executable, "-W", "error", "-m", "kb", "--store", str(hostile_store), "search"]
     done = subprocess.run(

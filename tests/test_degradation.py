@@ -6,7 +6,7 @@ from kb.degradation import degradation_messages
 from kb.types import Degraded
 
 
-def test_what_has_one_cause_is_one_line() -> None:
+def test_one_cause_is_one_line() -> None:
     told = [
         Degraded("query", "truncated", "44 words left out"),
         Degraded("dense", "pending", 3),
@@ -22,7 +22,7 @@ def test_what_has_one_cause_is_one_line() -> None:
     ]
 
 
-def test_what_is_no_failure_is_not_put_as_one() -> None:
+def test_states_that_are_not_failures_are_not_reported_as_such() -> None:
     told = [
         Degraded("query", "expression", "an FTS5 expression is searched by words only"),
         Degraded("dense", "language", "kb-mini reads Latin script; its results here are guesses"),

@@ -130,7 +130,7 @@ def test_metadata_has_a_depth(kb: KnowledgeBase, *, lists: bool) -> None:
         {"a": -(2**63) - 1}, {"a": 10**5000}, {"a": "x" * METADATA_BYTES}, {"a": object()},
     ],
 )  # fmt: skip
-def test_metadata_that_is_none(metadata: Any) -> None:
+def test_invalid_metadata(metadata: Any) -> None:
     with pytest.raises(InvalidRequest) as error:
         check_metadata(metadata)
     assert error.value.hint

@@ -18,12 +18,12 @@ def said(code: str) -> str:
     return done.stderr
 
 
-def test_silent_unless_a_program_wants_to_hear() -> None:
+def test_silent_unless_a_program_configures_logging() -> None:
     assert said(WARN) == ""
     assert said(f"import logging; logging.basicConfig(); {WARN}") == "WARNING:kb.search:degraded\n"
 
 
-def test_a_search_logs_to_who_listens(tmp_path: Path) -> None:
+def test_a_search_logs_to_configured_handlers(tmp_path: Path) -> None:
     search = (
         f"from kb import KnowledgeBase; kb = KnowledgeBase({str(tmp_path / 'kb.sqlite')!r})\n"
         "kb.add('retry storm'); kb.search('retry', mode='lexical')"
@@ -32,7 +32,7 @@ def test_a_search_logs_to_who_listens(tmp_path: Path) -> None:
     assert "search took" in said(f"import logging; logging.basicConfig(level=20)\n{search}")
 
 
-def test_every_logger_is_made_by_it() -> None:
+def test_every_logger_comes_from_this_function() -> None:
     """Any other logger would write its warnings to the stderr of every program."""
     own = {
         path.relative_to(SOURCE).as_posix()

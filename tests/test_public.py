@@ -34,7 +34,7 @@ def every(kind: type[errors.KbError]) -> Iterator[type[errors.KbError]]:
         yield from every(below)
 
 
-def test_every_error_has_its_own_code_and_stands_in_the_tree() -> None:
+def test_every_error_has_its_own_code_and_is_in_the_tree() -> None:
     kinds = list(every(errors.KbError))
     own = [kind.code for kind in kinds if "code" in vars(kind)]  # others are caught inside kb
     assert len(set(own)) == len(own)

@@ -206,7 +206,7 @@ def test_a_file_that_grows_meanwhile_is_still_bounded(root: Path, more: int) -> 
         assert len(file.read(10_000_000)) == 6 + more  # within the limit, all of it is read
 
 
-def test_a_file_that_shrinks_meanwhile_gives_what_is_left(root: Path) -> None:
+def test_a_file_that_shrinks_meanwhile_returns_the_rest(root: Path) -> None:
     with open_file("a/b/note.md", root=root) as file:
         os.truncate(root / "a" / "b" / "note.md", 2)
         assert file.read(LIMIT) == b"in"
@@ -229,7 +229,7 @@ def test_another_file_in_its_place_is_refused(root: Path) -> None:
         read_file("a/b/note.md", LIMIT, root=root, expected=seen)
 
 
-def test_other_content_is_refused_only_if_it_was_asked_for(root: Path) -> None:
+def test_other_content_is_refused_only_on_request(root: Path) -> None:
     path = root / "a" / "b" / "note.md"
     loose, exact = FileIdentity.of(os.stat(path)), FileIdentity.of(os.stat(path), content=True)
     path.write_bytes(b"longer than it was")

@@ -1,4 +1,4 @@
-"""What relevance tells a reader."""
+"""How relevance is displayed."""
 
 from __future__ import annotations
 

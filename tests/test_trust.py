@@ -139,7 +139,7 @@ def test_only_some_values_are_harmless(
     "text", ["[search]\nnosuch = 1\n", "[models]\nthreads = -1\n", "x = " + "[" * 3000,
              f"[search]\ndefault_top = {'9' * 5000}\n", "[search]\ndefault_top = inf\n"]
 )  # fmt: skip
-def test_a_slip_of_the_pen_is_an_error(store: Path, text: str) -> None:
+def test_a_typo_is_an_error(store: Path, text: str) -> None:
     write(store, text)
     with pytest.raises(ConfigError, match=r"config\.toml"):
         load(store)
@@ -275,7 +275,7 @@ def test_exposure(file: tuple[int, ...], folder: tuple[int, ...], problem: str |
 
 
 @posix
-def test_a_group_of_one_s_own_is_nobody_else() -> None:
+def test_a_private_group_is_not_others() -> None:
     import grp
     import pwd
 
@@ -308,7 +308,7 @@ def _is_alone(user: object, group: object) -> bool:
 
 @posix
 @pytest.mark.parametrize("kind", ["fifo", "endless", "folder", "large"])
-def test_what_is_no_file_of_settings(store: Path, kind: str) -> None:
+def test_files_that_are_not_settings(store: Path, kind: str) -> None:
     file = settings_file(store)
     if kind == "fifo":
         os.mkfifo(file)

@@ -1,4 +1,4 @@
-"""The values of kb, all to be had from `kb.types`, which loads what is asked for."""
+"""All values of kb can be imported from `kb.types`, which loads their modules on demand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def values() -> Iterator[type]:
                 yield value
 
 
-def test_every_value_is_to_be_had_and_listed() -> None:
+def test_every_value_is_exported_and_listed() -> None:
     found = {value.__name__: value for value in values()}
     assert len(found) > 40
     assert {name: getattr(types, name) for name in found} == found
@@ -51,7 +51,7 @@ def test_fields_of_public_values_can_be_read_as_types() -> None:
         assert get_type_hints(value).keys() >= {each.name for each in dataclasses.fields(value)}
 
 
-def test_a_name_loads_its_own_home() -> None:
+def test_a_name_loads_only_its_own_module() -> None:
     code = "import sys; from kb.types import Span; print(*sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     ours = {name for name in done.stdout.split() if name.startswith("kb")}

@@ -38,8 +38,8 @@ def fill(kb: KnowledgeBase, count: int, start: int = 0) -> None:
 
 @contextmanager
 def searching(path: Path, *, never_fewer: bool) -> Iterator[list[str]]:
-    """Searches by meaning all the while; what is wrong with an answer is listed. With
-    `never_fewer`, an answer that has fewer than `TOP` hits is wrong too."""
+    """Search by meaning continuously, and list wrong responses. With `never_fewer`, a response with
+    fewer than `TOP` hits is wrong too."""
     wrong: list[str] = []
     models: list[str] = []
     ended = threading.Event()
@@ -66,7 +66,7 @@ def searching(path: Path, *, never_fewer: bool) -> Iterator[list[str]]:
 
 
 def check_vectors(path: Path, count: int) -> None:
-    """Every chunk has the vectors of its text, in every part, by the model that answers."""
+    """Check that every chunk has the vectors of its text, with all parts, from the active model."""
     with open_by_first(path) as kb:
         (model,) = kb._store.vectors.models()
         assert (model.ready, model.pending, model.failed) == (count, 0, 0)
@@ -109,7 +109,7 @@ def test_many_workers_that_are_killed(tmp_path: Path) -> None:
 
 
 def switched_by_a_crowd(path: Path, chunks: int, kills: int, seed: int) -> None:
-    """From one model to the other and back, as often as it takes, while documents come."""
+    """Switch from one model to the other and back repeatedly, while documents are added."""
     with open_by_first(path) as kb:
         fill(kb, chunks)
         kb.embed()

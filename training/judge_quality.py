@@ -153,8 +153,12 @@ def main() -> None:
     parser.add_argument("judge", type=Path)
     parser.add_argument("data", type=Path)
     parser.add_argument("--cache", type=Path, default=Path("build/measure"))
-    parser.add_argument("--queries", type=int, default=100, help="at most so many of each test set")
-    parser.add_argument("--held-out", type=int, default=60, help="at most so many to choose by")
+    parser.add_argument(
+        "--queries", type=int, default=100, help="maximum number of queries of each test set"
+    )
+    parser.add_argument(
+        "--held-out", type=int, default=60, help="maximum number of queries to choose the blend by"
+    )
     parser.add_argument("--sets", nargs="*", default=SETS)
     options = parser.parse_args()
     encoder = OnnxEncoder(manifest.read(options.encoder))

@@ -185,10 +185,12 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("data", type=Path)
     parser.add_argument("--cache", type=Path, default=Path("build/measure"))
-    parser.add_argument("--base", type=Path, help="the untouched base, to set beside it")
-    parser.add_argument("--float", type=Path, help="its weights before int8: what that costs")
+    parser.add_argument("--base", type=Path, help="the unchanged base model, for comparison")
+    parser.add_argument(
+        "--float", type=Path, help="the weights before quantization, to measure what int8 costs"
+    )
     parser.add_argument("--sets", nargs="*", default=SETS)
-    parser.add_argument("--development", action="store_true", help="leave the test splits alone")
+    parser.add_argument("--development", action="store_true", help="do not measure the test splits")
     options = parser.parse_args()
     if options.float:
         compare_with_float(options.float, options)

@@ -12,7 +12,7 @@ import torch
 
 from kb.models import manifest as manifests
 from kb.models.onnx_encoder import OnnxEncoder
-from kb.models.onnx_model import Loaded
+from kb.models.onnx_model import LoadedModel
 from kb.models.tokenizer import Tokenizer
 from training.export import OUTPUTS, BalancedEncoder, trained
 from training.prepare import DEVICE
@@ -42,6 +42,6 @@ class PlainEncoder(OnnxEncoder):
         super().__init__(replace(manifest, spec=spec))
         self._network = _Network(BalancedEncoder(trained(work, weights)))
 
-    def _load(self) -> Loaded[Tokenizer]:
+    def _load(self) -> LoadedModel[Tokenizer]:
         session: Any = self._network
-        return Loaded(session, self._load_tokenizer(), ThreadPoolExecutor(1))
+        return LoadedModel(session, self._load_tokenizer(), ThreadPoolExecutor(1))

@@ -172,7 +172,7 @@ def rehearsal(source: data.Source, few: int) -> data.Source:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("work", type=Path)
-    parser.add_argument("--few", type=int, help="this many examples a source: a rehearsal")
+    parser.add_argument("--few", type=int, help="examples per source, for a trial run")
     options = parser.parse_args()
     start = time.time()
     tokenizer = Tokenizer.from_file(str(options.work / "tokenizer.json"))

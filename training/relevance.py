@@ -3,9 +3,9 @@
     python -m training.relevance PAIRS.jsonl.gz ... [--encoder NAME] [--observations FILE]
 
 The pairs are questions and passages, `{"query", "positive", "source"}`. Each source is a collection
-of its own: questions of it are asked of its store, and as many questions of sources about something
-else, while none, some and all of the vectors exist. What the searches know about the first hits is
-written to the file of observations; if the file exists, it is read instead.
+of its own: its store is searched for its own questions, and for as many questions of sources about
+something else, with none, some and all of the vectors. What the searches know about the
+first hits is written to the file of observations; if the file exists, it is read instead.
 
 Words alone are also observed in larger stores with longer passages, where more words match by
 chance. The weights of signals cannot be negative, so that better signals never lower an estimate.
@@ -113,7 +113,7 @@ def write(path: Path, collections: Sequence[Collection], encoder: Encoder | None
 def sample_evenly(
     collections: Sequence[Collection], count: int, chance: random.Random
 ) -> list[str]:
-    """Questions of these collections, as many of each kind of source."""
+    """Questions of these collections, equally many from each kind of source."""
     by_kind: dict[str, list[str]] = {}
     for each in collections:
         by_kind.setdefault(kind(each.name), []).extend(each.questions)
@@ -154,8 +154,8 @@ def _observation(values: dict[str, Any]) -> Observation:
 
 
 def fit(observations: Sequence[Observation], names: Sequence[str], knot: float = 1.0) -> Parameters:
-    """The logistic model with the least loss. Each store counts as much as any other, and in each,
-    hits about the question as much as others."""
+    """The logistic model with the least loss. All stores have the same weight; within a store, the
+    hits about the question and the other hits have half of it each."""
     rows = [features(each.signals, knot) for each in observations]
     matrix = np.array([[row[name] for name in names] for row in rows])
     labels = np.array([each.about for each in observations], float)

@@ -1,8 +1,8 @@
 """Observations for the calibration of relevance: searches for questions that a store can answer,
-and for questions that it cannot, while none, some and all of its vectors exist.
+and for questions that it cannot, with none, some and all of its vectors.
 
 A collection is a set of passages with questions. A quarter of each store is about something else,
-and is embedded first, as the notes that happen to come first may be.
+and is embedded first: in a user's store, too, the first notes may be about something else.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kb.types import Attributes
 
 COVERAGES = (0.0, 0.03, 0.25, 0.6, 1.0)  # shares of the passages that have vectors
 _OTHER = "other-"
-# Every how many questions of pairs are replaced with one or two words, with keywords, and with a
+# How often questions of pairs are replaced: with one or two words, with keywords, and with a
 # literal span.
 _SHORT_EVERY, _KEYWORDS_EVERY, _SPAN_EVERY = 5, 8, 12
 _KEYWORDS, _SPAN = 3, 6  # words
@@ -45,8 +45,8 @@ class Collection:
 
 @dataclass(frozen=True)
 class Observation:
-    """A hit of a search. `about` tells whether the store has answers and the hit is not from the
-    part that is about something else."""
+    """A hit of a search. `about` is whether the store has answers and the hit is not from the part
+    that is about something else."""
 
     collection: str
     coverage: float
@@ -101,7 +101,7 @@ def _from_pairs(
 
 
 def _vary(number: int, query: str, text: str, chance: random.Random) -> str:
-    """The question. Instead of some of them, a few of its words, or words from the passage."""
+    """The question or, for some numbers, a few of its words or words from the passage."""
     long_words = [word for word in query.split() if len(word) >= _LONG_WORD]
     if number % _SHORT_EVERY == 0 and long_words:
         return " ".join(sorted(long_words, key=len)[-chance.choice((1, 1, 2)) :])

@@ -25,7 +25,8 @@ class Collection:
 
 @dataclass(frozen=True)
 class Runs:
-    """One query: the candidates of all retrievers pooled, and each retriever's score of each."""
+    """One query: the candidates of all retrievers pooled, and the score of each from every
+    retriever."""
 
     ids: list[str]  # of the pool
     judged: dict[str, int]

@@ -110,7 +110,7 @@ def late_interaction(queries: Encoded, passages: Encoded) -> Tensor:
 
 
 def batches(sources: list[dict[str, Any]], size: int, rng: random.Random) -> Iterator[Any]:
-    """One epoch, in random order; each batch of one source."""
+    """One epoch, in random order; each batch is from one source."""
     parts = []
     for source in sources:
         order = list(range(len(source["owner"])))
@@ -262,14 +262,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--token-width", type=int, default=64)
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--width", type=int, default=8, help="candidates a query")
+    parser.add_argument("--width", type=int, default=8, help="candidates per query")
     parser.add_argument("--rate", type=float, default=2e-5)
     parser.add_argument("--anchor", type=float, default=5.0)
     parser.add_argument("--gold", type=float, default=0.3, help="share of the label in the target")
     parser.add_argument("--batch-weight", type=float, default=0.3)
     parser.add_argument("--weights", default="0.5,1,1,0.5", help="dense, sparse, tokens, their sum")
     parser.add_argument("--follow", type=int, default=0, help="steps of distillation first")
-    parser.add_argument("--zero-shot", action="store_true", help="learn from no judged collection")
+    parser.add_argument("--zero-shot", action="store_true", help="train without judged collections")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     options.weights = [float(weight) for weight in options.weights.split(",")]

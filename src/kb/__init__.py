@@ -17,7 +17,7 @@ that users call to the ones that everything else imports:
     wire          the versioned JSON shapes
     ports         protocols for stores, encoders, judges and parsers
     text          pure functions over text: normalizing, tokenizing, citations
-    index         pure functions over vectors: packing, scoring
+    index         pure functions over vectors and postings: packing, scoring
 
 And the modules that several of them share:
 
@@ -29,7 +29,7 @@ And the modules that several of them share:
     deadline       time limits and cancellation
     degradation    messages about degraded answers
     relevance      which hits are weak matches
-    shutdown       a clean end for long-running commands
+    shutdown       orderly shutdown of long-running commands
     paths          where the store and the user's folders are
     atomic         files that appear complete or not at all
     regular_files  safe reading of a user's files

@@ -33,7 +33,8 @@ _DESCRIPTOR = re.compile(r"/dev/(stdout|stderr|fd/\d+)|/proc/self/fd/\d+")
 def atomic_path(
     target: Path, *, overwrite: bool = False, mode: int | None = None, follow_links: bool = False
 ) -> Iterator[Path]:
-    """Yield a path to write to; it becomes `target` if the block succeeds, or is removed.
+    """Yield a path to write to; it becomes `target` if the block succeeds, and is removed
+    otherwise.
 
     With `mode`, the file has these permissions, and while it is written nobody else can read it. A
     file that replaces another one never has more permissions than that one. A link is refused; with
@@ -205,7 +206,7 @@ def _link_target(link: Path) -> Path:
 
 
 def _permissions(target: Path, mode: int | None) -> int | None:
-    """The permissions of a new file; None: those that the system gives it."""
+    """The permissions of a new file; None means the system's default."""
     try:
         replaced = stat.S_IMODE(target.stat().st_mode)
     except FileNotFoundError:

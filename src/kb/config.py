@@ -202,8 +202,8 @@ class ServeConfig:
     )
     searches_at_once: int = _key(
         4,
-        "number of searches that run in parallel; others wait. Searches by words alone have as "
-        "many threads of their own",
+        "number of searches that run in parallel; others wait. Searches by words alone have a "
+        "separate pool of the same size",
     )
     max_waiting: int = _key(64, "number of requests that may wait; further ones are rejected")
     max_body_bytes: int = _key(1024 * 1024, "maximum size of a JSON request")
@@ -354,8 +354,8 @@ def cache_folder() -> Path:
 
 
 def load(store: Path | None = None, *, overrides: Mapping[str, Any] | None = None) -> Config:
-    """Return the settings for `store`; `overrides` are keys set by options. What a folder's own
-    file may not set is listed in `ignored`."""
+    """Return the settings for `store`; `overrides` are keys set by options. Settings that a
+    folder's own file may not change are listed in `ignored`."""
     config = _merge_user_file(Config(), user_file())
     if store is not None and (folder_file := settings_file(store)).absolute() != user_file():
         merge = _merge_user_file if store.parent == data_folder() else _merge_folder_file

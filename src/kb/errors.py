@@ -268,7 +268,8 @@ class ClientGone(Cancelled):
 
 
 def check_choice(name: str, value: str, valid: tuple[str, ...]) -> str:
-    """Return `value` if it is one of `valid`; otherwise raise `InvalidRequest` that lists them."""
+    """Return `value` if it is one of `valid`; otherwise raise an `InvalidRequest` that lists
+    them."""
     if value in valid:
         return value
     raise InvalidRequest(

@@ -1,8 +1,8 @@
 """Orderly shutdown of a process that runs until it receives a signal.
 
-The first SIGTERM or SIGINT starts an orderly shutdown: pending work is finished, then canceled. If
-that takes too long, the process exits anyway, and a second signal ends it at once. No data is lost,
-since every write to the store is atomic.
+The first SIGTERM or SIGINT starts an orderly shutdown: pending work gets time to finish, and is
+then canceled. If that takes too long, the process exits anyway, and a second signal ends it at
+once. No data is lost, since every write to the store is atomic.
 """
 
 from __future__ import annotations

@@ -321,7 +321,7 @@ def read_filters(data: Mapping[str, Any]) -> Filters:
     for key in set(checked) & set(_LISTS):
         if not all(isinstance(value, str) for value in checked[key]):
             raise InvalidRequest(
-                f"filters.{key} contains a value that is not a string", "give texts"
+                f"filters.{key} contains a value that is not a string", "use strings"
             )
         checked[key] = tuple(checked[key])
     return Filters(**checked)

@@ -153,7 +153,7 @@ def _read(handle: int) -> bytes:
 
 @pytest.fixture(scope="session")
 def valid() -> Callable[[str, Any], None]:
-    """Fails if a value does not have the shape of that name."""
+    """Check a value against the schema of that name."""
     schemas = {name: wire.schema(name) for name in SCHEMAS}
     named = [(f"urn:kb:{name}", Resource.from_contents(each)) for name, each in schemas.items()]
     registry: Registry[Any] = Registry().with_resources(named)

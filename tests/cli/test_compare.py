@@ -77,7 +77,7 @@ def test_words_only(here: Path, run: Run) -> None:
     assert line.endswith(": the encoder is switched off")
 
 
-def test_what_is_wrong(here: Path, run: Run) -> None:
+def test_problems(here: Path, run: Run) -> None:
     assert run("compare").status == 2
     assert run("compare", "x", "--top", "0").status == 2
     assert run("compare", "'x AND'").status == 2
@@ -116,7 +116,7 @@ FOUND = Comparison(
 PLAIN = Console(color=False, width=None)
 
 
-def test_letters_mark_what_several_found() -> None:
+def test_letters_mark_shared_hits() -> None:
     assert shared_letters(FOUND) == {1: "A", 2: "B"}
     many = Comparison(
         "q", 30, {"a": compared(*range(1, 31)), "b": compared(*range(1, 31))}, (), 0, 0
@@ -124,7 +124,7 @@ def test_letters_mark_what_several_found() -> None:
     assert list(shared_letters(many).values())[25:28] == ["Z", "AA", "AB"]
 
 
-def test_columns_where_there_is_room() -> None:
+def test_columns_on_a_wide_terminal() -> None:
     lines = comparison_text(FOUND, Console(color=False, width=120), 160).splitlines()
     assert lines[0].split() == list(COMPARED)
     assert "error: no model" in lines[1]
@@ -136,7 +136,7 @@ def test_columns_where_there_is_room() -> None:
 
 
 @pytest.mark.parametrize("width", [None, 80, 100])
-def test_blocks_where_there_is_none(width: int | None) -> None:
+def test_blocks_on_a_narrow_terminal(width: int | None) -> None:
     lines = comparison_text(FOUND, Console(color=False, width=width), width).splitlines()
     assert lines[:2] == ["fts5_only  3 hits, 12.3 ms", "1.  A  lib/a/quite-a-long-name-1.md#L1-L10"]
     assert all(display_width(line) <= (width or 200) for line in lines)
@@ -153,7 +153,7 @@ def test_wide_letters_and_controls_in_names() -> None:
         assert all(display_width(line) <= width for line in text.splitlines()[:3])
 
 
-def test_colours_say_how_many_found_it() -> None:
+def test_colors_show_how_many_methods_found_a_hit() -> None:
     text = comparison_text(FOUND, Console(color=True, width=120), 160)
     assert "\x1b[33m" in text  # by some
     assert "\x1b[2m· quite" in text  # by one
@@ -161,14 +161,14 @@ def test_colours_say_how_many_found_it() -> None:
     assert "\x1b[32m\x1b[1mA quite" in comparison_text(everywhere, Console(True, 120), 160)
 
 
-def test_what_went_wrong_is_told_once() -> None:
+def test_a_problem_is_reported_once() -> None:
     assert list(problem_lines(FOUND)) == [
         "sparse_only: none",
         "two_way_hybrid, three_way_hybrid: dense: failed (bang)",
     ]
 
 
-def test_one_cause_is_told_once_for_all_methods_and_parts() -> None:
+def test_one_cause_is_reported_once_for_all_methods_and_parts() -> None:
     dense, sparse = (Degraded(part, "no_model", "no encoder") for part in ("dense", "sparse"))
     error = {"code": "no_model", "message": "no encoder", "hint": ""}
     methods = {

@@ -56,7 +56,7 @@ def test_jsonl_is_one_hit_a_line(here: Path, process: Run, valid: Valid) -> None
         assert json.loads(line)["rank"] == number
 
 
-def test_zero_hits_are_no_failure(here: Path, process: Run, valid: Valid) -> None:
+def test_zero_hits_are_a_success(here: Path, process: Run, valid: Valid) -> None:
     found = process("search", "qqxyzzy")
     assert (found.status, found.out) == (0, "")
     assert "nothing found for 'qqxyzzy'" in found.err
@@ -94,7 +94,7 @@ def test_errors(here: Path, process: Run, valid: Valid, args: tuple[str, ...], c
     assert error["code"] == code
 
 
-def test_a_value_outside_of_a_closed_set(here: Path, run: Run) -> None:
+def test_a_value_outside_a_closed_set(here: Path, run: Run) -> None:
     """The message is the same for every command."""
     added, found = (
         run(*command, "--kind", "nope").err for command in (("add", "x"), ("search", "x"))
@@ -118,7 +118,7 @@ def test_did_you_mean(here: Path, run: Run, args: tuple[str, ...], meant: str) -
     assert f"Did you mean {meant}?" in told.err
 
 
-def test_nothing_is_suggested_where_nothing_is_near(here: Path, run: Run) -> None:
+def test_nothing_is_suggested_if_nothing_is_similar(here: Path, run: Run) -> None:
     assert run("xyzzy").err.startswith("error: no such command 'xyzzy'\n")
 
 
@@ -131,7 +131,7 @@ def test_a_query_without_words(here: Path, run: Run, query: str) -> None:
     assert (silent.json["hits"], silent.err) == ([], "")
 
 
-def test_a_reader_that_leaves_is_no_failure(here: Path) -> None:
+def test_a_closed_pipe_is_a_success(here: Path) -> None:
     with subprocess.Popen(
         [*COMMAND, "search", "the", "-n", "100", "--json"],
         stdout=subprocess.PIPE,
@@ -160,7 +160,7 @@ def test_closed_streams(here: Path) -> None:
     assert subprocess.run(["sh", "-c", command], timeout=60).returncode == 0
 
 
-def test_an_encoding_that_cannot_say_it(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_encoding_that_lacks_characters(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     note = "Grüße aus 東京 \N{GRINNING FACE}"
     subprocess.run([*COMMAND, "add", "-"], input=note.encode(), check=True, timeout=60)
@@ -193,7 +193,7 @@ def test_a_name_that_is_not_utf8(here: Path, tmp_path: Path, valid: Valid) -> No
 # --- colour ---------------------------------------------------------------------------------------
 
 
-def test_a_terminal_has_colour_and_lines_that_fit(
+def test_a_terminal_has_color_and_lines_that_fit(
     here: Path, on_terminal: Callable[..., str]
 ) -> None:
     seen = on_terminal("search", "retry", "storm")
@@ -204,16 +204,14 @@ def test_a_terminal_has_colour_and_lines_that_fit(
 
 
 @pytest.mark.parametrize("variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_a_terminal_without_colour(
+def test_a_terminal_without_color(
     here: Path, on_terminal: Callable[..., str], variables: dict[str, str]
 ) -> None:
     assert ESCAPE not in on_terminal("search", "retry", **variables)
     assert ESCAPE not in on_terminal("get", "nope", **variables)
 
 
-def test_colour_where_it_is_forced(
-    here: Path, process: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_forced_color(here: Path, process: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = process("search", "retry").out
     monkeypatch.setenv("FORCE_COLOR", "1")
     forced = process("search", "retry").out
@@ -237,7 +235,7 @@ def test_a_document_cannot_command_the_terminal(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
-def test_ctrl_c_says_what_is_safe(tmp_path: Path) -> None:
+def test_ctrl_c_reports_what_is_kept(tmp_path: Path) -> None:
     folder = tmp_path / "many"
     folder.mkdir()
     for number in range(3000):

@@ -20,7 +20,7 @@ def test_a_note_is_found_at_once(here: Path, run: Run) -> None:
     assert run("search", "spare shackles").lines[0].startswith("1.  note:27#L1")
 
 
-def test_all_that_can_be_said_of_a_note(here: Path, run: Run, valid: Valid) -> None:
+def test_every_attribute_of_a_note(here: Path, run: Run, valid: Valid) -> None:
     added = run(
         "add", "-", "--title", "Locker", "--tags", "mooring,stock", "--tags", "x", "--kind",
         "temp_note", "--scope", "project", "--trust", "secondary", "--lang", "en", "--ttl", "7d",
@@ -46,7 +46,7 @@ def test_ignored_front_matter_of_a_note_is_a_warning(here: Path, run: Run) -> No
 @pytest.mark.parametrize(
     "args", [("add",), ("add", " "), ("add", "x", "--kind", "y"), ("add", "x", "--ttl", "soon")]
 )
-def test_notes_that_cannot_be(here: Path, run: Run, args: tuple[str, ...]) -> None:
+def test_invalid_notes(here: Path, run: Run, args: tuple[str, ...]) -> None:
     refused = run(*args)
     assert (refused.status, refused.out) == (2, "")
 
@@ -137,7 +137,7 @@ def test_tags_of_a_document(here: Path, run: Run, valid: Valid) -> None:
     assert run("search", "gateway", "--tags", "x", "--json").json["returned"] > 0
 
 
-def test_tags_that_cannot_be_taken_away(here: Path, run: Run) -> None:
+def test_tags_that_cannot_be_removed(here: Path, run: Run) -> None:
     assert run("tag", "library/code/gateway.go", "--remove", "nope").status == 2
     written = run("tag", "library/lessons/retry-storm.md", "--remove", "backoff")
     assert "front matter" in written.err
@@ -173,6 +173,6 @@ def test_gc_gives_space_back(here: Path, run: Run) -> None:
     before = store.stat().st_size
     assert "0 B given back" in run("gc", "--compact", "--dry-run").err
     compacted = run("gc", "--compact")
-    assert compacted.err.endswith("given back to the disk\n0 documents expired and removed\n")
+    assert compacted.err.endswith("of disk space released\n0 documents expired and removed\n")
     assert store.stat().st_size < before
     assert run("doctor").err == "healthy\n"

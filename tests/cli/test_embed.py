@@ -21,7 +21,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_what_is_pending_is_embedded(here: Path, model: Path, run: Run, valid: Valid) -> None:
+def test_pending_passages_are_embedded(here: Path, model: Path, run: Run, valid: Valid) -> None:
     first = run("embed", "--limit", "10", "--json")
     assert (first.status, first.err) == (0, "")
     valid("embed_report.v1", first.json)
@@ -79,7 +79,7 @@ def test_another_model_is_refused(here: Path, model: Path, run: Run) -> None:
     assert found["state"] == "pending"
 
 
-def test_a_broken_model_costs_no_vectors(here: Path, model: Path, run: Run) -> None:
+def test_a_broken_model_drops_no_vectors(here: Path, model: Path, run: Run) -> None:
     run("embed", "--limit", "1")
     graph = model / "model.onnx"
     graph.write_bytes(graph.read_bytes()[:-1])
@@ -87,9 +87,7 @@ def test_a_broken_model_costs_no_vectors(here: Path, model: Path, run: Run) -> N
     assert run("status", "--json").json["vectors"]["models"][0]["ready"] == 1
 
 
-def test_what_was_given_up_is_said_and_tried_again(
-    here: Path, model: Path, run: Run, valid: Valid
-) -> None:
+def test_failures_are_reported_and_retried(here: Path, model: Path, run: Run, valid: Valid) -> None:
     assert run("embed").status == 0
     with KnowledgeBase(".kb/kb.sqlite") as kb, sqlite_store(kb)._database.writing() as connection:
         connection.execute("DELETE FROM embeddings WHERE chunk_id = 1")
@@ -112,9 +110,7 @@ def test_what_was_given_up_is_said_and_tried_again(
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])
-def test_files_of_the_model_that_are_gone_or_cut_off(
-    here: Path, model: Path, run: Run, name: str
-) -> None:
+def test_missing_and_truncated_model_files(here: Path, model: Path, run: Run, name: str) -> None:
     run("embed", "--limit", "1")
     for cut in (True, False):
         if cut:
@@ -128,7 +124,7 @@ def test_files_of_the_model_that_are_gone_or_cut_off(
         assert (doctor.status, name in doctor.out) == (3, True)
 
 
-def test_no_encoder_is_no_fault(here: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_encoder_is_not_an_error(here: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KB_MODELS_ENCODER", "none")
     told = run("doctor")
     assert "ok       model           switched off: search uses words only" in told.lines

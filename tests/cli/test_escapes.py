@@ -41,7 +41,7 @@ def _is_harmless(text: str) -> bool:
     return not controls and not any(line.startswith(FORGED) for line in text.splitlines())
 
 
-def test_no_command_obeys_a_name_or_a_text(folder: Path, run: Run) -> None:
+def test_no_command_prints_control_characters(folder: Path, run: Run) -> None:
     store = ("--store", "kb.sqlite")
     with KnowledgeBase("kb.sqlite") as kb:
         kb.ingest(folder)
@@ -82,7 +82,7 @@ def test_no_command_obeys_a_name_or_a_text(folder: Path, run: Run) -> None:
         assert _is_harmless(told.err), command
 
 
-def test_programs_get_names_as_they_are(folder: Path, run: Run) -> None:
+def test_json_contains_names_unchanged(folder: Path, run: Run) -> None:
     run("--store", "kb.sqlite", "ingest", str(folder))
     listed = json.loads(run("--store", "kb.sqlite", "list", "--json").out)
     assert f"{folder.name}/{NAME}" in {one["doc_path"] for one in listed}

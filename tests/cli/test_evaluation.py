@@ -68,7 +68,7 @@ def test_in_json_and_saved(here: Path, run: Run, small: Path, valid: Valid) -> N
         ("--measures", ","),
     ],
 )
-def test_what_cannot_be_run(here: Path, run: Run, small: Path, args: tuple[str, ...]) -> None:
+def test_invalid_arguments_of_run(here: Path, run: Run, small: Path, args: tuple[str, ...]) -> None:
     refused = run("eval", "run", "--data", small, *args)
     assert (refused.status, refused.out) == (2, "")
     assert "\nhint: " in refused.err
@@ -90,7 +90,7 @@ def test_a_page(here: Path, run: Run, small: Path) -> None:
     assert Path("r.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def test_a_file_is_written_whole_or_not_at_all(
+def test_a_file_is_written_completely_or_not_at_all(
     here: Path, run: Run, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the disk fills up after minutes of work, the old file stays, and the results were
@@ -109,7 +109,7 @@ def test_a_file_is_written_whole_or_not_at_all(
     assert not list(Path.cwd().glob(".r.html*"))
 
 
-def test_what_is_no_file_is_written_into(here: Path, run: Run, small: Path) -> None:
+def test_pipes_and_devices_are_written_to(here: Path, run: Run, small: Path) -> None:
     told = run("eval", "run", "--data", small, "--html", os.devnull)
     assert told.status == 0
     assert not Path(os.devnull).is_file()
@@ -147,7 +147,7 @@ def test_inputs_and_the_store_are_never_replaced(
     assert run("doctor").status == 0
 
 
-def test_a_link_stays_one(here: Path, run: Run, small: Path) -> None:
+def test_a_link_stays_a_link(here: Path, run: Run, small: Path) -> None:
     Path("real.html").touch()
     Path("r.html").symlink_to("real.html")
     assert run("eval", "run", "--data", small, "--html", "r.html").status == 0
@@ -179,7 +179,7 @@ class Ended(Contrary):
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_what_is_ended_leaves_nothing(
+def test_a_terminated_run_leaves_nothing(
     here: Path, run: Run, small: Path, monkeypatch: pytest.MonkeyPatch, how: signal.Signals
 ) -> None:
     monkeypatch.setattr(KnowledgeBase, "encoder", lambda self: Ended(how))
@@ -228,9 +228,7 @@ def test_a_csv_file_as_a_spreadsheet_writes_it(here: Path, run: Run) -> None:
         ("key,library/guides/ingestion-service.md,0", "no query has a document with a grade above"),
     ],
 )
-def test_judgments_by_which_nothing_can_be_measured(
-    here: Path, run: Run, row: str, problem: str
-) -> None:
+def test_judgments_of_missing_documents(here: Path, run: Run, row: str, problem: str) -> None:
     Path("mine.csv").write_text(row + "\n")
     refused = run("eval", "run", "--judgments", "mine.csv", "--json")
     assert (refused.status, refused.out) == (2, "")
@@ -259,7 +257,7 @@ def test_tune(here: Path, run: Run, valid: Valid) -> None:
     assert told.json["written"] is None
 
 
-def test_tune_writes_what_is_better(
+def test_tune_writes_better_settings(
     here: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The vectors mislead and the profile relies on them, so tuning can improve it."""
@@ -281,7 +279,7 @@ def test_tune_writes_what_is_better(
     assert (again.status, again.out) == (2, "")
 
 
-def test_a_profile_that_cannot_be_written_is_told_with_the_figures(
+def test_an_unwritable_profile_is_reported_after_the_figures(
     here: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = write_folder(tmp_path / "reef", splits={"dev": range(20), "test": range(20, 40)})
@@ -317,13 +315,13 @@ def test_a_profile_that_cannot_be_written_is_told_with_the_figures(
         ("--data", JUDGMENTS, "--split", "nope"),
     ],
 )
-def test_what_cannot_be_tuned(here: Path, run: Run, args: tuple[str | Path, ...]) -> None:
+def test_invalid_arguments_of_tune(here: Path, run: Run, args: tuple[str | Path, ...]) -> None:
     refused = run("eval", "tune", *args)
     assert (refused.status, refused.out) == (2, "")
     assert "\nhint: " in refused.err
 
 
-def test_data_that_is_none(here: Path, run: Run, tmp_path: Path) -> None:
+def test_invalid_data(here: Path, run: Run, tmp_path: Path) -> None:
     assert run("eval", "run", "--data", tmp_path).status == 2
     assert run("eval", "run").status == 2
 

@@ -9,7 +9,7 @@ from kb.degradation import degradation_message
 from kb.types import ExamMark, ModelInfo
 
 
-def test_a_search_says_it_in_a_line() -> None:
+def test_a_search_reports_a_failed_exam_on_one_line() -> None:
     detail = "weightless failed kb's exam: 0 of 12 correct in English"
     assert (
         degradation_message(["dense", "sparse"], "unfit", detail) == f"dense and sparse: {detail}"
@@ -19,7 +19,7 @@ def test_a_search_says_it_in_a_line() -> None:
 @pytest.mark.parametrize(
     ("known", "unfit"), [((12, 0), False), ((5, 0), False), ((4, 3), True), ((0, 0), True)]
 )
-def test_verifying_tells_the_exam_results(known: tuple[int, int], unfit: bool) -> None:
+def test_verify_shows_the_exam_results(known: tuple[int, int], unfit: bool) -> None:
     marks = (ExamMark("dense", "LATIN", known[0], 12), ExamMark("dense", "CJK", known[1], 8))
     model = ModelInfo("some", marks=marks)
     assert _is_unfit(model) is unfit
@@ -27,7 +27,7 @@ def test_verifying_tells_the_exam_results(known: tuple[int, int], unfit: bool) -
     assert _exam_results(model) == f" ({results})"
 
 
-def test_without_an_exam_there_is_nothing_to_tell() -> None:
+def test_without_an_exam_nothing_is_shown() -> None:
     for marks in (None, ()):
         assert not _is_unfit(ModelInfo("some", marks=marks))
         assert _exam_results(ModelInfo("some", marks=marks)) == ""

@@ -61,7 +61,7 @@ def test_short_help_is_not_cut(names: tuple[str, ...]) -> None:
         assert not EVERY[names].get_short_help_str(60).endswith("...")
 
 
-def test_options_stand_under_headings(run: Run) -> None:
+def test_options_are_listed_under_headings(run: Run) -> None:
     shown = run("search", "--help").out
     places = [shown.index(heading) for heading in ("Options:\n", "Filters:\n", "Output:\n")]
     assert places == sorted(places)

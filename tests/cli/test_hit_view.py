@@ -57,14 +57,14 @@ def test_a_title_that_no_heading_repeats() -> None:
     assert "    Other\n" in hit_text(replace(other, heading_path=()), PLAIN, marker)
 
 
-def test_colour_marks_and_changes_no_character() -> None:
+def test_color_changes_no_character() -> None:
     coloured = hit_text(HIT, Console(color=True, width=None), marker)
     assert click.style("storm", fg="yellow", bold=True) in coloured
     assert click.style("lib/a.md#L3", fg="cyan", bold=True) in coloured
     assert click.unstyle(coloured) == hit_text(HIT, PLAIN, marker)
 
 
-def test_the_score_stands_at_the_edge() -> None:
+def test_the_score_is_right_aligned() -> None:
     first = hit_text(HIT, Console(color=False, width=60), marker).split("\n")[0]
     assert len(first) == 60
     assert first.endswith("  0.5000")
@@ -106,7 +106,7 @@ def test_lines_break_at_spaces() -> None:
 
 
 @given(st.text())
-def test_nothing_invisible_is_obeyed(text: str) -> None:
+def test_control_characters_are_escaped(text: str) -> None:
     shown = escape(text)
     assert not any(unicodedata.category(char) == "Cc" and char not in "\n\t" for char in shown)
 

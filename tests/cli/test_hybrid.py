@@ -58,7 +58,7 @@ def ready(run: Run) -> int:
     return int(models[0]["ready"]) if models else 0
 
 
-def test_ingest_goes_on_to_embed(encoder: Stoppable, run: Run, valid: Valid) -> None:
+def test_ingest_embeds_new_passages(encoder: Stoppable, run: Run, valid: Valid) -> None:
     told = run("ingest", "lib")
     assert told.lines[0].startswith("3 added")
     assert told.lines[1].startswith("embedded 3 passages with weightless 1 in ")
@@ -91,7 +91,7 @@ def test_no_embed(encoder: Stoppable, run: Run) -> None:
     assert run("search", "harbour").err == ""
 
 
-def test_a_note_is_embedded_and_no_backlog_with_it(encoder: Stoppable, run: Run) -> None:
+def test_a_note_is_embedded_without_the_backlog(encoder: Stoppable, run: Run) -> None:
     run("ingest", "lib", "--no-embed")
     told = run("add", "the harbour at night")
     assert (told.out, told.status) == ("note:4\n", 0)
@@ -99,7 +99,7 @@ def test_a_note_is_embedded_and_no_backlog_with_it(encoder: Stoppable, run: Run)
     assert run("ingest").lines[1].startswith("embedded 3 passages")
 
 
-def test_how_far_a_note_is_counts_no_backlog(encoder: Stoppable, run: Run) -> None:
+def test_progress_of_a_note_ignores_the_backlog(encoder: Stoppable, run: Run) -> None:
     run("ingest", "lib", "--no-embed")
     told: list[EmbedProgress] = []
     with KnowledgeBase() as kb:
@@ -138,7 +138,7 @@ def test_a_model_that_cannot_be_used_is_a_warning(
     assert "warning: dense and sparse: no model (there is no encoder 'x')" in found.err
 
 
-def test_a_failing_model_leaves_the_words(encoder: Stoppable, run: Run) -> None:
+def test_a_failing_model_leaves_search_by_words(encoder: Stoppable, run: Run) -> None:
     run("ingest", "lib")
     encoder.fails_on = frozenset({"harbour"})
     found = run("search", "harbour", "-v")
@@ -147,7 +147,7 @@ def test_a_failing_model_leaves_the_words(encoder: Stoppable, run: Run) -> None:
     assert "warning: dense and sparse: failed (RuntimeError" in found.err
 
 
-def test_a_cause_is_told_once_with_all_that_it_concerns(
+def test_a_cause_is_reported_once_with_all_affected_parts(
     encoder: Stoppable, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """JSON lists every part."""
@@ -224,7 +224,7 @@ def test_one_passage_is_one(encoder: Stoppable, run: Run) -> None:
     assert run("search", "harbour", "--jsonl").err == warning
 
 
-def test_nobody_is_sent_to_an_encoder_that_is_switched_off(
+def test_a_disabled_encoder_is_not_recommended(
     encoder: Stoppable, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run("ingest", "lib")
@@ -243,7 +243,7 @@ def test_nobody_is_sent_to_an_encoder_that_is_switched_off(
     assert "no model (there is no encoder 'x')" in run("similar", "note:4").err
 
 
-def test_settings_that_cannot_be(encoder: Stoppable, run: Run, valid: Valid) -> None:
+def test_invalid_settings(encoder: Stoppable, run: Run, valid: Valid) -> None:
     run("add", "the harbour keys", "--kind", "decision")
     told = run("search", "harbour", "--profile", "notes", "--set", "foo=1")
     assert told.err.startswith("error: unknown setting foo of profile notes\nhint: settings: ")

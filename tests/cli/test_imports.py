@@ -55,7 +55,7 @@ def test_a_lexical_search_loads_nothing_heavy(here: Path, output: tuple[str, ...
 
 
 @pytest.mark.parametrize("output", [(), ("--json",)])
-def test_a_lexical_search_makes_few_classes(here: Path, output: tuple[str, ...]) -> None:
+def test_a_lexical_search_creates_few_classes(here: Path, output: tuple[str, ...]) -> None:
     search = ("search", "--mode", "lexical", "retry", "storm", *output)
     modules = loaded(*search)
     assert {name for name in modules if name.startswith("kb.types")} == VALUES

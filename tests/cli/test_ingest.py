@@ -69,7 +69,7 @@ def test_the_new_store_is_named_once(run: Run, library: Library, tmp_path: Path)
     assert run("ingest", root).err == ""
 
 
-def test_a_note_makes_a_store_too(run: Run, tmp_path: Path) -> None:
+def test_a_note_creates_a_store_too(run: Run, tmp_path: Path) -> None:
     assert run("add", "a note").err == f"new store: {tmp_path / 'kb.sqlite'}\n"
     assert run("add", "another").err == ""
     assert run("add", "a third", "--store", tmp_path / "other.sqlite", "--json").err == ""
@@ -90,13 +90,13 @@ def test_a_model_for_its_language_is_suggested(
     assert "Chinese and Japanese" in shape["notes"][0]
 
 
-def test_a_locked_file_is_no_failure(run: Run, library: Library) -> None:
+def test_an_encrypted_file_is_skipped(run: Run, library: Library) -> None:
     told = run("ingest", library({"a.pdf": made(text_page("x"), password="secret")}))
     assert told.status == 0
     assert told.lines[0] == "skipped 1: encrypted: save a copy without a password"
 
 
-def test_a_dry_run_tells_and_does_nothing(run: Run, library: Library, valid: Valid) -> None:
+def test_a_dry_run_only_reports(run: Run, library: Library, valid: Valid) -> None:
     root = library({"a.md": "# A\n\nalpha\n"})
     told = run("ingest", "--dry-run", root)
     assert told.lines[0] == "+ lib/a.md"
@@ -127,7 +127,7 @@ def test_a_missing_root_is_named(run: Run, library: Library, valid: Valid) -> No
     valid("ingest_report.v1", run("ingest", "--json").json)
 
 
-def test_a_path_that_is_not_there(run: Run, tmp_path: Path) -> None:
+def test_a_missing_path(run: Run, tmp_path: Path) -> None:
     told = run("ingest", tmp_path / "nope")
     assert told.status == 2
     assert told.err.startswith("error: ")
@@ -247,7 +247,9 @@ def test_long_paths_keep_their_end() -> None:
     assert _shorten("x" * 100 + "/b.md") == "…" + "x" * 34 + "/b.md"
 
 
-def test_a_renamed_file_is_told(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_renamed_file_is_reported(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / ".kb").mkdir()
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "a.md").write_text("# A\n\ntext\n")

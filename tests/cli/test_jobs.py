@@ -28,7 +28,7 @@ def encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Weightless:
     return made
 
 
-def test_what_is_to_do_and_what_went_wrong(encoder: Weightless, run: Run, valid: Valid) -> None:
+def test_pending_and_failed_passages(encoder: Weightless, run: Run, valid: Valid) -> None:
     assert run("jobs").out == "nothing has been embedded yet\n"
     encoder.fails_on = frozenset({"poison"})
     run("embed")
@@ -79,7 +79,7 @@ def test_workers_are_shown(encoder: Weightless, run: Run, valid: Valid) -> None:
         assert run("jobs", "--json").json["jobs"] == []
 
 
-def test_parts_that_are_missing_are_said(
+def test_missing_parts_are_shown(
     encoder: Weightless, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KB_MODELS_TOKENS", "none")
@@ -93,7 +93,7 @@ def test_parts_that_are_missing_are_said(
     assert "it must be one of: 2-bit, 1-bit, int8, none" in run("embed").err
 
 
-def test_a_change_of_the_model(
+def test_a_switch_to_another_model(
     here: Path, run: Run, valid: Valid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both models are folders. The store records where its model is, whatever the settings are."""
@@ -121,7 +121,7 @@ def test_a_change_of_the_model(
     assert names == ["tiny"]
 
 
-def test_a_change_that_is_not_done_yet(encoder: Weightless, run: Run) -> None:
+def test_an_unfinished_switch(encoder: Weightless, run: Run) -> None:
     run("embed")
     with KnowledgeBase(".kb/kb.sqlite") as kb:
         kb._store.vectors.begin_switch(Weightless(8, name="second").spec, None)
@@ -129,7 +129,7 @@ def test_a_change_that_is_not_done_yet(encoder: Weightless, run: Run) -> None:
     assert run("jobs").lines[1] == "second 1 (next): 0 ready, 3 pending"
 
 
-def test_a_change_that_a_model_is_not_fit_for(
+def test_a_switch_to_a_model_that_fails_the_exam(
     here: Path, run: Run, valid: Valid, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoders = {
@@ -160,7 +160,7 @@ def test_a_change_that_a_model_is_not_fit_for(
         ["jobs", "retry"],
     ],
 )
-def test_a_store_that_is_not_there(
+def test_a_missing_store(
     command: list[str], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KB_MODELS_ENCODER", str(tiny.lay(tmp_path / "tiny")))
@@ -170,7 +170,7 @@ def test_a_store_that_is_not_there(
     assert not (tmp_path / "mistyped.sqlite").exists()
 
 
-def test_a_model_that_is_not_there(here: Path, run: Run) -> None:
+def test_a_missing_model(here: Path, run: Run) -> None:
     told = run("reindex", "--model", "kb-maxi")
     assert (told.status, told.out) == (2, "")
     assert "there is no encoder 'kb-maxi'" in told.err

@@ -34,7 +34,7 @@ def _plant(sql: str) -> None:
 def test_a_healthy_store(here: Path, run: Run, valid: Valid) -> None:
     told = run("doctor")
     assert (told.status, told.err) == (0, "healthy\n")
-    assert told.lines[0].startswith("ok       file            opens; kb ")
+    assert told.lines[0].startswith("ok       file            can be opened; kb ")
     shape = run("doctor", "--json")
     valid("doctor.v1", shape.json)
     assert (shape.status, shape.err, shape.json["healthy"]) == (0, "", True)
@@ -139,7 +139,7 @@ def test_a_store_below_a_file(here: Path, run: Run) -> None:
 
 
 @pytest.mark.parametrize("name", ["e.jsonl", "e.jsonl.gz"])
-def test_out_and_in(here: Path, run: Run, valid: Valid, name: str) -> None:
+def test_export_and_import(here: Path, run: Run, valid: Valid, name: str) -> None:
     told = run("export", name)
     assert (told.status, told.out) == (0, f"{name}\n")
     assert told.err.startswith("26 documents, ")
@@ -169,7 +169,7 @@ def test_through_pipes(here: Path, process: Run) -> None:
         assert again.stdout == out
 
 
-def test_a_reader_that_leaves(here: Path) -> None:
+def test_a_closed_pipe(here: Path) -> None:
     with subprocess.Popen(
         [*COMMAND, "export"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as kb:
@@ -251,7 +251,7 @@ def test_a_library_is_moved_by_import_and_attach(
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="POSIX files")
 @pytest.mark.parametrize("kind", REPLACEMENTS)
-def test_what_takes_a_files_place_holds_no_command_up(
+def test_a_pipe_in_place_of_a_file_blocks_no_command(
     tmp_path: Path, process: Run, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -46,7 +46,7 @@ def test_the_list(model: Path, run: Run, valid: Valid) -> None:
     assert (used["name"], used["gives"]) == ("tiny", ["dense", "sparse", "tokens"])
 
 
-def test_a_model_that_is_not_there_is_listed_as_such(
+def test_a_missing_model_is_listed_as_missing(
     run: Run, valid: Valid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KB_MODELS_ENCODER", str(tmp_path / "nowhere"))
@@ -120,7 +120,7 @@ def test_a_text_for_programs(model: Path, run: Run, valid: Valid, side: str) -> 
     assert len(shape["tokens"]) == 8
 
 
-def test_the_library_gives_the_same_bits(model: Path, run: Run) -> None:
+def test_the_library_returns_the_same_bits(model: Path, run: Run) -> None:
     shape = run("embed-text", "--json", TEXT).json
     encoder = OnnxEncoder(manifest.read(model))
     (encoding,) = encoder.encode([TEXT], want=encoder.spec.gives)
@@ -138,7 +138,7 @@ def test_the_side_is_one_of_two(model: Path, run: Run) -> None:
     assert (told.status, json.loads(told.err)["code"]) == (2, "invalid_request")
 
 
-def test_from_stdin_and_cut_off(model: Path, run: Run) -> None:
+def test_from_stdin_and_truncated(model: Path, run: Run) -> None:
     told = run("embed-text", "-", stdin=b"buoy " * 50)
     assert "truncated  the last 4 tokens exceed the limit of 48" in told.lines
 
@@ -168,7 +168,7 @@ def test_a_damaged_model(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert error["hint"]
 
 
-def test_in_a_process_of_its_own_nothing_else_is_said(
+def test_a_process_prints_nothing_else(
     model: Path, process: Run, on_terminal: Callable[..., str]
 ) -> None:
     told = process("embed-text", TEXT)

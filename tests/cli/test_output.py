@@ -27,7 +27,7 @@ class Terminal(io.StringIO):
         ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, False),
     ],
 )
-def test_colour(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: bool) -> None:
+def test_color(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: bool) -> None:
     for name in ("NO_COLOR", "FORCE_COLOR", "TERM"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
@@ -44,7 +44,7 @@ def test_width(monkeypatch: pytest.MonkeyPatch, said: str, width: int | None) ->
 
 
 @given(st.text(alphabet="ab東\u0301", max_size=30), st.integers(-2, 40))
-def test_what_is_cut_fits(text: str, width: int) -> None:
+def test_truncated_text_fits(text: str, width: int) -> None:
     shown = truncate(text, width)
     assert display_width(shown) <= max(width, 0)
     assert shown == text or width <= 0 or shown.endswith("…")

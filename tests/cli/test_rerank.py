@@ -26,7 +26,7 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> WordJudge:
      ("--set", "rerank=cross-encoder"), ("--set", "rerank=cross-encoder", "--rerank"),
      ("--budget-ms", "60000", "--rerank", "--reranker", "cross-encoder")],
 )  # fmt: skip
-def test_how_it_is_asked_for(
+def test_the_options(
     here: Path, run: Run, valid: Valid, judge: WordJudge, asked: tuple[str, ...]
 ) -> None:
     told = run("search", "--json", *asked, *QUERY)
@@ -38,7 +38,7 @@ def test_how_it_is_asked_for(
     assert judge.read
 
 
-def test_without_a_name_it_is_the_better_one(here: Path, run: Run) -> None:
+def test_without_a_name_the_best_reranker_is_used(here: Path, run: Run) -> None:
     told = run("search", "--json", "--rerank", *QUERY).json
     assert told["query"] == "how wide are radio slots"
     assert told["degraded"] == [
@@ -47,7 +47,7 @@ def test_without_a_name_it_is_the_better_one(here: Path, run: Run) -> None:
 
 
 @pytest.mark.parametrize("word", ["none", "colbert", "cross-encoder", "crossencoder"])
-def test_what_follows_the_flag_is_the_query(
+def test_words_after_the_flag_are_the_query(
     here: Path, run: Run, judge: WordJudge, word: str
 ) -> None:
     told = run("search", "--json", "--set", "rerank=cross-encoder", "--set", "rerank_blend=1",
@@ -56,7 +56,7 @@ def test_what_follows_the_flag_is_the_query(
     assert judge.read
 
 
-def test_what_follows_two_dashes_is_the_query(here: Path, run: Run, judge: WordJudge) -> None:
+def test_words_after_two_dashes_are_the_query(here: Path, run: Run, judge: WordJudge) -> None:
     assert run("search", "--json", "--", "--rerank", "radio").json["query"] == "--rerank radio"
     assert judge.read == []
 
@@ -82,7 +82,7 @@ def test_off_and_on_at_once(here: Path, run: Run, judge: WordJudge) -> None:
         ("--budget-ms", "soon"),
     ],
 )
-def test_what_cannot_be(here: Path, run: Run, wrong: tuple[str, ...]) -> None:
+def test_invalid_options(here: Path, run: Run, wrong: tuple[str, ...]) -> None:
     told = run("search", *wrong, *QUERY)
     assert told.status == 2
     assert "hint: " in told.err
@@ -101,7 +101,9 @@ def test_explained(here: Path, run: Run, judge: WordJudge) -> None:
     assert "model: word-judge" in told.out
 
 
-def test_a_failure_is_said_and_words_answer(here: Path, run: Run, judge: WordJudge) -> None:
+def test_a_failure_is_reported_and_the_fused_order_stays(
+    here: Path, run: Run, judge: WordJudge
+) -> None:
     judge.fail = "raises"
     told = run("search", "--reranker", "cross-encoder", *QUERY)
     assert told.status == 0

@@ -49,7 +49,7 @@ def test_a_file_that_cannot_be_written(
     assert told.err.startswith("error: .kb/.gitignore: Permission denied\n")
 
 
-def test_an_option_named_like_json_is_not_asked_for(here: Path, run: Run) -> None:
+def test_an_option_that_resembles_json_is_not_json(here: Path, run: Run) -> None:
     assert run("get", "--", "--json").err.startswith("error: ")
 
 

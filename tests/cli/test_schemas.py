@@ -23,7 +23,7 @@ def test_every_schema_is_known_here() -> None:
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_a_schema_is_one(name: str) -> None:
+def test_every_schema_is_valid(name: str) -> None:
     schema = wire.schema(name)
     Draft202012Validator.check_schema(schema)
     assert schema["title"] == name
@@ -40,12 +40,12 @@ def test_a_schema_is_one(name: str) -> None:
         ("ingest_report.v1", types.IngestReport),
     ],
 )
-def test_fields_are_those_of_the_value(name: str, value: Any) -> None:
+def test_schemas_have_the_fields_of_the_values(name: str, value: Any) -> None:
     said = set(wire.schema(name)["properties"])
     assert said == {"schema_version", *(item.name for item in fields(value))}
 
 
-def test_closed_sets_are_those_of_the_code() -> None:
+def test_closed_sets_agree_with_the_code() -> None:
     document = wire.schema("document.v1")["properties"]
     assert document["kind"]["enum"] == [*types.KINDS, None]
     assert document["scope"]["enum"] == [*types.SCOPES]
@@ -73,7 +73,7 @@ REQUESTS: list[tuple[dict[str, Any], bool]] = [
 
 
 @pytest.mark.parametrize(("request_", "good"), REQUESTS)
-def test_requests_are_read_as_their_schema_says(
+def test_requests_are_read_according_to_their_schema(
     valid: Valid, request_: dict[str, Any], good: bool
 ) -> None:
     if good:

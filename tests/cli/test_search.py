@@ -45,7 +45,7 @@ def test_the_query_comes_from_words_or_stdin(here: Path, run: Run, valid: Valid)
     assert run("search", "-", "--json", stdin=b"\xff retry").json["query"] == "\ufffd retry"
 
 
-def test_options_stand_before_or_after_the_command(here: Path, run: Run, tmp_path: Path) -> None:
+def test_options_may_precede_or_follow_the_command(here: Path, run: Run, tmp_path: Path) -> None:
     assert paths(run("--json", "search", "retry")) == paths(run("search", "retry", "--json"))
     other = str(tmp_path / "other.sqlite")
     assert other in run("--store", other, "search", "retry").err
@@ -126,7 +126,7 @@ def test_explain(here: Path, run: Run) -> None:
     assert empty.out.startswith("How this was found")
 
 
-def test_a_degraded_answer_says_so(here: Path, run: Run) -> None:
+def test_a_degraded_search_is_reported(here: Path, run: Run) -> None:
     many = " ".join(f"word{number}" for number in range(300))
     told = run("search", many, "buoy")
     assert told.err.splitlines()[-1] == (
@@ -159,7 +159,7 @@ def test_any_query_is_answered(here: Path, run: Run) -> None:
 
 
 @pytest.mark.parametrize("query", ["retry storm", "'retry OR storm'", "東京", ""])
-def test_what_is_marked_stands_in_order(here: Path, query: str) -> None:
+def test_highlights_are_in_order(here: Path, query: str) -> None:
     text = "A retry_storm over 東京: retries, retryStorm, storms."
     with KnowledgeBase() as kb:
         marks = kb.highlights(query, text)
@@ -174,7 +174,7 @@ def test_text_that_is_not_unicode_names_no_document(here: Path) -> None:
         kb.get("a\udcff")
 
 
-def test_what_a_threshold_cuts_is_said(here: Path, run: Run) -> None:
+def test_hits_dropped_by_a_threshold_are_counted(here: Path, run: Run) -> None:
     """The scale of scores depends on the profile."""
     told = run("search", "radio", "--mode", "lexical", "--threshold", "0.999")
     best = max(hit["score"] for hit in run("search", "radio", "--fts-only", "--json").json["hits"])
@@ -201,7 +201,7 @@ def test_weak_matches_are_below_a_divider(
     assert run("search", "buoy", "--json").json["hits"][0]["relevance"] == 0.93
 
 
-def test_a_search_that_finds_nothing_relevant_says_so(
+def test_nothing_relevant_is_reported(
     here: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_relevances(monkeypatch, [0.31, 0.2])
@@ -227,7 +227,7 @@ def test_a_relevance_is_a_probability(here: Path, run: Run) -> None:
 # --- logs -----------------------------------------------------------------------------------------
 
 
-def test_a_slow_search_is_said_without_v(
+def test_a_slow_search_is_logged_without_v(
     here: Path, process: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lexical = ("search", "radio", "--mode", "lexical")
@@ -239,7 +239,7 @@ def test_a_slow_search_is_said_without_v(
     assert "INFO" not in long
 
 
-def test_the_time_of_every_search_is_logged_where_the_settings_say(
+def test_the_time_of_every_search_is_logged_to_the_configured_file(
     here: Path, process: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lexical = ("search", "radio", "--mode", "lexical")

@@ -52,7 +52,7 @@ def test_init_where_another_store_is_named(run: Run, monkeypatch: pytest.MonkeyP
     assert "warning: KB_STORE is set" in run("init").err
 
 
-def test_init_where_it_cannot_be(run: Run, tmp_path: Path) -> None:
+def test_init_at_an_invalid_location(run: Run, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     refused = run("init", "file")
     assert (refused.status, refused.out) == (2, "")
@@ -132,7 +132,9 @@ def test_profiles(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     ]  # fmt: skip
 
 
-def test_where_the_files_are(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_of_the_settings_files(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KB_CONFIG", str(tmp_path / "user.toml"))
     run("init")
     told = run("config", "path")
@@ -173,7 +175,7 @@ def test_completion_of_unknown_shells(run: Run) -> None:
         ("kb get no", "note:1"),
     ],
 )
-def test_what_the_shell_is_offered(run: Run, begun: str, offered: str) -> None:
+def test_completions(run: Run, begun: str, offered: str) -> None:
     run("init")
     run("add", "a note")
     words = {"COMP_WORDS": begun, "COMP_CWORD": str(begun.count(" ")),

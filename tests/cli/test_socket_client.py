@@ -110,7 +110,7 @@ def test_names_and_queries_that_are_not_utf8(served: Path, run: Run) -> None:
     assert (done.returncode, done.stderr.decode()) == (alone.status, alone.err)
 
 
-def test_nothing_is_loaded_for_it(served: Path) -> None:
+def test_the_client_loads_nothing(served: Path) -> None:
     script = (
         "import atexit, sys\n"
         "from kb.cli import socket_client\n"
@@ -139,7 +139,7 @@ def test_without_a_socket(store: Path) -> None:
 
 
 @pytest.mark.parametrize("arg", ["-", "-h", "--help", "-v", "--verbose"])
-def test_what_is_about_the_process_itself(served: Path, arg: str) -> None:
+def test_options_that_concern_the_process_itself(served: Path, arg: str) -> None:
     assert forward("retry", arg) is None
 
 
@@ -192,7 +192,7 @@ def test_a_killed_server(store: Path, process: Run) -> None:
     assert process("search", "--json", "retry").json["returned"] > 0
 
 
-def test_a_server_that_was_told_to_end(store: Path) -> None:
+def test_a_server_stopped_by_sigterm(store: Path) -> None:
     """As a service manager stops it: nothing is left behind."""
     assert ended_by(signal.SIGTERM, store) == 0
     assert not os.path.exists(f"{store}{socket_client.SUFFIX}")
@@ -228,7 +228,7 @@ def test_a_slow_answer_has_more_time_than_its_acknowledgement(
     assert forward("retry") == 0
 
 
-def test_those_who_leave_stop_their_searches(
+def test_searches_of_disconnected_clients_stop(
     hostile_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All threads are busy for minutes; when their clients are killed, they are free again."""
@@ -257,7 +257,7 @@ def test_those_who_leave_stop_their_searches(
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a file that takes nothing")
-def test_a_stderr_that_takes_nothing(served: Path) -> None:
+def test_a_closed_stderr(served: Path) -> None:
     """Output is not printed twice."""
     command = [*COMMAND, "search", "--rerank", "retry"]  # which there is nobody for
     with open("/dev/full", "w") as full:
@@ -309,9 +309,7 @@ def test_ignored_settings_are_named_through_the_socket_too(
     assert "ignored serve.port in" in capsys.readouterr().err
 
 
-def test_logs_are_those_of_the_command_itself(
-    served: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_logs_equal_those_of_the_command(served: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config.user_file().parent.mkdir(parents=True)
     config.user_file().write_text("[search]\nslow_ms = 500\n")
     assert forward("retry") is None
@@ -373,7 +371,7 @@ def odd(store: Path, answer: bytes | None) -> Iterator[None]:
     ],
     ids=lambda answer: str(answer)[:30],
 )  # fmt: skip
-def test_an_odd_answer(
+def test_an_invalid_response(
     store: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -389,17 +387,17 @@ def test_an_odd_answer(
 # --- the socket -----------------------------------------------------------------------------------
 
 
-def test_it_is_its_owner_s_alone(served: Path) -> None:
+def test_only_its_owner_can_use_the_socket(served: Path) -> None:
     assert served.stat().st_mode & 0o777 == 0o600
 
 
-def test_it_goes_with_its_process(store: Path) -> None:
+def test_the_socket_is_removed_with_its_process(store: Path) -> None:
     with KnowledgeBase(store) as kb, serve_socket(kb):
         assert forward("retry") == 0
     assert not os.path.exists(f"{store}{socket_client.SUFFIX}")
 
 
-def test_the_first_that_answers_keeps_it(store: Path) -> None:
+def test_the_first_server_keeps_the_socket(store: Path) -> None:
     path = Path(f"{store}{socket_client.SUFFIX}")
     with KnowledgeBase(store) as first, serve_socket(first):
         identity = path.stat().st_ino
@@ -413,7 +411,7 @@ def test_the_first_that_answers_keeps_it(store: Path) -> None:
     [b"", b"nonsense", b"[]", b"{}", b'{"protocol": 2}', b"[" * 100_000, b"x" * (2 << 20)],
     ids=lambda request: str(request)[:20],
 )
-def test_an_odd_request_harms_nobody(served: Path, request_: bytes) -> None:
+def test_an_invalid_request_harms_nobody(served: Path, request_: bytes) -> None:
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(60)
         client.connect(str(served))
@@ -440,7 +438,7 @@ def test_only_searches_are_answered(served: Path) -> None:
             assert json.loads(response.read()) == {"answered": False, "why": "args"}
 
 
-def test_what_is_added_is_found(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_new_documents_are_found(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with KnowledgeBase(store) as kb, serve_socket(kb):
         assert forward("--json", "shackles") == 0
         before = json.loads(capsys.readouterr().out)["returned"]

@@ -85,7 +85,9 @@ def test_nothing_reaches_the_endpoint_of_a_clone(run: Run, clone: Path, elsewher
 
 @pytest.mark.skipif(os.name == "nt", reason="no signals there")
 @pytest.mark.parametrize("door", [("serve", "--port", "0"), ("mcp", "--http", "127.0.0.1:0")])
-def test_nor_through_a_server(clone: Path, elsewhere: Server, door: tuple[str, ...]) -> None:
+def test_nothing_reaches_it_through_a_server_either(
+    clone: Path, elsewhere: Server, door: tuple[str, ...]
+) -> None:
     process = subprocess.Popen(
         [*COMMAND, *door], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -147,14 +149,14 @@ def test_trust_by_folder(run: Run, clone: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="owners and permissions are POSIX's")
-def test_what_others_may_write_cannot_be_trusted(run: Run, clone: Path) -> None:
+def test_a_file_that_others_can_write_cannot_be_trusted(run: Run, clone: Path) -> None:
     os.chmod(clone / ".kb" / "config.toml", 0o666)
     assert "other users can write to it" in run("config", "trust").err
     assert "ignored all settings" in run("status").err
 
 
 @pytest.mark.skipif(os.name != "posix", reason="no pseudo-terminals on Windows")
-def test_a_person_is_asked(clone: Path, on_terminal: Callable[..., str]) -> None:
+def test_the_user_is_asked(clone: Path, on_terminal: Callable[..., str]) -> None:
     assert "Trust these in" in on_terminal("config", "trust", typed="n\n")
     assert not trust_store().folder.exists()
     assert "trusted: " in on_terminal("config", "trust", typed="y\n")
@@ -232,7 +234,7 @@ def test_a_store_cannot_name_a_folder(run: Run, clone: Path, tmp_path: Path) -> 
     assert "which is not in your settings" in run("search", "vault").err
 
 
-def test_a_reindex_is_the_user_s_word(run: Run, clone: Path, tmp_path: Path) -> None:
+def test_a_reindex_implies_trust(run: Run, clone: Path, tmp_path: Path) -> None:
     (clone / ".kb" / "config.toml").write_text("[search]\ndefault_top = 3\n")
     model = tiny.lay(tmp_path / "model")
     os.environ["KB_MODELS_EXAM"] = "false"

@@ -537,7 +537,7 @@ class TestExactWordsSurviveTheLeastScore:
     def any_kb(
         self, request: pytest.FixtureRequest, tmp_path: Path, clock: Clock
     ) -> Iterator[tuple[KnowledgeBase, Callable[[], object]]]:
-        """A knowledge base, and what is done when it is filled."""
+        """A knowledge base, and a function to call once it is filled."""
         encoder = "none" if request.param == "keyword only" else Weightless()
         with KnowledgeBase(tmp_path / "kb.sqlite", clock=clock, encoder=encoder) as kb:
             ready = request.param == "vectors ready"

@@ -1,6 +1,6 @@
 """The pages of the documentation and their code blocks.
 
-The info string of a fence says what a block is:
+The info string of a fence defines what a block is:
 
     console         commands after `$ `, continued after `> `, and their output
     text            after a program: its output. While a server runs: what it prints next; after

@@ -1,8 +1,8 @@
 """The client configurations on the page about MCP work with the SDK's client.
 
-Each block of configuration is read as its client reads it, and the very command in it is started,
-or the address in it asked. Clients know little of the reader's terminal: there is no `kb` on their
-path. Words alone are searched here; what a page shows of scores is not compared.
+Each block of configuration is read as its client reads it, and the command in it is started, or its
+address is called. Clients do not share the reader's terminal: there is no `kb` on their path. Only
+words are searched here; the scores on the page are not compared.
 """
 
 from __future__ import annotations

@@ -160,8 +160,8 @@ def _goes_on(shown: str) -> bool:
 
 
 def _with_models(reader: Reader) -> Reader:
-    """With what the page about models asks its reader to have: an export. This one is small and
-    knows nothing, so it is not asked what it knows."""
+    """Provide the export that the page about models requires. It is small and untrained, so the
+    exam is skipped."""
     for folder in (reader.folder, reader.home / "exports"):
         make_tiny_m3.lay(folder / "bge-m3")
     return replace(reader, environment={**reader.environment, "KB_MODELS_EXAM": "false"})

@@ -24,7 +24,7 @@ ASIAN = ModelSpec(
         ({"ko": 20, "en": 80}, "20 of 100 documents are in Korean"),
     ],
 )
-def test_what_is_suggested(languages: dict[str | None, int], named: str) -> None:
+def test_suggestions(languages: dict[str | None, int], named: str) -> None:
     told = suggestion(languages, LATIN, installed=False)
     assert told.startswith(f"{named}, which kb-mini does not read")
     assert "pip install 'kb-search[multilingual]', then kb reindex --model use-multilingual" in told
@@ -34,12 +34,12 @@ def test_what_is_suggested(languages: dict[str | None, int], named: str) -> None
 
 
 @pytest.mark.parametrize("languages", [{}, {"en": 3}, {"ko": 19, "en": 81}, {"th": 5}])
-def test_what_is_not(languages: dict[str | None, int]) -> None:
+def test_no_suggestions(languages: dict[str | None, int]) -> None:
     assert suggestion(languages, LATIN, installed=False) == ""
 
 
 class Latin:
-    """An encoder that reads one script; nobody gives it a text here."""
+    """An encoder that reads one script; it encodes nothing here."""
 
     spec = LATIN
 
@@ -47,7 +47,7 @@ class Latin:
         raise AssertionError("it is suggested, not used")
 
 
-def test_an_ingest_says_so_once(tmp_path: Path) -> None:
+def test_an_ingest_suggests_a_model_once(tmp_path: Path) -> None:
     root = tmp_path / "lib"
     root.mkdir()
     (root / "a.md").write_text("数据库备份，保留最近七天的副本。", encoding="utf-8")

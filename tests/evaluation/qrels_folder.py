@@ -1,5 +1,5 @@
-"""A small judged collection on disk, for trials: some answers share words with their query, some
-only stand there under the words that the weightless encoder maps to the same place."""
+"""A small judged collection on disk, for trials: some answers share words with their query, others
+share only words that the weightless encoder maps to the same position."""
 
 from __future__ import annotations
 

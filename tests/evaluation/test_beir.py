@@ -60,7 +60,7 @@ def test_a_split(folder: Path) -> None:
     assert judged.unjudged_queries == 1
 
 
-def test_a_query_of_another_split_was_not_forgotten(folder: Path) -> None:
+def test_a_query_of_another_split_is_not_unjudged(folder: Path) -> None:
     write(folder / "qrels" / "dev.tsv", "q3\td1\t1\n")
     assert load(folder).unjudged_queries == 0
     assert load(folder, "dev").document_ids() == {"d1"}
@@ -115,7 +115,7 @@ def test_a_name_comes_from_the_folder(folder: Path, monkeypatch: pytest.MonkeyPa
     ],
     ids=["no header", "CRLF", "byte order mark", "blank lines", "said twice"],
 )
-def test_the_same_judgment_written_otherwise(folder: Path, text: str) -> None:
+def test_the_same_judgment_in_another_form(folder: Path, text: str) -> None:
     write(folder / "qrels" / "test.tsv", text)
     assert load(folder).qrels == {"q1": {"d1": 1}}
 
@@ -127,7 +127,7 @@ def test_missing_folder(tmp_path: Path) -> None:
     assert error_of(tmp_path / "none").message == f"{tmp_path / 'none'} does not exist"
 
 
-def test_a_file_is_no_folder(folder: Path) -> None:
+def test_a_file_instead_of_a_folder(folder: Path) -> None:
     assert "is not a folder" in error_of(folder / "queries.jsonl").message
 
 
@@ -205,7 +205,7 @@ def test_a_bad_judgment(folder: Path, line: str, problem: str) -> None:
     assert error_of(folder).message == f"{path}:6: {problem}"
 
 
-def test_a_bad_grade_on_the_first_line_is_no_header(folder: Path) -> None:
+def test_a_bad_grade_on_the_first_line_is_not_a_header(folder: Path) -> None:
     write(folder / "qrels" / "test.tsv", "q1\td1\thigh\n")
     assert ":1: invalid grade 'high'" in error_of(folder).message
 

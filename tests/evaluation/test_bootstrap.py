@@ -74,7 +74,7 @@ def test_few_queries_are_less_sure() -> None:
 
 
 def mostly_none(random: Random) -> float:
-    """The difference of two methods on one query, as it is in life: mostly none, then skewed."""
+    """A realistic difference of two methods on one query: mostly zero, otherwise skewed."""
     kind = random.random()
     if kind < 0.5:
         return 0.0
@@ -82,7 +82,7 @@ def mostly_none(random: Random) -> float:
 
 
 def rare_wins(random: Random) -> float:
-    """None for most queries, a lot for some."""
+    """Zero for most queries, large for a few."""
     return random.random() if random.random() < 0.15 else 0.0
 
 
@@ -111,7 +111,7 @@ TRUTH: dict[Callable[[Random], float], float] = {
 def coverage(
     draw: Callable[[Random], float], queries: int, worlds: int, *, plain: bool = False
 ) -> float:
-    """How often the truth is inside, in worlds of so many queries."""
+    """How often the interval contains the truth, in simulations with this many queries."""
     random, inside = Random(11), 0
     for world in range(worlds):
         values = [draw(random) for _ in range(queries)]
@@ -146,8 +146,8 @@ def test_ten_queries_are_covered_better_than_by_plain_percentiles() -> None:
 
 
 def compared(shift: float, *, worlds: int, queries: int) -> list[Interval]:
-    """Two methods whose values follow how hard a query is, and chance; the second is better by
-    `shift`."""
+    """Two methods whose values depend on the difficulty of a query and on chance; the second is
+    better by `shift`."""
     random, found = Random(5), []
     for world in range(worlds):
         hard = [random.random() for _ in range(queries)]
@@ -168,7 +168,8 @@ def test_methods_that_are_equally_good_are_rarely_told_apart(queries: int) -> No
 
 
 def test_a_planted_difference_is_found() -> None:
-    """Half of what chance does to one query, over 60 queries that are much harder or easier."""
+    """The difference is half of the random variation of a query, over 60 queries of very different
+    difficulty."""
     assert all(low > 0 for low, _ in compared(0.08, worlds=50, queries=60))
 
 

@@ -65,7 +65,7 @@ def test_other_spellings(store: SqliteStore) -> None:
     assert note == "note:6"
 
 
-def test_two_documents_of_a_name_are_told(store: SqliteStore) -> None:
+def test_an_ambiguous_name_is_reported(store: SqliteStore) -> None:
     with pytest.raises(EvalDataError) as caught:
         resolve_documents(judged("index.md"), store, exact=False)
     assert "matches 2 documents: lib/guides/index.md, lib/notes/index.md" in caught.value.message
@@ -74,7 +74,7 @@ def test_two_documents_of_a_name_are_told(store: SqliteStore) -> None:
 
 
 @pytest.mark.parametrize("name", ["6", "budget.md", "b.md", "lib", "lib/a.md#section", "é" * 5_000])
-def test_what_names_nothing(store: SqliteStore, name: str) -> None:
+def test_names_without_a_document(store: SqliteStore, name: str) -> None:
     """A number is not a name: it is an id of another collection, and would match any document."""
     found, unknown = resolve_documents(judged(name), store, exact=False)
     assert unknown == {name}

@@ -44,7 +44,7 @@ def test_progress_and_the_batch_size(tmp_path: Path) -> None:
     assert told == [2]
 
 
-def test_without_a_folder_or_where_it_cannot_be(tmp_path: Path) -> None:
+def test_without_a_usable_folder(tmp_path: Path) -> None:
     inner = Weightless()
     (tmp_path / "file").write_text("in the way")
     for folder in (None, tmp_path / "file"):

@@ -54,7 +54,7 @@ def test_the_six_of_compare_are_methods() -> None:
     assert set(METHODS) <= set(method_names(Config()))
 
 
-def test_which_parts_are_made() -> None:
+def test_which_parts_are_computed() -> None:
     config = Config()
     assert parts_needed(["lexical", "match-all", "fts5_only"], config) == frozenset()
     assert parts_needed(["dense_only"], config) == {"dense"}
@@ -115,7 +115,7 @@ def test_every_method_pays_for_its_queries(data: Path) -> None:
     assert encoder.queries == 2 * (12 + 1)
 
 
-def test_what_is_degraded_is_counted(data: Path) -> None:
+def test_degraded_parts_are_counted(data: Path) -> None:
     report = run_experiment(data, methods=("default", "dense_only"), measures=["MRR"])
     assert report.methods["dense_only"].degraded == {("dense", "no_model"): 12}
     assert report.methods["dense_only"].scores[MRR].mean == 0.0
@@ -144,9 +144,7 @@ def test_documents_in_a_folder(tmp_path: Path, library: Callable[..., Path]) -> 
     assert not (tmp_path / "home").exists()
 
 
-def test_documents_stand_where_their_best_passage_does(
-    tmp_path: Path, library: Callable[..., Path]
-) -> None:
+def test_documents_rank_by_their_best_passage(tmp_path: Path, library: Callable[..., Path]) -> None:
     """A document has one rank, however many of its passages are returned."""
     long = "\n\n".join(f"# Part {at}\n\ncopper copper copper {at}" for at in range(60))
     folder = library({"long.md": long, "short.md": "# Other\n\nan anchor of copper and steel"})
@@ -158,7 +156,7 @@ def test_documents_stand_where_their_best_passage_does(
     assert [one.scores[Measure("MRR", 2)].mean for one in report.methods.values()] == [0.5, 0.5]
 
 
-def test_ones_own_store(kb: KnowledgeBase, tmp_path: Path, library: Callable[..., Path]) -> None:
+def test_the_users_store(kb: KnowledgeBase, tmp_path: Path, library: Callable[..., Path]) -> None:
     kb.ingest(library({"a.md": "copper guard", "b.md": "battery life"}))
     judgments = tmp_path / "mine.csv"
     judgments.write_text("copper,lib/a.md,1\n")
@@ -168,7 +166,7 @@ def test_ones_own_store(kb: KnowledgeBase, tmp_path: Path, library: Callable[...
     assert report.methods["lexical"].scores[Measure("Success", 5)].mean == 1.0
 
 
-def test_a_store_that_has_none_of_it_is_the_wrong_one(
+def test_a_store_without_the_judged_documents_is_an_error(
     kb: KnowledgeBase, tmp_path: Path, library: Callable[..., Path]
 ) -> None:
     kb.ingest(library({"a.md": "copper guard"}))
@@ -178,7 +176,7 @@ def test_a_store_that_has_none_of_it_is_the_wrong_one(
         run_experiment(judgments=judgments, store=kb.path)
 
 
-def test_what_cannot_be_run(data: Path, tmp_path: Path) -> None:
+def test_invalid_arguments(data: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="no method 'nope'"):
         run_experiment(data, methods=["nope"])
     with pytest.raises(InvalidRequest, match="no method is given"):
@@ -200,7 +198,7 @@ def test_a_limit(data: Path) -> None:
 
 
 @pytest.mark.parametrize("tokens", ["2-bit", "int8", "none"])
-def test_token_vectors_are_stored_as_the_settings_say(data: Path, tokens: str) -> None:
+def test_token_vectors_are_stored_in_the_configured_format(data: Path, tokens: str) -> None:
     """An experiment with a reranker measures what a store with these settings contains."""
     config = unexamined({"reranked": {"base": "notes", "rerank": "colbert"}}, tokens=tokens)
     with open_corpus(

@@ -16,7 +16,7 @@ TWO, THREE = ("lexical", "dense"), ("lexical", "dense", "sparse")
 
 
 @pytest.mark.parametrize(("parts", "step"), [(2, 0.2), (3, 0.2), (3, 0.1)])
-def test_a_simplex_is_all_of_it(parts: int, step: float) -> None:
+def test_a_simplex_is_complete(parts: int, step: float) -> None:
     found = simplex(parts, step)
     units = round(1 / step)
     assert len(set(found)) == len(found) == comb(units + parts - 1, parts - 1)
@@ -32,7 +32,7 @@ def test_the_coarse_grid_has_every_kind() -> None:
 
 
 @given(st.sampled_from(coarse(THREE)), st.sampled_from([0.1, 0.05]))
-def test_neighbours_are_settings_that_a_profile_takes(setting: Setting, step: float) -> None:
+def test_neighbors_are_valid_settings(setting: Setting, step: float) -> None:
     for each in neighbors(setting, step):
         assert sum(weight for _, weight in each.weights) == pytest.approx(1.0)
         assert all(weight >= 0 for _, weight in each.weights)
@@ -60,7 +60,7 @@ def test_k_is_fitted_too() -> None:
     assert found.k == pytest.approx(34, abs=8)
 
 
-def test_where_nothing_matters_the_coarse_stays() -> None:
+def test_without_differences_the_coarse_setting_stays() -> None:
     asked: list[Setting] = []
 
     def worth(setting: Setting) -> float:

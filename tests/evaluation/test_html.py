@@ -46,7 +46,7 @@ def page_of(report: EvalReport) -> Structure:
     return Structure(to_html(report))
 
 
-def test_it_is_whole_and_shows_the_figures() -> None:
+def test_it_is_complete_and_shows_the_figures() -> None:
     text = "\n".join(page_of(REPORT).texts)
     for shown in ("0.660", "0.550 to 0.770", "+10.0 %", "143.3", "2 better, 0 worse, 0 equal"):
         assert shown in text
@@ -62,7 +62,7 @@ def test_it_loads_nothing() -> None:
     assert "default-src 'none'" in page
 
 
-def test_it_is_made_for_light_and_dark() -> None:
+def test_it_supports_light_and_dark_mode() -> None:
     assert "prefers-color-scheme: dark" in to_html(REPORT)
     colours = re.findall(r"var\((--[a-z]+)\)", to_html(REPORT))
     for name in set(colours) - {"--share"}:
@@ -89,7 +89,7 @@ def test_one_method_is_compared_with_nothing() -> None:
     assert "compared with" not in text
 
 
-def test_it_says_what_was_searched_and_by_what() -> None:
+def test_it_shows_what_was_searched_and_with_which_model() -> None:
     told = "linear gain; searched: 1,200 documents, model kb-mini 2; compared with lexical"
     assert any(told in text for text in page_of(REPORT).texts)
 

@@ -61,7 +61,7 @@ def test_recall_precision_and_rank_by_hand() -> None:
     assert success(ranked, GRADES, 3) == 1.0
 
 
-def test_precision_divides_by_k_where_fewer_were_found() -> None:
+def test_precision_divides_by_k_even_if_fewer_are_found() -> None:
     assert precision(["a"], GRADES, 10) == pytest.approx(0.1)
 
 
@@ -81,7 +81,7 @@ def test_a_negative_grade_counts_as_none(gain: str) -> None:
 
 
 @pytest.mark.parametrize("judgments", [{}, {"a": 0}, {"a": -1}])
-def test_nothing_to_be_found_is_zero(judgments: dict[str, int]) -> None:
+def test_no_relevant_documents_count_as_zero(judgments: dict[str, int]) -> None:
     ranked = ["a", "b"]
     assert ndcg(ranked, judgments) == 0.0
     assert recall(ranked, judgments, 2) == 0.0
@@ -97,14 +97,14 @@ def test_every_query_with_judgments_counts() -> None:
     assert values == {"found": 1.0, "not asked": 0.0, "nothing relevant": 0.0}
 
 
-def test_the_order_is_taken_as_it_is() -> None:
+def test_the_order_is_kept() -> None:
     """A search has already broken its ties; ids do not break them again."""
     judged = {"z": 1, "a": 0}
     assert reciprocal_rank(["z", "a"], judged) == 1.0
     assert reciprocal_rank(["a", "z"], judged) == 0.5
 
 
-def test_what_was_not_judged_takes_a_place_and_gives_nothing() -> None:
+def test_unjudged_documents_take_a_rank_without_gain() -> None:
     assert ndcg(["never judged", "a"], {"a": 1}, 2) == pytest.approx(1 / log2(3))
     assert precision(["never judged", "a"], {"a": 1}, 2) == 0.5
     assert recall(["never judged"], {"a": 1, "b": 1}, 2) == 0.0
@@ -169,7 +169,7 @@ def test_text_to_measure_and_back(text: str, canonical: str) -> None:
         "P@10@5",
     ],
 )
-def test_what_is_no_measure_is_refused(text: str) -> None:
+def test_an_unknown_measure_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         parse_measure(text)
     assert "Recall@k" in caught.value.hint
@@ -177,7 +177,7 @@ def test_what_is_no_measure_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "k"), [("MAP", 10), ("Recall", None), ("nDCG", 0), ("ndcg", 10)])
-def test_a_measure_cannot_be_built_wrong(name: str, k: int | None) -> None:
+def test_an_invalid_measure_cannot_be_built(name: str, k: int | None) -> None:
     with pytest.raises(InvalidRequest):
         Measure(name, k)
 
@@ -216,7 +216,7 @@ qrels_of_some = st.dictionaries(query_ids, judgments_of_some, min_size=1)
 def expect_equal(
     rankings: Rankings, qrels: Qrels, theirs: Mapping[str, ir_measures.Measure], gain: str
 ) -> None:
-    """A ranking as a run: a repeated document where it stands first, as a run has it once."""
+    """Compare a ranking as a run. A run has each document once: at its first rank."""
     run = {
         query_id: {doc_id: -float(rank) for rank, doc_id in enumerate(distinct(ranked))}
         for query_id, ranked in rankings.items()
@@ -266,8 +266,8 @@ def test_exponential_equals_ir_measures(rankings: Rankings, qrels: Qrels) -> Non
 def test_equal_scores_in_trec_evals_order_equal_ir_measures(
     run: dict[str, dict[str, float]], qrels: Qrels
 ) -> None:
-    """trec_eval puts the last id first. A search has an order, and that is what counts here.
-    (Behind RR@k of ir-measures is another tool, which puts the first id first.)"""
+    """trec_eval puts the last id first. Here, the order of the search counts. (RR@k of ir-measures
+    uses another tool, which puts the first id first.)"""
     by_trec_eval = {text: each for text, each in THEIRS.items() if not text.startswith("MRR@")}
     rankings = {
         query_id: sorted(scores, key=lambda doc_id: (scores[doc_id], doc_id), reverse=True)
@@ -278,7 +278,7 @@ def test_equal_scores_in_trec_evals_order_equal_ir_measures(
 
 
 @pytest.mark.parametrize("text", sorted(THEIRS))
-def test_their_names_are_names_here(text: str) -> None:
+def test_names_of_ir_measures_are_accepted(text: str) -> None:
     """The names of ir-measures are accepted: R@3, RR, P@10."""
     assert parse_measure(str(THEIRS[text])) == parse_measure(text)
 
@@ -292,7 +292,7 @@ def test_their_names_are_names_here(text: str) -> None:
     name=st.sampled_from(sorted(THEIRS)),
     gain=st.sampled_from(GAINS),
 )
-def test_a_share_is_a_share(
+def test_measures_are_between_zero_and_one(
     ranked: list[str], judgments: dict[str, int], name: str, gain: str
 ) -> None:
     assert 0.0 <= parse_measure(name).score(ranked, judgments, gain) <= 1.0

@@ -36,7 +36,7 @@ estimates = st.builds(
 
 
 def drawn(svg: str, frame: Frame = WIDE) -> ElementTree.Element:
-    """Parsed; nothing in it may be outside of the picture, nor a number that is none."""
+    """Parse the plot. Fails if a mark is outside the picture, or a number is not finite."""
     root = ElementTree.fromstring(svg)
     assert not re.search(r'"-?(nan|inf)', svg)
     _, _, width, height = map(float, root.attrib["viewBox"].split())
@@ -72,7 +72,7 @@ def test_changes_of_anything(some: list[Change]) -> None:
     assert len(bars) == sum(abs(each.difference) > 1e-9 for each in some)
 
 
-def test_better_stands_farther_right_and_higher() -> None:
+def test_better_methods_are_farther_right_and_higher() -> None:
     good, bad = Estimate("good", 0.9, 0.8, 0.95), Estimate("bad", 0.3, 0.2, 0.4)
     first, second = circles(drawn(intervals([good, bad], "MRR")))
     assert float(first["cx"]) > float(second["cx"])
@@ -105,7 +105,7 @@ def test_names_are_data() -> None:
     assert "<script>&" in [text.text for text in root.iter("text")]
 
 
-def test_names_in_a_scatter_do_not_stand_on_each_other() -> None:
+def test_names_in_a_scatter_do_not_overlap() -> None:
     same = [Point(Estimate(f"m{at}", 0.01 * at, 0, 0.1), 10, 20) for at in range(12)]
     root = drawn(scatter(same, "MRR"))
     lines = sorted(float(text.attrib["y"]) for text in root.iter("text")
@@ -115,7 +115,7 @@ def test_names_in_a_scatter_do_not_stand_on_each_other() -> None:
 
 
 @given(shares, shares)
-def test_ticks_hold_what_is_between(one: float, other: float) -> None:
+def test_ticks_enclose_the_range(one: float, other: float) -> None:
     low, high = sorted((one, other))
     found = ticks(low, high, least=0.0, most=1.0)
     assert found[0] <= low + 1e-9
@@ -125,7 +125,7 @@ def test_ticks_hold_what_is_between(one: float, other: float) -> None:
 
 
 @given(times, times)
-def test_log_ticks_hold_what_is_between(one: float, other: float) -> None:
+def test_log_ticks_enclose_the_range(one: float, other: float) -> None:
     low, high = sorted((one, other))
     found = log_ticks(low, high)
     assert found[0] <= max(low, 0.01)

@@ -58,7 +58,7 @@ def test_everything_else_stays(path: Path) -> None:
     assert path.read_text() == after
 
 
-def test_what_cannot_be_changed_safely_is_left(path: Path) -> None:
+def test_a_file_that_cannot_be_changed_safely_is_kept(path: Path) -> None:
     path.parent.mkdir()
     for before in (
         'profiles.mine.base = "notes"\n',
@@ -72,7 +72,7 @@ def test_what_cannot_be_changed_safely_is_left(path: Path) -> None:
         assert path.read_text() == before
 
 
-def test_a_profile_of_ones_own_keeps_what_it_says() -> None:
+def test_a_custom_profile_keeps_its_settings() -> None:
     custom = {"mine": {"base": "notes", "top": 5, "weights": {"sparse": 2.0, "dense": 9.0}}}
     table = fitted_profile("mine", Config(profiles=custom), FITTED)
     assert (table["base"], table["top"]) == ("notes", 5)

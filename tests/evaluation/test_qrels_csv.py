@@ -37,7 +37,7 @@ def write(path: Path, text: str) -> Path:
     ],
     ids=["plain", "header", "semicolons", "no header", "tabs"],
 )
-def test_what_is_read(tmp_path: Path, text: str) -> None:
+def test_valid_files(tmp_path: Path, text: str) -> None:
     judged = load_csv(write(tmp_path / "mine.csv", text))
     assert judged.qrels == READ
     assert judged.queries == {query: query for query in READ}
@@ -53,7 +53,7 @@ def test_what_is_read(tmp_path: Path, text: str) -> None:
         ("a, b;c\tlib/a.md\t1", "a, b;c"),
     ],
 )
-def test_what_separates_is_what_gives_three_columns(tmp_path: Path, line: str, query: str) -> None:
+def test_the_separator_gives_three_columns(tmp_path: Path, line: str, query: str) -> None:
     """And not the most frequent separator: a question may contain commas."""
     judged = load_csv(write(tmp_path / "mine.csv", line))
     assert judged.qrels == {query: {"lib/a.md": 1}}
@@ -76,7 +76,7 @@ def test_paths_are_compared_as_the_store_writes_them(tmp_path: Path) -> None:
         ('a,"b,1\n', "mine.csv:1"),
     ],
 )
-def test_what_cannot_be_read_says_where(tmp_path: Path, text: str, problem: str) -> None:
+def test_errors_name_the_line(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(EvalDataError, match=problem) as caught:
         load_csv(write(tmp_path / "mine.csv", text))
     assert caught.value.hint

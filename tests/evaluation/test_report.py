@@ -52,7 +52,7 @@ REPORT = EvalReport(
     model="kb-mini 2",
 )
 NOTES = [
-    "2 queries are not many: the intervals are too narrow by an unknown amount",
+    "2 queries are too few: the intervals are too narrow by an unknown amount",
     "1 judged document is missing, such as gone.md; counted as not found",
     "1 query: all relevant documents are missing; counted as 0",
     "3 queries: no judgments in any split; not run",
@@ -181,11 +181,11 @@ def test_caveat_lines() -> None:
     assert len(caveat_lines(replace(sound, query_ids=many[1:]))) == 1
 
 
-def test_a_measure_that_looks_at_all_there_is_says_so() -> None:
+def test_a_measure_that_covers_all_documents_is_a_caveat() -> None:
     """Recall@100 of twelve documents is 1 for any method that returns them all."""
     deep = (NDCG, MRR, Measure("Recall", 12), Measure("Recall", 11), Measure("Success", 20))
     said = caveat_lines(replace(REPORT, measures=deep, documents=12))
-    assert said[1].startswith("Recall@12, Success@20: 1 for any method")
+    assert said[1].startswith("Recall@12, Success@20: always 1 for a method")
     assert caveat_lines(replace(REPORT, measures=deep, documents=21)) == NOTES
 
 
@@ -198,7 +198,7 @@ def test_one_method_is_compared_with_nothing() -> None:
     ]
 
 
-def test_what_was_searched() -> None:
+def test_search_target() -> None:
     by_words = replace(REPORT, model=None)
     assert to_table(by_words).splitlines()[1] == "searched: 1,200 documents, words only"
     assert "searched: 1,200 documents, model kb-mini 2" in to_markdown(REPORT)

@@ -28,7 +28,7 @@ METHODS = ("default", "lexical", "three_way_reranked", "a profile of one's own, 
 
 
 def finds(seed: int, share: float) -> Ranker:
-    """Finds the answer in this share of all queries, somewhere."""
+    """A method that finds the answer at some rank, in this share of all queries."""
     random = Random(seed)
 
     def rank(text: str, k: int) -> list[str]:
@@ -51,7 +51,7 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def opened(browser: Browser, path: Path, width: int, scheme: str) -> tuple[Page, list[str]]:
-    """The page, and what it asked for or complained about."""
+    """The page, with its requests and console messages."""
     context = browser.new_context(
         viewport={"width": width, "height": 900},
         color_scheme="dark" if scheme == "dark" else "light",

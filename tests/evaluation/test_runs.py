@@ -127,7 +127,7 @@ def test_the_gain_reaches_ndcg() -> None:
     ("texts", "depth"),
     [(["nDCG@10"], 10), (["nDCG@10", "Recall@200", "MRR"], 200), (["nDCG@10", "MRR"], 100)],
 )
-def test_methods_are_asked_for_what_the_measures_need(texts: list[str], depth: int) -> None:
+def test_methods_retrieve_as_deep_as_the_measures_need(texts: list[str], depth: int) -> None:
     asked: set[int] = set()
 
     def ranker(text: str, k: int) -> list[str]:
@@ -138,12 +138,12 @@ def test_methods_are_asked_for_what_the_measures_need(texts: list[str], depth: i
     assert asked == {depth}
 
 
-def test_returning_more_than_asked_for_gains_nothing() -> None:
+def test_returning_more_than_requested_gains_nothing() -> None:
     report = evaluate({"m": lambda text, k: finds_at(101)(text, 1_000)}, JUDGED, [MRR])
     assert report.methods["m"].scores[MRR].mean == 0.0
 
 
-def test_a_measure_does_not_depend_on_what_else_is_measured() -> None:
+def test_a_measure_does_not_depend_on_other_measures() -> None:
     """Without a cut-off it uses a hundred documents, even if another measure needs more."""
     plain, deep = (
         evaluate({"m": finds_at(150)}, JUDGED, [parse_measure(text) for text in texts])
@@ -172,7 +172,7 @@ def test_latency_is_per_query() -> None:
     assert latency.p95_ms == pytest.approx(38.05)
 
 
-def test_progress_is_told_query_by_query() -> None:
+def test_progress_is_reported_query_by_query() -> None:
     told: list[tuple[str, int, int]] = []
     methods = {"a": finds_nothing, "b": finds_nothing}
     evaluate(methods, JUDGED, [MRR], on_progress=lambda *step: told.append(step))
@@ -206,7 +206,7 @@ def test_a_measure_named_twice_counts_once() -> None:
         ({"m": finds_nothing}, [MRR], "linear", None, 0, "0 resamples"),
     ],
 )
-def test_what_cannot_be_run_is_refused_before_it_runs(
+def test_invalid_arguments_are_refused_before_the_run(
     methods: dict[str, Ranker],
     measures: list[Measure],
     gain: str,
@@ -257,7 +257,7 @@ def test_a_planted_difference_is_seen() -> None:
     assert compared[MRR].interval.low > 0
 
 
-def test_what_is_doubtful_is_counted_and_gains_nothing() -> None:
+def test_caveats_are_counted_and_gain_nothing() -> None:
     judged = replace(JUDGED, unjudged_queries=2, qrels={**JUDGED.qrels, "q0": {"d0": 0}})
     report = evaluate({"m": finds_at(1)}, judged, [MRR], unknown={"d1", "elsewhere"})
     assert report.methods["m"].scores[MRR].mean == pytest.approx(39 / 40)

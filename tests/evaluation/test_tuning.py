@@ -30,7 +30,7 @@ NDCG = parse_measure("nDCG@10")
 
 
 class Noise(Weightless):
-    """An encoder that says nothing: queries and passages lie anywhere."""
+    """An encoder whose vectors are noise."""
 
     def encode(
         self,
@@ -45,7 +45,8 @@ class Noise(Weightless):
 
 
 class Contrary(Weightless):
-    """Its dense vectors are far from what is near; its terms and token vectors are good."""
+    """An encoder whose dense vectors are far apart for similar texts; its terms and token vectors
+    are good."""
 
     def encode(
         self,
@@ -65,7 +66,7 @@ class Contrary(Weightless):
 
 
 def silent(_stage: str, _done: int, _total: int) -> None:
-    """Nobody listens."""
+    """Discard progress."""
 
 
 def by_noise(**profiles: dict[str, object]) -> EvaluationSetup:
@@ -103,7 +104,7 @@ def one_split(tmp_path: Path) -> Path:
     return write_folder(tmp_path / "reef", splits={"test": range(40)})
 
 
-def test_what_is_really_better_is_found(two_splits: Path) -> None:
+def test_a_real_improvement_is_found(two_splits: Path) -> None:
     tuning = tune(two_splits, profile="misled", setup=by_noise(misled=MISLED))
     assert (tuning.split, tuning.report_split, tuning.folds) == ("dev", "test", None)
     assert (tuning.queries, len(tuning.report.query_ids)) == (20, 20)
@@ -148,7 +149,7 @@ def test_reranking_is_left_as_it_is(two_splits: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["default", "notes", "research"])
-def test_what_was_fitted_is_what_a_search_does(one_split: Path, name: str) -> None:
+def test_the_fit_agrees_with_real_searches(one_split: Path, name: str) -> None:
     """Fusing the candidates again gives the same figures as the pipeline."""
     off = {"rerank": "none", "literal": False, "collapse": False, "per_document": 0}
     config = unexamined({name: off})
@@ -174,7 +175,7 @@ def test_folds_do_not_share_a_query() -> None:
     assert sum(map(len, asked)) == 15  # the same text, but for spaces and case, is in one fold
 
 
-def test_a_query_has_no_part_in_its_own_settings(one_split: Path) -> None:
+def test_a_query_does_not_affect_its_own_settings(one_split: Path) -> None:
     """The judgments of a fold's queries do not affect the settings that they are measured with."""
     judged, setup = load(one_split), by_noise(misled=MISLED)
     base, folds = resolve("misled", setup.config.profiles), folds_of(judged)
@@ -222,13 +223,13 @@ def test_the_shape(two_splits: Path) -> None:
     assert set(shape["report"]["methods"]) == {CURRENT, TUNED}
 
 
-def test_what_fits_best_is_shown_as_toml(two_splits: Path) -> None:
+def test_the_best_settings_are_shown_as_toml(two_splits: Path) -> None:
     tuning = tune(two_splits, profile="misled", setup=by_noise(misled=MISLED))
     shown = tuning_to_text(tuning).split("best settings:\n")[1].split("\n\n")[0]
     assert tomllib.loads(shown) == tuning.settings
 
 
-def test_what_cannot_be_tuned(two_splits: Path, tmp_path: Path) -> None:
+def test_invalid_arguments(two_splits: Path, tmp_path: Path) -> None:
     setup = EvaluationSetup(unexamined())
     with pytest.raises(InvalidRequest, match="has one retriever"):
         tune(two_splits, profile="lexical", setup=setup)
@@ -278,7 +279,7 @@ def chosen(data: Path, split: str | None = None, report_split: str | None = None
         (("dev",), "dev", ("dev", None, 5)),
     ],
 )
-def test_which_split_is_what(
+def test_the_splits_for_fitting_and_measuring(
     tmp_path: Path, there: tuple[str, ...], split: str | None, expected: object
 ) -> None:
     cut = {name: range(12 * at, 12 * at + 12) for at, name in enumerate(there)}

@@ -79,6 +79,6 @@ def test_bytes_come_back(vector: Vector[float]) -> None:
         ([1.0, 2.0, 3.0], "3 numbers instead of 2"),
     ],
 )
-def test_what_has_no_direction_is_refused(vector: list[float], why: str) -> None:
+def test_a_vector_without_direction_is_refused(vector: list[float], why: str) -> None:
     with pytest.raises(ModelBroken, match=why):
         cosine.unit_vector(vector, 2)

@@ -52,7 +52,7 @@ def test_no_near_row_is_missed(
     assert not excluded[found].any()
 
 
-def test_most_rows_are_no_candidates() -> None:
+def test_most_rows_are_not_candidates() -> None:
     rows = rows_of(1, 50_000, 64, "random")
     found = candidates(encode(rows), rows[7], 10, None)
     assert 10 <= len(found) < 5_000

@@ -64,7 +64,7 @@ def test_directions_stay_close(form: str, dimension: int, seed: int) -> None:
     assert cosines.min() > CLOSE[form] - (0.12 if "bit" in form else 0.0005)
 
 
-def test_what_a_token_takes() -> None:
+def test_bytes_per_token() -> None:
     sizes = {form: token_codes.row_bytes(64, form) for form in token_codes.FORMATS}
     assert sizes == {"float32": 256, "float16": 128, "int8": 64, "2-bit": 16, "1-bit": 8}
 
@@ -72,7 +72,7 @@ def test_what_a_token_takes() -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"\0", bytes(7), b"\x09\x02\0\x01\0\0\0" + bytes(8), b"\0\x02\0\x01\0\0\0" + b"1"]
 )
-def test_bytes_that_are_none(data: bytes) -> None:
+def test_damaged_bytes(data: bytes) -> None:
     with pytest.raises(StoreUnusable, match="damaged"):
         token_codes.decode(data)
     with pytest.raises(InvalidRequest, match="format"):

@@ -18,7 +18,7 @@ def _packed_spaces() -> bytes:
 
 
 def _zip(parts: dict[str, tuple[bytes, int]]) -> bytes:
-    """An archive of bzip2 parts that claim to be of another size than they are."""
+    """An archive of bzip2 parts that declare a wrong size."""
     body, index = b"", b""
     for name, (packed, claimed) in parts.items():
         sizes = struct.pack("<III", 0, len(packed), claimed)
@@ -32,7 +32,7 @@ def _zip(parts: dict[str, tuple[bytes, int]]) -> bytes:
 
 
 def docx() -> bytes:
-    """A part that says it is short, and is not."""
+    """A part that declares to be short, but is not."""
     return _zip({"word/document.xml": (_packed_spaces(), 1000)})
 
 
@@ -96,7 +96,7 @@ def comments() -> bytes:
 
 
 def continuations() -> bytes:
-    """A statement of many lines, which takes the grammar time by its square."""
+    """A statement of many lines, for which the grammar takes quadratic time."""
     return b"\\\n" * 50_000
 
 

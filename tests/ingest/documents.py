@@ -47,7 +47,7 @@ def check_blocks(text: str, blocks: Sequence[Block], first: int = 0) -> None:
 
 
 def check_chunks(text: str, chunks: Sequence[ChunkDraft], max_chars: int) -> None:
-    """The same of chunks, whose pieces of one long line share that line."""
+    """The same for chunks; pieces of one long line share that line."""
     lines = text.split("\n")
     pieces: dict[int, list[str]] = {}
     covered: list[int] = []

@@ -285,7 +285,7 @@ class Mutator:
         return data
 
     def repeat(self, data: bytes) -> bytes:
-        """Repeat a part: mostly some thousand times, sometimes up to a megabyte."""
+        """Repeat a part: usually a few thousand times, sometimes up to a megabyte."""
         start, end = self._range(data)
         picked = [self._chance.choice(tokens_of(self._parser)) for _ in range(3)]
         unit = self._chance.choice(
@@ -443,8 +443,8 @@ def say(**what: object) -> None:
 
 
 def _peak_bytes() -> int:
-    """The most memory that this process has had. `ru_maxrss` also counts its parent's, which may be
-    a large test process."""
+    """The peak memory of this process. `ru_maxrss` also counts its parent's, which may be a large
+    test process."""
     import resource  # not everywhere
 
     try:
@@ -516,9 +516,9 @@ def kind_of(outcome: str) -> str:
 
 
 def run_through_workers(names: Sequence[str], start: int, count: int) -> bool:
-    """Inputs of these parsers by turns, in as many parser processes as there are processors. Says
-    which of them broke a limit or crashed a parser, and at the end how many were what. Whether all
-    of them got an answer that is one."""
+    """Parse inputs of these parsers in turn, in as many parser processes as there are processors.
+    Prints the inputs that exceeded a limit or crashed a parser and, at the end, the number of each
+    outcome. Returns whether every input had a valid outcome."""
     from concurrent.futures import ThreadPoolExecutor
     from os import cpu_count
 

@@ -54,7 +54,7 @@ class WithoutItsLibrary:
 
 
 class Misbehaving:
-    """Does what the first word of a file named `*.bad` says."""
+    """Runs the method that the first word of a file named `*.bad` names."""
 
     name = "bad"
     version = "1"
@@ -80,7 +80,7 @@ class Misbehaving:
             pass
 
     def sleep_later(self) -> Iterator[Block]:
-        """In a stretch behind the first, which the store already has."""
+        """Sleep in a later window; the store already has the first one."""
         for number in range(2000):
             yield _block(f"words {number} " * 30)
         time.sleep(600)

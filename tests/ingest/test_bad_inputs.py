@@ -1,5 +1,5 @@
-"""Each kind of file that breaks other tools, on its own, through the whole of ingest. Beside it
-stands a good file, which must arrive whatever happens to the bad one."""
+"""Each kind of file that breaks other tools, through a whole ingest. A good file beside it must be
+ingested, whatever happens to the bad one."""
 
 from __future__ import annotations
 

@@ -42,14 +42,14 @@ def test_blocks_of_a_section_share_a_chunk() -> None:
     assert markdown("# One\n\ntext\n\n\nmore\n") == [("# One\n\ntext\n\n\nmore", "One")]
 
 
-def test_sections_do_not() -> None:
+def test_sections_do_not_share_a_chunk() -> None:
     assert markdown("# One\ntext\n# Two\ntext\n") == [
         ("# One\ntext", "One"),
         ("# Two\ntext", "Two"),
     ]
 
 
-def test_nor_do_two_sections_of_the_same_name() -> None:
+def test_two_sections_of_the_same_name_do_not_share_a_chunk() -> None:
     assert len(markdown("# One\ntext\n# One\ntext\n")) == 2
 
 
@@ -61,13 +61,13 @@ def test_a_chunk_ends_where_the_next_block_does_not_fit() -> None:
     ]
 
 
-def test_a_heading_without_text_joins_what_is_below() -> None:
+def test_a_heading_without_text_joins_its_subsection() -> None:
     assert markdown("# One\n\n## Two\n\n### Three\ntext\n") == [
         ("# One\n\n## Two\n\n### Three\ntext", "Three")
     ]
 
 
-def test_a_heading_without_text_does_not_join_what_is_beside() -> None:
+def test_a_heading_without_text_does_not_join_its_sibling() -> None:
     assert markdown("## One\n## Two\ntext\n") == [("## One", "One"), ("## Two\ntext", "Two")]
 
 
@@ -81,16 +81,16 @@ def test_a_heading_stays_with_a_table_that_is_too_long() -> None:
     assert markdown(f"## Heading\n\n{table}") == [(f"## Heading\n\n{table.strip()}", "Heading")]
 
 
-def test_a_scrap_at_the_end_joins_what_is_before() -> None:
+def test_a_short_remainder_joins_the_chunk_before_it() -> None:
     long, scrap = "x" * 1700, "y" * 150
     assert markdown(f"{long}\n\n{scrap}", 1800) == [(f"{long}\n\n{scrap}", "")]
 
 
-def test_a_scrap_does_not_when_that_gets_too_long() -> None:
+def test_a_short_remainder_does_not_join_a_full_chunk() -> None:
     assert len(markdown("x" * 95 + "\n\n" + "y" * 90, 100)) == 2
 
 
-def test_the_path_is_the_whole_one() -> None:
+def test_the_heading_path_is_complete() -> None:
     (_, draft) = chunks_of("a.md", "# One\ntext\n## Two\ntext\n", 100)
     assert draft.heading_path == ("One", "Two")
     assert draft.spans == (Span("line", 3, 4),)
@@ -163,7 +163,7 @@ def test_small_code_of_different_parents_does_not() -> None:
     assert len(chunk(blocks, 1800)) == 2
 
 
-def test_small_code_takes_the_first_name_there_is() -> None:
+def test_small_code_has_the_first_name() -> None:
     blocks = [code_block("import a", 1), code_block("def f(): pass", 3, "f")]
     (draft,) = chunk(blocks, 1800)
     assert draft == ChunkDraft(

@@ -35,7 +35,7 @@ WORDS = "radio buoy battery sleep window slot salt water sensor drift clock hull
 
 
 class Watched(SqliteStore):
-    """Remembers how many rows each transaction wrote."""
+    """Records how many rows each transaction wrote."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -68,7 +68,7 @@ def vectors(store: SqliteStore) -> dict[int, array[float]]:
 
 
 def asked(store: SqliteStore, encoder: Encoder) -> list[str]:
-    """The texts that the store will give to be embedded."""
+    """The texts that the store hands out to be embedded."""
     model = store.vectors.use_model(encoder.spec)
     return [each.text for each in pending_chunks(store, model.model_id, limit=10_000)]
 
@@ -111,7 +111,7 @@ def test_a_slow_model_commits_more_often(store: Watched, monkeypatch: pytest.Mon
 
 
 class Foreign(Weightless):
-    """Gives vectors in whatever shape `make` makes of them."""
+    """Returns vectors in the form that `make` creates."""
 
     def __init__(self, make: Callable[[Any], Any]) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ class Foreign(Weightless):
 
 
 @pytest.mark.parametrize("make", [np.array, list, tuple, lambda one: np.array(one, "f8")])
-def test_numbers_of_any_kind_are_taken(tmp_path: Path, make: Callable[[Any], Any]) -> None:
+def test_numbers_of_any_type_are_accepted(tmp_path: Path, make: Callable[[Any], Any]) -> None:
     stored = []
     for number, encoder in enumerate((Weightless(), Foreign(make))):
         store = Watched(tmp_path / f"{number}.sqlite")
@@ -141,14 +141,14 @@ def test_numbers_of_any_kind_are_taken(tmp_path: Path, make: Callable[[Any], Any
 
 
 @pytest.mark.parametrize("made", [5, "text", [["a"]], np.ones((2, 64)), [1e300] * 64, object()])
-def test_what_are_no_numbers_is_said(store: Watched, made: object) -> None:
+def test_values_that_are_not_numbers_are_reported(store: Watched, made: object) -> None:
     fill(store, 3)
     with pytest.raises(ModelBroken, match="weightless returned"):
         Embedder(store, Foreign(lambda _: made)).run()
     assert store.vectors.models() == []
 
 
-def test_something_else_than_encodings_is_said(store: Watched) -> None:
+def test_results_that_are_not_encodings_are_reported(store: Watched) -> None:
     fill(store, 3)
 
     class Raw(Weightless):
@@ -174,7 +174,7 @@ def test_passages_without_a_token_are_done(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", [-1, "x", 1.5, True])
-def test_a_limit_that_is_none(tmp_path: Path, limit: Any) -> None:
+def test_an_invalid_limit(tmp_path: Path, limit: Any) -> None:
     with KnowledgeBase(tmp_path / "kb.sqlite", encoder=Weightless()) as kb:
         kb.add("a note")
         with pytest.raises(InvalidRequest):
@@ -182,7 +182,7 @@ def test_a_limit_that_is_none(tmp_path: Path, limit: Any) -> None:
         assert kb._store.vectors.models() == []
 
 
-def test_what_is_done_is_skipped(store: Watched) -> None:
+def test_embedded_chunks_are_skipped(store: Watched) -> None:
     fill(store, 20)
     Embedder(store, Weightless()).run()
     again = Weightless()
@@ -226,7 +226,7 @@ def test_truncated_texts_are_counted(store: Watched) -> None:
 
 
 @given(limits=st.lists(st.integers(1, 15), max_size=6), size=st.integers(1, 9))
-def test_piece_by_piece(tmp_path_factory: Any, limits: list[int], size: int) -> None:
+def test_in_several_runs(tmp_path_factory: Any, limits: list[int], size: int) -> None:
     store = Watched(tmp_path_factory.mktemp("store") / "kb.sqlite")
     fill(store, 40)
     left = 40
@@ -239,7 +239,7 @@ def test_piece_by_piece(tmp_path_factory: Any, limits: list[int], size: int) -> 
     store.close()
 
 
-def test_it_stops_when_told(store: Watched) -> None:
+def test_it_stops_on_request(store: Watched) -> None:
     fill(store, 50)
     asked = iter([False, False, True])
     report = Embedder(store, Weightless()).run(stop=lambda: next(asked))
@@ -251,7 +251,7 @@ def test_it_stops_when_told(store: Watched) -> None:
 
 
 class Meddling(Weightless):
-    """Does something to the store, once, when it has encoded a unit."""
+    """Changes the store once, after it has encoded a batch."""
 
     def __init__(self, deed: Any) -> None:
         super().__init__()
@@ -264,7 +264,7 @@ class Meddling(Weightless):
         return super().encode(texts, **settings)
 
 
-def test_chunks_that_go_meanwhile(store: Watched) -> None:
+def test_chunks_removed_meanwhile(store: Watched) -> None:
     doc_id = put(store, "a.md", *WORDS)
     fill(store, 20, "b.md")
     report = Embedder(store, Meddling(lambda: store.catalog.delete_documents([doc_id]))).run()
@@ -272,7 +272,7 @@ def test_chunks_that_go_meanwhile(store: Watched) -> None:
     assert report.left == 0
 
 
-def test_chunks_that_come_meanwhile(store: Watched) -> None:
+def test_chunks_added_meanwhile(store: Watched) -> None:
     fill(store, 20)
     report = Embedder(store, Meddling(lambda: fill(store, 5, "b.md"))).run()
     assert report.left == 0
@@ -306,7 +306,7 @@ def test_after_a_few_attempts_it_has_failed(store: Watched) -> None:
 
 
 class Strange(Weightless):
-    """An encoder that keeps no promise, from its `sane` calls on."""
+    """An encoder that returns nonsense after its first `sane` calls."""
 
     def __init__(self, result: list[Encoding], sane: int = 0) -> None:
         super().__init__()
@@ -331,9 +331,7 @@ USELESS = [
 
 
 @pytest.mark.parametrize("result", USELESS)
-def test_a_model_that_gives_no_vectors_leaves_no_trace(
-    store: Watched, result: list[Encoding]
-) -> None:
+def test_a_model_without_vectors_leaves_no_trace(store: Watched, result: list[Encoding]) -> None:
     fill(store, 3)
     with pytest.raises(ModelBroken, match="returned no usable dense vector"):
         Embedder(store, Strange(result)).run()
@@ -341,7 +339,7 @@ def test_a_model_that_gives_no_vectors_leaves_no_trace(
     assert store.commits == []
 
 
-def test_a_model_that_breaks_on_the_way(store: Watched) -> None:
+def test_a_model_that_breaks_during_the_run(store: Watched) -> None:
     """It does not count as a failure of a text, and finished vectors are kept."""
     fill(store, 40)
     with pytest.raises(ModelBroken):
@@ -386,7 +384,7 @@ def test_a_real_graph(store: Watched, tmp_path: Path) -> None:
 
 
 class Interrupted(Weightless):
-    """As when Ctrl-C is pressed while the tenth unit is encoded."""
+    """Raises `KeyboardInterrupt` while the tenth batch is encoded."""
 
     def encode(self, texts: Sequence[str], **settings: Any) -> list[Encoding]:
         if len(self.calls) == 10:
@@ -394,7 +392,7 @@ class Interrupted(Weightless):
         return super().encode(texts, **settings)
 
 
-def test_interrupted_it_keeps_what_it_has_and_goes_on(store: Watched) -> None:
+def test_an_interrupted_run_keeps_its_vectors_and_continues(store: Watched) -> None:
     fill(store, 200)
     with pytest.raises(KeyboardInterrupt):
         Embedder(store, Interrupted()).run()
@@ -422,7 +420,7 @@ Embedder(store, Weightless()).run(on_progress=say)
 """
 
 
-def test_killed_it_goes_on_where_the_last_commit_ended(store: Watched) -> None:
+def test_a_killed_run_continues_after_the_last_commit(store: Watched) -> None:
     """[002 R9.5]"""
     fill(store, 300)
     command = [sys.executable, "-c", KILLED, str(store.path)]

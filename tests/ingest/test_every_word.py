@@ -126,7 +126,7 @@ def test_titles_that_are_too_long_to_be_stored_with_every_passage(
 
 
 class Vocabulary:
-    """Gives out words that stand nowhere else."""
+    """Creates words that occur nowhere else."""
 
     def __init__(self) -> None:
         self._numbers = count()
@@ -182,7 +182,7 @@ def test_web_pages(trees: list[Any]) -> None:
 
 
 def shown(page: str) -> set[str]:
-    """The words that are left when a page is parsed: a cell outside of a table is no element, and
+    """The words that remain when a page is parsed: a cell outside a table is not an element, and
     has no attributes."""
     tree = LexborHTMLParser(page)
     return words_of(tree.html or "")

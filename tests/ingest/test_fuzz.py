@@ -1,5 +1,5 @@
-"""More than 20,000 damaged files through every parser, each in a process that is watched: it may
-not hang, take all memory, crash, or raise anything but `Unreadable` and `Unsupported`."""
+"""More than 20,000 damaged files through every parser, each in a separate process: it must not
+hang, take all memory, crash, or raise anything but `Unreadable` and `Unsupported`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_an_input_is_known_by_its_number(parser: str) -> None:
 
 @pytest.mark.parametrize("tag", ["<pre><dl>", "<td<pre>", "<unheard-of>", "<x/>", "<svg><p><x/>"])
 def test_html_nested_by_any_element_is_refused_at_once(tag: str) -> None:
-    """Took minutes: only the depth of some elements was known before."""
+    """This took minutes when only the depth of some elements was checked."""
     with pytest.raises(Unreadable, match="levels deep"):
         HtmlParser().parse(Source("a.html", tag.encode() * 100_000))
 

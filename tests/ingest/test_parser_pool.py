@@ -53,7 +53,7 @@ def eventually(is_so: Callable[[], bool]) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Also of a process that is no child of ours; one that nobody has waited for is gone."""
+    """Whether a process runs, even if it is not our child. A zombie does not."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[0] != b"Z"
@@ -66,7 +66,7 @@ def is_alive(pid: int) -> bool:
 
 
 def parsed(words: str, limits: Limits = LIMITS, **options: Any) -> tuple[str, int]:
-    """The text that `Misbehaving` makes of a file, and the process it ran in."""
+    """The text that `Misbehaving` returns for a file, and the process it ran in."""
     source = Source("a.bad", words.encode())
     with parser_pool.start(BAD, source, 1800, limits, **options) as parsing:
         document = parsing.document()
@@ -394,7 +394,7 @@ if __name__ == "__main__":
 
 
 def parent(then: str) -> tuple[subprocess.Popen[str], int]:
-    """A program that has parsed something, and the parser process that it has."""
+    """A program that has parsed a file, and its parser process."""
     started = subprocess.Popen(
         [sys.executable, "-c", PARENT.format(then=then)],
         stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2],

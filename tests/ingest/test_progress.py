@@ -27,7 +27,7 @@ def long_text(paragraphs: int) -> str:
 
 
 def events_of(library: Library, name: str) -> list[Progress]:
-    """What a run tells while it is inside the file."""
+    """The events of a run while it reads the file."""
     events: list[Progress] = []
     library.indexer.ingest([library.folder / name], on_event=events.append)
     inside = [event for event in events if event.parts or event.chunks]

@@ -38,7 +38,7 @@ def outside(library: Library) -> Path:
 
 
 def before_the_read(swap: Callable[[], None]) -> Callable[[Progress], None]:
-    """`swap` once, when everything was listed and nothing is read yet."""
+    """Call `swap` once, after everything is listed and before anything is read."""
     pending = [swap]
 
     def on_event(now: Progress) -> None:

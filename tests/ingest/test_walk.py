@@ -376,8 +376,8 @@ def test_a_root_that_may_not_be_read(root: Path, monkeypatch: pytest.MonkeyPatch
 
 @contextmanager
 def deep_folder(root: Path, name: str, depth: int) -> Iterator[None]:
-    """`depth` folders in each other, with a file in the last; removed step by step afterwards,
-    since that is more than others can remove."""
+    """`depth` nested folders with a file in the last one. They are removed one by one afterwards,
+    since `rmtree` cannot remove that many."""
     here = os.getcwd()
     os.chdir(root)
     for _ in range(depth):

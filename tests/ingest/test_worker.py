@@ -19,7 +19,7 @@ PATIENCE_S = 60.0  # how long a test waits for what must come
 
 
 class Seen:
-    """Every state that a worker was in, and a way to wait for one."""
+    """Records every state of a worker, and waits for one."""
 
     def __init__(self) -> None:
         self.states: list[WorkerState] = []
@@ -159,7 +159,7 @@ def test_passages_that_fail_are_left_for_later(tmp_path: Path) -> None:
 
 
 class Fails:
-    """A step that fails so many times."""
+    """A step that fails this many times."""
 
     def __init__(self, times: int, error: Exception) -> None:
         self.left, self.error = times, error

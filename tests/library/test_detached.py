@@ -30,7 +30,7 @@ def other(tmp_path: Path, clock: Clock) -> Iterator[KnowledgeBase]:
 
 
 def archive(kb: KnowledgeBase, change: Change = lambda record: None) -> io.BytesIO:
-    """What `kb` exports, with its records changed."""
+    """An export of `kb` with changed records."""
     stream = io.BytesIO()
     kb.export(stream)
     records = [json.loads(line) for line in stream.getvalue().splitlines()]
@@ -40,7 +40,7 @@ def archive(kb: KnowledgeBase, change: Change = lambda record: None) -> io.Bytes
 
 
 def pointing(root: Path, path: str) -> Change:
-    """An archive that says that its only document is another file."""
+    """An archive that claims that its only document is another file."""
 
     def change(record: dict[str, Any]) -> None:
         if record.get("record") == "root":
@@ -64,7 +64,7 @@ def secret(tmp_path: Path) -> Path:
 def imported(
     kb: KnowledgeBase, other: KnowledgeBase, library: Library, secret: Path
 ) -> KnowledgeBase:
-    """A store with an archive that says that its document is that file."""
+    """A store with an imported archive that claims that its document is that file."""
     kb.ingest(library({"a.md": "# A\n\nwhat was exported\n"}))
     other.import_(archive(kb, pointing(secret, "diary.md")))
     return other

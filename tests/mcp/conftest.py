@@ -75,7 +75,7 @@ async def over_http(address: str, **headers: str) -> AsyncIterator[Client]:
 
 
 async def ask(client: Client, tool: str, **arguments: Any) -> str:
-    """The tool's result; fails if it is an error."""
+    """Call the tool and return its result; an error fails the test."""
     result = await client.call_tool(tool, arguments)
     assert not result.is_error, result.content
     return text_of(result)

@@ -1,4 +1,4 @@
-"""A tiny model, made once: int8, with every output. Tests damage copies of it."""
+"""A tiny model, created once: int8, with every output. Tests damage copies of it."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ _WORD = re.compile(r"\w+")
 
 
 class WordJudge:
-    """A `ports.Judge`: how many of the query's words a passage holds, the shorter the better. Told
-    to `fail`, it does so in that way."""
+    """A `ports.Judge`: how many of the query's words a passage contains; of equals, the shorter
+    passage is better. With `fail`, it fails in that way."""
 
     def __init__(self, *, scripts: tuple[str, ...] = ()) -> None:
         self.spec = ModelSpec("word-judge", "1", 0, frozenset({"score"}), scripts=scripts)

@@ -1,6 +1,6 @@
 """A tiny model of BGE-M3's architecture, in the files that its exports have. Random weights.
 
-XLM-RoBERTa with two layers: places counted from behind the padding token, a norm after every
+XLM-RoBERTa with two layers: positions counted from after the padding token, a norm after every
 part, several heads, GELU. On top of it the three heads of BGE-M3: the first token's vector at
 length one; a weight a token, none below zero; and a vector a token but for the first, at length
 one. Its tokens are those of a unigram model with `▁` for spaces, and its weights lie in a file of
@@ -49,7 +49,7 @@ CONFIG = {
 
 
 def lay(folder: Path, *, external: bool = True, outputs: tuple[str, ...] = OUTPUTS) -> Path:
-    """The export in `folder`, with its weights beside the graph or inside of it."""
+    """Write the export to `folder`, with its weights beside the graph or inside it."""
     folder.mkdir(parents=True, exist_ok=True)
     model = _model(outputs)
     onnx.checker.check_model(model)
@@ -141,7 +141,8 @@ def _op(kind: str, inputs: str, output: str, **attributes: Any) -> onnx.NodeProt
 
 
 def _nodes() -> list[onnx.NodeProto]:
-    """XLM-RoBERTa's places: how many tokens that are no padding stand up to here, and padding's."""
+    """XLM-RoBERTa's positions: the number of tokens up to here that are not padding, plus the id of
+    the padding token."""
     begin = [
         _op("Equal", "input_ids pad", "is_pad"), _op("Not", "is_pad", "is_word"),
         _op("Cast", "is_word", "counted", to=TensorProto.INT64),

@@ -28,8 +28,8 @@ class ReceivedRequest:
 
 @dataclass(frozen=True)
 class Answer:
-    """`cut` sends no more than so many bytes of the body, and hangs up; with `mute`, nothing is
-    sent at all."""
+    """A response. `cut` limits the bytes of the body, after which the connection is closed; with
+    `mute`, nothing is sent at all."""
 
     status: int = 200
     body: bytes = b""
@@ -111,7 +111,7 @@ def raw_serving(
     handle: Callable[[RawServer, socket.socket], None] = lambda *_: None,
 ) -> Iterator[RawServer]:
     """A server of bare connections: `handle` is called with each of them, after the first bytes.
-    What comes later is received too."""
+    Later bytes are received too."""
     listener = socket.create_server(("127.0.0.1", 0))
     server = RawServer(f"http://127.0.0.1:{listener.getsockname()[1]}", [], threading.Event())
     connections: list[socket.socket] = []

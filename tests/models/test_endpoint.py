@@ -83,7 +83,7 @@ def config(url: str, **settings: Any) -> Config:
 
 
 class Waits(list[float]):
-    """A sleep that takes no time, and remembers."""
+    """A sleep that takes no time, and records its calls."""
 
     def __call__(self, seconds: float) -> None:
         self.append(seconds)
@@ -438,8 +438,8 @@ def test_words_answer_while_it_is_down(tmp_path: Path, script: Script, server: S
 
 
 def test_words_answer_while_it_hangs(tmp_path: Path, script: Script, server: Server) -> None:
-    """In a small store too. The first query of a process waits longer: a server that has to load
-    its model would give that up otherwise."""
+    """In a small store too. The first query of a process waits longer, because a server that has to
+    load its model would otherwise abort."""
     limited = SearchConfig(retriever_timeout_ms=1000)
     settings = replace(config(server.url, endpoint_dimension=0), search=limited)
     with KnowledgeBase(tmp_path / "kb.sqlite", config=settings) as kb:

@@ -23,7 +23,7 @@ SCRIPTS = tuple(QUESTIONS)
 
 
 class Made:
-    """A `ports.Encoder` of vectors that a function makes."""
+    """A `ports.Encoder` whose vectors a function returns."""
 
     def __init__(self, dense: Callable[[str], Sequence[float]], *scripts: str) -> None:
         width = len(dense("of any text"))
@@ -42,13 +42,13 @@ class Made:
 
 
 def knowing(text: str) -> list[float]:
-    """Near to what belongs together, and to nothing else."""
+    """Vectors that are near for texts that belong together, and for no others."""
     pairs = [one for questions in QUESTIONS.values() for one in questions]
     return [float(text in (one.text, one.answer)) for one in pairs]
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_who_knows_every_answer_has_full_marks(script: str) -> None:
+def test_a_model_that_knows_every_answer_has_full_marks(script: str) -> None:
     count = len(QUESTIONS[script])
     assert ExamMark("dense", script, count, count) in examine(Made(knowing))
 
@@ -63,7 +63,7 @@ def test_the_bundled_encoder_passes() -> None:
 
 
 @pytest.mark.parametrize("dimension", [64, 384, 4096])
-def test_who_counts_words_fails(dimension: int) -> None:
+def test_a_word_counter_fails(dimension: int) -> None:
     marks = examine(Weightless(dimension))
     assert {(mark.part, mark.script) for mark in marks} == {
         (part, script) for part in ("dense", "sparse") for script in SCRIPTS
@@ -71,7 +71,7 @@ def test_who_counts_words_fails(dimension: int) -> None:
     assert not any(mark.passed for mark in marks)
 
 
-def test_who_counts_letters_fails() -> None:
+def test_a_letter_counter_fails() -> None:
     """Also in scripts without spaces, where there are no words to count."""
     letters = sorted({char for each in QUESTIONS.values() for one in each for char in "".join(one)})
 
@@ -86,13 +86,13 @@ def test_who_counts_letters_fails() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_who_guesses_fails(seed: int) -> None:
+def test_random_vectors_fail(seed: int) -> None:
     chance = random.Random(seed)
     guesses = examine(Made(lambda _text: [chance.gauss(0, 1) for _ in range(8)]))
     assert not any(mark.passed for mark in guesses)
 
 
-def test_who_says_always_the_same_knows_nothing() -> None:
+def test_constant_vectors_fail() -> None:
     assert {mark.known for mark in examine(Made(lambda _text: [1.0, 0.0]))} == {0}
 
 
@@ -103,7 +103,7 @@ def test_lengths_of_vectors_do_not_count() -> None:
 
 
 class Odd(Made):
-    """One that gives something else for `texts` of the exam."""
+    """An encoder that returns something else for these `texts` of the exam."""
 
     def __init__(self, odd: Callable[[], object], texts: Set[str]) -> None:
         super().__init__(knowing, "Latin")
@@ -134,7 +134,7 @@ def fail() -> object:
         lambda: 7,
     ],
 )
-def test_what_is_no_vector_is_no_answer(odd: Callable[[], object]) -> None:
+def test_an_invalid_vector_is_a_wrong_answer(odd: Callable[[], object]) -> None:
     """An encoder may be third-party code, and may fail on the exam's texts."""
     assert len(knowing("")) == 36
     count = len(QUESTIONS["LATIN"])
@@ -142,7 +142,7 @@ def test_what_is_no_vector_is_no_answer(odd: Callable[[], object]) -> None:
         assert examine(Odd(odd, texts)) == (ExamMark("dense", "LATIN", count - 1, count),)
 
 
-def test_a_model_that_went_away_has_not_failed() -> None:
+def test_an_unreachable_model_has_not_failed() -> None:
     class Gone(Made):
         def encode(self, texts: Sequence[str], **options: Any) -> list[Encoding]:
             if options.get("as_query"):
@@ -153,7 +153,7 @@ def test_a_model_that_went_away_has_not_failed() -> None:
         examine(Gone(knowing))
 
 
-def test_too_few_vectors_are_asked_for_one_by_one() -> None:
+def test_after_too_few_vectors_texts_are_encoded_one_by_one() -> None:
     class Few(Made):
         def encode(self, texts: Sequence[str], **options: Any) -> list[Encoding]:
             return super().encode(texts, **options)[: max(1, len(texts) - 1)]
@@ -161,7 +161,7 @@ def test_too_few_vectors_are_asked_for_one_by_one() -> None:
     assert all(mark.known == mark.asked for mark in examine(Few(knowing)))
 
 
-def test_it_is_held_in_the_scripts_that_a_model_reads() -> None:
+def test_questions_are_in_the_scripts_that_a_model_reads() -> None:
     assert {mark.script for mark in examine(Made(knowing, "Latin", "Hangul"))} == {
         "LATIN",
         "HANGUL",
@@ -169,7 +169,7 @@ def test_it_is_held_in_the_scripts_that_a_model_reads() -> None:
     assert examine(Made(knowing, "Cyrillic")) == ()
 
 
-def test_a_model_without_vectors_for_search_sits_none() -> None:
+def test_a_model_without_vectors_for_search_takes_no_exam() -> None:
     encoder = Weightless()
     encoder.spec = replace(encoder.spec, gives=frozenset({"tokens"}))
     assert examine(encoder) == ()
@@ -182,6 +182,6 @@ def test_decoys_have_more_words_of_the_question_than_answers() -> None:
         assert asked & answer, one.text  # so that weights of terms can know it too
 
 
-def test_no_text_is_asked_twice() -> None:
+def test_no_text_is_encoded_twice() -> None:
     texts = [text for questions in QUESTIONS.values() for one in questions for text in one]
     assert len(texts) == len(set(texts))

@@ -37,8 +37,8 @@ FILE = {"sha256": "0" * 64, "bytes": 1}
 
 
 class Hub:
-    """Serves a folder, with ranges unless told otherwise. `faults` are done to the answers for a
-    file, in turn."""
+    """Serves a folder, with ranges unless `ranges` is False. `faults` are applied to the responses
+    for a file, in turn."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -109,7 +109,7 @@ def usable(name: str = "tiny") -> None:
 
 
 def left() -> list[str]:
-    """What lies on the shelf, what is unfinished included."""
+    """The content of the folder of pulled models, including unfinished ones."""
     return sorted(path.name for path in model_directory.folder().iterdir())
 
 

@@ -35,7 +35,7 @@ def test_an_encoder_leaves_nothing_in_the_home_folder(name: str, tmp_path: Path)
     assert left_behind(tmp_path / "home", code) == []
 
 
-def test_nor_does_the_judge(tmp_path: Path) -> None:
+def test_a_judge_leaves_nothing_in_the_home_folder(tmp_path: Path) -> None:
     code = (
         "from kb import models; from kb.config import Config; "
         "models.judge(Config(), 'kb-judge').scores('any', ['text'])"
@@ -43,7 +43,7 @@ def test_nor_does_the_judge(tmp_path: Path) -> None:
     assert left_behind(tmp_path / "home", code) == []
 
 
-def test_who_wants_to_be_counted_is_not_overruled(tmp_path: Path) -> None:
+def test_a_user_can_enable_telemetry(tmp_path: Path) -> None:
     code = (
         "import os; from kb.models import runtime; name = runtime.TELEMETRY_VARIABLE; "
         "os.environ[name] = '0'; runtime.disable_telemetry(); assert os.environ[name] == '0'"

@@ -1,7 +1,7 @@
 """A tiny model in the layout of the real one: a graph with random weights, a tokenizer, a manifest.
 
-For tests of what surrounds a model. Its vectors mean nothing, but they depend on every token and on
-its place, and the int8 graph finds its scales as the real one does: over all it is given at once.
+For tests of what surrounds a model. Its vectors mean nothing, but they depend on every token and
+its position, and the int8 graph computes its scales as the real one does: over the whole batch.
 
     python -m tests.models.tiny FOLDER     lays one there
 """
@@ -52,8 +52,8 @@ def lay(
     weights: Mapping[str, float] | None = None,
     **said: Any,
 ) -> Path:
-    """A model in `folder`. `weights` fills the weights of that name with one value. `outputs` and
-    `said` are what the manifest says, whatever the files are."""
+    """Write a model to `folder`. `weights` fills the weights of that name with one value. `outputs`
+    and `said` are values of the manifest, whatever the files contain."""
     folder.mkdir(parents=True, exist_ok=True)
     graph = _graph(token_types=token_types, filled=weights or {})
     _save(graph, folder / "model.onnx", int8=int8)

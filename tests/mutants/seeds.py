@@ -1,4 +1,4 @@
-"""`make mutants`, second half: the conformance tests notice every change to what the seeds ask for.
+"""`make mutants`, second half: the conformance tests notice every change to the rules of the seeds.
 
 python -m tests.mutants.seeds [part of a rule ...]
 """

@@ -98,7 +98,8 @@ def test_a_sample_is_the_same_every_time() -> None:
 
 
 def test_targets_and_equivalent_mutants_are_there() -> None:
-    """A mutant that is listed as equivalent and no longer made is taken off the list."""
+    """A mutant that is listed as equivalent but no longer generated must be removed from the
+    list."""
     for target in TARGETS:
         for test in target.tests:
             assert (ROOT / test).is_file()
@@ -135,7 +136,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 
 @pytest.fixture
 def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
-    """A copy of the boosts' tests that only looks at the half-life."""
+    """A copy of the boosts' tests that checks only the half-life."""
     tests = tmp_path / "test_half_life.py"
     tests.write_text(
         "from datetime import date\n"

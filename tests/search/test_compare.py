@@ -125,7 +125,7 @@ def test_queries_that_find_little(shelf: KnowledgeBase, query: str) -> None:
     assert found.methods["fts5_only"].hits == ()
 
 
-def test_what_is_wrong_for_all_is_an_error(shelf: KnowledgeBase, tmp_path: Path) -> None:
+def test_an_error_for_all_methods_is_raised(shelf: KnowledgeBase, tmp_path: Path) -> None:
     with pytest.raises(QuerySyntax):
         shelf.compare("'harbour AND'")
     for top in (0, -1, "x", True):
@@ -171,7 +171,7 @@ def test_the_model_is_loaded_before_the_time_is_taken(
         assert before[0] >= 1
 
 
-def test_nothing_found_is_no_error_while_some_wait(shelf: KnowledgeBase) -> None:
+def test_nothing_found_is_not_an_error_while_vectors_are_pending(shelf: KnowledgeBase) -> None:
     shelf.add("a passage that has no vectors yet")
     found = shelf.compare("harbour", filters=Filters(tags=("nosuchtag",)))
     validate(wire.comparison(found))

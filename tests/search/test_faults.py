@@ -231,9 +231,7 @@ def test_a_fault_is_of_one_search(three_way: KnowledgeBase, encoder: Failing) ->
 
 
 @pytest.mark.parametrize("weight", [math.nan, math.inf, -1.0, 1e300])
-def test_sparse_weights_that_are_none(
-    three_way: KnowledgeBase, encoder: Failing, weight: float
-) -> None:
+def test_invalid_sparse_weights(three_way: KnowledgeBase, encoder: Failing, weight: float) -> None:
     real = encoder.encode
 
     def odd(*asked: Any, **more: Any) -> Any:

@@ -37,7 +37,7 @@ def paths(found: Response) -> list[str]:
         ("'harbour'", False),
     ],
 )
-def test_words_count_as_well_as_they_match(
+def test_words_count_by_how_well_they_match(
     hybrid: KnowledgeBase, query: str, changes: bool
 ) -> None:
     for text in ("the harbour", "keys", "more keys", "harbour master", "港"):
@@ -58,7 +58,7 @@ def pipeline(kb: KnowledgeBase, **asked: object) -> str:
     return str(explain["pipeline"])
 
 
-def test_a_pipeline_reads_as_a_drawing(hybrid: KnowledgeBase) -> None:
+def test_repr_of_a_pipeline(hybrid: KnowledgeBase) -> None:
     hybrid.add("x")
     hybrid.embed()
     three_way = {"retrievers": "lexical,dense,sparse", "agreement": True, "rerank": "none"}
@@ -100,7 +100,7 @@ def test_explain_shows_weights_factors_and_every_score(hybrid: KnowledgeBase) ->
     assert hit.score == pytest.approx(2.0 * hit.retrieval.fusion_score)
 
 
-def test_completion_tells_the_cosines_of_what_words_found(hybrid: KnowledgeBase) -> None:
+def test_completion_adds_cosines_of_lexical_candidates(hybrid: KnowledgeBase) -> None:
     for number in range(30):
         hybrid.add(f"harbour {number}")
     hybrid.add("keys " + "other words " * 20)
@@ -140,7 +140,7 @@ def test_groups_are_filled_up(long_and_short: KnowledgeBase, profile: str) -> No
     validate(wire.response(grouped))
 
 
-def test_a_store_with_fewer_documents_than_asked_for(long_and_short: KnowledgeBase) -> None:
+def test_a_store_with_fewer_documents_than_requested(long_and_short: KnowledgeBase) -> None:
     found = long_and_short.search("harbour", top=50, settings={"group": True})
     assert len(paths(found)) == len(set(paths(found))) == 21
 
@@ -172,7 +172,7 @@ def many(hybrid: KnowledgeBase, library: Library) -> KnowledgeBase:
      ("research", {"candidates": "15", "fusion": "convex", "rerank": "none"})],
 )  # fmt: skip
 @pytest.mark.parametrize("query", ["harbour keys boat3", "harbour boat1 and"])
-def test_a_longer_list_only_goes_on(
+def test_a_longer_list_starts_with_the_shorter_one(
     many: KnowledgeBase, profile: str, settings: dict[str, object], query: str
 ) -> None:
     lists = [
@@ -187,7 +187,7 @@ def test_a_longer_list_only_goes_on(
     assert all(one.score >= other.score for one, other in itertools.pairwise(longest))
 
 
-def test_what_comes_after_is_explained_too(many: KnowledgeBase) -> None:
+def test_later_candidates_are_explained_too(many: KnowledgeBase) -> None:
     found = many.search("harbour keys boat3", profile="memory", top=300, explain=True)
     validate(wire.response(found))
     assert found.explain is not None
@@ -206,7 +206,7 @@ def test_a_threshold_is_not_looked_beyond(many: KnowledgeBase) -> None:
 # --- one state of the store -----------------------------------------------------------------------
 
 
-def test_several_threads_answer_as_one(
+def test_several_threads_return_the_same_hits(
     hybrid: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(40):
@@ -293,7 +293,7 @@ def shelf(hybrid: KnowledgeBase, library: Library) -> KnowledgeBase:
     return hybrid
 
 
-def test_what_is_like_a_document(shelf: KnowledgeBase) -> None:
+def test_passages_similar_to_a_document(shelf: KnowledgeBase) -> None:
     shelf.embed()
     found = shelf.similar("lib/two.md", top=2)
     validate(wire.response(found))
@@ -310,7 +310,7 @@ def test_what_is_like_a_document(shelf: KnowledgeBase) -> None:
     assert len(ungrouped) > len(set(ungrouped))
 
 
-def test_what_is_like_a_passage(shelf: KnowledgeBase) -> None:
+def test_passages_similar_to_a_passage(shelf: KnowledgeBase) -> None:
     shelf.embed()
     chunk = next(each for each in shelf.chunks("lib/one.md") if "harbour" in each.text)
     uri = next(hit.citation.uri for hit in shelf.search("boat") if hit.chunk_id == chunk.chunk_id)
@@ -321,7 +321,7 @@ def test_what_is_like_a_passage(shelf: KnowledgeBase) -> None:
     assert "lib/one.md" in paths(shelf.similar(uri, top=50))
 
 
-def test_without_vectors_words_tell_what_is_similar(shelf: KnowledgeBase) -> None:
+def test_without_vectors_similar_uses_words(shelf: KnowledgeBase) -> None:
     found = shelf.similar("lib/two.md", top=2)
     validate(wire.response(found))
     assert paths(found)[0] == "lib/one.md"
@@ -329,7 +329,7 @@ def test_without_vectors_words_tell_what_is_similar(shelf: KnowledgeBase) -> Non
 
 
 @pytest.mark.parametrize("name", ["lib/nosuch.md", "lib/one.md#L900", "987654", "x#y"])
-def test_what_is_not_there_has_nothing_similar(shelf: KnowledgeBase, name: str) -> None:
+def test_similar_to_a_missing_document(shelf: KnowledgeBase, name: str) -> None:
     with pytest.raises(KbError) as error:
         shelf.similar(name)
     assert error.value.hint

@@ -203,7 +203,7 @@ def test_an_unknown_setting_lists_all_there_are(key: str) -> None:
 @pytest.mark.parametrize(
     "settings", [[("k", 1)], "k=1", 5, {1: 2}, {"foo": {"bar": 1}}, {"foo": {}}]
 )
-def test_settings_that_are_none(kb: KnowledgeBase, settings: Any) -> None:
+def test_invalid_settings(kb: KnowledgeBase, settings: Any) -> None:
     kb.add("x")
     with pytest.raises(InvalidRequest) as error:
         kb.search("x", settings=settings)

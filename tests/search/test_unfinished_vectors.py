@@ -48,7 +48,7 @@ def test_a_single_new_note_changes_no_weights(kb: KnowledgeBase) -> None:
     assert "new" in [hit.title for hit in found]
     assert found.explain is not None
     fuse = next(one for one in found.explain["stages"] if one["stage"] == "fuse")
-    assert "first by words" not in fuse.get("rules", "")
+    assert "passages by words" not in fuse.get("rules", "")
 
 
 def test_it_is_explained(kb: KnowledgeBase) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -22,7 +22,10 @@ from kb.server.api import create_app
 from kb.server.guard import AccessRules
 from kb.server.lifecycle import ApiServer
 from kb.server.worker_pool import WorkerPool
-from tests.models.weightless import unexamined
+from tests.models.weightless import Weightless, unexamined
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
 
 PATIENCE_S = 30.0  # until a test gives up; nothing waits that long when all is well
 
@@ -153,3 +156,60 @@ def until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.005)
+
+
+# --- the web page ---------------------------------------------------------------------------------
+
+Open = Callable[..., "Page"]
+
+
+class Watch:
+    """Records the requests and the console messages of a page."""
+
+    def __init__(self, context: BrowserContext) -> None:
+        self.asked: list[str] = []
+        self.complaints: list[str] = []
+        context.on("request", lambda request: self.asked.append(request.url))
+        context.on("weberror", lambda error: self.complaints.append(str(error.error)))
+        context.on("console", self._heard)
+
+    def _heard(self, message: Any) -> None:
+        # The page reports failed requests itself, which other tests check.
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            self.complaints.append(message.text)
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[Open]:
+    """`open_page(running, "#q=x", width=390)`: a page of its own. At the end, no page has sent a
+    request to another server or violated its content security policy."""
+    contexts: list[tuple[BrowserContext, Watch, str]] = []
+
+    def opened(running: Running, where: str = "", *, width: int = 1280, **options: Any) -> Page:
+        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+        context.set_default_timeout(PATIENCE_S * 1000)
+        contexts.append((context, Watch(context), running.url))
+        page = context.new_page()
+        page.goto(f"{running.url}/{where}")
+        return page
+
+    yield opened
+    for context, watch, url in contexts:
+        context.close()
+        outside = [each for each in watch.asked if not each.startswith((url, "data:", "blob:"))]
+        assert (outside, watch.complaints) == ([], [])
+
+
+@pytest.fixture
+def wordy(filled: Running) -> Running:
+    """A server without vectors."""
+    return filled
+
+
+@pytest.fixture
+def knowing(serve: Serve, library: Callable[..., Path]) -> Running:
+    """A server with vectors."""
+    running = serve(encoder=Weightless())
+    running.kb.ingest(library(FILES))
+    running.kb.embed()
+    return running

@@ -162,7 +162,7 @@ def test_chunks(filled: Running) -> None:
     assert filled.client.get("/chunks/999999").status_code == 404
 
 
-def test_tags_are_given_and_taken(filled: Running) -> None:
+def test_tags_are_added_and_removed(filled: Running) -> None:
     body = {"document": "lib/notes/retry.md", "add": ["network"]}
     assert filled.client.post("/tags", json=body).json()["tags"] == ["network"]
     listed = filled.client.get("/tags").json()
@@ -238,7 +238,7 @@ def test_a_link_that_takes_a_files_place_is_not_followed(
 
 @posix
 @pytest.mark.parametrize("kind", REPLACEMENTS)
-def test_what_takes_a_files_place_holds_no_read_up(
+def test_a_pipe_in_place_of_a_file_blocks_no_read(
     filled: Running, tmp_path: Path, kind: str
 ) -> None:
     file = tmp_path / "lib" / "notes" / "retry.md"
@@ -264,14 +264,14 @@ def test_names_of_files(name: str) -> None:
     ["", ".", "..", ".env", "a/b", "a\\b", "a\0b", "a\nb", "nul", "COM1.txt", "a:b", " a", "a.",
      "x" * 300, "\ud800"],
 )  # fmt: skip
-def test_what_is_no_name_of_a_file(name: str) -> None:
+def test_invalid_file_names(name: str) -> None:
     from kb.errors import InvalidRequest
 
     with pytest.raises(InvalidRequest):
         check_name(name)
 
 
-def test_errors_are_readable_whatever_was_asked(filled: Running) -> None:
+def test_errors_are_readable_for_any_request(filled: Running) -> None:
     answer = filled.client.get("/documents/%ED%A0%80%FF")
     validator("error.v1").validate(answer.json())
     assert answer.status_code == 400  # an address that is not UTF-8
@@ -288,7 +288,7 @@ def test_passages_that_find_no_room_are_refused(serve: Serve) -> None:
         assert running.client.get("/status").status_code == 200  # others have their own room
 
 
-def test_a_passage_is_not_waited_for_when_its_client_goes(filled: Running) -> None:
+def test_a_passage_is_canceled_when_its_client_disconnects(filled: Running) -> None:
     pool = filled.app.state.context.passages
     with taken(pool, 4):
         with socket.create_connection(("127.0.0.1", filled.port), timeout=PATIENCE_S) as client:

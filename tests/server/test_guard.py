@@ -19,7 +19,7 @@ TOKEN = "a-token-that-is-long-enough"
     "host",
     ["127.0.0.1:8765", "localhost", "LOCALHOST:1", "kb.localhost:8765", "[::1]:8765", "127.8.8.8"],
 )
-def test_names_of_this_machine_are_taken(host: str) -> None:
+def test_names_of_this_machine_are_accepted(host: str) -> None:
     AccessRules().check("GET", "/status", {"host": host})
 
 
@@ -66,12 +66,12 @@ def test_another_origin_is_refused(origin: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])  # the second is a proxy's
-def test_the_own_origin_is_taken(scheme: str) -> None:
+def test_the_own_origin_is_accepted(scheme: str) -> None:
     AccessRules().check("GET", "/status", HERE | {"origin": f"{scheme}://127.0.0.1:8765"})
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
-def test_what_a_browser_marks_as_foreign_is_refused(site: str) -> None:
+def test_requests_that_a_browser_marks_as_cross_site_are_refused(site: str) -> None:
     marked = HERE | {"sec-fetch-site": site}
     for method, path in (("GET", "/status"), ("GET", "/documents/a.md"), ("POST", "/search")):
         with pytest.raises(Foreign):
@@ -85,7 +85,7 @@ def test_what_a_browser_marks_as_foreign_is_refused(site: str) -> None:
     "kind", ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; x=y"]
 )
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
-def test_what_a_form_can_send_changes_nothing(method: str, kind: str) -> None:
+def test_forms_of_other_sites_change_nothing(method: str, kind: str) -> None:
     with pytest.raises(WrongContent):
         AccessRules().check(method, "/documents", HERE | {"content-type": kind})
     AccessRules().check(
@@ -97,7 +97,7 @@ def test_what_a_form_can_send_changes_nothing(method: str, kind: str) -> None:
 @pytest.mark.parametrize(
     "sent", ["", "Bearer", "Bearer wrong", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x", "Bearer ü"]
 )
-def test_without_the_token_nothing_is_told(sent: str) -> None:
+def test_without_the_token_requests_are_refused(sent: str) -> None:
     rules = AccessRules(token=TOKEN)
     for path in ("/status", "/search", "/openapi.json", "/metrics", "/assets", "//health"):
         with pytest.raises(TokenNeeded):
@@ -168,7 +168,7 @@ def test_every_answer_carries_the_headers(filled: Running) -> None:
     assert "http" not in policy
 
 
-def test_no_site_is_given_leave_to_read(filled: Running) -> None:
+def test_no_site_is_allowed_to_read(filled: Running) -> None:
     asked = {"Origin": "http://evil.example", "Access-Control-Request-Method": "DELETE"}
     answer = filled.client.options("/documents/lib/notes/retry.md", headers=asked)
     assert answer.status_code == 403

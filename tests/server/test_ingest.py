@@ -33,7 +33,7 @@ def test_a_folder_that_is_allowed_is_ingested(serve: Serve, library: Callable[..
     assert again.json()["unchanged"] + len(again.json()["changed"]) == 2
 
 
-def test_what_was_ingested_before_is_looked_at_again(filled: Running, tmp_path: Path) -> None:
+def test_ingested_folders_are_refreshed(filled: Running, tmp_path: Path) -> None:
     (tmp_path / "lib" / "new.md").write_text("# New\n\nA new note.\n", encoding="utf-8")
     for body in ({}, {"paths": [str(tmp_path / "lib")], "dry_run": True}):
         answer = filled.client.post("/ingest", json=body)
@@ -99,7 +99,7 @@ def test_a_file_that_was_ingested_alone_does_not_open_its_folder(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need leave there")
-def test_a_link_out_of_an_allowed_folder_is_no_way_out(serve: Serve, tmp_path: Path) -> None:
+def test_a_link_out_of_an_allowed_folder_is_refused(serve: Serve, tmp_path: Path) -> None:
     outside, inside = tmp_path / "outside", tmp_path / "inside"
     for folder in (outside, inside):
         folder.mkdir()
@@ -112,7 +112,7 @@ def test_a_link_out_of_an_allowed_folder_is_no_way_out(serve: Serve, tmp_path: P
     assert running.search("Secret")["returned"] == 0
 
 
-def test_a_detached_folder_is_none_that_clients_may_name(serve: Serve, tmp_path: Path) -> None:
+def test_clients_may_not_ingest_a_detached_folder(serve: Serve, tmp_path: Path) -> None:
     private = tmp_path / "private"
     private.mkdir()
     (private / "a.md").write_text("# Secret\n", encoding="utf-8")
@@ -151,7 +151,7 @@ def test_a_root_that_a_link_has_replaced_allows_nothing(serve: Serve, tmp_path: 
 
 
 @pytest.mark.parametrize("body", [{"paths": ["\0"]}, {"paths": [""]}, {"paths": "x"}, {"path": []}])
-def test_paths_that_are_none(filled: Running, body: dict[str, Any]) -> None:
+def test_invalid_paths(filled: Running, body: dict[str, Any]) -> None:
     assert filled.client.post("/ingest", json=body).status_code == 422
 
 
@@ -173,7 +173,7 @@ def events(running: Running, until: Callable[[str, Any], bool]) -> Iterator[tupl
                     return
 
 
-def test_what_is_put_in_gets_its_vectors_by_itself(serve: Serve) -> None:
+def test_new_documents_are_embedded_automatically(serve: Serve) -> None:
     running = serve(encoder=Weightless())
     put(running, "a.md", b"# Drift\n\nThe clock drifts.\n")
     told = list(
@@ -186,7 +186,7 @@ def test_what_is_put_in_gets_its_vectors_by_itself(serve: Serve) -> None:
     assert (found["returned"], found["degraded"]) == (1, [])
 
 
-def test_a_model_that_fails_is_told_and_words_answer(serve: Serve) -> None:
+def test_a_failing_model_is_reported_and_search_uses_words(serve: Serve) -> None:
     class Broken(Weightless):
         def encode(self, *args: Any, **options: Any) -> Any:
             raise RuntimeError("no memory")
@@ -200,7 +200,7 @@ def test_a_model_that_fails_is_told_and_words_answer(serve: Serve) -> None:
     assert found["degraded"]
 
 
-def test_ingest_tells_how_far_it_is(serve: Serve, library: Callable[..., Path]) -> None:
+def test_ingest_reports_progress(serve: Serve, library: Callable[..., Path]) -> None:
     folder = library(FILES)
     running = serve(ingest_from=(folder,))
     running.client.post("/ingest", json={"paths": [str(folder)]})
@@ -209,14 +209,14 @@ def test_ingest_tells_how_far_it_is(serve: Serve, library: Callable[..., Path]) 
     assert last["stage"] == "done"
 
 
-def test_vectors_can_be_asked_for(serve: Serve) -> None:
+def test_vectors_can_be_requested(serve: Serve) -> None:
     running = serve(encoder=Weightless())
     answer = running.client.post("/embed", json={"retry": True})
     assert answer.status_code == 202
     validate(answer.json())
 
 
-def test_only_so_many_listen(filled: Running) -> None:
+def test_the_number_of_event_streams_is_limited(filled: Running) -> None:
     streams = []
     try:
         for _ in range(32):

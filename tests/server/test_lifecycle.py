@@ -58,7 +58,7 @@ def test_the_command_refuses_to_start_without_a_token(run: Run, tmp_path: Path, 
     assert not (tmp_path / "kb.sqlite").exists()
 
 
-def test_without_the_extra_it_says_what_to_install(
+def test_without_the_extra_the_error_says_what_to_install(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in sys.modules if name.startswith("kb.server.")]:
@@ -69,7 +69,7 @@ def test_without_the_extra_it_says_what_to_install(
     assert "kb-search[serve]" in done.err
 
 
-def test_a_bug_is_told_in_the_log_and_not_to_the_client(
+def test_a_bug_is_logged_and_not_shown_to_the_client(
     serve: Serve, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running = serve()
@@ -80,7 +80,7 @@ def test_a_bug_is_told_in_the_log_and_not_to_the_client(
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_a_port_that_is_taken_is_said(run: Run, tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported(run: Run, tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -103,14 +103,14 @@ def test_the_token_comes_from_a_file_or_the_environment(
 
 
 @pytest.mark.parametrize("token", ["short", "with a ü that headers cannot carry", "a" * 15])
-def test_a_token_that_is_none(token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_token(token: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KB_SERVE_TOKEN", token)
     with pytest.raises(ConfigError) as refused:
         read_token("")
     assert token not in str(refused.value.to_dict())
 
 
-def test_a_token_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_token_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
         read_token(str(tmp_path / "nothing"))
 
@@ -137,7 +137,7 @@ def answer_to(raw: socket.socket) -> bytes:
     return b"".join(parts)
 
 
-def test_a_body_that_says_it_is_too_large_is_not_read(serve: Serve) -> None:
+def test_a_body_that_declares_a_large_size_is_not_read(serve: Serve) -> None:
     running = serve(max_body_bytes=1000)
     with connected(running) as raw:
         raw.sendall(POST + b"Content-Length: 1001\r\nConnection: close\r\n\r\n")
@@ -146,7 +146,7 @@ def test_a_body_that_says_it_is_too_large_is_not_read(serve: Serve) -> None:
     assert b'"too_large"' in told
 
 
-def test_a_body_that_does_not_say_so_is_cut_off(serve: Serve) -> None:
+def test_a_large_body_without_a_declared_size_is_cut_off(serve: Serve) -> None:
     running = serve(max_body_bytes=1000)
 
     def parts() -> list[bytes]:
@@ -157,7 +157,7 @@ def test_a_body_that_does_not_say_so_is_cut_off(serve: Serve) -> None:
     assert answer.status_code == 413
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(serve: Serve) -> None:
+def test_a_late_body_times_out(serve: Serve) -> None:
     running = serve(client_timeout_s=0.2)
     with connected(running) as raw:
         raw.sendall(POST + b"Content-Length: 100\r\n\r\n{")
@@ -167,14 +167,14 @@ def test_a_body_that_does_not_come_is_not_waited_for(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET / HT", b"GET /health HTTP/1.1\r\nHost: local"])
-def test_headers_that_do_not_come_are_not_waited_for(serve: Serve, begun: bytes) -> None:
+def test_late_headers_time_out(serve: Serve, begun: bytes) -> None:
     running = serve(client_timeout_s=0.2)
     with connected(running) as raw:
         raw.sendall(begun)
         assert answer_to(raw) == b""  # closed
 
 
-def test_nor_are_those_of_a_second_request(serve: Serve) -> None:
+def test_late_headers_of_a_second_request_time_out(serve: Serve) -> None:
     running = serve(client_timeout_s=0.5)
     with connected(running) as raw:
         raw.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /hea")
@@ -218,7 +218,7 @@ GET = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
         b"\0" * 100,
     ],
 )
-def test_what_is_no_http_is_refused(filled: Running, sent: bytes) -> None:
+def test_invalid_http_is_refused(filled: Running, sent: bytes) -> None:
     """Also requests that a proxy and the server could parse differently."""
     with connected(filled) as raw:
         raw.sendall(sent)
@@ -232,7 +232,7 @@ def test_what_is_no_http_is_refused(filled: Running, sent: bytes) -> None:
 
 
 @pytest.mark.parametrize("origin", ["http://[", "http://[::1", "//[", "http://a]b", "\x7f", "["])
-def test_an_origin_that_makes_no_sense_is_foreign(filled: Running, origin: str) -> None:
+def test_an_invalid_origin_is_refused(filled: Running, origin: str) -> None:
     answer = filled.client.get("/status", headers={"Origin": origin})
     assert (answer.status_code, answer.json()["code"]) == (403, "foreign")
 
@@ -258,9 +258,7 @@ def test_many_small_lists_are_refused(filled: Running) -> None:
     assert filled.client.post("/documents", json={"text": text}).status_code == 201
 
 
-def test_a_client_that_goes_stops_the_ingest_between_two_files(
-    serve: Serve, tmp_path: Path
-) -> None:
+def test_a_disconnect_stops_the_ingest_between_two_files(serve: Serve, tmp_path: Path) -> None:
     folder = tmp_path / "many"
     folder.mkdir()
     for number in range(300):
@@ -306,7 +304,7 @@ def test_a_search_under_way_is_answered_before_the_end(
     assert answers[0]["returned"]
 
 
-def test_those_who_listen_are_let_go(filled: Running) -> None:
+def test_event_streams_are_closed_at_shutdown(filled: Running) -> None:
     stream = filled.client.stream("GET", "/events")
     lines = stream.__enter__().iter_lines()
     next(lines)
@@ -321,7 +319,7 @@ def command(store: Path, *more: str) -> list[str]:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no signals there")
-def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
+def test_the_command_serves_until_it_is_stopped(tmp_path: Path) -> None:
     store = tmp_path / "kb.sqlite"
     environment = os.environ | {"KB_SERVE_TOKEN": TOKEN, "KB_MODELS_ENCODER": "none"}
     with subprocess.Popen(
@@ -379,7 +377,7 @@ def test_a_model_that_cannot_be_loaded_stops_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/assets/app.js"])
-def test_whether_the_page_is_there_can_be_asked(serve: Serve, path: str) -> None:
+def test_head_requests_for_the_page(serve: Serve, path: str) -> None:
     running = serve()
     got, head = running.client.get(path), running.client.head(path)
     assert (head.status_code, head.content) == (200, b"")
@@ -387,7 +385,7 @@ def test_whether_the_page_is_there_can_be_asked(serve: Serve, path: str) -> None
     assert head.headers["etag"] == got.headers["etag"]
 
 
-def test_help_and_a_start_need_no_thread_left_behind(serve: Serve) -> None:
+def test_no_thread_is_left_behind(serve: Serve) -> None:
     before = {thread.name for thread in threading.enumerate()}
     running = serve()
     running.client.get("/health")

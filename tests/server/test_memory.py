@@ -12,7 +12,7 @@ from kb.errors import TooBusy
 from kb.server.memory import MemoryBudget, RequestMemory
 
 
-def test_what_fits_is_given_and_comes_back() -> None:
+def test_memory_is_granted_and_released() -> None:
     room = MemoryBudget(100)
     with room.reservation() as first, room.reservation() as second:
         room.grow(first, 60)
@@ -24,7 +24,7 @@ def test_what_fits_is_given_and_comes_back() -> None:
     assert room.used_bytes == 0
 
 
-def test_what_is_larger_than_all_there_is_gets_it_alone() -> None:
+def test_a_reservation_above_the_limit_is_granted_alone() -> None:
     room = MemoryBudget(100)
     with room.reservation() as large:
         room.grow(large, 500)
@@ -42,7 +42,7 @@ def test_one_large_response_leaves_room_for_others() -> None:
         budget.grow(body, 0)
 
 
-def test_the_one_that_has_stalled_the_longest_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reservation_that_stalled_longest_is_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr("kb.server.memory.time.monotonic", lambda: now)
 

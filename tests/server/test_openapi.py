@@ -111,7 +111,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.mark.parametrize("path", ROUTES)
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: repr(body[:20]))
-def test_bodies_that_are_none(shared: Running, path: str, body: bytes) -> None:
+def test_invalid_bodies(shared: Running, path: str, body: bytes) -> None:
     sent = {"Content-Type": "application/json"}
     answer = shared.client.post(path, content=body, headers=sent)
     validator("error.v1").validate(answer.json())

@@ -48,7 +48,7 @@ def test_filters(filled: Running) -> None:
     assert not filled.search("battery", filters={"tags": ["hardware"], "type": "pdf"})["returned"]
 
 
-def test_a_least_relevance(filled: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minimum_relevance(filled: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     set_relevances(monkeypatch, [0.9, 0.2])
     every = filled.search("retry gateway")
     assert [hit["relevance"] for hit in every["hits"]][:2] == [0.9, 0.2]
@@ -75,15 +75,13 @@ def test_a_least_relevance(filled: Running, monkeypatch: pytest.MonkeyPatch) -> 
         ({"query": "'(('"}, "query_syntax"),
     ],
 )
-def test_what_cannot_be_searched_is_an_error(
-    filled: Running, asked: dict[str, Any], code: str
-) -> None:
+def test_an_invalid_search_is_an_error(filled: Running, asked: dict[str, Any], code: str) -> None:
     answer = filled.client.post("/search", json=asked)
     validator("error.v1").validate(answer.json())
     assert (answer.status_code, answer.json()["code"]) == (422, code)
 
 
-def test_a_search_says_what_is_degraded(serve: Serve, library: Any) -> None:
+def test_a_search_reports_degraded_parts(serve: Serve, library: Any) -> None:
     running = serve(encoder=Weightless(fails_on=["retry"]))
     running.kb.ingest(library(FILES))
     told = running.search("retry")["degraded"]
@@ -201,7 +199,7 @@ EMPTY: tuple[Any, ...] = (
 
 
 @pytest.mark.parametrize("path", BODIES)
-def test_empty_fields_are_no_internal_errors(filled: Running, path: str) -> None:
+def test_empty_fields_are_not_internal_errors(filled: Running, path: str) -> None:
     for field in BODIES[path]:
         for empty in EMPTY:
             answer = filled.client.post(path, json=BODIES[path] | {field: empty})

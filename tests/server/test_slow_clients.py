@@ -112,7 +112,7 @@ def store(tmp_path: Path) -> Path:
      b"POST /mcp HTTP/1.1\r\nAccept: application/json, text/event-stream\r\n" + _BODY],
     ids=["nothing", "headers", "body", "mcp body"],
 )  # fmt: skip
-def test_those_who_drip_keep_nobody_out(
+def test_slow_senders_do_not_lock_others_out(
     store: Path, command: tuple[str, ...], token: str, begun: bytes
 ) -> None:
     with process(store, *command, token=token) as running, ExitStack() as stack:
@@ -121,7 +121,7 @@ def test_those_who_drip_keep_nobody_out(
             assert [ask(running) for _ in range(5)] == [200] * 5
 
 
-def test_without_the_token_no_body_is_waited_for(store: Path) -> None:
+def test_without_the_token_no_body_is_read(store: Path) -> None:
     head = b"PUT /uploads/a.md HTTP/1.1\r\nX-KB-Request: 1\r\n" + _BODY
     with process(store, *SERVE, token=TOKEN) as running, running.connect() as raw:
         raw.sendall(head)
@@ -132,7 +132,7 @@ def test_without_the_token_no_body_is_waited_for(store: Path) -> None:
     assert b"connection: close" in answer
 
 
-def test_a_client_that_still_sends_reads_why_it_is_refused(store: Path) -> None:
+def test_a_client_that_is_still_sending_can_read_the_error(store: Path) -> None:
     with process(store, *SERVE, token=TOKEN) as running:
         answer = httpx.put(
             f"{running.url}uploads/a.md",
@@ -145,7 +145,7 @@ def test_a_client_that_still_sends_reads_why_it_is_refused(store: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [SERVE, MCP], ids=["serve", "mcp"])
-def test_nobody_who_drips_delays_the_end(store: Path, command: tuple[str, ...]) -> None:
+def test_slow_senders_do_not_delay_shutdown(store: Path, command: tuple[str, ...]) -> None:
     path = b"/mcp" if command is MCP else b"/search"
     with process(store, *command) as running, ExitStack() as stack:
         running.drip(stack, 5, b"")
@@ -175,7 +175,7 @@ def large(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [20, 60])
-def test_answers_that_are_not_read_take_little_memory(large: Path, count: int) -> None:
+def test_unread_responses_take_little_memory(large: Path, count: int) -> None:
     asked = b"GET /passages?uri=%s/large.txt HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with process(large, *SERVE) as running, ExitStack() as stack:
         with httpx.Client(base_url=running.url, trust_env=False, timeout=PATIENCE_S) as client:

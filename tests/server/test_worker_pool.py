@@ -39,7 +39,7 @@ def test_errors_come_through() -> None:
     pool.close()
 
 
-def test_more_than_fits_is_refused_and_what_waits_is_done() -> None:
+def test_excess_tasks_are_refused_and_queued_ones_run() -> None:
     pool, go = WorkerPool("x", 1, 1), threading.Event()
 
     def work(_: Deadline) -> bool:
@@ -59,7 +59,7 @@ def test_more_than_fits_is_refused_and_what_waits_is_done() -> None:
     pool.close()
 
 
-def test_work_stops_at_its_next_step_when_the_client_goes() -> None:
+def test_work_stops_at_its_next_step_when_the_client_disconnects() -> None:
     pool = WorkerPool("x", 1, 0)
     begun, ended = threading.Event(), threading.Event()
 
@@ -85,7 +85,7 @@ def test_work_stops_at_its_next_step_when_the_client_goes() -> None:
     pool.close()
 
 
-def test_work_that_waits_is_dropped_when_the_client_goes() -> None:
+def test_queued_work_is_dropped_when_the_client_disconnects() -> None:
     pool, go, done = WorkerPool("x", 1, 1), threading.Event(), list[str]()
 
     async def scene() -> None:
@@ -105,7 +105,7 @@ def test_work_that_waits_is_dropped_when_the_client_goes() -> None:
     assert done == []
 
 
-def test_closing_stops_what_runs() -> None:
+def test_closing_stops_running_tasks() -> None:
     pool, begun = WorkerPool("x", 1, 0), threading.Event()
 
     def work(deadline: Deadline) -> None:

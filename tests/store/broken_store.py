@@ -1,4 +1,4 @@
-"""A kind of store whose every port fails: what a new package under `kb.store` begins with."""
+"""A kind of store in which every port fails: the minimum that a new package in `kb.store` needs."""
 
 from __future__ import annotations
 

@@ -73,8 +73,8 @@ def pending_chunks(store: Store, model_id: int, *, limit: int = 1000) -> list[Pe
 
 
 def write_vectors(store: Store, model_id: int, rows: Iterable[tuple[int, Encoding]]) -> int:
-    """Write the vectors of chunks in one transaction, in the place of those that they have; returns
-    how many chunks have got some."""
+    """Write the vectors of chunks in one transaction, in place of existing ones; returns how many
+    chunks have vectors now."""
     assert isinstance(store, SqliteStore)
     outcomes = [Outcome(chunk_id, encoding, want=_ALL) for chunk_id, encoding in rows]
     replaced = [(model_id, one.chunk_id) for one in outcomes if one.encoding and one.encoding.dense]

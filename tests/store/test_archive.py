@@ -116,7 +116,9 @@ def test_every_line_fits_the_schema(filled: KnowledgeBase) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="file names that are any bytes")
-def test_names_that_are_no_text(kb: KnowledgeBase, fresh: KnowledgeBase, tmp_path: Path) -> None:
+def test_names_that_are_not_valid_utf8(
+    kb: KnowledgeBase, fresh: KnowledgeBase, tmp_path: Path
+) -> None:
     root = os.fsencode(tmp_path) + b"/r\xffoot"
     os.mkdir(root)
     for name in (b"n\xffame.md", b"new\nline.md", "é 東京#%.md".encode()):
@@ -219,7 +221,7 @@ def test_a_broken_line_is_named_and_nothing_is_imported(
 @pytest.mark.parametrize(
     "content", [b"", b"\n", b"garbage", b"{}", b'{"schema_version": 1}', b"\x1f\x8bgarbage"]
 )
-def test_what_is_no_export(fresh: KnowledgeBase, content: bytes) -> None:
+def test_files_that_are_not_exports(fresh: KnowledgeBase, content: bytes) -> None:
     with pytest.raises(BrokenImport, match="line 1"):
         fresh.import_(io.BytesIO(content))
     assert not fresh.path.exists()
@@ -256,7 +258,7 @@ def test_a_line_without_an_end(
         (-1, b'"record":"chunk"', b'"record":"chunk","colour":"red"'),
     ],
 )
-def test_what_a_newer_kb_wrote(
+def test_exports_of_a_newer_kb(
     filled: KnowledgeBase, fresh: KnowledgeBase, number: int, old: bytes, new: bytes
 ) -> None:
     lines = exported(filled).splitlines(keepends=True)
@@ -338,7 +340,7 @@ def test_merging(
     assert exported(fresh).splitlines()[1:] == again.splitlines()[1:]
 
 
-def test_merging_keeps_what_is_newer_here(
+def test_merging_keeps_newer_documents(
     kb: KnowledgeBase, fresh: KnowledgeBase, library: Callable[..., Path], clock: Clock
 ) -> None:
     root = library({"a.md": "older\n"})

@@ -94,7 +94,7 @@ def _at(lines: Lines, record: str) -> int:
         ("chunk", "embeddings", "x"),
     ],
 )
-def test_values_that_no_column_holds(
+def test_values_that_fit_no_column(
     lines: Lines, tmp_path: Path, clock: Clock, record: str | None, field: str, value: Any
 ) -> None:
     number = 0 if record is None else _at(lines, record)

@@ -30,7 +30,7 @@ from kb.types import Filters
 from tests.store.builders import check_integrity, put
 
 
-def test_reading_makes_no_store(tmp_path: Path) -> None:
+def test_reading_creates_no_store(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "kb.sqlite")
     with pytest.raises(StoreMissing) as error:
         store.catalog.version()
@@ -38,7 +38,7 @@ def test_reading_makes_no_store(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_the_first_write_makes_the_store_and_its_folders(tmp_path: Path) -> None:
+def test_the_first_write_creates_the_store_and_its_folders(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "deep" / "er" / "kb.sqlite")
     put(store, "a", "text")
     assert [document.doc_path for document in store.catalog.documents(Filters(), None)] == ["a"]
@@ -192,7 +192,7 @@ def test_a_file_in_a_folder_that_cannot_be_written(tmp_path: Path, how: str) -> 
     assert done.stdout.splitlines() == expected, done.stderr
 
 
-def test_what_a_read_only_mount_says_is_a_read_only_store(
+def test_an_error_of_a_read_only_mount_means_a_read_only_store(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without permission to mount: SQLite's own error, raised at the same place."""
@@ -215,7 +215,7 @@ def test_what_a_read_only_mount_says_is_a_read_only_store(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="folders of Windows have no such right")
-def test_where_there_is_no_store_a_read_only_folder_is_no_read_only_store(tmp_path: Path) -> None:
+def test_a_missing_store_in_a_read_only_folder_is_missing(tmp_path: Path) -> None:
     if os.geteuid() == 0:
         path = Path("/proc/kb.sqlite")  # where even root cannot make a file
     else:
@@ -238,7 +238,7 @@ def test_a_full_disk_loses_nothing_that_was_written(store: SqliteStore) -> None:
     check_integrity(store)
 
 
-def test_a_writer_that_waits_too_long_says_so(store: SqliteStore) -> None:
+def test_a_writer_that_waits_too_long_fails_with_store_busy(store: SqliteStore) -> None:
     put(store, "a", "text")
     impatient = SqliteStore(store.path, busy_timeout_s=0.01)
     with store._database.writing(), pytest.raises(StoreBusy):
@@ -357,7 +357,7 @@ def test_one_reading_block_sees_one_state(store: SqliteStore) -> None:
 
 
 @pytest.mark.parametrize("block", ["reading", "writing"])
-def test_a_cursor_that_was_left_halfway_holds_no_old_state(store: SqliteStore, block: str) -> None:
+def test_an_unfinished_cursor_keeps_no_old_state(store: SqliteStore, block: str) -> None:
     """An exception keeps the frames where it was raised, and their cursors."""
     put(store, "a", "text", "more text", "and more")
 

@@ -132,7 +132,7 @@ def test_a_damaged_file_document_comes_back_with_the_next_ingest(path: Path) -> 
         assert kb.search("buoy").hits
 
 
-def test_a_note_keeps_its_text_and_what_is_lost_is_named(path: Path) -> None:
+def test_a_note_keeps_its_text_and_losses_are_reported(path: Path) -> None:
     with damage.opened(path) as kb:
         doc_id = kb.document("note:4").doc_id
         text = kb.get("note:4").text
@@ -147,7 +147,7 @@ def test_a_note_keeps_its_text_and_what_is_lost_is_named(path: Path) -> None:
         assert any(hit.doc_path == "note:4" for hit in kb.search("radio note").hits)
 
 
-def test_a_note_whose_own_text_is_damaged_is_made_of_its_passages(path: Path) -> None:
+def test_a_damaged_note_is_rebuilt_from_its_passages(path: Path) -> None:
     with damage.opened(path) as kb:
         text = kb.get("note:4").text
         with sqlite_store(kb)._database.writing() as connection:
@@ -156,7 +156,7 @@ def test_a_note_whose_own_text_is_damaged_is_made_of_its_passages(path: Path) ->
         assert kb.get("note:4").text == text
 
 
-def test_a_fault_of_kb_is_not_blamed_on_the_store(path: Path) -> None:
+def test_a_bug_in_kb_is_not_reported_as_damage(path: Path) -> None:
     with (
         damage.opened(path) as kb,
         pytest.raises(TypeError, match="ours"),

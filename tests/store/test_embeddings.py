@@ -67,7 +67,7 @@ def test_another_text_has_no_vector(store: SqliteStore) -> None:
     assert list(store.vectors.dense_vectors(model_id, [1, 2, 3])) == [3]
 
 
-def test_what_goes_takes_its_vectors_along(kb: KnowledgeBase, clock: Clock) -> None:
+def test_deleted_chunks_lose_their_vectors(kb: KnowledgeBase, clock: Clock) -> None:
     kb.add("one")
     kb.add("two", ttl="1h")
     model_id = embed(sqlite_store(kb))

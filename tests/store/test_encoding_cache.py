@@ -31,7 +31,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "cache" / "encodings.sqlite"
 
 
-def test_what_was_put_comes_back_in_another_process(path: Path) -> None:
+def test_another_process_reads_the_same_encodings(path: Path) -> None:
     made = encoded("copper guard", "ログ", "")
     first = EncodingCache(path)
     first.put(number(first), made)
@@ -42,7 +42,7 @@ def test_what_was_put_comes_back_in_another_process(path: Path) -> None:
     second.close()
 
 
-def test_only_what_is_wanted_is_given(path: Path) -> None:
+def test_only_requested_parts_are_returned(path: Path) -> None:
     cache = EncodingCache(path)
     cache.put(number(cache), encoded("a"))
     [found] = cache.get(number(cache), ["a"], {"dense"}).values()
@@ -57,7 +57,7 @@ def test_a_part_that_was_not_kept_is_not_known(path: Path) -> None:
     assert cache.get(number(cache), ["a"], {"dense", "sparse"}) == {}
 
 
-def test_other_weights_under_the_same_name_start_anew(path: Path) -> None:
+def test_other_weights_under_the_same_name_drop_the_cache(path: Path) -> None:
     """A model that was trained further under the same name must not be measured with old
     vectors."""
     cache = EncodingCache(path)
@@ -76,7 +76,7 @@ def test_models_do_not_see_each_other(path: Path) -> None:
     assert cache.get(number(cache), ["a"], {"dense"})
 
 
-def test_a_row_that_was_changed_is_not_believed(path: Path) -> None:
+def test_a_changed_row_is_ignored(path: Path) -> None:
     cache = EncodingCache(path)
     model_id = number(cache)
     cache.put(model_id, encoded("a", "b"))
@@ -88,7 +88,7 @@ def test_a_row_that_was_changed_is_not_believed(path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"not a database, though long enough" * 100, b""])
-def test_a_damaged_file_is_thrown_away(path: Path, content: bytes) -> None:
+def test_a_damaged_file_is_deleted(path: Path, content: bytes) -> None:
     path.parent.mkdir()
     path.write_bytes(content)
     cache = EncodingCache(path)
@@ -97,7 +97,7 @@ def test_a_damaged_file_is_thrown_away(path: Path, content: bytes) -> None:
     assert cache.get(number(cache), ["a"], {"dense"})
 
 
-def test_another_layout_is_thrown_away(path: Path) -> None:
+def test_a_file_with_another_layout_is_deleted(path: Path) -> None:
     path.parent.mkdir()
     with apsw.Connection(str(path)) as db:
         db.execute("PRAGMA user_version = 99")
@@ -106,7 +106,7 @@ def test_another_layout_is_thrown_away(path: Path) -> None:
     assert cache.get(number(cache), ["a"], {"dense"}) == {}
 
 
-def test_without_a_place_it_keeps_nothing(tmp_path: Path) -> None:
+def test_without_a_folder_nothing_is_cached(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     cache = EncodingCache(tmp_path / "file" / "encodings.sqlite")
     assert not cache.usable

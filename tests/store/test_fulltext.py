@@ -59,6 +59,6 @@ def test_a_damaged_index_has_its_own_error(store: SqliteStore, damage: str) -> N
     assert len(found.chunks) == 1
 
 
-def test_other_errors_stay_what_they_are(store: SqliteStore) -> None:
+def test_other_errors_are_unchanged(store: SqliteStore) -> None:
     with pytest.raises(StoreMissing):
         match(store, words("word"))

@@ -89,7 +89,7 @@ UNFIXED = {"text"}  # what was written is known by nobody
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_is_found_and_mended(filled: KnowledgeBase, fault: str) -> None:
+def test_a_planted_fault_is_found_and_repaired(filled: KnowledgeBase, fault: str) -> None:
     sql, behind, parts = FAULTS[fault]
     before = answers(filled)
     filled.close()
@@ -119,7 +119,7 @@ def test_a_planted_fault_is_found_and_mended(filled: KnowledgeBase, fault: str) 
         ]
 
 
-def test_fixing_what_is_well_changes_nothing(filled: KnowledgeBase) -> None:
+def test_fixing_a_healthy_store_changes_nothing(filled: KnowledgeBase) -> None:
     before = exported(filled)
     assert not any(one.fixed for one in filled.doctor(fix=True).findings)
     assert exported(filled) == before
@@ -207,7 +207,7 @@ def test_a_damaged_file_is_reported(filled: KnowledgeBase, where: int) -> None:
         schemas.validate(wire.diagnosis(diagnosis))
 
 
-def test_files_that_are_no_stores(tmp_path: Path, filled: KnowledgeBase) -> None:
+def test_files_that_are_not_stores(tmp_path: Path, filled: KnowledgeBase) -> None:
     letter = tmp_path / "letter.sqlite"
     letter.write_bytes(b"dear reader " * 500)
     diagnosis = KnowledgeBase(letter).doctor(fix=True)
@@ -248,7 +248,7 @@ def test_a_backup_answers_like_the_store(
     assert [path.name for path in folder.iterdir()] == ["b.sqlite"]
 
 
-def test_a_backup_overwrites_only_if_told(filled: KnowledgeBase, tmp_path: Path) -> None:
+def test_a_backup_overwrites_only_on_request(filled: KnowledgeBase, tmp_path: Path) -> None:
     target = tmp_path / "b.sqlite"
     target.write_text("precious")
     with pytest.raises(InvalidRequest, match="already exists"):
@@ -286,7 +286,7 @@ def test_a_backup_is_as_private_as_the_store(filled: KnowledgeBase, tmp_path: Pa
     assert filled.backup(tmp_path / "b.sqlite").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_damaged_store_gives_no_backup(filled: KnowledgeBase, tmp_path: Path) -> None:
+def test_a_damaged_store_cannot_be_backed_up(filled: KnowledgeBase, tmp_path: Path) -> None:
     filled.close()
     raw = bytearray(filled.path.read_bytes())
     raw[40_000:] = b"\xff" * (len(raw) - 40_000)

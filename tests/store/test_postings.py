@@ -27,7 +27,8 @@ from kb.store.sqlite.store import SqliteStore
 from kb.types import Encoding, Filters, Finding, ModelSpec, ScoredChunk
 from tests.conftest import Clock
 from tests.store.builders import check_integrity, pending_chunks, put, sqlite_store, write_vectors
-from tests.store.test_vectors import LATER, NOW, Facts, _passes, random_filters
+from tests.store.dense_vectors import NOW
+from tests.store.random_filters import LATER, Facts, passes, random_filters
 
 np = pytest.importorskip("numpy")
 
@@ -116,7 +117,7 @@ class Library:
         return [
             5 * (doc_id - 1) + chunk
             for doc_id, facts in self.facts.items()
-            if _passes(facts, f"d{(doc_id - 1) % 7}/{doc_id - 1}", filters)
+            if passes(facts, f"d{(doc_id - 1) % 7}/{doc_id - 1}", filters)
             for chunk in range(1, 6)
         ]
 
@@ -263,7 +264,7 @@ def test_weights_are_stored_with_six_digits(store: SqliteStore) -> None:
     assert store.vectors.sparse_vectors(1, [1, 2, 3]) == {1: {"a": float(np.float32(0.537))}, 2: {}}
 
 
-def test_queries_that_cannot_be_asked(store: SqliteStore) -> None:
+def test_invalid_queries(store: SqliteStore) -> None:
     put(store, "a", "one")
     write(store, {1: {"a": 1.0}})
     for bad in (-1.0, float("nan"), float("inf")):
@@ -402,7 +403,7 @@ def test_a_store_that_was_put_back(filled: SqliteStore, tmp_path: Path) -> None:
         shutil.copy(tmp_path / "backup", filled.path)
 
 
-def test_the_model_goes_with_its_postings(store: SqliteStore) -> None:
+def test_a_dropped_model_leaves_no_postings(store: SqliteStore) -> None:
     put(store, "a", *(str(number) for number in range(200)))
     write(store, {one: {"a": 1.0} for one in range(1, 201)})
     store.catalog.delete_documents([1])
@@ -472,7 +473,7 @@ FAULTS: dict[str, str] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_is_found_and_mended(filled: SqliteStore, fault: str) -> None:
+def test_a_planted_fault_is_found_and_repaired(filled: SqliteStore, fault: str) -> None:
     assert not unwell(filled).keys() - {"pending"}
     filled.close()
     connection = apsw.Connection(str(filled.path))
@@ -488,7 +489,7 @@ def test_a_planted_fault_is_found_and_mended(filled: SqliteStore, fault: str) ->
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_damaged_index_says_so(filled: SqliteStore, backend: str) -> None:
+def test_a_damaged_index_is_reported(filled: SqliteStore, backend: str) -> None:
     with filled._database.writing() as connection:
         connection.execute("UPDATE sparse_postings SET block = x'0000803fffff'")
     with pytest.raises(StoreUnusable, match="damaged") as error:
@@ -530,7 +531,7 @@ def test_export_and_import(kb: KnowledgeBase, tmp_path: Path, clock: Clock) -> N
                 broken.import_(io.BytesIO(data.replace(b'":0.25', b'":' + bad, 1)))
 
 
-def test_text_that_is_no_vector() -> None:
+def test_text_that_is_not_a_vector() -> None:
     for text in ("[]", "7", '{"a": "b"}', '{"a": true}', '{"a": NaN}', '{"a": -1}', "{", ""):
         with pytest.raises(ValueError, match=r".*"):
             sparse_weights.from_text(text)

@@ -19,7 +19,7 @@ from tests import schemas
 from tests.conftest import Clock
 from tests.models.weightless import Weightless
 from tests.store.builders import check_integrity, fail_chunks, put, write_vectors
-from tests.store.test_vectors import NOW, QUERY, SPEC, ask, embed, file_of, some_vectors
+from tests.store.dense_vectors import NOW, QUERY, SPEC, ask, embed, file_of, some_vectors
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ FAULTS: dict[str, tuple[str, set[str]]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_is_found_and_mended(filled: SqliteStore, fault: str) -> None:
+def test_a_planted_fault_is_found_and_repaired(filled: SqliteStore, fault: str) -> None:
     sql, parts = FAULTS[fault]
     filled.close()
     connection = apsw.Connection(str(filled.path))
@@ -107,7 +107,9 @@ def test_a_damaged_file(filled: SqliteStore) -> None:
     assert unwell(filled) == {}
 
 
-def test_where_nobody_can_look(filled: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_indexes_that_cannot_be_checked(
+    filled: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(vec0, "load", lambda connection: False)
     monkeypatch.setattr("kb.store.sqlite.vector_integrity.numpy_is_there", lambda: False)
     found = unwell(filled)
@@ -116,7 +118,7 @@ def test_where_nobody_can_look(filled: SqliteStore, monkeypatch: pytest.MonkeyPa
     }  # fmt: skip
 
 
-def test_what_waits_and_what_failed(filled: SqliteStore) -> None:
+def test_pending_and_failed_chunks(filled: SqliteStore) -> None:
     put(filled, "new", "one", "two")
     for _ in range(3):
         fail_chunks(filled, 1, [101], "no room")
@@ -129,7 +131,7 @@ def test_what_waits_and_what_failed(filled: SqliteStore) -> None:
     assert found["pending"].to_do == "kb embed --retry"
 
 
-def test_one_chunk_is_told_as_one(store: SqliteStore) -> None:
+def test_one_chunk_is_singular(store: SqliteStore) -> None:
     put(store, "a", "one")
     embed(store, some_vectors(1))
     told = {one.part: one.what for one in examine(store, NOW).findings}

@@ -19,172 +19,22 @@ from kb.errors import InvalidRequest, ModelMismatch
 from kb.index import int8_codes
 from kb.store.sqlite import dense, matrix, matrix_file, vec0
 from kb.store.sqlite.store import SqliteStore
-from kb.types import Encoding, Filters, ModelSpec, ScoredChunk
+from kb.types import Encoding, Filters, ScoredChunk
 from tests.store.builders import pending_chunks, put, write_vectors
+from tests.store.dense_vectors import (
+    BACKENDS,
+    DIMENSION,
+    NOW,
+    QUERY,
+    SPEC,
+    ask,
+    brute_force,
+    embed,
+    file_of,
+    some_vectors,
+)
 
 np = pytest.importorskip("numpy")
-
-BACKENDS = ("numpy", "sqlite-vec", "python")
-NOW = "2026-05-28T20:26:40Z"
-LATER = "2026-06-28T20:26:40Z"
-DIMENSION = 32
-ALL = Filters()
-SPEC = ModelSpec("tiny", "1", DIMENSION, frozenset({"dense"}))
-
-
-def some_vectors(count: int, seed: int = 1) -> Any:
-    """One vector in ten equals its neighbor, and one in fifty equals all others of these."""
-    made = np.random.default_rng(seed).standard_normal((count, DIMENSION)).astype(np.float32)
-    made[9::10] = made[8::10][: len(made[9::10])]
-    made[7::50] = made[7 % count]
-    return made
-
-
-def embed(store: SqliteStore, made: Any) -> int:
-    model_id = store.vectors.use_model(SPEC).model_id
-    rows = [(one.chunk_id, Encoding(dense=array("f", made[one.chunk_id - 1])))
-            for one in pending_chunks(store, model_id, limit=len(made))]  # fmt: skip
-    write_vectors(store, model_id, rows)
-    return model_id
-
-
-def ask(
-    store: SqliteStore, query: Any, backend: str, limit: int = 10, filters: Filters = ALL,
-    now: str = NOW,
-) -> list[ScoredChunk]:  # fmt: skip
-    found = store.vectors.nearest_dense(
-        1, array("f", query), filters=filters, now=now, limit=limit, backend=backend
-    )
-    assert found.backend == backend
-    return found.chunks
-
-
-def brute_force(store: SqliteStore, query: Any, limit: int, ids: list[int]) -> list[int]:
-    """Different arithmetic over the stored vectors, and Python's own sort."""
-    stored = store.vectors.dense_vectors(1, ids)
-    asked = np.asarray(query, np.float64) / np.linalg.norm(np.asarray(query, np.float64))
-    keys = []
-    for chunk_id, vector in stored.items():
-        cosine = float(np.asarray(vector, np.float64) @ asked)
-        keys.append((-round(cosine, 9), chunk_id))
-    return [chunk_id for _, chunk_id in sorted(keys)[:limit]]
-
-
-# --- filters --------------------------------------------------------------------------------------
-
-SHARES = {"p1": 0.001, "p5": 0.005, "p20": 0.02, "p100": 0.1, "p500": 0.5}
-Facts = dict[str, Any]
-
-
-class Library:
-    """20,000 chunks in 4,000 documents, with the attributes of each document."""
-
-    def __init__(self, path: Path) -> None:
-        self.store = SqliteStore(path, vector_backend="sqlite-vec")
-        self.facts: dict[int, Facts] = {}
-        chance = random.Random(3)
-        for number in range(4000):
-            facts: Facts = {
-                "tags": tuple(tag for tag, share in SHARES.items() if chance.random() < share),
-                "type": chance.choice(["note", "markdown", "code"]),
-                "kind": chance.choice([None, "decision", "lesson"]),
-                "lang": chance.choice(["en", "de"]),
-                "trust": chance.choice(["primary", "secondary", "generated"]),
-                "date": f"20{chance.randint(10, 25)}-01-01",
-                "expires_at": chance.choice([NOW, LATER, None, None, None]),
-            }
-            texts = [f"{number} {line}" for line in range(5)]
-            self.facts[put(self.store, f"d{number % 7}/{number}", *texts, **facts)] = facts
-        self.made = some_vectors(20_000)
-        embed(self.store, self.made)
-
-    def allowed(self, filters: Filters) -> list[int]:
-        """Evaluated here, without SQL. Documents have five chunks each, in order."""
-        return [
-            5 * (doc_id - 1) + chunk
-            for doc_id, facts in self.facts.items()
-            if _passes(facts, f"d{(doc_id - 1) % 7}/{doc_id - 1}", filters)
-            for chunk in range(1, 6)
-        ]
-
-
-def _passes(facts: Facts, path: str, asked: Filters) -> bool:
-    return (
-        (facts["expires_at"] is None or facts["expires_at"] > NOW)
-        and set(asked.tags) <= set(facts["tags"])
-        and (not asked.tags_any or bool(set(asked.tags_any) & set(facts["tags"])))
-        and (not asked.type or facts["type"] in asked.type)
-        and (not asked.kind or facts["kind"] in asked.kind)
-        and asked.lang in (None, facts["lang"])
-        and (asked.trust_min is None or facts["trust"] in ("primary", "secondary"))
-        and (asked.after is None or facts["date"] >= asked.after)
-        and (asked.path_glob is None or path.startswith(asked.path_glob.removesuffix("*")))
-    )
-
-
-def random_filters(chance: random.Random) -> Filters:
-    values: dict[str, Any] = {
-        "tags": tuple(chance.sample(list(SHARES), chance.choice([1, 1, 1, 2]))),
-        "tags_any": tuple(chance.sample(list(SHARES), 2)),
-        "type": tuple(chance.sample(["note", "markdown", "code"], chance.choice([1, 2]))),
-        "kind": (chance.choice(["decision", "lesson"]),),
-        "lang": chance.choice(["en", "de"]),
-        "trust_min": "secondary",
-        "after": f"20{chance.randint(10, 26)}-01-01",
-        "path_glob": f"d{chance.randrange(8)}/*",
-    }
-    return Filters(**{name: values[name] for name in chance.sample(list(values), chance.choice(
-        [1, 1, 2, 3]))})  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
-    library = Library(tmp_path_factory.mktemp("shelf") / "kb.sqlite")
-    yield library
-    library.store.close()
-
-
-@pytest.mark.parametrize("part", range(4))
-def test_filters_are_exact(shelf: Library, part: int) -> None:
-    """200 of them, for each backend: the ids and their order are those of brute force."""
-    chance = random.Random(part)
-    shares = []
-    for number in range(50):
-        filters = random_filters(chance)
-        ids = shelf.allowed(filters)
-        shares.append(len(ids) / 20_000)
-        query = chance.choice([shelf.made[chance.randrange(20_000)], some_vectors(1, number)[0]])
-        limit = chance.choice([1, 10, 100])
-        answers = [ask(shelf.store, query, backend, limit, filters) for backend in BACKENDS]
-        expected = brute_force(shelf.store, query, limit, ids)
-        assert [one.chunk_id for one in answers[0]] == expected, filters
-        assert answers[1] == answers[0], filters
-        assert answers[2] == answers[0], filters
-    assert min(shares) <= 0.001
-    assert max(shares) > 0.2
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("limit", [1, 7, 100, 1000])
-def test_without_filters_expired_documents_are_absent(
-    shelf: Library, backend: str, limit: int
-) -> None:
-    ids = shelf.allowed(Filters())
-    for row in (7, 8, 1234):  # the first is the same as four hundred others
-        found = ask(shelf.store, shelf.made[row], backend, limit)
-        expected = brute_force(shelf.store, shelf.made[row], limit, ids)
-        assert [one.chunk_id for one in found] == expected
-
-
-def test_more_than_sqlite_vec_gives(shelf: Library) -> None:
-    query = array("f", shelf.made[0])
-    found = shelf.store.vectors.nearest_dense(
-        1, query, filters=Filters(), now=NOW, limit=5000, backend="sqlite-vec"
-    )
-    assert found.backend == "numpy"
-    assert found.chunks == ask(shelf.store, shelf.made[0], "numpy", 5000)
-    assert len(found.chunks) == 5000
-
 
 # --- small stores ---------------------------------------------------------------------------------
 
@@ -204,9 +54,6 @@ def small(
     embed(store, some_vectors(300))
     yield store
     store.close()
-
-
-QUERY = some_vectors(1, seed=9)[0]
 
 
 def check(store: SqliteStore, backends: tuple[str, ...] = BACKENDS) -> list[ScoredChunk]:
@@ -302,10 +149,6 @@ def reopened(store: SqliteStore, **said: Any) -> SqliteStore:
     return SqliteStore(store.path, **said)
 
 
-def file_of(store: SqliteStore) -> Path:
-    return store.path.with_name("kb.sqlite-vectors")
-
-
 def test_a_fresh_process_maps_the_file(small: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     before = check(small)
     assert file_of(small).exists()
@@ -382,7 +225,7 @@ def test_a_file_of_another_store(small: SqliteStore, tmp_path: Path) -> None:
     other.close()
 
 
-def test_a_store_that_was_put_back(small: SqliteStore, tmp_path: Path) -> None:
+def test_a_store_that_was_restored_from_a_copy(small: SqliteStore, tmp_path: Path) -> None:
     """A backup diverges: the same number of changes, but different ones."""
     small.close()
     shutil.copy(small.path, tmp_path / "backup")
@@ -479,7 +322,9 @@ def child(path: Path, backend: str, setup: str = "") -> tuple[str, list[int]]:
          "python"),
     ],
 )  # fmt: skip
-def test_what_is_there_answers(small: SqliteStore, asked: str, setup: str, used: str) -> None:
+def test_another_backend_answers_for_one_that_is_missing(
+    small: SqliteStore, asked: str, setup: str, used: str
+) -> None:
     expected = [one.chunk_id for one in check(small)]
     small.close()
     assert child(small.path, asked, setup) == (used, expected)

@@ -162,7 +162,7 @@ def test_a_restored_copy_does_not_use_the_file_of_later_writes(
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "folder", "other store"])
-def test_a_damaged_file_is_ignored_and_mended(
+def test_a_damaged_file_is_ignored_and_repaired(
     store: SqliteStore, tmp_path: Path, damage: str
 ) -> None:
     fill(store)

@@ -15,7 +15,7 @@ def test_the_three_forms() -> None:
     assert format_uri("lib/paper.pdf", Span("page", page=13)) == "lib/paper.pdf#page=13"
 
 
-def test_what_would_break_a_uri_is_encoded_and_nothing_else() -> None:
+def test_only_characters_that_break_a_uri_are_encoded() -> None:
     assert format_uri("a b/C#/50%?/é/搜索.md") == "a%20b/C%23/50%25%3F/é/搜索.md"
 
 
@@ -35,7 +35,7 @@ def test_a_foreign_span_is_carried_through_unchanged() -> None:
     assert cite("a.pdf", span, None).uri == "a.pdf#page=3"
 
 
-def test_a_citation_says_what_it_is_of() -> None:
+def test_a_citation_names_its_section() -> None:
     span = Span("line", 12, 34)
     found = cite("lib/a.md", span, "Ranking")
     assert (found.kind, found.path, found.section, found.span) == (
@@ -48,12 +48,12 @@ def test_a_span_without_a_place_is_the_whole_document() -> None:
     assert format_uri("lib/a.mp3", Span.from_dict({"kind": "time", "from_s": 3})) == "lib/a.mp3"
 
 
-def test_a_name_that_is_no_unicode_survives() -> None:
+def test_a_name_that_is_not_unicode_survives() -> None:
     assert format_uri("a\udcff.md") == "a%ED%B3%BF.md"
     assert parse_uri("a%ED%B3%BF.md").path == "a\udcff.md"
 
 
-def test_what_was_never_encoded_here_stays_as_it_is() -> None:
+def test_text_that_was_not_encoded_here_is_unchanged() -> None:
     assert parse_uri("100%FF%20.md#L3") == Target("100%FF%20.md", 3, 3)
 
 

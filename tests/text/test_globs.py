@@ -92,13 +92,13 @@ def test_sets(characters: str, members: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["[", "[]", "[!", "[!]", "[^]", "a[b"])
-def test_a_set_without_an_end_is_what_it_is(pattern: str) -> None:
+def test_a_set_without_an_end_is_literal(pattern: str) -> None:
     assert globs.matches(pattern, pattern)
     assert not globs.matches(pattern, "b")
 
 
 def by_definition(pattern: str, path: str) -> bool:
-    """Every way to read the path is tried, as the module's first sentence has it."""
+    """Match by trying every way to read the path, as the module's docstring defines it."""
     if pattern.endswith("/"):
         pattern += "**"
     if not pattern:
@@ -145,7 +145,7 @@ def test_all_ways_to_match_agree(pattern: str, path: str) -> None:
 
 
 @given(st.text(max_size=20), st.text(max_size=20))
-def test_any_pattern_can_be_asked(pattern: str, path: str) -> None:
+def test_any_pattern_is_accepted(pattern: str, path: str) -> None:
     globs.matches(pattern, path)
 
 
@@ -166,8 +166,8 @@ def test_any_pattern_can_be_asked(pattern: str, path: str) -> None:
     ],
 )
 def test_no_pattern_takes_long(pattern: str, path: str) -> None:
-    """In another process, which can be ended: the pattern matches nothing after trying
-    everything."""
+    """In another process, which can be ended: a pattern that matches nothing, after all
+    attempts."""
     script = "import sys; from kb.text import globs; sys.exit(globs.matches(*sys.argv[1:]))"
     subprocess.run([sys.executable, "-c", script, pattern, path], check=True, timeout=60)
 

@@ -22,13 +22,13 @@ def test_other_scripts_are_foreign(text: str) -> None:
      "", "?!", "42", "the word 超级 in English text", "ｗｉｄｅ", "𝐛𝐨𝐥𝐝 letters", "5 µm", "Straße",
      "donʼt", "ℵ₀ sets"],
 )  # fmt: skip
-def test_latin_with_symbols_is_not(text: str) -> None:
+def test_latin_with_symbols_is_not_foreign(text: str) -> None:
     assert not unsupported_scripts(text, ["Latin"])
 
 
 @pytest.mark.parametrize("text", ["itemprop 속성", "CSS를 이용한 HTML", "HTTP 헤더 쿠키 response",
                                   "what does 知识库 mean", "the word книга here"])  # fmt: skip
-def test_a_word_that_is_not_read_is_what_the_query_is_about(text: str) -> None:
+def test_one_unreadable_word_makes_a_query_unreadable(text: str) -> None:
     assert unsupported_scripts(text, ["Latin"])
 
 

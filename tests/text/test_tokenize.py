@@ -32,7 +32,7 @@ texts = st.lists(
 @given(texts)
 @example("\u0301a e\u0301 \u0301\u0301 \ud800\u0301a -\u0301- \u4e2d\u0301")
 @example("".join(chr(code) for code in range(0xA0, 0x400)))
-def test_tokens_are_those_of_the_index(text: str) -> None:
+def test_tokens_equal_those_of_the_index(text: str) -> None:
     assert tokenize(text) == fts5.tokenize(text)
 
 
@@ -53,7 +53,7 @@ def test_wanted_words_with_combining_marks() -> None:
     ]  # fmt: skip
 
 
-def test_an_empty_stem_is_no_word() -> None:
+def test_an_empty_stem_is_not_a_word() -> None:
     assert tokenize("a b", {""}) == []
 
 

@@ -1,4 +1,4 @@
-"""Watchers to be watched: the command in a process of its own, and the loop in a thread."""
+"""Watchers for tests: the command in a separate process, and the loop in a thread."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMMAND = (sys.executable, "-W", "error", "-m", "kb")
 
 
 class Heard:
-    """The events of a watcher, in order. Nothing here waits but for the next of them."""
+    """The events of a watcher, in order. Tests wait only for events, never for a time."""
 
     def __init__(self) -> None:
         self.events: queue.Queue[dict[str, Any] | None] = queue.Queue()
@@ -44,7 +44,7 @@ class Heard:
         return self.until(lambda event: event["event"] == kind)
 
     def read(self, doc_path: str) -> list[dict[str, Any]]:
-        """Up to the batch that has read this document."""
+        """All events up to the batch that has read this document."""
         return self.until(lambda event: doc_path in paths_of(event))
 
 
@@ -76,7 +76,7 @@ class Process(Heard):
         self.events.put(None)
 
     def end(self, how: int) -> tuple[int, str]:
-        """The exit status and what stood on stderr."""
+        """The exit status, and the output on stderr."""
         self.process.send_signal(how)
         return self.wait()
 
@@ -130,7 +130,7 @@ Contents = dict[str, tuple[Any, ...]]
 
 
 def contents(store: Path) -> Contents:
-    """Everything of a store that a fresh ingest has to give again."""
+    """The content of a store that a fresh ingest must reproduce."""
     with KnowledgeBase(store) as kb:
         return {
             document.doc_path: (
@@ -147,7 +147,7 @@ def contents(store: Path) -> Contents:
 
 
 def fresh(*roots: Path) -> Contents:
-    """What a fresh ingest gives."""
+    """The content after a fresh ingest."""
     with TemporaryDirectory() as folder:
         store = Path(folder) / "kb.sqlite"
         with KnowledgeBase(store) as kb:

@@ -1,5 +1,5 @@
-"""Whatever happens to a folder, and whenever the watcher is killed: in the end the store is what a
-fresh ingest makes."""
+"""Whatever happens to a folder, and whenever the watcher is killed, the store finally equals that
+of a fresh ingest."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Chaos:
             path.unlink(missing_ok=True)
 
     def take_out(self) -> None:
-        """A folder goes, with all that is in it."""
+        """Remove a folder with its content."""
         for folder in self._some_folder():
             folder.rename(self.away / f"{len(self.done)}-{folder.name}")
 
@@ -151,8 +151,8 @@ class Chaos:
 
 
 def settle(process: Process, root: Path, number: int) -> None:
-    """All that has happened is in the store: what comes last is told last. In a folder of its own,
-    since what it is in is read again."""
+    """Wait until all changes are in the store, by a last change, which is reported last. It is in
+    its own folder, because its folder is read again."""
     (root / _SETTLED / f"{number}.md").write_text(f"# Settled {number}\n", encoding="utf-8")
     process.read(f"{root.name}/{_SETTLED}/{number}.md")
 

@@ -1,4 +1,4 @@
-"""The loop: what changes on disk is in the store when it says so."""
+"""The loop: when it reports changes, they are in the store."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_rename_embeds_nothing(store: Path, root: Path) -> None:
     assert len(encoder.calls) == made + 1
 
 
-def test_what_is_new_gets_its_vectors(store: Path, root: Path) -> None:
+def test_new_passages_are_embedded(store: Path, root: Path) -> None:
     with KnowledgeBase(store, encoder=Weightless()) as kb, watched(kb, root) as heard:
         heard.kind("ready")
         (root / "a.md").write_text("# A\n\nbuoys drift\n")
@@ -84,7 +84,7 @@ def test_what_is_new_gets_its_vectors(store: Path, root: Path) -> None:
         assert kb.search("buoys", mode="vector").returned == 1
 
 
-def test_a_root_that_goes_and_comes_back(kb: KnowledgeBase, root: Path, tmp_path: Path) -> None:
+def test_a_root_that_disappears_and_returns(kb: KnowledgeBase, root: Path, tmp_path: Path) -> None:
     (root / "a.md").write_text("# A\n\nfirst\n")
     with watched(kb, root) as heard:
         heard.kind("ready")
@@ -168,7 +168,7 @@ def test_a_store_that_is_called_by_another_name(root: Path) -> None:
         assert watcher._handle_changes([os.path.realpath(root / "new.md")])
 
 
-def test_a_store_inside_of_what_is_watched(root: Path) -> None:
+def test_a_store_inside_a_watched_folder(root: Path) -> None:
     with KnowledgeBase(root / "kb.sqlite") as kb, watched(kb, root) as heard:
         heard.kind("ready")
         (root / "a.md").write_text("# A\n\nfirst\n")
@@ -179,7 +179,7 @@ def test_a_store_inside_of_what_is_watched(root: Path) -> None:
     assert [event["event"] for event in seen] == ["batch", "batch"]
 
 
-def test_everything_is_looked_at_again_now_and_then(kb: KnowledgeBase, root: Path) -> None:
+def test_everything_is_scanned_again_at_intervals(kb: KnowledgeBase, root: Path) -> None:
     """For changes that the system did not report."""
     with watched(kb, root, rescan_s=0.001) as heard:
         heard.kind("ready")
@@ -319,7 +319,7 @@ def test_events_in_words(store: Path, root: Path, capfd: pytest.CaptureFixture[s
     ]
 
 
-def test_heard_gives_up_when_the_watcher_has_ended() -> None:
+def test_waiting_ends_when_the_watcher_has_ended() -> None:
     heard = Heard()
     heard.events.put(None)
     with pytest.raises(AssertionError, match="has ended"):
@@ -384,9 +384,7 @@ def test_nothing_behind_a_link_that_replaces_a_folder_is_read(
 
 
 @posix
-def test_a_pipe_or_a_huge_file_in_the_place_of_one_holds_nothing_up(
-    kb: KnowledgeBase, root: Path
-) -> None:
+def test_a_pipe_or_a_huge_file_blocks_nothing(kb: KnowledgeBase, root: Path) -> None:
     for name in ("a.md", "b.md"):
         (root / name).write_text(f"# {name}\n\ntext\n")
     with watched(kb, root) as heard:

@@ -53,7 +53,7 @@ def main() -> None:
         _exit_interrupted()
     import gc
 
-    # Python collects once more at exit, a tenth of the time of a search; the process ends anyway.
+    # At exit, Python collects garbage once more, which takes a tenth of the time of a search.
     gc.freeze()
     sys.exit(status)
 

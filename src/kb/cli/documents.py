@@ -119,7 +119,7 @@ def rm_command(invocation: Invocation, *, documents: tuple[str, ...]) -> None:
 
 @click.command("gc", cls=Command)
 @option("--dry-run", is_flag=True, help="Only show what would be removed.")
-@option("--compact", is_flag=True, help="Then give unused space back to the disk.")
+@option("--compact", is_flag=True, help="Then release unused disk space.")
 @common_options()
 @pass_invocation
 def gc_command(invocation: Invocation, *, dry_run: bool, compact: bool) -> None:
@@ -127,8 +127,8 @@ def gc_command(invocation: Invocation, *, dry_run: bool, compact: bool) -> None:
 
     A document expires when its ttl has passed. Searches skip expired documents anyway.
 
-    The space of removed documents is used for new ones. --compact gives it back to the disk
-    instead, which takes a while, and as much free space as the store has.
+    The space of removed documents is used for new ones. --compact returns it to the system instead,
+    which takes a while, and as much free space as the store has.
 
     \b
     Examples:
@@ -139,7 +139,7 @@ def gc_command(invocation: Invocation, *, dry_run: bool, compact: bool) -> None:
         expired = kb.gc(dry_run=dry_run)
         freed = kb.compact() if compact and not dry_run else 0
     if compact:
-        output.note(f"{format_bytes(freed)} given back to the disk")
+        output.note(f"{format_bytes(freed)} of disk space released")
     _write_paths(expired, invocation, "expired" if dry_run else "expired and removed")
 
 

@@ -77,7 +77,10 @@ def embed_new(kb: KnowledgeBase, invocation: Invocation, document: str | None = 
                 on_progress=lambda now: show("embed", now.done, now.total, format_pace(now)),
             )
     except ModelError as error:
-        output.warn(f"not embedded, so found only by their words: {error.message} ({error.hint})")
+        output.warn(
+            "new passages were not embedded and are found only by their words: "
+            f"{error.message} ({error.hint})"
+        )
         return
     if not invocation.json and document is None:
         write_embed_report(report)

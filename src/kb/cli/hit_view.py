@@ -15,7 +15,7 @@ from kb.types import Hit, Retrieval
 _INDENT = "    "
 _COMMON = 0.0001  # FTS5 gives a word that most passages contain a score of about 1e-6
 
-Range = tuple[int, int]  # of characters; the end is excluded
+Range = tuple[int, int]  # start and end in characters; the end is excluded
 Highlighter = Callable[[str], Iterable[Range]]  # finds the query terms in a text
 
 # The style of each character, as a string of the same length as the text.

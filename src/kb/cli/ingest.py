@@ -50,8 +50,8 @@ def ingest_command(
     .gitignore and .kbignore apply; files that look like keys or credentials are skipped, unless
     ingest.include_secrets lists them.
 
-    New text is found by its words at once, and by its meaning as soon as it is embedded, which
-    follows. The exit status is 1 if a file could not be read.
+    New text can be found by its words at once, and by its meaning once it is embedded, which is the
+    next step. The exit status is 1 if a file could not be read.
 
     \b
     Examples:
@@ -82,7 +82,7 @@ def attach_command(invocation: Invocation, *, name: str, folder: str | None, no_
 
     `kb import` restores documents without their files: the folder is detached, and kb does not
     read its path. NAME is the folder's name in `kb status`; FOLDER is where its files are on this
-    machine (by default, the path in the import). The files are read as by `kb ingest`; documents
+    machine (by default, the path in the import). The files are read as with `kb ingest`; documents
     without a file keep their text.
 
     \b

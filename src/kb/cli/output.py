@@ -135,7 +135,7 @@ class Console(NamedTuple):
         return cls(has_color(stream), _width(stream) if is_terminal(stream) else None)
 
     def style(self, text: str, **styles: Any) -> str:
-        """Return `text` with click's `styles`, or as it is without color."""
+        """Return `text` with click's `styles`; unchanged if the stream has no color."""
         return click.style(text, **styles) if self.color else text
 
 

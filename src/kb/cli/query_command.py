@@ -14,8 +14,8 @@ import click
 from kb.cli import output
 from kb.cli.options import Command
 
-_NO_VALUE = "\0"  # no argument of a process contains it
-_LONG_NAME = 9  # with the dashes; two letters are half of a shorter name
+_NO_VALUE = "\0"  # a process argument cannot contain it
+_LONG_NAME = 9  # including the dashes; in a shorter name, two letters are too many
 
 
 class QueryCommand(Command):

@@ -1,4 +1,4 @@
-"""The files that `kb eval run` writes, and the checks that nothing else is lost by writing them."""
+"""The files that `kb eval run` writes, and the checks that they overwrite nothing else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_outputs(
     """Check the output files before spending minutes on a run.
 
     A report of an earlier run, or an empty file, may be replaced; any other file only with `force`.
-    A file of the store, one of the `inputs`, or one in a folder of them is never replaced.
+    The files of the store, the `inputs`, and files in a folder among the inputs are never replaced.
     """
     outputs = [path for path in paths if path is not None]
     for path in outputs:
@@ -65,7 +65,7 @@ def _write_problem(path: Path) -> str:
 
 
 def _is_report(path: Path) -> bool:
-    """Whether an earlier run wrote the file; also for an empty file."""
+    """Whether an earlier run wrote the file, or the file is empty."""
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kb.library.knowledge_base import KnowledgeBase
     from kb.types import Response
 
-_QUERY_CHARS = 60  # of a query, in the message that nothing was found
+_QUERY_CHARS = 60  # shown in the message that nothing was found
 _NO_THRESHOLD = -1e6  # lower than any score
 
 

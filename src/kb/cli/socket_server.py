@@ -36,7 +36,7 @@ from kb.types import JsonDict
 _THREADS = 4
 _READ_TIMEOUT_S = 5.0
 _MAX_REQUEST_BYTES = 1 << 20
-_MAX_PATH_BYTES = 100  # of a socket: 108 on Linux, 104 elsewhere
+_MAX_PATH_BYTES = 100  # the system's limit for sockets is 108 on Linux, 104 elsewhere
 _log = logger("kb.socket")
 
 

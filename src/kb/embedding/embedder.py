@@ -62,10 +62,10 @@ def lacking(model: StoredModel, want: Set[str]) -> int:
 class Embedder:
     """Embeds the chunks of a store.
 
-    `want` are the parts to store, by default all that the encoder computes. `batch_size` overrides
-    the encoder's own. A `patient` embedder skips chunks that failed recently. `source` is the name
-    that the store records for the encoder, if it is not the configured one. With `exam`, a model
-    takes the exam before its first vectors are written; without `exam`, it is trusted.
+    `want` names the parts to store, by default all that the encoder computes. `batch_size`
+    overrides the encoder's own. A `patient` embedder skips chunks that failed recently. `source` is
+    the name that the store records for the encoder, if it is not the configured one. With `exam`, a
+    model takes the exam before its first vectors are written; without `exam`, it is trusted.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Embedder:
                     writer.add(outcomes)
             writer.flush()
         except (ModelError, KeyboardInterrupt):
-            writer.flush()  # these vectors are good, and expensive
+            writer.flush()  # keep these vectors, which took time to compute
             raise
         finally:
             self._store.queue.end_job(job_id)

@@ -23,7 +23,7 @@ _NAMES = {"sparse": "term weights", "tokens": "token vectors"}
 
 @dataclass(frozen=True, slots=True)
 class BatchEncoder:
-    """Calls an encoder and checks its results. `want` are the parts to store."""
+    """Calls an encoder and checks its results. `want` names the parts to store."""
 
     encoder: Encoder
     want: Set[str]
@@ -48,7 +48,8 @@ class BatchEncoder:
         return [self._outcome(*pair) for pair in zip(batch, encodings, strict=True)]
 
     def _encode_alone(self, chunk: PendingChunk) -> Outcome:
-        """Encode all parts; if that fails, the dense vector alone; else return the error."""
+        """Encode all parts; if that fails, only the dense vector; if that fails too, return the
+        error."""
         try:
             return self._outcome(chunk, self._encode([chunk.text], self.want)[0])
         except ModelError as error:
@@ -155,4 +156,4 @@ def _tokens_fault(tokens: TokenVectors | None, spec: ModelSpec) -> str | None:
     return None
 
 
-_LARGEST = 3.4e38  # of float32
+_LARGEST = 3.4e38  # the largest float32

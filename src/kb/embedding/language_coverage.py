@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from kb.types import ModelSpec
 
-_LEAST_SHARE = 0.2  # of all documents: fewer deserve no suggestion
+_LEAST_SHARE = 0.2  # share of all documents below which no model is suggested
 # The script that identifies a language, and the name of the language.
 _LANGUAGES = {
     "zh": ("CJK", "Chinese"),

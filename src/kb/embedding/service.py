@@ -28,7 +28,7 @@ _LONGEST_GRACE_S = 86_400
 class Encoders:
     """Finds the encoders of a store: the configured one or the caller's, or, after a reindex, the
     one whose name the store has recorded. An encoder object that the caller passes is preferred if
-    its model is the store's. Threads may share it."""
+    its model is the store's. Threads may share an `Encoders`."""
 
     def __init__(self, store: Store, config: Config, override: Encoder | str | None) -> None:
         self._store = store
@@ -277,7 +277,8 @@ class Embedding:
         """Run one step of a worker: do all pending work, for the current and the next model. Reads
         only a few rows if nothing is pending."""
         if self._store.exists():
-            self._store.maintenance.checkpoint()  # overlapping searches prevent automatic ones
+            # Overlapping searches prevent automatic checkpoints.
+            self._store.maintenance.checkpoint()
             self._store.fulltext.build_index()
         encoder = self._encoders.current()
         if encoder is None:

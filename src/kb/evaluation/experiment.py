@@ -201,8 +201,8 @@ class SearchRanker:
         return [hit.doc_path for hit in response.hits]
 
     def warm_up(self, query: str) -> None:
-        """Load models and indexes, so that the first query is not charged for it. The query is
-        altered: the searcher would cache the original, which would then cost nothing."""
+        """Load models and indexes, so that this does not count in the time of the first query. The
+        query is altered: the searcher would cache the original, which would then cost nothing."""
         with suppress(QuerySyntax):
             self._search(f"{query} {_WARM_UP}", query, _WARM_UP_TOP)
 

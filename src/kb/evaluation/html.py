@@ -1,7 +1,7 @@
 """An EvalReport as one HTML file: plots, tables and caveats.
 
 The file loads nothing: style and plots are inside, there is no script, and the policy in its head
-forbids both. It follows the browser's light or dark mode.
+forbids scripts and requests. It follows the browser's light or dark mode.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _quality(report: EvalReport) -> str:
         about += (
             f" The ring and the dashed line are {report.baseline}. Bars may overlap even if "
             "methods differ; the interval of the paired difference decides. Better and worse mean "
-            "that it excludes zero."
+            "that this interval excludes zero."
         )
     return _section("Quality", about, "".join(blocks))
 

@@ -158,7 +158,7 @@ def _labels(
 
 
 def reach(queries: Iterable[Change]) -> float:
-    """The end of a scale that fits all values to compare."""
+    """The end of a scale with room for every value."""
     most = max((abs(each.difference) for each in queries), default=0.0)
     return ceil(most * 10 - 1e-9) / 10 if most > 0.1 else 0.1
 

@@ -182,13 +182,13 @@ def _weak(report: EvalReport) -> list[str]:
     lines, queries = [], len(report.query_ids)
     if queries < FEW_QUERIES:
         number = counted(queries, "query is", "queries are")
-        lines.append(f"{number} not many: the intervals are too narrow by an unknown amount")
+        lines.append(f"{number} too few: the intervals are too narrow by an unknown amount")
     documents = report.documents
     deep = [str(m) for m in report.measures if m.name in ("Recall", "Success")
             and m.k is not None and documents is not None and m.k >= documents]  # fmt: skip
     if deep and documents is not None:
         size = counted(documents, "document", "documents")
-        lines.append(f"{', '.join(deep)}: 1 for any method that returns all of the {size}")
+        lines.append(f"{', '.join(deep)}: always 1 for a method that returns all {size}")
     return lines
 
 

@@ -110,16 +110,16 @@ def tune(
             searcher.close()
         board = Scoreboard(collection, retrieved, base, wanted, gain, on_progress)
         best = board.fitted(collection.qrels)
-        asked: dict[str, SearchOptions | OptionsByQuery] = {
-            CURRENT: _asked(base, None),
-            TUNED: _asked(base, best),
+        options: dict[str, SearchOptions | OptionsByQuery] = {
+            CURRENT: _search_options(base, None),
+            TUNED: _search_options(base, best),
         }
         folds = None
         if held_out is None:
             folds = folds_of(collection)
-            asked[TUNED] = by_fold(board, base, folds)
+            options[TUNED] = by_fold(board, base, folds)
         report = measure_methods(
-            store, setup, held_out or collection, asked, [wanted], gain,
+            store, setup, held_out or collection, options, [wanted], gain,
             baseline=CURRENT, on_progress=on_progress,
         )  # fmt: skip
     return Tuning(
@@ -268,16 +268,16 @@ def changed(base: Profile, setting: Setting | None) -> Profile:
     )
 
 
-def _asked(base: Profile, setting: Setting | None) -> SearchOptions:
+def _search_options(base: Profile, setting: Setting | None) -> SearchOptions:
     settings = {} if setting is None else setting.settings()
     return {"profile": base.name, "settings": settings}
 
 
 def by_fold(board: Scoreboard, base: Profile, folds: Sequence[Sequence[str]]) -> OptionsByQuery:
-    """The setting for each query, fitted to the folds without it."""
-    asked: dict[str, SearchOptions] = {}
+    """The setting for each query, fitted to the folds that do not contain it."""
+    options: dict[str, SearchOptions] = {}
     for fold in folds:
         others = [query_id for each in folds if each is not fold for query_id in each]
-        for_fold = _asked(base, board.fitted(others))
-        asked |= {board.collection.queries[query_id]: for_fold for query_id in fold}
-    return asked.__getitem__
+        for_fold = _search_options(base, board.fitted(others))
+        options |= {board.collection.queries[query_id]: for_fold for query_id in fold}
+    return options.__getitem__

@@ -1,12 +1,12 @@
 """Dense vectors as bytes, to find the rows that may be among the nearest without reading floats.
 
-Each row is centered and rounded to multiples of its own scale. By Cauchy and Schwarz, the cosine by
-codes differs from the true one by at most
+Each row is centered and rounded to multiples of its own scale. By the Cauchy-Schwarz inequality,
+the cosine by codes differs from the true one by at most
 
     |row - center - code| * |query|  +  |code| * |query - its code|
 
 so every row within twice this bound of the last place is a candidate, and no other row can be among
-the nearest. About one row in a hundred is left; floats decide among those.
+the nearest. About one row in a hundred remains, and is then scored exactly.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-MIN_ROWS = 20_000  # floats are fast enough for fewer
-_BATCH = 4096  # rows that are encoded at a time
+MIN_ROWS = 20_000  # with fewer rows, floats are fast enough
+_BATCH = 4096  # rows encoded at a time
 _BLOCK = 64
 _ROUNDING = 1e-5  # more than the errors of float32 sums
-_LOWEST = -1e30  # excluded rows are below
+_LOWEST = -1e30  # excluded rows have -inf
 
 
 class Codes(NamedTuple):
@@ -92,7 +92,8 @@ def candidates(
 
 
 def _last(near: NDArray[np.float32], limit: int) -> float:
-    """A value that at least `limit` rows reach: that many blocks have a row that does."""
+    """A lower bound for the `limit`-th best value: that many blocks have a row with at least this
+    value."""
     import numpy as np
 
     whole = len(near) // _BLOCK * _BLOCK

@@ -175,8 +175,8 @@ def _encode_2_bit(rows: Rows) -> Any:
 
 
 def _decode_2_bit(codes: Bytes, dimension: int) -> Any:
-    """Look up each byte in a table. One lookup of 16 bytes is five times faster than four of a
-    number each."""
+    """Look up each byte in a table. One lookup of 16 bytes is five times faster than four lookups
+    of one number."""
     import numpy as np
 
     values = _values_of_bytes().take(codes.reshape(-1)).view(np.float32)

@@ -30,9 +30,9 @@ HEADING, TEXT, PART = 4, 2, 1  # the weights of a word, doubled
 MAX_CANDIDATES = 64  # chunks to read for a phrase; FTS5 is faster for more
 _K1, _B = 1.2, 0.75
 _LEAST_IDF = 1e-6
-_BATCH = 8192  # chunks that are sorted at a time
+_BATCH = 8192  # chunks sorted at a time
 _MAX_WORDS = 200_000  # words whose stem is cached
-_MAX_TERM_BYTES = 32_768  # FTS5 indexes no more of a word
+_MAX_TERM_BYTES = 32_768  # FTS5 indexes only this much of a word
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +76,7 @@ class _Batch(NamedTuple):
 
 
 class _Vocabulary(dict[str, int]):
-    """The number of each word's term, and the terms by number."""
+    """Maps each word to the number of its term, and numbers to terms."""
 
     def __init__(self, stem: Callable[[str], str]) -> None:
         self._stem = stem
@@ -187,13 +187,13 @@ def _merge(
 
 
 class Part(NamedTuple):
-    """Postings, and which of their chunks are gone (None: none)."""
+    """Postings, and which of their chunks are gone; None if all exist."""
 
     postings: Postings
     gone: NDArray[np.bool_] | None = None
 
 
-class Found(NamedTuple):
+class PhrasePostings(NamedTuple):
     """The postings of a phrase in a part: positions of chunks, and weighted counts."""
 
     places: NDArray[np.uint32]
@@ -245,7 +245,7 @@ class WordRanking:
         import numpy as np
 
         phrases = [phrase for group in groups for phrase in group]
-        found: dict[Phrase, list[Found]] = {}
+        found: dict[Phrase, list[PhrasePostings]] = {}
         for phrase in dict.fromkeys(phrases):
             postings = self._find(phrase, count_phrase)
             if postings is None:
@@ -265,7 +265,7 @@ class WordRanking:
             np.concatenate(scores), self._ids, allowed=allowed, hidden=hidden, limit=limit
         )
 
-    def _find(self, phrase: Phrase, count_phrase: CountPhrase) -> list[Found] | None:
+    def _find(self, phrase: Phrase, count_phrase: CountPhrase) -> list[PhrasePostings] | None:
         """The postings of a phrase in each part; None if it has too many candidates."""
         if len(phrase) == 1:
             return [_word(part, phrase[0]) for part in self._parts]
@@ -277,10 +277,10 @@ class WordRanking:
             ids: list[int] = part.postings.ids[places].tolist()
             counts = count_phrase(phrase, ids) if ids else {}
             kept = [place for place, one in zip(places.tolist(), ids, strict=True) if counts[one]]
-            found.append(_found(kept, [counts[one] for one in ids if counts[one]]))
+            found.append(_phrase_postings(kept, [counts[one] for one in ids if counts[one]]))
         return found
 
-    def _count(self, where: Sequence[Found]) -> int:
+    def _count(self, where: Sequence[PhrasePostings]) -> int:
         """How many chunks of all parts have these postings."""
         count = 0
         for part, (places, _) in zip(self._parts, where, strict=True):
@@ -291,7 +291,9 @@ class WordRanking:
         value = log((self.chunks - count + 0.5) / (count + 0.5))
         return value if value > 0.0 else _LEAST_IDF
 
-    def _scores(self, number: int, found: Sequence[tuple[Found, float]]) -> NDArray[np.float64]:
+    def _scores(
+        self, number: int, found: Sequence[tuple[PhrasePostings, float]]
+    ) -> NDArray[np.float64]:
         """The score of every chunk of a part, for the postings and the IDF of each phrase.
         `bincount` adds in the order of the phrases."""
         import numpy as np
@@ -305,7 +307,7 @@ class WordRanking:
 
 
 def count_phrase(phrase: Phrase, columns: Iterable[tuple[int, Sequence[str]]]) -> int:
-    """The weighted count of a phrase in a chunk, of which each column has a weight and terms."""
+    """The weighted count of a phrase in a chunk. Each of `columns` has a weight and its terms."""
     return sum(
         weight * _occurrences(phrase, terms) for weight, terms in columns if phrase[0] in terms
     )
@@ -318,15 +320,15 @@ def _occurrences(phrase: Phrase, terms: Sequence[str]) -> int:
     )
 
 
-def _word(part: Part, term: str) -> Found:
+def _word(part: Part, term: str) -> PhrasePostings:
     where = part.postings.find(term)
-    return Found(part.postings.places[where], part.postings.counts[where])
+    return PhrasePostings(part.postings.places[where], part.postings.counts[where])
 
 
-def _found(places: Sequence[int], counts: Sequence[int]) -> Found:
+def _phrase_postings(places: Sequence[int], counts: Sequence[int]) -> PhrasePostings:
     import numpy as np
 
-    return Found(np.array(places, np.uint32), np.array(counts, np.uint32))
+    return PhrasePostings(np.array(places, np.uint32), np.array(counts, np.uint32))
 
 
 def _having_all(part: Part, terms: Sequence[str]) -> NDArray[np.uint32]:
@@ -343,7 +345,7 @@ def _having_all(part: Part, terms: Sequence[str]) -> NDArray[np.uint32]:
     return common if part.gone is None else common[~part.gone[common]]
 
 
-def _in_every(groups: Sequence[Sequence[Found]], chunks: int) -> NDArray[np.bool_]:
+def _in_every(groups: Sequence[Sequence[PhrasePostings]], chunks: int) -> NDArray[np.bool_]:
     """Whether each chunk is in one of the postings of every group."""
     import numpy as np
 

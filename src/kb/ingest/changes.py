@@ -151,7 +151,7 @@ def scan_root(
 
 
 def _path_inside(state: FileState) -> str:
-    """The path of a file inside its root, as the file system has it."""
+    """The path of a file inside its root, as the file system spells it."""
     return os.fsdecode(state.os_path) if state.os_path is not None else state.path
 
 

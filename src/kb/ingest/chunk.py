@@ -33,7 +33,7 @@ def chunk(blocks: Iterable[Block], max_chars: int) -> list[ChunkDraft]:
 
 
 def iter_chunks(blocks: Iterable[Block], max_chars: int) -> Iterator[ChunkDraft]:
-    """Yield the same chunks one by one, holding no more than a section in memory."""
+    """Yield the chunks that `chunk` returns, holding no more than a section in memory."""
     sections = _sections(_units(blocks, max_chars))
     for section in _join_small_code(_join_bare_headings(sections)):
         for units in _pack(section, max_chars):

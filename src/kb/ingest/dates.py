@@ -53,7 +53,7 @@ def moment(text: str) -> str:
 
 
 def expiry(ttl: str, start: datetime) -> str | None:
-    """The time when `ttl` (`7d`, `12h`, `30m`, `2w`) after `start` is over; None for `never`.
+    """The time at which a `ttl` (`7d`, `12h`, `30m`, `2w`) from `start` ends; None for `never`.
 
     Raises ValueError for any other text.
     """

@@ -130,8 +130,8 @@ def _utf8(data: bytes) -> str:
 
 
 def _is_cp1252(data: bytes) -> bool:
-    """Whether data that is not UTF-8 looks like Western European text in Windows-1252: mostly
-    ASCII without control characters, and no letter of UTF-8."""
+    """Whether data that is not UTF-8 looks like Western European text in Windows-1252: mostly ASCII
+    without control characters, and no valid UTF-8 letter beyond ASCII."""
     sample = data[:_SAMPLE_BYTES]
     others = sample.translate(None, _PRINTABLE)
     return (

@@ -60,8 +60,8 @@ def build_document(
     """Build the document of a file, still without a root.
 
     `content_hash` is the digest of its bytes, `version` the `chunker_version` of its parser. Raises
-    `Unsupported` if the file has no text, or if its extracted text is a private key and no
-    `secret_allowed`.
+    `Unsupported` if the file has no text, or if its extracted text is a private key and
+    `secret_allowed` is False.
     """
     name = os.path.basename(entry.path)
     chunks = iter(document.chunks)

@@ -40,7 +40,8 @@ class FrontMatter:
 
 
 def read(text: str, now: datetime) -> FrontMatter:
-    """Read the front matter of `text`. A `ttl` counts from its date, or without one from `now`."""
+    """Read the front matter of `text`. A `ttl` counts from the `date` in it, or from `now` if there
+    is none."""
     first, newline, rest = text.partition("\n")
     if first.rstrip() != "---" or not newline:
         return FrontMatter()

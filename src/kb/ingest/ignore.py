@@ -6,7 +6,7 @@ it. `?` and sets match characters, where git matches bytes.
 
 Ignore files are untrusted input: only regular files of bounded size are read, and patterns match
 in linear time (`kb.text.globs`). A folder whose ignore file cannot be read is skipped as well,
-since the file may hide anything in it: see `IgnoreFileError`.
+since any file in it may be ignored: see `IgnoreFileError`.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def read_rules(
     cut: int = 0,
     prefix: str = "",
 ) -> tuple[Rules | None, list[str]]:
-    """Read the ignore file `name` in `folder`. Returns its rules, None if it has none, and its
+    """Read the ignore file `name` in `folder`. Returns its rules (None if it has none) and its
     invalid lines.
 
     A link is followed if its target lies inside `root`, by default `folder`. Raises
@@ -145,7 +145,8 @@ def read_rules(
 
 
 def check_cost(name: str, levels: Iterable[Rules]) -> None:
-    """Raise `IgnoreFileError` if the patterns, with those of the file `name`, take too long."""
+    """Raise `IgnoreFileError` if matching the patterns, including those of the file `name`, would
+    take too long."""
     if sum(rules.cost for rules in levels) > MAX_COST:
         raise IgnoreFileError(name, f"too many patterns: a folder may have about {MAX_COST:,}")
 

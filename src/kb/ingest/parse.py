@@ -42,7 +42,8 @@ class Parsers:
         return iter((*self._plug_ins, *self._built_in))
 
     def location(self, parser: Parser) -> str:
-        """The location from which `parser_registry.load_parser` loads this parser elsewhere."""
+        """The location from which `parser_registry.load_parser` loads this parser in another
+        process."""
         return self._locations[id(parser)]
 
     def detect(self, source: Source) -> Parser | None:

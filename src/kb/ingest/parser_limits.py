@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kb.config import IngestConfig
 
 OUT_OF_MEMORY = 86  # exit status of a parser process that reached its memory limit
-OUT_OF_TIME = -getattr(signal, "SIGPROF", 1000)  # that the system stopped
+OUT_OF_TIME = -getattr(signal, "SIGPROF", 1000)  # exit status of one that the system stopped
 
 _MB = 1024 * 1024
 _OUTPUT_BYTES = 256 * _MB
@@ -42,8 +42,8 @@ class Limits:
         return cls(ingest.parse_memory_bytes, ingest.parse_timeout_s)
 
     def for_file(self, size_bytes: int) -> Limits:
-        """The limits for a file of this size: half the time again for each megabyte, and memory for
-        several copies of its text."""
+        """The limits for a file of this size: each megabyte adds half of the time limit, and memory
+        for several copies of its text."""
         return replace(
             self,
             memory_bytes=self.memory_bytes + 16 * size_bytes,
@@ -134,8 +134,8 @@ else:
     _memory_limit_bytes = 0
 
     def _start_watching(size_bytes: int) -> None:
-        """Exit once this process has used more memory. The thread runs only when the parser lets
-        it, so a single huge allocation is noticed late."""
+        """Exit once this process uses more than `size_bytes` of memory. The thread runs only when
+        the parser lets it, so a single huge allocation is noticed late."""
         global _memory_limit_bytes
         first, _memory_limit_bytes = not _memory_limit_bytes, size_bytes
         if first:

@@ -54,8 +54,8 @@ def start(
 
     `parser` is the location of the parser (see `parser_registry`). With `want="text"`, the process
     returns the text instead of chunks. `on_wait` is called a few times a second while the caller
-    waits, now and later; an exception from it ends the parsing, and so does the thread's deadline.
-    Raises `ParserUnavailable` if no process can be started.
+    waits, here or for the result; an exception from it ends the parsing, and so does the thread's
+    deadline. Raises `ParserUnavailable` if no process can be started.
     """
     size = len(source.data)
     limits = limits.for_file(size)

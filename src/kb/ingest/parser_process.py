@@ -106,7 +106,7 @@ class ParserProcess:
             return None
         (size,) = wire.SIZE.unpack(head)
         if size > wire.FRAME_BYTES:
-            raise wire.MalformedMessage(f"a message of {size:,} bytes")
+            raise wire.MalformedMessage(f"a message of {size:,} bytes is too long")
         return self._read(size, on_wait)
 
     def _read(self, size: int, on_wait: OnWait) -> bytes | None:

@@ -106,7 +106,7 @@ _HASHED = re.compile(
     rb"[^\s:]{1,255}:(?:\$(?:apr1|[1256y]|2[abxy]|argon2id?|7)\$|\{S?SHA(?:256|512)?\})\S",
     re.IGNORECASE,
 )
-_LINES = 50  # of a list, to examine
+_LINES = 50  # lines of a list to examine
 # What the exports of browsers and password managers call their columns.
 _PASSWORD_COLUMN = re.compile(
     rb"(?:login[ _]?)?(?:password|passwort|passwd|pwd|kennwort)|mot de passe|contrase\xc3\xb1a"
@@ -134,7 +134,7 @@ _TERRAFORM = (
     re.compile(rb'"serial"\s*:'),
     re.compile(rb'"(?:resources|modules)"\s*:'),
 )
-_SEP_LINE = re.compile(rb"\"?sep=.\"?[ \t]*\r?\n", re.IGNORECASE)  # of CSV files from spreadsheets
+_SEP_LINE = re.compile(rb"\"?sep=.\"?[ \t]*\r?\n", re.IGNORECASE)  # in CSV files
 _NETRC = re.compile(rb"machine[ \t]+\S+\s+(?:login[ \t]+\S+\s+)?(?:password|passwd)[ \t]+\S")
 
 
@@ -154,8 +154,8 @@ def secret_reason(path: str, head: bytes, included: Iterable[str] = ()) -> str |
 
 
 def extracted_reason(text: str) -> str | None:
-    """Return the reason why a file must not be read whose extracted text is `text`, or None: a Word
-    file, a PDF or a mail may be little more than a private key."""
+    """Return the reason why a file with the extracted text `text` must not be read, or None if it
+    may be: a Word file, a PDF or an e-mail may be little more than a private key."""
     data = text.encode("utf-8", "replace")
     if b"PRIVATE KEY" in data and _is_key(data.strip()):
         return f"holds a private key ({HOW_TO_INCLUDE})"

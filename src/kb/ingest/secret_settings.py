@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-_LINES = 60  # of a list, to examine
-_OTHER_SHARE = 0.1  # of lines that are no settings, at most
+_LINES = 60  # lines of a list to examine
+_OTHER_SHARE = 0.1  # the largest share of lines that are not settings
 _MAX_LINE_BYTES = 4000
 _COMMENTS = (b"#", b";", b"//", b"!", b'"""', b"--")
 
@@ -33,7 +33,7 @@ _SECRET_NAME = re.compile(
 _CAMEL_CASE_NAME = re.compile(
     rb"[A-Za-z0-9]*(?:Secret|Token|Password|Passphrase|ApiKey|APIKey|PrivateKey|AccessKey)"
 )
-# Tokens that give no access: of pages, requests and versions.
+# Tokens that give no access, such as those of pages, requests and versions.
 _PAGE_TOKEN = re.compile(
     rb"(?:next|page|change|request|continuation|sync|sequence|upload|update|cursor|pagination)"
     rb"[_.-]?token",
@@ -54,7 +54,7 @@ _WEAK_URL_PASSWORD = re.compile(
     rb"pass|pwd|pw$|secret|user|admin|root|postgres|mysql|guest|test|example|[<${*x%]",
     re.IGNORECASE,
 )
-# As of databases: `Server=db;User Id=app;Password=...;`
+# Connection strings of databases: `Server=db;User Id=app;Password=...;`
 _CONNECTION = re.compile(
     rb"(?:^|[;\"'])[ \t]*(?:server|data source|host|user ?id|uid|initial catalog|database)[ \t]*="
     rb"[^;\n]{0,200};",
@@ -97,7 +97,7 @@ _TOKEN = re.compile(
     rb"|sk_live_[A-Za-z0-9]{20,}|rk_live_[A-Za-z0-9]{20,}|sk-ant-[\w-]{40,}|sk-proj-[\w-]{40,}"
     rb"|AIza[\w-]{35}|SG\.[\w-]{22}\.[\w-]{43}|AKIA[0-9A-Z]{16})(?![A-Za-z0-9])"
 )
-# How they begin, by a character that rules most texts out at once.
+# Their first characters: most texts contain none, and are ruled out at once.
 _TOKEN_MARKS = (
     (b"_", (b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_", b"github_pat_", b"npm_", b"hf_",
             b"k_live_")),
@@ -105,7 +105,7 @@ _TOKEN_MARKS = (
     (b"A", (b"AIza", b"AKIA")),
     (b"S", (b"SG.",)),
 )  # fmt: skip
-_MIN_VARIETY = 12  # of characters in a real token; `ghp_xxxx` and `ghp_000` have fewer
+_MIN_VARIETY = 12  # distinct characters in a real token; `ghp_xxxx` and `ghp_000` have fewer
 _SEQUENCE = re.compile(rb"(?i)example|1234567|abcdef|0000|xxxx")
 
 

@@ -4,7 +4,7 @@ Most files of a folder of notes are short texts, and a process costs more than p
 is parsed in this process only if all of this holds:
 
     its parser allows it  it sets `max_local_bytes`, since it is Python code whose time and memory
-                          grow with the size of the file only
+                          depend only on the size of the file
     it is short           so that even the worst case takes less than a second
     no YAML               a file with front matter is read by a library in C
 

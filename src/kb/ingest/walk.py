@@ -225,7 +225,7 @@ class _Walker:
         return rules
 
     def _skip_folder(self, folder: str, ignore_file: str, reason: str) -> None:
-        """Skip a folder whose ignore file cannot be read, since it may hide any of its files."""
+        """Skip a folder whose ignore file cannot be read: any file in the folder may be ignored."""
         self.unseen.append(folder)
         self._skip(ignore_file, reason)
 

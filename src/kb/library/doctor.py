@@ -1,4 +1,4 @@
-"""`kb doctor`: runs all checks of a store, and repairs what can be derived again.
+"""`kb doctor`: runs all checks of a store, and rebuilds derived data.
 
 The store provides the checks of its own data. The checks here cover the rest: the model, folders
 and files, the clock and the disk. A failed check does not stop the others; a store too damaged to
@@ -69,7 +69,7 @@ def _open(store: Store) -> Finding:
         versions = {"kb": __version__} | store.maintenance.versions()
     except (StoreUnusable, StoreTooNew) as error:
         return Finding("file", "error", error.message, error.hint)
-    return Finding("file", "ok", f"opens; {', '.join(map(' '.join, versions.items()))}")
+    return Finding("file", "ok", f"can be opened; {', '.join(map(' '.join, versions.items()))}")
 
 
 def _checks(store: Store, now: str, source: EncoderSource, ingest: IngestConfig) -> Iterator[Check]:

@@ -154,13 +154,9 @@ class KnowledgeBase:
         from kb.library import ingestion
 
         return ingestion.ingest(
-            self,
-            paths,
-            dry_run=dry_run,
-            force=force,
-            resolve_links=resolve_links,
+            self, paths, dry_run=dry_run, force=force, resolve_links=resolve_links,
             on_progress=on_progress,
-        )
+        )  # fmt: skip
 
     def attach(
         self,
@@ -202,17 +198,9 @@ class KnowledgeBase:
         from kb.library import notes
 
         attributes = notes.attributes(
-            text,
-            title=title,
-            tags=tags,
-            kind=kind,
-            scope=scope,
-            trust=trust,
-            lang=lang,
-            ttl=ttl,
-            metadata=metadata,
-            now_s=self._clock(),
-        )
+            text, title=title, tags=tags, kind=kind, scope=scope, trust=trust, lang=lang, ttl=ttl,
+            metadata=metadata, now_s=self._clock(),
+        )  # fmt: skip
         indexer = Indexer(self._store, self.config, self._clock)
         doc_id = indexer.note(text, attributes, on_warning=on_warning).doc_id
         return self._store.catalog.documents_by_id([doc_id])[doc_id]
@@ -284,13 +272,9 @@ class KnowledgeBase:
         active model abandons a switch to another one.
         """
         return self._embedding.reindex(
-            model,
-            keep_old=keep_old,
-            force=force,
-            grace_s=grace_s,
-            stop=stop,
+            model, keep_old=keep_old, force=force, grace_s=grace_s, stop=stop,
             on_progress=on_progress,
-        )
+        )  # fmt: skip
 
     def pending(self) -> int:
         """How many passages wait for vectors; 0 if encoders are switched off."""
@@ -325,8 +309,8 @@ class KnowledgeBase:
         return [document.doc_path for document in expired]
 
     def compact(self) -> int:
-        """Give the space of removed documents back to the disk, and return how many bytes that
-        were. Others can read meanwhile, but not write."""
+        """Release the disk space of removed documents, and return the number of bytes.
+        Others can read meanwhile, but not write."""
         return self._store.maintenance.compact()
 
     # --- searching --------------------------------------------------------------------------------
@@ -349,7 +333,7 @@ class KnowledgeBase:
         malformed: str = "raise",
         settings: Mapping[str, Any] | None = None,
     ) -> Response:
-        """Search for the passages that fit `query` best. Any text is a valid query.
+        """Search for the passages that match `query` best. Any text is a valid query.
 
         `threshold` drops hits with a lower `score`, whose scale depends on the profile.
         `min_relevance` drops hits with a lower `relevance`, a probability. With `collapse=False`,
@@ -364,24 +348,11 @@ class KnowledgeBase:
         raised, or, with `malformed="empty"`, the response has no hits. `settings` override the
         profile's settings for this search.
         """
-        return self.execute(
-            SearchRequest(
-                query,
-                top=top,
-                profile=profile,
-                mode=mode,
-                match=match,
-                filters=filters,
-                threshold=threshold,
-                min_relevance=min_relevance,
-                collapse=collapse,
-                rerank=rerank,
-                budget_ms=budget_ms,
-                explain=explain,
-                malformed=malformed,
-                settings=settings,
-            )
-        )
+        return self.execute(SearchRequest(
+            query, top=top, profile=profile, mode=mode, match=match, filters=filters,
+            threshold=threshold, min_relevance=min_relevance, collapse=collapse, rerank=rerank,
+            budget_ms=budget_ms, explain=explain, malformed=malformed, settings=settings,
+        ))  # fmt: skip
 
     def execute(self, request: SearchRequest) -> Response:
         """Run a search from a `SearchRequest`; see `search` for its fields."""

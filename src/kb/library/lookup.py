@@ -18,7 +18,7 @@ from kb.types import Chunk, Document
 _MAX_NAME_CHARS = 10_000
 _MAX_SUGGESTION_CHARS = 500  # a longer name gets no suggestions
 _MAX_ID_DIGITS = 30
-_COMPARED_PATHS = 200  # of each kind, for suggestions
+_COMPARED_PATHS = 200  # paths of each kind that are compared for suggestions
 _LISTED_PATHS = 10
 _LIST_HINT = "kb list shows all documents"
 
@@ -52,8 +52,8 @@ def find_chunk(store: Store, chunk_id: int) -> Chunk:
 
 
 def find_passages(store: Store, name: str | int) -> tuple[list[Chunk], bool]:
-    """Find the chunks of a chunk id, a citation or a document's path, and whether they are the
-    whole document."""
+    """Find the chunks that a chunk id, a citation or a document's path refers to, and whether they
+    are the whole document."""
     is_id = isinstance(name, int) or (isinstance(name, str) and name.isdecimal())
     if is_id and len(short_repr(name)) <= _MAX_ID_DIGITS:
         return [find_chunk(store, int(name))], False
@@ -156,7 +156,7 @@ def _suggestion(store: Store, name: str) -> str:
 def _similar_paths(store: Store, name: str) -> list[str]:
     """The path most similar to `name`, among its alphabetical neighbors and the paths with the same
     file name. Comparing all paths would take minutes."""
-    from difflib import get_close_matches  # needed after a mistake only
+    from difflib import get_close_matches  # needed only for suggestions
 
     file_name = name[name.rfind("/") :] if "/" in name else "/" + name
     candidates = {

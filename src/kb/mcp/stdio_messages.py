@@ -94,8 +94,8 @@ class TrackedReplies:
 
 
 class ValidMessages:
-    """A stream of valid messages; replies to the invalid ones itself. At its end, it waits up to
-    `drain_s` for the replies to the others."""
+    """A stream of valid messages, which replies to invalid ones itself. When it ends, it waits up
+    to `drain_s` for the replies to the valid ones."""
 
     def __init__(
         self, inner: Receiver[Item], replies: Sender, pending: PendingRequests, drain_s: float

@@ -4,13 +4,13 @@ Each query runs in its own thread, which ends with the request's time limit; the
 waiting earlier:
 
     nothing known yet     the first query waits for the whole request (the server may have to load
-                          its model); queries beside it wait briefly
+                          its model); other queries wait briefly
     responding            queries wait for the whole request
     not responding        after a request ran out of time, queries fail at once; after a pause, one
                           at a time is sent again, and its search waits for it briefly
 
 In every state, queries fail at once while an earlier one has been waiting for longer than a brief
-wait. Any response ends the third state, also one that nobody waits for any more.
+wait. Any response ends the third state, even one that nobody waits for any more.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class _Attempt(Generic[T]):
 
 
 class CircuitBreaker:
-    """Sends queries to the server `host`. Threads may share it. `brief_s` is the brief wait,
-    `limit_s` the time limit of a request; `clock` returns seconds."""
+    """Sends queries to the server `host`. Threads may share it. `brief_s` is the length of a brief
+    wait, `limit_s` the time limit of a request; `clock` returns seconds."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class CircuitBreaker:
 
     def call(self, send: Callable[[], T]) -> T:
         """Return the result of `send`, which raises `TimeoutError` if the server does not respond.
-        Raises `EndpointError` if that, or the wait for it, takes too long."""
+        Raises `EndpointError` if the request or the wait for it takes too long."""
         attempt: _Attempt[T] = _Attempt(self._clock())
         with self._lock:
             wait_s = self._admit()

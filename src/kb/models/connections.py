@@ -7,7 +7,7 @@ only what is left of one `TimeLimit`.
 Only HTTPS to another machine goes through the system's proxy, as a tunnel in which the proxy sees
 neither the key nor the texts. Plain HTTP goes to the server itself.
 
-Imported on the first request, since `ssl` and `urllib.request` take long to load.
+Imported on the first request, since `ssl` and `urllib.request` are slow to load.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LOCALHOST = ("127.0.0.1", "::1")
 
 
 class TimeLimit:
-    """The time that is left for a request. `restart` gives it the whole time again."""
+    """The time that is left for a request. `restart` resets it to the whole time."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
@@ -93,7 +93,7 @@ class _Redirects(urllib_request.HTTPRedirectHandler):
 
 
 class _Connections(urllib_request.AbstractHTTPHandler):
-    """Opens a connection for each request, with what is left of the limit."""
+    """Opens a connection for each request, within the remaining time."""
 
     def __init__(self, limit: TimeLimit) -> None:
         super().__init__()
@@ -127,14 +127,14 @@ class _HttpsConnection(_HttpConnection):
 
     def connect(self) -> None:
         super().connect()  # and, through a proxy, opens the tunnel
-        self.sock.settimeout(self._limit.left_s())  # for the handshake, which counts it as a whole
+        self.sock.settimeout(self._limit.left_s())  # covers the whole handshake
         host = self._tunnel_host or self.host
         self.sock = _tls_context().wrap_socket(self.sock, server_hostname=host)
         self.sock.limit = self._limit  # type: ignore[attr-defined]  # a `_TlsSocket`
 
 
 class _Socket(socket.socket):
-    """A socket whose operations take no longer than what is left of its limit."""
+    """A socket whose operations take no longer than the remaining time."""
 
     limit: TimeLimit | None = None
 
@@ -152,7 +152,7 @@ class _Socket(socket.socket):
 
 
 class _TlsSocket(ssl.SSLSocket):
-    """The same over TLS, where `sendall` calls `send` for each part."""
+    """A `_Socket` over TLS, where `sendall` calls `send` for each part."""
 
     limit: TimeLimit | None = None
 

@@ -146,8 +146,8 @@ def _copy(
     response: HTTPResponse, stream: BinaryIO, left: int, limit: TimeLimit, on_bytes: OnBytes
 ) -> None:
     """Copy at most one byte more than expected, so that a longer file is noticed and an endless one
-    does not fill the disk. The limit applies to each part of the file: a server that sends it byte
-    by byte is given up."""
+    does not fill the disk. The limit applies to each part of the file: a download from a server
+    that sends single bytes is abandoned."""
     limit.restart()
     copied = part = 0
     while copied <= left:
@@ -181,7 +181,7 @@ def _limit(seconds: float) -> TimeLimit:
 
 
 def _classify(error: Exception, url: str) -> tuple[str, str | None]:
-    """The reason of a transient failure, and the `Retry-After` header. Raises `ModelError` for a
+    """The reason for a transient failure, and the `Retry-After` header. Raises `ModelError` for a
     permanent failure."""
     from urllib.error import HTTPError
 

@@ -22,7 +22,7 @@ from kb.types import Encoding, ExamMark, ModelSpec
 
 PROBE = "a text that every model can take"
 _DENSE = frozenset({"dense"})
-_LARGEST = 3.4e38  # of float32
+_LARGEST = 3.4e38  # the largest float32
 _HINT = "see: kb models verify; to skip the exam, set models.exam = false"
 _Terms = Mapping[Any, float]  # by term or by dimension
 _log = logger("kb.embed")
@@ -32,7 +32,7 @@ EXAMINED = frozenset({"dense", "sparse"})  # token vectors only rerank what thes
 
 def examine(encoder: Encoder) -> tuple[ExamMark, ...]:
     """Run the exam for dense and sparse vectors, in the scripts that the encoder declares, or in
-    all. Raises `ModelError` if the model fails altogether."""
+    all scripts if it declares none. Raises `ModelError` if the model fails altogether."""
     declared = {script.upper() for script in encoder.spec.scripts}
     parts = EXAMINED & encoder.spec.gives
     return tuple(

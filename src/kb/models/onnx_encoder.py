@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kb.errors import InvalidRequest, ModelBroken
 from kb.index.normalize_arrays import normalize_rows
 from kb.models.manifest import HINT
-from kb.models.onnx_model import Loaded, OnnxModel
+from kb.models.onnx_model import LoadedModel, OnnxModel
 from kb.models.onnx_session import CPU, width_of
 from kb.models.tokenizer import Tokenizer, Tokens
 from kb.types import Encoding, ModelSpec, TokenVectors, Vector
@@ -79,7 +79,7 @@ class OnnxEncoder(OnnxModel[Tokenizer]):
         return chosen
 
     def _encode_one(
-        self, loaded: Loaded[Tokenizer], outputs: Mapping[str, str], as_query: bool, text: str
+        self, loaded: LoadedModel[Tokenizer], outputs: Mapping[str, str], as_query: bool, text: str
     ) -> Encoding:
         prefix = self.spec.query_prefix if as_query else self.spec.passage_prefix
         tokens = loaded.tokenizer.tokens(text, prefix)

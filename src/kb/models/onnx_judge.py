@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from kb.errors import InvalidRequest, ModelBroken
 from kb.models.manifest import HINT, SCORE
-from kb.models.onnx_model import Loaded, OnnxModel
+from kb.models.onnx_model import LoadedModel, OnnxModel
 from kb.text.normalize import nfc
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class OnnxJudge(OnnxModel[PairTokenizer]):
             map(score_one, passages) if len(passages) < 2 else loaded.pool.map(score_one, passages)
         )
 
-    def _score(self, loaded: Loaded[PairTokenizer], query: Pieces, passage: str) -> float:
+    def _score(self, loaded: LoadedModel[PairTokenizer], query: Pieces, passage: str) -> float:
         ids, type_ids = loaded.tokenizer.pair(query, passage)
         name = self.manifest.outputs[SCORE]
         values = loaded.session.run(ids, (name,), type_ids)[name]

@@ -25,7 +25,7 @@ TokenizerT = TypeVar("TokenizerT")
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded(Generic[TokenizerT]):
+class LoadedModel(Generic[TokenizerT]):
     """A loaded model, and the threads that run it."""
 
     session: Session
@@ -43,7 +43,7 @@ class OnnxModel(ModelTraits, Generic[TokenizerT]):
         self._provider = provider
         self._threads = threads or cores()
         self._lock = Lock()
-        self._loaded: Loaded[TokenizerT] | None = None
+        self._loaded: LoadedModel[TokenizerT] | None = None
 
     @property
     def spec(self) -> ModelSpec:
@@ -58,14 +58,14 @@ class OnnxModel(ModelTraits, Generic[TokenizerT]):
         """Load the model, unless it is loaded."""
         self.loaded()
 
-    def loaded(self) -> Loaded[TokenizerT]:
+    def loaded(self) -> LoadedModel[TokenizerT]:
         """Return the loaded model; the first call loads it."""
         with self._lock:
             if self._loaded is None:
                 self._loaded = self._load()
             return self._loaded
 
-    def _load(self) -> Loaded[TokenizerT]:
+    def _load(self) -> LoadedModel[TokenizerT]:
         # Check every byte: a graph with a few changed bytes loads, and its wrong vectors would be
         # stored among good ones. This takes 20 ms, while the libraries are loaded; the hashes of
         # very large files, which would take seconds, are cached.
@@ -74,7 +74,7 @@ class OnnxModel(ModelTraits, Generic[TokenizerT]):
             _load_libraries()
             check.result()
         session = load(self.manifest, self._provider)
-        return Loaded(
+        return LoadedModel(
             session, self._load_tokenizer(), ThreadPoolExecutor(self._threads, self._thread_name)
         )
 

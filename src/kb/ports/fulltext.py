@@ -57,6 +57,6 @@ class Fulltext(Protocol):
         ...
 
     def build_index(self) -> None:
-        """Bring indexes up to date that make searches faster, if much has changed. Searches return
-        the same without them."""
+        """Update the indexes that make searches faster, if much has changed. Without them, searches
+        return the same results."""
         ...

@@ -49,9 +49,8 @@ class Maintenance(Protocol):
         ...
 
     def compact(self) -> int:
-        """Give the space of removed documents back to the disk, and return how many bytes that
-        were. Others can read meanwhile, but not write. It needs as much free space as the store
-        takes."""
+        """Release the disk space of removed documents, and return the number of bytes.
+        Others can read meanwhile, but not write. It needs as much free space as the store takes."""
         ...
 
     def backup(self, target: Path, *, overwrite: bool, on_progress: OnProgress) -> None:

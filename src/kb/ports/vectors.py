@@ -37,7 +37,8 @@ class Vectors(Protocol):
         ...
 
     def model_counts(self) -> list[JsonDict]:
-        """How many chunks are ready, pending or failed for each model, as `status.v1` has them."""
+        """How many chunks are ready, pending or failed for each model, in the form of
+        `status.v1`."""
         ...
 
     def use_model(self, spec: ModelSpec, source: str | None = None) -> StoredModel:

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 _DEPTH_FACTOR = 4  # how many times more candidates the next retrieval returns
 _MAX_DEPTH = 4096  # the limit if one document fills the list
-_MIN_DEPTH = 100  # candidates to look at before a list is short because of `min_relevance`
-_READ_CHUNKS = 16  # whose texts are read at a time to estimate their relevance
+_MIN_DEPTH = 100  # candidates to examine before `min_relevance` may leave the list short
+_READ_CHUNKS = 16  # read at a time to estimate their relevance
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ class Cut:
         cache: CandidateCache,
         keep: Callable[[Sequence[ScoredChunk]], Iterable[ScoredChunk]] = iter,
     ) -> tuple[ScoredChunk, ...]:
-        """The hits. `keep` drops further ones, before the list is cut: what it drops takes no
-        place."""
+        """The hits. `keep` may drop further candidates before the list is cut, so that the next
+        ones take their places."""
         kept = keep(self.drop(ranked))
         return tuple(islice(_best_per_document(kept, cache) if self.group else kept, self.top))
 
@@ -145,8 +145,8 @@ def _first_ids(candidates: Candidates) -> list[int]:
 
 
 def _word_match(analysis: Analysis, lexical: Candidates | None) -> float | None:
-    """How well the first passage by words matches; None if that cannot be told: the passages were
-    found in another way than by BM25, or a word was not counted."""
+    """How well the first passage by words matches; None if that is unknown, because the passages
+    were not found by BM25 or a word was not counted."""
     if lexical is None or not lexical.ranked or lexical.tiers[:1] not in (("content",), ("any",)):
         return None
     content = analysis.content
@@ -233,8 +233,8 @@ class Pipeline:
         return "+".join(function(self.store) for function in dict.fromkeys(functions))
 
     def _query_degraded(self, analysis: Analysis) -> tuple[Degraded, ...]:
-        """The problems of the query's analysis, if it has a lexical retriever: omitted terms matter
-        to no other."""
+        """The problems of the query's analysis; none without a lexical retriever, because omitted
+        terms matter to no other."""
         lexical = any(retriever.name == LEXICAL for retriever in self.retrievers)
         return analysis.degraded if lexical else ()
 
@@ -296,8 +296,8 @@ class PipelineRun:
         return put_first(ranked, self._evidence)
 
     def _relevant(self, ranked: Sequence[ScoredChunk]) -> Iterable[ScoredChunk]:
-        """The candidates without irrelevant ones, if the search has a limit for them. Their texts
-        are read as far as hits are needed."""
+        """Drop irrelevant candidates, if the search has a minimum relevance. Reads no more texts
+        than the hits need."""
         stage = self._pipeline.fusion_stage
         least = stage.min_score if stage.calibrated else None
         limits = RelevanceLimits(self._query.min_relevance, least)

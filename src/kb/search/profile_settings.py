@@ -155,13 +155,13 @@ def _some_of(valid_names: Names, *, least: int) -> Callable[[str, Any], tuple[st
         valid = valid_names()
         names = value.split(",") if isinstance(value, str) else value
         if not isinstance(names, list | tuple):
-            hint = f"some of: {', '.join(valid)}"
+            hint = f"choose from: {', '.join(valid)}"
             raise InvalidRequest(f"{key} cannot be {short_repr(value)}", hint)
         chosen = {_text(name) for name in names} - {"", "none"}
         for name in chosen:
             check_choice(key, name, valid)
         if len(chosen) < least:
-            raise InvalidRequest(f"{key} cannot be empty", f"some of: {', '.join(valid)}")
+            raise InvalidRequest(f"{key} cannot be empty", f"choose from: {', '.join(valid)}")
         return tuple(name for name in valid if name in chosen)
 
     return read_names
@@ -216,8 +216,8 @@ ABOUT: Mapping[str, str] = {
     "literal": "whether passages that contain the query literally come first, and passages with "
     "a part of it move up",
     "min_score": "candidates with a lower fused score are dropped, before any boost",
-    "calibrated": "whether half of the relevance must reach `min_score`, too, for passages "
-    "whose vectors are known; passages with every word of the query stay",
+    "calibrated": "whether half of the relevance of a passage whose vectors are known must reach "
+    "`min_score` too; passages with every word of the query stay",
     "boosts": "factors of the score: `type`, `access`, `decay`",
     "type_weights": "the factors of the boost `type`, by kind",
     "half_life_days": "the half-life of the boost `decay`",

@@ -40,7 +40,7 @@ class Profile:
     weights: Mapping[str, float] = field(default_factory=dict)  # of retrievers; 1 by default
     adaptive: bool = False  # weights depend on the query: `ranking.adaptive`
     agreement: bool = False  # an outlier list gets less weight: `ranking.agreement`
-    word_match: bool = False  # words count as well as they match: `ranking.word_match`
+    word_match: bool = False  # words count by how well they match: `ranking.word_match`
     coverage: bool = False  # lists without most vectors get less weight: `ranking.coverage`
     complete: bool = False  # score candidates that only other retrievers returned
     literal: bool = False  # passages that contain the query come first: `ranking.literal`
@@ -122,7 +122,7 @@ BUILT_IN = {
     profile.name: profile
     for profile in (
         Profile(
-            "default", "words, meaning and weighted terms, fused by score: best in measurements",
+            "default", "words, meaning and weighted terms, fused by score: best measured quality",
             ("lexical", "dense", "sparse"), match="any", fusion="convex",
             weights={"lexical": 0.15, "dense": 0.6, "sparse": 0.25}, agreement=True,
             word_match=True, coverage=True, literal=True, collapse=True, per_document=3,

@@ -224,7 +224,7 @@ class Searcher:
 
 
 def _readability(context: SearchContext) -> Readability | None:
-    """What the model reads. A lexical search need not load the module."""
+    """The scripts that the model reads. A lexical search need not load the module."""
     if context.profile.retrievers == (LEXICAL,):
         return None
     from kb.search.retrievers.readability import readability

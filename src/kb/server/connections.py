@@ -23,7 +23,7 @@ from kb.server.guard import SECURITY_HEADERS
 from kb.server.start_queue import StartQueue
 
 MAX_CONNECTIONS = 512
-_LINGER_S = 2.0  # for a client that still sends its body to read an error
+_LINGER_S = 2.0  # time for a client that is still sending its body to read an error
 _CLOSE = (b"connection", b"close")
 _FIRST_PATHS = frozenset({"/health"})
 _BUSY = 503  # ends the connection, so that its further requests are not refused one by one
@@ -143,7 +143,7 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         self._socket = transport
-        super().connection_made(cast(asyncio.Transport, _Closing(transport, self)))
+        super().connection_made(cast(asyncio.Transport, _ClosingTransport(transport, self)))
         if self._pool.admit(self):
             self._set_timer(self._timeout_s)
         else:
@@ -265,7 +265,7 @@ class Connection(H11Protocol):
         return self._is_ending
 
 
-class _Closing:
+class _ClosingTransport:
     """A transport that delegates `close` to its connection."""
 
     def __init__(self, transport: asyncio.Transport, connection: Connection) -> None:

@@ -75,7 +75,8 @@ class AccessRules:
         host = headers.get("host", "")
         if not self._is_own_name(host):
             raise Foreign(
-                f"{host!r} is not a name of this server", "if it is, add it to serve.allow_hosts"
+                f"{host!r} is not a name of this server",
+                "if it should be, add it to serve.allow_hosts",
             )
         self._check_site(method, path, headers, host)
         self._check_token(path, headers)

@@ -36,7 +36,7 @@ def router() -> APIRouter:
 
     @routes.get(
         "/health",
-        summary="Check that searches are answered",
+        summary="Check that the server can answer searches",
         openapi_extra=operation(_HEALTH, example={"status": "ok"}),
     )
     async def health(request: Request, context: Context) -> Response:

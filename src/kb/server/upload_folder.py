@@ -4,7 +4,7 @@ The folder belongs to one store (`upload_owner`). It may hold other files too, s
 removes only files that it wrote: each upload leaves a receipt (`upload_receipts`). A file without a
 receipt, or one edited since, is left alone.
 
-Its folder `.kb-uploads` holds all this, and a folder for each upload in progress:
+Its subfolder `.kb-uploads` holds the receipts, and a folder for each upload in progress:
 
     owner                              the file name of the store
     <name digest>.<content digest>     a receipt
@@ -48,7 +48,7 @@ from kb.types import Document, IngestReport
 
 _MAX_NAME_BYTES = 200
 _REFUSED = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|\ud800-\udfff]')
-_DEVICES = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")  # no file on Windows
+_DEVICES = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")  # reserved on Windows
 _UPLOAD = re.compile(r"(?P<pid>\d+)-[0-9a-f]{16}")
 _ABANDONED_S = 24 * 3600  # where it is unknown whether a process has ended
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -227,7 +227,7 @@ def remove(kb: KnowledgeBase, name: str) -> list[str]:
         return kb.remove(document.doc_path)
     with _NAME_LOCKS.get(file.name):
         with _disk_errors():
-            work = claim(kb)  # first, since it looks which files the store has indexed
+            work = claim(kb)  # first, since it checks which files the store has indexed
         removed = kb.remove(document.doc_path)
         with _disk_errors():
             if is_uploaded(file, file.name, work):

@@ -1,12 +1,12 @@
-"""Which folder holds the uploads of a store. Stores in one folder never share it.
+"""Which folder holds the uploads of a store. No two stores share a folder of uploads.
 
 The store `kb.sqlite` uses `uploads`, any other store `<file name>-uploads`. The file
 `.kb-uploads/owner` in that folder contains the file name of its store, so that no other store
 writes there. It is the file name, not an id in the store: a copied store has the same id, and a
 store that is created again keeps its uploads.
 
-Earlier, all stores used `uploads`, and there was no such file. A store that has uploads there keeps
-that folder, unless another store has taken it.
+In earlier versions, all stores used `uploads`, and there was no such file. A store that has uploads
+there keeps that folder, unless another store has taken it.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def _name(kb: KnowledgeBase) -> bytes:
 
 
 def _owner(folder: Path) -> bytes | None:
-    """The file name of the store that the folder belongs to; None if it has no owner. Anything
-    else than a regular file is an unknown owner."""
+    """The file name of the store that the folder belongs to; None if it has no owner. Anything but
+    a regular file is an unknown owner."""
     path = folder / WORK / _OWNER
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
@@ -104,8 +104,8 @@ def _owner(folder: Path) -> bytes | None:
 
 
 def _may_take(kb: KnowledgeBase, shared: Path) -> bool:
-    """Whether this store may take a folder `uploads` without an owner: `kb.sqlite` may, and another
-    store that has uploads there from before owners were recorded."""
+    """Whether this store may take a folder `uploads` without an owner: `kb.sqlite` may, and so may
+    a store with uploads there from before owners were recorded."""
     if kb.path.name == STORE_FILE:
         return True
     if not is_folder(shared) or not is_folder(shared / WORK):

@@ -104,7 +104,7 @@ class EncodingCache:
     def model(self, spec: ModelSpec, probe: Encoding) -> int | None:
         """The id of the model in the cache; None if the cache cannot be used. Rows from other
         weights under the same name are deleted."""
-        made = _digest(probe)
+        digest = _digest(probe)
         with self._lock, suppress(apsw.Error):
             if self._connection is None:
                 return None
@@ -113,13 +113,13 @@ class EncodingCache:
                 row = db.execute(
                     "SELECT model_id, probe FROM models WHERE name = ? AND version = ?", named
                 ).fetchone()
-                if row is not None and row[1] == made:
+                if row is not None and row[1] == digest:
                     return int(row[0])
                 if row is not None:
                     db.execute("DELETE FROM encodings WHERE model_id = ?", (row[0],))
                     db.execute("DELETE FROM models WHERE model_id = ?", (row[0],))
                 db.execute(
-                    "INSERT INTO models (name, version, probe) VALUES (?, ?, ?)", (*named, made)
+                    "INSERT INTO models (name, version, probe) VALUES (?, ?, ?)", (*named, digest)
                 )
                 return int(db.last_insert_rowid())
         return None
@@ -142,7 +142,9 @@ class EncodingCache:
             if self._connection is None:
                 return
             today = int(time.time()) // _DAY_S
-            rows = [_written(model_id, text, made, today) for text, made in encodings.items()]
+            rows = [
+                _written(model_id, text, encoding, today) for text, encoding in encodings.items()
+            ]
             with self._connection as db:
                 db.executemany(
                     "INSERT OR REPLACE INTO encodings (model_id, key, used_day, bytes, checksum,"
@@ -205,18 +207,18 @@ def _read(db: apsw.Connection, model_id: int, key: bytes) -> _Row | None:
     return row
 
 
-def _row(made: Encoding) -> _Row:
+def _row(encoding: Encoding) -> _Row:
     return _Row(
-        None if made.dense is None else made.dense.tobytes(),
-        None if made.sparse is None else json.dumps(dict(made.sparse)),
-        None if made.tokens is None else made.tokens.dimension,
-        None if made.tokens is None else made.tokens.data.tobytes(),
-        made.truncated,
+        None if encoding.dense is None else encoding.dense.tobytes(),
+        None if encoding.sparse is None else json.dumps(dict(encoding.sparse)),
+        None if encoding.tokens is None else encoding.tokens.dimension,
+        None if encoding.tokens is None else encoding.tokens.data.tobytes(),
+        encoding.truncated,
     )
 
 
-def _written(model_id: int, text: str, made: Encoding, today: int) -> Sequence[Any]:
-    row = _row(made)
+def _written(model_id: int, text: str, encoding: Encoding, today: int) -> Sequence[Any]:
+    row = _row(encoding)
     return (
         model_id, _key(text), today, row.size(), row.checksum(),
         row.truncated, row.dense, row.sparse, row.token_dimension, row.tokens,
@@ -242,9 +244,9 @@ def _key(text: str) -> bytes:
     return sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
-def _digest(made: Encoding) -> bytes:
+def _digest(encoding: Encoding) -> bytes:
     """A digest of all outputs of an encoder for a text."""
-    return sha256(repr(tuple(_row(made))).encode()).digest()
+    return sha256(repr(tuple(_row(encoding))).encode()).digest()
 
 
 def _floats(data: bytes | None) -> Vector[float]:

@@ -12,7 +12,7 @@
     globs           path patterns, matched in linear time
     headings        the heading text of a passage
     units           sizes with units, as people read them
-    timestamps      timestamps as the store and the JSON shapes have them
+    timestamps      timestamps as in the store and the JSON shapes
     controls        control characters, escaped
 
 Indexing, queries and snippets share these functions, so that they agree on what a word is.

@@ -13,7 +13,7 @@ import re
 _WORD = re.compile(r"[^\W\d_]+")
 _MIN_WORDS = 4
 _MIN_SHARE = 0.25  # of the words of a query
-_MIN_SHARE_OF_PASSAGE = 0.15  # of all words: quotations and names are no function words
+_MIN_SHARE_OF_PASSAGE = 0.15  # of all words, since quotations and names contain none
 
 _ENGLISH = frozenset(
     "a about after all am an and any are as at be been before between both but by can could did do "

@@ -5,8 +5,8 @@
 
 The full-text index ends a word at an invisible character, and takes `ﬁ` for a letter of its own. So
 the plain form is indexed beside the text, which stays as it is; queries and highlights use it too.
-A zero-width space may also separate words, as in Thai and Khmer. Both readings are indexed, since
-the index has the words on both sides of it as well.
+A zero-width space may also separate words, as in Thai and Khmer. Both readings are found, since the
+words on both sides of it are indexed as well.
 """
 
 from __future__ import annotations

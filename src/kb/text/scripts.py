@@ -38,9 +38,9 @@ def unsupported_scripts(
 
 
 def is_unreadable(text: str, supported: Sequence[str], failed: Set[str] = frozenset()) -> bool:
-    """Whether nearly all words of a passage are in scripts that a model does not support, judged by
-    the beginning of the passage: identifiers and names in a Korean text are enough for an English
-    model to find it. The arguments are those of `unsupported_scripts`."""
+    """Whether nearly all words at the beginning of a passage are in scripts that a model does not
+    support. A Korean text with identifiers and names in Latin script is readable: an English model
+    can find it by them. The arguments are those of `unsupported_scripts`."""
     words = words_by_script(text[:_SAMPLE_CHARS])
     unsupported = _unsupported(words, supported, failed)
     return sum(words[script] for script in unsupported) > _UNREADABLE_SHARE * words.total()

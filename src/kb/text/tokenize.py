@@ -56,7 +56,7 @@ def stems_in(text: str, wanted: Set[str]) -> set[str]:
 
 
 def _select(folded: str, wanted: Set[str]) -> list[Token]:
-    """The words whose stem is wanted. Few distinct words are, so that finding each of them is
+    """The words whose stem is wanted. Few distinct words are wanted, so finding each of them is
     faster than looking at every word."""
     padded, tokens = f" {folded} ", []
     for word, word_stem in _wanted_words(folded, wanted).items():

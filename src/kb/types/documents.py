@@ -55,7 +55,7 @@ class Chunk:
 class ChunkText(NamedTuple):
     """The text of a chunk. `copies` is the number of documents of the same root that have a chunk
     with this text, counted up to 5; it is 0 for texts of more than 200 characters. `chunk` returns
-    the whole chunk, which takes longer to make."""
+    the whole chunk, which takes longer to build."""
 
     doc_id: int
     text: str

@@ -37,7 +37,7 @@ class ChunkDraft:
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """The attributes that front matter or `kb add` may set; None means that one is not set."""
+    """The attributes that front matter or `kb add` may set; None means not set."""
 
     title: str | None = None
     tags: tuple[str, ...] = ()

@@ -20,7 +20,8 @@ class Outcome(NamedTuple):
 
 
 class EmbedCounts(NamedTuple):
-    """How many chunks a write embedded, and how many existing embeddings got missing parts."""
+    """How many chunks a write embedded, and to how many existing embeddings it added missing
+    parts."""
 
     embedded: int = 0
     filled: int = 0

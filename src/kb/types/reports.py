@@ -96,7 +96,7 @@ class EmbedReport:
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """The result of an import. `kept` counts documents that were newer in the store."""
+    """The result of an import. `kept` counts documents that were the same or newer in the store."""
 
     added: int
     replaced: int

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 
 def zipped(parts: Mapping[str, str | bytes]) -> bytes:
-    """The first part is stored as it is, as EPUB wants it."""
+    """A zip file whose first part is not compressed, as EPUB requires."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for number, (name, content) in enumerate(parts.items()):

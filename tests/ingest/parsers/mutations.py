@@ -16,7 +16,7 @@ MAX_CHARS = 1800
 
 
 def mutations(data: bytes, count: int = COUNT) -> Iterator[bytes]:
-    """`data` with bytes changed, lost, doubled and cut off; the same ones in every run."""
+    """`data` with bytes changed, lost, doubled and cut off; the same mutations in every run."""
     chance = random.Random(len(data))
     for _ in range(count):
         broken = bytearray(data)
@@ -51,7 +51,7 @@ def check_parsed(parsed: Parsed, data: bytes, first: int = 0) -> str:
 
 
 def check_survives(parser: Parser, name: str, data: bytes) -> None:
-    """A damaged file is read, or refused with a reason; nothing else."""
+    """Check that a damaged file is read, or refused with a reason."""
     for broken in mutations(data):
         with suppress(Unreadable, Unsupported):
             parsed = parser.parse(Source(name, broken))

@@ -26,7 +26,8 @@ def made(
     password: str | None = None,
     owner_only: bool = False,
 ) -> bytes:
-    """A PDF of what `pages` draw. `outline` is of titles, pages from 1, and levels from 0."""
+    """A PDF whose pages the functions `pages` draw. `outline` has titles, pages from 1, and levels
+    from 0."""
     stream = io.BytesIO()
     user = "" if owner_only else password
     encrypt = StandardEncryption(user, ownerPassword=password) if password else None
@@ -58,7 +59,8 @@ def put(
     size: float = 10.0,
     font: str = "Times-Roman",
 ) -> float:
-    """Writes lines from the top down; an empty one is half a line of white. Returns where it is."""
+    """Write lines from the top down; an empty one is a gap of half a line. Returns the last
+    position."""
     canvas.setFont(font, size)
     for line in lines:
         if line:

@@ -75,19 +75,19 @@ def test_sections() -> None:
     ]
 
 
-def test_what_is_not_cut() -> None:
+def test_atomic_blocks() -> None:
     atomic = [(block.span.start, block.span.end) for block in blocks_of(TYPICAL) if block.atomic]
     assert atomic == [(12, 18), (20, 24), (28, 32)]
 
 
-def test_a_long_block_of_blocks_is_gone_into() -> None:
+def test_a_long_block_is_split_into_its_inner_blocks() -> None:
     text = "====\n" + "word\n\n" * 20 + "== no\n\n----\ncode\n\ncode\n----\n====\n\n== Yes\n"
     blocks = blocks_of(text, max_chars=50)
     assert [block.text for block in blocks if block.atomic] == ["----\ncode\n\ncode\n----"]
     assert [block.heading_path for block in blocks if block.boundary] == [("Yes",)]
 
 
-def test_what_a_document_says_about_itself() -> None:
+def test_attributes() -> None:
     parsed = parse(TYPICAL)
     assert (parsed.type, parsed.title, parsed.lang) == ("asciidoc", "The title", "en")
     assert parsed.attributes.date == "2026-03-01"
@@ -130,7 +130,7 @@ def test_an_open_delimiter_is_a_line() -> None:
         ("**", "**"),
     ],
 )
-def test_a_heading_is_told_without_markup(markup: str, text: str) -> None:
+def test_a_heading_has_no_markup(markup: str, text: str) -> None:
     assert heading_text(markup) == text
 
 
@@ -146,7 +146,7 @@ def test_many(line: str) -> None:
     blocks_of(line * 3000, max_chars=100)
 
 
-def test_different_delimiters_within_each_other() -> None:
+def test_nested_delimiters() -> None:
     marks = ["=" * n for n in range(4, 400)]
     blocks_of("\n".join([*marks, "deep", *reversed(marks)]), max_chars=100)
 

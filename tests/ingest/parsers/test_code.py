@@ -69,7 +69,7 @@ def test_python() -> None:
     assert outline("a.py", text, max_chars=60) == split
 
 
-def test_a_span_says_what_and_which_language() -> None:
+def test_a_span_names_the_symbol_and_the_language() -> None:
     parsed = CodeParser(1800).parse(Source("a.tsx", b"function F() {}\n"))
     (block,) = parsed.blocks
     assert (parsed.type, parsed.lang, parsed.title) == ("code", "typescript", "a.tsx")
@@ -231,11 +231,11 @@ def test_a_syntax_error_costs_only_its_own_definition() -> None:
     assert all(symbol in (None, "good") for _, _, symbol in outline("a.py", text))
 
 
-def test_a_comment_behind_code_is_not_about_what_follows() -> None:
+def test_a_trailing_comment_does_not_belong_to_the_next_definition() -> None:
     assert outline("a.py", "x = 1  # one\ndef f(): pass\n") == [(1, 1, None), (2, 2, "f")]
 
 
-def test_other_languages_go_by_paragraph() -> None:
+def test_other_languages_are_split_by_paragraph() -> None:
     blocks = blocks_of("a.sh", "#!/bin/sh\nset -e\n\n\nf() {\n}\n")
     assert [(block.span.start, block.span.end) for block in blocks] == [(1, 2), (5, 6)]
     assert all(block.span.symbol is None and block.span.lang == "bash" for block in blocks)
@@ -253,11 +253,11 @@ def test_a_broken_grammar_falls_back_to_lines(
     assert "incompatible grammar" in caplog.text
 
 
-def test_a_huge_file_goes_by_lines() -> None:
+def test_a_huge_file_is_split_by_lines() -> None:
     assert blocks_of("a.py", "def f(): pass\n\n" + "x = 1\n" * 110_000)[0].span.symbol is None
 
 
-def test_so_does_one_with_an_endless_comment() -> None:
+def test_a_file_with_an_endless_comment_is_split_by_lines() -> None:
     assert blocks_of("a.py", "def f(): pass\n\n" + "# x\n" * 20_000)[0].span.symbol is None
 
 
@@ -275,7 +275,7 @@ def test_every_line_is_in_exactly_one_block(language: str, text: str) -> None:
 
 
 @given(st.text(alphabet="ab(){};:#\n\t '\"é中\x0c\u2028"))
-def test_no_text_is_too_odd(text: str) -> None:
+def test_any_text_is_parsed(text: str) -> None:
     check_blocks(normalize_text(text), blocks_of("a.py", text))
     check_blocks(normalize_text(text), blocks_of("a.cpp", text))
 

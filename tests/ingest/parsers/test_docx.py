@@ -199,7 +199,7 @@ def test_comments_are_notes() -> None:
     )
 
 
-def test_other_parts_stand_behind_the_text() -> None:
+def test_other_parts_follow_the_text() -> None:
     diagram = '<d xmlns:a="x"><a:p><a:r><a:t>Anchor</a:t></a:r></a:p></d>'
     chart = '<c xmlns:c="x"><c:pt><c:v>Lisbon</c:v></c:pt><c:pt><c:v>77</c:v></c:pt></c>'
     parsed = parse(

@@ -36,7 +36,7 @@ def text_of(data: bytes) -> str:
 
 
 def body_of(data: bytes) -> str:
-    """What stands below the header fields."""
+    """The text below the header fields."""
     return text_of(data).split("\n\n", 2)[2]
 
 
@@ -57,7 +57,7 @@ def test_a_typical_mail() -> None:
     assert parsed.attributes.metadata["attachments"] == ["größe.pdf"]
 
 
-def test_html_where_there_is_no_text() -> None:
+def test_html_without_a_text_version() -> None:
     mail = message(" \n")
     mail.add_alternative("<h2>News</h2><ul><li>wider</ul><p style='display:none'>x", subtype="html")
     assert body_of(mail.as_bytes()) == "## News\n\n- wider"
@@ -70,7 +70,7 @@ def test_html_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "text" in text_of(HEAD + b"\ntext")
 
 
-def test_a_mail_in_a_mail_stands_below_it() -> None:
+def test_an_attached_message_follows_the_text() -> None:
     mail = message()
     mail.add_attachment(message("the inner one"))
     text = text_of(mail.as_bytes())
@@ -102,7 +102,7 @@ def test_texts_that_are_attached_are_read() -> None:
         assert word in text
 
 
-def test_other_versions_add_what_they_say_besides() -> None:
+def test_other_versions_add_only_new_words() -> None:
     mail = message("Open this mail in a browser.")
     page = "<p hidden>Preview</p><p>Open the <b>regatta</b> page</p><p>this mail</p>"
     mail.add_alternative(page, subtype="html")
@@ -154,7 +154,7 @@ def test_broken_dates(date: bytes) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"no header\n", b"{}", b"\x89PNG\r\n\x1a\n"])
-def test_what_is_no_mail_is_refused(data: bytes) -> None:
+def test_a_file_that_is_not_an_email_is_refused(data: bytes) -> None:
     with pytest.raises(Unreadable, match="not an e-mail"):
         parse(data)
 

@@ -73,7 +73,7 @@ def test_chapter_titles_of_epub_2() -> None:
     assert "# Two by NCX" in check_parsed(parse(every), b"")
 
 
-def test_a_table_of_contents_stands_behind_the_text() -> None:
+def test_a_table_of_contents_follows_the_text() -> None:
     links = "".join(f"<li><a href=x>Chapter {n}</a></li>" for n in range(9))
     parsed = parse(parts() | {"OEBPS/text/one.xhtml": f"<h1>Contents</h1><ul>{links}</ul>"})
     text = check_parsed(parsed, b"")

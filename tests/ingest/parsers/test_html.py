@@ -118,7 +118,7 @@ def test_structure() -> None:
     assert atomic == ["```python\ndef width():\n    return 40\n```", "Widths\nyear | ms\n2025 | 30"]
 
 
-def test_what_a_page_says_about_itself() -> None:
+def test_attributes_of_a_page() -> None:
     parsed = parse(PAGE)
     assert (parsed.type, parsed.title, parsed.lang) == ("html", "Radio slots", "en")
     assert parsed.attributes.date == "2026-03-01T08:30:00Z"
@@ -149,7 +149,7 @@ def test_title_without_any() -> None:
 MENU = "<ul>" + "".join(f"<li><a href=x>Item {n}</a>" for n in range(9)) + "</ul>"
 
 
-def test_lists_of_links_stand_behind_where_the_text_is_not_marked() -> None:
+def test_lists_of_links_follow_a_text_that_is_not_marked() -> None:
     items = "\n".join(f"Item {n}" for n in range(9))
     assert text_of(f"<body>{MENU}<div><p>The text with <a>one link</a>.</p></div>") == (
         f"The text with one link.\n\n{items}"
@@ -183,7 +183,7 @@ def test_a_page_of_nothing_but_links_is_kept() -> None:
         "<iframe srcdoc='&lt;p&gt;x'></iframe>", "<optgroup label=x></optgroup>",
     ],
 )  # fmt: skip
-def test_what_is_around_the_text_stands_behind_it(part: str) -> None:
+def test_surrounding_text_follows_the_main_text(part: str) -> None:
     assert text_of(f"<body><p>before</p>{part}<p>after</p>") == "before\n\nafter\n\nx"
 
 
@@ -222,7 +222,7 @@ def test_numbers_are_text_except_beside_code() -> None:
     assert text_of(page) == "## 2026\n\nafter"
 
 
-def test_what_is_said_already_is_not_said_again() -> None:
+def test_repeated_text_is_omitted() -> None:
     page = "<title>Wear | Tides</title><main><h1>Wear</h1><p>Chain wear is slow.</p></main>"
     assert text_of(f"{page}<footer>slow chain</footer><footer>Tides</footer>") == (
         "# Wear\n\nChain wear is slow.\n\nWear | Tides"
@@ -250,7 +250,7 @@ def test_a_table_for_layout_is_read_as_text() -> None:
     assert text_of(page) == "## Left\n\na\n\nb"
 
 
-def test_a_listing_in_an_item_stands_alone() -> None:
+def test_a_listing_in_an_item_is_a_block() -> None:
     page = "<ol><li>run<pre>make</pre></li><li>wait</li></ol>"
     assert text_of(page) == "1. run\n\n```\nmake\n```\n\n2. wait"
 
@@ -324,7 +324,7 @@ def test_a_tag_with_more_attributes_than_anybody_writes_is_refused(name: str) ->
 
 @pytest.mark.parametrize("unit", ["<meta", "<a b='", '<a b="', "<!-- "])
 def test_tags_that_never_end_take_linear_time(unit: str) -> None:
-    """By the square of its length, such a page would take half an hour."""
+    """In quadratic time, such a page would take half an hour."""
     assert "text" in text_of("<p>text</p>" + unit * (2_000_000 // len(unit)))
 
 
@@ -402,13 +402,13 @@ def test_a_tag_of_very_many_attributes_is_refused(tag: str, value: str) -> None:
         parse(f"<p>x<{tag} {attributes}>x</p>")
 
 
-def test_what_only_looks_like_attributes_is_not_counted() -> None:
+def test_text_that_resembles_attributes_is_not_counted() -> None:
     words = "a<b c d e " * 3000
     assert text_of(f"<script>{words}</script><!-- {words} --><p>x</p>") == "x"
     assert text_of(f"<p title='{words}'>x</p>").startswith("x\n\na<b c d e")
 
 
-def test_bytes_that_are_no_characters_are_counted() -> None:
+def test_undecodable_bytes_are_counted() -> None:
     page = b"<meta charset=euc-kr><p>a \xff\xff b</p>"
     assert parse(page).warnings == ("2 characters cannot be decoded and are shown as \ufffd",)
     assert parse("<p>é").warnings == ()

@@ -1,4 +1,4 @@
-"""Texts that once took time by the square of their length, or worse. Each is read in a process of
+"""Texts that once took quadratic time or worse. Each is read in a process of
 its own, which would not end within the minute that it has."""
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def test_a_level_may_be_left_out() -> None:
         ("# [ref]\n\n[ref]: http://x.test", "ref"),
     ],
 )
-def test_a_heading_is_told_without_markup(written: str, heading: str) -> None:
+def test_a_heading_has_no_markup(written: str, heading: str) -> None:
     assert blocks_of(written)[0].heading_path == (heading,)
 
 
@@ -127,7 +127,7 @@ def test_a_short_list_is_one_block() -> None:
     assert outline(blocks_of("- a\n- b\n  - c\n")) == [(1, 3, ())]
 
 
-def test_a_long_list_goes_by_its_items() -> None:
+def test_a_long_list_is_split_into_items() -> None:
     assert outline(blocks_of("- one\n- two\n\n  more\n- three\n", max_chars=22)) == [
         (1, 1, ()),
         (2, 4, ()),
@@ -135,7 +135,7 @@ def test_a_long_list_goes_by_its_items() -> None:
     ]
 
 
-def test_a_long_item_goes_by_what_is_in_it() -> None:
+def test_a_long_item_is_split_into_its_content() -> None:
     text = "- one\n\n  ```\n  code\n  code\n  ```\n\n  after\n"
     blocks = blocks_of(text, max_chars=20)
     assert outline(blocks) == [(1, 1, ()), (3, 6, ()), (8, 8, ())]

@@ -98,7 +98,7 @@ def test_a_typical_notebook() -> None:
     assert (parsed.type, parsed.title) == ("notebook", "Widths")
 
 
-def test_headings_reach_over_cells() -> None:
+def test_headings_apply_across_cells() -> None:
     blocks = list(parse(TYPICAL).blocks)
     assert [block.heading_path for block in blocks if block.boundary] == [
         ("Widths",), ("Widths", "Result"),
@@ -173,7 +173,7 @@ def test_the_trace_of_an_error_is_text() -> None:
     assert "```\nKeyError: 'x'\nKeyError  Traceback" in text
 
 
-def test_outputs_without_what_terminals_do_with_them() -> None:
+def test_outputs_without_terminal_escapes() -> None:
     assert "\nred\n" in text_of(code("x", stream("\x1b[31mred\x1b[0m")))
     assert "\n100%\n" in text_of(code("x", stream("10%\r50%\r100%\n")))
 

@@ -70,12 +70,12 @@ def test_drawers_stay_with_the_text() -> None:
     assert drawer.heading_path == ("First code",)
 
 
-def test_what_is_not_cut() -> None:
+def test_atomic_blocks() -> None:
     atomic = [(block.span.start, block.span.end) for block in blocks_of(TYPICAL) if block.atomic]
     assert atomic == [(16, 20), (22, 24)]
 
 
-def test_what_a_document_says_about_itself() -> None:
+def test_attributes() -> None:
     parsed = parse(TYPICAL)
     assert (parsed.type, parsed.title, parsed.lang) == ("org", "The title", "de")
     assert parsed.attributes.date == "2026-03-01"
@@ -102,7 +102,7 @@ def test_titles() -> None:
         ("* 見出し :タグ:", "見出し"),
     ],
 )
-def test_a_headline_is_told_without_markup(headline: str, heading: str) -> None:
+def test_a_headline_has_no_markup(headline: str, heading: str) -> None:
     (block,) = blocks_of(headline)
     assert block.heading_path == ((heading,) if heading else ())
     assert block.boundary

@@ -48,7 +48,8 @@ def texts_of(data: bytes) -> list[str]:
 
 
 def check(parsed: Parsed) -> None:
-    """Blocks are what their pages say, in order; the first of a page is marked, and no other."""
+    """Check that the blocks are the text of their pages, in order, and that only the first block of
+    a page is a boundary."""
     assert parsed.text is not None
     pages: list[list[str]] = [[] for _ in parsed.text.split("\f")]
     for block in parsed.blocks:
@@ -148,7 +149,7 @@ def test_a_compound_is_known_from_the_rest() -> None:
     assert texts_of(made(text_page(*lines))) == [text]
 
 
-def test_signs_are_normalised() -> None:
+def test_characters_are_normalized() -> None:
     from kb.ingest.parsers.pdf.lines import clean
 
     assert clean("ﬁrst ﬂow\x00 a\xadb\ufeff") == "first flow ab"
@@ -210,7 +211,7 @@ def test_two_columns(by_row: bool) -> None:
     assert texts == [prose(1, 120), prose(2, 120), prose(3, 36), prose(4, 120), prose(5, 120)]
 
 
-def test_a_paragraph_goes_on_in_the_next_column() -> None:
+def test_a_paragraph_continues_in_the_next_column() -> None:
     def draw(canvas: Any) -> None:
         text = "one " + "and so on it goes " * 60 + "end."
         lines = wrapped(canvas, text, HALF)
@@ -235,7 +236,7 @@ def test_a_table_is_read_by_row() -> None:
     assert text.endswith(" ".join(f"name {row} value {row}" for row in range(8)))
 
 
-def test_a_page_lying_on_its_side() -> None:
+def test_a_rotated_page() -> None:
     def draw(canvas: Any) -> None:
         canvas.rotate(90)
         put(canvas, wrapped(canvas, prose(1), FULL), x=100, y=-100)
@@ -258,7 +259,7 @@ def book_page(number: int, pages: int) -> Draw:
     return draw
 
 
-def test_headers_and_footers_stand_behind_the_text() -> None:
+def test_headers_and_footers_follow_the_text() -> None:
     parsed = parse(made(*(book_page(number, 6) for number in range(1, 7))))
     assert parsed.text is not None
     pages = parsed.text.split("\f")
@@ -269,7 +270,7 @@ def test_headers_and_footers_stand_behind_the_text() -> None:
 
 
 @pytest.mark.parametrize("number", ["7", "- 7 -", "Page 7 of 9", "vii"])
-def test_page_numbers_stand_behind_the_text(number: str) -> None:
+def test_page_numbers_follow_the_text(number: str) -> None:
     def draw(canvas: Any) -> None:
         put(canvas, [number], y=HEIGHT - 30)
         put(canvas, [prose(1, 12)])
@@ -353,7 +354,7 @@ def test_title_by_size_of_letters(metadata: str) -> None:
     assert parse(made(titled, title=metadata)).title == "The Large Title of This Paper and More"
 
 
-def test_a_journals_name_is_no_title() -> None:
+def test_a_journals_name_is_not_the_title() -> None:
     """The masthead is larger than the title, and the running header repeats it."""
 
     def page(canvas: Any) -> None:
@@ -376,7 +377,7 @@ def test_no_title() -> None:
 OUTLINE = [("Start", 1, 0), ("Methods", 2, 0), ("Data", 2, 1), ("Deep", 3, 2), ("End", 4, 0)]
 
 
-def test_outline_gives_heading_paths() -> None:
+def test_heading_paths_come_from_the_outline() -> None:
     data = made(
         one_column(prose(1)),
         one_column("left over from before.", "2 Methods", prose(2), "2.1 Data", prose(3)),
@@ -434,7 +435,7 @@ def test_a_page_that_fails_alone() -> None:
     check(parsed)
 
 
-def test_a_made_up_number_of_pages() -> None:
+def test_a_false_page_count() -> None:
     data = made(one_column(prose(1)))
     assert data.count(b"/Count 1") == 1
     parsed = parse(data.replace(b"/Count 1", b"/Count 2000000"))
@@ -551,7 +552,7 @@ PLACED = st.tuples(
 
 @settings(max_examples=50)
 @given(st.lists(st.lists(PLACED, max_size=25), min_size=1, max_size=4))
-def test_blocks_stand_in_their_pages(pages: list[list[tuple[str, int, int, int]]]) -> None:
+def test_blocks_occur_in_their_pages(pages: list[list[tuple[str, int, int, int]]]) -> None:
     def page(placed: list[tuple[str, int, int, int]]) -> Draw:
         def draw(canvas: Any) -> None:
             for text, x, y, size in placed:

@@ -1,4 +1,4 @@
-"""Fonts that do not say which letters their glyphs are: their pages are named in a warning."""
+"""Fonts that do not map their glyphs to letters: a warning names their pages."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from kb.ports import Source
 from tests.ingest.parsers.pdfs import FULL, made, prose, put, text_page, wrapped
 
 MISREAD = (
-    "page 1: a font does not say which letters its glyphs are; "
-    "its text cannot be searched without OCR"
+    "page 1: a font does not map its glyphs to letters; its text cannot be searched without OCR"
 )
 LACKING = (
-    "page 1: a font does not say which letters some of its glyphs are; words lack these letters"
+    "page 1: a font does not map some of its glyphs to letters; "
+    "these letters are missing from words"
 )
 
 COMMITTEE = (
@@ -161,7 +161,7 @@ def test_letters_that_a_subset_does_not_name() -> None:
     assert warnings_of(subset_font(text, mapped=True)) == ()
 
 
-def test_symbols_of_another_font_are_no_letters() -> None:
+def test_symbols_of_another_font_are_not_letters() -> None:
     content = b"/F1 12 Tf (the sine ) Tj /F0 12 Tf <10> Tj /F1 12 Tf (sin x) Tj /F0 12 Tf <11> Tj"
     assert warnings_of(written(content, drawn_font(range(16, 18)), HELVETICA)) == ()
 

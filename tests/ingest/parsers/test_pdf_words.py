@@ -46,7 +46,7 @@ class Words:
         return cls(frozenset(_WORD.findall(marked)), frozenset(_HEAD.findall(marked)))
 
     def lost_in(self, passages: Words) -> set[str]:
-        """Those that `passages` do not have, not even joined over a hyphen."""
+        """The words that `passages` lack, even if words are joined at hyphens."""
         there = passages.words
         joined = {head + word for head in self.heads for word in self.words} & there
         whole = {
@@ -100,7 +100,7 @@ LINES = st.lists(WORDS, min_size=1, max_size=7).map(" ".join)
 
 @st.composite
 def templated(draw: Callable[..., Any]) -> list[Draw]:
-    """Pages of one form: the same lines with other numbers, at the same places."""
+    """Pages of one form: the same lines with other numbers, in the same positions."""
     labels = draw(st.lists(LETTERS, min_size=1, max_size=6))
     step = draw(st.sampled_from([0, 1, 1, 2, 17]))
     start = draw(st.integers(0, 3000))
@@ -157,7 +157,7 @@ PLACED = st.tuples(
 
 @st.composite
 def scattered(draw: Callable[..., Any]) -> list[Draw]:
-    """Anything anywhere, in any direction, on pages of any size and turn."""
+    """Random text at random positions, in any direction, on pages of any size and rotation."""
     pages = draw(st.lists(st.lists(PLACED, max_size=12), min_size=1, max_size=5))
     size = draw(st.sampled_from([(WIDTH, HEIGHT), (20, 20), (3000, 100)]))
     turned = draw(st.sampled_from([0, 90, 270]))
@@ -283,7 +283,7 @@ def test_words_beside_the_text(data: bytes) -> None:
     assert all(text in (parsed.text or "") for text in texts)
 
 
-def test_metadata_that_is_in_the_text_or_says_nothing() -> None:
+def test_redundant_and_meaningless_metadata() -> None:
     data = annotated(info=b"/Author(Body)/Subject(unspecified)")
     assert PdfParser().parse(Source("a.pdf", data)).text == "body"
 

@@ -120,14 +120,14 @@ def test_other_text_files(text: str) -> None:
     assert not parser.accepts(Source("notes.txt", text.encode()))
 
 
-def test_what_is_not_cut() -> None:
+def test_atomic_blocks() -> None:
     atomic = [block.text.split("\n")[0].strip() for block in blocks_of(TYPICAL) if block.atomic]
     assert atomic == [
         "literal", ".. code-block:: python", "literal", "====  ====", "+---+---+", ">>> 1 + 1",
     ]  # fmt: skip
 
 
-def test_what_a_document_says_about_itself() -> None:
+def test_attributes() -> None:
     parsed = parse(TYPICAL)
     assert (parsed.type, parsed.title) == ("rst", "The title")
     assert parsed.attributes.date == "2026-03-01"
@@ -177,7 +177,7 @@ def test_heading(text: str) -> None:
         (r"\*args", "*args"),
     ],
 )
-def test_a_heading_is_told_without_markup(markup: str, text: str) -> None:
+def test_a_heading_has_no_markup(markup: str, text: str) -> None:
     assert heading_text(markup) == text
 
 

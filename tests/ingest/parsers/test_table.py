@@ -72,7 +72,7 @@ def test_tsv() -> None:
     assert blocks_of("a\tb\n1,2\t3\n", "x.tsv")[-1].heading_path == ("a, b",)
 
 
-def test_a_quote_that_nobody_closes() -> None:
+def test_an_unclosed_quote() -> None:
     text = 'a,b\n"open,1\n' + "x,2\n" * 1000
     assert len(blocks_of(text)) == 1002
 

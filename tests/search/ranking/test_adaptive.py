@@ -53,14 +53,14 @@ def test_every_rule(text: str, expected: tuple[float, float, float]) -> None:
     assert weights(text) == shares(*expected)
 
 
-def test_rules_are_told() -> None:
+def test_rules_are_shown() -> None:
     told = adapt_weights("how does retry_after work?", THREE)
     assert told.rules == ("technical (snake_case): sparse +0.5", "a question (how): dense +0.3")
     assert set(told.facts()) == {"weights", "rules"}
     assert set(adapt_weights("four words and nothing more", THREE).facts()) == {"weights"}
 
 
-def test_several_rules_are_told_in_one_line() -> None:
+def test_several_rules_are_shown_on_one_line() -> None:
     found = adapt_weights("why get_boat()", {"lexical": 1.0, "dense": 1.0, "sparse": 1.0})
     assert found.facts()["rules"] == "; ".join(found.rules)
     assert len(found.rules) == 3
@@ -74,16 +74,16 @@ def test_small_weights_keep_their_shares() -> None:
 
 
 @pytest.mark.parametrize("char", "+<=>|~⁺⁻＋＜＝＞｜～￢￩￬")
-def test_everyday_symbols_are_no_technical_marks(char: str) -> None:
+def test_everyday_symbols_are_not_technical_marks(char: str) -> None:
     assert "symbol" not in technical_marks(f"é {char} b")
 
 
 @pytest.mark.parametrize("char", "∑≤±×÷→")
-def test_mathematical_symbols_are(char: str) -> None:
+def test_mathematical_symbols_are_technical_marks(char: str) -> None:
     assert "symbol" in technical_marks(f"a {char} b")
 
 
-def test_only_those_that_answered_share() -> None:
+def test_only_retrievers_that_ran_share_the_weight() -> None:
     assert weights("retry_after", {"lexical": 1.0, "dense": 1.0}) == pytest.approx(
         {"lexical": 0.6, "dense": 0.4}
     )

@@ -18,16 +18,16 @@ def test_lists_that_share_some_count_in_full() -> None:
     assert weigh_by_agreement(BASE, lists).rules == ()
 
 
-def test_a_list_that_no_other_bears_out() -> None:
+def test_a_list_that_no_other_supports() -> None:
     """Such as the list of a model whose results are noise."""
     lists = {"lexical": list(range(20)), "dense": list(range(100, 120)), "sparse": list(range(20))}
     found = weigh_by_agreement(BASE, lists)
     assert found.weights["lexical"] == BASE["lexical"]
     assert found.weights["dense"] == pytest.approx(0.6 * 0.05**2)
-    assert found.rules == ("dense shares 0 of its first 20 with others",)
+    assert found.rules == ("dense shares 0 of its first 20 hits with others",)
 
 
-def test_two_lists_cannot_tell_who_is_wrong() -> None:
+def test_two_lists_cannot_identify_an_outlier() -> None:
     lists: dict[str, list[int]] = {"lexical": [1], "dense": [2], "sparse": []}
     assert weigh_by_agreement(BASE, lists).weights == BASE
 
@@ -64,21 +64,21 @@ def test_an_empty_list_keeps_its_weight() -> None:
     assert weigh_by_agreement({**BASE, "other": 0.3}, lists).weights == {**BASE, "other": 0.3}
 
 
-def test_some_company_counts_for_a_part() -> None:
-    """One shared hit with each of the others: (1 + 0.1) / 2, squared; both of one: a half."""
+def test_some_agreement_counts_in_part() -> None:
+    """One shared hit with each of the others: (1 + 0.1) / 2, squared."""
     lists = {"lexical": [1, 2, 9], "dense": [1, 3], "sparse": [1, 2, 9]}
     found = weigh_by_agreement(BASE, lists)
     assert found.weights["dense"] == pytest.approx(0.6 * 0.55**2)
     assert found.weights["lexical"] == BASE["lexical"]
-    assert found.rules == ("dense shares 1 of its first 20 with others",)
+    assert found.rules == ("dense shares 1 of its first 20 hits with others",)
 
 
-def test_company_is_a_mean() -> None:
+def test_agreement_is_a_mean() -> None:
     lists = {"one": [1, 2, 3], "two": [1, 2], "three": [3, 4]}
     assert mean_overlap(lists) == {"one": 1.5, "two": 1.0, "three": 0.5}
 
 
-def test_in_cjk_words_and_meaning_change_places() -> None:
+def test_in_cjk_words_and_meaning_swap_weights() -> None:
     three = {"lexical": [1, 2], "dense": [1, 2], "sparse": [1, 2]}
     assert weigh_by_agreement(BASE, three, cjk=True).weights == {
         "lexical": 0.6,
@@ -90,7 +90,7 @@ def test_in_cjk_words_and_meaning_change_places() -> None:
     assert weigh_by_agreement(BASE, {"dense": [1]}, cjk=True).weights == {"dense": 0.6}
 
 
-def test_in_cjk_words_that_lead_already_stay_where_they_are() -> None:
+def test_in_cjk_a_larger_weight_of_words_stays() -> None:
     weights = {"lexical": 0.7, "dense": 0.3}
     assert weigh_by_agreement(weights, {"lexical": [1], "dense": [1]}, cjk=True).weights == weights
 

@@ -186,7 +186,7 @@ def test_seven_to_three() -> None:
 
 
 @given(st.floats(0, 1, exclude_max=True))
-def test_no_keyword_hit_falls_below_the_least_score(score: float) -> None:
+def test_no_keyword_hit_is_below_the_minimum_score(score: float) -> None:
     words = listed("lexical", {1: score}, weight=0.3)
     meaning = listed("dense", {1: -1.0, 2: 1.0}, weight=0.7)
     assert scores_of(weighted_sum([words, meaning]))[1] >= 0.1
@@ -259,7 +259,7 @@ def test_a_chunk_without_a_vector_is_neither_good_nor_bad() -> None:
     assert [one.chunk_id for one in convex_sum([words, meaning])] == [1, 2, 3]
 
 
-def test_a_list_that_says_the_same_of_all_changes_nothing() -> None:
+def test_a_list_of_equal_scores_changes_nothing() -> None:
     words = listed("lexical", {1: 0.3, 2: 0.6}, absent="zero")
     flat = listed("dense", {1: 0.4, 2: 0.4})
     for normalisation in ("zscore", "minmax"):
@@ -272,7 +272,7 @@ def test_zscores_lie_between_zero_and_one() -> None:
     assert all(0 < one.score < 1 for one in fused)
 
 
-def test_an_unknown_normalisation_is_refused() -> None:
+def test_an_unknown_normalization_is_refused() -> None:
     with pytest.raises(InvalidRequest, match=r"^normalisation ") as error:
         convex_sum([], "softmax")
     assert "zscore, minmax" in error.value.hint
@@ -321,7 +321,7 @@ def test_weights_of_nothing_are_equal_ones() -> None:
         ("half", {1: 1.0, 2: -1.0}, {1: 1.0, 2: 0.0, 3: 0.0}),
     ],
 )
-def test_what_a_list_lacks(
+def test_scores_of_missing_candidates(
     absent: str, scores: dict[int, float], expected: dict[int, float]
 ) -> None:
     found = listed("dense", scores, absent=absent)
@@ -329,7 +329,7 @@ def test_what_a_list_lacks(
     assert scores_of(convex_sum([found, other], "minmax")) == pytest.approx(expected)
 
 
-def test_by_default_what_is_missing_is_as_good_as_the_last() -> None:
+def test_by_default_a_missing_candidate_counts_as_the_last() -> None:
     assert RankedList("dense").absent == "least"
     assert RankedList("dense").ran
 
@@ -358,7 +358,7 @@ def test_unknown_to_all_is_in_the_middle_of_nothing() -> None:
         (0.5, 9.5e-13, True),
     ],
 )
-def test_scores_that_are_as_good_as_equal_say_nothing(low: float, gap: float, flat: bool) -> None:
+def test_nearly_equal_scores_count_as_equal(low: float, gap: float, flat: bool) -> None:
     found = listed("dense", {1: low, 2: low + gap})
     fused = scores_of(convex_sum([found], "minmax"))
     assert fused == ({1: 0.5, 2: 0.5} if flat else {1: 0.0, 2: 1.0})
@@ -376,7 +376,7 @@ def test_sparse_scores_are_bent_and_negative_ones_are_nothing() -> None:
     assert scores_of(weighted_sum([dense])) == {1: 0.4, 2: 0.0}
 
 
-def test_scores_that_are_no_numbers() -> None:
+def test_scores_that_are_not_numbers() -> None:
     scores = {1: math.inf, 2: 2e6, 3: -2e6, 4: -math.inf, 5: math.nan, 6: 1e6, 7: 3.0}
     found = RankedList("dense", [ScoredChunk(chunk, scores[chunk], 1) for chunk in scores])
     expected = {1: 1e6, 2: 1e6, 3: -1e6, 4: -1e6, 5: 0.0, 6: 1e6, 7: 3.0}
@@ -396,7 +396,7 @@ def test_the_spread_of_a_perfect_score() -> None:
     assert spread(0.999) == pytest.approx(999.0)
 
 
-def test_what_words_did_not_find_comes_after_what_they_found_last() -> None:
+def test_ties_rank_candidates_without_words_last() -> None:
     words = RankedList("lexical", [ScoredChunk(7, 0.9, 1), ScoredChunk(9, 0.8, 2)])
     meaning = RankedList("dense", [ScoredChunk(8, 0.9, 1), ScoredChunk(1, 0.8, 2)])
     assert [one.chunk_id for one in rrf([meaning, words])] == [7, 8, 9, 1]
@@ -410,7 +410,7 @@ def test_names() -> None:
     assert fusion.NORMALISATIONS == ("zscore", "minmax")
 
 
-def test_a_fusion_says_what_it_is() -> None:
+def test_repr_of_a_fusion() -> None:
     assert repr(Fusion("rrf")) == "rrf(k=60)"
     assert repr(Fusion("rrf", k=1.5)) == "rrf(k=1.5)"
     assert repr(Fusion("convex")) == "convex(zscore)"

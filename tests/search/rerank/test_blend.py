@@ -42,7 +42,7 @@ def test_the_same_chunks_in_another_order(
 
 
 @given(fused=lists, data=st.data(), blend=blends)
-def test_who_is_better_by_both_stays_before(
+def test_a_candidate_better_by_both_scores_ranks_first(
     fused: list[float], data: st.DataObject, blend: float
 ) -> None:
     scores = data.draw(st.lists(numbers, min_size=len(fused), max_size=len(fused)))
@@ -72,16 +72,14 @@ def test_a_blend_of_nothing_is_the_fused_order(fused: list[float], scores: list[
 
 
 @given(fused=lists, blend=blends, score=numbers)
-def test_scores_that_say_nothing_change_nothing(
-    fused: list[float], blend: float, score: float
-) -> None:
+def test_equal_scores_change_nothing(fused: list[float], blend: float, score: float) -> None:
     for scores in ({}, scored([score] * len(fused))):
         order = ids(blend_scores(ranked(fused), scores, blend).ranked)
         assert order == ids(tuple(ranked(fused)))
 
 
 @given(fused=lists, others=lists, blend=blends, scores=st.lists(numbers, min_size=30, max_size=30))
-def test_what_was_not_read_follows_in_its_own_order(
+def test_unread_candidates_follow_in_their_order(
     fused: list[float], others: list[float], blend: float, scores: list[float]
 ) -> None:
     made = blend_scores(ranked(fused), scored(list(scores[: len(fused)])), blend)
@@ -103,7 +101,7 @@ def test_by_hand() -> None:
     )
 
 
-def test_one_that_cannot_be_known_keeps_its_place() -> None:
+def test_a_candidate_without_a_score_keeps_its_place() -> None:
     fused = [9.0, 8.0, 7.0, 1.0]
     assert ids(blend_scores(ranked(fused), scored([None, 1.0, 2.0, 3.0]), 0.5).ranked)[0] == 100
     assert ids(blend_scores(ranked(fused), scored([3.0, 2.0, 1.0, None]), 0.5).ranked)[-1] == 103
@@ -133,7 +131,7 @@ def test_a_scale() -> None:
     assert Scale(2.0, 4.0).z_score(8.0) == 1.5
 
 
-def test_scores_that_are_as_good_as_equal_say_nothing() -> None:
+def test_nearly_equal_scores_count_as_equal() -> None:
     """Relative to their mean, since larger numbers are less exact."""
     assert Scale(0.0, 1e-12).z_score(1.0) == 0.0
     assert Scale(0.0, 1.05e-12).z_score(1.0) == 500.0
@@ -148,7 +146,7 @@ def test_no_place_is_farther_than_the_logistic_function_reaches() -> None:
     assert Scale(0.0, 1.0).z_score(499.0) == 499.0
 
 
-def test_what_comes_later_is_on_the_scale_of_the_fused_scores() -> None:
+def test_later_candidates_are_on_the_scale_of_the_fused_scores() -> None:
     """And never above the least score before it."""
     found = blend_scores(ranked([3.0, 2.0, 1.0]), scored([1.0, 2.0, 3.0]), 0.5)
     others = [ScoredChunk(7, 9.0, 4), ScoredChunk(8, 0.0, 5), ScoredChunk(9, -1.0, 6)]

@@ -132,7 +132,7 @@ def test_a_passage_is_read_with_its_heading(kb: KnowledgeBase, library: Library)
      ("memory", {"boosts": "type,access,decay"}), ("lexical", {}), ("default", {"group": True}),
      ("research", {}), ("default", {"rerank_candidates": "12"})],
 )  # fmt: skip
-def test_a_longer_list_only_goes_on(
+def test_a_longer_list_starts_with_the_shorter_one(
     shelf: KnowledgeBase, name: str, profile: str, settings: dict[str, object]
 ) -> None:
     settings = {**BLEND, **settings}
@@ -150,7 +150,7 @@ def test_a_longer_list_only_goes_on(
     assert sum(read) == int(str(settings.get("rerank_candidates", 100)))
 
 
-def test_explain_tells_what_the_reranker_said(shelf: KnowledgeBase) -> None:
+def test_explain_shows_the_reranker_scores(shelf: KnowledgeBase) -> None:
     found = ask(shelf, rerank="colbert", explain=True)
     assert found.explain is not None
     assert "-> rerank(colbert, top 100, blend=" in found.explain["pipeline"]
@@ -160,7 +160,7 @@ def test_explain_tells_what_the_reranker_said(shelf: KnowledgeBase) -> None:
     assert "rerank" in found.timing_ms
 
 
-def test_a_threshold_cuts_what_is_shown(shelf: KnowledgeBase) -> None:
+def test_a_threshold_applies_to_the_displayed_scores(shelf: KnowledgeBase) -> None:
     every = ask(shelf, rerank="cross-encoder", top=150)
     cut = ask(shelf, rerank="cross-encoder", top=150, threshold=0.6)
     assert cut.hits == tuple(hit for hit in every if hit.score >= 0.6)
@@ -206,7 +206,7 @@ def test_true_is_the_better_one(shelf: KnowledgeBase) -> None:
      {"settings": {"rerank_candidates": "0"}}, {"settings": {"rerank_candidates": "1001"}},
      {"settings": {"rerank": "yes"}}],
 )  # fmt: skip
-def test_what_cannot_be_asked_for(shelf: KnowledgeBase, wrong: dict[str, Any]) -> None:
+def test_invalid_rerankers(shelf: KnowledgeBase, wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest) as refused:
         shelf.search(QUERY, **wrong)
     assert refused.value.hint
@@ -241,9 +241,7 @@ def test_a_judge_that_fails_leaves_the_fused_order(
     assert found.hits == ask(shelf, rerank=False).hits
 
 
-def test_an_encoder_that_fails_takes_colbert_with_it(
-    shelf: KnowledgeBase, encoder: Failing
-) -> None:
+def test_an_encoder_that_fails_disables_colbert(shelf: KnowledgeBase, encoder: Failing) -> None:
     encoder.broken = True
     found = ask(shelf, rerank="colbert", settings=TWO_WAY)
     assert degraded(found) == [("dense", "failed"), ("rerank", "failed")]
@@ -284,7 +282,7 @@ def test_token_vectors_that_are_switched_off(tmp_path: Path, encoder: Failing) -
         kb.close()
 
 
-def test_a_model_that_is_not_there(kb: KnowledgeBase, tmp_path: Path) -> None:
+def test_a_missing_model(kb: KnowledgeBase, tmp_path: Path) -> None:
     kb.add("harbour keys")
     for name, reason in (("colbert", "no_model"), ("cross-encoder", "no_model")):
         with KnowledgeBase(kb.path, encoder="none", judge="none") as opened:
@@ -311,7 +309,7 @@ def test_a_script_that_it_does_not_read(kb: KnowledgeBase) -> None:
     assert judge.read == []
 
 
-def test_an_expression_asks_for_just_what_it_says(shelf: KnowledgeBase, judge: WordJudge) -> None:
+def test_an_expression_is_not_reranked_by_default(shelf: KnowledgeBase, judge: WordJudge) -> None:
     found = shelf.search("'harbour AND keys'", rerank="cross-encoder")
     assert degraded(found) == [("query", "expression")]
     assert found.hits == shelf.search("'harbour AND keys'", rerank=False).hits
@@ -325,7 +323,7 @@ def test_a_vector_without_a_text_cannot_be_read(shelf: KnowledgeBase, encoder: F
     assert found.hits
 
 
-def test_nothing_found_is_nothing_to_read(shelf: KnowledgeBase, judge: WordJudge) -> None:
+def test_without_candidates_nothing_is_read(shelf: KnowledgeBase, judge: WordJudge) -> None:
     found = shelf.search("zzz", mode="lexical", rerank="cross-encoder")
     assert (found.hits, found.degraded, judge.read) == ((), (), [])
 
@@ -405,7 +403,7 @@ def test_slices_fit_into_what_is_left(pace_ms: float, budget_ms: float) -> None:
     assert list(slices(100, None)) == [(0, 100)]
 
 
-def test_to_encode_the_query_takes_of_the_budget(
+def test_encoding_the_query_counts_in_the_budget(
     shelf: KnowledgeBase, encoder: Failing, watch: Watch
 ) -> None:
     """Loading the model does not."""
@@ -440,7 +438,7 @@ def test_a_passage_without_tokens_keeps_its_place(tmp_path: Path, encoder: Faili
         assert [hit.retrieval.rerank_score is None for hit in found] == [False, True]
 
 
-def test_tokens_that_are_switched_off_are_not_missed(tmp_path: Path, encoder: Failing) -> None:
+def test_disabled_token_vectors_are_not_reported(tmp_path: Path, encoder: Failing) -> None:
     path = tmp_path / "kb.sqlite"
     with KnowledgeBase(path, config=unexamined(), encoder=encoder) as kb:
         kb.add("the harbour keys")

@@ -110,14 +110,14 @@ def test_scripts_are_those_of_the_encoder(store: SqliteStore) -> None:
     assert found.reranker.scripts == ("Latin",)
 
 
-def test_an_expression_is_told_where_words_are_not_asked(store: SqliteStore) -> None:
+def test_an_expression_is_reported_without_a_lexical_retriever(store: SqliteStore) -> None:
     meaning = replace(COLBERT, retrievers=("dense",))
     found = stage(store, meaning, Weightless())
     assert found is not None
     assert found.warns_of_expression
 
 
-def test_token_vectors_that_are_no_longer_made(store: SqliteStore, tmp_path: Path) -> None:
+def test_token_vectors_that_are_no_longer_stored(store: SqliteStore, tmp_path: Path) -> None:
     """Passages that have them are compared; others are not reported. If no passage has any,
     reranking is switched off."""
     found = stage(store, COLBERT, Weightless(), keeps_tokens=False)
@@ -138,7 +138,7 @@ def test_token_vectors_that_are_no_longer_made(store: SqliteStore, tmp_path: Pat
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_what_is_switched_off_is_told_to_who_asked_alone(store: SqliteStore, named: bool) -> None:
+def test_a_disabled_model_is_reported_only_if_requested(store: SqliteStore, named: bool) -> None:
     assert stage(store, CROSS_ENCODER, profile_named=named) is None
     asked = stage(store, CROSS_ENCODER, profile_named=named, explicit=True)
     assert why(asked) == ("no_model", "the judge is switched off")
@@ -153,7 +153,7 @@ def test_an_encoder_that_is_switched_off(tmp_path: Path) -> None:
     empty.close()
 
 
-def test_a_model_without_token_vectors_is_told_to_who_named_the_profile(tmp_path: Path) -> None:
+def test_missing_token_vectors_are_reported_if_the_profile_is_named(tmp_path: Path) -> None:
     empty = SqliteStore(tmp_path / "empty.sqlite")
     put(empty, "a.md", "harbour")
     assert stage(empty, COLBERT, NoTokens()) is None
@@ -163,7 +163,7 @@ def test_a_model_without_token_vectors_is_told_to_who_named_the_profile(tmp_path
     empty.close()
 
 
-def test_vectors_that_are_not_there_yet(tmp_path: Path) -> None:
+def test_pending_vectors(tmp_path: Path) -> None:
     waiting = SqliteStore(tmp_path / "waiting.sqlite")
     put(waiting, "a.md", "harbour", "keys")
     found = stage(waiting, COLBERT, Weightless())
@@ -171,7 +171,7 @@ def test_vectors_that_are_not_there_yet(tmp_path: Path) -> None:
     waiting.close()
 
 
-def test_the_first_reason_is_told(tmp_path: Path) -> None:
+def test_the_first_reason_is_reported(tmp_path: Path) -> None:
     """Some vectors failed, and others are pending."""
     waiting = SqliteStore(tmp_path / "waiting.sqlite")
     put(waiting, "a.md", "harbour", "keys")
@@ -192,9 +192,7 @@ def test_nothing_to_embed_yet(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("profile", [COLBERT, CROSS_ENCODER], ids=lambda one: one.rerank)
-def test_a_model_that_cannot_be_had_is_told_to_everybody(
-    store: SqliteStore, profile: Profile
-) -> None:
+def test_a_missing_model_is_always_reported(store: SqliteStore, profile: Profile) -> None:
     found = stage(store, profile, source=missing)
     assert why(found)[0] == "no_model"
     assert "there is no such model" in str(why(found)[1])

@@ -108,7 +108,7 @@ def test_the_blend_is_the_profiles() -> None:
     assert order(run(reader, blend=0.0)[0]) == [10, 11, 12, 13]
 
 
-def test_what_it_cannot_know_yet_is_pending_and_what_it_cannot_compare_is_not() -> None:
+def test_unscored_passages_are_pending_unless_they_cannot_be_compared() -> None:
     found, facts = run(Reader({10: 1.0, 12: None}))
     assert found.degraded == (Degraded("rerank", "pending", 1),)
     assert found.scores == {10: 1.0}
@@ -123,7 +123,7 @@ def test_nothing_known_leaves_the_fused_order() -> None:
     assert found == RerankResult(tuple(FUSED), degraded=(Degraded("rerank", "pending", 3),))
 
 
-def test_what_is_not_read_is_never_above_what_was() -> None:
+def test_unread_candidates_are_never_above_read_ones() -> None:
     """Even if the fourth has the same fused score as the third, which the reranker raised."""
     ranked = [*FUSED[:3], ScoredChunk(13, 0.7, 4)]
     found, _ = run(Reader({10: 1.0, 11: 3.0, 12: 2.9}), ranked=ranked)
@@ -165,7 +165,9 @@ def test_an_expression_is_not_read() -> None:
         ("keys", {"unfit": "it failed the exam"}, ("unfit", "it failed the exam")),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read(text: str, said: dict[str, Any], told: tuple[str, str]) -> None:
+def test_queries_that_cannot_be_reranked(
+    text: str, said: dict[str, Any], told: tuple[str, str]
+) -> None:
     reader = Reader({10: 1.0, 11: 3.0, 12: 2.0}, **said)
     found, _ = run(reader, analyze(text or "?"))
     assert found == RerankResult(tuple(FUSED), degraded=(Degraded("rerank", *told),))
@@ -176,7 +178,7 @@ def test_what_cannot_be_read(text: str, said: dict[str, Any], told: tuple[str, s
     ("score", "fine"),
     [(1e100, True), (-1e100, True), (1.05e100, False), (inf, False), (nan, False)],
 )
-def test_scores_that_are_no_numbers_are_refused(score: float, fine: bool) -> None:
+def test_scores_that_are_not_numbers_are_refused(score: float, fine: bool) -> None:
     found, _ = run(Reader({10: 1.0, 11: score, 12: None}))
     if fine:
         assert found.scores == {10: 1.0, 11: score}
@@ -249,8 +251,8 @@ def test_slices_grow_from_one_to_sixteen() -> None:
 
 
 def test_a_slice_is_planned_with_nine_tenths_of_what_is_left() -> None:
-    """10 ms each of 100: after the first, 90 are left, of which 81 are planned with: 8; then 10 are
-    left, and 9 are not enough for another."""
+    """Each takes 10 ms of 100: after the first, 90 ms are left, of which 81 are planned, enough for
+    8; then 10 are left, and 9 are not enough for another."""
     reader, found = read_within(100, pace_ms=10.0)
     assert [len(each) for each in reader.slices] == [1, 8]
     assert found.degraded == (Degraded("rerank", "timeout", "9 of 100 candidates within 100 ms"),)
@@ -259,12 +261,12 @@ def test_a_slice_is_planned_with_nine_tenths_of_what_is_left() -> None:
 
 
 def test_a_tenth_of_what_is_left_is_kept_back() -> None:
-    """After the first of 10 ms, 105 are left: enough for ten, planned with nine."""
+    """After the first, which takes 10 ms, 105 are left: enough for ten, but nine are planned."""
     reader, _ = read_within(115, pace_ms=10.0)
     assert [len(each) for each in reader.slices] == [1, 9, 1]
 
 
-def test_a_first_passage_that_takes_too_long_is_told_with_its_time() -> None:
+def test_a_first_passage_that_takes_too_long_is_reported_with_its_time() -> None:
     reader, found = read_within(100, pace_ms=150.0)
     assert reader.slices == [(1,)]
     (told,) = found.degraded
@@ -292,7 +294,7 @@ def test_a_reader_that_takes_no_time_at_all_reads_everything() -> None:
     assert found.degraded == ()
 
 
-def test_a_stage_says_what_it_is() -> None:
+def test_repr_of_a_stage() -> None:
     assert repr(stage(None)) == "rerank(reader, top 3, blend=1)"
     assert repr(stage(None, blend=0.25, budget_ms=300)) == (
         "rerank(reader, top 3, blend=0.25, within 300 ms)"
@@ -308,7 +310,7 @@ def hit(chunk_id: int, score: float) -> Hit:
     return Hit(**{name: known.get(name) for name in Hit.__dataclass_fields__})  # type: ignore[arg-type]  # what is not looked at is None
 
 
-def test_hits_say_how_they_were_reranked() -> None:
+def test_hits_show_how_they_were_reranked() -> None:
     found, _ = run(Reader({10: 1.0, 11: 3.0, 12: None}))
     marked = found.annotate([hit(11, 0.9), hit(12, 0.5)])
     assert [one.score_kind for one in marked] == ["rerank", "rerank"]
@@ -321,7 +323,7 @@ def test_hits_of_a_search_without_it_stay_as_they_are() -> None:
     assert RerankResult(()).append(FUSED, FUSED) is None
 
 
-def test_what_is_found_later_is_on_the_same_scale() -> None:
+def test_later_candidates_are_on_the_same_scale() -> None:
     found, _ = run(Reader({10: 1.0, 11: 3.0, 12: 2.0}))
     assert found.blend is not None
     later = [ScoredChunk(20, 0.99, 1), ScoredChunk(21, -5.0, 2)]
@@ -382,7 +384,7 @@ def test_many_passages_are_read_in_parts_and_in_order() -> None:
     assert list(scores.values()) == WordJudge().scores("text", judge.read)
 
 
-def test_the_deadline_is_looked_at_every_sixteen_passages() -> None:
+def test_the_deadline_is_checked_every_sixteen_passages() -> None:
     judge = WordJudge()
     deadline = Deadline()
     judge.on_pair = lambda: deadline.cancel() if len(judge.read) == 17 else None

@@ -196,7 +196,7 @@ def test_switched_off_without_vectors_is_keyword_search_by_choice(kb: KnowledgeB
     assert kb.status()["degraded"] == []
 
 
-def test_switched_off_and_asked_for_all_the_same(kb: KnowledgeBase) -> None:
+def test_switched_off_but_requested(kb: KnowledgeBase) -> None:
     fill(kb)
     found = kb.search("harbour keys", mode="vector")
     assert (found.hits, [one.reason for one in found.degraded]) == ((), ["no_model"])
@@ -299,7 +299,7 @@ def test_a_model_that_fails(
     assert hybrid.search("harbour keys").degraded == ()
 
 
-def test_a_model_that_gives_no_vector(hybrid: KnowledgeBase, encoder: Failing) -> None:
+def test_a_model_that_returns_no_vector(hybrid: KnowledgeBase, encoder: Failing) -> None:
     fill(hybrid)
     hybrid.embed()
     for broken in (Encoding(), Encoding(dense=array("f", [0.0] * 64)), Encoding(array("f", [1.0]))):
@@ -364,7 +364,7 @@ def test_numpy_is_missing(hybrid: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
         assert (stage["backend"], titles(found), found.degraded) == ("python", expected, ())
 
 
-def test_what_the_querys_encoding_took_is_told(hybrid: KnowledgeBase) -> None:
+def test_the_time_of_the_encoding_is_reported(hybrid: KnowledgeBase) -> None:
     fill(hybrid)
     hybrid.embed()
     found = hybrid.search("harbour keys", mode="vector", explain=True)
@@ -373,7 +373,7 @@ def test_what_the_querys_encoding_took_is_told(hybrid: KnowledgeBase) -> None:
     assert 0 < stage["encoding_ms"] <= stage["ms"]
 
 
-def test_an_encoder_that_needs_what_is_missing(hybrid: KnowledgeBase, encoder: Failing) -> None:
+def test_an_encoder_with_a_missing_dependency(hybrid: KnowledgeBase, encoder: Failing) -> None:
     fill(hybrid)
     hybrid.embed()
 
@@ -417,7 +417,7 @@ def test_a_script_that_the_model_does_not_read(latin: KnowledgeBase, profile: st
     assert latin.search("harbour keys", profile=profile).degraded == ()
 
 
-def test_meaning_alone_is_asked_all_the_same(latin: KnowledgeBase) -> None:
+def test_vector_mode_is_used_nevertheless(latin: KnowledgeBase) -> None:
     found = latin.search("超级碗在哪里", mode="vector")
     guess = replace(FOREIGN, detail=f"{FOREIGN.detail}; its results here are guesses")
     assert (found.returned, found.degraded) == (2, (guess,))
@@ -467,7 +467,7 @@ def test_a_malformed_expression_is_one_in_every_mode(hybrid: KnowledgeBase) -> N
     "bad", [[10**400] * 64, b"abc", b"12345678", bytearray(8), "abc", 5, {1: 2.0}, {1.0}, ["x"],
             [None], [[1.0]], object(), (value for value in (1.0, 2.0))],
 )  # fmt: skip
-def test_an_embedding_that_is_none(hybrid: KnowledgeBase, bad: Any) -> None:
+def test_an_invalid_embedding(hybrid: KnowledgeBase, bad: Any) -> None:
     fill(hybrid)
     hybrid.embed()
     for ask in (hybrid.search_vector, hybrid.search_hybrid):
@@ -477,7 +477,7 @@ def test_an_embedding_that_is_none(hybrid: KnowledgeBase, bad: Any) -> None:
 
 
 @pytest.mark.parametrize("threshold", [10**400, math.nan, math.inf, "0.5", True, []])
-def test_a_threshold_that_is_none(hybrid: KnowledgeBase, threshold: Any) -> None:
+def test_an_invalid_threshold(hybrid: KnowledgeBase, threshold: Any) -> None:
     fill(hybrid)
     with pytest.raises(InvalidRequest, match="threshold"):
         hybrid.search("harbour", threshold=threshold)

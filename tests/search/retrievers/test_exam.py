@@ -38,7 +38,7 @@ def paths(kb: KnowledgeBase, mode: str | None = None) -> list[tuple[str, int]]:
     return [(hit.doc_path, hit.rank) for hit in kb.search(ASKED, mode=mode).hits]
 
 
-def test_the_run_that_embeds_tells_of_it(tmp_path: Path) -> None:
+def test_the_embedding_run_reports_it(tmp_path: Path) -> None:
     config = Config(models=ModelsConfig(exam=True))
     with KnowledgeBase(tmp_path / "kb.sqlite", config=config, encoder=Weightless()) as kb:
         kb.add("some text")
@@ -48,7 +48,7 @@ def test_the_run_that_embeds_tells_of_it(tmp_path: Path) -> None:
         assert kb.embed().unfit == told  # for as long as it answers
 
 
-def test_words_answer_and_it_is_said(examined: KnowledgeBase) -> None:
+def test_search_uses_words_and_reports_it(examined: KnowledgeBase) -> None:
     found = examined.search(ASKED)
     assert {(part.part, part.reason) for part in found.degraded} == {
         ("dense", "unfit"),
@@ -58,12 +58,12 @@ def test_words_answer_and_it_is_said(examined: KnowledgeBase) -> None:
     assert found.hits[0].score_kind == "bm25"
 
 
-def test_the_status_tells_of_it_before_any_search(examined: KnowledgeBase) -> None:
+def test_the_status_reports_it_before_any_search(examined: KnowledgeBase) -> None:
     (model,) = examined.status()["vectors"]["models"]
     assert "weightless failed kb's exam" in model["unfit"]
 
 
-def test_who_asks_for_its_vectors_alone_gets_them(examined: KnowledgeBase) -> None:
+def test_vector_mode_still_uses_the_vectors(examined: KnowledgeBase) -> None:
     found = examined.search(ASKED, mode="vector")
     assert found.hits
     (told,) = found.degraded
@@ -83,27 +83,27 @@ def test_only_the_scripts_it_failed_in_are_left_to_words(examined: KnowledgeBase
 
 
 @pytest.mark.parametrize("query", ["где ключи", "κλειδιά της πύλης", "مفاتيح", "2026", "Ω", "🙂"])
-def test_who_failed_wherever_it_was_asked_is_believed_nowhere(
+def test_a_model_that_failed_in_every_script_is_used_in_none(
     examined: KnowledgeBase, query: str
 ) -> None:
     assert {part.reason for part in examined.search(query).degraded} == {"unfit"}
 
 
-def test_nor_does_it_read_once_more(examined: KnowledgeBase) -> None:
+def test_it_does_not_rerank_either(examined: KnowledgeBase) -> None:
     found = examined.search(ASKED, profile="research")
     assert ("rerank", "unfit") in {(part.part, part.reason) for part in found.degraded}
     words = examined.search(ASKED, mode="lexical", rerank=False)
     assert [hit.doc_path for hit in found.hits] == [hit.doc_path for hit in words.hits]
 
 
-def test_what_is_like_a_passage_is_found_by_its_words(examined: KnowledgeBase) -> None:
+def test_similar_passages_are_found_by_words(examined: KnowledgeBase) -> None:
     found = examined.similar(examined.search(ASKED).hits[0].doc_path)
     assert found.hits[0].score_kind == "bm25"
     (told,) = found.degraded
     assert (told.part, told.reason) == ("dense", "unfit")
 
 
-def test_it_sits_one_exam(examined: KnowledgeBase) -> None:
+def test_the_exam_is_taken_once(examined: KnowledgeBase) -> None:
     encoder = Weightless()
     with KnowledgeBase(examined.path, config=examined.config, encoder=encoder) as kb:
         kb.add("one more note")
@@ -111,7 +111,7 @@ def test_it_sits_one_exam(examined: KnowledgeBase) -> None:
     assert [len(texts) for texts in encoder.calls] == [1]
 
 
-def test_without_an_exam_its_word_counts(tmp_path: Path) -> None:
+def test_without_an_exam_the_model_is_trusted(tmp_path: Path) -> None:
     config = Config(models=ModelsConfig(exam=False))
     with KnowledgeBase(tmp_path / "kb.sqlite", config=config, encoder=Weightless()) as kb:
         kb.add("some text")
@@ -119,7 +119,7 @@ def test_without_an_exam_its_word_counts(tmp_path: Path) -> None:
         assert not kb.search("text").degraded
 
 
-def test_nor_do_the_marks_of_an_earlier_one_count(examined: KnowledgeBase) -> None:
+def test_marks_of_an_earlier_exam_are_ignored(examined: KnowledgeBase) -> None:
     config = Config(models=ModelsConfig(exam=False))
     with KnowledgeBase(examined.path, config=config, encoder=Weightless()) as kb:
         assert kb.embed().unfit is None
@@ -147,7 +147,7 @@ def test_marks_move_with_the_store(examined: KnowledgeBase, tmp_path: Path) -> N
         '[["dense", "LATIN", 1]]',
     ],
 )
-def test_marks_that_cannot_be_read_are_none(examined: KnowledgeBase, damaged: str) -> None:
+def test_unreadable_marks_are_ignored(examined: KnowledgeBase, damaged: str) -> None:
     """The next embedding run repeats the exam."""
     before = examined._store.vectors.models()[0].marks
     with closing(sqlite3.connect(examined.path)) as connection, connection:
@@ -158,7 +158,7 @@ def test_marks_that_cannot_be_read_are_none(examined: KnowledgeBase, damaged: st
     assert examined._store.vectors.models()[0].marks == before
 
 
-def test_a_model_that_reads_nothing_takes_nobodys_place(examined: KnowledgeBase) -> None:
+def test_a_model_that_reads_nothing_replaces_no_other(examined: KnowledgeBase) -> None:
     blind = Weightless(name="blind")
     with pytest.raises(ModelUnfit, match="at best 0 of 12 answers correct") as refused:
         examined.reindex(blind)

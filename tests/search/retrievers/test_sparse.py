@@ -54,7 +54,7 @@ def dense_only(tmp_path: Path) -> Iterator[KnowledgeBase]:
 
 
 @pytest.mark.parametrize("profile", ["research", "default"])
-def test_weighed_terms_alone(hybrid: KnowledgeBase, profile: str) -> None:
+def test_weighted_terms_alone(hybrid: KnowledgeBase, profile: str) -> None:
     fill(hybrid)
     hybrid.embed()
     found = hybrid.search("harbour keys the the", profile=profile, mode="sparse")
@@ -132,7 +132,7 @@ def test_a_query_without_words_finds_nothing(hybrid: KnowledgeBase, query: str) 
         assert (found.hits, found.degraded) == ((), ())
 
 
-def test_an_expression_is_asked_for_as_it_stands(hybrid: KnowledgeBase) -> None:
+def test_an_expression_is_searched_by_words_only(hybrid: KnowledgeBase) -> None:
     fill(hybrid)
     hybrid.embed()
     found = hybrid.search("'harbour NOT boat'", profile="research")
@@ -169,7 +169,7 @@ def test_switched_off_with_vectors(hybrid: KnowledgeBase) -> None:
         assert {source for hit in hits for source in hit.sources} == {"fts", "vec"}
 
 
-def test_a_model_that_gives_none(dense_only: KnowledgeBase) -> None:
+def test_a_model_without_term_weights(dense_only: KnowledgeBase) -> None:
     why = Degraded("sparse", "no_model", "weightless does not produce sparse vectors")
     found = dense_only.search("harbour keys", profile="research", rerank=False)
     validate(wire.response(found))
@@ -177,7 +177,7 @@ def test_a_model_that_gives_none(dense_only: KnowledgeBase) -> None:
     assert dense_only.search("harbour keys", mode="sparse").degraded == (why,)
 
 
-def test_words_count_as_terms_would_that_the_model_does_not_give(
+def test_words_get_the_weight_of_missing_terms(
     dense_only: KnowledgeBase,
 ) -> None:
     found = dense_only.search("harbour keys", explain=True, settings={"word_match": False})
@@ -189,7 +189,7 @@ def test_words_count_as_terms_would_that_the_model_does_not_give(
 THREE_WAY = {"retrievers": ["lexical", "dense", "sparse"], "rerank": "colbert"}
 
 
-def test_what_the_model_does_not_give_is_missed_by_who_names_it(tmp_path: Path) -> None:
+def test_missing_outputs_are_reported_if_the_profile_is_named(tmp_path: Path) -> None:
     """Before and after embedding: no embedding would add it."""
     config = unexamined({"default": THREE_WAY})
     sparse = Degraded("sparse", "no_model", "weightless does not produce sparse vectors")
@@ -203,7 +203,7 @@ def test_what_the_model_does_not_give_is_missed_by_who_names_it(tmp_path: Path) 
             kb.embed()
 
 
-def test_what_is_switched_off_is_not_missed_by_who_names_the_profile(tmp_path: Path) -> None:
+def test_a_disabled_encoder_is_not_reported_even_if_the_profile_is_named(tmp_path: Path) -> None:
     config = unexamined({"default": THREE_WAY})
     with KnowledgeBase(tmp_path / "kb.sqlite", config=config, encoder="none") as kb:
         fill(kb)
@@ -237,7 +237,7 @@ def test_passages_that_failed(hybrid: KnowledgeBase, encoder: Failing) -> None:
     assert found.degraded == (Degraded("dense", "failed", told), Degraded("sparse", "failed", told))
 
 
-def test_terms_that_were_given_up_do_not_wait(tmp_path: Path) -> None:
+def test_failed_terms_are_not_pending(tmp_path: Path) -> None:
     class Partly(Weightless):
         """Returns no term weights for texts with the word poison."""
 
@@ -270,7 +270,7 @@ def test_another_model_than_the_store_s(hybrid: KnowledgeBase) -> None:
         assert parts(found) == [("dense", "model_mismatch"), ("sparse", "model_mismatch")]
 
 
-def test_a_model_that_promises_and_does_not_give(
+def test_a_declared_output_that_is_missing(
     hybrid: KnowledgeBase, encoder: Failing, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its dense vector is still used."""
@@ -286,7 +286,7 @@ def test_a_model_that_promises_and_does_not_give(
     assert f"search degraded: sparse failed ({told})" in caplog.text
 
 
-def test_what_the_model_cannot_read_is_told_once(tmp_path: Path) -> None:
+def test_an_unreadable_query_is_reported_once(tmp_path: Path) -> None:
     encoder = Weightless(max_tokens=4)
     encoder.spec = replace(encoder.spec, scripts=("Latin",))
     with KnowledgeBase(tmp_path / "latin.sqlite", encoder=encoder) as kb:

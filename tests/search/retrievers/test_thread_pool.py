@@ -11,7 +11,7 @@ import pytest
 from kb.search.retrievers.thread_pool import ThreadPool
 
 
-def test_an_answer_and_an_error() -> None:
+def test_a_result_and_an_error() -> None:
     pool = ThreadPool()
     good, bad = pool.submit("a", lambda: 3), pool.submit("b", lambda: 1 // 0)
     assert good.wait(30)
@@ -33,7 +33,7 @@ def test_idle_threads_are_used_again() -> None:
     pool.close()
 
 
-def test_a_lane_that_hangs_leaves_the_others_and_the_close() -> None:
+def test_a_hanging_retriever_blocks_neither_others_nor_close() -> None:
     pool, gate = ThreadPool(), threading.Event()
     hanging = [pool.submit("a", partial(gate.wait, 30)) for _ in range(8)]
     waiting = pool.submit("a", lambda: "never begun")
@@ -49,7 +49,7 @@ def test_a_lane_that_hangs_leaves_the_others_and_the_close() -> None:
     assert all(each.result() for each in hanging)
 
 
-def test_threads_go_with_their_crew() -> None:
+def test_threads_end_with_their_pool() -> None:
     pool = ThreadPool()
     pool.submit("forgotten", lambda: None).wait(30)
     (thread,) = (each for each in threading.enumerate() if each.name == "kb-forgotten-1")

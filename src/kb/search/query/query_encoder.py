@@ -115,8 +115,8 @@ class QueryEncoder:
             self.warm = True
 
     def _loads(self, encoder: Encoder) -> bool:
-        """Whether the next encoding loads the model, for which there is no time limit. A server
-        may hang instead, so there the limits always apply."""
+        """Whether the next encoding loads the model, for which there is no time limit. A server may
+        hang instead, so for a server the limits always apply."""
         from kb.ports import traits_of  # a lexical search need not load the ports
 
         return not self.warm and not traits_of(encoder).remote

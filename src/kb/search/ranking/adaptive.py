@@ -31,7 +31,7 @@ from unicodedata import category
 from kb.text.normalize import unspaced_runs, without_unspaced_runs
 
 FEW_WORDS, MANY_WORDS = 3, 10
-_LETTERS_A_WORD = 2  # in scripts without spaces
+_LETTERS_PER_WORD = 2  # in scripts without spaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def word_count(text: str) -> int:
     """The number of words; two characters of an unspaced script count as one."""
     spaced = sum(any(map(str.isalnum, word)) for word in without_unspaced_runs(text).split())
     letters = (len(run) for run in unspaced_runs(text))
-    return spaced + sum(-(-count // _LETTERS_A_WORD) for count in letters)
+    return spaced + sum(-(-count // _LETTERS_PER_WORD) for count in letters)
 
 
 # --- questions ------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ MARKS: Mapping[str, str] = {
     "call": r"[A-Za-z0-9_]\((?!(?:s|es|e|n|r)\))|(?<![A-Za-z0-9_])[B-Zb-z]\(",
     "brackets": r"[{}]|[A-Za-z0-9_]\[|\[(?!\d+(?:[,–-]\s?\d+)*\]|sic\]|…|\.\.\.)[^\[\]]*\]",
     "operator": r"::|->|=>|[=!:<>]=|&&|\|\||[+*/-]=|<<|>>|;\s*$|(?<!\w)[Ca-z]\+\+",  # C++, i++
-    # In capitals, or with `*`: prose selects one thing from another, too.
+    # In capitals, or with `*`: `select` and `from` also occur together in prose.
     "query": r"(?<!\w)(?:SELECT\s+(?:DISTINCT\s+)?(?:\*|\w+(?:\.\w+)?(?:\s*,\s*\w+(?:\.\w+)?)*)"
     r"\s+FROM|(?i:select\s+\*\s+from)|INSERT\s+INTO|DELETE\s+FROM|(?:CREATE|ALTER|DROP)\s+TABLE)(?!\w)",
     "snake_case": r"[A-Za-z0-9]_+[A-Za-z0-9]|(?<!\w)__\w",

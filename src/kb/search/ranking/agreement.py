@@ -1,14 +1,14 @@
 """Agreement: a list that shares almost nothing with the others gets less weight. Pure.
 
 Three lists for one query usually share some of their first hits, each for its own reasons. A list
-that shares almost none is probably noise, for example of a model that does not know the language of
-the notes. With its full weight, it would distort the sum.
+that shares almost none is probably noise, for example from a model that does not know the language
+of the notes. With its full weight, it would distort the sum.
 
     weight * min(1, (shared + 0.1) / 2) ^ 2
 
 `shared` is the mean number of the first 20 hits that the list has in common with another list. Two
-are enough: agreement is not a vote, and the best list may be the only one with its later hits. With
-fewer than three lists, the outlier cannot be identified.
+shared hits are enough: agreement is not a vote, and the best list may be the only one with its
+later hits. With fewer than three lists, the outlier cannot be identified.
 
 Lexical and sparse retrieval are siblings: if one of them did not run, the other gets the larger of
 the two weights.
@@ -49,7 +49,7 @@ def weigh_by_agreement(
     shared = mean_overlap(filled)
     share = {name: min(1.0, (count + _LITTLE) / ENOUGH) ** 2 for name, count in shared.items()}
     rules = tuple(
-        f"{name} shares {shared[name]:g} of its first {FIRST} with others"
+        f"{name} shares {shared[name]:g} of its first {FIRST} hits with others"
         for name in filled
         if share[name] != 1.0
     )

@@ -14,8 +14,8 @@ def keyword_score(score: float) -> float:
 
 
 def spread(score: float) -> float:
-    """Undo `b / (1 + b)` and return the BM25 score for the convex sum. The bounded score maps all
-    good hits close to 1, so that a mean with 0 would hide their differences."""
+    """Undo `b / (1 + b)` and return the BM25 score for the convex sum. The bounded scores of all
+    good hits are close to 1, and a mean would hide their differences."""
     return score / (1.0 - min(score, _NEARLY_ONE))
 
 

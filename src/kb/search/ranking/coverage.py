@@ -40,18 +40,18 @@ def weigh_by_coverage(
     if all(factor == 1.0 for factor in factors.values()):
         return list(lists), ()
     moved = fsum(base.get(name, 1.0) * (1.0 - factor) for name, factor in factors.items())
-    weighed = [
+    weighted = [
         replace(one, weight=max(one.weight, base.get(LEXICAL, 1.0)) + moved)
         if one is words
         else replace(one, weight=one.weight * factors.get(one.name, 1.0))
         for one in lists
     ]
     rules = (
-        f"{name} has {known[name]:.0%} of the first by words: times {factor:.2g}"
+        f"{name} has {known[name]:.0%} of the first passages by words: times {factor:.2g}"
         for name, factor in factors.items()
         if factor != 1.0
     )
-    return weighed, tuple(rules)
+    return weighted, tuple(rules)
 
 
 def _share_known(ranked_list: RankedList, chunk_ids: Sequence[int]) -> float:

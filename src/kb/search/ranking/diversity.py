@@ -28,8 +28,8 @@ class DiverseRanking:
 def limit_per_document(
     ranked: Sequence[ScoredChunk], documents: Mapping[int, int], limit: int
 ) -> DiverseRanking:
-    """Move all but the best `limit` passages of a document below the first hits. `documents` has
-    the document of every chunk."""
+    """Move all but the best `limit` passages of a document below the first hits. `documents` maps
+    each chunk to its document."""
     first: list[ScoredChunk] = []
     moved: list[ScoredChunk] = []
     rest: Sequence[ScoredChunk] = ()

@@ -6,8 +6,8 @@ size of their intersection divided by that of their union:
 - the similarity of their words
 - the similarity of their pairs of adjacent words
 
-In scripts without spaces, two characters count as a word. For texts of fewer than ten words, a
-single other word makes a difference.
+In scripts without spaces, two characters count as a word. Texts of fewer than ten words are not
+near-equal if a single word differs.
 
 Words are compared only if the texts have about the same length and share one of three short
 stretches, which most pairs do not. A passage is compared only with better ones, and only the first
@@ -23,10 +23,10 @@ from itertools import pairwise
 from typing import Any
 
 SIMILARITY = 0.9
-NEAR = 30  # how many passages are compared for near-equality
+NEAR = 30  # passages that are compared for near-equality
 _LENGTHS = 0.8  # the least share of a longer text's length
 _STRETCH = 24  # characters
-_LETTERS_A_WORD = 20  # more than in the prose of any language with spaces
+_LETTERS_PER_WORD = 20  # more than in the prose of any language with spaces
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ def _stretches(text: str) -> tuple[str, ...]:
 
 def _words(text: str) -> list[str]:
     words = text.casefold().split()
-    if len(text) <= _LETTERS_A_WORD * len(words):
+    if len(text) <= _LETTERS_PER_WORD * len(words):
         return words
     joined = "".join(words)
     return [joined[at : at + 2] for at in range(0, len(joined), 2)]

@@ -9,7 +9,7 @@
 Passages of the first three kinds come first, in this order: whoever types the text of a passage,
 or a word that few passages have, wants those. A run multiplies the odds of a score by at most
 `e ^ RUN_WEIGHT`: a long question may well share four words with a passage that does not answer it.
-Every word counts like a run of weight `EVERY_WORD`.
+A passage with every word counts as one with a run of weight `EVERY_WORD`.
 """
 
 from __future__ import annotations

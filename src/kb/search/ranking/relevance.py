@@ -1,6 +1,6 @@
 """Relevance: the probability that a hit is about what the query asks. Pure functions.
 
-A logistic model of a few features, none of which lowers the probability as the signals get better.
+A logistic model of a few features. Better signals never lower the probability.
 `relevance_parameters` holds its parameters, which `python -m training.relevance` fits: one set for
 words alone, one for each encoder whose cosines have been calibrated, and one for all other
 encoders, which compares a hit's cosine with those of the query's other candidates.
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from kb.search.ranking.relevance_parameters import MODELS, OTHER, WORDS, Parameters
 
-_MAX_MARGIN = 0.25  # in a small store, larger ones come about by chance
+_MAX_MARGIN = 0.25  # in a small store, larger margins occur by chance
 _MAX_LOGIT = 30.0
 _LEAST_CHARS = 50  # shorter passages are equally unlikely to contain a word by chance
 _MOST_CHARS = 2_000  # the fit has seen few longer passages
@@ -55,7 +55,8 @@ class Signals(NamedTuple):
 
 def features(signals: Signals, knot: float = 1.0) -> dict[str, float]:
     """The features of the model by name. `length`, `chars` and `short` describe the query and the
-    passage; the others rise with better signals. A cosine counts twice above the `knot`."""
+    passage; the others rise with better signals. `high_cosine` is the part of the cosine above
+    `knot`."""
     words, known, coverage, matched, chars, cosine, typical = signals
     values = {
         "coverage": coverage,

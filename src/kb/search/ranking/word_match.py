@@ -36,14 +36,14 @@ def matched_share(bm25: float, idf: Mapping[str, float]) -> float | None:
 
 
 def weigh_by_word_match(weights: Mapping[str, float], share: float | None) -> QueryWeights:
-    """The weights of the retrievers, and the rule that changed them. `share` is that of the first
-    passage by words."""
+    """The weights of the retrievers, and the rule that changed them. `share` is the `matched_share`
+    of the first passage by words."""
     if share is None:
         return QueryWeights(weights)
     position = min(1.0, max(0.0, (share - LOW_SHARE) / (HIGH_SHARE - LOW_SHARE)))
     factor = LEAST_FACTOR + (MOST_FACTOR - LEAST_FACTOR) * position
-    weighed = {
+    weighted = {
         name: weight * factor if name in _BY_WORDS else weight for name, weight in weights.items()
     }
     rule = f"the first passage by words matches {share:.0%}: words times {factor:.2g}"
-    return QueryWeights(weighed, (rule,))
+    return QueryWeights(weighted, (rule,))

@@ -115,7 +115,7 @@ def _maxsim_of_all(query: TokenVectors, passages: Mapping[int, TokenVectors]) ->
 
 
 def _maxsim(query: TokenVectors, passage: TokenVectors) -> float:
-    """The same without numpy, which is slow."""
+    """MaxSim without numpy, which is slow."""
     rows = _rows(passage)
     return fsum(max(sum(map(mul, token, row)) for row in rows) for token in _rows(query)) / len(
         query

@@ -1,4 +1,4 @@
-"""The rerank stage: a reranker reads the first candidates and orders them again (spec 8).
+"""The rerank stage: a reranker reads the first candidates and reorders them (spec 8).
 
     fuse -> boost -> rerank -> cut
 

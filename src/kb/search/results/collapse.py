@@ -30,7 +30,7 @@ SHOWN = 20  # how many duplicates a hit cites
 @dataclass(frozen=True, slots=True)
 class Collapse:
     """The settings of a profile: whether duplicates collapse and repeated texts are demoted, and
-    how many passages of a document are among the first hits; 0 means any number."""
+    how many passages of a document may be among the first hits; 0 means any number."""
 
     duplicates: bool = False
     per_document: int = 0

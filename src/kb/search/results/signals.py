@@ -19,9 +19,9 @@ from kb.text.normalize import bigrams, find_identifiers
 from kb.text.tokenize import stems_in, tokenize
 from kb.types import Hit, TermFrequencies
 
-_MAX_CHARS = 20_000  # of a passage that are read
+_MAX_CHARS = 20_000  # characters of a passage that are read
 _ASSUMED_CHUNKS = 1_000
-_PIECE = 0.5  # of a word: two characters of unspaced script are about one, and pieces overlap
+_PIECE = 0.5  # in words: two characters of unspaced script are about one word, and pieces overlap
 
 
 class Term(NamedTuple):
@@ -177,8 +177,8 @@ def with_relevance(hits: Sequence[Hit], source: SignalSource) -> tuple[Hit, ...]
 
 
 class RelevanceLimits(NamedTuple):
-    """The limits of a search for the relevance of hits: for the relevance itself, and for half of
-    it, which the least score of a profile is compared with [003]."""
+    """The minimum relevance of hits. `half` is a minimum for half of the relevance: the minimum
+    score of a profile [003]."""
 
     relevance: float | None = None
     half: float | None = None
@@ -187,7 +187,7 @@ class RelevanceLimits(NamedTuple):
         return self != RelevanceLimits()
 
     def allow(self, source: SignalSource, chunk_id: int) -> bool:
-        """Whether a chunk may be a hit. A chunk whose relevance cannot be estimated may."""
+        """Whether a chunk may be a hit. A chunk whose relevance cannot be estimated always may."""
         signals = source.of(chunk_id)
         relevance = estimate(signals, source.model)
         if relevance is None:
@@ -197,9 +197,9 @@ class RelevanceLimits(NamedTuple):
         return self._is_likely(signals, relevance, source.model)
 
     def _is_likely(self, signals: Signals, relevance: float, model: str | None) -> bool:
-        """Passages with every word of the query stay. So does every one if the cosines are not
-        calibrated or not known yet: then only words count, and a hit is found even by a common
-        word."""
+        """Whether half of the relevance is high enough. Passages with every word of the query
+        always stay, and so do all passages whose cosine is not calibrated or not known yet: a
+        relevance from words alone is too low for common words."""
         if self.half is None or not is_calibrated(model) or signals.cosine is None:
             return True
         return signals.has_every_word() or relevance / 2 >= self.half

@@ -28,9 +28,9 @@ _HEADINGS = re.compile(r"\A(?:#{1,6}[ \t].*(?:\n+|\Z))+")
 _FRONT = re.compile(
     r"\A(?:[\w-][\w -]*+:(?:[ \t].*+)?+\n(?:(?!---)[ \t#-].*+\n)*+)++(?:---|\.\.\.)[ \t]*+\n+"
 )
-_MAX_CHARS = 70_000  # of a chunk that are searched: only huge tables are longer
-_MAX_LINES = 6  # of code, lists and tables, so that ten hits fit on two pages
-_LEAST_CHARS = 40  # in a smaller room, only the matches themselves fit
+_MAX_CHARS = 70_000  # characters of a chunk to search; only huge tables are longer
+_MAX_LINES = 6  # shown of code, lists and tables, so that ten hits fit on two pages
+_LEAST_CHARS = 40  # with less room, only the matches themselves fit
 _WORDS_SUFFICE = 2 / 3  # the share of the query's words that makes token vectors unnecessary
 _MEANING = 2.0  # the weight of the nearest sentence if the passage has none of the words
 _TAB = 4
@@ -67,7 +67,7 @@ class SnippetDraft(NamedTuple):
 
     @property
     def needs_meaning(self) -> bool:
-        """Whether token vectors help to choose: the words of the query say too little."""
+        """Whether token vectors help to choose, because the words of the query do not decide."""
         return self.coverage < _WORDS_SUFFICE
 
     def render(self, near: Sequence[float] = ()) -> str:
@@ -156,7 +156,7 @@ def _rarity(terms: Sequence[Iterable[str]]) -> dict[str, float]:
 
 
 def _scaled(near: Sequence[float]) -> Sequence[float]:
-    """The similarities from 0 (the farthest unit) to 1 (the nearest one)."""
+    """The similarities, scaled so that the farthest unit has 0 and the nearest has 1."""
     if not near or (width := max(near) - min(near)) <= 1e-9:
         return ()
     return [(one - min(near)) / width for one in near]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"\w+")
 _SHORT_WORD = 8  # letters
-_TOKENS_A_LETTER = 0.35  # of the letters beyond those
+_TOKENS_PER_LETTER = 0.35  # of the letters beyond those
 _MOST_UNITS = 400  # of huge tables, which have no token vectors beyond their first lines
 
 
@@ -107,4 +107,4 @@ def _tokens(text: str) -> float:
     """The estimated number of tokens that have a vector: those of words."""
     words = _WORD.findall(text)
     beyond = sum([length - _SHORT_WORD for length in map(len, words) if length > _SHORT_WORD])
-    return len(words) + _TOKENS_A_LETTER * beyond
+    return len(words) + _TOKENS_PER_LETTER * beyond

@@ -142,9 +142,10 @@ class ModelRetriever(ABC):
         return (Degraded(self.name, reason, detail),)
 
     def _other_language(self, analysis: Analysis) -> tuple[Degraded, ...]:
-        """A note if the model does not read the query's language. It still finds passages that it
-        reads, by names and words that languages share, better than words alone do; passages in the
-        query's language are removed from its list by `kb.search.retrievers.readability`."""
+        """A note if the model does not read the query's language. It still ranks passages in
+        languages that it reads better than lexical retrieval does, by names and words that the
+        languages share. `kb.search.retrievers.readability` removes passages in the query's language
+        from its list."""
         language = unread_language(analysis.text, self._status.languages)
         if language is None:
             return ()
@@ -160,7 +161,7 @@ class ModelRetriever(ABC):
         return (Degraded(self.name, "truncated", f"{count} of the query left out"),)
 
     def _fallback(self, matches: VectorMatches) -> tuple[Degraded, ...]:  # noqa: ARG002  # for subclasses
-        """A note if another backend ran than the configured one."""
+        """A note if a backend other than the configured one ran."""
         return ()
 
     def _is_caller_error(self, error: Exception) -> bool:  # noqa: ARG002  # for subclasses

@@ -48,7 +48,8 @@ class Readability:
         self, run: Callable[[int], dict[str, Candidates]], limit: int, store: Store
     ) -> tuple[dict[str, Candidates], set[int]]:
         """Retrieve candidates with `run`, and remove unreadable chunks from the lists of the model.
-        If these are many, look deeper once. Returns the candidates and the unreadable chunks."""
+        If many are unreadable, retrieves more once. Returns the candidates and the unreadable
+        chunks."""
         candidates = run(limit)
         if not any(each.ran and _uses_model(name) for name, each in candidates.items()):
             return candidates, set()
@@ -64,7 +65,7 @@ class Readability:
 def readability(context: SearchContext) -> Readability | None:
     """What the model of a search reads. None if it reads everything, if no retriever uses it, if
     the request has a vector, or if the model cannot read the query: its lists are then empty, or
-    the only ones."""
+    there are no others."""
     names = [registry.get(name).model_output for name in context.profile.retrievers]
     outputs = [name for name in names if name is not None]
     if not outputs or context.request.vector is not None:

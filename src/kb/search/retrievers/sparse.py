@@ -1,6 +1,6 @@
 """The sparse retriever: compares term weights that a model learned (spec 5).
 
-Like lexical retrieval, it finds chunks that share a term with the query. Like dense retrieval, a
+Like lexical retrieval, it finds chunks that share a term with the query. As in dense retrieval, a
 model decides how much each term matters, in the query and in the chunk.
 """
 

@@ -161,7 +161,7 @@ export function showSkeleton() {
 export function showWelcome(status, actions) {
   if (status && !status.documents) return showEmptyStore(actions);
   const size = status
-    ? `${plural(status.documents, "document")} in ${plural(status.chunks, "passage")}`
+    ? `${plural(status.documents, "document")} with ${plural(status.chunks, "passage")}`
     : "";
   show(
     $("results-content"),
@@ -172,7 +172,7 @@ export function showWelcome(status, actions) {
       h(
         "p",
         {},
-        size ? `${size} are ready. ` : "",
+        size ? `${size} can be searched. ` : "",
         "Type words, a name from code, or a whole question. A query in 'single quotes' is an FTS5 expression.",
       ),
       h(
@@ -319,7 +319,7 @@ function notice({ parts, reason, detail }, actions) {
     return h(
       "div",
       { class: "notice" },
-      h("p", {}, `${why}. Until then, they are found by their words.`),
+      h("p", {}, `${why}. Meanwhile, these are found by their words.`),
       h("button", { type: "button", onclick: () => actions.embed(false) }, "Embed now"),
     );
   }

@@ -29,15 +29,16 @@ _ALIGNMENT = 8
 
 
 class Content(NamedTuple):
-    """What a file is about, as JSON values, and its arrays by name."""
+    """The metadata of a file, as JSON values, and its arrays by name."""
 
     about: Mapping[str, Any]
     arrays: Mapping[str, NDArray[Any]]
 
 
 def identity(path: Path) -> tuple[int, ...] | None:
-    """What changes if a file is replaced or written in place; None if there is none. Whoever has
-    mapped a file compares this before using the arrays: a shorter file would end the process."""
+    """A value that changes if the file is replaced or written in place; None if there is no file.
+    Compare it before using mapped arrays: reading beyond the end of a shortened file would end the
+    process."""
     try:
         info = path.stat()
     except OSError:

@@ -74,7 +74,7 @@ def _repair_file(integrity: Integrity, repair_cells: Callable[[], str]) -> str:
 def _schema(integrity: Integrity) -> Finding:
     missing = integrity.missing_parts()
     if not missing:
-        return Finding("schema", "ok", "every table, index and trigger is there")
+        return Finding("schema", "ok", "no table, index or trigger is missing")
     derived = all(kind != "table" or name.startswith("chunks_") for name, kind in missing.items())
     what = ", ".join(f"{kind} {name}" for name, kind in missing.items())
     return Finding("schema", "error", f"missing or changed: {what}", _FIX if derived else _RESTORE)
@@ -121,7 +121,7 @@ def _orphans(integrity: Integrity) -> Finding:
     nowhere else."""
     orphans = integrity.orphans()
     if not orphans:
-        return Finding("orphans", "ok", "every row has its owner")
+        return Finding("orphans", "ok", "no orphaned rows")
     what = ", ".join(f"{count} {name}" for name, count in orphans.items()) + " without an owner"
     if set(orphans) == {"roots"}:
         return Finding("orphans", "warning", what, _FIX)
@@ -133,7 +133,7 @@ def _orphans(integrity: Integrity) -> Finding:
 def _counters(integrity: Integrity) -> Finding:
     wrong = integrity.counters()
     if not wrong:
-        return Finding("counters", "ok", "all counts are right")
+        return Finding("counters", "ok", "all counts are correct")
     return Finding("counters", "error", "; ".join(wrong), _FIX)
 
 

@@ -44,7 +44,7 @@ def damaged(what: str) -> StoreUnusable:
     return StoreUnusable(f"the store is damaged: {what}", HINT)
 
 
-# --- what may stand where -------------------------------------------------------------------------
+# --- valid values ---------------------------------------------------------------------------------
 
 
 def is_names(value: Any) -> bool:
@@ -182,7 +182,7 @@ class Shape:
 _TYPES = {int: "integer", float: "real", str: "text", bytes: "blob", type(None): "null"}
 
 
-# --- looking --------------------------------------------------------------------------------------
+# --- finding faults -------------------------------------------------------------------------------
 
 
 def faults(connection: apsw.Connection, tables: Sequence[str] = tuple(CELLS)) -> Iterator[Fault]:

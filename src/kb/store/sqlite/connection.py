@@ -458,7 +458,7 @@ def _check_deadline() -> bool:
 
 
 def _control(connection: apsw.Connection, statement: str) -> None:
-    """Begin or end a transaction without looking at the deadline: an exception raised by the last
+    """Begin or end a transaction without checking the deadline: an exception raised by the last
     step of the statement would leave the transaction open, or report a commit as canceled."""
     connection.set_progress_handler(None)
     try:

@@ -201,8 +201,8 @@ def _owner(connection: apsw.Connection, model: StoredModel) -> matrix_file.Owner
 
 
 def _backend(connection: apsw.Connection, model: StoredModel, configured: str) -> str:
-    """The backend to use: for `auto`, the fastest one available; for numpy without numpy, the next
-    best."""
+    """The backend to use: for `auto`, the fastest one available; for `numpy`, if it is not
+    installed, the next best."""
     if configured == "auto" and model.ready <= SMALL and not _numpy_is_loaded():
         return "python"
     if configured in ("auto", "numpy") and numpy_is_there():

@@ -295,8 +295,8 @@ def put(
     tokens: bytes | None,
     error: str | None = None,
 ) -> None:
-    """Write complete vectors. `error` is the reason why a part is missing, and counts as a failed
-    attempt."""
+    """Write the vectors of a chunk. `error` is the reason why a part is missing, and counts as a
+    failed attempt."""
     connection.execute(
         "INSERT INTO embeddings (model_id, chunk_id, state, attempts, embedded_at, error, dense, "
         "sparse, tokens) SELECT ?1, ?2, 'ready', ?7 IS NOT NULL, ?3, ?7, ?4, ?5, ?6 "

@@ -82,7 +82,7 @@ def _json_list(values: Iterable[str]) -> str:
 
 def _every_tag(tags: tuple[str, ...]) -> list[tuple[str, list[Any]]]:
     """The conditions for documents with every tag. The first tag uses the index; the others are
-    checked for the documents it leaves."""
+    checked for the documents that it selects."""
     first, *others = dict.fromkeys(tags)
     parts: list[tuple[str, list[Any]]] = [
         ("d.doc_id IN (SELECT doc_id FROM document_tags WHERE tag = ?)", [first])

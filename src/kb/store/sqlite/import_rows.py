@@ -56,7 +56,7 @@ def load(
     for kind, table in export_format.TABLES.items():
         if seen[kind] != header["counts"][table]:
             expected = f"{header['counts'][table]} {table}, not {seen[kind]}"
-            raise export_format.broken(number, f"the end, but the header declares {expected}")
+            raise export_format.broken(number, f"incomplete: the header declares {expected}")
     _attempt(1, partial(work.finish, header))
     segments.flush_all(connection)
     return work.report()
@@ -259,14 +259,14 @@ class _Merge(_Restore):
         documents.count_change(self.connection, self.chunks - self.removed)
 
     def _same_note(self, record: JsonDict) -> tuple[int, int, bool] | None:
-        """The own note with the same text and time, which is never replaced."""
+        """This store's note with the same text and time, which is never replaced."""
         if record["body"] is None:
             return None
         doc_id = self.notes.get((documents.body_digest(record["body"]), record["created_at"]))
         return None if doc_id is None else (doc_id, 0, False)
 
     def _same_path(self, record: JsonDict) -> tuple[int, int, bool] | None:
-        """The own document at the same path: its id, when it was indexed, and whether it is
+        """This store's document at the same path: its id, when it was indexed, and whether it is
         detached."""
         if record["root_id"] is not None:
             if record["root_id"] not in self.roots:
@@ -319,7 +319,7 @@ class _Merge(_Restore):
 
 
 def _check_note_path(record: JsonDict) -> None:
-    """Raise `ConstraintError` for a note under the number of another document."""
+    """Raise `ConstraintError` for a note whose number belongs to another document."""
     own, path = f"note:{record['doc_id']}", record["doc_path"]
     if path.startswith("note:") and (record["root_id"] is not None or path != own):
         raise apsw.ConstraintError(f"document {record['doc_id']} cannot be {path!r}")

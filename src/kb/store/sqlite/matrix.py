@@ -228,7 +228,7 @@ def _candidates(
 
 
 def _excluded(count: int, out: Ids, places: Ids | None) -> NDArray[np.bool_] | None:
-    """Which rows are excluded: those in `out`, and with `places` all others."""
+    """Which rows are excluded: those in `out`, and all but `places` if it is given."""
     import numpy as np
 
     if places is None and not len(out):

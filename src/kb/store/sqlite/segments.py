@@ -2,8 +2,8 @@
 large ones.
 
 Each function runs in the transaction that writes the vectors. A posting is written about three
-times: in the segment of its write, in one of ten such segments, and in one of a hundred. Larger
-segments are not merged, so that every write is short.
+times: in the segment of its write, in one merged from ten such segments, and in one merged from a
+hundred. Larger segments are not merged, so that every write is short.
 """
 
 from __future__ import annotations

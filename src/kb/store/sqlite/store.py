@@ -25,8 +25,8 @@ class SqliteStore:
     """The store port over one SQLite file. Threads may share it: each has its own connections.
 
     `vector_backend` is `auto`, `sqlite-vec`, `numpy` or `python`; with `sqlite-vec`, writes keep
-    that backend's table up to date. New token vectors are stored in `token_format`, with `none` in
-    the default one; every format can be read.
+    that backend's table up to date. New token vectors are stored in `token_format`, or in the
+    default format if that is `none`; every format can be read.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class SqliteStore:
         self._forget()
 
     def _forget(self) -> None:
-        """Drop what is cached: another file may have the same version with other contents."""
+        """Drop all caches: another file may have the same version with other contents."""
         self._filters.forget()
         self.fulltext.close()
         if self._vectors is not None:

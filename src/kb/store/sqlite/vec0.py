@@ -171,7 +171,7 @@ def _unchanged(
     slack = cosine.slack(len(query)) + 1e-6  # cosine distances have rounding errors
     k = limit + len(out) + _MARGIN
     while k <= _MOST:
-        rows = _asked(connection, query, seen, k)
+        rows = _nearest_rows(connection, query, seen, k)
         rest = [row for row in rows if row[0] not in out]
         least = rest[limit - 1][1] + slack if len(rest) >= limit else 3.0
         if len(rows) < k or rows[-1][1] > least:
@@ -180,7 +180,7 @@ def _unchanged(
     return None
 
 
-def _asked(
+def _nearest_rows(
     connection: apsw.Connection, query: Vector[float], seen: Visible, k: int
 ) -> list[tuple[int, float]]:
     among = "" if seen.select is None else f"AND chunk_id IN ({seen.select})"

@@ -133,8 +133,8 @@ def recount(connection: apsw.Connection) -> None:
         )
 
 
-class Counted(NamedTuple):
-    """The embeddings of a model, and how many of the ready ones have each further part."""
+class EmbeddingCounts(NamedTuple):
+    """How many embeddings of a model are ready or failed, and how many ready ones have a part."""
 
     ready: int
     failed: int
@@ -142,21 +142,21 @@ class Counted(NamedTuple):
     tokens: int
 
 
-def _in_words(counted: Counted) -> str:
+def _in_words(counted: EmbeddingCounts) -> str:
     return (
         f"{counted.ready} vectors and {counted.failed} failures (sparse {counted.sparse}, "
         f"tokens {counted.tokens})"
     )
 
 
-def _known(connection: apsw.Connection, model_id: int) -> Counted:
+def _known(connection: apsw.Connection, model_id: int) -> EmbeddingCounts:
     """The counts in the model's row, including expired documents."""
     sql = "SELECT ready, failed, sparse, tokens FROM models WHERE model_id = ?"
     row: Any = connection.execute(sql, (model_id,)).fetchone()
-    return Counted(*row)
+    return EmbeddingCounts(*row)
 
 
-def _counted(connection: apsw.Connection, model_id: int) -> Counted:
+def _counted(connection: apsw.Connection, model_id: int) -> EmbeddingCounts:
     """The actual counts, from the indexes, without reading vectors."""
     rest = dict(connection.execute(
         "SELECT state, count(*) FROM embeddings WHERE model_id = ? AND state <> 'ready' GROUP BY 1",
@@ -173,7 +173,7 @@ def _counted(connection: apsw.Connection, model_id: int) -> Counted:
         )
         for part in ("sparse", "tokens")
     ]
-    return Counted(ready, rest.get("failed", 0), ready - without[0], ready - without[1])
+    return EmbeddingCounts(ready, rest.get("failed", 0), ready - without[0], ready - without[1])
 
 
 # --- comparing ------------------------------------------------------------------------------------

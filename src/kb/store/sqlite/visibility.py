@@ -1,4 +1,4 @@
-"""Which chunks a search over arrays may return, selected by the same SQL as in FTS5's."""
+"""Which chunks a search over arrays may return, selected by the same SQL as in full-text search."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Visible(NamedTuple):
     now: str
 
     def exclude_expired(self) -> Visible:
-        """The same chunks with the expired ones excluded by `select`."""
+        """The same chunks, where `select` excludes the expired ones instead of `hidden`."""
         select = self.select or where.CHUNKS_OF + "1"
         select += " AND (d.expires_at IS NULL OR d.expires_at > ?)"
         return Visible(select, (*self.params, self.now), [], self.now)

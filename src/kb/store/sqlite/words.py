@@ -2,7 +2,7 @@
 
 It returns what FTS5 returns, to the last bit, in a fraction of the time. So a search uses it where
 it can, and FTS5 otherwise: before numpy is loaded, for queries that need the positions of words,
-and until a file is there. `text_changes` records what has changed since the file was written; those
+and until the file exists. `text_changes` records what has changed since the file was written; those
 chunks are read from the store.
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kb.store.sqlite.connection import Database
 
 _MAX_CHANGED = 1000  # chunks that are read from the store; after more, the file is written again
-_MAX_LAYERS = 8  # of small changes, before they become one
+_MAX_LAYERS = 8  # layers of small changes, before they are merged
 _MAX_STATES = 3  # cached rankings: readers may still use an earlier state
 _KIND = "words"
 _ROWS = "SELECT chunk_id, heading, text, parts FROM chunks"
@@ -118,7 +118,7 @@ class WordIndex:
         limit: int,
     ) -> list[tuple[int, float]] | None:
         """The best chunks with any phrase, or, with `every`, with a phrase of each group, and their
-        BM25 as FTS5 has it, where lower is better. None if the index cannot be used."""
+        BM25 as FTS5 returns it, where lower is better. None if the index cannot be used."""
         state = self._state(connection)
         if state is None:
             return None
@@ -176,7 +176,7 @@ class WordIndex:
 
     def build(self) -> None:
         """Write the file again if the store is large and much has changed since it was written.
-        Readers and writers of the store can go on meanwhile."""
+        Readers and writers of the store need not wait."""
         if self._database.read_only or not numpy_is_there():
             return
         with self._database.reading() as connection:
@@ -186,7 +186,8 @@ class WordIndex:
                 self.write_file(connection)
 
     def _is_recent(self, connection: apsw.Connection) -> bool:
-        """Whether the file needs no more than half of the changes that a search reads."""
+        """Whether the changes since the file was written are at most half of those that a search
+        may read."""
         base, mark = self._read_file(connection), read_mark(connection)
         if base is None or not _precedes(connection, base.mark, mark):
             return False
@@ -323,7 +324,7 @@ def _build(rows: Iterable[Any]) -> Postings:
 
 
 def _ranking(layers: Sequence[Layer]) -> WordRanking:
-    """A chunk counts in the last layer that has it."""
+    """The ranking over the layers. A chunk counts in the last layer that has it."""
     from kb.index.word_postings import Part, WordRanking
 
     parts, later = [], set[int]()

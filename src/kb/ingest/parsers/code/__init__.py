@@ -1,4 +1,4 @@
-"""Source code, by definition where a grammar is available, otherwise by paragraph.
+"""Source code, split by definitions if a grammar is available, otherwise by paragraphs.
 
 Modules:
 

@@ -1,6 +1,6 @@
 """The programming language of a file, by its name or its first line.
 
-Files with a grammar (see `grammars`) are split by definition, the others by paragraph.
+Files with a grammar (see `grammars`) are split by definitions, the others by paragraphs.
 """
 
 from __future__ import annotations

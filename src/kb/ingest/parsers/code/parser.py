@@ -1,4 +1,5 @@
-"""The source code parser: by definition if the language has a grammar, else by paragraph."""
+"""The source code parser: splits by definitions if the language has a grammar, else by
+paragraphs."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class AlternativeChunk(NamedTuple):
 
 
 def write_alternative_chunk(chunk: AlternativeChunk, out: Extract) -> list[str] | None:
-    """Write the file's text; return the text without a place in it, or None if it is not read."""
+    """Write the file's visible text; return its other text, or None if the file is not read."""
     suffix = file_names.suffix_of(chunk.name.rpartition("/")[2])
     try:
         if suffix in _PAGES:
@@ -34,7 +34,7 @@ def write_alternative_chunk(chunk: AlternativeChunk, out: Extract) -> list[str] 
             return html.write_page(page, out)
         if suffix in _PLAIN:
             text = html.decode_html(chunk.data)
-        elif suffix in _MAILS:  # a web page with its pictures is a mail
+        elif suffix in _MAILS:  # a web page saved with its pictures has the format of an e-mail
             text = parse_email(Source("a.eml", chunk.data)).text or ""
         else:
             return None

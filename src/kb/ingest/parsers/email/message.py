@@ -117,7 +117,7 @@ def _parse_message(message: Part, name: str) -> Parsed:
 
 
 class _Writer:
-    """Writes messages into an extract. `rest` collects texts outside its main flow, `unread` the
+    """Writes messages into an extract. `rest` collects texts outside the main flow, `unread` the
     parts that are not text."""
 
     def __init__(self, out: Extract) -> None:
@@ -165,8 +165,8 @@ class _Writer:
                 self.write(inner, depth + 1)
 
     def _write_report(self, part: Part, blocks: list[Part]) -> None:
-        """Write a report that a program generated as blocks of headers, such as that of a failed
-        delivery."""
+        """Write a report that a program generated as blocks of headers, such as a delivery
+        failure."""
         self.rest.append(one_line(str(part.get("Content-Type") or "")))
         for block in blocks:
             fields = dict.fromkeys(block.keys())

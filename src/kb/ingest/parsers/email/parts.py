@@ -108,7 +108,7 @@ def is_wordless(part: Part) -> bool:
 
 
 def header(message: Part, name: str) -> str:
-    """The first header of this name, or an empty text."""
+    """The first header of this name, or an empty string."""
     return next(iter(headers(message, name)), "")
 
 

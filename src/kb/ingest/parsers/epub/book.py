@@ -64,7 +64,7 @@ def parse_book(source: Source) -> Parsed:
 
 def _write(book: _Book, chapter: str, media_type: str, out: Extract) -> list[str]:
     """Write a chapter under its own heading or, without one, under its title in the table of
-    contents. Returns the text that has no place in it."""
+    contents. Returns its other text, as `write_page` does."""
     data = book.archive.read(chapter)
     if data is None:
         book.warnings.append(f"{chapter} is missing from the book")

@@ -76,8 +76,8 @@ def write_main(tree: LexborHTMLParser, out: Extract) -> set[int]:
 
 
 def write_page(tree: LexborHTMLParser, out: Extract, *, menus: bool = True) -> list[str]:
-    """Write all the text of a page. Returns the text that has no place in it, for
-    `Extract.append_missing`. `menus` includes menus, which in books are tables of contents."""
+    """Write the visible text of a page. Returns its other text, for `Extract.append_missing`.
+    `menus` includes menus, which in books are tables of contents."""
     return other_text(tree, _write_everything(tree, out, menus=menus))
 
 

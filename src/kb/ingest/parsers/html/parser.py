@@ -17,7 +17,8 @@ class HtmlParser(FormatParser):
     priority = 1
 
     def accepts(self, source: Source) -> bool:
-        """Accept HTML suffixes, and files that begin like HTML unless their name shows code."""
+        """Accept HTML suffixes, and files that begin like HTML unless their suffix is that of
+        code."""
         if file_names.suffix_of(source.name) in _SUFFIXES:
             return True
         return signature(source.data) == "html" and language_of(source.name, source.data) is None

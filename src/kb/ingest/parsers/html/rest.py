@@ -25,7 +25,7 @@ _INLINE = frozenset(
     ruby s samp small span strike strong sub sup time tt u var wbr
     """.split()
 )
-# Their `aria-label` says what a click does: "Close", "Toggle menu".
+# Their `aria-label` describes what a click does: "Close", "Toggle menu".
 _CONTROLS = frozenset("a aside button details footer form header input nav select summary".split())
 _TEXT_ATTRIBUTES = ("alt", "title", "placeholder", "label", "summary")
 _META_NAMES = (

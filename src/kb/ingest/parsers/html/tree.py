@@ -337,8 +337,8 @@ def main_element(tree: LexborHTMLParser, weights: Weights) -> tuple[LexborNode |
 class Noise:
     """Decides which elements are not the text of a page.
 
-    `menus` excludes menus. Set it if the page does not mark its main text, in which a list of links
-    is meant to be read, and for books.
+    `menus` excludes menus. Set it for books, and for pages that do not mark their main text: in a
+    marked main text, a list of links is meant to be read.
     """
 
     weights: Weights

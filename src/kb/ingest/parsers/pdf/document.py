@@ -166,13 +166,13 @@ def _warnings(omissions: _Omissions) -> Iterator[str]:
         yield f"page {pages}: only the first {PAGE_CHARS:,} characters are read"
     if omissions.misread:
         yield (
-            f"page {_join_names(omissions.misread)}: a font does not say which letters its glyphs "
-            "are; its text cannot be searched without OCR"
+            f"page {_join_names(omissions.misread)}: a font does not map its glyphs to letters; "
+            "its text cannot be searched without OCR"
         )
     if omissions.without_letters:
         yield (
-            f"page {_join_names(omissions.without_letters)}: a font does not say which letters "
-            "some of its glyphs are; words lack these letters"
+            f"page {_join_names(omissions.without_letters)}: a font does not map some of its "
+            "glyphs to letters; these letters are missing from words"
         )
     if omissions.attachments:
         yield f"attached files are not read: {_join_names(omissions.attachments)}"

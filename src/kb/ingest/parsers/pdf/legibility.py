@@ -1,6 +1,6 @@
 """Whether the text of a page is what a reader sees on it.
 
-Pure. A font draws glyphs, and need not say which letters they are. Without a map from glyphs to
+Pure. A font draws glyphs, and need not define which letters they are. Without a map from glyphs to
 Unicode, PDFium returns the number of each glyph as if it were a character: `,GHQWLW\\` for
 "Identity". With a wrong map, it returns other signs: `P❡♥❛❧` for "Penal". Some fonts without a map
 number their glyphs like ASCII, as old TeX fonts do; their text is right. So the text decides:
@@ -22,17 +22,17 @@ _FREQUENT_PAIRS = frozenset(
     ak ie ac om tu ga pr em ki do im ba ge ci po he
     """.split()
 )
-_MIN_PAIRS = 6  # different ones, of a text whose letters are doubtful
+_MIN_PAIRS = 6  # distinct pairs in a text whose letters are doubtful
 _MIN_SHARE = 0.25
-# Of a page with nothing else against it. Only whole words of prose count: neither abbreviations nor
-# names in code nor encoded data.
+# For a page without other signs of wrong letters. Only whole words of prose count: neither
+# abbreviations nor names in code nor encoded data.
 _MIN_PAGE_PAIRS = 200
 _MIN_PAGE_SHARE = 0.12
 _LETTERS = re.compile("[a-z]{2,}")
 _PROSE_WORD = re.compile(r"(?<!\S)[\"'(]?([a-z]{5,20})[\"').,;:!?]{0,2}(?!\S)")
 
 CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-# Single ones, or two or three of them, are large brackets and other symbols of formulas.
+# Fewer than four are large brackets and other symbols of formulas.
 _NUMBER_RUN = re.compile(r"[\x00-\x1f\x7f-\x9f]{4,}|[^\x00-\xff\s]{4,}")
 _MIN_NUMBERS = 8
 _HIGH_LETTER = re.compile("[\xc0-\xff]")

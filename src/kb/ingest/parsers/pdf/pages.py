@@ -206,7 +206,7 @@ def _page_text(page: Any) -> tuple[PageText, bool]:
 
 
 def _new_words(page: Any, before: PageText) -> str:
-    """The words that a page gains when its annotations are made part of it."""
+    """The words that a page gains when its annotations are flattened into it."""
     known = {word.text for word in before.words}.union(*(note.split() for note in before.notes))
     text_page = page.get_textpage()
     try:

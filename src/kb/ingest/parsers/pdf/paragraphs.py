@@ -52,8 +52,8 @@ class Paragraph:
 
 
 def group_paragraphs(columns: Iterable[Sequence[Line]], known: Set[str]) -> list[Paragraph]:
-    """Group the lines of a page, in reading order. `known` are the words of the document, by which
-    hyphens are resolved."""
+    """Group the lines of a page, in reading order. `known` holds the words of the document, which
+    decide whether a hyphen is kept."""
     paragraphs: list[list[Line]] = []
     for lines in columns:
         groups = _group_lines(lines)
