@@ -21,6 +21,7 @@ from kb import KnowledgeBase
 from kb.config import Config
 from kb.ingest.document_builder import build_note
 from kb.ports import Encoder
+from kb.search.query.analysis import analyze
 from kb.search.ranking.relevance import Signals
 from kb.types import Attributes
 
@@ -172,6 +173,8 @@ def observe(
                 embedded = target
             asked = [(query, True) for query in collection.questions]
             for query, own in asked + [(query, False) for query in foreign]:
+                if analyze(query).expression is not None:  # has no relevance
+                    continue
                 response = kb.search(query, profile=profile, settings=settings, explain=True)
                 explained = (response.explain or {}).get("hits", ())
                 gold = collection.answers.get(query, frozenset()) if own else frozenset()
