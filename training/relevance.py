@@ -1,7 +1,7 @@
 """Fit the parameters of `kb.search.ranking.relevance`.
 
-    python -m training.relevance PAIRS.jsonl.gz ... [--encoder NAME] [--only-vectors]
-        [--cache FOLDER] [--observations FILE]
+    python -m training.relevance PAIRS.jsonl.gz ... [--encoder NAME] [--cache FOLDER]
+        [--observations FILE]
 
 The pairs are questions and passages, `{"query", "positive", "source"}`. Each source is a collection
 of its own: questions of it are asked of its store, and as many questions of sources about something
@@ -12,10 +12,13 @@ training data is written to a file; if the file exists, it is read instead of se
 
 Words alone are also observed in larger stores with longer passages, where more words match by
 chance. The weights of signals cannot be negative, so that better signals never lower an estimate.
-For each collection, the report shows how well a fit to all others does. The result is written to
-`src/kb/search/ranking/relevance_parameters.py`. With `--encoder`, the parameters of that encoder
-are added, and all others stay. `--only-vectors` keeps the parameters of words alone, which do not
-depend on the encoder: for new weights, that is enough.
+For each collection, the report shows how well a fit to all others does.
+
+The result is written to `src/kb/search/ranking/relevance_parameters.py`. Without `--encoder`, all
+parameters are fitted: those of words alone, and with the vectors of kb-mini those of kb-mini and of
+encoders without parameters of their own. `--encoder NAME` fits that encoder only, and
+`--encoder none` words alone: neither depends on the other, so that new weights of kb-mini need
+`--encoder kb-mini` only.
 """
 
 from __future__ import annotations
@@ -43,11 +46,11 @@ from kb.search.ranking.relevance import Signals, features, probability
 from kb.search.ranking.relevance_parameters import Parameters
 from training.relevance_data import Collection, Observation, observe, read_pairs
 
-BUNDLED = "kb-mini"
+BUNDLED, NO_ENCODER = "kb-mini", "none"
 TARGET = Path(current.__file__)
-WORDS = ("coverage", "known", "matches", "count", "length", "chars")
-DENSE = ("cosine", "high_cosine", "coverage", "known", "matches", "length", "short")
-OTHER = ("margin", "coverage", "known", "matches", "length")
+WORDS = ("coverage", "match", "known", "matches", "count", "length", "chars")
+DENSE = ("cosine", "high_cosine", "coverage", "match", "known", "matches", "length", "short")
+OTHER = ("margin", "coverage", "match", "known", "matches", "length")
 # Features that describe the query and the passage: their weights may be negative.
 FREE = ("length", "chars", "short")
 # First parts of the names of sources that may answer each other's questions.
@@ -60,62 +63,76 @@ KINDS = {
     "medicine": ("covid", "medquad"),
 }  # fmt: skip
 LARGE, MOST_JOINED = 1_500, 3  # passages of a large store, and texts that a passage is made of
+LARGE_WEIGHT = 2.0  # real stores are rarely as small as the others
 PENALTY = 1e-3
 KNOT = 0.8  # the quantile of the cosines of hits about something else
-COVERAGES = (0.0, 0.25, 0.6, 1.0)  # shares of the passages that have vectors
+COVERAGES = (0.25, 0.6, 1.0)  # shares of the passages that have vectors
 _MOST_STEPS, _TINY = 100, 1e-9
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m training.relevance")
     parser.add_argument("pairs", type=Path, nargs="*")
-    parser.add_argument("--encoder", default=BUNDLED)
-    parser.add_argument("--only-vectors", action="store_true")
+    parser.add_argument("--encoder")
     parser.add_argument("--cache", type=Path, default=cache_folder() / "training")
     parser.add_argument("--observations", type=Path)
     parser.add_argument("--passages", type=int, default=250)
     parser.add_argument("--questions", type=int, default=60)
     args = parser.parse_args()
-    with_words = args.encoder == BUNDLED and not args.only_vectors
     if args.observations is not None and args.observations.exists():
         observations = read(args.observations)
     else:
-        observations = search_all(args, with_words=with_words)
+        observations = search_all(args)
         if args.observations is not None:
             write(args.observations, observations)
     first = [each for each in observations if each.rank == 1]
+    save(
+        current.WORDS if args.encoder not in (None, NO_ENCODER) else fit_words(first),
+        current.MODELS if args.encoder == NO_ENCODER else fit_model(first, args.encoder),
+        fit_other(first) if args.encoder in (None, BUNDLED) else current.OTHER,
+    )
+
+
+def fit_words(first: Sequence[Observation]) -> Parameters:
+    """The parameters of words alone."""
     words = [each for each in first if each.signals.cosine is None]
+    report("words", words, WORDS)
+    return fit(words, WORDS)
+
+
+def fit_model(first: Sequence[Observation], name: str | None) -> dict[str, Parameters]:
+    """The parameters of all encoders, with new ones for this encoder."""
     dense = [each for each in first if each.signals.cosine is not None]
     knot = float(np.quantile([e.signals.cosine or 0.0 for e in dense if not e.about], KNOT))
-    report(args.encoder, dense, DENSE, knot)
-    tables = {**current.MODELS, args.encoder: fit(dense, DENSE, knot)}
-    parameters, other = current.WORDS, current.OTHER
-    if with_words:
-        report("words", words, WORDS)
-        parameters = fit(words, WORDS)
-    if args.encoder == BUNDLED:
-        report("other encoders", dense, OTHER)
-        other = fit(dense, OTHER)
-    save(parameters, tables, other)
+    report(name or BUNDLED, dense, DENSE, knot)
+    return {**current.MODELS, name or BUNDLED: fit(dense, DENSE, knot)}
+
+
+def fit_other(first: Sequence[Observation]) -> Parameters:
+    """The parameters of encoders that have none of their own."""
+    dense = [each for each in first if each.signals.cosine is not None]
+    report("other encoders", dense, OTHER)
+    return fit(dense, OTHER)
 
 
 # --- observations ---------------------------------------------------------------------------------
 
 
-def search_all(args: argparse.Namespace, *, with_words: bool) -> list[Observation]:
+def search_all(args: argparse.Namespace) -> list[Observation]:
     """What searches in the stores of all collections know about their hits."""
-    encoder = models.encoder(Config(), args.encoder)
-    if encoder is None:
-        raise SystemExit(f"{args.encoder} is not an encoder")
+    observations: list[Observation] = []
     collections = read_pairs(args.pairs, args.passages, args.questions)
-    args.cache.mkdir(parents=True, exist_ok=True)
-    with cached_encoder(encoder, args.cache) as cached:
-        coverages = COVERAGES if with_words else tuple(each for each in COVERAGES if each)
-        observations = list(search(collections, cached, coverages))
-    if with_words:
+    if args.encoder in (None, NO_ENCODER):
+        observations += search(collections, None, (0.0,))
         # In larger stores, and in longer passages, more words match by chance.
         large = read_pairs(args.pairs, LARGE, args.questions, MOST_JOINED)
         observations += search(large, None, (0.0,))
+    if args.encoder != NO_ENCODER:
+        args.cache.mkdir(parents=True, exist_ok=True)
+        encoder = models.encoder(Config(), args.encoder or BUNDLED)
+        assert encoder is not None
+        with cached_encoder(encoder, args.cache) as cached:
+            observations += search(collections, cached, COVERAGES)
     return observations
 
 
@@ -199,8 +216,8 @@ def _observation(values: dict[str, Any]) -> Observation:
 
 
 def fit(observations: Sequence[Observation], names: Sequence[str], knot: float = 1.0) -> Parameters:
-    """The logistic model with the least loss. Each store counts as much as any other, and in each,
-    hits about the question as much as others."""
+    """The logistic model with the least loss. Each store counts as much as any other of its size,
+    and in each, hits about the question as much as others."""
     rows = [features(each.signals, knot) for each in observations]
     matrix = np.array([[row[name] for name in names] for row in rows])
     labels = np.array([each.about for each in observations], float)
@@ -255,7 +272,12 @@ def _least_loss(rows: Any, labels: Any, weights: Any, bounded: Any) -> Any:
 def _balanced(observations: Sequence[Observation]) -> Any:
     groups = [(each.collection, each.passages, each.about) for each in observations]
     sizes = Counter(groups)
-    weights = np.array([1.0 / sizes[group] for group in groups])
+    weights = np.array(
+        [
+            (LARGE_WEIGHT if each.passages >= LARGE else 1.0) / sizes[group]
+            for each, group in zip(observations, groups, strict=True)
+        ]
+    )
     return weights / weights.sum()
 
 
