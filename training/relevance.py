@@ -49,8 +49,8 @@ from training.relevance_data import Collection, Observation, observe, read_pairs
 BUNDLED, NO_ENCODER = "kb-mini", "none"
 TARGET = Path(current.__file__)
 WORDS = ("coverage", "match", "known", "matches", "count", "length", "chars")
-DENSE = ("cosine", "high_cosine", "coverage", "match", "known", "matches", "length", "short")
-OTHER = ("margin", "coverage", "match", "known", "matches", "length")
+DENSE = ("cosine", "high_cosine", "coverage", "matches", "length", "short")
+OTHER = ("margin", "coverage", "known", "matches", "length")
 # Features that describe the query and the passage: their weights may be negative.
 FREE = ("length", "chars", "short")
 # First parts of the names of sources that may answer each other's questions.
@@ -85,32 +85,31 @@ def main() -> None:
         observations = search_all(args)
         if args.observations is not None:
             write(args.observations, observations)
-    first = [each for each in observations if each.rank == 1]
     save(
-        current.WORDS if args.encoder not in (None, NO_ENCODER) else fit_words(first),
-        current.MODELS if args.encoder == NO_ENCODER else fit_model(first, args.encoder),
-        fit_other(first) if args.encoder in (None, BUNDLED) else current.OTHER,
+        current.WORDS if args.encoder not in (None, NO_ENCODER) else fit_words(observations),
+        current.MODELS if args.encoder == NO_ENCODER else fit_model(observations, args.encoder),
+        fit_other(observations) if args.encoder in (None, BUNDLED) else current.OTHER,
     )
 
 
-def fit_words(first: Sequence[Observation]) -> Parameters:
+def fit_words(observations: Sequence[Observation]) -> Parameters:
     """The parameters of words alone."""
-    words = [each for each in first if each.signals.cosine is None]
+    words = [each for each in observations if each.signals.cosine is None]
     report("words", words, WORDS)
     return fit(words, WORDS)
 
 
-def fit_model(first: Sequence[Observation], name: str | None) -> dict[str, Parameters]:
+def fit_model(observations: Sequence[Observation], name: str | None) -> dict[str, Parameters]:
     """The parameters of all encoders, with new ones for this encoder."""
-    dense = [each for each in first if each.signals.cosine is not None]
+    dense = [each for each in observations if each.signals.cosine is not None]
     knot = float(np.quantile([e.signals.cosine or 0.0 for e in dense if not e.about], KNOT))
     report(name or BUNDLED, dense, DENSE, knot)
     return {**current.MODELS, name or BUNDLED: fit(dense, DENSE, knot)}
 
 
-def fit_other(first: Sequence[Observation]) -> Parameters:
+def fit_other(observations: Sequence[Observation]) -> Parameters:
     """The parameters of encoders that have none of their own."""
-    dense = [each for each in first if each.signals.cosine is not None]
+    dense = [each for each in observations if each.signals.cosine is not None]
     report("other encoders", dense, OTHER)
     return fit(dense, OTHER)
 
@@ -119,7 +118,7 @@ def fit_other(first: Sequence[Observation]) -> Parameters:
 
 
 def search_all(args: argparse.Namespace) -> list[Observation]:
-    """What searches in the stores of all collections know about their hits."""
+    """What searches in the stores of all collections know about their first hits."""
     observations: list[Observation] = []
     collections = read_pairs(args.pairs, args.passages, args.questions)
     if args.encoder in (None, NO_ENCODER):
@@ -151,7 +150,7 @@ def search(
         strangers = [each for each in others if not related(other.name, each.name)]
         asking = in_language_of(collection, strangers)
         foreign = sample_evenly(asking, len(collection.questions), chance)
-        for each in observe(collection, other, foreign, encoder, coverages=coverages):
+        for each in observe(collection, other, foreign, encoder, coverages=coverages, top=1):
             # A passage with every word of a foreign query may be about it after all.
             if each.own or not each.signals.has_every_word():
                 yield each

@@ -154,6 +154,7 @@ def observe(
     coverages: Sequence[float] = COVERAGES,
     profile: str | None = None,
     settings: Mapping[str, Any] | None = None,
+    top: int | None = None,
 ) -> Iterator[Observation]:
     """Search a store of `collection` and a part of `other` for the collection's questions and for
     `foreign` ones."""
@@ -175,7 +176,9 @@ def observe(
             for query, own in asked + [(query, False) for query in foreign]:
                 if analyze(query).expression is not None:  # has no relevance
                     continue
-                response = kb.search(query, profile=profile, settings=settings, explain=True)
+                response = kb.search(
+                    query, profile=profile, settings=settings, top=top, explain=True
+                )
                 explained = (response.explain or {}).get("hits", ())
                 gold = collection.answers.get(query, frozenset()) if own else frozenset()
                 for hit, facts in zip(response.hits, explained, strict=True):
