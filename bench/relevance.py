@@ -8,20 +8,22 @@ collections. None of these collections is used to fit the parameters (`training.
 
 AUROC is the probability that the first hit of an answerable question has a higher relevance than
 that of another question. ECE, the expected calibration error, is the mean difference of relevance
-and truth over ten bins. Both are shown for stores with none, some and all of their vectors. The
-last columns are about the profile `memory`: how many of ten hits remain for questions about
-something else, and the share of right hits that remain. KB_QUESTIONS sets the number of questions,
-100 by default.
+and truth over ten bins; with few questions, even true estimates have one by chance, which is shown
+beside it. All are shown for stores with none, some and all of their vectors. The last columns are
+about the profile `memory`: how many of ten hits remain for questions about something else, and the
+share of right hits that remain. KB_QUESTIONS sets the largest number of questions, 100 by default.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from math import nan
 from pathlib import Path
+from statistics import fmean
 
 from training.relevance_data import Collection, Observation, observe, read_judged
 
@@ -35,6 +37,7 @@ from kb.ports import Encoder
 
 PASSAGES = 1_500
 BINS = 10
+DRAWS = 100
 # The collection that a quarter of the store is about, and those whose questions nothing answers.
 OTHERS = {
     "scifact": ("cosqa", "xquad-en"),
@@ -61,8 +64,9 @@ def main() -> int:
         for name in present:
             rows += _rows(folder, name, questions, cached)
             print(f"{name} measured", file=sys.stderr, flush=True)
-    header = ("set", "vectors", "AUROC", "ECE", "memory: hits, foreign", "right hits kept")
-    print(table(f"Relevance of first hits, {questions} questions of each kind", header, rows))
+    memory = ("memory: hits, foreign", "right hits kept")
+    header = ("set", "vectors", "AUROC", "ECE", "by chance", *memory)
+    print(table(f"Relevance of first hits, at most {questions} questions a kind", header, rows))
     return 0
 
 
@@ -76,7 +80,8 @@ def _rows(
     observed = list(observe(collection, other, foreign, encoder))
     for coverage in sorted({each.coverage for each in observed}):
         pairs = first_hits(each for each in observed if each.coverage == coverage)
-        figures = (f"{auroc(pairs):.3f}", f"{calibration_error(pairs):.3f}")
+        errors = (calibration_error(pairs), error_by_chance(pairs))
+        figures = (f"{each:.3f}" for each in (auroc(pairs), *errors))
         full = encoder is not None and coverage == 1.0
         memory = _memory(collection, other, foreign, encoder) if full else ("", "")
         yield (name, f"{coverage:.0%}", *figures, *memory)
@@ -136,6 +141,16 @@ def calibration_error(pairs: Pairs) -> float:
         abs(sum(value for value, _ in each) - sum(about for _, about in each))
         for each in bins.values()
     ) / max(1, len(pairs))
+
+
+def error_by_chance(pairs: Pairs) -> float:
+    """The calibration error that estimates would show on average if they were true: with few hits
+    in a bin, the share of right ones differs from the estimates by chance."""
+    chance = random.Random(0)
+    return fmean(
+        calibration_error([(value, chance.random() < value) for value, _ in pairs])
+        for _ in range(DRAWS)
+    )
 
 
 if __name__ == "__main__":

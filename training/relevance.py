@@ -1,17 +1,24 @@
 """Fit the parameters of `kb.search.ranking.relevance`.
 
-    python -m training.relevance PAIRS.jsonl.gz ... [--encoder NAME] [--observations FILE]
+    python -m training.relevance PAIRS.jsonl.gz ... [--encoder NAME] [--cache FOLDER]
+        [--observations FILE]
 
 The pairs are questions and passages, `{"query", "positive", "source"}`. Each source is a collection
 of its own: its store is searched for its own questions, and for as many questions of sources about
-something else, with none, some and all of the vectors. What the searches know about the
-first hits is written to the file of observations; if the file exists, it is read instead.
+something else, with none, some and all of the vectors. What the searches know about the first hits
+is the training data. Vectors are cached in a folder, so that an interrupted run, or another fit,
+encodes nothing again; changed weights under the same name are noticed. With `--observations`, the
+training data is written to a file; if the file exists, it is read instead of searching.
 
 Words alone are also observed in larger stores with longer passages, where more words match by
 chance. The weights of signals cannot be negative, so that better signals never lower an estimate.
-For each collection, the report shows how well a fit to all others does. The result is written to
-`src/kb/search/ranking/relevance_parameters.py`. With `--encoder`, the parameters of that encoder
-are added, and all others stay.
+For each collection, the report shows how well a fit to all others does.
+
+The result is written to `src/kb/search/ranking/relevance_parameters.py`. Without `--encoder`, all
+parameters are fitted: those of words alone, and with the vectors of kb-mini those of kb-mini and of
+encoders without parameters of their own. `--encoder NAME` fits that encoder only, and
+`--encoder none` words alone: neither depends on the other, so that new weights of kb-mini need
+`--encoder kb-mini` only.
 """
 
 from __future__ import annotations
@@ -19,27 +26,30 @@ from __future__ import annotations
 import argparse
 import json
 import random
-from collections.abc import Mapping, Sequence
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
-from bench.relevance import auroc, calibration_error
-from scipy.optimize import minimize  # type: ignore[import-untyped]
+from bench.relevance import auroc, calibration_error, error_by_chance
 
 from kb import models
-from kb.config import Config
+from kb.config import Config, cache_folder
+from kb.evaluation.encoding_cache import cached_encoder
 from kb.ports import Encoder
 from kb.search.ranking import relevance_parameters as current
 from kb.search.ranking.relevance import Signals, features, probability
 from kb.search.ranking.relevance_parameters import Parameters
 from training.relevance_data import Collection, Observation, observe, read_pairs
 
-BUNDLED = "kb-mini"
+BUNDLED, NO_ENCODER = "kb-mini", "none"
 TARGET = Path(current.__file__)
-WORDS = ("coverage", "known", "matches", "count", "length", "chars")
-DENSE = ("cosine", "high_cosine", "coverage", "known", "matches", "length", "short")
+WORDS = ("coverage", "match", "known", "matches", "count", "length", "chars")
+DENSE = ("cosine", "high_cosine", "coverage", "matches", "length", "short")
 OTHER = ("margin", "coverage", "known", "matches", "length")
 # Features that describe the query and the passage: their weights may be negative.
 FREE = ("length", "chars", "short")
@@ -53,61 +63,99 @@ KINDS = {
     "medicine": ("covid", "medquad"),
 }  # fmt: skip
 LARGE, MOST_JOINED = 1_500, 3  # passages of a large store, and texts that a passage is made of
+LARGE_WEIGHT = 2.0  # real stores are rarely as small as the others
 PENALTY = 1e-3
 KNOT = 0.8  # the quantile of the cosines of hits about something else
+COVERAGES = (0.25, 0.6, 1.0)  # shares of the passages that have vectors
+_MOST_STEPS, _TINY = 100, 1e-9
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m training.relevance")
     parser.add_argument("pairs", type=Path, nargs="*")
-    parser.add_argument("--encoder", default=BUNDLED)
-    parser.add_argument("--observations", type=Path, default=Path("build/relevance.jsonl"))
+    parser.add_argument("--encoder")
+    parser.add_argument("--cache", type=Path, default=cache_folder() / "training")
+    parser.add_argument("--observations", type=Path)
     parser.add_argument("--passages", type=int, default=250)
     parser.add_argument("--questions", type=int, default=60)
     args = parser.parse_args()
-    if not args.observations.exists():
-        encoder = models.encoder(Config(), args.encoder)
-        collections = read_pairs(args.pairs, args.passages, args.questions)
-        write(args.observations, collections, encoder)
-        # In larger stores, and in longer passages, more words match by chance.
-        large = read_pairs(args.pairs, LARGE, args.questions, MOST_JOINED)
-        write(args.observations, large, None)
-    first = [each for each in read(args.observations) if each.rank == 1]
-    words = [each for each in first if each.signals.cosine is None]
-    dense = [each for each in first if each.signals.cosine is not None]
-    knot = float(np.quantile([e.signals.cosine or 0.0 for e in dense if not e.about], KNOT))
-    report("words", words, WORDS)
-    report(args.encoder, dense, DENSE, knot)
-    report("other encoders", dense, OTHER)
-    tables = {**current.MODELS, args.encoder: fit(dense, DENSE, knot)}
-    if args.encoder == BUNDLED:
-        save(fit(words, WORDS), tables, fit(dense, OTHER))
+    if args.observations is not None and args.observations.exists():
+        observations = read(args.observations)
     else:
-        save(current.WORDS, tables, current.OTHER)
+        observations = search_all(args)
+        if args.observations is not None:
+            write(args.observations, observations)
+    save(
+        current.WORDS if args.encoder not in (None, NO_ENCODER) else fit_words(observations),
+        current.MODELS if args.encoder == NO_ENCODER else fit_model(observations, args.encoder),
+        fit_other(observations) if args.encoder in (None, BUNDLED) else current.OTHER,
+    )
+
+
+def fit_words(observations: Sequence[Observation]) -> Parameters:
+    """The parameters of words alone."""
+    words = [each for each in observations if each.signals.cosine is None]
+    report("words", words, WORDS)
+    return fit(words, WORDS)
+
+
+def fit_model(observations: Sequence[Observation], name: str | None) -> dict[str, Parameters]:
+    """The parameters of all encoders, with new ones for this encoder."""
+    dense = [each for each in observations if each.signals.cosine is not None]
+    knot = float(np.quantile([e.signals.cosine or 0.0 for e in dense if not e.about], KNOT))
+    report(name or BUNDLED, dense, DENSE, knot)
+    return {**current.MODELS, name or BUNDLED: fit(dense, DENSE, knot)}
+
+
+def fit_other(observations: Sequence[Observation]) -> Parameters:
+    """The parameters of encoders that have none of their own."""
+    dense = [each for each in observations if each.signals.cosine is not None]
+    report("other encoders", dense, OTHER)
+    return fit(dense, OTHER)
 
 
 # --- observations ---------------------------------------------------------------------------------
 
 
-def write(path: Path, collections: Sequence[Collection], encoder: Encoder | None) -> None:
-    """Search the stores of all collections, and append what was observed to a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        for collection in collections:
-            chance = random.Random(collection.name)
-            others = [each for each in collections if not related(collection.name, each.name)]
-            if not others:
-                continue
-            other = chance.choice(others)
-            # The store holds passages of `other`, too: it must not answer the foreign questions.
-            strangers = [each for each in others if not related(other.name, each.name)]
-            foreign = sample_evenly(strangers, len(collection.questions), chance)
-            for each in observe(collection, other, foreign, encoder):
-                # A passage with every word of a foreign query may be about it after all.
-                if not each.own and each.signals.has_every_word():
-                    continue
-                file.write(json.dumps(asdict(each)) + "\n")
-            print(collection.name, flush=True)
+def search_all(args: argparse.Namespace) -> list[Observation]:
+    """What searches in the stores of all collections know about their first hits."""
+    observations: list[Observation] = []
+    collections = read_pairs(args.pairs, args.passages, args.questions)
+    if args.encoder in (None, NO_ENCODER):
+        observations += search(collections, None, (0.0,))
+        # In larger stores, and in longer passages, more words match by chance.
+        large = read_pairs(args.pairs, LARGE, args.questions, MOST_JOINED)
+        observations += search(large, None, (0.0,))
+    if args.encoder != NO_ENCODER:
+        args.cache.mkdir(parents=True, exist_ok=True)
+        encoder = models.encoder(Config(), args.encoder or BUNDLED)
+        assert encoder is not None
+        with cached_encoder(encoder, args.cache) as cached:
+            observations += search(collections, cached, COVERAGES)
+    return observations
+
+
+def search(
+    collections: Sequence[Collection], encoder: Encoder | None, coverages: Sequence[float]
+) -> Iterator[Observation]:
+    """Ask the store of each collection its own questions and as many about something else."""
+    began = time.monotonic()
+    for number, collection in enumerate(collections, start=1):
+        chance = random.Random(collection.name)
+        others = [each for each in collections if not related(collection.name, each.name)]
+        if not others:
+            continue
+        other = chance.choice(in_language_of(collection, others))
+        # The store holds passages of `other`, too: it must not answer the foreign questions.
+        strangers = [each for each in others if not related(other.name, each.name)]
+        asking = in_language_of(collection, strangers)
+        foreign = sample_evenly(asking, len(collection.questions), chance)
+        for each in observe(collection, other, foreign, encoder, coverages=coverages, top=1):
+            # A passage with every word of a foreign query may be about it after all.
+            if each.own or not each.signals.has_every_word():
+                yield each
+        passed = time.monotonic() - began
+        print(f"{number}/{len(collections)} {collection.name} ({passed:.0f} s)", flush=True)
 
 
 def sample_evenly(
@@ -127,10 +175,16 @@ def sample_evenly(
     return sampled[:count]
 
 
+def in_language_of(collection: Collection, others: Sequence[Collection]) -> Sequence[Collection]:
+    """Those of the others that are in the same language (`mdn:fr`), or all if none is."""
+    language = collection.name.partition(":")[2]
+    same = [each for each in others if each.name.partition(":")[2] == language]
+    return same or others
+
+
 def related(one: str, other: str) -> bool:
-    """Whether two sources may answer each other's questions (`code-go` and `man-pages`), or are in
-    different languages (`mdn:fr` and `mdn:ja`)."""
-    return kind(one) == kind(other) or one.partition(":")[2] != other.partition(":")[2]
+    """Whether two sources may answer each other's questions: `code-go` and `man-pages`."""
+    return kind(one) == kind(other)
 
 
 def kind(source: str) -> str:
@@ -138,6 +192,13 @@ def kind(source: str) -> str:
     that part."""
     first = source.partition(":")[0].partition("-")[0]
     return next((name for name, parts in KINDS.items() if first in parts), first)
+
+
+def write(path: Path, observations: Sequence[Observation]) -> None:
+    """Write observations to a JSON Lines file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = (json.dumps(asdict(each)) + "\n" for each in observations)
+    path.write_text("".join(lines), encoding="utf-8")
 
 
 def read(path: Path) -> list[Observation]:
@@ -154,27 +215,15 @@ def _observation(values: dict[str, Any]) -> Observation:
 
 
 def fit(observations: Sequence[Observation], names: Sequence[str], knot: float = 1.0) -> Parameters:
-    """The logistic model with the least loss. All stores have the same weight; within a store, the
-    hits about the question and the other hits have half of it each."""
+    """The logistic model with the least loss. All stores of a size have the same weight; within a
+    store, the hits about the question and the other hits have half of it each."""
     rows = [features(each.signals, knot) for each in observations]
     matrix = np.array([[row[name] for name in names] for row in rows])
     labels = np.array([each.about for each in observations], float)
-    weights = _balanced(observations)
     center, scale = matrix.mean(0), matrix.std(0) + 1e-9
     standard = np.hstack([(matrix - center) / scale, np.ones((len(rows), 1))])
-
-    def loss(coefficients: Any) -> tuple[float, Any]:
-        logits = standard @ coefficients
-        losses = np.logaddexp(0.0, logits) - labels * logits
-        slopes = weights * (1.0 / (1.0 + np.exp(-logits)) - labels)
-        ridge = np.append(coefficients[:-1], 0.0)
-        return (
-            float(weights @ losses + PENALTY * ridge @ ridge),
-            standard.T @ slopes + 2.0 * PENALTY * ridge,
-        )
-
-    bounds = [(None, None) if name in FREE else (0.0, None) for name in names] + [(None, None)]
-    found = minimize(loss, np.zeros(len(names) + 1), jac=True, method="L-BFGS-B", bounds=bounds).x
+    bounded = np.array([*(name not in FREE for name in names), False])
+    found = _least_loss(standard, labels, _balanced(observations), bounded)
     slopes = found[:-1] / scale
     chosen = {
         name: round(float(slope), 4)
@@ -184,10 +233,50 @@ def fit(observations: Sequence[Observation], names: Sequence[str], knot: float =
     return Parameters(round(float(found[-1] - center @ slopes), 4), chosen, round(knot, 4))
 
 
+def _least_loss(rows: Any, labels: Any, weights: Any, bounded: Any) -> Any:
+    """The coefficients with the least logistic loss plus ridge penalty, by Newton's method. Those
+    in `bounded` are not negative; the last one has no penalty."""
+    ridge = np.full(rows.shape[1], 2.0 * PENALTY)
+    ridge[-1] = 0.0
+
+    def loss(at: Any) -> float:
+        logits = rows @ at
+        losses = np.logaddexp(0.0, logits) - labels * logits
+        return float(weights @ losses + ridge @ at**2 / 2.0)
+
+    at = np.zeros(rows.shape[1])
+    for _ in range(_MOST_STEPS):
+        estimates = 1.0 / (1.0 + np.exp(-(rows @ at)))
+        slope = rows.T @ (weights * (estimates - labels)) + ridge * at
+        curvature = (rows * (weights * estimates * (1.0 - estimates))[:, None]).T @ rows
+        curvature += np.diag(ridge + _TINY)
+        free = ~(bounded & (at <= 0.0) & (slope > 0.0))  # the others stay at their bound
+        step = np.zeros(len(at))
+        step[free] = np.linalg.solve(curvature[np.ix_(free, free)], slope[free])
+        before, size = loss(at), 1.0
+        while size > _TINY:
+            following = at - size * step
+            following[bounded] = np.maximum(following[bounded], 0.0)
+            if loss(following) < before:
+                break
+            size /= 2.0
+        else:
+            return at
+        at = following
+        if before - loss(at) < _TINY:
+            return at
+    return at
+
+
 def _balanced(observations: Sequence[Observation]) -> Any:
     groups = [(each.collection, each.passages, each.about) for each in observations]
-    sizes = {group: groups.count(group) for group in set(groups)}
-    weights = np.array([1.0 / sizes[group] for group in groups])
+    sizes = Counter(groups)
+    weights = np.array(
+        [
+            (LARGE_WEIGHT if each.passages >= LARGE else 1.0) / sizes[group]
+            for each, group in zip(observations, groups, strict=True)
+        ]
+    )
     return weights / weights.sum()
 
 
@@ -195,14 +284,20 @@ def report(
     label: str, observations: Sequence[Observation], names: Sequence[str], knot: float = 1.0
 ) -> None:
     """Print the figures of each collection, from a fit to all others."""
+    rows = []
     for collection in sorted({each.collection for each in observations}):
         held = [each for each in observations if each.collection == collection]
         parameters = fit([e for e in observations if e.collection != collection], names, knot)
         pairs = [(probability(each.signals, parameters), each.about) for each in held]
-        print(
-            f"{label:16} {collection:28} AUROC {auroc(pairs):.3f}  "
-            f"ECE {calibration_error(pairs):.3f}  n {len(pairs)}"
-        )
+        rows.append((auroc(pairs), calibration_error(pairs), error_by_chance(pairs)))
+        print(_figures(label, collection, rows[-1]), f" n {len(pairs)}")
+    print(_figures(label, "mean", [fmean(column) for column in zip(*rows, strict=True)]))
+
+
+def _figures(label: str, collection: str, figures: Sequence[float]) -> str:
+    return f"{label:16} {collection:28} " + "AUROC {:.3f}  ECE {:.3f}  by chance {:.3f}".format(
+        *figures
+    )
 
 
 # --- the file -------------------------------------------------------------------------------------

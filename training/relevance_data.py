@@ -21,6 +21,7 @@ from kb import KnowledgeBase
 from kb.config import Config
 from kb.ingest.document_builder import build_note
 from kb.ports import Encoder
+from kb.search.query.analysis import analyze
 from kb.search.ranking.relevance import Signals
 from kb.types import Attributes
 
@@ -153,6 +154,7 @@ def observe(
     coverages: Sequence[float] = COVERAGES,
     profile: str | None = None,
     settings: Mapping[str, Any] | None = None,
+    top: int | None = None,
 ) -> Iterator[Observation]:
     """Search a store of `collection` and a part of `other` for the collection's questions and for
     `foreign` ones."""
@@ -172,7 +174,11 @@ def observe(
                 embedded = target
             asked = [(query, True) for query in collection.questions]
             for query, own in asked + [(query, False) for query in foreign]:
-                response = kb.search(query, profile=profile, settings=settings, explain=True)
+                if analyze(query).expression is not None:  # has no relevance
+                    continue
+                response = kb.search(
+                    query, profile=profile, settings=settings, top=top, explain=True
+                )
                 explained = (response.explain or {}).get("hits", ())
                 gold = collection.answers.get(query, frozenset()) if own else frozenset()
                 for hit, facts in zip(response.hits, explained, strict=True):

@@ -25,10 +25,10 @@ from kb.search.ranking.boosts import Boosts, apply_boosts
 from kb.search.ranking.coverage import weigh_by_coverage
 from kb.search.ranking.fusion import Fusion, RankedList
 from kb.search.ranking.literal import NAMES, Evidence, add_runs, put_first
-from kb.search.ranking.word_match import matched_share, weigh_by_word_match
+from kb.search.ranking.word_match import MAX_WORDS, weigh_by_word_match
 from kb.search.rerank.blend import RerankResult
 from kb.search.results.hits import CandidateCache, ScoreBreakdown, cap_scores, make_hits
-from kb.search.results.signals import RelevanceLimits, SignalSource, with_relevance
+from kb.search.results.signals import RelevanceLimits, SignalSource, match_of, with_relevance
 from kb.search.results.trace import Trace
 from kb.search.retrievers import registry
 from kb.search.retrievers.base import Candidates, RetrievalRequest, Retriever
@@ -145,15 +145,12 @@ def _first_ids(candidates: Candidates) -> list[int]:
 
 
 def _word_match(analysis: Analysis, lexical: Candidates | None) -> float | None:
-    """How well the first passage by words matches; None if that is unknown, because the passages
-    were not found by BM25 or a word was not counted."""
-    if lexical is None or not lexical.ranked or lexical.tiers[:1] not in (("content",), ("any",)):
+    """How well the first passage by words matches; None if that is unknown, or if the query has
+    many words."""
+    words = {word[0] for word in analysis.content.words}
+    if lexical is None or not lexical.ranked or len(words) > MAX_WORDS:
         return None
-    content = analysis.content
-    if content.runs or any(word[0] not in lexical.idf for word in content.words):
-        return None
-    score = registry.get(LEXICAL).linear_score(lexical.ranked[0].score)
-    return matched_share(score, {word[0]: lexical.idf[word[0]] for word in content.words})
+    return match_of(analysis, lexical, lexical.ranked[0].score)
 
 
 @dataclass(frozen=True, slots=True)

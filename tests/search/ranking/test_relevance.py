@@ -22,6 +22,7 @@ SIGNALS = st.builds(
     chars=st.integers(0, 20_000),
     cosine=st.none() | COSINE,
     typical=st.none() | COSINE,
+    match=st.none() | SHARE,
 )
 
 
@@ -32,7 +33,7 @@ def test_it_is_a_probability(signals: Signals, model: str | None) -> None:
     assert 0.0 <= value <= 1.0
 
 
-@given(SIGNALS, NAMES, st.sampled_from(["coverage", "known", "matched", "cosine"]), SHARE)
+@given(SIGNALS, NAMES, st.sampled_from(["coverage", "known", "matched", "cosine", "match"]), SHARE)
 def test_better_signals_never_lower_it(
     signals: Signals, model: str | None, name: str, rise: float
 ) -> None:

@@ -4,6 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kb.search.pipeline import FusionStage
+from kb.search.query.analysis import analyze
+from kb.search.ranking.fusion import Fusion
 from kb.search.ranking.word_match import (
     HIGH_SHARE,
     LEAST_FACTOR,
@@ -13,6 +16,8 @@ from kb.search.ranking.word_match import (
     matched_share,
     weigh_by_word_match,
 )
+from kb.search.retrievers.base import Candidates
+from kb.types import ScoredChunk
 
 WEIGHTS = {"lexical": 0.2, "dense": 0.5, "sparse": 0.3}
 
@@ -22,13 +27,20 @@ def test_share_of_the_highest_score() -> None:
     assert matched_share(2.2, {"a": 1.0, "b": 3.0}) == pytest.approx(0.25)
 
 
-@pytest.mark.parametrize("idf", [{}, {"a": 0.0}, {str(word): 1.0 for word in range(MAX_WORDS + 1)}])
+@pytest.mark.parametrize("idf", [{}, {"a": 0.0}])
 def test_no_share(idf: dict[str, float]) -> None:
     assert matched_share(1.0, idf) is None
 
 
-def test_a_query_of_six_words_has_a_share() -> None:
-    assert matched_share(1.0, {str(word): 1.0 for word in range(MAX_WORDS)}) is not None
+@pytest.mark.parametrize(("count", "changes"), [(MAX_WORDS, True), (MAX_WORDS + 1, False)])
+def test_a_long_query_keeps_its_weights(count: int, changes: bool) -> None:
+    words = [f"{letter}word" for letter in "bcdfghjklm"[:count]]
+    ranked = (ScoredChunk(1, 0.9, 1),)
+    lexical = Candidates(ranked, ("any",), idf=dict.fromkeys(words, 1.0))
+    stage = FusionStage(Fusion("convex"), WEIGHTS, word_match=True)
+    candidates = {"lexical": lexical, "dense": Candidates(ranked)}
+    weights = stage.query_weights(analyze(" ".join(words)), candidates).weights
+    assert (weights != WEIGHTS) is changes
 
 
 @pytest.mark.parametrize(

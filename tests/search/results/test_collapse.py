@@ -140,3 +140,26 @@ def test_the_explanation_names_the_stage(kb: KnowledgeBase) -> None:
     assert "collapse(duplicates, 3 per document)" in explain["pipeline"]
     (stage,) = (each for each in explain["stages"] if each["stage"] == "collapse")
     assert stage["duplicates"] >= 4
+
+
+def test_an_explanation_comes_before_the_synopsis(tmp_path: Path) -> None:
+    folder = tmp_path / "manual"
+    folder.mkdir()
+    synopsis = "\n".join(f"    tug moor [--{name}]" for name in ("quay", "rope", "night"))
+    use = "Use `tug moor` when you want to leave the tug in the harbour for the night."
+    page = f"# tug-moor\n\n## Synopsis\n\n{synopsis}\n\n## Description\n\n{use}\n"
+    (folder / "moor.md").write_text(page, encoding="utf-8")
+    other = "tug moor: [--list] [--all]\n"
+    (folder / "other.md").write_text(f"# Index\n\n{other}", encoding="utf-8")
+    with KnowledgeBase(tmp_path / "kb.sqlite", encoder="none") as kb:
+        kb.ingest(folder)
+        plain = kb.search("tug moor", settings={"collapse": False, "per_document": 0}).hits
+        hits = kb.search("tug moor").hits
+    described = [hit.heading_path[-1] for hit in hits if hit.doc_path.endswith("moor.md")]
+    assert [hit.heading_path[-1] for hit in plain if hit.doc_path.endswith("moor.md")] == [
+        "Synopsis",
+        "Description",
+    ]
+    assert described == ["Description", "Synopsis"]
+    scores = [hit.score for hit in hits]
+    assert scores == sorted(scores, reverse=True)

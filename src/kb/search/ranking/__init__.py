@@ -10,6 +10,7 @@ coverage                weights that depend on how many candidates have vectors
 boosts                  factors for the kind, the accesses and the age of a document
 duplicates              passages whose text repeats that of a better one
 repetition              short texts that many pages share, such as footers
+prose                   an explanation before the synopsis of its document
 diversity               at most a few passages of a document among the first hits
 relevance               the probability that a hit is about what the query asks
 relevance_parameters    its parameters, which training writes

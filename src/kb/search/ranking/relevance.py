@@ -21,6 +21,7 @@ _MAX_LOGIT = 30.0
 _LEAST_CHARS = 50  # shorter passages are equally unlikely to contain a word by chance
 _MOST_CHARS = 2_000  # the fit has seen few longer passages
 _SHORT_CHARS = 300  # cosines of shorter passages are lower
+_MEAN_MATCH = 0.6  # the mean match of passages with every word
 _EVERY_WORD = 0.999  # a coverage of 1, but for rounding
 _DIGITS = 4  # more would only show the noise of floating-point sums
 
@@ -33,7 +34,9 @@ class Signals(NamedTuple):
     passage contains. `matched` is the number of the query's words that the passage contains, and
     `known` the share that the store contains; for both, all words are equal. `chars` is the length
     of the passage: a long one contains more words by chance. `cosine` is None if the query or the
-    passage has no vector. `typical` is the median cosine of the candidates.
+    passage has no vector. `typical` is the median cosine of the candidates. `match` is the share of
+    the highest possible BM25 score: it tells a passage that is about a word from one that has it in
+    passing. It is None if it is not known.
     """
 
     words: float
@@ -43,6 +46,7 @@ class Signals(NamedTuple):
     chars: int
     cosine: float | None = None
     typical: float | None = None
+    match: float | None = None
 
     def has_every_word(self) -> bool:
         """Whether the passage contains every word of the query."""
@@ -57,9 +61,10 @@ def features(signals: Signals, knot: float = 1.0) -> dict[str, float]:
     """The features of the model by name. `length`, `chars` and `short` describe the query and the
     passage; the others rise with better signals. `high_cosine` is the part of the cosine above
     `knot`."""
-    words, known, coverage, matched, chars, cosine, typical = signals
+    words, known, coverage, matched, chars, cosine, typical, match = signals
     values = {
         "coverage": coverage,
+        "match": _MEAN_MATCH * coverage if match is None else min(match, coverage),
         "known": known,
         "matches": log1p(coverage * words),
         "count": log1p(matched),

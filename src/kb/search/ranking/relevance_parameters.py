@@ -16,14 +16,15 @@ class Parameters(NamedTuple):
 
 # Words alone: without a model, or while a passage has no vector yet.
 WORDS = Parameters(
-    1.0796,
+    -3.465,
     {
-        "coverage": 3.9506,
-        "known": 4.0154,
-        "matches": 3.1632,
-        "count": 2.1486,
-        "length": -1.2853,
-        "chars": -1.4824,
+        "coverage": 2.654,
+        "match": 5.851,
+        "known": 4.1462,
+        "matches": 2.0059,
+        "count": 2.6465,
+        "length": -0.232,
+        "chars": -1.1001,
     },
     knot=1.0,
 )

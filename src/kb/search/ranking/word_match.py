@@ -28,11 +28,9 @@ _BY_WORDS = ("lexical", "sparse")
 
 def matched_share(bm25: float, idf: Mapping[str, float]) -> float | None:
     """The share of the highest BM25 score that a passage reaches, given the inverse document
-    frequencies of the query's words. None for a query without words, or with too many."""
+    frequencies of the query's words. None for a query without words."""
     total = fsum(idf.values())
-    if len(idf) > MAX_WORDS or total <= 0.0:
-        return None
-    return bm25 / (_MOST_BM25 * total)
+    return bm25 / (_MOST_BM25 * total) if total > 0.0 else None
 
 
 def weigh_by_word_match(weights: Mapping[str, float], share: float | None) -> QueryWeights:

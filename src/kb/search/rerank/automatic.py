@@ -1,13 +1,13 @@
 """The automatic blend: the share of the reranker in the final score depends on the query. Pure.
 
-    colbert          reranks queries of at most ten words, unless two retrievers have the same first
-                     hit as the fused list: then words and meaning agree, and a third opinion is
-                     more often wrong than right. In a long query, most tokens matter little
+    colbert          reranks queries of at most four words, unless two retrievers have the same
+                     first hit as the fused list: then words and meaning agree, and a third opinion
+                     is more often wrong than right. In a longer query, most tokens matter little
     cross-encoder    reranks questions in prose: it was trained on those, and loses on keywords,
                      claims and code
 
-Measured in docs/decisions/0037-rerank-and-snippets.md. A profile that sets `rerank_blend` always
-reranks.
+Measured in docs/decisions/0037-rerank-and-snippets.md and 0045-relevance-refit.md. A profile that
+sets `rerank_blend` always reranks.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kb.search.ranking.adaptive import MANY_WORDS, question_word, technical_marks, word_count
+from kb.search.ranking.adaptive import question_word, technical_marks, word_count
 
 BLENDS = {"colbert": 0.2, "cross-encoder": 0.3}
+FEW_WORDS = 4
 _AGREE = 2  # retrievers
 
 
@@ -40,6 +41,6 @@ def automatic_blend(
             return AutomaticBlend(0.0, f"the query is technical ({', '.join(marks)})")
     elif sum(one == first for one in first_by_retriever) >= _AGREE:
         return AutomaticBlend(0.0, "retrievers agree on the first hit")
-    elif word_count(text) > MANY_WORDS:
-        return AutomaticBlend(0.0, f"the query has more than {MANY_WORDS} words")
+    elif word_count(text) > FEW_WORDS:
+        return AutomaticBlend(0.0, f"the query has more than {FEW_WORDS} words")
     return AutomaticBlend(BLENDS.get(reranker, 1.0))

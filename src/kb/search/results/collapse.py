@@ -1,5 +1,5 @@
 """Collapse: the last change of the order. Duplicates become part of a better hit, repeated texts go
-below the others, and no document fills the first hits.
+below the others, a synopsis goes below the explanation, and no document fills the first hits.
 
 Each batch of candidates is arranged once, whatever the number of hits, so that a longer list starts
 with the shorter one. Only the first 60 candidates change their order; later ones only lose their
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from kb.search.ranking.diversity import FIRST, limit_per_document, non_increasing
 from kb.search.ranking.duplicates import NEAR, DuplicateFinder
+from kb.search.ranking.prose import is_prose, put_prose_first
 from kb.search.ranking.repetition import MIN_DOCUMENTS, demote, words_in
 from kb.types import ScoredChunk
 
@@ -98,11 +99,12 @@ class CollapsedRanking:
 
     def _arrange(self, batch: Sequence[ScoredChunk], cache: CandidateCache) -> list[ScoredChunk]:
         ranked, texts = list(batch), cache.texts(batch)
+        documents = {chunk_id: text.doc_id for chunk_id, text in texts.items()}
         if self.stage.duplicates:
             ranked = self._without_duplicates(ranked, texts)
             ranked = self._demote(ranked, texts)
+            ranked = self._put_prose_first(ranked, texts, documents)
         if self.stage.per_document:
-            documents = {chunk_id: text.doc_id for chunk_id, text in texts.items()}
             diverse = limit_per_document(ranked, documents, self.stage.per_document)
             ranked, self.moved = diverse.ranked, diverse.moved
         return non_increasing(ranked)
@@ -126,7 +128,27 @@ class CollapsedRanking:
         repeated = {one.chunk_id for one in first if texts[one.chunk_id].copies >= MIN_DOCUMENTS}
         if not repeated:
             return ranked
-        content = self.analysis.content
-        words = [word[0].casefold() for word in content.words] + list(content.runs)
+        words = self._words()
         counts = {one.chunk_id: words_in(texts[one.chunk_id].text, words) for one in first}
         return demote(first, repeated, counts) + rest
+
+    def _put_prose_first(
+        self,
+        ranked: list[ScoredChunk],
+        texts: Mapping[int, ChunkText],
+        documents: Mapping[int, int],
+    ) -> list[ScoredChunk]:
+        first, rest = ranked[:FIRST], ranked[FIRST:]
+        shared = Counter(documents[one.chunk_id] for one in first)
+        words = self._words()
+        prose = {
+            one.chunk_id: is_prose(texts[one.chunk_id].text)
+            for one in first
+            if shared[documents[one.chunk_id]] > 1
+            and words_in(texts[one.chunk_id].text, words) == len(words)
+        }
+        return put_prose_first(first, documents, prose) + rest
+
+    def _words(self) -> list[str]:
+        content = self.analysis.content
+        return [word[0].casefold() for word in content.words] + list(content.runs)

@@ -13,7 +13,10 @@ from typing import NamedTuple
 
 from kb.search.query.analysis import Analysis
 from kb.search.ranking.relevance import Signals, estimate, is_calibrated
+from kb.search.ranking.word_match import matched_share
 from kb.search.results.hits import CandidateCache, ScoreBreakdown
+from kb.search.retrievers import registry
+from kb.search.retrievers.base import Candidates
 from kb.search.retrievers.registry import LEXICAL
 from kb.text.normalize import bigrams, find_identifiers
 from kb.text.tokenize import stems_in, tokenize
@@ -109,6 +112,19 @@ def _stems(text: str, wanted: frozenset[str]) -> frozenset[str]:
     return frozenset(present)
 
 
+def match_of(analysis: Analysis, lexical: Candidates, score: float) -> float | None:
+    """The share of the highest possible BM25 score that a lexical score stands for. None if that
+    cannot be told: the passages were found in another way than by BM25, or a word was not
+    counted."""
+    content = analysis.content
+    if lexical.tiers[:1] not in (("content",), ("any",)) or content.runs:
+        return None
+    if any(word[0] not in lexical.idf for word in content.words):
+        return None
+    idf = {word[0]: lexical.idf[word[0]] for word in content.words}
+    return matched_share(registry.get(LEXICAL).linear_score(score), idf)
+
+
 class SignalSource:
     """The signals of one search. `pending` holds the chunks that have no vector yet. `depth` is how
     much of the dense list counts: the first retrieval, so that no estimate depends on how many
@@ -124,10 +140,11 @@ class SignalSource:
     ) -> None:
         self._breakdown = breakdown
         self._cache = cache
+        self._analysis = analysis
         self._pending = pending
         self._depth = depth
         self._signals: dict[int, Signals] = {}
-        lexical = breakdown.candidates.get(LEXICAL)
+        self._lexical = lexical = breakdown.candidates.get(LEXICAL)
         frequencies = TermFrequencies() if lexical is None else lexical.frequencies
         inside = lexical is not None and "substring" in lexical.tiers
         self._terms = QueryTerms.of(analysis, frequencies, inside=inside)
@@ -158,7 +175,19 @@ class SignalSource:
             chars=len(chunk.text),
             cosine=self._cosine(chunk_id),
             typical=self._typical,
+            match=self._match(chunk_id),
         )
+
+    def _match(self, chunk_id: int) -> float | None:
+        """How well the words of a chunk match. If the chunk is not in the lexical list, the lowest
+        match in the list, which is an upper bound."""
+        lexical = self._lexical
+        if lexical is None or not lexical.ranked:
+            return None
+        one = self._breakdown.ranks.get(LEXICAL, {}).get(chunk_id)
+        if one is None or one.rank > self._depth:
+            one = lexical.ranked[: self._depth][-1]
+        return match_of(self._analysis, lexical, one.score)
 
     def _cosine(self, chunk_id: int) -> float | None:
         """The cosine of a chunk. If the chunk has a vector but is not in the list, the lowest
