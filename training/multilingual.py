@@ -78,6 +78,14 @@ class Pairs:
     same: Tensor  # equal passages have equal numbers
 
 
+@dataclass
+class Held:
+    """English texts whose outputs stay: the passages first, then the queries."""
+
+    texts: Packed
+    passages: int
+
+
 class Reader:
     """Tokenizes; queries get the prefix."""
 
@@ -87,7 +95,7 @@ class Reader:
         self._tokenizer = tokenizer
         self.terms = Terms(tokenizer)
         self.prefix = tokenizer.encode(PREFIX, add_special_tokens=False).ids
-        self.first, self.last = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
+        self.first, self.last = tokenizer.encode("").ids
 
     def rows(self, texts: list[str], limit: int, *, query: bool = False) -> list[list[int]]:
         head = [self.first, *self.prefix] if query else [self.first]
@@ -109,11 +117,12 @@ def lines(path: Path) -> Iterator[dict[str, str]]:
 
 def retrieval_pairs(work: Path, few: int) -> list[tuple[str, str, str, str]]:
     """Source, language, query and passage of every pair that is learned."""
-    pairs = []
-    for name in ("retrieval", "english"):
-        for row in lines(work / f"{name}.jsonl.gz"):
-            if trained_source(row["source"]) and not held_out(row["positive"]):
-                pairs.append((row["source"], row.get("lang", "en"), row["query"], row["positive"]))
+    pairs = [
+        (row["source"], row.get("lang", "en"), row["query"], row["positive"])
+        for name in ("retrieval", "english")
+        for row in lines(work / f"{name}.jsonl.gz")
+        if trained_source(row["source"]) and not held_out(row["positive"])
+    ]
     return pairs[:few] + pairs[-few:] if few else pairs
 
 
@@ -337,7 +346,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("work", type=Path)
     parser.add_argument("name")
     parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--translation-share", type=float, default=0.4, help="of the time, at first")
+    parser.add_argument(
+        "--translation-share", type=float, default=0.4, help="of the time, at first"
+    )
     parser.add_argument("--rate", type=float, default=1e-4)
     parser.add_argument("--fresh-rate", type=float, default=1e-3)
     parser.add_argument("--tokens", type=int, default=40_000, help="tokens of a translation batch")
@@ -366,7 +377,7 @@ def main() -> None:
     other = Packed(reader.rows([row[2] for row in rows], SENTENCE_TOKENS), DEVICE)
     log(len(rows), "translations")
     held = held_texts(options, reader, pairs)
-    log(len(held.lengths), "English texts")
+    log(len(held.texts.lengths), "English texts")
     teacher = load_encoder(options.work / "shipped")
     idf = rarity(reader, teacher, pairs).to(DEVICE)
     teacher = teacher.to(DEVICE)
@@ -382,7 +393,7 @@ def main() -> None:
     log("saved")
 
 
-def held_texts(options: Any, reader: Reader, pairs: Any) -> Packed:
+def held_texts(options: Any, reader: Reader, pairs: Any) -> Held:
     """English passages and, with the prefix, queries: what must stay."""
     texts = [row["positive"] for row in lines(options.work / "pairs.jsonl.gz")]
     asked = [row["query"] for row in lines(options.work / "pairs.jsonl.gz")]
@@ -390,11 +401,8 @@ def held_texts(options: Any, reader: Reader, pairs: Any) -> Packed:
     asked += [pair[2] for pair in pairs if pair[1] == "en"]
     if options.few:
         texts, asked = texts[: options.few], asked[: options.few]
-    packed = Packed(
-        reader.rows(texts, 256) + reader.rows(asked, QUERY_TOKENS, query=True), DEVICE
-    )
-    packed.passages = len(texts)
-    return packed
+    packed = Packed(reader.rows(texts, 256) + reader.rows(asked, QUERY_TOKENS, query=True), DEVICE)
+    return Held(packed, len(texts))
 
 
 @torch.no_grad()
@@ -416,31 +424,35 @@ def teacher_vectors(lessons: Lessons, english: Packed, number: Tensor) -> tuple[
 
 
 def learn(
-    options: Any, lessons: Lessons, rng: Any, translations: Any, packed: Pairs, held: Packed
+    options: Any, lessons: Lessons, rng: Any, translations: Any, packed: Pairs, held: Held
 ) -> None:
     english, other, number, goals = translations
     student = lessons.student
     body = [p for n, p in student.named_parameters() if n != "fresh" and p.requires_grad]
     rates = (options.fresh_rate, options.rate)
     optimizer = torch.optim.AdamW(
-        [{"params": [student.fresh]}, {"params": body}], lr=1e-4, weight_decay=0.01, fused=DEVICE == "cuda"
+        [{"params": [student.fresh]}, {"params": body}],
+        lr=1e-4,
+        weight_decay=0.01,
+        fused=DEVICE == "cuda",
     )
     stream = batches_by_length(other.lengths, options.tokens, 2048, rng)
-    held_passages = batches_by_length(held.lengths[: held.passages], 16_000, 256, rng)
-    held_queries = batches_by_length(held.lengths[held.passages :], 8_000, 256, rng)
+    held_passages = batches_by_length(held.texts.lengths[: held.passages], 16_000, 256, rng)
+    held_queries = batches_by_length(held.texts.lengths[held.passages :], 8_000, 256, rng)
     keys = list(packed.groups)
     size = np.array([float(len(packed.groups[key])) for key in keys]) ** 0.75
     is_english = np.array([key[1] == "en" for key in keys])
     size[is_english] *= options.english_pairs / size[is_english].sum()
     size[~is_english] *= (1 - options.english_pairs) / size[~is_english].sum()
-    start, step, recent = time.time(), 0, defaultdict(float)
+    start, step = time.time(), 0
+    recent: dict[str, float] = defaultdict(float)
     while (share := (time.time() - start) / options.seconds) < 1:
         warm = min(1.0, (step + 1) / 200) * (0.5 + 0.5 * math.cos(math.pi * share))
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
             group["lr"] = rate * (0.02 + 0.98 * warm) if step else 1e-7
         passages = step % 3 != 2
         some = next(held_passages) if passages else next(held_queries) + held.passages
-        ids, _ = held.batch(some)
+        ids, _ = held.texts.batch(some)
         ids = ids.clamp(max=len(lessons.teacher.idf) - 1)
         hold = lessons.english_loss(ids, 0 if passages else len(lessons.prefix))
         if share < options.translation_share or step % 2:

@@ -36,9 +36,9 @@ def float_state(path: Path) -> dict[str, torch.Tensor]:
     tensors = {item.name: numpy_helper.to_array(item) for item in graph.initializer}
     state: dict[str, Any] = {}
     for name, value in tensors.items():
-        if name.startswith("encoder.") and value.dtype == np.float32 and value.ndim:
-            if not name.endswith(("_scale", ".smaller")):
-                state[name] = value
+        is_weight = value.dtype == np.float32 and value.ndim
+        if is_weight and name.startswith("encoder.") and not name.endswith((".smaller", "_scale")):
+            state[name] = value
     for node in graph.node:
         if node.op_type == "MatMulInteger":
             module = node.name.strip("/").replace("/", ".").removesuffix(".MatMul_quant")

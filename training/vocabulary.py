@@ -3,10 +3,10 @@
     python -m training.vocabulary WORK
 
 reads `tokenizer.json` and the texts of WORK, and writes `tokenizer-extended.json`. English words
-get the same tokens as before: a new piece that would change one of them is left out. Accents are removed from Latin letters only: in other
-scripts the marks belong to the word (the decomposed form of a kana or a Hangul syllable is another
-letter). Runs of kana, Hangul and Thai are split from what they touch, so that `Pythonで` contains
-the word `python`; Han characters are tokens of their own.
+get the same tokens as before: a new piece that would change one of them is left out. Accents are
+removed from Latin letters only: in other scripts the marks belong to the word (the decomposed form
+of a kana or a Hangul syllable is another letter). Runs of kana, Hangul and Thai are split from what
+they touch, so that `Pythonで` contains the word `python`; Han characters are tokens of their own.
 """
 
 from __future__ import annotations
