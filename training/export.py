@@ -3,10 +3,12 @@
     python -m training.export WORK NAME.pt FOLDER [--version 1]
     python -m training.export WORK base FOLDER
     python -m training.export WORK NAME.pt FOLDER --cross
+    python -m training.export WORK NAME.pt FOLDER --multilingual --shipped-share 0.2
 
 writes `model.onnx` (int8), `tokenizer.json` and `model.json` into FOLDER, and the same before
 quantization into `FOLDER.float/`, for comparison. `base` is the unchanged base model with dense
-vectors only, also for comparison; `--cross` is for the weights of `training.cross`.
+vectors only, also for comparison; `--cross` is for the weights of `training.cross`,
+`--multilingual` for those of `training.multilingual`, mixed with a share of the shipped weights.
 
 int8 is dynamic, and per channel of the weights. A few channels of the activations are many times
 larger than the rest, and all share one int8 scale. So they are scaled down before a layer, and the
@@ -30,6 +32,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from training import base, data
+from training.measure_languages import load_student
 from training.model import (
     HEADS,
     WIDTH,
@@ -41,7 +44,25 @@ from training.model import (
     from_base,
 )
 from training.prepare import PREFIX, tokenise
+from training.shipped import load_encoder
 
+ENGLISH: dict[str, Any] = {
+    "name": "kb-mini",
+    "scripts": ["Latin"],
+    "languages": ["en"],
+    "summary": "dense, sparse and token vectors from one small English model",
+}
+MULTILINGUAL: dict[str, Any] = {
+    "name": "kb-mini-multilingual",
+    "scripts": [
+        "Latin", "CJK", "Hiragana", "Katakana", "Hangul", "Cyrillic", "Arabic", "Thai",
+        "Devanagari",
+    ],
+    "languages": (
+        "en ar cs de es fr hi id it ja ko nl pl pt ru sv th tr uk vi zh".split()
+    ),
+    "summary": "dense, sparse and token vectors from one small model for 21 languages",
+}  # fmt: skip
 PARTS = ("dense", "sparse", "query_sparse", "tokens")
 SHARE = 0.65  # of the difficulty that moves to the weights
 OUTPUTS = ("dense_vecs", "sparse_vecs", "query_sparse_vecs", "colbert_vecs")
@@ -205,12 +226,13 @@ def describe(folder: Path, facts: dict[str, Any], names: list[str]) -> None:
     (folder / "model.json").write_text(text + "\n", encoding="utf-8")
 
 
-def lay(work: Path, model: nn.Module, folder: Path, version: str, *, int8: bool) -> None:
+def lay(
+    tokenizer: Path, model: nn.Module, folder: Path, about: dict[str, Any], *, int8: bool
+) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    outputs = dict(zip(PARTS, OUTPUTS, strict=True))
-    name, width = "bge-small", 1
+    outputs, width = dict(zip(PARTS, OUTPUTS, strict=True)), 1
     if isinstance(model, BalancedEncoder):
-        name, width = "kb-mini", model.encoder.token_vectors.out_features
+        width = model.encoder.token_vectors.out_features
     else:
         outputs = {"dense": outputs["dense"]}
     ids = torch.tensor([[101, 7953, 2003, 102]])
@@ -222,20 +244,18 @@ def lay(work: Path, model: nn.Module, folder: Path, version: str, *, int8: bool)
             to_int8(plain, folder / "model.onnx")
         else:
             shutil.copy(plain, folder / "model.onnx")
-    shutil.copy(work / "tokenizer.json", folder / "tokenizer.json")
+    shutil.copy(tokenizer, folder / "tokenizer.json")
     facts = {
-        "name": name if int8 else f"{name}-float",
-        "version": version,
+        **about,
+        "name": about["name"] if int8 else f"{about['name']}-float",
         "dimension": 384,
         "token_dimension": width,
         "max_tokens": 512,
         "query_prefix": f"{PREFIX} ",
         "passage_prefix": "",
-        "scripts": ["Latin"],
         "terms": "stems",
         "outputs": outputs,
         "licence": "MIT",
-        "summary": "dense, sparse and token vectors from one small English model",
     }
     describe(folder, facts, ["model.onnx", "tokenizer.json"])
 
@@ -278,25 +298,40 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--version", default="1")
     parser.add_argument("--cross", action="store_true")
+    parser.add_argument("--multilingual", action="store_true")
+    parser.add_argument("--shipped-share", type=float, default=0.0)
     options = parser.parse_args()
-    tokenizer = Tokenizer.from_file(str(options.work / "tokenizer.json"))
-    some = itertools.islice(data.lines(options.work / "pairs.jsonl.gz"), 0, None, 800)
-    rows = tokenise(tokenizer, [row["positive"] for row in some], 256)
+    extended = "tokenizer-extended.json" if options.multilingual else "tokenizer.json"
+    tokenizer = Tokenizer.from_file(str(options.work / extended))
+    samples = {"pairs": 800, "retrieval": 2500} if options.multilingual else {"pairs": 800}
+    texts = [
+        row["positive"]
+        for name, step in samples.items()
+        for row in itertools.islice(data.lines(options.work / f"{name}.jsonl.gz"), 0, None, step)
+    ]
+    rows = tokenise(tokenizer, texts, 256)
     if options.cross:
         judge = trained_cross(options.work, options.weights)
         smooth(judge.bert, rows)
         for folder, int8 in ((options.folder, True), (Path(f"{options.folder}.float"), False)):
             lay_cross(options.work, judge, folder, options.version, int8=int8)
         return
+    about = MULTILINGUAL if options.multilingual else ENGLISH
     if str(options.weights) == "base":
         model: nn.Module = BaseEncoder(options.work).eval()
+        about = ENGLISH | {"name": "bge-small"}
     else:
-        encoder = trained(options.work, options.weights)
+        if options.multilingual:
+            shipped = load_encoder(options.work / "shipped")
+            encoder = load_student(shipped, options.weights, options.shipped_share)
+        else:
+            encoder = trained(options.work, options.weights)
         smooth(encoder.bert, rows)
         fuse(encoder.bert)
         model = BalancedEncoder(encoder)
     for folder, int8 in ((options.folder, True), (Path(f"{options.folder}.float"), False)):
-        lay(options.work, model, folder, options.version, int8=int8)
+        facts = about | {"version": options.version}
+        lay(options.work / extended, model, folder, facts, int8=int8)
         print(folder, f"{(folder / 'model.onnx').stat().st_size:,} bytes")
 
 

@@ -1,6 +1,6 @@
 """Quality of a multilingual run, in float: each output alone, on judged and on held-out pairs.
 
-    python -m training.measure_languages WORK NAME.pt|shipped [--queries 200]
+    python -m training.measure_languages WORK NAME.pt|shipped [--queries 200] [--shipped-share 0.2]
 
 Sets: the collections under `WORK/judged`; for every source and language of the pairs, the tenth
 that training leaves out, among all passages of that source; dialogues that no training sees; and
@@ -42,11 +42,15 @@ class Collection:
     judged: list[dict[str, int]]  # grades by the number of a passage, as text
 
 
-def load_student(shipped: Encoder, path: Path) -> Encoder:
-    """A trained encoder: the shipped English word embeddings, then the new ones."""
+def load_student(shipped: Encoder, path: Path, shipped_share: float = 0.0) -> Encoder:
+    """A trained encoder: the shipped English word embeddings, then the new ones. Its other weights
+    may be mixed with the shipped ones, which brings English nearer to what it was."""
     state = torch.load(path, weights_only=True)
     fresh = state.pop("fresh").float() * state.pop("fresh_scale").float()
     state = {name: value.float() for name, value in state.items()}
+    for name, value in shipped.state_dict().items():
+        if name not in ("idf", "continues", "bert.words.weight"):
+            state[name] = (1 - shipped_share) * state[name] + shipped_share * value
     state["bert.words.weight"] = torch.cat([shipped.bert.words.weight.detach(), fresh])
     layers = 1 + max(int(name.split(".")[2]) for name in state if name.startswith("bert.layers."))
     bert = Bert(layers, vocabulary=len(state["bert.words.weight"]))
@@ -172,11 +176,12 @@ def main() -> None:
     parser.add_argument("work", type=Path)
     parser.add_argument("weights")
     parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument("--shipped-share", type=float, default=0.0)
     parser.add_argument("--only", default="", help="names of sets contain this")
     options = parser.parse_args()
     encoder = load_encoder(options.work / "shipped")
     if options.weights != "shipped":
-        encoder = load_student(encoder, Path(options.weights))
+        encoder = load_student(encoder, Path(options.weights), options.shipped_share)
     tokenizer = Tokenizer.from_file(str(options.work / "tokenizer-extended.json"))
     measure = Measure(encoder, Reader(tokenizer))
     judged = options.work / "judged"

@@ -152,7 +152,7 @@ def test_a_cause_is_reported_once_with_all_affected_parts(
 ) -> None:
     """JSON lists every part."""
     run("add", "港口的鑰匙")
-    monkeypatch.setattr("kb.models.registry.has_multilingual", lambda: False)
+    monkeypatch.setattr("kb.models.reader", lambda *_: None)
     monkeypatch.setattr(encoder, "spec", replace(encoder.spec, scripts=("Latin",)))
     asked = ("search", "港口", "--profile", "research")
     why = "weightless reads Latin script"

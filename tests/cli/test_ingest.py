@@ -83,8 +83,8 @@ def test_a_model_for_its_language_is_suggested(
     told = run("ingest", "--no-embed", root)
     assert told.status == 0
     assert "1 of 1 document is in Chinese, which kb-mini does not read" in told.err
-    assert "kb reindex --model use-multilingual" in told.err
-    assert "use-multilingual" not in run("ingest", "--no-embed", root).err
+    assert "kb reindex --model kb-mini-multilingual" in told.err
+    assert "kb-mini-multilingual" not in run("ingest", "--no-embed", root).err
     shape = run("ingest", "--no-embed", "--force", library({"ja.md": "会議のメモ"}), "--json").json
     valid("ingest_report.v1", shape)
     assert "Chinese and Japanese" in shape["notes"][0]

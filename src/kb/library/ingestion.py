@@ -100,5 +100,6 @@ def _notes(kb: KnowledgeBase, report: IngestReport) -> tuple[str, ...]:
     if encoder is None:
         return ()
     languages = kb._store.catalog.languages()
-    text = suggestion(languages, encoder.spec, installed=models.has_multilingual())
+    other = models.info(kb.config, models.MULTILINGUAL).spec
+    text = suggestion(languages, encoder.spec, other) if other is not None else ""
     return (text,) if text else ()

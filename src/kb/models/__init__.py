@@ -30,14 +30,13 @@ connections, and only to addresses that the user has configured.
 
 from __future__ import annotations
 
-from kb.models.lookup import is_endpoint
+from kb.models.lookup import MULTILINGUAL, is_endpoint
 from kb.models.registry import (
     GROUP,
     JUDGES,
     OFF,
     absolute_name,
     encoder,
-    has_multilingual,
     info,
     is_installed,
     judge,
@@ -49,10 +48,10 @@ from kb.models.registry import (
 __all__ = [
     "GROUP",
     "JUDGES",
+    "MULTILINGUAL",
     "OFF",
     "absolute_name",
     "encoder",
-    "has_multilingual",
     "info",
     "is_endpoint",
     "is_installed",

@@ -6,6 +6,7 @@ import re
 
 ENDPOINT = "endpoint"
 USE_MULTILINGUAL = "use-multilingual"
+MULTILINGUAL = "kb-mini-multilingual"  # bundled, and suggested for languages other than English
 RESERVED = ("none", ENDPOINT, USE_MULTILINGUAL)
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 

@@ -21,7 +21,7 @@ from kb.config import Config
 from kb.errors import KbError, ModelBroken, ModelError, ModelMissing
 from kb.models import manifest as manifests
 from kb.models import model_directory
-from kb.models.lookup import ENDPOINT, USE_MULTILINGUAL, is_endpoint, is_plain
+from kb.models.lookup import ENDPOINT, MULTILINGUAL, USE_MULTILINGUAL, is_endpoint, is_plain
 from kb.text.scripts import unsupported_scripts
 from kb.types import Encoding, ModelInfo, ModelSpec
 
@@ -90,12 +90,12 @@ def reader(text: str, language: str | None) -> str | None:
     from kb.models.use_multilingual import LANGUAGES, SCRIPTS
 
     declared: list[tuple[str, Sequence[str], Sequence[str]]] = []
-    if has_multilingual():
-        declared.append((USE_MULTILINGUAL, SCRIPTS, LANGUAGES))
-    for name in model_directory.names():
+    for name in (MULTILINGUAL, *model_directory.names()):
         with suppress(KbError):
             if (manifest := _manifest(name, GROUP)) is not None:
                 declared.append((name, manifest.spec.scripts, manifest.spec.languages))
+    if has_multilingual():
+        declared.append((USE_MULTILINGUAL, SCRIPTS, LANGUAGES))
     return next(
         (
             name

@@ -75,11 +75,12 @@ _FUNCTION_WORDS = {
 }  # fmt: skip
 _WORDS = {code: frozenset(words.split()) for code, words in _FUNCTION_WORDS.items()}
 NAMES = {
-    "ar": "Arabic", "de": "German", "el": "Greek", "en": "English", "es": "Spanish", "fr": "French",
-    "he": "Hebrew", "hy": "Armenian", "it": "Italian", "ja": "Japanese", "ka": "Georgian",
-    "km": "Khmer", "ko": "Korean", "lo": "Lao", "my": "Burmese", "nl": "Dutch", "pl": "Polish",
-    "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "sv": "Swedish", "th": "Thai",
-    "tr": "Turkish", "vi": "Vietnamese", "zh": "Chinese",
+    "ar": "Arabic", "cs": "Czech", "de": "German", "el": "Greek", "en": "English", "es": "Spanish",
+    "fr": "French", "he": "Hebrew", "hi": "Hindi", "hy": "Armenian", "id": "Indonesian",
+    "it": "Italian", "ja": "Japanese", "ka": "Georgian", "km": "Khmer", "ko": "Korean", "lo": "Lao",
+    "my": "Burmese", "nl": "Dutch", "pl": "Polish", "pt": "Portuguese", "ro": "Romanian",
+    "ru": "Russian", "sv": "Swedish", "th": "Thai", "tr": "Turkish", "uk": "Ukrainian",
+    "vi": "Vietnamese", "zh": "Chinese",
 }  # fmt: skip
 
 

@@ -68,15 +68,15 @@ def test_a_query_in_a_language_that_the_model_does_not_read(kb: KnowledgeBase) -
 def test_an_installed_model_that_reads_the_query_is_named(
     kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kb.models.registry.has_multilingual", lambda: True)
+    monkeypatch.setattr("kb.models.registry.MULTILINGUAL", "kb-mini-multilingual")
     for query, reason in ((QUESTION, "query_language"), ("東京でデータベース", "language")):
         (detail,) = {one.detail for one in kb.search(query).degraded if one.reason == reason}
         assert str(detail).endswith(
-            "; to use use-multilingual, which reads it: kb reindex --model use-multilingual"
+            "; to use kb-mini-multilingual, which reads it: kb reindex --model kb-mini-multilingual"
         )
     (detail,) = {one.detail for one in kb.search("Où est-ce que le café est-il, là ?").degraded}
     assert "French" in str(detail)
-    monkeypatch.setattr("kb.models.registry.has_multilingual", lambda: False)
+    monkeypatch.setattr("kb.models.registry.MULTILINGUAL", "no-such-model")
     assert not any("reindex" in str(one.detail) for one in kb.search(QUESTION).degraded)
 
 

@@ -44,6 +44,18 @@ MODELS: Mapping[str, Parameters] = {
         },
         knot=0.6235,
     ),
+    "kb-mini-multilingual": Parameters(
+        -12.4383,
+        {
+            "cosine": 15.5065,
+            "high_cosine": 20.8248,
+            "coverage": 3.993,
+            "matches": 2.0898,
+            "length": -0.8775,
+            "short": 1.4786,
+        },
+        knot=0.6133,
+    ),
 }
 
 # All other encoders: cosines in relation to those of the other candidates.
