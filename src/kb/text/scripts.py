@@ -70,6 +70,10 @@ def words_by_script(text: str) -> Counter[str]:
     letters, in capitals."""
     words: Counter[str] = Counter()
     for word in normalize("NFKC", text).split():  # full-width letters are Latin
+        if word.isascii():
+            if any(map(str.isalpha, word)):
+                words["LATIN"] += 2
+            continue
         for script, letters in _letters(word).items():
             words[script] += letters if script in _UNSPACED else 2
     return words

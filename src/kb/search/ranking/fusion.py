@@ -17,6 +17,7 @@ from math import exp, fsum, inf, isnan, sqrt
 from operator import mul
 
 from kb.errors import check_choice
+from kb.search.ranking.calibration import unchanged
 from kb.search.retrievers import registry
 from kb.search.retrievers.registry import LEXICAL
 from kb.types import ScoredChunk
@@ -50,7 +51,7 @@ class RankedList:
 
     def scores(self) -> dict[int, float]:
         """All known scores, by chunk id."""
-        ranked = {one.chunk_id: _finite(one.score) for one in self.ranked}
+        ranked = {chunk: _finite(score) for chunk, score, _ in self.ranked}
         return {chunk: _finite(score) for chunk, score in self.known.items()} | ranked
 
 
@@ -141,11 +142,15 @@ def convex_sum(lists: Sequence[RankedList], normalisation: str = "zscore") -> li
 def _column(ranked_list: RankedList, chunks: Iterable[int]) -> list[float | None]:
     """The list's score of every candidate; None if it is unknown."""
     scores = ranked_list.scores()
-    if (spec := registry.find(ranked_list.name)) is not None:
-        scores = {chunk: spec.linear_score(score) for chunk, score in scores.items()}
+    spec = registry.find(ranked_list.name)
+    if spec is not None and spec.linear_score is not unchanged:
+        linear = spec.linear_score
+        scores = {chunk: linear(score) for chunk, score in scores.items()}
     least = min(scores.values(), default=0.0)
     absent = {"zero": min(0.0, least), "half": min(least, least / 2)}.get(ranked_list.absent, least)
-    return [None if chunk in ranked_list.unknown else scores.get(chunk, absent) for chunk in chunks]
+    if unknown := ranked_list.unknown:
+        return [None if chunk in unknown else scores.get(chunk, absent) for chunk in chunks]
+    return [scores.get(chunk, absent) for chunk in chunks]
 
 
 def _mean(values: Sequence[float | None], weights: Sequence[float]) -> float:
@@ -168,9 +173,11 @@ def _normalize_column(column: Sequence[float | None], normalisation: str) -> lis
         spread = max(present) - origin
     else:
         origin, middle = fsum(present) / len(present), 0.0
-        spread = sqrt(fsum((value - origin) ** 2 for value in present) / len(present))
+        spread = sqrt(fsum([(value - origin) ** 2 for value in present]) / len(present))
     if spread <= 1e-12 * max(1.0, abs(origin)):
         return [None if value is None else middle for value in column]
+    if len(present) == len(column):
+        return [(value - origin) / spread for value in present]
     return [None if value is None else (value - origin) / spread for value in column]
 
 
@@ -185,9 +192,13 @@ def _scale(weights: Sequence[float], total: float) -> list[float]:
 def _rank(scores: Mapping[int, float], lists: Sequence[RankedList]) -> list[ScoredChunk]:
     words = next((ranked_list.ranked for ranked_list in lists if ranked_list.name == LEXICAL), ())
     lexical = {one.chunk_id: one.rank for one in words}
-    order = sorted(scores, key=lambda chunk: (-scores[chunk], lexical.get(chunk, inf), chunk))
-    return [ScoredChunk(chunk, scores[chunk], rank) for rank, chunk in enumerate(order, start=1)]
+    order = sorted([(-score, lexical.get(chunk, inf), chunk) for chunk, score in scores.items()])
+    return [
+        ScoredChunk(chunk, scores[chunk], rank) for rank, (_, _, chunk) in enumerate(order, start=1)
+    ]
 
 
 def _finite(score: float) -> float:
+    if -_LARGEST <= score <= _LARGEST:  # false for a NaN
+        return score
     return 0.0 if isnan(score) else max(-_LARGEST, min(_LARGEST, score))

@@ -7,7 +7,8 @@ that they need no SQL statement.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
+from functools import cached_property
 from math import log
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from kb.search.results.hits import CandidateCache, ScoreBreakdown
 from kb.search.retrievers.registry import LEXICAL
 from kb.text.normalize import bigrams, find_identifiers
 from kb.text.tokenize import stems_in, tokenize
-from kb.types import Hit, TermFrequencies
+from kb.types import TermFrequencies
 
 _MAX_CHARS = 20_000  # of a passage that are read
 _ASSUMED_CHUNKS = 1_000
@@ -34,7 +35,8 @@ class Term(NamedTuple):
     known: bool  # whether some chunk contains it
 
 
-class QueryTerms(NamedTuple):
+@dataclass(frozen=True)
+class QueryTerms:
     """The content words of a query with their weights. With `inside`, they also match inside longer
     words, as in the last tier of lexical retrieval."""
 
@@ -58,9 +60,17 @@ class QueryTerms(NamedTuple):
             terms.append(Term(piece, (), weight, count != 0))
         return cls(tuple(terms), inside)
 
+    @cached_property
     def total(self) -> float:
         """The sum of the weights."""
         return sum(term.weight for term in self.terms)
+
+    @cached_property
+    def stems(self) -> frozenset[str]:
+        """The stems of all words."""
+        return frozenset(
+            stem for term in self.terms for stems in term.alternatives for stem in stems
+        )
 
     def known(self) -> float:
         """The share of the terms that the store contains."""
@@ -69,10 +79,7 @@ class QueryTerms(NamedTuple):
     def contained(self, text: str) -> tuple[Term, ...]:
         """The terms that `text` contains."""
         text = text[:_MAX_CHARS]
-        wanted = frozenset(
-            stem for term in self.terms for stems in term.alternatives for stem in stems
-        )
-        present = _stems(text, wanted) if wanted else frozenset()
+        present = _stems(text, self.stems) if self.stems else frozenset()
         lower = text.lower() if self.inside else ""
         return tuple(
             term
@@ -83,7 +90,7 @@ class QueryTerms(NamedTuple):
 
     def coverage(self, contained: Sequence[Term]) -> float:
         """The share of these terms in the sum of the weights."""
-        return sum(term.weight for term in contained) / self.total() if self.terms else 0.0
+        return sum(term.weight for term in contained) / self.total if self.terms else 0.0
 
 
 def _weight(count: int | None, frequencies: TermFrequencies) -> float:
@@ -146,12 +153,16 @@ class SignalSource:
             self._signals[chunk_id] = self._gather(chunk_id)
         return self._signals[chunk_id]
 
+    def relevance(self, chunk_id: int) -> float | None:
+        """The relevance of a chunk, whose text has been fetched; None if it cannot be estimated."""
+        return estimate(self.of(chunk_id), self.model)
+
     def _gather(self, chunk_id: int) -> Signals:
         chunk, document = self._cache.chunks[chunk_id], self._cache.document(chunk_id)
         text = "\n".join((document.title, *chunk.heading_path, chunk.text))
         contained = self._terms.contained(text)
         return Signals(
-            words=self._terms.total(),
+            words=self._terms.total,
             known=self._known,
             coverage=self._terms.coverage(contained),
             matched=sum(1.0 if term.alternatives else _PIECE for term in contained),
@@ -169,13 +180,6 @@ class SignalSource:
         return self._cosines[-1] if self._cosines and chunk_id not in self._pending else None
 
 
-def with_relevance(hits: Sequence[Hit], source: SignalSource) -> tuple[Hit, ...]:
-    """The hits with their relevance."""
-    return tuple(
-        replace(hit, relevance=estimate(source.of(hit.chunk_id), source.model)) for hit in hits
-    )
-
-
 class RelevanceLimits(NamedTuple):
     """The limits of a search for the relevance of hits: for the relevance itself, and for half of
     it, which the least score of a profile is compared with [003]."""
@@ -188,8 +192,7 @@ class RelevanceLimits(NamedTuple):
 
     def allow(self, source: SignalSource, chunk_id: int) -> bool:
         """Whether a chunk may be a hit. A chunk whose relevance cannot be estimated may."""
-        signals = source.of(chunk_id)
-        relevance = estimate(signals, source.model)
+        signals, relevance = source.of(chunk_id), source.relevance(chunk_id)
         if relevance is None:
             return True
         if self.relevance is not None and relevance < self.relevance:

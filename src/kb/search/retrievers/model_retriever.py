@@ -93,6 +93,16 @@ class ModelRetriever(ABC):
     @abstractmethod
     def scores(self, analysis: Analysis, chunk_ids: Iterable[int]) -> dict[int, float] | None: ...
 
+    def missing(self, chunk_ids: Iterable[int]) -> set[int]:
+        """The chunks that have no vector of this kind."""
+        model = self._status.model
+        if model is None:
+            return set(chunk_ids)
+        if not (self._status.pending or model.failed or model.lacks(self.name)):
+            return set()
+        wanted = set(chunk_ids)
+        return wanted - self._store.vectors.chunks_with(model.model_id, self.name, wanted)
+
     @abstractmethod
     def _lookup(
         self, model: StoredModel, encoding: QueryEncoding, request: RetrievalRequest

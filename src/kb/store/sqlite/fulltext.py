@@ -21,7 +21,7 @@ from kb.errors import IndexUnusable, QuerySyntax, StoreError, StoreUnusable
 from kb.store.sqlite import filters as where
 from kb.store.sqlite.snapshot_cache import once, store_state
 from kb.text.normalize import bigrams, unspaced_runs
-from kb.text.tokenize import tokenize
+from kb.text.tokenize import has_phrase, stems_of
 from kb.types import Filters, LexicalQuery, ScoredChunk, TermFrequencies, TextMatches
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def match_phrases(
     runs = {phrase: unspaced_runs(phrase) for phrase in phrases}
     within = _within(connection, filters, now)
     if index is not None and not any(runs.values()):
-        stems = [tuple(stem for *_, stem in tokenize(phrase)) for phrase in phrases]
+        stems = [tuple(stems_of(phrase)) for phrase in phrases]
         candidates = index.phrase_candidates(connection, stems)
         if candidates is not None and len(candidates) <= limit:
             return _with_phrases(connection, stems, candidates, within)
@@ -144,8 +144,6 @@ def _with_phrases(
     within: Within,
 ) -> dict[int, str]:
     """The headings and texts of those candidates that contain a phrase."""
-    from kb.store.sqlite.words import has_phrase
-
     rows: Iterable[Any] = connection.execute(
         "SELECT chunk_id, heading, text, parts FROM chunks "
         f"WHERE chunk_id IN (SELECT value FROM json_each(?)) AND {within.sql('chunk_id')}",
@@ -155,7 +153,7 @@ def _with_phrases(
     return {
         chunk_id: f"{heading}\n{text}"
         for chunk_id, heading, text, parts in rows
-        if has_phrase(wanted, (heading, text, parts))
+        if has_phrase((heading, text, parts), wanted)
     }
 
 
@@ -291,7 +289,7 @@ def _word_terms(words: Iterable[tuple[str, ...]]) -> list[Term]:
     never dropped as too common."""
     terms = []
     for word in words:
-        alternatives = tuple(tuple(stem for *_, stem in tokenize(each)) for each in word)
+        alternatives = tuple(tuple(stems_of(each)) for each in word)
         if len(word) == 1:
             (stems,) = alternatives
             terms.append(Term(_quoted(word[0]), stems[0] if len(stems) == 1 else None, (stems,)))

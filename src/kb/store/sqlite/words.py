@@ -25,7 +25,7 @@ from kb.store.sqlite.fulltext import MIN_INDEXED_CHUNKS
 from kb.store.sqlite.functions import scalar
 from kb.store.sqlite.snapshot_cache import once, store_state
 from kb.store.sqlite.visibility import FilterCache, visible
-from kb.text.tokenize import split_words, stem_word, tokenize
+from kb.text.tokenize import split_words, stem_word, stems_of
 from kb.types import Filters
 
 if TYPE_CHECKING:
@@ -293,19 +293,9 @@ def _count_phrase(
 
     counts = dict.fromkeys(chunk_ids, 0)
     for chunk_id, *texts in _rows(connection, chunk_ids):
-        columns = zip((HEADING, TEXT, PART), map(_stems, texts), strict=True)
+        columns = zip((HEADING, TEXT, PART), map(stems_of, texts), strict=True)
         counts[chunk_id] = count_phrase(phrase, columns)
     return counts
-
-
-def has_phrase(phrases: Iterable[Phrase], texts: Iterable[str]) -> bool:
-    """Whether any of the texts contains any of the phrases."""
-    spaced = "\n".join(f" {' '.join(_stems(text))} " for text in texts)
-    return any(f" {' '.join(phrase)} " in spaced for phrase in phrases)
-
-
-def _stems(text: str) -> list[str]:
-    return [stem for *_, stem in tokenize(text)]
 
 
 def _build(rows: Iterable[Any]) -> Postings:
