@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-MIN_ROWS = 20_000  # floats are fast enough for fewer
+MIN_ROWS = 5_000  # floats are fast enough for fewer
 _BATCH = 4096  # rows that are encoded at a time
 _BLOCK = 64
 _ROUNDING = 1e-5  # more than the errors of float32 sums

@@ -57,6 +57,13 @@ class Layer(NamedTuple):
     postings: Postings
 
 
+class PhraseCandidates(NamedTuple):
+    """The chunks that contain a phrase, and those that have to be read to know."""
+
+    certain: set[int]
+    possible: set[int]
+
+
 class State(NamedTuple):
     """The layers of one state of the store, oldest first, and the ranking over them."""
 
@@ -93,19 +100,20 @@ class WordIndex:
 
     def phrase_candidates(
         self, connection: apsw.Connection, phrases: Iterable[Phrase]
-    ) -> set[int] | None:
-        """The chunks that contain all words of a phrase; None if there are too many to read, or
-        the index cannot be used."""
+    ) -> PhraseCandidates | None:
+        """The chunks that contain, or may contain, one of the phrases; None if there are too many
+        to read, or the index cannot be used."""
         if (state := self._state(connection)) is None:
             return None
         from kb.index.word_postings import MAX_CANDIDATES
 
-        candidates: set[int] = set()
+        certain: set[int] = set()
+        possible: set[int] = set()
         for phrase in phrases:
-            candidates.update(state.ranking.having_all(phrase))
-            if len(candidates) > MAX_CANDIDATES:
+            (certain if len(phrase) == 1 else possible).update(state.ranking.may_contain(phrase))
+            if len(possible) > MAX_CANDIDATES:
                 return None
-        return candidates
+        return PhraseCandidates(certain, possible - certain)
 
     def rank(
         self,
@@ -197,12 +205,9 @@ class WordIndex:
         mark = read_mark(connection)
         with pause_deadline():
             postings = _build(connection.execute(f"{_ROWS} ORDER BY chunk_id"))
-        arrays: dict[str, NDArray[np.generic]] = {
-            name: getattr(postings, name) for name in postings.__slots__
-        }
         about = {"store_id": _store_id(connection), "mark": mark}
         path = self._database.path
-        return array_file.write(path_of(path), _KIND, Content(about, arrays), like=path)
+        return array_file.write(path_of(path), _KIND, Content(about, postings.arrays()), like=path)
 
     def has_file(self) -> bool:
         return path_of(self._database.path).exists()
@@ -220,10 +225,8 @@ class WordIndex:
             if base.mark != read_mark(connection):
                 return None  # a search compares it with the log of changes
             made = _build(connection.execute(f"{_ROWS} ORDER BY chunk_id"))
-        same = all(
-            np.array_equal(getattr(made, name), getattr(base.postings, name))
-            for name in made.__slots__
-        )
+        stored = base.postings.arrays()
+        same = all(np.array_equal(array, stored[name]) for name, array in made.arrays().items())
         return None if same else "its numbers differ"
 
     def remove_file(self) -> None:
