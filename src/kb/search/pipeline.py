@@ -273,6 +273,7 @@ class PipelineRun:
         self._unavailable: dict[str, Candidates] = {}  # retrievers that failed: not run again
         self._unreadable: set[int] = set()  # chunks that the model cannot read
         self._factors: dict[int, dict[str, float]] = {}
+        self._signals: SignalSource | None = None
         self.rerank_result = RerankResult(())
         self._evidence: dict[int, Evidence] = {}
         collapse = pipeline.collapse
@@ -506,7 +507,12 @@ class PipelineRun:
         return cap_scores(later, first[-1].score) if reranked is None else reranked
 
     def signals(self) -> SignalSource:
-        """What the retrievers know about the candidates."""
+        """What the retrievers know about the candidates so far."""
+        if self._signals is None or self._signals.breakdown is not self.breakdown:
+            self._signals = self._new_signals()
+        return self._signals
+
+    def _new_signals(self) -> SignalSource:
         dense = (one for one in self._lists if one.name == "dense")
         pending = frozenset(chunk_id for one in dense for chunk_id in one.unknown)
         return SignalSource(

@@ -41,7 +41,12 @@ def is_unreadable(text: str, supported: Sequence[str], failed: Set[str] = frozen
     """Whether nearly all words of a passage are in scripts that a model does not support, judged by
     the beginning of the passage: identifiers and names in a Korean text are enough for an English
     model to find it. The arguments are those of `unsupported_scripts`."""
-    words = words_by_script(text[:_SAMPLE_CHARS])
+    return _is_unreadable(text[:_SAMPLE_CHARS], tuple(supported), frozenset(failed))
+
+
+@lru_cache(maxsize=2048)  # most searches meet the same passages in other scripts
+def _is_unreadable(sample: str, supported: tuple[str, ...], failed: frozenset[str]) -> bool:
+    words = words_by_script(sample)
     unsupported = _unsupported(words, supported, failed)
     return sum(words[script] for script in unsupported) > _UNREADABLE_SHARE * words.total()
 

@@ -6,7 +6,7 @@ that they need no SQL statement.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import log
@@ -110,10 +110,19 @@ def _idf(count: int, chunks: int) -> float:
 
 def _stems(text: str, wanted: frozenset[str]) -> frozenset[str]:
     present = stems_in(text, wanted)
-    if len(present) < len(wanted):
+    if len(present) < len(wanted) and _may_have_parts(text, wanted - present):
         parts = [part for *_, parts in find_identifiers(text) for part in parts]
         present |= stems_in(" ".join(parts), wanted)
     return frozenset(present)
+
+
+def _may_have_parts(text: str, missing: Iterable[str]) -> bool:
+    """Whether identifiers may have words with these stems: a word begins with its stem, apart from
+    the last letter of the stem."""
+    if not text.isascii():
+        return True
+    lower = text.lower()
+    return any(stem[:-1] in lower for stem in missing)
 
 
 class SignalSource:
@@ -129,7 +138,7 @@ class SignalSource:
         depth: int,
         pending: frozenset[int] = frozenset(),
     ) -> None:
-        self._breakdown = breakdown
+        self.breakdown = breakdown
         self._cache = cache
         self._pending = pending
         self._depth = depth
@@ -174,7 +183,7 @@ class SignalSource:
     def _cosine(self, chunk_id: int) -> float | None:
         """The cosine of a chunk. If the chunk has a vector but is not in the list, the lowest
         cosine in the list, which is an upper bound."""
-        one = self._breakdown.ranks.get("dense", {}).get(chunk_id)
+        one = self.breakdown.ranks.get("dense", {}).get(chunk_id)
         if one is not None and one.rank <= self._depth:
             return one.score
         return self._cosines[-1] if self._cosines and chunk_id not in self._pending else None

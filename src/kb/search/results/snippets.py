@@ -21,7 +21,7 @@ from kb.search.query.analysis import Analysis
 from kb.search.results.layout import SENTENCE, Layout, Unit, lay_out
 from kb.text.normalize import find_identifiers
 from kb.text.plain_words import has_plain_form, plain_offsets
-from kb.text.tokenize import tokenize
+from kb.text.tokenize import stems_of, tokenize
 
 _HEADINGS = re.compile(r"\A(?:#{1,6}[ \t].*(?:\n+|\Z))+")
 # Front matter without its first line, up to the line that ends it.
@@ -273,8 +273,9 @@ def _words(text: str, analysis: Analysis) -> Iterable[Match]:
         return
     yield from tokenize(text, analysis.stems)
     for start, end, parts in find_identifiers(text):
-        if inside := tokenize(" ".join(parts), analysis.stems):
-            yield start, end, inside[0][2]
+        inside = next((stem for stem in stems_of(" ".join(parts)) if stem in analysis.stems), None)
+        if inside is not None:
+            yield start, end, inside
 
 
 def _inside_words(text: str, terms: Iterable[str]) -> Iterable[Match]:
