@@ -263,7 +263,8 @@ def test_a_limit_keeps_preferred_chunks_and_then_the_first(store: SqliteStore) -
     for phrases in (["red boat"], ["boat"], ["red boat", "boat red", "boat"], ["zzz boat"]):
         for limit, prefer in ((1, ()), (5, chunk_ids[-9:]), (7, chunk_ids[::5]), (500, ())):
             for filters in (Filters(), Filters(tags=("other",))):
-                said = {"prefer": prefer, "filters": filters, "now": NOW, "limit": limit}
+                said: dict[str, Any] = {"prefer": prefer, "filters": filters, "now": NOW}
+                said["limit"] = limit
                 found = store.fulltext.match_phrases(phrases, **said)
                 assert len(found) <= limit
                 with pytest.MonkeyPatch.context() as patch:

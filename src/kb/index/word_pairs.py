@@ -1,9 +1,10 @@
 """Signatures of adjacent words: which chunks may contain a phrase.
 
 The postings of a word have no positions. So every chunk has a signature, a Bloom filter of its
-pairs of adjacent words, with three of 8 to 16 bits a pair. A chunk without one of the bits of a
-phrase does not contain the phrase; the others have to be read. One phrase of three words in several
-thousand seems to be in a chunk and is not.
+pairs of adjacent words: three bits for each pair, in 8 to 16 bits a pair, and fewer in chunks of
+more than 2,000 words. A chunk without one of the bits of a phrase does not contain the phrase; the
+others have to be read. One phrase of three words in several thousand seems to be in a chunk and is
+not.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     # The hashes of a column's words, in order, and the positions of their chunks.
     Column = tuple[NDArray[np.uint64], NDArray[np.int64]]
 
-_LEAST_BITS, _BITS_A_PAIR = 64, 8
+_LEAST_BITS, _MOST_BITS, _BITS_A_PAIR = 1 << 6, 1 << 14, 8
 _FACTOR = 0x9E3779B97F4A7C15  # odd, of 64 bits
 _SHIFTS = (4, 20, 36)  # of a pair's hash: three numbers that hardly depend on each other
 
@@ -49,7 +50,7 @@ def sign(columns: Sequence[Column], chunks: int) -> Signatures:
         places.append(where[:-1][inside])
     all_places = np.concatenate(places)
     counts = np.bincount(all_places, minlength=chunks)
-    least = np.maximum(_LEAST_BITS, counts * _BITS_A_PAIR)
+    least = np.clip(counts * _BITS_A_PAIR, _LEAST_BITS, _MOST_BITS)
     sizes = 1 << np.ceil(np.log2(least)).astype(np.int64)
     ends = np.cumsum(sizes)
     bits = np.zeros(int(ends[-1]) if chunks else 0, np.bool_)

@@ -53,7 +53,7 @@ class Postings:
     counts: NDArray[np.unsignedinteger[Any]]
     pair_bits: NDArray[np.uint8]  # the signatures of each chunk's adjacent words
     pair_ends: NDArray[np.int64]  # where each signature ends
-    _known: dict[str, slice] = field(default_factory=dict)  # what was found before
+    _known: dict[str, slice] = field(default_factory=dict, init=False)  # what was found before
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays by name, from which the postings can be made again."""

@@ -91,9 +91,9 @@ class LexicalQuery(NamedTuple):
     runs: tuple[str, ...] = ()
 
 
-class ScoredChunk(NamedTuple):
-    """A chunk in a ranked list. A higher `score` is better; `rank` starts at 1. A search makes a
-    thousand of them, so that it is a tuple, which is made in a third of the time."""
+@dataclass(frozen=True, slots=True)
+class ScoredChunk:
+    """A chunk in a ranked list. A higher `score` is better; `rank` starts at 1."""
 
     chunk_id: int
     score: float

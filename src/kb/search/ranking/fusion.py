@@ -51,7 +51,7 @@ class RankedList:
 
     def scores(self) -> dict[int, float]:
         """All known scores, by chunk id."""
-        ranked = {chunk: _finite(score) for chunk, score, _ in self.ranked}
+        ranked = {one.chunk_id: _finite(one.score) for one in self.ranked}
         return {chunk: _finite(score) for chunk, score in self.known.items()} | ranked
 
 
@@ -192,10 +192,8 @@ def _scale(weights: Sequence[float], total: float) -> list[float]:
 def _rank(scores: Mapping[int, float], lists: Sequence[RankedList]) -> list[ScoredChunk]:
     words = next((ranked_list.ranked for ranked_list in lists if ranked_list.name == LEXICAL), ())
     lexical = {one.chunk_id: one.rank for one in words}
-    order = sorted([(-score, lexical.get(chunk, inf), chunk) for chunk, score in scores.items()])
-    return [
-        ScoredChunk(chunk, scores[chunk], rank) for rank, (_, _, chunk) in enumerate(order, start=1)
-    ]
+    order = sorted(scores, key=lambda chunk: (-scores[chunk], lexical.get(chunk, inf), chunk))
+    return [ScoredChunk(chunk, scores[chunk], rank) for rank, chunk in enumerate(order, start=1)]
 
 
 def _finite(score: float) -> float:
