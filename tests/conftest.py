@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -53,6 +54,7 @@ class Clock:
 def _no_settings_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads the user's own settings or store, and none loads a model unless it requests
     one: by default, only words are searched."""
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))  # threads depend on it
     monkeypatch.setenv("KB_MODELS_ENCODER", "none")
     monkeypatch.setenv("KB_MODELS_JUDGE", "none")
     monkeypatch.setenv("KB_MODELS_EXAM", "false")  # encoders of tests cannot read

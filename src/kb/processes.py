@@ -1,4 +1,5 @@
-"""Whether another process is still running, for leases and abandoned files.
+"""Other processes: whether one is still running, for leases and abandoned files, and whether they
+leave a core idle.
 
 Leases also expire: a process whose state is unknown counts as running.
 """
@@ -33,6 +34,15 @@ def has_exited(namespace: str, pid: int) -> bool:
     except OSError:  # it belongs to another user
         return False
     return _is_zombie(pid)
+
+
+def machine_is_busy() -> bool:
+    """Whether the processes of the last minute had work for all cores; False where that is not
+    known, as on Windows."""
+    try:
+        return os.getloadavg()[0] >= (os.cpu_count() or 1)
+    except (AttributeError, OSError):
+        return False
 
 
 def _is_zombie(pid: int) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice, permutations
+
 import apsw
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from kb.index.word_postings import (
     HEADING,
+    MAX_CANDIDATES,
     PART,
     TEXT,
     CountPhrase,
@@ -167,19 +170,35 @@ def test_a_word_longer_than_fts5_indexes() -> None:
     assert found[0] == 1
 
 
-@given(rows, st.sets(st.sampled_from(["run", "tree", "a", "the", "zzz"]), max_size=3))
-def test_chunks_with_all_terms(rows: list[Row], wanted: set[str]) -> None:
-    having = [
-        row
-        for row in rows
-        if wanted <= {stem for *_, stem in tokenize(" ".join(map(str, row[1:])))}
-    ]
-    found = WordRanking([Part(make(rows))]).having_all(sorted(wanted))
-    assert found == ([row[0] for row in having] if wanted else [])
+stems = st.sampled_from(["run", "tree", "a", "the", "zzz"])
+
+
+@given(rows, st.lists(stems, min_size=1, max_size=3).map(tuple))
+def test_chunks_that_may_contain_a_phrase(rows: list[Row], phrase: tuple[str, ...]) -> None:
+    containing = set()
+    for chunk_id, *columns in rows:
+        stems = [[stem for *_, stem in tokenize(text)] for text in columns]
+        if any(count_phrase(phrase, [(1, column)]) for column in stems):
+            containing.add(chunk_id)
+    found = WordRanking([Part(make(rows))]).may_contain(phrase)
+    assert containing <= {*found}
+    assert found == sorted(found)
+    if len(phrase) == 1:
+        assert {*found} == containing
+
+
+def test_few_chunks_seem_to_contain_a_phrase() -> None:
+    orders = permutations("red boats sail over deep green seas".split())
+    texts = [" ".join(order) for order in islice(orders, 0, None, 7)]
+    rows: list[Row] = [(n, "", f"{text} {n} of many", "") for n, text in enumerate(texts)]
+    found = WordRanking([Part(make(rows))]).may_contain(("deep", "green", "red"))
+    containing = [n for n, text in enumerate(texts) if "deep green red" in text]
+    assert {*containing} <= {*found}
+    assert len(containing) <= len(found) < len(containing) + len(texts) // 20
 
 
 def test_a_phrase_with_many_candidates_is_left_to_fts5() -> None:
-    rows: list[Row] = [(n, "", "red boat", "") for n in range(1, 100)]
+    rows: list[Row] = [(n, "", "red boat", "") for n in range(1, MAX_CANDIDATES + 2)]
     ranking = WordRanking([Part(make(rows))])
     found = ranking.rank(
         [[("red", "boat")]],

@@ -32,6 +32,9 @@ class LetterRetriever:
     def scores(self, analysis: Analysis, chunk_ids: Iterable[int]) -> dict[int, float]:
         return self._counts(chunk_ids)
 
+    def missing(self, chunk_ids: Iterable[int]) -> frozenset[int]:
+        return frozenset()
+
     def _counts(self, chunk_ids: Iterable[int]) -> dict[int, float]:
         chunks = self._store.catalog.chunks_by_id(chunk_ids)
         return {chunk_id: float(chunk.text.count("z")) for chunk_id, chunk in chunks.items()}

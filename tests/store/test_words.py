@@ -255,6 +255,25 @@ def test_phrases_are_found_with_and_without_the_index(store: SqliteStore) -> Non
     assert uses_index(store)
 
 
+def test_a_limit_keeps_preferred_chunks_and_then_the_first(store: SqliteStore) -> None:
+    fill(store)
+    put(store, "more", *(f"a red boat {n}" if n % 3 else f"boats, red {n}" for n in range(40)))
+    put(store, "other", "the red boats", "red boat", tags=("other",))
+    store.fulltext.build_index()
+    assert uses_index(store)
+    chunk_ids = [one for (one,) in store._database._reader().execute("SELECT chunk_id FROM chunks")]
+    for phrases in (["red boat"], ["boat"], ["red boat", "boat red", "boat"], ["zzz boat"]):
+        for limit, prefer in ((1, ()), (5, chunk_ids[-9:]), (7, chunk_ids[::5]), (500, ())):
+            for filters in (Filters(), Filters(tags=("other",))):
+                said: dict[str, Any] = {"prefer": prefer, "filters": filters, "now": NOW}
+                said["limit"] = limit
+                found = store.fulltext.match_phrases(phrases, **said)
+                assert len(found) <= limit
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(fulltext, "MIN_INDEXED_CHUNKS", sys.maxsize)
+                    assert store.fulltext.match_phrases(phrases, **said) == found
+
+
 def test_an_import_writes_the_file(store: SqliteStore, tmp_path: Path) -> None:
     fill(store)
     archive = io.BytesIO(b"".join(store.maintenance.export()))

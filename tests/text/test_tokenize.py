@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kb.text import unicode61
-from kb.text.tokenize import fold, tokenize
+from kb.text.tokenize import fold, has_phrase, stem_word, stems_of, tokenize
 from tests.text import fts5
 
 COLLECTIONS = Path(__file__).parents[3] / "shared" / "data"
@@ -89,3 +89,47 @@ def test_judged_collections(name: str) -> None:
             assert tokenize(text) == tokens
             wanted = {stem for *_, stem in tokens[:5]}
             assert tokenize(text, wanted) == [token for token in tokens if token[2] in wanted]
+
+
+suffixes = st.sampled_from(
+    "ational tional ency ancy izer logi bly ably ally ently ely ously ization ation ator alism "
+    "iveness fulness ousness ality ivity bility ability ical ness icate icity ful ative alize al "
+    "ance ence er ic able ible ant ement ment ent ion ou ism ate iti ous ive ize s es sses ies ed "
+    "ing eed y e ll at bl iz".split()
+)
+words = st.lists(st.one_of(suffixes, st.text("abeilostyx", max_size=4))).map("".join)
+
+
+@given(words)
+@example("capability")
+@example("sizing")
+def test_a_word_begins_like_its_stem(word: str) -> None:
+    """Apart from the last letter of the stem; `_search` and `has_phrase` rely on it."""
+    assert word.startswith(stem_word(word)[:-1])
+
+
+@given(
+    st.lists(st.lists(words, max_size=6).map(" ".join), min_size=1, max_size=3),
+    st.lists(st.lists(words.filter(bool), min_size=1, max_size=3), max_size=3),
+    st.data(),
+)
+def test_phrases_of_stems(texts: list[str], others: list[list[str]], data: st.DataObject) -> None:
+    stems = [stems_of(text) for text in texts]
+    phrases = [[stem_word(word) for word in phrase] for phrase in others]
+    if any(stems):
+        inside = data.draw(st.sampled_from([each for each in stems if each]))
+        start = data.draw(st.integers(0, len(inside) - 1))
+        phrases.append(inside[start : start + data.draw(st.integers(1, 3))])
+    for phrase in phrases:
+        expected = any(
+            each[at : at + len(phrase)] == phrase for each in stems for at in range(len(each))
+        )
+        for accent in ("", " é"):
+            assert has_phrase([text + accent for text in texts], [phrase]) == expected
+    assert has_phrase(texts, phrases) == any(has_phrase(texts, [phrase]) for phrase in phrases)
+
+
+def test_no_phrase_goes_from_one_text_to_the_next() -> None:
+    assert has_phrase(["red boats", "sail"], [["red", "boat"]])
+    assert not has_phrase(["red boats", "sail"], [["boat", "sail"]])
+    assert not has_phrase(["réd boats", "sail"], [["boat", "sail"]])

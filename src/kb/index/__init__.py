@@ -7,7 +7,9 @@
     token_codes       quantized token vectors for late interaction
     int8_codes        dense vectors as bytes, which select candidates for an exact search
     word_postings     postings of words, and BM25 over them
+    word_pairs        signatures of adjacent words, which tell where a phrase cannot be
     selection         the best of many scores, under filters
 
-`normalize_arrays`, `token_codes`, `int8_codes`, `word_postings` and `selection` need numpy.
+`normalize_arrays`, `token_codes`, `int8_codes`, `word_postings`, `word_pairs` and `selection` need
+numpy.
 """

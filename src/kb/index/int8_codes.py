@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-MIN_ROWS = 20_000  # with fewer rows, floats are fast enough
+MIN_ROWS = 5_000  # with fewer rows, floats are fast enough
 _BATCH = 4096  # rows encoded at a time
 _BLOCK = 64
 _ROUNDING = 1e-5  # more than the errors of float32 sums

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+_BLOCK = 64  # scores; the best of each block are a sample in which the limit is looked for first
+
 
 def best_chunks(
     scores: NDArray[np.float64],
@@ -24,7 +26,8 @@ def best_chunks(
 
     if limit < 1:
         return []
-    places = np.flatnonzero(scores > 0.0)
+    least = 0.0 if allowed is not None else _reached(scores, limit + len(hidden))
+    places = np.flatnonzero(scores >= least if least > 0.0 else scores > 0.0)
     found = ids[places]
     if allowed is not None:
         places, found = _keep(np.isin(found, allowed), places, found)
@@ -37,6 +40,18 @@ def best_chunks(
         best, found = _keep(best >= np.partition(best, at)[at], best, found)
     order = np.lexsort((found, -best))[:limit]
     return list(zip(found[order].tolist(), best[order].tolist(), strict=True))
+
+
+def _reached(scores: NDArray[np.float64], limit: int) -> float:
+    """A score that at least `limit` chunks reach: that many blocks have a chunk that does. 0 if
+    there are too few blocks."""
+    import numpy as np
+
+    blocks = len(scores) // _BLOCK
+    if blocks <= limit:
+        return 0.0
+    best = scores[: blocks * _BLOCK].reshape(blocks, _BLOCK).max(axis=1)
+    return float(np.partition(best, blocks - limit)[blocks - limit])
 
 
 def _keep(

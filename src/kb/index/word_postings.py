@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from itertools import islice
 from math import log
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kb.index import word_pairs
 from kb.index.selection import best_chunks
+from kb.index.word_pairs import Signatures
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,11 +29,13 @@ Phrase = tuple[str, ...]  # the terms of adjacent words; one for a single word
 CountPhrase = Callable[[Phrase, list[int]], dict[int, int]]  # weighted counts in these chunks
 
 HEADING, TEXT, PART = 4, 2, 1  # the weights of a word, doubled
-MAX_CANDIDATES = 64  # chunks to read for a phrase; FTS5 is faster for more
+MAX_CANDIDATES = 200  # chunks to read for a phrase; FTS5 is faster for more
+_SKIPPED = 8  # a word with so many times more postings is not looked up to find a phrase
 _K1, _B = 1.2, 0.75
 _LEAST_IDF = 1e-6
 _BATCH = 8192  # chunks sorted at a time
 _MAX_WORDS = 200_000  # words whose stem is cached
+_MAX_KNOWN = 10_000  # terms whose postings are remembered
 _MAX_TERM_BYTES = 32_768  # FTS5 indexes only this much of a word
 
 
@@ -47,9 +51,23 @@ class Postings:
     starts: NDArray[np.int64]
     places: NDArray[np.uint32]
     counts: NDArray[np.unsignedinteger[Any]]
+    pair_bits: NDArray[np.uint8]  # the signatures of each chunk's adjacent words
+    pair_ends: NDArray[np.int64]  # where each signature ends
+    _known: dict[str, slice] = field(default_factory=dict, init=False)  # what was found before
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays by name, from which the postings can be made again."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name[0] != "_"}
 
     def find(self, term: str) -> slice:
         """The postings of a term; empty if no chunk has it."""
+        if (known := self._known.get(term)) is None:
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            known = self._known[term] = self._look_up(term)
+        return known
+
+    def _look_up(self, term: str) -> slice:
         wanted, ends, data = term.encode(), self.term_ends.data, self.term_bytes.data
         low, high = 0, len(ends)
         while low < high:
@@ -73,6 +91,7 @@ class _Batch(NamedTuple):
     sizes: NDArray[np.int64]
     places: NDArray[np.uint32]
     counts: NDArray[np.uint32]
+    signatures: Signatures
 
 
 class _Vocabulary(dict[str, int]):
@@ -81,6 +100,7 @@ class _Vocabulary(dict[str, int]):
     def __init__(self, stem: Callable[[str], str]) -> None:
         self._stem = stem
         self.terms: dict[str, int] = {}
+        self._hashes: NDArray[np.uint64] | None = None
 
     def __missing__(self, word: str) -> int:
         term = self._stem(word)
@@ -91,6 +111,15 @@ class _Vocabulary(dict[str, int]):
             self.clear()
         self[word] = number
         return number
+
+    def hashes(self) -> NDArray[np.uint64]:
+        """The hashes of the terms, by number."""
+        import numpy as np
+
+        known = np.empty(0, np.uint64) if self._hashes is None else self._hashes
+        new = word_pairs.hash_terms(islice(self.terms, len(known), None))
+        self._hashes = np.concatenate([known, new])
+        return self._hashes
 
 
 def build(
@@ -108,6 +137,7 @@ def build(
     order = np.empty(len(terms), np.int64)  # the place of each number among the sorted terms
     order[[vocabulary.terms[term] for term in terms]] = np.arange(len(terms))
     starts, places, counts = _merge(batches, order)
+    signatures = word_pairs.join([batch.signatures for batch in batches])
     return Postings(
         ids=np.array(ids, np.int64),
         lengths=np.array(lengths, np.uint32),
@@ -116,6 +146,8 @@ def build(
         starts=starts,
         places=places,
         counts=counts,
+        pair_bits=signatures.data,
+        pair_ends=signatures.ends,
     )
 
 
@@ -137,15 +169,16 @@ def _invert(
     import numpy as np
 
     first = len(ids)
-    keys = []
+    keys, columns = [], []
     totals = np.zeros(len(batch), np.int64)
     for column, texts in enumerate(zip(*(row[1:] for row in batch), strict=True), start=1):
         numbers, sizes = array("q"), array("q")
         for words in map(split, texts):
             numbers.extend([vocabulary[word] for word in words])
             sizes.append(len(words))
-        places = np.repeat(np.arange(first, first + len(batch)), sizes)
-        keys.append(np.array(numbers, np.int64) << 34 | places << 2 | column)
+        places, terms = np.repeat(np.arange(len(batch)), sizes), np.array(numbers, np.int64)
+        keys.append(terms << 34 | (first + places) << 2 | column)
+        columns.append((vocabulary.hashes()[terms], places))
         totals += np.array(sizes, np.int64)
     ids.extend(row[0] for row in batch)
     lengths.extend(totals.tolist())
@@ -155,8 +188,14 @@ def _invert(
     begins = np.flatnonzero(np.diff(pairs, prepend=-1))
     counts = np.add.reduceat(weights, begins) if len(begins) else weights
     pairs = pairs[begins]
-    terms, sizes_of_terms = np.unique(pairs >> 32, return_counts=True)
-    return _Batch(terms, sizes_of_terms, (pairs & 0xFFFFFFFF).astype(np.uint32), counts)
+    numbers_of_terms, sizes_of_terms = np.unique(pairs >> 32, return_counts=True)
+    return _Batch(
+        numbers_of_terms,
+        sizes_of_terms,
+        (pairs & 0xFFFFFFFF).astype(np.uint32),
+        counts,
+        word_pairs.sign(columns, len(batch)),
+    )
 
 
 def _merge(
@@ -221,12 +260,12 @@ class WordRanking:
         """How many chunks contain each term."""
         return {term: self._count([_word(part, term) for part in self._parts]) for term in terms}
 
-    def having_all(self, terms: Sequence[str]) -> list[int]:
-        """The ids of the chunks that contain all terms."""
+    def may_contain(self, phrase: Phrase) -> list[int]:
+        """The ids of the chunks that may contain a phrase. For a single word, all of them do."""
         return [
             chunk_id
             for part in self._parts
-            for chunk_id in part.postings.ids[_having_all(part, terms)].tolist()
+            for chunk_id in part.postings.ids[_may_contain(part, phrase)].tolist()
         ]
 
     def rank(
@@ -269,7 +308,7 @@ class WordRanking:
         """The postings of a phrase in each part; None if it has too many candidates."""
         if len(phrase) == 1:
             return [_word(part, phrase[0]) for part in self._parts]
-        candidates = [_having_all(part, phrase) for part in self._parts]
+        candidates = [_may_contain(part, phrase) for part in self._parts]
         if sum(map(len, candidates)) > MAX_CANDIDATES:
             return None
         found = []
@@ -331,18 +370,24 @@ def _phrase_postings(places: Sequence[int], counts: Sequence[int]) -> PhrasePost
     return PhrasePostings(np.array(places, np.uint32), np.array(counts, np.uint32))
 
 
-def _having_all(part: Part, terms: Sequence[str]) -> NDArray[np.uint32]:
-    """The chunks of a part that contain all terms and are not gone."""
+def _may_contain(part: Part, phrase: Phrase) -> NDArray[np.uint32]:
+    """The chunks of a part that may contain a phrase: those with its rarest words and its pairs of
+    adjacent words. For a single word, all of them contain it."""
     import numpy as np
 
     postings = part.postings
-    found = sorted((postings.places[postings.find(term)] for term in {*terms}), key=len)
+    found = sorted((postings.places[postings.find(term)] for term in {*phrase}), key=len)
     common = found[0] if found else postings.places[:0]
     for others in found[1:]:
+        if len(others) > _SKIPPED * len(common):
+            break
         at = np.searchsorted(others, common)
         common, at = common[at < len(others)], at[at < len(others)]
         common = common[others[at] == common]
-    return common if part.gone is None else common[~part.gone[common]]
+    if part.gone is not None:
+        common = common[~part.gone[common]]
+    signatures = Signatures(postings.pair_bits, postings.pair_ends)
+    return word_pairs.may_contain(signatures, common, phrase)
 
 
 def _in_every(groups: Sequence[Sequence[PhrasePostings]], chunks: int) -> NDArray[np.bool_]:

@@ -110,6 +110,10 @@ class Vectors(Protocol):
         """The term weights of these chunks; chunks without any are left out."""
         ...
 
+    def chunks_with(self, model_id: int, part: str, chunk_ids: Iterable[int]) -> set[int]:
+        """Those of the chunks that have a vector with this part: `dense`, `sparse` or `tokens`."""
+        ...
+
     def token_vectors(self, model_id: int, chunk_ids: Iterable[int]) -> dict[int, TokenVectors]:
         """The token vectors of these chunks, normalized; chunks without any are left out."""
         ...

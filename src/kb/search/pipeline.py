@@ -27,8 +27,14 @@ from kb.search.ranking.fusion import Fusion, RankedList
 from kb.search.ranking.literal import NAMES, Evidence, add_runs, put_first
 from kb.search.ranking.word_match import MAX_WORDS, weigh_by_word_match
 from kb.search.rerank.blend import RerankResult
-from kb.search.results.hits import CandidateCache, ScoreBreakdown, cap_scores, make_hits
-from kb.search.results.signals import RelevanceLimits, SignalSource, match_of, with_relevance
+from kb.search.results.hits import (
+    CandidateCache,
+    ScoreBreakdown,
+    cap_scores,
+    make_hits,
+    make_snippets,
+)
+from kb.search.results.signals import RelevanceLimits, SignalSource, match_of
 from kb.search.results.trace import Trace
 from kb.search.retrievers import registry
 from kb.search.retrievers.base import Candidates, RetrievalRequest, Retriever
@@ -202,13 +208,13 @@ class Pipeline:
             ranked = run.ranked()
             with trace.stage("hits") as facts:
                 run.cache.fetch_chunks(run.shown(ranked))
-                hits = make_hits(
-                    ranked, run.breakdown, run.cache, analysis, self.snippet_chars, self.similarity
+                signals = run.signals()
+                snippets = make_snippets(
+                    ranked, run.cache, analysis, self.snippet_chars, self.similarity
                 )
+                hits = make_hits(ranked, run.breakdown, run.cache, snippets, signals.relevance)
                 hits = run.annotate(hits)
                 hits = run.rerank_result.annotate(hits)
-                signals = run.signals()
-                hits = with_relevance(hits, signals)
                 facts["returned"] = len(hits)
             index_version = self._index_version()
         response = Response(
@@ -264,6 +270,7 @@ class PipelineRun:
         self._unavailable: dict[str, Candidates] = {}  # retrievers that failed: not run again
         self._unreadable: set[int] = set()  # chunks that the model cannot read
         self._factors: dict[int, dict[str, float]] = {}
+        self._signals: SignalSource | None = None
         self.rerank_result = RerankResult(())
         self._evidence: dict[int, Evidence] = {}
         collapse = pipeline.collapse
@@ -286,9 +293,11 @@ class PipelineRun:
 
     def _first(self, fused: list[ScoredChunk]) -> list[ScoredChunk]:
         """The first candidates in their final order. Literal matches come first, unless the
-        reranker decides alone."""
+        reranker decides alone. Without boosts and a reranker, they already do."""
         ranked, rerank = self._rerank(fused), self._pipeline.rerank
         if not self._evidence or (rerank is not None and rerank.blend == 1.0):
+            return ranked
+        if rerank is None and not self._pipeline.boosts:
             return ranked
         return put_first(ranked, self._evidence)
 
@@ -416,15 +425,18 @@ class PipelineRun:
         completed = []
         for ranked_list in lists:
             others = chunk_ids - {one.chunk_id for one in ranked_list.ranked}
-            scores = None
-            if ranked_list.ran and others and (complete or candidates[ranked_list.name].partial):
-                scores = by_name[ranked_list.name].scores(self._analysis, others)
-            if scores is not None:
-                if ranked_list.name != LEXICAL:
-                    scores = {key: scores[key] for key in scores if key not in self._unreadable}
-                unknown = others - scores.keys()
-                known = scores if complete else {}
-                ranked_list = replace(ranked_list, known=known, unknown=unknown)
+            retriever = by_name[ranked_list.name]
+            unreadable = frozenset() if ranked_list.name == LEXICAL else self._unreadable
+            if not ranked_list.ran or not others:
+                pass
+            elif complete:
+                scores = retriever.scores(self._analysis, others)
+                if scores is not None:
+                    known = {key: scores[key] for key in scores if key not in unreadable}
+                    ranked_list = replace(ranked_list, known=known, unknown=others - known.keys())
+            elif candidates[ranked_list.name].partial:
+                unknown = retriever.missing(others) | (others & unreadable)
+                ranked_list = replace(ranked_list, unknown=unknown)
             completed.append(ranked_list)
         return completed
 
@@ -492,7 +504,12 @@ class PipelineRun:
         return cap_scores(later, first[-1].score) if reranked is None else reranked
 
     def signals(self) -> SignalSource:
-        """What the retrievers know about the candidates."""
+        """What the retrievers know about the candidates so far."""
+        if self._signals is None or self._signals.breakdown is not self.breakdown:
+            self._signals = self._new_signals()
+        return self._signals
+
+    def _new_signals(self) -> SignalSource:
         dense = (one for one in self._lists if one.name == "dense")
         pending = frozenset(chunk_id for one in dense for chunk_id in one.unknown)
         return SignalSource(

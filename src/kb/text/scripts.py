@@ -41,7 +41,12 @@ def is_unreadable(text: str, supported: Sequence[str], failed: Set[str] = frozen
     """Whether nearly all words at the beginning of a passage are in scripts that a model does not
     support. A Korean text with identifiers and names in Latin script is readable: an English model
     can find it by them. The arguments are those of `unsupported_scripts`."""
-    words = words_by_script(text[:_SAMPLE_CHARS])
+    return _is_unreadable(text[:_SAMPLE_CHARS], tuple(supported), frozenset(failed))
+
+
+@lru_cache(maxsize=2048)  # most searches meet the same passages in other scripts
+def _is_unreadable(sample: str, supported: tuple[str, ...], failed: frozenset[str]) -> bool:
+    words = words_by_script(sample)
     unsupported = _unsupported(words, supported, failed)
     return sum(words[script] for script in unsupported) > _UNREADABLE_SHARE * words.total()
 
@@ -70,6 +75,10 @@ def words_by_script(text: str) -> Counter[str]:
     letters, in capitals."""
     words: Counter[str] = Counter()
     for word in normalize("NFKC", text).split():  # full-width letters are Latin
+        if word.isascii():
+            if any(map(str.isalpha, word)):
+                words["LATIN"] += 2
+            continue
         for script, letters in _letters(word).items():
             words[script] += letters if script in _UNSPACED else 2
     return words

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from functools import cache
 from types import ModuleType
 
 from kb.text.stem import MAX_BYTES, stem
 
 _MAX_CACHE_ENTRIES = 1 << 16  # about 10 MB
+_MAX_SEARCHED_STEMS = 24  # for more, looking at every word is faster
 _MAX_REPLACE_CHARS = 32  # for more, `str.translate` is faster than replacing each
 
 _ASCII = bytes(
@@ -50,14 +51,52 @@ def split_words(text: str) -> list[str]:
     return fold(text).split()
 
 
+def stems_of(text: str) -> list[str]:
+    """The stems of the words of `text`, in order."""
+    return list(map(_STEMS.__getitem__, fold(text).split()))
+
+
 def stems_in(text: str, wanted: Set[str]) -> set[str]:
     """The stems of `wanted` that words of `text` have."""
-    return set(_wanted_words(fold(text), wanted).values())
+    folded = fold(text)
+    if _is_searchable(folded, wanted):
+        return {word_stem for *_, word_stem in _search(folded, wanted)}
+    return set(_wanted_words(folded, wanted).values())
+
+
+def has_phrase(texts: Iterable[str], phrases: Iterable[Sequence[str]]) -> bool:
+    """Whether any of the texts contains any of the phrases: stems of adjacent words."""
+    folded = [" ".join(fold(text).split()) for text in texts]
+    if not all(map(str.isascii, folded)):
+        spaced = "\n".join(
+            f" {' '.join(map(_STEMS.__getitem__, each.split()))} " for each in folded
+        )
+        return any(f" {' '.join(phrase)} " in spaced for phrase in phrases)
+    padded = " " + " \n ".join(folded) + " "  # no phrase goes across the line end
+    return any(_has_phrase(padded, phrase) for phrase in phrases)
+
+
+def _has_phrase(padded: str, phrase: Sequence[str]) -> bool:
+    first = f" {phrase[0][:-1]}"
+    start = padded.find(first)
+    while start >= 0:
+        at = start
+        for wanted in phrase:
+            end = padded.find(" ", at + 1)
+            if end < 0 or _STEMS[padded[at + 1 : end]] != wanted:
+                break
+            at = end
+        else:
+            return True
+        start = padded.find(first, start + 1)
+    return False
 
 
 def _select(folded: str, wanted: Set[str]) -> list[Token]:
     """The words whose stem is wanted. Few distinct words are wanted, so finding each of them is
     faster than looking at every word."""
+    if _is_searchable(folded, wanted):
+        return sorted(_search(folded, wanted))
     padded, tokens = f" {folded} ", []
     for word, word_stem in _wanted_words(folded, wanted).items():
         start = padded.find(f" {word} ")
@@ -65,6 +104,26 @@ def _select(folded: str, wanted: Set[str]) -> list[Token]:
             tokens.append((start, start + len(word), word_stem))
             start = padded.find(f" {word} ", start + len(word) + 1)
     tokens.sort()
+    return tokens
+
+
+def _is_searchable(folded: str, wanted: Set[str]) -> bool:
+    """Whether `_search` can be used: words without combining marks, and few stems."""
+    return folded.isascii() and len(wanted) <= _MAX_SEARCHED_STEMS
+
+
+def _search(folded: str, wanted: Set[str]) -> set[Token]:
+    """The words whose stem is wanted. Every word begins with its stem, apart from the last letter
+    of the stem, so that other words need not be stemmed."""
+    padded = f" {folded} "
+    tokens: set[Token] = set()
+    for beginning in {f" {each[:-1]}" for each in wanted if each}:
+        start = padded.find(beginning)
+        while start >= 0 and (end := padded.find(" ", start + 1)) > 0:
+            word_stem = _STEMS[padded[start + 1 : end]]
+            if word_stem and word_stem in wanted:
+                tokens.add((start, end - 1, word_stem))
+            start = padded.find(beginning, end)
     return tokens
 
 

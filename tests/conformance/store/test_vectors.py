@@ -147,6 +147,18 @@ def test_vectors_are_read_as_they_were_written(store: Store) -> None:
     assert store.vectors.dense_vectors(model_id, [4711]) == {}
 
 
+def test_which_chunks_have_a_part_of_a_vector(store: Store) -> None:
+    one, two, three = chunk_ids(store, put(store, "a", "one", "two", "three"))
+    model_id = store.vectors.use_model(SPEC).model_id
+    finish(store, model_id, [outcome(one, 3, 0, 4, sparse={"a": 2.0}), outcome(two, sparse=None)])
+    for part, expected in (("dense", {one, two}), ("sparse", {one}), ("tokens", {one, two})):
+        assert store.vectors.chunks_with(model_id, part, [one, two, three, 4711]) == expected
+    assert store.vectors.chunks_with(model_id, "dense", [two]) == {two}
+    assert store.vectors.chunks_with(model_id + 1, "dense", [one]) == set()
+    with pytest.raises(InvalidRequest):
+        store.vectors.chunks_with(model_id, "attempts", [one])
+
+
 def test_unchanged_chunks_keep_their_vectors(store: Store) -> None:
     doc_id = put(store, "a", "one", "two", "three")
     model_id = embed(store)

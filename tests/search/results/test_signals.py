@@ -120,7 +120,7 @@ class TestCoverage:
 
     def test_a_common_word_of_a_small_store_still_counts(self) -> None:
         few = TermFrequencies({"harbour": 2}, 3)
-        assert QueryTerms.of(analyze("harbour"), few).total() > 0.5
+        assert QueryTerms.of(analyze("harbour"), few).total > 0.5
 
 
 class TestMemory:

@@ -34,7 +34,7 @@ class DuplicateFinder:
     """Finds duplicates in a list of passages, which are added best first."""
 
     _equal: dict[str, int] = field(default_factory=dict)
-    _near: list[tuple[int, str, tuple[str, ...]]] = field(default_factory=list)
+    _near: list[tuple[int, str, tuple[str, str, str]]] = field(default_factory=list)
     _count: int = 0
 
     def add(self, chunk_id: int, text: str) -> int | None:
@@ -46,10 +46,10 @@ class DuplicateFinder:
         if self._count > NEAR:
             return None
         least, most = _LENGTHS * len(text), len(text) / _LENGTHS
-        for other_id, other, stretches in self._near:
+        for other_id, other, (first, second, third) in self._near:
             if (
                 least <= len(other) <= most
-                and any(stretch in text for stretch in stretches)
+                and (first in text or second in text or third in text)
                 and are_near(text, other)
             ):
                 return other_id
@@ -73,10 +73,15 @@ def are_near(one: str, other: str) -> bool:
     )
 
 
-def _stretches(text: str) -> tuple[str, ...]:
+def _stretches(text: str) -> tuple[str, str, str]:
     """Three short parts of the text. A text that differs only slightly contains one of them."""
     room = max(0, len(text) - _STRETCH)
-    return tuple(text[at : at + _STRETCH] for at in (room // 8, room // 2, room - room // 8))
+    first, second, third = room // 8, room // 2, room - room // 8
+    return (
+        text[first : first + _STRETCH],
+        text[second : second + _STRETCH],
+        text[third : third + _STRETCH],
+    )
 
 
 def _words(text: str) -> list[str]:

@@ -17,6 +17,7 @@ from math import exp, fsum, inf, isnan, sqrt
 from operator import mul
 
 from kb.errors import check_choice
+from kb.search.ranking.calibration import unchanged
 from kb.search.retrievers import registry
 from kb.search.retrievers.registry import LEXICAL
 from kb.types import ScoredChunk
@@ -141,11 +142,15 @@ def convex_sum(lists: Sequence[RankedList], normalisation: str = "zscore") -> li
 def _column(ranked_list: RankedList, chunks: Iterable[int]) -> list[float | None]:
     """The list's score of every candidate; None if it is unknown."""
     scores = ranked_list.scores()
-    if (spec := registry.find(ranked_list.name)) is not None:
-        scores = {chunk: spec.linear_score(score) for chunk, score in scores.items()}
+    spec = registry.find(ranked_list.name)
+    if spec is not None and spec.linear_score is not unchanged:
+        linear = spec.linear_score
+        scores = {chunk: linear(score) for chunk, score in scores.items()}
     least = min(scores.values(), default=0.0)
     absent = {"zero": min(0.0, least), "half": min(least, least / 2)}.get(ranked_list.absent, least)
-    return [None if chunk in ranked_list.unknown else scores.get(chunk, absent) for chunk in chunks]
+    if unknown := ranked_list.unknown:
+        return [None if chunk in unknown else scores.get(chunk, absent) for chunk in chunks]
+    return [scores.get(chunk, absent) for chunk in chunks]
 
 
 def _mean(values: Sequence[float | None], weights: Sequence[float]) -> float:
@@ -168,9 +173,11 @@ def _normalize_column(column: Sequence[float | None], normalisation: str) -> lis
         spread = max(present) - origin
     else:
         origin, middle = fsum(present) / len(present), 0.0
-        spread = sqrt(fsum((value - origin) ** 2 for value in present) / len(present))
+        spread = sqrt(fsum([(value - origin) ** 2 for value in present]) / len(present))
     if spread <= 1e-12 * max(1.0, abs(origin)):
         return [None if value is None else middle for value in column]
+    if len(present) == len(column):
+        return [(value - origin) / spread for value in present]
     return [None if value is None else (value - origin) / spread for value in column]
 
 
@@ -190,4 +197,6 @@ def _rank(scores: Mapping[int, float], lists: Sequence[RankedList]) -> list[Scor
 
 
 def _finite(score: float) -> float:
+    if -_LARGEST <= score <= _LARGEST:  # false for a NaN
+        return score
     return 0.0 if isnan(score) else max(-_LARGEST, min(_LARGEST, score))

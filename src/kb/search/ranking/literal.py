@@ -175,9 +175,15 @@ def _interrupted(
     start, end = max(second[0], first[1]), second[1]
     if start - first[1] > 1 or end - start < 1:
         return False
-    before, after = " ".join(words[slice(*first)]), " ".join(words[start:end])
-    pattern = rf" {re.escape(before)} (?:\S+ )?{re.escape(after)} "
-    return re.search(pattern, spaced) is not None
+    before, after = f" {' '.join(words[slice(*first)])} ", f"{' '.join(words[start:end])} "
+    at = spaced.find(before)
+    while at >= 0:
+        following = at + len(before)
+        second_word = spaced.find(" ", following) + 1
+        if spaced.startswith(after, following) or spaced.startswith(after, second_word):
+            return True
+        at = spaced.find(before, at + 1)
+    return False
 
 
 def _weight(query: LiteralQuery, runs: Iterable[tuple[int, int]]) -> float:
@@ -201,7 +207,7 @@ def add_runs(ranked: Sequence[ScoredChunk], found: Mapping[int, Evidence]) -> li
     scores = {one.chunk_id: one.score for one in ranked}
     scores |= dict.fromkeys(sorted(found.keys() - scores.keys()), least)
     scores |= {chunk: _raise(scores[chunk], each.run) for chunk, each in found.items()}
-    order = sorted(scores, key=lambda chunk: -scores[chunk])
+    order = sorted(scores, key=scores.__getitem__, reverse=True)
     return [ScoredChunk(chunk, scores[chunk], rank) for rank, chunk in enumerate(order, start=1)]
 
 
@@ -219,7 +225,9 @@ def put_first(ranked: Sequence[ScoredChunk], found: Mapping[int, Evidence]) -> l
     level = {chunk: each.level for chunk, each in found.items() if each.level > NONE}
     if not level:
         return list(ranked)
-    order = sorted(ranked, key=lambda one: -level.get(one.chunk_id, NONE))
+    first = [one for one in ranked if one.chunk_id in level]
+    first.sort(key=lambda one: -level[one.chunk_id])
+    order = first + [one for one in ranked if one.chunk_id not in level]
     ceilings = list(accumulate((one.score for one in reversed(order)), max))
     return [
         ScoredChunk(one.chunk_id, score, rank)

@@ -171,6 +171,8 @@ class ScoreBreakdown:
 
 def cap_scores(ranked: Sequence[ScoredChunk], ceiling: float) -> list[ScoredChunk]:
     """Limit the scores to the ceiling."""
+    if ceiling == inf:
+        return list(ranked)
     return [
         one if one.score <= ceiling else ScoredChunk(one.chunk_id, ceiling, one.rank)
         for one in ranked
@@ -186,22 +188,24 @@ def make_hits(
     ranked: Sequence[ScoredChunk],
     breakdown: ScoreBreakdown,
     cache: CandidateCache,
-    analysis: Analysis,
-    snippet_chars: int,
-    similarity: TokenSimilarity | None = None,
+    snippets: Mapping[int, str],
+    relevance: Callable[[int], float | None],
 ) -> tuple[Hit, ...]:
-    """Turn the ranked chunks into hits. If `snippet_chars` is 0, their snippets are empty. Snippets
-    are chosen by words, and by `similarity` where words do not suffice."""
-    cache.fetch_chunks([one.chunk_id for one in ranked])
-    snippets = _snippets(ranked, cache, analysis, snippet_chars, similarity)
+    """Turn the ranked chunks, which have been fetched, into hits. `snippets` are by chunk id, and
+    `relevance` estimates the relevance of a chunk."""
     return tuple(
-        _hit(rank, one, breakdown, cache, snippets.get(one.chunk_id, ""))
+        _hit(rank, one, breakdown, cache, snippets.get(one.chunk_id, ""), relevance(one.chunk_id))
         for rank, one in enumerate(ranked, start=1)
     )
 
 
 def _hit(
-    rank: int, one: ScoredChunk, breakdown: ScoreBreakdown, cache: CandidateCache, shown: str
+    rank: int,
+    one: ScoredChunk,
+    breakdown: ScoreBreakdown,
+    cache: CandidateCache,
+    snippet: str,
+    relevance: float | None,
 ) -> Hit:
     chunk, document = cache.chunks[one.chunk_id], cache.document(one.chunk_id)
     return Hit(
@@ -214,7 +218,7 @@ def _hit(
         title=document.title,
         heading_path=chunk.heading_path,
         section_label=chunk.section_label,
-        snippet=shown,
+        snippet=snippet,
         citation=cache.citation(one.chunk_id),
         retrieval=breakdown.retrieval(one.chunk_id),
         sources=breakdown.sources(one.chunk_id),
@@ -224,18 +228,20 @@ def _hit(
         chunker_version=chunk.chunker_version,
         embedding_model=breakdown.model(one.chunk_id),
         indexed_at=chunk.indexed_at,
+        relevance=relevance,
     )
 
 
-def _snippets(
+def make_snippets(
     ranked: Sequence[ScoredChunk],
     cache: CandidateCache,
     analysis: Analysis,
     limit: int,
     similarity: TokenSimilarity | None,
 ) -> dict[int, str]:
-    """The snippets by chunk id. Token vectors are read only for passages in which words do not show
-    which sentence answers the query."""
+    """The snippets of chunks, which have been fetched, by chunk id; none if `limit` is 0. Token
+    vectors are read only for passages in which words do not show which sentence answers the
+    query."""
     shown: dict[int, str] = {}
     drafts: dict[int, SnippetDraft] = {}
     for one in ranked if limit else ():

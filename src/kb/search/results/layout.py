@@ -19,6 +19,7 @@ _FENCE = re.compile(r"[ \t]*(```+|~~~+)")
 _RULE = re.compile(r"[ \t]*[-=+|:*~_^#][-=+|:*~_^# \t]{2,}")  # below headings, around table rows
 _ROW = re.compile(r"[ \t]*\|.*\|[ \t]*")
 _ITEM = re.compile(r"([ \t]*)(?:[-*+•‣◦]|\d{1,3}[.)]|[a-z]\))[ \t]+(?=\S)")
+_PROSE = re.compile(r"[ \t]*[A-Za-z][^)]")  # most lines: matches none of the above
 _HEADING = re.compile(r"#{1,6}[ \t]+\S")
 _SENTENCE_END = re.compile(r"[.!?؟।]['\")\]»”’]*(?= )|[。！？]['\")\]」』”’]*")
 _ABBREVIATION = re.compile(
@@ -107,6 +108,9 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
 
     for raw in text.splitlines():
         line = raw.expandtabs(_TAB).rstrip()
+        if not (fence or literal) and _PROSE.match(line):
+            (prose if item is None else item).append(line)
+            continue
         opened = _FENCE.match(line)
         if fence:
             if opened is not None and opened[1].startswith(fence):

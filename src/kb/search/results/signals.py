@@ -6,8 +6,9 @@ that they need no SQL statement.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from math import log
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from kb.search.retrievers.base import Candidates
 from kb.search.retrievers.registry import LEXICAL
 from kb.text.normalize import bigrams, find_identifiers
 from kb.text.tokenize import stems_in, tokenize
-from kb.types import Hit, TermFrequencies
+from kb.types import TermFrequencies
 
 _MAX_CHARS = 20_000  # characters of a passage that are read
 _ASSUMED_CHUNKS = 1_000
@@ -37,7 +38,8 @@ class Term(NamedTuple):
     known: bool  # whether some chunk contains it
 
 
-class QueryTerms(NamedTuple):
+@dataclass(frozen=True)
+class QueryTerms:
     """The content words of a query with their weights. With `inside`, they also match inside longer
     words, as in the last tier of lexical retrieval."""
 
@@ -61,9 +63,17 @@ class QueryTerms(NamedTuple):
             terms.append(Term(piece, (), weight, count != 0))
         return cls(tuple(terms), inside)
 
+    @cached_property
     def total(self) -> float:
         """The sum of the weights."""
         return sum(term.weight for term in self.terms)
+
+    @cached_property
+    def stems(self) -> frozenset[str]:
+        """The stems of all words."""
+        return frozenset(
+            stem for term in self.terms for stems in term.alternatives for stem in stems
+        )
 
     def known(self) -> float:
         """The share of the terms that the store contains."""
@@ -72,10 +82,7 @@ class QueryTerms(NamedTuple):
     def contained(self, text: str) -> tuple[Term, ...]:
         """The terms that `text` contains."""
         text = text[:_MAX_CHARS]
-        wanted = frozenset(
-            stem for term in self.terms for stems in term.alternatives for stem in stems
-        )
-        present = _stems(text, wanted) if wanted else frozenset()
+        present = _stems(text, self.stems) if self.stems else frozenset()
         lower = text.lower() if self.inside else ""
         return tuple(
             term
@@ -86,7 +93,7 @@ class QueryTerms(NamedTuple):
 
     def coverage(self, contained: Sequence[Term]) -> float:
         """The share of these terms in the sum of the weights."""
-        return sum(term.weight for term in contained) / self.total() if self.terms else 0.0
+        return sum(term.weight for term in contained) / self.total if self.terms else 0.0
 
 
 def _weight(count: int | None, frequencies: TermFrequencies) -> float:
@@ -106,7 +113,7 @@ def _idf(count: int, chunks: int) -> float:
 
 def _stems(text: str, wanted: frozenset[str]) -> frozenset[str]:
     present = stems_in(text, wanted)
-    if len(present) < len(wanted):
+    if len(present) < len(wanted) and _may_have_parts(text, wanted - present):
         parts = [part for *_, parts in find_identifiers(text) for part in parts]
         present |= stems_in(" ".join(parts), wanted)
     return frozenset(present)
@@ -125,6 +132,15 @@ def match_of(analysis: Analysis, lexical: Candidates, score: float) -> float | N
     return matched_share(registry.get(LEXICAL).linear_score(score), idf)
 
 
+def _may_have_parts(text: str, missing: Iterable[str]) -> bool:
+    """Whether identifiers may have words with these stems: a word begins with its stem, apart from
+    the last letter of the stem."""
+    if not text.isascii():
+        return True
+    lower = text.lower()
+    return any(stem[:-1] in lower for stem in missing)
+
+
 class SignalSource:
     """The signals of one search. `pending` holds the chunks that have no vector yet. `depth` is how
     much of the dense list counts: the first retrieval, so that no estimate depends on how many
@@ -138,7 +154,7 @@ class SignalSource:
         depth: int,
         pending: frozenset[int] = frozenset(),
     ) -> None:
-        self._breakdown = breakdown
+        self.breakdown = breakdown
         self._cache = cache
         self._analysis = analysis
         self._pending = pending
@@ -163,12 +179,16 @@ class SignalSource:
             self._signals[chunk_id] = self._gather(chunk_id)
         return self._signals[chunk_id]
 
+    def relevance(self, chunk_id: int) -> float | None:
+        """The relevance of a chunk, whose text has been fetched; None if it cannot be estimated."""
+        return estimate(self.of(chunk_id), self.model)
+
     def _gather(self, chunk_id: int) -> Signals:
         chunk, document = self._cache.chunks[chunk_id], self._cache.document(chunk_id)
         text = "\n".join((document.title, *chunk.heading_path, chunk.text))
         contained = self._terms.contained(text)
         return Signals(
-            words=self._terms.total(),
+            words=self._terms.total,
             known=self._known,
             coverage=self._terms.coverage(contained),
             matched=sum(1.0 if term.alternatives else _PIECE for term in contained),
@@ -184,7 +204,7 @@ class SignalSource:
         lexical = self._lexical
         if lexical is None or not lexical.ranked:
             return None
-        one = self._breakdown.ranks.get(LEXICAL, {}).get(chunk_id)
+        one = self.breakdown.ranks.get(LEXICAL, {}).get(chunk_id)
         if one is None or one.rank > self._depth:
             one = lexical.ranked[: self._depth][-1]
         return match_of(self._analysis, lexical, one.score)
@@ -192,17 +212,10 @@ class SignalSource:
     def _cosine(self, chunk_id: int) -> float | None:
         """The cosine of a chunk. If the chunk has a vector but is not in the list, the lowest
         cosine in the list, which is an upper bound."""
-        one = self._breakdown.ranks.get("dense", {}).get(chunk_id)
+        one = self.breakdown.ranks.get("dense", {}).get(chunk_id)
         if one is not None and one.rank <= self._depth:
             return one.score
         return self._cosines[-1] if self._cosines and chunk_id not in self._pending else None
-
-
-def with_relevance(hits: Sequence[Hit], source: SignalSource) -> tuple[Hit, ...]:
-    """The hits with their relevance."""
-    return tuple(
-        replace(hit, relevance=estimate(source.of(hit.chunk_id), source.model)) for hit in hits
-    )
 
 
 class RelevanceLimits(NamedTuple):
@@ -217,8 +230,7 @@ class RelevanceLimits(NamedTuple):
 
     def allow(self, source: SignalSource, chunk_id: int) -> bool:
         """Whether a chunk may be a hit. A chunk whose relevance cannot be estimated always may."""
-        signals = source.of(chunk_id)
-        relevance = estimate(signals, source.model)
+        signals, relevance = source.of(chunk_id), source.relevance(chunk_id)
         if relevance is None:
             return True
         if self.relevance is not None and relevance < self.relevance:

@@ -21,7 +21,7 @@ from kb.search.query.analysis import Analysis
 from kb.search.results.layout import SENTENCE, Layout, Unit, lay_out
 from kb.text.normalize import find_identifiers
 from kb.text.plain_words import has_plain_form, plain_offsets
-from kb.text.tokenize import tokenize
+from kb.text.tokenize import stems_of, tokenize
 
 _HEADINGS = re.compile(r"\A(?:#{1,6}[ \t].*(?:\n+|\Z))+")
 # Front matter without its first line, up to the line that ends it.
@@ -117,7 +117,7 @@ def best_window(
     weights = _rarity(terms)
     total = sum(weights.values()) or 1.0
     near = _scaled(near)
-    best, best_value = (0, 0), (0.0, 0)
+    best, best_value, best_size = (0, 0), 0.0, 0
     for first, unit in enumerate(units):
         if not terms[first] and not near:
             continue  # a run without this unit is as good, and shorter
@@ -127,14 +127,15 @@ def best_window(
             size = units[last].end - unit.start
             if last > first and size > room:
                 break
-            for term in terms[last] - inside:
-                share += weights[term] / total
-            inside |= terms[last]
-            if near:
-                nearest = max(nearest, near[last])
-            value = (round(share + meaning * nearest, 9), -size)
-            if value[0] > 0 and value > best_value:
-                best, best_value = (first, last), value
+            if terms[last]:
+                for term in terms[last] - inside:
+                    share += weights[term] / total
+                inside |= terms[last]
+            if near and near[last] > nearest:
+                nearest = near[last]
+            value = round(share + meaning * nearest, 9)
+            if value > best_value or (value == best_value > 0 and size < best_size):
+                best, best_value, best_size = (first, last), value, size
     return best
 
 
@@ -157,9 +158,11 @@ def _rarity(terms: Sequence[Iterable[str]]) -> dict[str, float]:
 
 def _scaled(near: Sequence[float]) -> Sequence[float]:
     """The similarities, scaled so that the farthest unit has 0 and the nearest has 1."""
-    if not near or (width := max(near) - min(near)) <= 1e-9:
+    if not near:
         return ()
-    return [(one - min(near)) / width for one in near]
+    least = min(near)
+    width = max(near) - least
+    return [(one - least) / width for one in near] if width > 1e-9 else ()
 
 
 def _render(layout: Layout, first: int, last: int, room: int) -> str:
@@ -270,8 +273,9 @@ def _words(text: str, analysis: Analysis) -> Iterable[Match]:
         return
     yield from tokenize(text, analysis.stems)
     for start, end, parts in find_identifiers(text):
-        if inside := tokenize(" ".join(parts), analysis.stems):
-            yield start, end, inside[0][2]
+        inside = next((stem for stem in stems_of(" ".join(parts)) if stem in analysis.stems), None)
+        if inside is not None:
+            yield start, end, inside
 
 
 def _inside_words(text: str, terms: Iterable[str]) -> Iterable[Match]:

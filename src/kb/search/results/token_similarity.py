@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _WORD = re.compile(r"\w+")
+_SPACED = bytes(byte if re.match(r"\w", chr(byte), re.ASCII) else ord(" ") for byte in range(256))
 _SHORT_WORD = 8  # letters
 _TOKENS_PER_LETTER = 0.35  # of the letters beyond those
 _MOST_UNITS = 400  # of huge tables, which have no token vectors beyond their first lines
@@ -105,6 +106,8 @@ def token_starts(embedded: str, layout: Layout, count: int) -> list[int]:
 
 def _tokens(text: str) -> float:
     """The estimated number of tokens that have a vector: those of words."""
-    words = _WORD.findall(text)
+    words: Sequence[str | bytes]
+    # Splitting bytes is four times faster than the pattern.
+    words = text.encode().translate(_SPACED).split() if text.isascii() else _WORD.findall(text)
     beyond = sum([length - _SHORT_WORD for length in map(len, words) if length > _SHORT_WORD])
     return len(words) + _TOKENS_PER_LETTER * beyond

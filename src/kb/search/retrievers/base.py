@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -60,6 +60,11 @@ class Retriever(Protocol):
 
     def scores(self, analysis: Analysis, chunk_ids: Iterable[int]) -> dict[int, float] | None:
         """The scores of chunks that other retrievers found; None if that is too slow."""
+        ...
+
+    def missing(self, chunk_ids: Iterable[int]) -> Set[int]:
+        """Those of the chunks that its index does not contain, so that they cannot be scored. Only
+        called if its candidates are `partial`."""
         ...
 
 

@@ -51,6 +51,10 @@ class LexicalRetriever:
     def scores(self, analysis: Analysis, chunk_ids: Iterable[int]) -> None:
         """Return None: to score a single chunk, FTS5 reads as much as for all chunks."""
 
+    def missing(self, chunk_ids: Iterable[int]) -> frozenset[int]:  # noqa: ARG002  # the protocol's
+        """Return no chunk: the index always contains all of them."""
+        return frozenset()
+
     def _search_index(self, request: RetrievalRequest) -> Candidates:
         analysis, filters, now, limit = request
         if analysis.expression is not None:

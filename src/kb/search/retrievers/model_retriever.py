@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kb.errors import InvalidRequest, Stopped, StoreError
+from kb.processes import machine_is_busy
 from kb.search.context import SearchContext
 from kb.search.query.analysis import Analysis
 from kb.search.query.query_encoder import QueryEncoding
@@ -25,9 +26,9 @@ from kb.types import Degraded, VectorMatches
 if TYPE_CHECKING:
     from kb.types import StoredModel
 
-# With this many vectors, threads save more time than they cost: on two cores a sixth at 10,000
-# vectors, nothing at 1,000.
-SLOW_FROM = 2_000
+# With this many vectors, threads save more time than they cost, if a core is idle. On a busy
+# machine they only cost.
+SLOW_FROM = 50_000
 
 
 class ModelRetriever(ABC):
@@ -48,10 +49,10 @@ class ModelRetriever(ABC):
 
     @property
     def is_slow(self) -> bool:
-        """Whether there are many vectors, or a server encodes the query."""
+        """Whether a server encodes the query, or there are many vectors and cores to spare."""
         status = self._status
         many = status.model is not None and status.model.ready >= SLOW_FROM
-        return status.usable and (many or self._encodes_remotely())
+        return status.usable and (self._encodes_remotely() or (many and not machine_is_busy()))
 
     def search(self, request: RetrievalRequest) -> Candidates:
         """Encode the query and look up the nearest chunks."""
@@ -92,6 +93,16 @@ class ModelRetriever(ABC):
 
     @abstractmethod
     def scores(self, analysis: Analysis, chunk_ids: Iterable[int]) -> dict[int, float] | None: ...
+
+    def missing(self, chunk_ids: Iterable[int]) -> set[int]:
+        """The chunks that have no vector of this kind."""
+        model = self._status.model
+        if model is None:
+            return set(chunk_ids)
+        if not (self._status.pending or model.failed or model.lacks(self.name)):
+            return set()
+        wanted = set(chunk_ids)
+        return wanted - self._store.vectors.chunks_with(model.model_id, self.name, wanted)
 
     @abstractmethod
     def _lookup(

@@ -103,7 +103,7 @@ def _parse(raw: bytes, kind: str) -> Any:
 
 
 def _first_line(kind: str) -> str:
-    return f"kb-{kind}.v3.{sys.byteorder}"
+    return f"kb-{kind}.v4.{sys.byteorder}"
 
 
 def _map(handle: int, header: Any) -> Content | None:

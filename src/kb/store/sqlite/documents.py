@@ -463,12 +463,12 @@ _CHUNK_SHAPE = column_checks.Shape("chunks", _CHUNK_COLUMNS)
 def _document(row: Sequence[Any]) -> Document:
     _DOCUMENT_SHAPE.check(row)
     values = dict(zip(_DOCUMENT_FIELDS, row, strict=True))
-    values["tags"] = tuple(json.loads(values["tags"]))
-    values["metadata"] = json.loads(values["metadata"])
-    if not column_checks.is_object(values["metadata"]) or not column_checks.is_names(
-        list(values["tags"])
-    ):
+    # Most are empty, and a search reads the documents of all candidates.
+    tags = () if values["tags"] == "[]" else tuple(json.loads(values["tags"]))
+    metadata = {} if values["metadata"] == "{}" else json.loads(values["metadata"])
+    if not column_checks.is_object(metadata) or not column_checks.is_names(list(tags)):
         raise column_checks.damaged(f"documents {row[0]}: metadata or tags")
+    values["tags"], values["metadata"] = tags, metadata
     return Document(**values)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
-from kb.errors import ModelMismatch, NotFound
+from kb.errors import ModelMismatch, NotFound, check_choice
 from kb.index import cosine, sparse_weights, token_codes
 from kb.store.sqlite import column_checks
 from kb.store.sqlite.functions import scalar
@@ -384,6 +384,19 @@ def _parts_of(
         (json.dumps(list(chunk_ids)), model_id),
     )
     return rows
+
+
+def chunks_with(
+    connection: apsw.Connection, model_id: int, part: str, chunk_ids: Iterable[int]
+) -> set[int]:
+    """The chunks whose vector has the part. Reads no vectors."""
+    column = check_choice("part", part, ("dense", "sparse", "tokens"))
+    rows = connection.execute(
+        "SELECT chunk_id FROM embeddings WHERE chunk_id IN (SELECT value FROM json_each(?)) "
+        f"AND model_id = ? AND state = 'ready' AND {column} IS NOT NULL",
+        (json.dumps(list(chunk_ids)), model_id),
+    )
+    return {chunk_id for (chunk_id,) in rows}
 
 
 def ready(connection: apsw.Connection, model_id: int) -> Iterator[tuple[int, bytes]]:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import islice
 from math import inf, log
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,13 +22,13 @@ from kb.errors import IndexUnusable, QuerySyntax, StoreError, StoreUnusable
 from kb.store.sqlite import filters as where
 from kb.store.sqlite.snapshot_cache import once, store_state
 from kb.text.normalize import bigrams, unspaced_runs
-from kb.text.tokenize import tokenize
+from kb.text.tokenize import has_phrase, stems_of
 from kb.types import Filters, LexicalQuery, ScoredChunk, TermFrequencies, TextMatches
 
 if TYPE_CHECKING:
     from kb.store.sqlite.connection import Database
     from kb.store.sqlite.visibility import FilterCache
-    from kb.store.sqlite.words import WordIndex
+    from kb.store.sqlite.words import PhraseCandidates, WordIndex
 
 # chunk_id, doc_id, heading, text, parts. Fitted on the train and dev splits of four collections.
 _BM25 = "bm25(chunks_fts, 0.0, 0.0, 2.0, 1.0, 0.5)"
@@ -113,10 +114,10 @@ def match_phrases(
     runs = {phrase: unspaced_runs(phrase) for phrase in phrases}
     within = _within(connection, filters, now)
     if index is not None and not any(runs.values()):
-        stems = [tuple(stem for *_, stem in tokenize(phrase)) for phrase in phrases]
+        stems = [stems for phrase in phrases if (stems := tuple(stems_of(phrase)))]
         candidates = index.phrase_candidates(connection, stems)
-        if candidates is not None and len(candidates) <= limit:
-            return _with_phrases(connection, stems, candidates, within)
+        if candidates is not None:
+            return _with_phrases(connection, stems, candidates, prefer, within, limit)
     expressions = {
         "chunks_fts": " OR ".join(_quoted(phrase) for phrase, found in runs.items() if not found),
         "chunks_cjk": " OR ".join(f"({_run_phrases(found)})" for found in runs.values() if found),
@@ -139,24 +140,32 @@ def match_phrases(
 
 def _with_phrases(
     connection: apsw.Connection,
-    phrases: Iterable[tuple[str, ...]],
-    candidates: Iterable[int],
+    phrases: Sequence[tuple[str, ...]],
+    candidates: PhraseCandidates,
+    prefer: Iterable[int],
     within: Within,
+    limit: int,
 ) -> dict[int, str]:
-    """The headings and texts of those candidates that contain a phrase."""
-    from kb.store.sqlite.words import has_phrase
-
+    """The headings and texts of the first candidates that contain a phrase. No more are read than
+    may be needed."""
+    chunk_ids = candidates.certain | candidates.possible
+    if within != Within():
+        sql = "SELECT chunk_id FROM chunks WHERE chunk_id IN (SELECT value FROM json_each(?)) AND "
+        params = (json.dumps(list(chunk_ids)), *within.params)
+        chunk_ids = {one for (one,) in connection.execute(sql + within.sql("chunk_id"), params)}
+    preferred = chunk_ids.intersection(prefer)
+    order = [*sorted(preferred), *sorted(chunk_ids - preferred)][: limit + len(candidates.possible)]
     rows: Iterable[Any] = connection.execute(
         "SELECT chunk_id, heading, text, parts FROM chunks "
-        f"WHERE chunk_id IN (SELECT value FROM json_each(?)) AND {within.sql('chunk_id')}",
-        (json.dumps(sorted(candidates)), *within.params),
+        "WHERE chunk_id IN (SELECT value FROM json_each(?))",
+        (json.dumps(order),),
     )
-    wanted = [phrase for phrase in phrases if phrase]
-    return {
+    texts = {
         chunk_id: f"{heading}\n{text}"
         for chunk_id, heading, text, parts in rows
-        if has_phrase(wanted, (heading, text, parts))
+        if chunk_id in candidates.certain or has_phrase((heading, text, parts), phrases)
     }
+    return {one: texts[one] for one in islice((each for each in order if each in texts), limit)}
 
 
 def match_substrings(
@@ -291,7 +300,7 @@ def _word_terms(words: Iterable[tuple[str, ...]]) -> list[Term]:
     never dropped as too common."""
     terms = []
     for word in words:
-        alternatives = tuple(tuple(stem for *_, stem in tokenize(each)) for each in word)
+        alternatives = tuple(tuple(stems_of(each)) for each in word)
         if len(word) == 1:
             (stems,) = alternatives
             terms.append(Term(_quoted(word[0]), stems[0] if len(stems) == 1 else None, (stems,)))

@@ -156,6 +156,10 @@ class SqliteVectors:
         with self._database.reading() as connection:
             return embeddings.sparse_vectors(connection, model_id, chunk_ids)
 
+    def chunks_with(self, model_id: int, part: str, chunk_ids: Iterable[int]) -> set[int]:
+        with self._database.reading() as connection:
+            return embeddings.chunks_with(connection, model_id, part, chunk_ids)
+
     def token_vectors(self, model_id: int, chunk_ids: Iterable[int]) -> dict[int, TokenVectors]:
         with self._database.reading() as connection:
             return embeddings.token_vectors(connection, model_id, chunk_ids)

@@ -25,7 +25,7 @@ from kb.store.sqlite.fulltext import MIN_INDEXED_CHUNKS
 from kb.store.sqlite.functions import scalar
 from kb.store.sqlite.snapshot_cache import once, store_state
 from kb.store.sqlite.visibility import FilterCache, visible
-from kb.text.tokenize import split_words, stem_word, tokenize
+from kb.text.tokenize import split_words, stem_word, stems_of
 from kb.types import Filters
 
 if TYPE_CHECKING:
@@ -55,6 +55,13 @@ class Layer(NamedTuple):
     mark: Mark
     changed: tuple[int, ...]
     postings: Postings
+
+
+class PhraseCandidates(NamedTuple):
+    """The chunks that contain a phrase, and those that have to be read to know."""
+
+    certain: set[int]
+    possible: set[int]
 
 
 class State(NamedTuple):
@@ -93,19 +100,20 @@ class WordIndex:
 
     def phrase_candidates(
         self, connection: apsw.Connection, phrases: Iterable[Phrase]
-    ) -> set[int] | None:
-        """The chunks that contain all words of a phrase; None if there are too many to read, or
-        the index cannot be used."""
+    ) -> PhraseCandidates | None:
+        """The chunks that contain, or may contain, one of the phrases; None if there are too many
+        to read, or the index cannot be used."""
         if (state := self._state(connection)) is None:
             return None
         from kb.index.word_postings import MAX_CANDIDATES
 
-        candidates: set[int] = set()
+        certain: set[int] = set()
+        possible: set[int] = set()
         for phrase in phrases:
-            candidates.update(state.ranking.having_all(phrase))
-            if len(candidates) > MAX_CANDIDATES:
+            (certain if len(phrase) == 1 else possible).update(state.ranking.may_contain(phrase))
+            if len(possible) > MAX_CANDIDATES:
                 return None
-        return candidates
+        return PhraseCandidates(certain, possible - certain)
 
     def rank(
         self,
@@ -198,12 +206,9 @@ class WordIndex:
         mark = read_mark(connection)
         with pause_deadline():
             postings = _build(connection.execute(f"{_ROWS} ORDER BY chunk_id"))
-        arrays: dict[str, NDArray[np.generic]] = {
-            name: getattr(postings, name) for name in postings.__slots__
-        }
         about = {"store_id": _store_id(connection), "mark": mark}
         path = self._database.path
-        return array_file.write(path_of(path), _KIND, Content(about, arrays), like=path)
+        return array_file.write(path_of(path), _KIND, Content(about, postings.arrays()), like=path)
 
     def has_file(self) -> bool:
         return path_of(self._database.path).exists()
@@ -229,10 +234,8 @@ class WordIndex:
             if base.mark != read_mark(connection):
                 return None  # a search compares it with the log of changes
             made = _build(connection.execute(f"{_ROWS} ORDER BY chunk_id"))
-        same = all(
-            np.array_equal(getattr(made, name), getattr(base.postings, name))
-            for name in made.__slots__
-        )
+        stored = base.postings.arrays()
+        same = all(np.array_equal(array, stored[name]) for name, array in made.arrays().items())
         return None if same else "its numbers differ"
 
     def remove_file(self) -> None:
@@ -302,19 +305,9 @@ def _count_phrase(
 
     counts = dict.fromkeys(chunk_ids, 0)
     for chunk_id, *texts in _rows(connection, chunk_ids):
-        columns = zip((HEADING, TEXT, PART), map(_stems, texts), strict=True)
+        columns = zip((HEADING, TEXT, PART), map(stems_of, texts), strict=True)
         counts[chunk_id] = count_phrase(phrase, columns)
     return counts
-
-
-def has_phrase(phrases: Iterable[Phrase], texts: Iterable[str]) -> bool:
-    """Whether any of the texts contains any of the phrases."""
-    spaced = "\n".join(f" {' '.join(_stems(text))} " for text in texts)
-    return any(f" {' '.join(phrase)} " in spaced for phrase in phrases)
-
-
-def _stems(text: str) -> list[str]:
-    return [stem for *_, stem in tokenize(text)]
 
 
 def _build(rows: Iterable[Any]) -> Postings:
