@@ -43,6 +43,7 @@ from training.model import (
     cross_encoder,
     from_base,
 )
+from training.optimize_graph import optimize
 from training.prepare import PREFIX, tokenise
 from training.shipped import load_encoder
 
@@ -215,6 +216,7 @@ def to_int8(source: Path, target: Path) -> None:
         op_types_to_quantize=["MatMul", "Gather"],
         nodes_to_exclude=plain,
     )
+    optimize(target)
 
 
 def describe(folder: Path, facts: dict[str, Any], names: list[str]) -> None:

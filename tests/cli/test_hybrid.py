@@ -269,3 +269,23 @@ def test_through_a_process_that_runs_already(
         assert socket_client.forward(["search", "--jsonl", "harbour", "keys"]) == 0
     assert capsys.readouterr() == (alone.out, alone.err)
     assert '"sources": ["fts", "vec"' in alone.out
+
+
+def test_ingest_says_when_words_are_searchable(encoder: Stoppable, run: Run) -> None:
+    told = run("ingest", "lib")
+    assert "searchable by words now; embedding 3 passages" in told.err
+    assert ready(run) == 3
+    assert "searchable" not in run("ingest", "lib").err
+
+
+def test_a_running_server_embeds_what_was_ingested(
+    encoder: Stoppable, run: Run, tmp_path: Path
+) -> None:
+    run("ingest", "lib", "--no-embed")
+    with KnowledgeBase(tmp_path / ".kb" / "kb.sqlite") as kb, serve_socket(kb):
+        told = run("ingest")
+        run("add", "a note")
+        assert "the running kb serve or kb watch embeds 3 passages" in told.err
+        assert ready(run) == 0
+    assert run("ingest").status == 0
+    assert ready(run) == 4

@@ -34,7 +34,7 @@ def _plant(sql: str) -> None:
 def test_a_healthy_store(here: Path, run: Run, valid: Valid) -> None:
     told = run("doctor")
     assert (told.status, told.err) == (0, "healthy\n")
-    assert told.lines[0].startswith("ok       file            can be opened; kb ")
+    assert told.lines[0].startswith("ok       file        can be opened; kb ")
     shape = run("doctor", "--json")
     valid("doctor.v1", shape.json)
     assert (shape.status, shape.err, shape.json["healthy"]) == (0, "", True)
@@ -44,8 +44,8 @@ def test_an_unhealthy_store_is_exit_3_until_it_is_fixed(here: Path, run: Run, va
     _plant("UPDATE state SET chunks = 1")
     told = run("doctor")
     assert (told.status, told.err) == (3, "not healthy\n")
-    assert "error    counters        1 chunks are counted" in told.out
-    assert "\n                         kb doctor --fix\n" in told.out
+    assert "error    counters    1 chunks are counted" in told.out
+    assert "\n                     kb doctor --fix\n" in told.out
     shape = run("doctor", "--json")
     valid("doctor.v1", shape.json)
     assert (shape.status, shape.json["healthy"]) == (3, False)

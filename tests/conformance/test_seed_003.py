@@ -88,7 +88,7 @@ class TestThreeTierKeywordSearch:
         if not indexed:
             memory.close()
             connection = apsw.Connection(str(memory.path))
-            for table in ("chunks_fts", "chunks_trigram", "chunks_cjk"):
+            for table in ("chunks_fts", "chunks_cjk"):
                 connection.execute(f"DROP TABLE {table}")
             connection.close()
         with KnowledgeBase(memory.path) as kb:
@@ -111,7 +111,7 @@ class TestThreeTierKeywordSearch:
         """Scenario: LIKE fallback: FTS5 does not work; search still works and reports it."""
         memory.close()
         connection = apsw.Connection(str(memory.path))
-        for table in ("chunks_fts", "chunks_trigram", "chunks_cjk"):
+        for table in ("chunks_fts", "chunks_cjk"):
             connection.execute(f"DROP TABLE {table}")
         connection.close()
         with KnowledgeBase(memory.path) as kb:
@@ -160,7 +160,7 @@ class TestFiltersInEveryTier:
     def test_without_fts5(self, crowded: KnowledgeBase) -> None:
         crowded.close()
         connection = apsw.Connection(str(crowded.path))
-        for table in ("chunks_fts", "chunks_trigram", "chunks_cjk"):
+        for table in ("chunks_fts", "chunks_cjk"):
             connection.execute(f"DROP TABLE {table}")
         connection.close()
         with KnowledgeBase(crowded.path) as kb:

@@ -524,7 +524,7 @@ def test_a_store_that_cannot_be_written_ends_the_run(
     def full(*_: object, **__: object) -> ChunkChanges:
         raise DiskFull("the disk is full")
 
-    monkeypatch.setattr(library.store.catalog, "write_document", full)
+    monkeypatch.setattr(library.store.catalog, "write_documents", full)
     with pytest.raises(DiskFull):
         library.ingest("")
 

@@ -44,7 +44,7 @@ def put(store: Store, path: str, *texts: str, type: str = "note", **said: Any) -
     return store.catalog.write_document(draft, chunks).doc_id
 
 
-FTS_TABLES = ("chunks_fts", "chunks_trigram", "chunks_cjk")
+FTS_TABLES = ("chunks_fts", "chunks_cjk")
 
 
 def check_integrity(store: SqliteStore) -> None:

@@ -23,8 +23,10 @@ from kb.errors import (
     StoreTooNew,
     StoreUnusable,
 )
+from kb.store.sqlite import connection as connection_module
 from kb.store.sqlite import schema
 from kb.store.sqlite.connection import Database
+from kb.store.sqlite.functions import scalar
 from kb.store.sqlite.store import SqliteStore
 from kb.types import Filters
 from tests.store.builders import check_integrity, put
@@ -187,7 +189,7 @@ def test_a_file_in_a_folder_that_cannot_be_written(tmp_path: Path, how: str) -> 
         command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2]
     )
     folder.chmod(0o755)
-    indexes = ["chunks_cjk", "chunks_fts", "chunks_trigram"]
+    indexes = ["chunks_cjk", "chunks_fts"]
     expected = ["a note", "0", f"True {indexes}", "cannot", "cannot", "cannot"]
     assert done.stdout.splitlines() == expected, done.stderr
 
@@ -451,3 +453,36 @@ def test_ctrl_c_just_after_the_end_of_a_transaction_is_not_an_error_of_the_store
     with pytest.raises(KeyboardInterrupt):
         schema.migrate(InterruptedAfterCommit(path), path)
     assert schema.version(apsw.Connection(path), path) == schema.VERSION
+
+
+def test_much_free_space_is_given_back_after_a_removal(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "kb.sqlite")
+    for number in range(12):
+        put(store, f"d{number}", *(f"w{number} {line} " * 500 for line in range(200)))
+    store._database.checkpoint()
+    before = store.maintenance.size_bytes()
+    kept = put(store, "d0", "few words")
+    removed = [one.doc_id for one in store.catalog.documents(Filters(), None)]
+    store.catalog.delete_documents([doc_id for doc_id in removed if doc_id != kept])
+    store.close()
+    assert store.maintenance.size_bytes() < before / 2
+    with store._database.reading() as connection:
+        assert scalar(connection, "PRAGMA freelist_count") < connection_module._MIN_FREE_PAGES
+    check_integrity(store)
+    store.close()
+
+
+def test_an_older_store_gives_space_back_after_it_was_compacted(tmp_path: Path) -> None:
+    path = tmp_path / "kb.sqlite"
+    connection = apsw.Connection(str(path))
+    connection.execute("PRAGMA auto_vacuum = NONE; CREATE TABLE t (x); DROP TABLE t")
+    connection.close()
+    store = SqliteStore(path)
+    put(store, "a", "words")
+    store.catalog.delete_documents([1])  # does nothing more than that
+    with store._database.reading() as reader:
+        assert scalar(reader, "PRAGMA auto_vacuum") == 0
+    store.maintenance.compact()
+    with store._database.reading() as reader:
+        assert scalar(reader, "PRAGMA auto_vacuum") == 2
+    store.close()

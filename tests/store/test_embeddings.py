@@ -51,7 +51,7 @@ def test_sparse_and_tokens_may_come_later(store: SqliteStore) -> None:
     assert write_vectors(store, model_id, [(1, added)]) == 1
     with store._database.reading() as connection:
         rows = connection.execute("SELECT sparse, tokens, dense IS NULL FROM embeddings").fetchall()
-    assert rows == [('{"東京": 0.5}', token_codes.encode(tokens), 0), (None, None, 0)]
+    assert rows == [('{"東京":0.5}', token_codes.encode(tokens), 0), (None, None, 0)]
 
 
 # --- what keeps and what loses them ---------------------------------------------------------------

@@ -6,8 +6,12 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
+import apsw
 import pytest
 
 from kb import KnowledgeBase
@@ -56,3 +60,45 @@ def test_an_old_store_opens(stored: Path, tmp_path: Path) -> None:
         with KnowledgeBase(tmp_path / "copy.sqlite", clock=lambda: NOW + 60) as copy:
             copy.import_(io.BytesIO(stream.getvalue()))
             assert found(copy) == found(kb)
+
+
+_KILLED_MIGRATION = """
+import os, signal, sys
+import apsw
+from kb.store.sqlite import schema
+
+path, left = sys.argv[1], int(sys.argv[2])
+
+def trace(*_):
+    global left
+    left -= 1
+    if left < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return True
+
+connection = apsw.Connection(path)
+connection.exec_trace = trace
+schema.migrate(connection, path)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
+@pytest.mark.parametrize(
+    ("version", "statements"),
+    [*((schema.VERSION - 1, number) for number in (1, 2, 5, 8, 10)), (1, 30), (2, 40), (3, 20)],
+)
+def test_a_migration_that_is_killed(version: int, statements: int, tmp_path: Path) -> None:
+    """The store stays as it was, and the next process migrates it."""
+    stored, path = FIXTURES / f"v{version}.sqlite.gz", tmp_path / "kb.sqlite"
+    path.write_bytes(gzip.decompress(stored.read_bytes()))
+    ended = subprocess.run(
+        [sys.executable, "-c", _KILLED_MIGRATION, str(path), str(statements)], check=False
+    )
+    assert ended.returncode == -signal.SIGKILL
+    connection = apsw.Connection(str(path))
+    assert schema.version(connection, str(path)) == version
+    connection.close()
+    said = json.loads((FIXTURES / f"v{version}.json").read_bytes())
+    with KnowledgeBase(path, clock=lambda: NOW + 60) as kb:
+        assert found(kb).items() >= said.items()
+        assert [one for one in kb.doctor().findings if one.state == "error"] == []

@@ -62,3 +62,36 @@ def test_a_damaged_index_has_its_own_error(store: SqliteStore, damage: str) -> N
 def test_other_errors_are_unchanged(store: SqliteStore) -> None:
     with pytest.raises(StoreMissing):
         match(store, words("word"))
+
+
+def test_characters_whose_lower_case_is_ascii() -> None:
+    """LIKE does not know them, so texts with one of them are always read."""
+    codes = (code for code in range(128, 0x110000) if not 0xD800 <= code < 0xE000)
+    assert (
+        "".join(chr(code) for code in codes if any(map(str.isascii, chr(code).lower())))
+        == fulltext.BECOME_ASCII
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "term"),
+    [
+        ("300 \u212aelvin", "kelv"),
+        ("\u0130zmir", "\u0130zmir".lower()[:1]),
+        ("GRÖSSE der Größen", "größ"),
+        ("100 % sure", "0 % s"),
+        ("a_b", "A_B"),
+        ("wow!", "OW!"),
+    ],
+)
+def test_substrings_ignore_case(store: SqliteStore, text: str, term: str) -> None:
+    put(store, "a", text, "100 x sure, aXb")
+    found = store.fulltext.match_substrings([term], filters=Filters(), now=NOW, limit=3)
+    assert len(found.chunks) == 1
+
+
+def test_many_substrings(store: SqliteStore) -> None:
+    put(store, "a", "boathouse", "tree")
+    terms = [f"none{number}" for number in range(20)] + ["oathou"]
+    found = store.fulltext.match_substrings(terms, filters=Filters(), now=NOW, limit=3)
+    assert len(found.chunks) == 1

@@ -46,11 +46,11 @@ def _without_triggers(connection: apsw.Connection, sql: str) -> None:
 
 FAULTS: dict[str, tuple[str, bool, set[str]]] = {  # what is done, behind the triggers, found in
     "a chunk deleted": (
-        "DELETE FROM chunks WHERE chunk_id = 3", True, {"counters", "chunks_fts", "chunks_trigram"},
+        "DELETE FROM chunks WHERE chunk_id = 3", True, {"counters", "chunks_fts"},
     ),
     "a text changed": (
         "UPDATE chunks SET text = text || ' tampered' WHERE text LIKE 'a note that stays%'", True,
-        {"text", "chunks_fts", "chunks_trigram"},
+        {"text", "chunks_fts"},
     ),
     "the counter": ("UPDATE state SET chunks = chunks + 7", False, {"counters"}),
     "the ids": ("UPDATE sqlite_sequence SET seq = 1 WHERE name = 'chunks'", False, {"counters"}),
@@ -76,14 +76,14 @@ FAULTS: dict[str, tuple[str, bool, set[str]]] = {  # what is done, behind the tr
     "garbage in the structure of an index": (
         "UPDATE chunks_cjk_data SET block = x'ffffffffff' WHERE id = 10", False, {"chunks_cjk"},
     ),
-    "an empty index": ("DELETE FROM chunks_trigram_data WHERE id > 10", False, {"chunks_trigram"}),
+    "an empty index": ("DELETE FROM chunks_fts_data WHERE id > 10", False, {"chunks_fts"}),
     "no trigger": ("DROP TRIGGER chunks_delete", False, {"schema"}),
     "another trigger": (
         "DROP TRIGGER chunks_insert; CREATE TRIGGER chunks_insert AFTER INSERT ON chunks "
         "BEGIN SELECT 1; END", False, {"schema"},
     ),
     "no index": ("DROP INDEX chunks_doc", False, {"schema"}),
-    "no full-text table": ("DROP TABLE chunks_trigram", False, {"schema", "chunks_trigram"}),
+    "no full-text table": ("DROP TABLE chunks_cjk", False, {"schema", "chunks_cjk"}),
 }  # fmt: skip
 UNFIXED = {"text"}  # what was written is known by nobody
 

@@ -45,7 +45,7 @@ def zipf(chance: random.Random, most: int = 12) -> list[str]:
 
 def some_weights(chance: random.Random) -> Weights:
     """Few distinct weights, so that many products are equal."""
-    return {term: chance.choice([0.25, 0.5, 1.0, 1.7, 0.123456]) for term in zipf(chance)}
+    return {term: chance.choice([0.25, 0.5, 1.0, 1.7, 0.123]) for term in zipf(chance)}
 
 
 def write(store: SqliteStore, vectors: dict[int, Weights]) -> None:
@@ -238,7 +238,7 @@ def test_any_terms_and_weights(
         assert found == by_hand(stored, query, 10)
     for one, weights in truth.items():
         for term, weight in weights.items():
-            assert stored[one].get(term, 0.0) == pytest.approx(weight, rel=1e-5, abs=1e-44)
+            assert stored[one].get(term, 0.0) == pytest.approx(weight, rel=6e-3, abs=1e-44)
     assert store.maintenance.integrity.vectors.postings_fault() is None
     store.close()
 
@@ -255,12 +255,12 @@ def test_a_bad_weight_is_refused_with_its_company(store: SqliteStore, bad: float
     assert ask(store, {"good": 1.0}) == []
 
 
-def test_weights_are_stored_with_six_digits(store: SqliteStore) -> None:
+def test_weights_are_stored_with_three_digits(store: SqliteStore) -> None:
     put(store, "a", "one", "two", "three")
-    write(store, {1: {"a": 0.5370000123977661, "zero": 0.0, "tiny": 1e-60}, 2: {}})
+    write(store, {1: {"a": 0.53712, "zero": 0.0, "tiny": 1e-60}, 2: {}})
     with store._database.reading() as connection:
         rows = connection.execute("SELECT sparse FROM embeddings ORDER BY chunk_id").fetchall()
-    assert rows == [('{"a": 0.537}',), ("{}",)]
+    assert rows == [('{"a":0.537}',), ("{}",)]
     assert store.vectors.sparse_vectors(1, [1, 2, 3]) == {1: {"a": float(np.float32(0.537))}, 2: {}}
 
 

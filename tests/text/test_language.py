@@ -56,6 +56,21 @@ def test_without_the_library_the_language_is_unknown(monkeypatch: pytest.MonkeyP
     assert detect_language("The database did not answer, so we had to look at the log.") is None
 
 
+@needs_langid
+@given(st.text(min_size=1))
+def test_all_bytes_at_once_score_as_one_by_one(text: str) -> None:
+    """The faster walk through the automaton of py3langid ends in the same states."""
+    from py3langid.langid import LanguageIdentifier
+
+    identifier = language._identifier()
+    encoded = identifier._encode(text)
+    ours, theirs = (
+        method(identifier, encoded)
+        for method in (language._raw_score, LanguageIdentifier._raw_score)
+    )
+    assert ours.tolist() == pytest.approx(theirs.tolist(), rel=1e-4, abs=1e-3)
+
+
 @given(st.text())
 def test_any_text_has_a_language_or_none(text: str) -> None:
     code = detect_language(text)

@@ -127,8 +127,9 @@ def gc_command(invocation: Invocation, *, dry_run: bool, compact: bool) -> None:
 
     A document expires when its ttl has passed. Searches skip expired documents anyway.
 
-    The space of removed documents is used for new ones. --compact returns it to the system instead,
-    which takes a while, and as much free space as the store has.
+    If much was removed, its space is returned to the system; a smaller space is used for new
+    documents. --compact returns all of it, which takes a while, and as much free space as the store
+    has.
 
     \b
     Examples:

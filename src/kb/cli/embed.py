@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import click
 
-from kb.cli import output, progress
+from kb.cli import output, progress, socket_client
 from kb.cli.invocation import Invocation, pass_invocation
 from kb.cli.options import Command, common_options, option
 from kb.errors import ModelError
@@ -61,14 +62,21 @@ def embed_command(invocation: Invocation, *, limit: int | None, retry: bool, ane
 
 
 def embed_new(kb: KnowledgeBase, invocation: Invocation, document: str | None = None) -> None:
-    """Embed what `kb ingest` or `kb add` has stored. Their own work is complete, so a model that
-    cannot be used is only a warning."""
+    """Embed what `kb ingest` or `kb add` has stored, unless a running server does it. Their own
+    work is complete, so a model that cannot be used is only a warning."""
     invocation.interrupt_message = (
         "interrupted: everything is stored and can be found by its words; "
         "to create the missing vectors, run: kb embed"
     )
     try:
-        if not kb.pending():
+        if not (pending := kb.pending()):
+            return
+        is_served = socket_client.is_served(os.path.realpath(kb.path))
+        if document is None:
+            passages = output.count(pending, "passage")
+            rest = "the running kb serve or kb watch embeds" if is_served else "embedding"
+            output.note(f"searchable by words now; {rest} {passages}")
+        if is_served:
             return
         with progress.reporter(invocation) as show:
             report = kb.embed(

@@ -50,8 +50,9 @@ def ingest_command(
     .gitignore and .kbignore apply; files that look like keys or credentials are skipped, unless
     ingest.include_secrets lists them.
 
-    New text can be found by its words at once, and by its meaning once it is embedded, which is the
-    next step. The exit status is 1 if a file could not be read.
+    New text can be found by its words at once, and by its meaning once it is embedded. A running
+    `kb serve` or `kb watch` of this store embeds it; otherwise that is the next step. The exit
+    status is 1 if a file could not be read.
 
     \b
     Examples:

@@ -78,6 +78,23 @@ def is_own_socket(path: str) -> bool:
     return stat.S_ISSOCK(info.st_mode) and info.st_uid == os.getuid()
 
 
+def is_served(store: str) -> bool:
+    """Whether a `kb serve` or `kb watch` of this user runs on the store, whose path is absolute."""
+    if os.name != "posix" or not is_own_socket(store + SUFFIX):
+        return False
+    import _socket
+
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        connection.settimeout(CONNECT_S)
+        connection.connect(store + SUFFIX)
+        return peer_uid(connection) == os.getuid()
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
 def peer_uid(connection: object) -> int | None:
     """Return the user id of the other process; None if the system does not provide it."""
     import _socket

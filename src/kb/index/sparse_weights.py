@@ -1,8 +1,9 @@
 """Sparse vectors as text and as numbers, without numpy.
 
-Weights are stored with six significant digits and used as float32: further digits add nothing, and
-would double the size. A score is the sum of weight times query weight in float64, in the order of
-the terms, so that every backend computes the same score.
+Weights are stored with three significant digits and used as float32: further digits change no
+ranking (docs/decisions/0047), and would make the text a quarter longer. A score is the sum of
+weight times query weight in float64, in the order of the terms, so that every backend computes the
+same score.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Weights = dict[str, float]
 
 def to_text(weights: Mapping[str, float]) -> str:
     """Serialize weights as a JSON object, without terms of weight zero. Raises `ModelBroken`."""
-    rounded = {term: float(f"{weight:.6g}") for term, weight in weights.items()}
+    rounded = {term: float(f"{weight:.3g}") for term, weight in weights.items()}
     as_float32 = array("f", rounded.values())
     if not all(0 <= weight < math.inf for weight in as_float32):  # false for a NaN
         raise ModelBroken(
@@ -28,7 +29,9 @@ def to_text(weights: Mapping[str, float]) -> str:
         )
     pairs = zip(rounded.items(), as_float32, strict=True)
     return json.dumps(
-        {term: decimal for (term, decimal), weight in pairs if weight}, ensure_ascii=False
+        {term: decimal for (term, decimal), weight in pairs if weight},
+        ensure_ascii=False,
+        separators=(",", ":"),
     )
 
 

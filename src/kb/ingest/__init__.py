@@ -35,6 +35,7 @@ Parser processes:
 
     small_files       which files are parsed without such a process
     parser_pool       the processes, and the parsing of one file in them
+    parser_pipeline   many short files in one of the processes
     parser_process    one process, from its parent's side
     parser_worker     the program that runs in such a process
     parser_wire       the messages between the two
@@ -45,6 +46,7 @@ Writing documents:
 
     document_builder  documents from parsed files and from notes
     indexer           brings the store up to date
+    write_batch       documents that are written together
     renames           recognizes renamed files
     upload_receipts   which files of a folder were uploaded
     progress          progress events of a run

@@ -17,7 +17,7 @@ from kb.ingest.parsed_document import ChunkedDocument
 from kb.ingest.parsers.text import TextParser, first_words
 from kb.ingest.secret_files import extracted_reason
 from kb.ports import Parser, Source
-from kb.text.language import detect_language
+from kb.text.language import detect_language, sample_language
 from kb.text.normalize import nfc
 from kb.text.timestamps import utc_timestamp
 from kb.types import Attributes, ChunkDraft, DocumentDraft, Root
@@ -74,7 +74,8 @@ def build_document(
     attributes, warnings = bound_attributes(
         replace(document.attributes, lang=document.attributes.lang or document.lang)
     )
-    attributes = replace(attributes, lang=attributes.lang or _language(first))
+    if not attributes.lang and not document.lang_detected:
+        attributes = replace(attributes, lang=sample_language(first))
     title, title_warnings = bound_title(
         nfc(attributes.title or document.title or file_names.title_of(name))
     )
@@ -123,11 +124,6 @@ def build_note(text: str, attributes: Attributes, now_ns: int, max_chars: int) -
         body=body,
     )
     return PreparedDocument(draft, chunks, (*parsed.warnings, *warnings))
-
-
-def _language(first: Iterable[ChunkDraft]) -> str | None:
-    """Detect the language from several chunks: a single one may be a heading or a license."""
-    return detect_language("\n".join(chunk.text for chunk in first))
 
 
 def _with_dates(attributes: Attributes, name: str, mtime_ns: int) -> Attributes:

@@ -1,7 +1,7 @@
-"""The indexer: brings the store up to date with the folders, one document per transaction.
+"""The indexer: brings the store up to date with the folders.
 
-The last stage of ingest, and the only one that writes. A bad file never stops a run; a store that
-cannot be written does.
+The last stage of ingest, and the only one that writes. Short documents share a transaction; a long
+one has its own. A bad file never stops a run; a store that cannot be written does.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from kb.config import Config
 from kb.errors import InvalidRequest, KbError
@@ -22,23 +23,41 @@ from kb.ingest.file_entry import FileEntry, is_within
 from kb.ingest.file_reader import read_and_detect
 from kb.ingest.parse import Parsers
 from kb.ingest.parser_limits import Limits
+from kb.ingest.parser_pipeline import ParserPipeline, PipelinedParsing
 from kb.ingest.plan import ScanTarget, make_plan
 from kb.ingest.progress import OnEvent, Progress, ProgressReporter
 from kb.ingest.renames import MissingDocument, RenameIndex
 from kb.ingest.report import ReportBuilder, reason_of
 from kb.ingest.secret_files import included_paths, is_included
-from kb.ingest.small_files import LocalParsing, can_parse_locally, may_need_process
+from kb.ingest.small_files import (
+    LocalParsing,
+    can_parse_locally,
+    is_short_text,
+    may_need_process,
+)
+from kb.ingest.write_batch import WriteBatch
 from kb.logs import logger
 from kb.ports import Clock, Source, Store
 from kb.regular_files import ReadRefused
 from kb.text.timestamps import utc_timestamp
-from kb.types import Attributes, ChunkChanges, FileNote, FileState, IngestReport, Renamed, Root
+from kb.types import (
+    Attributes,
+    ChunkChanges,
+    DocumentWrite,
+    FileNote,
+    FileState,
+    IngestReport,
+    Renamed,
+    Root,
+)
 
 __all__ = ["Indexer", "OnEvent", "Progress"]
 
 # A file modified this shortly before it was indexed may have changed again within the same tick of
 # the file system's clock, so its modification time proves nothing.
 _RACY_NS = 2_000_000_000
+_MAX_AHEAD = 32  # files that are read before their turn
+_WORTH_PIPELINE = 200  # new files; for fewer, starting a process takes longer than it saves
 
 
 class Indexer:
@@ -68,9 +87,11 @@ class Indexer:
         started = time.perf_counter()
         parsers = Parsers(self._config.chunk.max_chars)
         progress = ProgressReporter(on_event)
+        batch = WriteBatch(self._store.catalog)
         run = _Run(
-            self._store, self._config, self._clock, parsers, dry_run, force, uploaded, progress
-        )
+            self._store, self._config, self._clock, parsers, dry_run, force, uploaded, progress,
+            batch,
+        )  # fmt: skip
         run.run([os.fspath(path) for path in paths], resolve_links)
         return run.report.build(seconds=time.perf_counter() - started, dry_run=dry_run)
 
@@ -137,12 +158,14 @@ class _Run:
     force: bool
     uploaded: bool
     progress: ProgressReporter
+    batch: WriteBatch
     report: ReportBuilder = field(default_factory=ReportBuilder)
     versions: frozenset[str] = frozenset()
     renames: RenameIndex = field(default_factory=RenameIndex)
     included: tuple[str, ...] = ()  # files to read although they look like secrets
     files: Iterator[tuple[RootScan, FileEntry]] = field(default_factory=lambda: iter(()))
-    ahead: _File | None = None
+    ahead: deque[_File] = field(default_factory=deque)  # files that were read before their turn
+    pipeline: ParserPipeline | None = None
 
     def run(self, paths: Iterable[str | os.PathLike[str]], resolve_links: bool) -> None:
         self.included = included_paths(self.config.ingest.include_secrets)
@@ -154,6 +177,9 @@ class _Run:
         total, done = sum(len(scan.walk.files) for scan in scans), 0
         if any(_may_need_process(scan) for scan in scans):
             parser_pool.warm_up()
+        if _is_worth_pipeline(scans):
+            limits = Limits.from_config(self.config.ingest)
+            self.pipeline = ParserPipeline(max_chars, limits, self._on_wait)
         self.renames = RenameIndex.build(scans)
         self.files = ((scan, entry) for scan in scans for entry in scan.walk.files)
         try:
@@ -163,8 +189,11 @@ class _Run:
                     self._process(file)
                 done += 1
         finally:
-            if self.ahead is not None:
-                self.ahead.close()
+            for file in self.ahead:
+                file.close()
+            if self.pipeline is not None:
+                self.pipeline.close()
+            self.batch.write()  # finished files are kept, whatever ends the run
         # Last, since a file that is gone here may have appeared in another root.
         for scan in scans:
             self._remove(scan)
@@ -221,22 +250,32 @@ class _Run:
     # --- one file ---------------------------------------------------------------------------------
 
     def _next_file(self) -> _File | None:
-        """Return the file that was read ahead, or the next one."""
-        file, self.ahead = self.ahead, None
-        if file is None and (following := next(self.files, None)) is not None:
-            scan, entry = following
-            file = _File(scan, entry, scan.states.get(entry.path), scan.doc_path(entry.path))
-        return file
+        """Return the first file that was read ahead, or else the next one."""
+        if self.ahead:
+            return self.ahead.popleft()
+        if (following := next(self.files, None)) is None:
+            return None
+        scan, entry = following
+        return _File(scan, entry, scan.states.get(entry.path), scan.doc_path(entry.path))
 
     def _read_ahead(self) -> None:
-        """Start parsing the next file while this one is written. Its errors are raised later, when
-        that file is processed."""
-        if (file := self._next_file()) is not None:
-            self.ahead = file
+        """Start parsing the next files while this one is written: several short ones, or a long
+        one. Their errors are raised later, when they are processed."""
+        ahead, self.ahead = self.ahead, deque()
+        while len(ahead) < _MAX_AHEAD and (not ahead or self._is_pipelined(ahead[-1])):
+            if (file := self._next_file()) is None:
+                break
+            ahead.append(file)
             try:
                 self._read(file)
             except Exception as error:  # noqa: BLE001 (`_update` raises it)
                 file.error = error
+        self.ahead = ahead
+
+    def _is_pipelined(self, file: _File) -> bool:
+        return self.pipeline is not None and (
+            file.parsing is None or isinstance(file.parsing, PipelinedParsing)
+        )
 
     def _read(self, file: _File) -> None:
         """Read the file and start parsing it, unless it is unchanged."""
@@ -263,11 +302,19 @@ class _Run:
             file.looks_same = True
         name = os.path.basename(file.entry.path)
         source = Source(name, data, file.entry.mtime_ns, self.progress.parse_progress)
+        if self.pipeline is not None and is_short_text(parser, data):
+            file.parsing = self.pipeline.start(self.parsers.location(parser), source)
+            return
         if can_parse_locally(parser, data):
             file.parsing = LocalParsing(parser, source, max_chars)
             return
         location, limits = self.parsers.location(parser), Limits.from_config(ingest)
-        file.parsing = parser_pool.start(location, source, max_chars, limits, self.progress.repeat)
+        file.parsing = parser_pool.start(location, source, max_chars, limits, self._on_wait)
+
+    def _on_wait(self) -> None:
+        """Called a few times a second while a file is parsed."""
+        self.progress.repeat()
+        self.batch.write_if_old()
 
     def _process(self, file: _File) -> None:
         doc_path = file.doc_path
@@ -317,16 +364,9 @@ class _Run:
             if state is None and self._is_expired(document):
                 expired = document.draft.attributes.expires_at
                 self.report.skipped.append(FileNote(file.doc_path, f"expired {expired}"))
-            elif state is None and (match := self.renames.pop_match(document.draft)) is not None:
-                self._write(file.scan, file.doc_path, document, renamed_from=match)
-            else:
-                self._write(
-                    file.scan,
-                    file.doc_path,
-                    document,
-                    is_new=state is None,
-                    looks_same=file.looks_same,
-                )
+                return
+            match = self.renames.pop_match(document.draft) if state is None else None
+            self._write(file, document, parsing, renamed_from=match)
 
     def _is_included(self, file: _File) -> bool:
         """Whether the settings name the file as one to read even if it holds a secret."""
@@ -368,27 +408,42 @@ class _Run:
 
     def _write(
         self,
-        scan: RootScan,
-        doc_path: str,
+        file: _File,
         document: document_builder.PreparedDocument,
+        parsing: parser_pool.Parsing | LocalParsing,
         *,
-        is_new: bool = False,
-        looks_same: bool = False,
-        renamed_from: MissingDocument | None = None,
+        renamed_from: MissingDocument | None,
     ) -> None:
-        is_unchanged = looks_same
         chunks = self.progress.count(document.chunks)
         if self.dry_run:
             deque(chunks, maxlen=0)  # parse to the end, so that all errors are reported
-        else:
-            if scan.root is None:
-                scan.root = self.store.catalog.ensure_root(scan.target.path, whole=False)
-            draft = document.in_root(scan.root)
-            doc_path = draft.doc_path
-            moved_from = renamed_from.doc_id if renamed_from is not None else None
-            written = self.store.catalog.write_document(draft, chunks, moved_from=moved_from)
+            self._report(file, file.doc_path, document, renamed_from, None)
+            return
+        scan = file.scan
+        if scan.root is None:
+            scan.root = self.store.catalog.ensure_root(scan.target.path, whole=False)
+        draft = document.in_root(scan.root)
+        moved_from = renamed_from.doc_id if renamed_from is not None else None
+        on_written = partial(self._report, file, draft.doc_path, document, renamed_from)
+        if parsing.is_short:
+            self.batch.add(DocumentWrite(draft, list(chunks), moved_from), on_written)
+            return
+        self.batch.write()
+        on_written(self.store.catalog.write_document(draft, chunks, moved_from=moved_from))
+
+    def _report(
+        self,
+        file: _File,
+        doc_path: str,
+        document: document_builder.PreparedDocument,
+        renamed_from: MissingDocument | None,
+        written: ChunkChanges | None,
+    ) -> None:
+        """Add a document to the report, with what was `written`; None in a dry run."""
+        is_unchanged = file.looks_same
+        if written is not None:
             self.report.add_chunks(written)
-            is_unchanged = looks_same and not (written.chunks_added or written.chunks_removed)
+            is_unchanged &= not (written.chunks_added or written.chunks_removed)
         self.report.warnings += [FileNote(doc_path, text) for text in document.warnings]
         if renamed_from is not None:
             renamed_from.mark_renamed()
@@ -396,7 +451,7 @@ class _Run:
         elif is_unchanged:
             self.report.unchanged += 1
         else:
-            (self.report.added if is_new else self.report.changed).append(doc_path)
+            (self.report.added if file.state is None else self.report.changed).append(doc_path)
 
     def _remove(self, scan: RootScan) -> None:
         removed, unmounted = scan.removed_files()
@@ -423,6 +478,11 @@ def _may_need_process(scan: RootScan) -> bool:
     return any(
         file.path not in scan.states and may_need_process(file.path) for file in scan.walk.files
     )
+
+
+def _is_worth_pipeline(scans: Sequence[RootScan]) -> bool:
+    new = sum(file.path not in scan.states for scan in scans for file in scan.walk.files)
+    return new >= _WORTH_PIPELINE and (os.cpu_count() or 1) > 1
 
 
 def _stat_of(state: FileState) -> tuple[int, int, int, bytes | None]:

@@ -17,7 +17,8 @@ from kb.types import Attributes, ChunkDraft
 @dataclass(frozen=True, slots=True)
 class ChunkedDocument:
     """A `ports.Parsed` with chunks instead of blocks. `chunks` can be iterated once; a long file is
-    parsed during the iteration."""
+    parsed during the iteration. With `lang_detected`, a `lang` of None means that the text does not
+    show its language either."""
 
     type: str
     title: str | None
@@ -25,6 +26,7 @@ class ChunkedDocument:
     attributes: Attributes
     warnings: tuple[str, ...]
     chunks: Iterable[ChunkDraft]
+    lang_detected: bool = False
 
 
 def parse_and_chunk(parser: Parser, source: Source, max_chars: int) -> ChunkedDocument:

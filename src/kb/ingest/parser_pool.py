@@ -57,19 +57,9 @@ def start(
     waits, here or for the result; an exception from it ends the parsing, and so does the thread's
     deadline. Raises `ParserUnavailable` if no process can be started.
     """
-    size = len(source.data)
-    limits = limits.for_file(size)
-    request = {
-        "parser": parser,
-        "max_chars": max_chars,
-        "name": source.name,
-        "mtime_ns": source.mtime_ns,
-        "want": want,
-        "size": size,
-        "memory_bytes": limits.memory_bytes,
-        "cpu_s": limits.cpu_s,
-    }
-    process = _POOL.acquire(limits.memory_bytes, on_wait)
+    limits = limits.for_file(len(source.data))
+    request = request_for(parser, source, max_chars, limits, want)
+    process = acquire(limits, on_wait)
     parsing = Parsing(process, limits, source, on_wait)
     try:
         process.send(request, source.data, on_wait)
@@ -79,6 +69,22 @@ def start(
     return parsing
 
 
+def request_for(
+    parser: str, source: Source, max_chars: int, limits: Limits, want: str
+) -> wire.Message:
+    """The message that precedes the bytes of a file."""
+    return {
+        "parser": parser,
+        "max_chars": max_chars,
+        "name": source.name,
+        "mtime_ns": source.mtime_ns,
+        "want": want,
+        "size": len(source.data),
+        "memory_bytes": limits.memory_bytes,
+        "cpu_s": limits.cpu_s,
+    }
+
+
 def extract_text(parser: str, source: Source, max_chars: int, limits: Limits) -> str | None:
     """Return the text that the parser extracts from `source`; None if it is the file's own text.
 
@@ -86,6 +92,16 @@ def extract_text(parser: str, source: Source, max_chars: int, limits: Limits) ->
     """
     with start(parser, source, max_chars, limits, want="text") as parsing:
         return parsing.text()
+
+
+def acquire(limits: Limits, on_wait: OnWait) -> ParserProcess:
+    """Wait for a process; `release` it afterwards."""
+    return _POOL.acquire(limits.memory_bytes, on_wait)
+
+
+def release(process: ParserProcess, *, usable: bool) -> None:
+    """Keep a process for other files, or end it if it is not `usable`."""
+    _POOL.release(process, usable=usable)
 
 
 def warm_up() -> None:
@@ -108,9 +124,9 @@ class Parsing:
     """
 
     def __init__(
-        self, process: ParserProcess, limits: Limits, source: Source, on_wait: OnWait
+        self, process: ParserProcess | None, limits: Limits, source: Source, on_wait: OnWait
     ) -> None:
-        self._process: ParserProcess | None = process
+        self._process = process
         self._limits = limits
         self._name, self._on_progress = source.name, source.on_progress
         self._on_wait = on_wait
@@ -129,6 +145,11 @@ class Parsing:
     def is_complete(self) -> bool:
         """Whether the whole result has arrived, so that the process is free for another file."""
         return self._process is None
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the whole result has arrived, and is short enough for memory."""
+        return self.is_complete and self._bytes <= _BUFFER_BYTES
 
     def document(self) -> ChunkedDocument:
         """Return the document as soon as its first chunks arrive; the rest of a long file is parsed

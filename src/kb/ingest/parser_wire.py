@@ -12,6 +12,9 @@ request.
     <- {chunks, more}               further chunks, until `more` is false
     <- {text, more}                 instead, if the text was requested
     <- {error: [kind, reason]}      instead of the rest
+
+`want` is `chunks`, `chunks and language` or `text`. With the second, the process detects the
+language of a document that declares none.
 """
 
 from __future__ import annotations
@@ -75,6 +78,7 @@ def document_message(document: ChunkedDocument) -> Message:
         "type": document.type,
         "title": document.title,
         "lang": document.lang,
+        "lang_detected": document.lang_detected,
         "warnings": list(document.warnings),
         "attributes": attributes
         | {
@@ -99,6 +103,7 @@ def document_of(message: Any, chunks: Any) -> ChunkedDocument:
         ),
         warnings=_texts(message.get("warnings")),
         chunks=chunks,
+        lang_detected=_field(message, "lang_detected", bool),
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from dataclasses import replace
 from typing import Any, BinaryIO
 
 from kb import __version__
@@ -80,7 +81,10 @@ def _serve(
         if request["want"] == "text":
             response.text(parsers[key].parse(source).text)
         else:
-            response.document(parse_and_chunk(parsers[key], source, request["max_chars"]))
+            document = parse_and_chunk(parsers[key], source, request["max_chars"])
+            if request["want"] == "chunks and language":
+                document = _with_language(document)
+            response.document(document)
     except MemoryError:
         response.fail("memory", "")
     except Unsupported as unsupported:
@@ -93,6 +97,15 @@ def _serve(
         from kb.ingest.report import reason_of
 
         response.fail("memory" if _lacked_memory(error) else "unreadable", reason_of(error))
+
+
+def _with_language(document: ChunkedDocument) -> ChunkedDocument:
+    if document.lang or document.attributes.lang:
+        return document
+    from kb.text.language import sample_language
+
+    chunks = list(document.chunks)
+    return replace(document, lang=sample_language(chunks), chunks=chunks, lang_detected=True)
 
 
 def _lacked_memory(error: BaseException) -> bool:

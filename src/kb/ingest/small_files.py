@@ -17,6 +17,7 @@ import codecs
 
 from kb.ingest import file_names
 from kb.ingest.parsed_document import ChunkedDocument, parse_and_chunk
+from kb.ingest.parser_pipeline import MAX_FILE_BYTES
 from kb.ingest.parser_support.format_parser import FormatParser
 from kb.ports import Parser, Source
 
@@ -35,6 +36,13 @@ def can_parse_locally(parser: Parser, data: bytes) -> bool:
     return not head.startswith(_FRONT_MATTER) and b"\0" not in head  # UTF-16 may hide it
 
 
+def is_short_text(parser: Parser, data: bytes) -> bool:
+    """Whether `data` is a text that `parser` parses in little time, so that others can wait for
+    it."""
+    size = min(parser.max_local_bytes, MAX_FILE_BYTES) if isinstance(parser, FormatParser) else 0
+    return len(data) <= size
+
+
 def may_need_process(name: str) -> bool:
     """Guess from a file's name whether a parser process will be needed for it."""
     return file_names.suffix_of(name) not in _SUFFIXES
@@ -42,6 +50,8 @@ def may_need_process(name: str) -> bool:
 
 class LocalParsing:
     """The parsing of a small file in this process, used like `parser_pool.Parsing`."""
+
+    is_short = True
 
     def __init__(self, parser: Parser, source: Source, max_chars: int) -> None:
         self._parser, self._source, self._max_chars = parser, source, max_chars

@@ -73,10 +73,14 @@ class OnnxModel(ModelTraits, Generic[TokenizerT]):
             check = pool.submit(manifests.check_hashes, self.manifest, anew=False)
             _load_libraries()
             check.result()
-        session = load(self.manifest, self._provider)
-        return LoadedModel(
-            session, self._load_tokenizer(), ThreadPoolExecutor(self._threads, self._thread_name)
-        )
+            # The graph takes longest, and is loaded without the interpreter lock.
+            session = pool.submit(load, self.manifest, self._provider)
+            tokenizer = self._load_tokenizer()
+            return LoadedModel(
+                session.result(),
+                tokenizer,
+                ThreadPoolExecutor(self._threads, self._thread_name),
+            )
 
     def _load_tokenizer(self) -> TokenizerT:
         path = self.manifest.path(manifests.TOKENIZER)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         Counts,
         Document,
         DocumentDraft,
+        DocumentWrite,
         FileLocation,
         FileState,
         Filters,
@@ -67,6 +68,10 @@ class Catalog(Protocol):
         """Insert a document, or replace the one with the same path. `moved_from` is the id of a
         document whose file has moved here; the id is kept. Chunks with unchanged text keep their
         ids and vectors."""
+        ...
+
+    def write_documents(self, writes: Sequence[DocumentWrite]) -> list[ChunkChanges]:
+        """Write several documents in one transaction: all of them, or none after an error."""
         ...
 
     def write_chunks(self, doc_id: int, draft: DocumentDraft, chunks: Iterable[ChunkDraft]) -> None:

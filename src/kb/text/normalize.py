@@ -38,7 +38,10 @@ _HALF_WIDTH_KATAKANA = "[\uff66-\uff9f]"
 _BESIDE_RUN = rf"(?<=[{_UNSPACED}])[^\W_{_UNSPACED}]+|[^\W_{_UNSPACED}]+(?=[{_UNSPACED}])"
 _NOT_CAPITAL = r"[^\W_0-9A-Z]"  # any letter but an ASCII capital, so `Élan` is one word
 _CAMEL_CASE_WORD = re.compile(rf"[A-Z]+(?!{_NOT_CAPITAL})|[A-Z]?{_NOT_CAPITAL}+|[0-9]+")
-_INNER_CAPITAL = re.compile(r"[A-Za-z0-9][A-Z]")
+_KINDS = bytes(  # A for an ASCII capital, a for another ASCII letter or a digit
+    ord("A" if chr(byte).isupper() else "a" if chr(byte).isalnum() else " ") if byte < 128 else 32
+    for byte in range(256)
+)
 _IDENTIFIER = re.compile(r"(?<![A-Za-z0-9])[A-Za-z][a-z0-9]*+[A-Z][A-Za-z0-9]*+")
 
 # English words that carry the form of a question rather than its topic.
@@ -97,12 +100,10 @@ def bigrams(run: str) -> list[str]:
     return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
 
 
-def unspaced_ngrams(text: str) -> str:
+def unspaced_ngrams(*texts: str) -> str:
     """The text to index in `chunks_cjk`: all characters and bigrams of unspaced script, including
     those on both sides of an invisible character."""
-    if text.isascii():
-        return ""
-    runs = unspaced_runs(plain_form(text))
+    runs = [run for text in texts if not text.isascii() for run in unspaced_runs(plain_form(text))]
     return " ".join(gram for run in runs for gram in (*run, *(bigrams(run) if run[1:] else ())))
 
 
@@ -118,11 +119,17 @@ def split_identifier(word: str) -> list[str]:
 
 def find_identifiers(text: str) -> Iterator[tuple[int, int, list[str]]]:
     """Yield start, end and words of every identifier in `text`."""
-    if _INNER_CAPITAL.search(text) is None:  # true of most prose, and three times as fast
+    if not _has_inner_capital(text):  # true of most prose, and ten times as fast
         return
     for match in _IDENTIFIER.finditer(text):
         if words := split_identifier(match[0]):
             yield match.start(), match.end(), words
+
+
+def _has_inner_capital(text: str) -> bool:
+    """Whether an ASCII capital follows an ASCII letter or digit."""
+    kinds = text.encode("utf-8", "replace").translate(_KINDS)
+    return b"aA" in kinds or b"AA" in kinds
 
 
 def subwords(heading: str, text: str) -> str:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         Block,
         ChunkDraft,
         DocumentDraft,
+        DocumentWrite,
         FileLocation,
         FileState,
         Root,
@@ -90,7 +91,7 @@ JsonDict = dict[str, Any]
 _MODULES = {
     "citations": "Span Citation",
     "documents": "Document Chunk ChunkChanges ChunkText PendingChunk",
-    "ingest": "Block ChunkDraft Attributes DocumentDraft Root FileLocation FileState",
+    "ingest": "Block ChunkDraft Attributes DocumentDraft DocumentWrite Root FileLocation FileState",
     "models": "ModelSpec ExamMark StoredModel TokenVectors Encoding ModelInfo Vector",
     "search": "Filters SearchRequest Query LexicalQuery ScoredChunk TermFrequencies TextMatches "
     "VectorMatches Retrieval Degraded Hit Response",
@@ -128,6 +129,7 @@ __all__ = [
     "DiskUsage",
     "Document",
     "DocumentDraft",
+    "DocumentWrite",
     "EmbedCounts",
     "EmbedReport",
     "Encoding",

@@ -1,11 +1,11 @@
-"""Values on their way into a store (Block, ChunkDraft, DocumentDraft), and the store's records of
-folders and files, by which ingest recognizes changes."""
+"""Values on their way into a store (Block, ChunkDraft, DocumentDraft, DocumentWrite), and the
+store's records of folders and files, by which ingest recognizes changes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from kb.types.citations import Span
 
@@ -70,6 +70,15 @@ class DocumentDraft:
     device: int | None = None
     os_path: bytes | None = None  # the path on disk, if it is not `path` in UTF-8
     body: str | None = None
+
+
+class DocumentWrite(NamedTuple):
+    """A document to write. `moved_from` is the id of a document whose file has moved to this path;
+    the id is kept."""
+
+    draft: DocumentDraft
+    chunks: Iterable[ChunkDraft]
+    moved_from: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,17 @@ import pytest
 from kb.errors import InvalidRequest
 from kb.ports import Store
 from kb.text import globs
-from kb.types import KINDS, TRUSTS, TYPES, Chunk, ChunkChanges, Filters, LexicalQuery
+from kb.types import (
+    KINDS,
+    TRUSTS,
+    TYPES,
+    Chunk,
+    ChunkChanges,
+    ChunkDraft,
+    DocumentWrite,
+    Filters,
+    LexicalQuery,
+)
 from tests.conformance.store.samples import EVERYTHING, NOW, chunk_ids, chunks, draft, embed, put
 from tests.conftest import Clock
 
@@ -131,6 +142,35 @@ def test_ids_are_never_used_twice(store: Store) -> None:
     second = put(store, "a", "one")
     assert second != first
     assert chunk_ids(store, second) != [chunk]
+
+
+def test_several_documents_in_one_write(store: Store) -> None:
+    moved = put(store, "old.md", "one")
+    first, second, third = store.catalog.write_documents(
+        [
+            DocumentWrite(draft("a"), chunks("one", "two")),
+            DocumentWrite(draft("a"), chunks("two", "three")),
+            DocumentWrite(draft("new.md", title="old.md"), chunks("one"), moved),
+        ]
+    )
+    assert second == ChunkChanges(first.doc_id, 1, 1, 1)
+    assert third == ChunkChanges(moved, 0, 1, 0)
+    assert store.catalog.write_documents([]) == []
+
+
+def test_several_documents_are_written_together_or_not_at_all(store: Store) -> None:
+    put(store, "a", "one")
+
+    def broken() -> Iterator[ChunkDraft]:
+        yield from chunks("three")
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        store.catalog.write_documents(
+            [DocumentWrite(draft("a"), chunks("two")), DocumentWrite(draft("b"), broken())]
+        )
+    assert [chunk.text for chunk in _chunks_of(store, "a")] == ["one"]
+    assert store.catalog.document_by_path("b") is None
 
 
 def test_a_moved_document_keeps_its_id(store: Store) -> None:

@@ -164,6 +164,9 @@ def test_substrings_with_and_without_the_index(store: Store) -> None:
         (["oathou"], [one, two]),
         (["oathou", "edo"], [two, one]),
         (["OATHOU"], [one, two]),
+        (["ouse redo"], [two]),
+        (["ouse_redo"], []),
+        (["oa%"], []),
         (["zzz"], []),
     ):
         found = store.fulltext.match_substrings(terms, **EVERYTHING)

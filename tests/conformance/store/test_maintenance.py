@@ -133,7 +133,7 @@ def test_a_broken_import_changes_nothing(stores: Stores, filled: Store) -> None:
 
 def test_compacting_keeps_everything_and_frees_space(store: Store) -> None:
     for number in range(30):
-        put(store, f"d{number}", *(f"word{number} line {line} " * 40 for line in range(20)))
+        put(store, f"d{number}", *(f"word{number} line {line} " * 200 for line in range(20)))
     store.catalog.delete_documents(
         one.doc_id
         for one in store.catalog.documents(Filters(), None)

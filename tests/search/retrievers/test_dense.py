@@ -390,7 +390,7 @@ def test_a_damaged_lexical_index_leaves_the_vectors(hybrid: KnowledgeBase) -> No
     fill(hybrid)
     hybrid.embed()
     with sqlite_store(hybrid)._database.writing() as connection:
-        for table in ("chunks_fts", "chunks_trigram", "chunks_cjk"):
+        for table in ("chunks_fts", "chunks_cjk"):
             connection.execute(f"DROP TABLE {table}")
     with KnowledgeBase(hybrid.path, encoder=Weightless()) as kb:
         found = kb.search("harbour keys")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Counts,
         Document,
         DocumentDraft,
+        DocumentWrite,
         FileLocation,
         FileState,
         Filters,
@@ -86,12 +87,16 @@ class SqliteCatalog:
     def write_document(
         self, draft: DocumentDraft, chunks: Iterable[ChunkDraft], *, moved_from: int | None = None
     ) -> ChunkChanges:
+        from kb.types import DocumentWrite
+
+        (changes,) = self.write_documents([DocumentWrite(draft, chunks, moved_from)])
+        return changes
+
+    def write_documents(self, writes: Sequence[DocumentWrite]) -> list[ChunkChanges]:
         seconds = self._clock()
+        now, now_ns = utc_timestamp(seconds), int(seconds * 1e9)
         with self._database.writing() as connection:
-            now, now_ns = utc_timestamp(seconds), int(seconds * 1e9)
-            if moved_from is not None:
-                documents.move(connection, moved_from, draft.doc_path)
-            return documents.write(connection, draft, chunks, now, now_ns)
+            return [documents.write(connection, each, now, now_ns) for each in writes]
 
     def write_chunks(self, doc_id: int, draft: DocumentDraft, chunks: Iterable[ChunkDraft]) -> None:
         with self._database.writing() as connection:
@@ -101,7 +106,9 @@ class SqliteCatalog:
         with self._database.writing() as connection:
             removed = documents.delete(connection, doc_ids)
             files.drop_empty_roots(connection, roots)
-            return removed
+        if removed:
+            self._database.release_free_pages()
+        return removed
 
     def record_access(self, doc_id: int) -> None:
         with self._access_lock:

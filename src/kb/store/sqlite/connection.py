@@ -42,6 +42,8 @@ _CACHE_KIB = 32 * 1024
 LOG_BYTES = 8 << 20  # a larger write-ahead log is checkpointed and truncated
 # Exceptions that values of an unexpected type or form can raise.
 _DAMAGE_ERRORS = (TypeError, ValueError, LookupError, AttributeError, OverflowError, RecursionError)
+_MIN_FREE_PAGES = 1024  # 4 MB: fewer are left for new documents
+_VACUUM_PAGES = 2048  # in one transaction, so that others can write in between
 _CHECKPOINT_MS = 500  # how long a checkpoint waits for readers; it blocks writers, not readers
 _CHECK_STEPS = 250  # steps of SQLite between two checks of the deadline: at most about 30 ms
 
@@ -157,12 +159,25 @@ class Database:
         """Write the file again without unused pages. FTS5 keeps entries of deleted rows until its
         segments are merged."""
         with self.writing() as connection:
-            for table in ("chunks_fts", "chunks_trigram", "chunks_cjk"):
+            for table in ("chunks_fts", "chunks_cjk"):
                 connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
         with self.errors():
             connection = self._writer()
-            connection.execute("VACUUM")
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL; VACUUM")
             scalar(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def release_free_pages(self) -> None:
+        """Give unused pages back to the disk if they are a large part of the file. Takes the write
+        lock for a moment at a time. Older stores, which cannot do this, need `compact` once."""
+        before = None
+        while True:
+            with self.writing() as connection:
+                free = int(scalar(connection, "PRAGMA freelist_count"))
+                pages = int(scalar(connection, "PRAGMA page_count"))
+                if free < max(_MIN_FREE_PAGES, pages // 4) or free == before:
+                    return
+                connection.execute(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})").fetchall()
+            before = free
 
     def log_bytes(self) -> int:
         """The size of the write-ahead log."""
@@ -390,7 +405,9 @@ class Database:
     def _prepare(self, connection: apsw.Connection) -> None:
         if connection.readonly("main"):
             raise StoreReadOnly(f"{self.path} cannot be written", "check the file's permissions")
-        if schema.version(connection, str(self.path)) < schema.VERSION:
+        if (version := schema.version(connection, str(self.path))) < schema.VERSION:
+            if version == 0:  # later, only VACUUM can change it
+                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             self._use_wal(connection)
             schema.migrate(connection, str(self.path))
         # In WAL mode, NORMAL keeps the file consistent even after a power loss.

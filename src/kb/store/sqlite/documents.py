@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from kb.text.normalize import subwords, unspaced_ngrams
 from kb.types import Chunk, ChunkChanges, ChunkText, Document, Filters, Span
 
 if TYPE_CHECKING:
-    from kb.types import ChunkDraft, DocumentDraft
+    from kb.types import ChunkDraft, DocumentDraft, DocumentWrite
 
 _DOCUMENT_FIELDS = tuple(item.name for item in fields(Document))  # in the order of the columns
 _DOCUMENT = """
@@ -42,6 +42,7 @@ _CHUNK_COLUMNS = (
 )  # fmt: skip
 _CHUNK = f"SELECT {', '.join(_CHUNK_COLUMNS)} FROM chunks "
 _CHUNK_OF_C = ", ".join(f"c.{name}" for name in _CHUNK_COLUMNS)
+_to_json = json.JSONEncoder(ensure_ascii=False).encode  # `json.dumps` makes one for each call
 _TEXT_AT = _CHUNK_COLUMNS.index("text")
 _TEXT = """
 SELECT {columns}, {copies}
@@ -65,17 +66,18 @@ CASE WHEN length(c.text) <= 200 THEN (
 
 
 def write(
-    connection: apsw.Connection,
-    draft: DocumentDraft,
-    chunks: Iterable[ChunkDraft],
-    now: str,
-    now_ns: int,
+    connection: apsw.Connection, document: DocumentWrite, now: str, now_ns: int
 ) -> ChunkChanges:
     """Insert a document, or replace the one with the same path. Chunks with the same heading and
     text keep their ids and vectors."""
-    doc_id = _write_row(connection, draft, now, now_ns)
-    _write_tags(connection, doc_id, draft.attributes.tags)
-    added, kept, removed = _write_chunks(connection, doc_id, draft, chunks, now)
+    draft, chunks, moved_from = document
+    if moved_from is not None:
+        _move(connection, moved_from, draft.doc_path)
+    doc_id, is_new = _write_row(connection, draft, now, now_ns)
+    if draft.attributes.tags or not is_new:
+        _write_tags(connection, doc_id, draft.attributes.tags)
+    old = {} if is_new else _chunks_by_digest(connection, doc_id)
+    added, kept, removed = _write_chunks(connection, doc_id, old, draft, chunks, now)
     count_change(connection, added - removed)
     return ChunkChanges(doc_id, added, kept, removed)
 
@@ -85,11 +87,12 @@ def write_chunks(
     now: str,
 ) -> None:  # fmt: skip
     """Replace the chunks of an existing document and nothing else."""
-    added, _, removed = _write_chunks(connection, doc_id, draft, chunks, now)
+    old = _chunks_by_digest(connection, doc_id)
+    added, _, removed = _write_chunks(connection, doc_id, old, draft, chunks, now)
     count_change(connection, added - removed)
 
 
-def move(connection: apsw.Connection, doc_id: int, doc_path: str) -> None:
+def _move(connection: apsw.Connection, doc_id: int, doc_path: str) -> None:
     """Change a document's path to `doc_path`, which must be free, so that `write` replaces it."""
     connection.execute("UPDATE documents SET doc_path = ? WHERE doc_id = ?", (doc_path, doc_id))
 
@@ -99,7 +102,10 @@ def count_change(connection: apsw.Connection, chunks: int = 0) -> None:
     connection.execute("UPDATE state SET changes = changes + 1, chunks = chunks + ?", (chunks,))
 
 
-def _write_row(connection: apsw.Connection, draft: DocumentDraft, now: str, now_ns: int) -> int:
+def _write_row(
+    connection: apsw.Connection, draft: DocumentDraft, now: str, now_ns: int
+) -> tuple[int, bool]:
+    """Write the document's row. Returns its id, and whether the document is new."""
     by_path = "SELECT doc_id FROM documents WHERE doc_path = ?"
     known = scalar(connection, by_path, (draft.doc_path,))
     row = _columns(draft, now) | {"indexed_ns": now_ns}
@@ -109,7 +115,7 @@ def _write_row(connection: apsw.Connection, draft: DocumentDraft, now: str, now_
             f"UPDATE documents SET {assignments} WHERE doc_id = :doc_id", row | {"doc_id": known}
         )
         attach_document(connection, int(known))
-        return int(known)
+        return int(known), False
     doc_id = next_id(connection)
     if not draft.doc_path:  # a note is named by its id
         row |= {"path": f"note:{doc_id}", "doc_path": f"note:{doc_id}"}
@@ -119,7 +125,7 @@ def _write_row(connection: apsw.Connection, draft: DocumentDraft, now: str, now_
         f"INSERT INTO documents (doc_id, {names}) VALUES (:doc_id, {values})",
         row | {"doc_id": doc_id},
     )
-    return doc_id
+    return doc_id, True
 
 
 def next_id(connection: apsw.Connection) -> int:
@@ -166,47 +172,61 @@ def _write_tags(connection: apsw.Connection, doc_id: int, tags: Iterable[str]) -
     )
 
 
+def _chunks_by_digest(connection: apsw.Connection, doc_id: int) -> dict[str, deque[int]]:
+    chunk_ids: dict[str, deque[int]] = defaultdict(deque)
+    for chunk_id, digest in connection.execute(
+        "SELECT chunk_id, content_hash FROM chunks WHERE doc_id = ? ORDER BY ordinal", (doc_id,)
+    ):
+        chunk_ids[digest].append(chunk_id)
+    return chunk_ids
+
+
 def _write_chunks(
     connection: apsw.Connection,
     doc_id: int,
+    old: Mapping[str, deque[int]],
     draft: DocumentDraft,
     chunks: Iterable[ChunkDraft],
     now: str,
 ) -> tuple[int, int, int]:
-    old: dict[str, deque[int]] = defaultdict(deque)
-    for chunk_id, digest in connection.execute(
-        "SELECT chunk_id, content_hash FROM chunks WHERE doc_id = ? ORDER BY ordinal", (doc_id,)
-    ):
-        old[digest].append(chunk_id)
-    added = kept = 0
-    for ordinal, chunk in enumerate(chunks):
-        heading = heading_text(draft.title, chunk.heading_path)
-        digest = content_digest(heading, chunk.text)
-        place = _place(chunk, draft.chunker_version)
-        if same := old.get(digest):  # old[digest] would add an entry
-            connection.execute(
-                "UPDATE chunks SET ordinal = ?, section_label = ?, chunker_version = ?, spans = ?, "
-                "heading_path = ? WHERE chunk_id = ?",
-                (ordinal, *place, same.popleft()),
-            )
-            kept += 1
-            continue
-        connection.execute(
-            "INSERT INTO chunks (doc_id, ordinal, section_label, chunker_version, spans, "
-            "heading_path, content_hash, indexed_at, heading, text, parts, cjk) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (doc_id, ordinal, *place, digest, now, heading, chunk.text,
-             subwords(heading, chunk.text), unspaced_ngrams(f"{heading}\n{chunk.text}")),
-        )  # fmt: skip
-        added += 1
+    """Insert new chunks, and update those in `old` that have the same digest. Returns how many
+    were added, kept and removed."""
+    kept: list[tuple[Any, ...]] = []
+    added = 0
+
+    def new_rows() -> Iterator[tuple[Any, ...]]:
+        nonlocal added
+        for ordinal, chunk in enumerate(chunks):
+            heading = heading_text(draft.title, chunk.heading_path)
+            digest = content_digest(heading, chunk.text)
+            place = _place(chunk, draft.chunker_version)
+            if same := old.get(digest):  # old[digest] would add an entry
+                kept.append((ordinal, *place, same.popleft()))
+                continue
+            added += 1
+            yield (doc_id, ordinal, *place, digest, now, heading, chunk.text,
+                   subwords(heading, chunk.text),
+                   unspaced_ngrams(heading, chunk.text))  # fmt: skip
+
+    connection.executemany(
+        "INSERT INTO chunks (doc_id, ordinal, section_label, chunker_version, spans, "
+        "heading_path, content_hash, indexed_at, heading, text, parts, cjk) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        new_rows(),
+    )
+    connection.executemany(
+        "UPDATE chunks SET ordinal = ?, section_label = ?, chunker_version = ?, spans = ?, "
+        "heading_path = ? WHERE chunk_id = ?",
+        kept,
+    )
     gone = [(chunk_id,) for left in old.values() for chunk_id in left]
     connection.executemany("DELETE FROM chunks WHERE chunk_id = ?", gone)
-    return added, kept, len(gone)
+    return added, len(kept), len(gone)
 
 
 def _place(chunk: ChunkDraft, chunker_version: str) -> tuple[str | None, str, str, str]:
-    spans = json.dumps([span.to_dict() for span in chunk.spans], ensure_ascii=False)
-    path = json.dumps(chunk.heading_path, ensure_ascii=False)
+    spans = _to_json([span.to_dict() for span in chunk.spans])
+    path = _to_json(chunk.heading_path)
     return chunk.section_label, chunker_version, spans, path
 
 

@@ -57,9 +57,8 @@ def glob_matches(pattern: Any, path: Any) -> bool:
 
 
 def count_substrings(text: Any, terms_json: Any) -> int:
-    """How many of the terms occur in `text`, ignoring case. Uses `lower` like the trigram index:
-    `casefold` would turn the index's ß into two letters."""
-    folded = widen_katakana(text).lower()
+    """How many of the terms occur in `text`, ignoring case."""
+    folded = (text if text.isascii() else widen_katakana(text)).lower()
     return sum(term in folded for term in _terms(terms_json))
 
 

@@ -119,7 +119,7 @@ class _Restore:
         derived = {
             "content_hash": documents.content_digest(record["heading"], record["text"]),
             "parts": subwords(record["heading"], record["text"]),
-            "cjk": unspaced_ngrams(f"{record['heading']}\n{record['text']}"),
+            "cjk": unspaced_ngrams(record["heading"], record["text"]),
         }
         chunk_id = self._insert("chunks", export_format.as_columns(record) | derived)
         self.chunks += 1

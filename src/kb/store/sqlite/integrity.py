@@ -270,7 +270,7 @@ def _sample(connection: apsw.Connection, columns: str, limit: int) -> Iterator[A
 
 
 def _derived(heading: str, text: str) -> tuple[str, str]:
-    return subwords(heading, text), unspaced_ngrams(f"{heading}\n{text}")
+    return subwords(heading, text), unspaced_ngrams(heading, text)
 
 
 def _corrections(rows: list[Any]) -> Iterator[tuple[str, str, int]]:

@@ -8,7 +8,7 @@ import apsw
 
 from kb.store.sqlite import schema
 
-INDEXES = ("chunks_fts", "chunks_trigram", "chunks_cjk")
+INDEXES = ("chunks_fts", "chunks_cjk")
 _BELOW = ("data", "idx", "content", "docsize", "config")  # the shadow tables of each FTS5 table
 
 Objects = dict[str, tuple[str, str]]  # name -> kind, SQL
