@@ -24,9 +24,12 @@ from kb.regular_files import (
     Links,
     OutsideRoot,
     ReadRefused,
+    StoreFile,
+    hold_store,
     open_file,
     open_folder,
     read_file,
+    release_store,
 )
 from kb.store.sqlite import matrix_file
 
@@ -341,3 +344,27 @@ def test_no_other_reader_waits_for_a_pipe(tmp_path: Path) -> None:
                 read(tmp_path / "config.json")
         with pytest.raises(ModelBroken, match="not a regular file"):
             inferred_manifest._config(tmp_path)
+
+
+@posix
+def test_the_files_of_an_open_store_are_refused_under_every_name(tmp_path: Path) -> None:
+    store = tmp_path / "kb.sqlite"
+    for name in ("kb.sqlite", "kb.sqlite-wal", "kb.sqlite-shm", "other.sqlite"):
+        (tmp_path / name).write_bytes(b"data")
+    os.link(store, tmp_path / "hard")
+    (tmp_path / "soft").symlink_to(store)
+    hold_store(store)
+    hold_store(store)
+    try:
+        for name in ("kb.sqlite", "kb.sqlite-wal", "kb.sqlite-shm", "hard", "soft"):
+            with pytest.raises(StoreFile, match="belongs to an open store"):
+                read_file(tmp_path / name, 100, links="follow")
+        with pytest.raises(StoreFile):
+            read_file("kb.sqlite", 100, root=os.path.realpath(tmp_path))
+        assert read_file(tmp_path / "other.sqlite", 100) == b"data"
+        release_store(store)
+        with pytest.raises(StoreFile):
+            read_file(store, 100)
+    finally:
+        release_store(store)
+    assert read_file(store, 100) == b"data"

@@ -6,6 +6,10 @@ pipe, never open a device, check the open file with `fstat`, and stop at a size 
 `root`, they open folder by folder and follow no link, neither inside the root nor on the way to it.
 Systems without `O_NOFOLLOW` and `openat` (Windows) check each step inside the root before opening
 the file, and the file again afterwards, which leaves a short moment for replacing it with a link.
+
+They also refuse the files of every store that this process has open (`hold_store`): with POSIX
+locks, closing any descriptor of a file releases all locks of the process on it. Another process
+would then take itself for the last user of the store and delete the log that this one writes to.
 """
 
 from __future__ import annotations
@@ -14,9 +18,11 @@ import errno
 import os
 import stat
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 from typing import Literal
 
 __all__ = [
@@ -29,11 +35,14 @@ __all__ = [
     "OpenFile",
     "OutsideRoot",
     "ReadRefused",
+    "StoreFile",
+    "hold_store",
     "is_link",
     "names_inside",
     "open_file",
     "open_folder",
     "read_file",
+    "release_store",
 ]
 
 Links = Literal["refuse", "inside", "follow"]
@@ -52,6 +61,9 @@ _FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_DIREC
 _TRAVERSE_FLAGS = _FOLDER_FLAGS | getattr(os, "O_PATH", 0)
 _F_GETPATH = 50 if sys.platform == "darwin" else None  # `fcntl.F_GETPATH`, without its import
 _JUNCTION = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", None)  # Windows
+_STORE_SUFFIXES = ("", "-wal", "-shm", "-journal")
+_stores: Counter[str] = Counter()  # paths of the stores that this process has open
+_stores_lock = Lock()
 
 
 class ReadRefused(OSError):
@@ -95,6 +107,13 @@ class FileTooLarge(ReadRefused):
 
     def __init__(self, limit_bytes: int, path: str) -> None:
         super().__init__(f"larger than {limit_bytes:,} bytes", path)
+
+
+class StoreFile(ReadRefused):
+    """A file of a store that this process has open."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("belongs to an open store", path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +274,20 @@ def open_folder(root: str, inside: str = "", *, follow_links: bool = False) -> I
         os.close(descriptor)
 
 
+def hold_store(path: str | os.PathLike[str]) -> None:
+    """Refuse to read the files of the store at `path` until `release_store` is called as often."""
+    with _stores_lock:
+        _stores[os.path.abspath(path)] += 1
+
+
+def release_store(path: str | os.PathLike[str]) -> None:
+    """Undo one `hold_store`."""
+    with _stores_lock:
+        _stores[os.path.abspath(path)] -= 1
+        if _stores[os.path.abspath(path)] <= 0:
+            del _stores[os.path.abspath(path)]
+
+
 def is_link(info: os.stat_result) -> bool:
     """Whether an `lstat` result is that of a symbolic link or a Windows junction."""
     if stat.S_ISLNK(info.st_mode):
@@ -274,7 +307,9 @@ def _open_checked(
     except IsLink:
         if links == "refuse":
             raise
-    _check_regular(os.stat(full), full)
+    info = os.stat(full)
+    _check_regular(info, full)
+    _check_no_store(info, full)
     return _open_at(full, None, full, _FILE_FLAGS), True
 
 
@@ -297,6 +332,7 @@ def _open_last(name: str, parent: int | None, full: str) -> int:
     if is_link(before):
         raise IsLink(full)
     _check_regular(before, full)
+    _check_no_store(before, full)
     descriptor = _open_at(name, parent, full, _FILE_FLAGS | _NO_FOLLOW)
     if not _NO_FOLLOW and not os.path.samestat(before, os.fstat(descriptor)):
         os.close(descriptor)
@@ -379,6 +415,18 @@ def _check_steps(root: str, steps: list[str]) -> None:
 def _check_regular(info: os.stat_result, path: str) -> None:
     if not stat.S_ISREG(info.st_mode):
         raise NotRegular(path)
+
+
+def _check_no_store(info: os.stat_result, path: str) -> None:
+    """Raise `StoreFile` for a file of an open store, whatever name it is reached by."""
+    for store in tuple(_stores):
+        for suffix in _STORE_SUFFIXES:
+            try:
+                held = os.stat(store + suffix)
+            except OSError:
+                continue
+            if os.path.samestat(held, info):
+                raise StoreFile(path)
 
 
 def _check_inside(root: str, file: OpenFile) -> None:

@@ -171,7 +171,7 @@ def test_gc_gives_space_back(here: Path, run: Run) -> None:
     run("rm", *paths)
     store = next(here.rglob("kb.sqlite"))
     before = store.stat().st_size
-    assert "0 B given back" in run("gc", "--compact", "--dry-run").err
+    assert "0 B of disk space released" in run("gc", "--compact", "--dry-run").err
     compacted = run("gc", "--compact")
     assert compacted.err.endswith("of disk space released\n0 documents expired and removed\n")
     assert store.stat().st_size < before

@@ -127,5 +127,5 @@ def test_missing_and_truncated_model_files(here: Path, model: Path, run: Run, na
 def test_no_encoder_is_not_an_error(here: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KB_MODELS_ENCODER", "none")
     told = run("doctor")
-    assert "ok       model           switched off: search uses words only" in told.lines
+    assert "ok       model       switched off: search uses words only" in told.lines
     assert run("status", "--json").json["vectors"]["state"] == "off"

@@ -486,3 +486,46 @@ def test_an_older_store_gives_space_back_after_it_was_compacted(tmp_path: Path) 
     with store._database.reading() as reader:
         assert scalar(reader, "PRAGMA auto_vacuum") == 2
     store.close()
+
+
+ANOTHER = """
+import sys
+from kb import KnowledgeBase
+with KnowledgeBase(sys.argv[1]) as kb:
+    if len(sys.argv) > 2:
+        kb.add(sys.argv[2])
+    print(sorted(document.title for document in kb.documents()))
+"""
+
+
+def another_process(store: Path, *note: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", ANOTHER, store, *note], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_a_process_that_reads_the_folder_of_its_store_keeps_its_locks(tmp_path: Path) -> None:
+    """With POSIX locks, closing any descriptor of the file would release them. The other process,
+    which then believes that it is the last one, would delete the log."""
+    store = tmp_path / "library" / "kb.sqlite"
+    with KnowledgeBase(store) as kb:
+        kb.add("first")
+        report = kb.ingest(store.parent)
+        assert {note.reason for note in report.skipped} == {"belongs to an open store"}
+        assert another_process(store, "second") == "['first', 'second']\n"
+        kb.add("third")
+        assert another_process(store) == "['first', 'second', 'third']\n"
+    assert another_process(store) == "['first', 'second', 'third']\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="named pipes")
+@pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm"])
+def test_a_named_pipe_beside_the_store_is_refused(tmp_path: Path, suffix: str) -> None:
+    with KnowledgeBase(tmp_path / "kb.sqlite") as kb:
+        kb.add("a note")
+    os.mkfifo(tmp_path / f"kb.sqlite{suffix}")
+    with KnowledgeBase(tmp_path / "kb.sqlite") as kb:
+        with pytest.raises(StoreUnusable, match="is not a regular file"):
+            kb.search("note")
+        with pytest.raises(StoreUnusable, match="is not a regular file"):
+            kb.add("another")

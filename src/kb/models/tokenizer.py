@@ -97,7 +97,7 @@ def word_terms(pieces: Sequence[str]) -> list[tuple[str, ...]]:
     terms: list[tuple[str, ...]] = []
     for start, end in _words(pieces):
         word = pieces[start] + "".join(piece[2:] for piece in pieces[start + 1 : end])
-        if _is_han(word):
+        if end - start == 1 and _is_han(word):
             terms.append(_han_pairs(pieces, start))
         elif not _WORD.search(word):
             terms += [()] * (end - start)

@@ -32,17 +32,16 @@ WORDS = Parameters(
 # Encoders whose cosines are calibrated.
 MODELS: Mapping[str, Parameters] = {
     "kb-mini": Parameters(
-        -14.5587,
+        -12.5111,
         {
-            "cosine": 14.444,
-            "high_cosine": 18.0495,
-            "coverage": 3.2825,
-            "known": 2.2182,
-            "matches": 2.1086,
-            "length": -0.2596,
-            "short": 2.2116,
+            "cosine": 14.9371,
+            "high_cosine": 21.6669,
+            "coverage": 4.1097,
+            "matches": 2.3515,
+            "length": -0.7959,
+            "short": 1.339,
         },
-        knot=0.6235,
+        knot=0.6179,
     ),
     "kb-mini-multilingual": Parameters(
         -12.4383,
@@ -60,13 +59,13 @@ MODELS: Mapping[str, Parameters] = {
 
 # All other encoders: cosines in relation to those of the other candidates.
 OTHER = Parameters(
-    -6.7082,
+    -5.0979,
     {
-        "margin": 23.2084,
-        "coverage": 3.2279,
-        "known": 3.351,
-        "matches": 2.0182,
-        "length": -0.624,
+        "margin": 25.5018,
+        "coverage": 2.708,
+        "known": 2.7618,
+        "matches": 2.1094,
+        "length": -1.3359,
     },
     knot=1.0,
 )

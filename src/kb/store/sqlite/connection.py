@@ -11,6 +11,7 @@ which nobody will read. So each block checks this first and opens the new file (
 from __future__ import annotations
 
 import os
+import stat
 import threading
 import time
 from array import array
@@ -34,6 +35,7 @@ from kb.errors import (
     StoreReadOnly,
     StoreUnusable,
 )
+from kb.regular_files import hold_store, release_store
 from kb.store.sqlite import column_checks, functions, schema
 from kb.store.sqlite.functions import scalar
 from kb.store.sqlite.snapshot_cache import SnapshotConnection
@@ -86,6 +88,7 @@ class Database:
         # Weak, so that connections are closed when their thread ends.
         self._open: WeakSet[SnapshotConnection] = WeakSet()
         self._lock = threading.Lock()
+        self._held = False  # this process reads the store's files through SQLite only
         self._log_lock = threading.Lock()
         self._checkpoint_at_bytes = LOG_BYTES
         self.on_replaced: list[Callable[[], None]] = []  # called when the file was replaced
@@ -264,6 +267,9 @@ class Database:
                         self._remove_old_log(connection)
                     connection.close()
             self._open.clear()
+            if self._held:
+                release_store(self.path)
+                self._held = False
         self._local = _Local()
 
     @contextmanager
@@ -428,6 +434,11 @@ class Database:
                 time.sleep(0.005)
 
     def _connect(self, name: str, flags: int) -> SnapshotConnection:
+        self._check_files_beside()
+        with self._lock:
+            if not self._held:
+                hold_store(self.path)
+                self._held = True
         uri = apsw.SQLITE_OPEN_URI if name.startswith("file:") else 0
         connection = SnapshotConnection(name, flags=flags | uri)
         connection.set_busy_timeout(self._busy_ms)
@@ -452,6 +463,18 @@ class Database:
             raise StoreUnusable(
                 f"cannot access {self.path}: {error.strerror}", "check the folder's permissions"
             ) from error
+
+    def _check_files_beside(self) -> None:
+        """Raise `StoreUnusable` for a log or journal that is no regular file: SQLite would wait for
+        a named pipe forever."""
+        for suffix in ("-journal", "-wal", "-shm"):
+            path = self.path.with_name(self.path.name + suffix)
+            try:
+                mode = os.stat(path, follow_symlinks=False).st_mode
+            except OSError:
+                continue
+            if not stat.S_ISREG(mode):
+                raise StoreUnusable(f"{path} is not a regular file", f"remove it: {path}")
 
     def _refuse_folder(self) -> None:
         if self.path.is_dir():
