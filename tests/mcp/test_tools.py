@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -166,6 +166,7 @@ def test_a_text_goes_on_where_it_was_cut(kb: KnowledgeBase, library: Callable[..
 
 
 @given(max_chars=st.integers(formatting.MIN_CHARS, 2000), title=st.text(max_size=3000))
+@example(max_chars=517, title="")  # all of it for the footer and a heading
 def test_an_answer_is_never_longer(
     tmp_path_factory: pytest.TempPathFactory, max_chars: int, title: str
 ) -> None:

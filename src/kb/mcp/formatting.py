@@ -36,7 +36,8 @@ def format_hits(
     relevant, the first line says so."""
     hits = response.hits[offset : offset + top]
     weak = relevance.weak_from(hits)
-    shown = _fit(map(_hit, hits), max_chars - _FOOTER_CHARS - len(_NOTHING_RELEVANT))
+    room = max_chars - _FOOTER_CHARS - len(_NOTHING_RELEVANT)
+    shown = _fit(map(_hit, hits), max(room, max_chars // 2))
     last = offset + len(shown)
     footer = list(_degraded(response))
     if not shown:
