@@ -7,8 +7,9 @@ still written completely or not at all.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from kb.errors import DiskFull
 from kb.ports import Catalog
 from kb.types import ChunkChanges, DocumentWrite
 
@@ -42,8 +43,18 @@ class WriteBatch:
             self.write()
 
     def write(self) -> None:
-        """Write all documents that were added, in one transaction."""
+        """Write all documents that were added, in one transaction. If the disk has no room for all
+        of them, write as many as fit, and raise `DiskFull`."""
         documents, self._documents, self._chars = self._documents, [], 0
+        try:
+            self._write(documents)
+        except DiskFull:
+            if len(documents) < 2:
+                raise
+            for one in documents:
+                self._write([one])
+
+    def _write(self, documents: Sequence[tuple[DocumentWrite, OnWritten]]) -> None:
         if documents:
             changes = self._catalog.write_documents([document for document, _ in documents])
             for (_, on_written), change in zip(documents, changes, strict=True):
