@@ -205,9 +205,8 @@ def test_a_stopped_server(store: Path, process: Run, monkeypatch: pytest.MonkeyP
         server.send_signal(signal.SIGSTOP)
         with monkeypatch.context() as usual:
             usual.setattr(socket_client, "ACKNOWLEDGE_S", ACKNOWLEDGE_S)
-            began = time.monotonic()
+            usual.setattr(socket_client, "ANSWER_S", 3600.0)  # only the first limit can end it
             assert forward("retry") is None
-            assert time.monotonic() - began < 5.0
         assert process("search", "--json", "--mode", "lexical", "retry").json["returned"] > 0
         server.send_signal(signal.SIGCONT)
         assert forward("retry") == 0
