@@ -24,11 +24,11 @@ from torch import Tensor
 
 from training import data
 from training.heldout import ndcg
-from training.model import Bert, Encoder
+from training.model import Encoder
 from training.multilingual import MEASURED_ONLY, Reader, counted, held_out, lines, log
 from training.packed import Packed
 from training.prepare import DEVICE
-from training.shipped import load_encoder
+from training.shipped import encoder_of, load_encoder
 from training.terms import BUCKETS
 
 DEPTH = 100
@@ -52,12 +52,7 @@ def load_student(shipped: Encoder, path: Path, shipped_share: float = 0.0) -> En
         if name not in ("idf", "continues", "bert.words.weight"):
             state[name] = (1 - shipped_share) * state[name] + shipped_share * value
     state["bert.words.weight"] = torch.cat([shipped.bert.words.weight.detach(), fresh])
-    layers = 1 + max(int(name.split(".")[2]) for name in state if name.startswith("bert.layers."))
-    bert = Bert(layers, vocabulary=len(state["bert.words.weight"]))
-    width = len(state["token_vectors.weight"])
-    encoder = Encoder(bert, state["idf"], state["continues"], width)
-    encoder.load_state_dict(state)
-    return encoder.eval()
+    return encoder_of(state)
 
 
 def judged_collection(folder: Path, queries_from: Path | None = None) -> Collection:

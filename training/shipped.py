@@ -17,7 +17,11 @@ from training.model import Bert, Encoder
 
 def load_encoder(folder: Path) -> Encoder:
     """The encoder of `folder/model.onnx`, which `training.export` has written."""
-    state = float_state(folder / "model.onnx")
+    return encoder_of(float_state(folder / "model.onnx"))
+
+
+def encoder_of(state: dict[str, torch.Tensor]) -> Encoder:
+    """The encoder with the weights of a complete state dict."""
     layers = 1 + max(int(name.split(".")[2]) for name in state if name.startswith("bert.layers."))
     bert = Bert(layers, vocabulary=len(state["bert.words.weight"]))
     width = len(state["token_vectors.weight"])
