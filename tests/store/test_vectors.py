@@ -261,7 +261,10 @@ def test_a_read_only_folder(small: SqliteStore) -> None:
             path.chmod(path.stat().st_mode | 0o555)
     small.path.parent.chmod(0o555)
     setup = (
-        "import array, os, secrets, numpy; from kb.store.sqlite import dense, matrix, store\n"
+        "import array, importlib, os, pkgutil, secrets, numpy, simsimd, kb.index, kb.store.sqlite\n"
+        "for package in (kb.index, kb.store.sqlite):  # nobody may not read the code\n"
+        "    for one in pkgutil.iter_modules(package.__path__, package.__name__ + '.'):\n"
+        "        importlib.import_module(one.name)\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
     )
     assert child(small.path, "numpy", setup) == ("numpy", expected)
