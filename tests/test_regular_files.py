@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from kb.errors import ModelBroken
 from kb.models import checksums, inferred_manifest, onnx_file
+from kb.open_stores import hold_store, release_store
 from kb.regular_files import (
     FileChanged,
     FileIdentity,
@@ -25,11 +26,9 @@ from kb.regular_files import (
     OutsideRoot,
     ReadRefused,
     StoreFile,
-    hold_store,
     open_file,
     open_folder,
     read_file,
-    release_store,
 )
 from kb.store.sqlite import matrix_file
 

@@ -33,6 +33,7 @@ And the modules that several of them share:
     paths          where the store and the user's folders are
     atomic         files that appear complete or not at all
     regular_files  safe reading of a user's files
+    open_stores    the stores that this process has open, whose files only SQLite reads
     processes      whether another process is still running
     logs           the loggers
 """

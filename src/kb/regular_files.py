@@ -7,9 +7,7 @@ pipe, never open a device, check the open file with `fstat`, and stop at a size 
 Systems without `O_NOFOLLOW` and `openat` (Windows) check each step inside the root before opening
 the file, and the file again afterwards, which leaves a short moment for replacing it with a link.
 
-They also refuse the files of every store that this process has open (`hold_store`): with POSIX
-locks, closing any descriptor of a file releases all locks of the process on it. Another process
-would then take itself for the last user of the store and delete the log that this one writes to.
+They also refuse the files of every store that this process has open (`kb.open_stores`).
 """
 
 from __future__ import annotations
@@ -18,12 +16,12 @@ import errno
 import os
 import stat
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import Lock
 from typing import Literal
+
+from kb.open_stores import is_store_file
 
 __all__ = [
     "FileChanged",
@@ -36,13 +34,11 @@ __all__ = [
     "OutsideRoot",
     "ReadRefused",
     "StoreFile",
-    "hold_store",
     "is_link",
     "names_inside",
     "open_file",
     "open_folder",
     "read_file",
-    "release_store",
 ]
 
 Links = Literal["refuse", "inside", "follow"]
@@ -61,9 +57,6 @@ _FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_DIREC
 _TRAVERSE_FLAGS = _FOLDER_FLAGS | getattr(os, "O_PATH", 0)
 _F_GETPATH = 50 if sys.platform == "darwin" else None  # `fcntl.F_GETPATH`, without its import
 _JUNCTION = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", None)  # Windows
-_STORE_SUFFIXES = ("", "-wal", "-shm", "-journal")
-_stores: Counter[str] = Counter()  # paths of the stores that this process has open
-_stores_lock = Lock()
 
 
 class ReadRefused(OSError):
@@ -274,20 +267,6 @@ def open_folder(root: str, inside: str = "", *, follow_links: bool = False) -> I
         os.close(descriptor)
 
 
-def hold_store(path: str | os.PathLike[str]) -> None:
-    """Refuse to read the files of the store at `path` until `release_store` is called as often."""
-    with _stores_lock:
-        _stores[os.path.abspath(path)] += 1
-
-
-def release_store(path: str | os.PathLike[str]) -> None:
-    """Undo one `hold_store`."""
-    with _stores_lock:
-        _stores[os.path.abspath(path)] -= 1
-        if _stores[os.path.abspath(path)] <= 0:
-            del _stores[os.path.abspath(path)]
-
-
 def is_link(info: os.stat_result) -> bool:
     """Whether an `lstat` result is that of a symbolic link or a Windows junction."""
     if stat.S_ISLNK(info.st_mode):
@@ -418,15 +397,8 @@ def _check_regular(info: os.stat_result, path: str) -> None:
 
 
 def _check_no_store(info: os.stat_result, path: str) -> None:
-    """Raise `StoreFile` for a file of an open store, whatever name it is reached by."""
-    for store in tuple(_stores):
-        for suffix in _STORE_SUFFIXES:
-            try:
-                held = os.stat(store + suffix)
-            except OSError:
-                continue
-            if os.path.samestat(held, info):
-                raise StoreFile(path)
+    if is_store_file(info):
+        raise StoreFile(path)
 
 
 def _check_inside(root: str, file: OpenFile) -> None:

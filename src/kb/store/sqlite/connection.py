@@ -35,7 +35,7 @@ from kb.errors import (
     StoreReadOnly,
     StoreUnusable,
 )
-from kb.regular_files import hold_store, release_store
+from kb.open_stores import hold_store, release_store
 from kb.store.sqlite import column_checks, functions, schema
 from kb.store.sqlite.functions import scalar
 from kb.store.sqlite.snapshot_cache import SnapshotConnection
