@@ -5,12 +5,13 @@ the cosine by codes differs from the true one by at most
 
     |row - center - code| * |query|  +  |code| * |query - its code|
 
-so every row within twice this bound of the last place is a candidate, and no other row can be among
-the nearest. About one row in a hundred remains, and is then scored exactly.
+so only rows within this bound of the last place can be among the nearest. The last place is known
+once the rows that are best by their codes are scored exactly.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from kb.index import cosine
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 MIN_ROWS = 5_000  # with fewer rows, floats are fast enough
 _BATCH = 4096  # rows encoded at a time
 _BLOCK = 64
+_BLOCKS = 8  # at least this many for each result, else all rows are compared
 _ROUNDING = 1e-5  # more than the errors of float32 sums
 _LOWEST = -1e30  # excluded rows have -inf
 
@@ -72,9 +74,14 @@ def _round(rows: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.i
 
 
 def candidates(
-    codes: Codes, query: NDArray[np.float32], limit: int, excluded: NDArray[np.bool_] | None
+    codes: Codes,
+    query: NDArray[np.float32],
+    limit: int,
+    excluded: NDArray[np.bool_] | None,
+    cosines: Callable[[NDArray[np.int64]], NDArray[np.float32]],
 ) -> NDArray[np.int64]:
-    """The rows that may be among the `limit` nearest of those that are not `excluded`."""
+    """The rows that may be among the `limit` nearest of those that are not `excluded`. `cosines`
+    computes the true cosines of a few rows, those that are best by their codes."""
     import numpy as np
     import simsimd
 
@@ -87,19 +94,23 @@ def candidates(
     near *= scale
     if excluded is not None:
         near[excluded] = -np.inf
-    least = _last(near, limit) - 2 * bound - cosine.slack(len(query))
-    return np.flatnonzero(near >= max(least, _LOWEST))
+    best = np.flatnonzero(near >= max(_last(near, limit), _LOWEST))
+    if len(best) < limit:
+        return np.flatnonzero(near >= _LOWEST)
+    last = float(np.partition(cosines(best), -limit)[-limit])
+    centered = last - float(np.dot(codes.center, query))
+    return np.flatnonzero(near >= max(_LOWEST, centered - bound - cosine.slack(len(query))))
 
 
 def _last(near: NDArray[np.float32], limit: int) -> float:
-    """A lower bound for the `limit`-th best value: that many blocks have a row with at least this
-    value."""
+    """A lower bound for the `limit`-th best value, which few more rows reach. Among many rows, the
+    best of each block decide: that many blocks have a row with at least this value."""
     import numpy as np
 
-    whole = len(near) // _BLOCK * _BLOCK
-    best = near[:whole].reshape(-1, _BLOCK).max(axis=1)
-    if len(best) < limit:
-        best = near
+    best = near
+    if len(near) >= _BLOCK * _BLOCKS * limit:
+        whole = len(near) // _BLOCK * _BLOCK
+        best = near[:whole].reshape(-1, _BLOCK).max(axis=1)
     if len(best) <= limit:
         return -np.inf
     at = len(best) - limit

@@ -384,6 +384,8 @@ def _may_contain(part: Part, phrase: Phrase) -> NDArray[np.uint32]:
         at = np.searchsorted(others, common)
         common, at = common[at < len(others)], at[at < len(others)]
         common = common[others[at] == common]
+    if not len(common):
+        return common
     if part.gone is not None:
         common = common[~part.gone[common]]
     signatures = Signatures(postings.pair_bits, postings.pair_ends)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from kb.types import (
+        BoostFields,
         Chunk,
         ChunkChanges,
         ChunkDraft,
@@ -170,6 +171,10 @@ class Catalog(Protocol):
 
     def document_ids(self, chunk_ids: Iterable[int]) -> dict[int, int]:
         """The id of each chunk's document; unknown chunks are left out."""
+        ...
+
+    def boost_fields(self, chunk_ids: Iterable[int]) -> dict[int, BoostFields]:
+        """What boosts use of each chunk's document; unknown chunks are left out."""
         ...
 
     def chunk_count(self) -> int:

@@ -442,17 +442,14 @@ class PipelineRun:
 
     def _boost(self, ranked: list[ScoredChunk]) -> list[ScoredChunk]:
         boosts, ids = self._pipeline.boosts, [one.chunk_id for one in ranked]
-        if self._pipeline.cut.group or boosts:
-            self.cache.fetch_owners(ids)
         if not boosts:
+            if self._pipeline.cut.group:
+                self.cache.fetch_owners(ids)
             return ranked
         with self._trace.stage("boost"):
-            self.cache.fetch_documents(ids)
+            fields = self.cache.boost_fields(ids)
             today = date.fromisoformat(self._now[:10])
-            self._factors |= {
-                one.chunk_id: boosts.factors(self.cache.document(one.chunk_id), today)
-                for one in ranked
-            }
+            self._factors |= {chunk_id: boosts.factors(fields[chunk_id], today) for chunk_id in ids}
             return apply_boosts(ranked, self._factors)
 
     def _rerank(self, ranked: list[ScoredChunk]) -> list[ScoredChunk]:

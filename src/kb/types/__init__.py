@@ -24,7 +24,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kb.types.citations import Citation, Span
     from kb.types.comparison import COMPARED, Compared, Comparison, Overlap
-    from kb.types.documents import Chunk, ChunkChanges, ChunkText, Document, PendingChunk
+    from kb.types.documents import (
+        BoostFields,
+        Chunk,
+        ChunkChanges,
+        ChunkText,
+        Document,
+        PendingChunk,
+    )
     from kb.types.ingest import (
         Attributes,
         Block,
@@ -90,7 +97,7 @@ JsonDict = dict[str, Any]
 
 _MODULES = {
     "citations": "Span Citation",
-    "documents": "Document Chunk ChunkChanges ChunkText PendingChunk",
+    "documents": "Document BoostFields Chunk ChunkChanges ChunkText PendingChunk",
     "ingest": "Block ChunkDraft Attributes DocumentDraft DocumentWrite Root FileLocation FileState",
     "models": "ModelSpec ExamMark StoredModel TokenVectors Encoding ModelInfo Vector",
     "search": "Filters SearchRequest Query LexicalQuery ScoredChunk TermFrequencies TextMatches "
@@ -116,6 +123,7 @@ __all__ = [
     "TYPES",
     "Attributes",
     "Block",
+    "BoostFields",
     "Chunk",
     "ChunkChanges",
     "ChunkDraft",

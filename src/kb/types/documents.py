@@ -63,6 +63,15 @@ class ChunkText(NamedTuple):
     chunk: Callable[[], Chunk]
 
 
+class BoostFields(NamedTuple):
+    """The fields of a chunk's document that boosts use. A search reads those of all candidates."""
+
+    doc_id: int
+    doc_path: str
+    kind: str | None
+    access_count: int
+
+
 class ChunkChanges(NamedTuple):
     """The number of chunks that a write of a document added, kept and removed."""
 

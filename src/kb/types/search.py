@@ -91,8 +91,7 @@ class LexicalQuery(NamedTuple):
     runs: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredChunk:
+class ScoredChunk(NamedTuple):
     """A chunk in a ranked list. A higher `score` is better; `rank` starts at 1."""
 
     chunk_id: int

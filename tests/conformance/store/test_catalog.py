@@ -16,6 +16,7 @@ from kb.types import (
     KINDS,
     TRUSTS,
     TYPES,
+    BoostFields,
     Chunk,
     ChunkChanges,
     ChunkDraft,
@@ -72,6 +73,15 @@ def test_chunks_are_read_in_the_order_of_the_text(store: Store) -> None:
     numbers = [chunk.chunk_id for chunk in read]
     assert store.catalog.chunks_by_id([*numbers, 4711]) == dict(zip(numbers, read, strict=True))
     assert store.catalog.document_ids([*numbers, 4711]) == dict.fromkeys(numbers, doc_id)
+
+
+def test_the_fields_that_boosts_use(store: Store) -> None:
+    doc_id = put(store, "a", "one", "two", kind="decision")
+    put(store, "b", "three")
+    store.catalog.record_access(doc_id)
+    first, second = (chunk.chunk_id for chunk in store.catalog.chunks(doc_id))
+    expected = BoostFields(doc_id, "a", "decision", 1)
+    assert store.catalog.boost_fields([first, second, 4711]) == {first: expected, second: expected}
 
 
 def test_texts_of_chunks(store: Store) -> None:

@@ -11,7 +11,7 @@ from datetime import date
 from math import exp, log
 from types import MappingProxyType
 
-from kb.types import Document, ScoredChunk
+from kb.types import BoostFields, Document, ScoredChunk
 
 BOOSTS = ("type", "access", "decay")
 # Factors by the kind of a document [004]; 1 for other kinds.
@@ -38,7 +38,7 @@ class Boosts:
         shown = {"decay": f"decay {self.half_life_days:g} d"}
         return f"boost({', '.join(shown.get(name, name) for name in self.names)})"
 
-    def factors(self, document: Document, today: date) -> dict[str, float]:
+    def factors(self, document: Document | BoostFields, today: date) -> dict[str, float]:
         """The factors of a document, by the name of the boost."""
         functions = {
             "type": lambda: type_weight(document.kind, self.type_weights),

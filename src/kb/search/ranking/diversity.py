@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from kb.types import ScoredChunk
 
@@ -57,5 +57,5 @@ def non_increasing(ranked: Sequence[ScoredChunk]) -> list[ScoredChunk]:
     capped: list[ScoredChunk] = []
     for one in ranked:
         exceeds = capped and one.score > capped[-1].score
-        capped.append(replace(one, score=capped[-1].score) if exceeds else one)
+        capped.append(one._replace(score=capped[-1].score) if exceeds else one)
     return capped

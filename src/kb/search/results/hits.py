@@ -18,7 +18,17 @@ from kb.search.results.snippets import (
 from kb.search.retrievers import registry
 from kb.search.retrievers.base import Candidates
 from kb.text.citations import cite
-from kb.types import Chunk, ChunkText, Citation, Document, Hit, Retrieval, ScoredChunk, Span
+from kb.types import (
+    BoostFields,
+    Chunk,
+    ChunkText,
+    Citation,
+    Document,
+    Hit,
+    Retrieval,
+    ScoredChunk,
+    Span,
+)
 
 if TYPE_CHECKING:
     from kb.ports import Store
@@ -46,6 +56,16 @@ class CandidateCache:
         """Look up the document ids of these chunks."""
         if missing := set(chunk_ids) - self.owners.keys():
             self.owners.update(self.store.catalog.document_ids(missing))
+
+    def boost_fields(self, chunk_ids: Iterable[int]) -> dict[int, BoostFields]:
+        """Read what boosts use of these chunks' documents. Raises `StoreUnusable` if a chunk does
+        not exist."""
+        chunk_ids = list(chunk_ids)
+        fields = self.store.catalog.boost_fields(chunk_ids)
+        self.owners.update({chunk_id: each.doc_id for chunk_id, each in fields.items()})
+        for chunk_id in chunk_ids:
+            self.owner(chunk_id)
+        return fields
 
     def fetch_documents(self, chunk_ids: Iterable[int]) -> None:
         """Read the documents of these chunks, whose ids are known."""

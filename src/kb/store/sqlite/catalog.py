@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kb.ports import Clock
     from kb.store.sqlite.connection import Database
     from kb.types import (
+        BoostFields,
         Chunk,
         ChunkChanges,
         ChunkDraft,
@@ -201,6 +202,10 @@ class SqliteCatalog:
     def document_ids(self, chunk_ids: Iterable[int]) -> dict[int, int]:
         with self._database.reading() as connection:
             return documents.document_ids(connection, chunk_ids)
+
+    def boost_fields(self, chunk_ids: Iterable[int]) -> dict[int, BoostFields]:
+        with self._database.reading() as connection:
+            return documents.boost_fields(connection, chunk_ids)
 
     def chunk_count(self) -> int:
         from kb.store.sqlite.embeddings import expired_chunks  # loads more than a search needs

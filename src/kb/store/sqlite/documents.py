@@ -17,7 +17,7 @@ from kb.store.sqlite.files import attach_document
 from kb.store.sqlite.functions import scalar
 from kb.text.headings import heading_text
 from kb.text.normalize import subwords, unspaced_ngrams
-from kb.types import Chunk, ChunkChanges, ChunkText, Document, Filters, Span
+from kb.types import BoostFields, Chunk, ChunkChanges, ChunkText, Document, Filters, Span
 
 if TYPE_CHECKING:
     from kb.types import ChunkDraft, DocumentDraft, DocumentWrite
@@ -44,6 +44,9 @@ _CHUNK = f"SELECT {', '.join(_CHUNK_COLUMNS)} FROM chunks "
 _CHUNK_OF_C = ", ".join(f"c.{name}" for name in _CHUNK_COLUMNS)
 _to_json = json.JSONEncoder(ensure_ascii=False).encode  # `json.dumps` makes one for each call
 _TEXT_AT = _CHUNK_COLUMNS.index("text")
+_CHUNK_TEXT = (
+    "SELECT chunk_id, text FROM chunks {index} WHERE chunk_id IN (SELECT value FROM json_each(?))"
+)
 _TEXT = """
 SELECT {columns}, {copies}
 FROM chunks c WHERE c.chunk_id IN (SELECT value FROM json_each(?))
@@ -419,16 +422,19 @@ def chunks_by_id(connection: apsw.Connection, chunk_ids: Iterable[int]) -> dict[
 def chunk_texts(
     connection: apsw.Connection, chunk_ids: Iterable[int], *, wide: bool
 ) -> dict[int, str]:
-    """The texts of chunks. `wide` texts have more than 1.3 bytes per character: English has one,
-    Russian nearly two, Japanese three."""
-    only = " AND octet_length(text) > 1.25 * length(text)" if wide else ""
-    return dict(
-        connection.execute(
-            "SELECT chunk_id, text FROM chunks "
-            f"WHERE chunk_id IN (SELECT value FROM json_each(?)){only}",
-            (json.dumps(list(chunk_ids)),),
-        )
-    )
+    """The texts of chunks. `wide` texts have more than 1.25 bytes per character: English has one,
+    Russian nearly two, Japanese three. An older store that is opened read-only has no index of
+    wide texts."""
+    bindings = (json.dumps(list(chunk_ids)),)
+    if not wide:
+        return dict(connection.execute(_CHUNK_TEXT.format(index=""), bindings))
+    sql = _CHUNK_TEXT + " AND length(CAST(text AS BLOB)) > 1.25 * length(text)"
+    try:
+        return dict(connection.execute(sql.format(index="INDEXED BY chunks_wide_text"), bindings))
+    except apsw.SQLError as error:
+        if "no such index" not in str(error):
+            raise
+        return dict(connection.execute(sql.format(index=""), bindings))
 
 
 def texts_with_copies(
@@ -459,6 +465,21 @@ def document_ids(connection: apsw.Connection, chunk_ids: Iterable[int]) -> dict[
             (json.dumps(list(chunk_ids)),),
         )
     )
+
+
+def boost_fields(connection: apsw.Connection, chunk_ids: Iterable[int]) -> dict[int, BoostFields]:
+    """What boosts use of each chunk's document. Reads no text."""
+    rows = connection.execute(
+        "SELECT c.chunk_id, d.doc_id, d.doc_path, d.kind, d.access_count "
+        "FROM chunks c JOIN documents d ON d.doc_id = c.doc_id "
+        "WHERE c.chunk_id IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(chunk_ids)),),
+    )
+    fields = {row[0]: BoostFields(*row[1:]) for row in rows}
+    for each in fields.values():
+        if not isinstance(each.doc_path, str) or not isinstance(each.access_count, int):
+            raise column_checks.damaged(f"documents {each.doc_id}: doc_path or access_count")
+    return fields
 
 
 def chunks(connection: apsw.Connection, doc_id: int) -> list[Chunk]:

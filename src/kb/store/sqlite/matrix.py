@@ -218,7 +218,10 @@ def _candidates(
         if len(places) * _GATHERED <= len(ids):
             return places, _products(rows[places], query_row)
     if codes is not None and limit * _CODED <= len(ids):
-        near = int8_codes.candidates(codes, query_row, limit, _excluded(len(ids), out, places))
+        excluded = _excluded(len(ids), out, places)
+        near = int8_codes.candidates(
+            codes, query_row, limit, excluded, lambda some: _products(rows[some], query_row)
+        )
         return near, _products(rows[near], query_row)
     cosines = _products(rows, query_row)
     if places is not None:
