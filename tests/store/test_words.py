@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -281,3 +282,29 @@ def test_an_import_writes_the_file(store: SqliteStore, tmp_path: Path) -> None:
         copy.import_(archive)
         assert words.path_of(copy.path).exists()
         assert [hit.title for hit in copy.search("red boat", mode="lexical").hits]
+
+
+REPEATED = """
+import sys
+from pathlib import Path
+from kb.store.sqlite import fulltext
+from kb.store.sqlite.store import SqliteStore
+from kb.types import Filters, LexicalQuery
+
+fulltext.MIN_INDEXED_CHUNKS, fulltext._WORTH_NUMPY = 1, 200
+store = SqliteStore(Path(sys.argv[1]))
+for _ in range(3):
+    query = LexicalQuery((("boat",),))
+    store.fulltext.match(query, every=False, filters=Filters(), now="", limit=1)
+    print("numpy" in sys.modules)
+"""
+
+
+def test_repeated_searches_are_worth_loading_numpy(store: SqliteStore) -> None:
+    fill(store)
+    store.fulltext.build_index()
+    path = store._database.path
+    done = subprocess.run(
+        [sys.executable, "-c", REPEATED, str(path)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["False", "False", "True"]  # 80 chunks a search

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # chunk_id, doc_id, heading, text, parts. Fitted on the train and dev splits of four collections.
 _BM25 = "bm25(chunks_fts, 0.0, 0.0, 2.0, 1.0, 0.5)"
 MIN_INDEXED_CHUNKS = 5000  # FTS5 is fast enough for fewer
-_WORTH_NUMPY = 400_000  # chunks for which FTS5 takes longer than importing numpy
+_WORTH_NUMPY = 400_000  # chunks, of all lookups, for which FTS5 takes longer than importing numpy
 _MAX_LIKE = 8  # terms for which LIKE is faster than looking for all of them at once
 _LIKE_ESCAPES = {ord(char): f"!{char}" for char in "%_!"}
 BECOME_ASCII = "\u0130\u212a"  # the characters whose lower case has an ASCII letter
@@ -446,6 +446,7 @@ class SqliteFulltext:
     def __init__(self, database: Database, filters: FilterCache) -> None:
         self._database = database
         self._filters = filters
+        self._scanned = 0  # chunks, of all lookups
 
     @cached_property
     def words(self) -> WordIndex:
@@ -477,9 +478,13 @@ class SqliteFulltext:
             )
 
     def _index(self, connection: apsw.Connection) -> WordIndex | None:
-        """The word index, if the store is large and numpy is loaded, or worth loading."""
+        """The word index, if the store is large and numpy is loaded, or worth loading: a process
+        that searches often soon saves more time than the import takes."""
         chunks = store_state(connection).chunks
-        if chunks < MIN_INDEXED_CHUNKS or ("numpy" not in sys.modules and chunks < _WORTH_NUMPY):
+        if chunks < MIN_INDEXED_CHUNKS:
+            return None
+        self._scanned += chunks
+        if "numpy" not in sys.modules and self._scanned < _WORTH_NUMPY:
             return None
         return self.words
 
