@@ -75,6 +75,14 @@ def test_a_literal_block_of_restructuredtext_keeps_its_lines() -> None:
     ]  # fmt: skip
 
 
+def test_code_under_a_directive_keeps_its_lines() -> None:
+    text = "Use it:\n\n.. code-block:: python\n\n    def f():\n        return 1\n\nIt works."
+    assert shown(text) == [
+        (SENTENCE, "Use it:"), (LINE, "    def f():"), (LINE, "        return 1"),
+        (SENTENCE, "It works."),
+    ]  # fmt: skip
+
+
 def test_by_lines_keeps_every_line() -> None:
     assert lay_out("a,b\n\n1,2\n", by_lines=True).text == "a,b\n1,2"
 

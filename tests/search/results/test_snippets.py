@@ -70,6 +70,14 @@ def test_headings_that_a_hit_shows_anyway_are_left_out() -> None:
     assert without_headings("#tag first") == "#tag first"
 
 
+def test_an_underlined_heading_is_removed_only_if_the_hit_shows_it() -> None:
+    text = "Basic Usage\n-----------\n\nthe text"
+    assert without_headings(text, ("Basic Usage",)) == "the text"
+    assert without_headings(f"===\n{text}".replace("-", "="), ("Basic Usage",)) == "the text"
+    assert without_headings(text, ("Other",)) == text
+    assert without_headings("Basic Usage\n---\n", ("Basic Usage",)) == "Basic Usage\n---\n"
+
+
 def test_a_word_longer_than_the_limit_is_cut() -> None:
     assert len(cut("x" * 500, "x")) <= 60
 

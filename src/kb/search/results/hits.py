@@ -265,14 +265,15 @@ def make_snippets(
     shown: dict[int, str] = {}
     drafts: dict[int, SnippetDraft] = {}
     for one in ranked if limit else ():
-        kind = cache.document(one.chunk_id).type  # raises if the chunk does not exist
+        document = cache.document(one.chunk_id)  # raises if the chunk does not exist
+        kind = document.type
         chunk = cache.chunks[one.chunk_id]
         if kind == "code":
             shown[one.chunk_id] = code_snippet(chunk.text, analysis, limit)
             continue
         text = without_front_matter(chunk.text, analysis)
         if kind not in ("note", "table"):
-            text = without_headings(text)
+            text = without_headings(text, (*chunk.heading_path, document.title))
         draft = SnippetDraft.of(text, analysis, limit, by_lines=kind == "table")
         drafts[one.chunk_id] = draft
     needed = {chunk_id: draft.layout for chunk_id, draft in drafts.items() if draft.needs_meaning}

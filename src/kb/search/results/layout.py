@@ -4,6 +4,7 @@ prose                            joined into one line and split into sentences
 a list item                      one line, with its continuation lines
 a row of a table                 one line; the rule below the header is dropped
 a line of a fenced block         one line, with its indentation; the fences are dropped
+a line of a literal block        the same in reStructuredText; a directive is dropped
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _RULE = re.compile(r"[ \t]*[-=+|:*~_^#][-=+|:*~_^# \t]{2,}")  # below headings, 
 _ROW = re.compile(r"[ \t]*\|.*\|[ \t]*")
 _ITEM = re.compile(r"([ \t]*)(?:[-*+•‣◦]|\d{1,3}[.)]|[a-z]\))[ \t]+(?=\S)")
 _PROSE = re.compile(r"[ \t]*[A-Za-z][^)]")  # most lines: matches none of the above
+_CODE = re.compile(r"[ \t]*\.\. (?:code-block|code|sourcecode|prompt|parsed-literal)::")
 _HEADING = re.compile(r"#{1,6}[ \t]+\S")
 _SENTENCE_END = re.compile(r"[.!?؟।]['\")\]»”’]*(?= )|[。！？]['\")\]」』”’]*")
 _ABBREVIATION = re.compile(
@@ -94,7 +96,7 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
     prose: list[str] = []
     item: list[str] | None = None
     fence = ""
-    literal = False  # in a literal block of reStructuredText, which follows `::`
+    literal = False  # in a literal block of reStructuredText: after `::` or a directive for code
 
     def flush() -> Iterator[tuple[str, str]]:
         nonlocal item
@@ -128,6 +130,9 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
             yield from flush()
         elif literal:
             yield LINE, line
+        elif _CODE.match(line):
+            yield from flush()
+            literal = True
         elif _RULE.fullmatch(line):
             yield from flush()
         elif _ROW.fullmatch(line):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from math import log1p
 from typing import NamedTuple
 
@@ -24,6 +24,8 @@ from kb.text.plain_words import has_plain_form, plain_offsets
 from kb.text.tokenize import stems_of, tokenize
 
 _HEADINGS = re.compile(r"\A(?:#{1,6}[ \t].*(?:\n+|\Z))+")
+# A line between, or above, lines of one punctuation mark.
+_UNDERLINED = re.compile(r"\A(?:([^\w\s])\1{2,}[ \t]*\n)?(.+)\n([^\w\s])\3{2,}[ \t]*\n+")
 # Front matter without its first line, up to the line that ends it.
 _FRONT = re.compile(
     r"\A(?:[\w-][\w -]*+:(?:[ \t].*+)?+\n(?:(?!---)[ \t#-].*+\n)*+)++(?:---|\.\.\.)[ \t]*+\n+"
@@ -228,8 +230,12 @@ def _dedent(lines: list[str]) -> list[str]:
     return [line[indent:] for line in lines]
 
 
-def without_headings(text: str) -> str:
-    """Remove the headings at the start of a Markdown chunk, because a hit shows them separately."""
+def without_headings(text: str, headings: Container[str] = ()) -> str:
+    """Remove the headings at the start of a chunk, because a hit shows them separately: those of
+    Markdown, and underlined lines that are among `headings`."""
+    underlined = _UNDERLINED.match(text)
+    if underlined is not None and underlined[2].strip() in headings:
+        return text[underlined.end() :] or text
     return _HEADINGS.sub("", text) or text
 
 
