@@ -203,6 +203,7 @@ def test_a_stopped_server(store: Path, process: Run, monkeypatch: pytest.MonkeyP
     """It still accepts connections, and never responds."""
     with started(store) as server:
         server.send_signal(signal.SIGSTOP)
+        os.waitpid(server.pid, os.WUNTRACED)  # until then, it may still acknowledge a request
         with monkeypatch.context() as usual:
             usual.setattr(socket_client, "ACKNOWLEDGE_S", ACKNOWLEDGE_S)
             usual.setattr(socket_client, "ANSWER_S", 3600.0)  # only the first limit can end it
