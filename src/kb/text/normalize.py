@@ -136,6 +136,8 @@ def subwords(heading: str, text: str) -> str:
     """The text to index in the column `parts`: words that the tokenizer does not see. They are part
     of an identifier, adjoin unspaced script (`用kb搜索` -> `kb`), or contain invisible characters
     or ligatures; the heading is included."""
-    words = [] if text.isascii() else [*re.findall(_BESIDE_RUN, text), *plain_words(text)]
+    words = [] if text.isascii() else plain_words(text)
+    if not text.isascii() and re.search(_RUN, text):  # most texts have quotation marks or dashes
+        words = re.findall(_BESIDE_RUN, text) + words
     words += plain_words(heading)
     return " ".join([*words, *(word for *_, parts in find_identifiers(text) for word in parts)])
