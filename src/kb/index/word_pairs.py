@@ -10,6 +10,7 @@ not.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _LEAST_BITS, _MOST_BITS, _BITS_A_PAIR = 1 << 6, 1 << 14, 8
 _FACTOR = 0x9E3779B97F4A7C15  # odd, of 64 bits
+_64_BITS, _NUMBER = (1 << 64) - 1, (1 << 28) - 1
+_FEW = 256  # chunks; for more, those without the first bits are excluded first
 _SHIFTS = (4, 20, 36)  # of a pair's hash: three numbers that hardly depend on each other
 
 
@@ -82,22 +85,36 @@ def may_contain(
     """Those of the chunks at `places` that may contain the phrase."""
     import numpy as np
 
-    hashes = hash_terms(phrase)
-    numbers = [
-        int(each) for part in _numbers_of(_hash_pairs(hashes[:-1], hashes[1:])) for each in part
-    ]
+    numbers = _phrase_numbers(phrase)
     if not numbers:
         return places
     ends = signatures.ends[places]
     starts = np.where(places > 0, signatures.ends[places.astype(np.int64) - 1], 0)
     masks = 8 * (ends - starts) - 1
-    for number in dict.fromkeys(numbers):
+    if len(places) <= _FEW:
+        bits = masks[:, None] & np.array(numbers, np.int64)
+        found = signatures.data[starts[:, None] + (bits >> 3)] >> (bits & 7).astype(np.uint8) & 1
+        kept: NDArray[np.bool_] = found.all(axis=1)
+        return places[kept]
+    for number in numbers:
         bits = masks & number
         kept = (signatures.data[starts + (bits >> 3)] >> (bits & 7).astype(np.uint8) & 1) > 0
         places, starts, masks = places[kept], starts[kept], masks[kept]
         if not len(places):
             break
     return places
+
+
+def _phrase_numbers(phrase: Sequence[str]) -> list[int]:
+    """The numbers that select the bits of a phrase. The same as `_numbers_of` and `_hash_pairs`,
+    which are slower for a few words."""
+    hashes = [crc32(term.encode()) for term in phrase]
+    numbers = []
+    for first, second in pairwise(hashes):
+        mixed = (first << 32 | second) * _FACTOR & _64_BITS
+        mixed = (mixed ^ mixed >> 29) * _FACTOR & _64_BITS
+        numbers += [mixed >> shift & _NUMBER for shift in _SHIFTS]
+    return list(dict.fromkeys(numbers))
 
 
 def _hash_pairs(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -112,6 +129,4 @@ def _numbers_of(pairs: NDArray[np.uint64]) -> list[NDArray[np.int64]]:
     """Three numbers for each pair, which select its bits."""
     import numpy as np
 
-    return [
-        (pairs >> np.uint64(shift) & np.uint64(0xFFFFFFF)).astype(np.int64) for shift in _SHIFTS
-    ]
+    return [(pairs >> np.uint64(shift) & np.uint64(_NUMBER)).astype(np.int64) for shift in _SHIFTS]

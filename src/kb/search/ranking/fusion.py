@@ -51,8 +51,8 @@ class RankedList:
 
     def scores(self) -> dict[int, float]:
         """All known scores, by chunk id."""
-        ranked = {one.chunk_id: _finite(one.score) for one in self.ranked}
-        return {chunk: _finite(score) for chunk, score in self.known.items()} | ranked
+        ranked = _finite((chunk, score) for chunk, score, _ in self.ranked)
+        return _finite(self.known.items()) | ranked if self.known else ranked
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,12 +191,18 @@ def _scale(weights: Sequence[float], total: float) -> list[float]:
 
 def _rank(scores: Mapping[int, float], lists: Sequence[RankedList]) -> list[ScoredChunk]:
     words = next((ranked_list.ranked for ranked_list in lists if ranked_list.name == LEXICAL), ())
-    lexical = {one.chunk_id: one.rank for one in words}
-    order = sorted(scores, key=lambda chunk: (-scores[chunk], lexical.get(chunk, inf), chunk))
-    return [ScoredChunk(chunk, scores[chunk], rank) for rank, chunk in enumerate(order, start=1)]
+    lexical = {chunk: rank for chunk, _, rank in words}
+    order = sorted((-score, lexical.get(chunk, inf), chunk) for chunk, score in scores.items())
+    return [ScoredChunk(chunk, -score, rank) for rank, (score, _, chunk) in enumerate(order, 1)]
 
 
-def _finite(score: float) -> float:
-    if -_LARGEST <= score <= _LARGEST:  # false for a NaN
-        return score
+def _finite(scores: Iterable[tuple[int, float]]) -> dict[int, float]:
+    """The scores by chunk id, limited to `_LARGEST`. A NaN becomes 0."""
+    return {
+        chunk: score if -_LARGEST <= score <= _LARGEST else _limited(score)
+        for chunk, score in scores
+    }
+
+
+def _limited(score: float) -> float:
     return 0.0 if isnan(score) else max(-_LARGEST, min(_LARGEST, score))
