@@ -27,6 +27,7 @@ from kb.store.sqlite import connection as connection_module
 from kb.store.sqlite import schema
 from kb.store.sqlite.connection import Database
 from kb.store.sqlite.functions import scalar
+from kb.store.sqlite.snapshot_cache import SnapshotConnection
 from kb.store.sqlite.store import SqliteStore
 from kb.types import Filters
 from tests.store.builders import check_integrity, put
@@ -529,3 +530,37 @@ def test_a_named_pipe_beside_the_store_is_refused(tmp_path: Path, suffix: str) -
             kb.search("note")
         with pytest.raises(StoreUnusable, match="is not a regular file"):
             kb.add("another")
+
+
+def test_a_checkpoint_waits_longer_for_readers_if_the_log_is_larger(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine, readers take longer than the first wait."""
+    put(store, "a", "text")
+    store.close()
+    monkeypatch.setattr(connection_module, "LOG_BYTES", 50_000)
+    monkeypatch.setattr(connection_module, "_CHECKPOINT_MS", 1)
+    monkeypatch.setattr(connection_module, "_MAX_CHECKPOINT_MS", 6)
+    waits: list[int] = []
+
+    class Recorded(SnapshotConnection):
+        def set_busy_timeout(self, milliseconds: int) -> None:
+            waits.append(milliseconds)
+            super().set_busy_timeout(milliseconds)
+
+    monkeypatch.setattr(connection_module, "SnapshotConnection", Recorded)
+    database = Database(store.path, read_only=False, busy_timeout_s=1)
+    with store._database.reading() as reader:
+        scalar(reader, "SELECT count(*) FROM chunks")
+        for number in range(40):
+            with database.writing() as connection:
+                connection.execute(
+                    "INSERT INTO roots (name, path, whole) VALUES (?, ?, 1)",
+                    (str(number), f"/{number}" * 4000),
+                )
+    during = [each for each in waits if each < 1000]
+    assert during == sorted(during)
+    assert (during[0], during[-1]) == (1, 6)
+    database.checkpoint()
+    assert database.log_bytes() == 0  # the reader has ended
+    database.close()

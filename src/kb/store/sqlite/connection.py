@@ -47,6 +47,7 @@ _DAMAGE_ERRORS = (TypeError, ValueError, LookupError, AttributeError, OverflowEr
 _MIN_FREE_PAGES = 1024  # 4 MB: fewer are left for new documents
 _VACUUM_PAGES = 2048  # in one transaction, so that others can write in between
 _CHECKPOINT_MS = 500  # how long a checkpoint waits for readers; it blocks writers, not readers
+_MAX_CHECKPOINT_MS = 5_000  # longer than searches take, even on a busy machine
 _CHECK_STEPS = 250  # steps of SQLite between two checks of the deadline: at most about 30 ms
 
 
@@ -193,11 +194,12 @@ class Database:
         """Copy a large log into the file, and truncate it. SQLite does this by itself, but restarts
         the log only when there are no readers, which never happens while searches overlap. Here the
         write lock is held, so that new readers use the file instead of the log. If a long reader
-        such as a backup does not end in time, the next attempt waits until the log has doubled."""
+        such as a backup does not end in time, the next attempt comes when the log has doubled, and
+        waits twice as long."""
         size = self.log_bytes()
         if size <= self._checkpoint_at_bytes or self._local.reading:
             return
-        connection.set_busy_timeout(_CHECKPOINT_MS)
+        connection.set_busy_timeout(checkpoint_wait_ms(size))
         try:
             busy = scalar(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
         except apsw.Error:  # committed data is safe in the log
@@ -488,6 +490,11 @@ class Database:
                 f"cannot create the folder {self.path.parent}: {error.strerror}",
                 "choose another location with --store",
             ) from error
+
+
+def checkpoint_wait_ms(log_bytes: int) -> int:
+    """How long a checkpoint waits for readers: longer if the log is larger."""
+    return min(_CHECKPOINT_MS * log_bytes // LOG_BYTES, _MAX_CHECKPOINT_MS)
 
 
 def _check_deadline() -> bool:
