@@ -222,6 +222,22 @@ def test_what_cannot_be_attached(
     assert imported.roots()[-1].detached
 
 
+def test_a_folder_inside_another_one_is_not_attached(
+    kb: KnowledgeBase, other: KnowledgeBase, library: Library, tmp_path: Path
+) -> None:
+    """The documents of the outer folder would be removed, with their tags."""
+    root = library({"notes/a.md": "# A\n\ntext\n", "top.md": "# Top\n\ntext\n"})
+    other.ingest(root / "notes")
+    kb.ingest(root)
+    kb.tag("lib/notes/a.md", add=["mine"])
+    kb.import_(archive(other), merge=True)
+    with pytest.raises(InvalidRequest, match="is part of the folder lib"):
+        kb.attach("notes", root / "notes")
+    assert kb.ingest().removed == ()
+    assert kb.document("lib/notes/a.md").tags == ("mine",)
+    assert kb.document("notes/a.md")
+
+
 def test_a_merge_into_an_attached_folder_opens_none_of_its_other_files(
     kb: KnowledgeBase, other: KnowledgeBase, library: Library
 ) -> None:

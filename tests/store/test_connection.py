@@ -320,17 +320,30 @@ def test_every_thread_leaves_a_file_that_is_replaced(store: SqliteStore, tmp_pat
 
 
 @pytest.mark.skipif(os.name == "nt", reason="an open file cannot be removed there")
-def test_a_file_that_is_removed_is_missing_until_the_next_write(store: SqliteStore) -> None:
+def test_a_file_that_is_moved_is_missing_and_not_created_again(store: SqliteStore) -> None:
+    """A server would otherwise write to a new store that nobody looks for."""
     put(store, "a", "text")
-    store.path.unlink()
+    folder = store.path.parent
+    moved = folder.rename(folder.with_name("elsewhere"))
     with pytest.raises(StoreMissing):
         store.catalog.documents(Filters(), None)
+    with pytest.raises(StoreMissing, match="moved or deleted while it was open"):
+        put(store, "b", "text")
+    assert not folder.exists()
+    moved.rename(folder)
     put(store, "b", "text")
+    assert [each.doc_path for each in store.catalog.documents(Filters(), None)] == ["a", "b"]
+    check_integrity(store)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an open file cannot be removed there")
+def test_a_closed_store_that_was_removed_is_created_again(store: SqliteStore) -> None:
+    put(store, "a", "text")
     store.close()
-    again = SqliteStore(store.path)
-    assert [each.doc_path for each in again.catalog.documents(Filters(), None)] == ["b"]
-    check_integrity(again)
-    again.close()
+    store.path.unlink()
+    put(store, "b", "text")
+    assert [each.doc_path for each in store.catalog.documents(Filters(), None)] == ["b"]
+    check_integrity(store)
 
 
 def test_readers_never_wait_for_a_writer(store: SqliteStore) -> None:

@@ -101,6 +101,7 @@ def attach(
         raise InvalidRequest(f"{path} {SECRET}", HOW_TO_INCLUDE)
     if any(each.path == path for each in store.catalog.roots() if each.root_id != root.root_id):
         raise InvalidRequest(f"{path} is in the store already", "kb status lists its folders")
+    _check_not_inside(store, root, path)
     states = store.catalog.file_states(root.root_id).values()
     files = [os.path.join(path, os.fsdecode(each.os_path or each.path)) for each in states]
     present = [file for file in files if os.path.lexists(file)]
@@ -111,6 +112,22 @@ def attach(
         )
     store.catalog.attach_root(root.root_id, path)
     return [path] if root.whole else present, root
+
+
+def _check_not_inside(store: Store, root: Root, path: str) -> None:
+    """Raise `InvalidRequest` if documents of another root are below `path`. A file belongs to its
+    innermost root, so the next ingest would remove them, with the tags that only the store has."""
+    for each in store.catalog.roots():
+        folder = os.path.join(each.path, "")
+        if each.root_id == root.root_id or each.detached or not path.startswith(folder):
+            continue
+        inner = os.path.join(path.removeprefix(folder), "").replace(os.sep, "/")
+        if any(name.startswith(inner) for name in store.catalog.file_states(each.root_id)):
+            raise InvalidRequest(
+                f"{path} is part of the folder {each.name}, which has documents from there",
+                f"keep the imported text of {root.name} as it is, or remove the documents of one "
+                f"of them first: kb rm {each.name}/{inner} or kb rm {root.name}/",
+            )
 
 
 def unattached(store: Store, root: Root) -> list[str]:

@@ -89,6 +89,7 @@ class Database:
         # Weak, so that connections are closed when their thread ends.
         self._open: WeakSet[SnapshotConnection] = WeakSet()
         self._lock = threading.Lock()
+        self._was_open = False  # a store that disappears after that is not created again
         self._held = False  # this process reads the store's files through SQLite only
         self._log_lock = threading.Lock()
         self._checkpoint_at_bytes = LOG_BYTES
@@ -269,6 +270,7 @@ class Database:
                         self._remove_old_log(connection)
                     connection.close()
             self._open.clear()
+            self._was_open = False
             if self._held:
                 release_store(self.path)
                 self._held = False
@@ -386,6 +388,11 @@ class Database:
     def _writer(self) -> SnapshotConnection:
         if self._local.writer is None:
             self._refuse_folder()
+            if self._was_open and not self._has_content():
+                raise StoreMissing(
+                    f"{self.path} was moved or deleted while it was open; nothing was written",
+                    "move it back, or restart this program with --store and its new path",
+                )
             self._make_parent()
             try:
                 self._local.writer = self._keep(self._open_writable())
@@ -453,6 +460,7 @@ class Database:
         connection.log_files = tuple(filter(None, map(_identity, self._log_paths)))
         with self._lock:
             self._open.add(connection)
+            self._was_open = True
         return connection
 
     def _has_content(self) -> bool:
