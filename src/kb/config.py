@@ -384,14 +384,12 @@ def load_logged(store: Path) -> Config:
 
 def user_file() -> Path:
     """Return the path of the user's settings file."""
-    if path := os.environ.get("KB_CONFIG"):
-        return Path(path).expanduser().absolute()
-    return Path(paths.user_folder("config")) / "config.toml"
+    return Path(paths.user_settings())
 
 
 def settings_file(store: Path) -> Path:
     """Return the path of the settings file beside the store."""
-    return store.parent / "config.toml"
+    return store.parent / paths.SETTINGS_FILE
 
 
 def trust_store() -> TrustStore:
