@@ -156,7 +156,7 @@ def test_uploads_are_not_replaced(kb: KnowledgeBase, how: str) -> None:
 @pytest.mark.parametrize("exists", [True, False])
 @pytest.mark.parametrize(
     "name",
-    ["config.toml", "user.toml", "trusted/a", "other.sqlite-words", "other.sqlite-uploads/a"],
+    ["config.toml", "user.toml", "trusted/a", "o.sqlite-words", "o.sqlite-uploads/a"],
 )
 def test_settings_and_files_of_other_stores_are_not_replaced(
     kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch, how: str, name: str, exists: bool

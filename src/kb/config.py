@@ -24,6 +24,7 @@ from kb.paths import STORE_FILE
 from kb.trust import SettingsFile, TrustStore, is_own, read_settings
 
 Harmless = bool | Container[Any]
+MAX_QUERY_CHARS = 100_000  # of every query; servers may allow less
 
 
 def _key(
@@ -211,7 +212,7 @@ class ServeConfig:
     max_memory_bytes: int = _key(
         128 * 1024 * 1024, "memory for pending requests and responses of all clients"
     )
-    max_query_chars: int = _key(8_000, "maximum length of a query")
+    max_query_chars: int = _key(MAX_QUERY_CHARS, "maximum length of a query")
     max_page: int = _key(200, "maximum number of hits, documents or passages in one response")
     request_timeout_s: float = _key(
         10.0,
