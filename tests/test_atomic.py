@@ -152,6 +152,44 @@ def test_uploads_are_not_replaced(kb: KnowledgeBase, how: str) -> None:
     assert (uploads / "a.md").read_text() == "uploaded"
 
 
+@WRITERS
+@pytest.mark.parametrize("exists", [True, False])
+@pytest.mark.parametrize(
+    "name",
+    ["config.toml", "user.toml", "trusted/a", "o.sqlite-words", "o.sqlite-uploads/a"],
+)
+def test_settings_and_files_of_other_stores_are_not_replaced(
+    kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch, how: str, name: str, exists: bool
+) -> None:
+    kb.add("words")
+    folder = kb.path.parent
+    monkeypatch.setenv("KB_CONFIG", str(folder / "user.toml"))
+    monkeypatch.setattr("kb.paths.user_folder", lambda _kind: str(folder))
+    (folder / "o.sqlite").touch()
+    (folder / "o.sqlite-uploads" / ".kb-uploads").mkdir(parents=True)
+    target = folder / name
+    target.parent.mkdir(exist_ok=True)
+    if exists:
+        target.write_text("mine")
+    with pytest.raises(InvalidRequest, match=r"settings|belongs to the store|uploads"):
+        getattr(kb, how)(target, overwrite=True)
+    assert (target.read_text() if target.exists() else None) == ("mine" if exists else None)
+
+
+@posix
+@WRITERS
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_settings_are_not_replaced_under_another_name(
+    kb: KnowledgeBase, tmp_path: Path, how: str, link: Callable[[Path, Path], None]
+) -> None:
+    kb.add("words")
+    settings = kb.path.with_name("config.toml")
+    settings.write_text("")
+    link(tmp_path / "x.jsonl", settings)
+    with pytest.raises(InvalidRequest, match="settings"):
+        getattr(kb, how)(tmp_path / "x.jsonl", overwrite=True)
+
+
 @posix
 def test_an_export_is_written_into_a_pipe(kb: KnowledgeBase, tmp_path: Path) -> None:
     kb.add("words")

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from kb import Deadline, KnowledgeBase, deadline
-from kb.config import Config, SearchConfig
+from kb.config import MAX_QUERY_CHARS, Config, SearchConfig
 from kb.errors import Cancelled, ClientGone, DeadlineExceeded, InvalidRequest
-from kb.search.query.analysis import MAX_CHARS, MAX_EXPRESSION_CHARS, MAX_TERMS
+from kb.search.query.analysis import MAX_EXPRESSION_CHARS, MAX_TERMS
 from kb.store.sqlite import filters as filtering
 from kb.types import Filters
 from tests import hostile
@@ -277,7 +277,7 @@ def test_the_command_reports_the_error(hostile_store: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        (lambda kb: kb.search("a" * (MAX_CHARS + 1)), "longer than 1,000,000 characters"),
+        (lambda kb: kb.search("a" * (MAX_QUERY_CHARS + 1)), "longer than 100,000 characters"),
         (lambda kb: kb.search(f"'{'a' * MAX_EXPRESSION_CHARS}b'"), "longer than 8,000 characters"),
         (lambda kb: kb.search(f"'{'a ' * (MAX_TERMS + 1)}'"), "has 257 terms"),
         (lambda kb: kb.search("x", filters=Filters(tags_any=("t",) * 257)), "has 257 values"),

@@ -19,13 +19,15 @@ from pathlib import Path
 from typing import IO
 from zlib import crc32
 
+from kb import paths
 from kb.errors import DiskFull, InvalidRequest, KbError
 
 _OWNER = re.compile(r"([0-9a-f]{8})-([0-9]{1,10})-\w+")  # namespace, process id, random part
 _ABANDONED_S = 24 * 3600
 _SQLITE_SUFFIXES = ("-wal", "-shm", "-journal")  # of the files that SQLite keeps beside a database
 _STORE_SUFFIXES = (*_SQLITE_SUFFIXES, "-vectors", "-words", ".sock")
-_UPLOADS, _UPLOADS_MARK = "uploads", ".kb-uploads"  # see `kb.server.upload_folder`
+_UPLOADS_MARK = ".kb-uploads"  # see `kb.server.upload_folder`
+_TRUSTED = "trusted"  # see `kb.config.trust_store`
 _DESCRIPTOR = re.compile(r"/dev/(stdout|stderr|fd/\d+)|/proc/self/fd/\d+")
 
 
@@ -88,19 +90,28 @@ def open_stream(target: Path) -> Iterator[IO[bytes] | None]:
 
 
 def check_not_store(target: Path, store: Path) -> None:
-    """Raise `InvalidRequest` if `target` is the store's file under any name, a file that belongs to
-    it, or an uploaded file."""
+    """Raise `InvalidRequest` if `target` is one of kb's own files, under any name: the store, a
+    file that belongs to it or to another store, a settings file, or an uploaded file."""
     wanted = Path(os.path.realpath(target))
     for path in {store, Path(os.path.realpath(store))}:
-        folder = Path(os.path.realpath(path.parent))
         for end in ("", *_STORE_SUFFIXES):
-            own = folder / (path.name + end)
-            if wanted == own or _is_same_file(wanted, own):
+            if _is_at(wanted, path.with_name(path.name + end)):
                 what = f"belongs to the store {store}" if end else "is the store itself"
                 raise InvalidRequest(f"{target} {what}", "choose another name")
-        uploads = folder / _UPLOADS
-        if (uploads / _UPLOADS_MARK).is_dir() and wanted.is_relative_to(uploads):
-            raise InvalidRequest(f"{target} is in the store's uploads", "choose another folder")
+        if _is_at(wanted, path.with_name(paths.SETTINGS_FILE)):
+            raise InvalidRequest(f"{target} holds the store's settings", "choose another name")
+    for end in _STORE_SUFFIXES:
+        other = wanted.name.removesuffix(end)
+        if other not in ("", wanted.name) and wanted.with_name(other).is_file():
+            raise InvalidRequest(
+                f"{target} belongs to the store {other} beside it", "choose another name"
+            )
+    if _is_at(wanted, Path(paths.user_settings())) or wanted.is_relative_to(
+        os.path.realpath(os.path.join(paths.user_folder("config"), _TRUSTED))
+    ):
+        raise InvalidRequest(f"{target} belongs to your settings of kb", "choose another name")
+    if any((folder / _UPLOADS_MARK).is_dir() for folder in wanted.parents):
+        raise InvalidRequest(f"{target} is in the store's uploads", "choose another folder")
 
 
 @contextmanager
@@ -220,6 +231,13 @@ def _is_stream(target: Path, info: os.stat_result) -> bool:
         or stat.S_ISCHR(info.st_mode)
         or _DESCRIPTOR.fullmatch(str(target)) is not None
     )
+
+
+def _is_at(path: Path, other: Path) -> bool:
+    """Whether both are the same file, or would be if they existed. `path` has no links."""
+    if path == Path(os.path.realpath(other.parent)) / other.name:
+        return True
+    return _is_same_file(path, other)
 
 
 def _is_same_file(one: Path, other: Path) -> bool:

@@ -24,6 +24,7 @@ from kb.paths import STORE_FILE
 from kb.trust import SettingsFile, TrustStore, is_own, read_settings
 
 Harmless = bool | Container[Any]
+MAX_QUERY_CHARS = 100_000  # of every query; servers may allow less
 
 
 def _key(
@@ -211,7 +212,7 @@ class ServeConfig:
     max_memory_bytes: int = _key(
         128 * 1024 * 1024, "memory for pending requests and responses of all clients"
     )
-    max_query_chars: int = _key(8_000, "maximum length of a query")
+    max_query_chars: int = _key(MAX_QUERY_CHARS, "maximum length of a query")
     max_page: int = _key(200, "maximum number of hits, documents or passages in one response")
     request_timeout_s: float = _key(
         10.0,
@@ -384,14 +385,12 @@ def load_logged(store: Path) -> Config:
 
 def user_file() -> Path:
     """Return the path of the user's settings file."""
-    if path := os.environ.get("KB_CONFIG"):
-        return Path(path).expanduser().absolute()
-    return Path(paths.user_folder("config")) / "config.toml"
+    return Path(paths.user_settings())
 
 
 def settings_file(store: Path) -> Path:
     """Return the path of the settings file beside the store."""
-    return store.parent / "config.toml"
+    return store.parent / paths.SETTINGS_FILE
 
 
 def trust_store() -> TrustStore:

@@ -11,6 +11,7 @@ import sys
 
 STORE_FILE = "kb.sqlite"
 STORE_FOLDER = ".kb"
+SETTINGS_FILE = "config.toml"
 _SUFFIXES = (".sqlite", ".sqlite3", ".db")
 _XDG = {
     "data": ("XDG_DATA_HOME", "~/.local/share"),
@@ -75,3 +76,10 @@ def user_folder(kind: str) -> str:
         "cache": platformdirs.user_cache_dir,
     }[kind]
     return folder("kb", appauthor=False)
+
+
+def user_settings() -> str:
+    """Return the path of the user's settings file: KB_CONFIG, or the one in the user's folder."""
+    if path := os.environ.get("KB_CONFIG"):
+        return os.path.abspath(os.path.expanduser(path))
+    return os.path.join(user_folder("config"), SETTINGS_FILE)

@@ -201,10 +201,20 @@ def test_deep_nesting_is_refused(text: str, loader: str, monkeypatch: pytest.Mon
     assert read(text).lines == 0
 
 
-def test_a_block_of_more_than_64_kib_is_text() -> None:
-    front = read("title: x", "long: " + "y" * 70_000)
-    assert front.lines == 0
-    assert front.warnings
+@pytest.mark.parametrize(("extra", "is_read"), [(0, True), (1, False)])
+def test_a_block_has_at_most_64_kib(extra: int, is_read: bool) -> None:
+    padding = "x" * (front_matter.LIMIT_CHARS - len("title: one\nabout: \n") + extra)
+    found = read("title: one", f"about: {padding}")
+    assert (found.attributes.title == "one") == is_read
+    told = "front matter has 65,537 characters; the limit is 65,536, so it is read as text"
+    assert found.warnings == (() if is_read else (told,))
+
+
+def test_a_line_that_only_begins_like_the_end_does_not_end_a_long_block() -> None:
+    padding = "x" * (front_matter.LIMIT_CHARS - len("title: one\nabout: \n") - 2)
+    found = read("title: one", f"about: {padding}", "---not the end")
+    assert found.lines == 0
+    assert "limit" in found.warnings[0]
 
 
 def test_tags_of_python_objects_are_plain_text() -> None:

@@ -145,6 +145,16 @@ KEPT_SECRET = {
     '{"access_token":"ya29.a0AfH6SMBx","token_type":"Bearer"}\n',
     "sftp.txt": "[nas]\ntype = sftp\nhost = nas\nuser = ada\npass = 7cXm3GVgeSuqBFz-wgfVM1g\n",
     "wifi.txt": 'network={\n  ssid="home"\n  psk="k3Xq9vTzHm"\n}\n',
+    "dotenv.txt": "PORT=80\nSECRET_KEY_BASE=" + GITHUB_TOKEN[4:] * 2 + "\n",
+    "rails.txt": "RAILS_ENV=production\nRAILS_MASTER_KEY=" + GITHUB_TOKEN[4:] + "\n",
+    "image.txt": "# syntax=docker/dockerfile:1\nFROM python:3.12-slim AS app\nRUN pip install x\n"
+    "ENV PORT=80 \\\n    DB_PASSWORD='k3Xq9vTzHm'\nCMD [\"x\"]\n",
+    "image-old.txt": "FROM debian\nRUN make && make install\nENV API_TOKEN k3Xq9vTzHm\nCMD x\n",
+    "image-arg.txt": "ARG VERSION=1\nFROM debian:$VERSION\nARG NPM_TOKEN=" + GITHUB_TOKEN + "\n",
+    "hosts.txt": "[web]\nweb1.example ansible_host=10.0.0.1 ansible_user=ada "
+    "ansible_password=k3Xq9vTz\nweb2.example\n\n[web:vars]\nansible_port=22\n",
+    "become.txt": "db1 ansible_become_pass='k3Xq9vTz!'\n",
+    "openai.json": json.dumps({"x": "sk-" + GITHUB_TOKEN[4:24] + "T3BlbkFJ" + GITHUB_TOKEN[20:40]}),
     "cookies.txt": "# Netscape HTTP Cookie File\n.x.example\tTRUE\t/\tTRUE\t0\tsid\tabc\n",
 }  # fmt: skip
 
@@ -235,6 +245,14 @@ HARMLESS = {
     "install.sh": "#!/bin/bash\nset -euo pipefail\nVERSION=1.2.3\ncurl https://x.example/$VERSION\n"
     "NEXT_TOKEN=abc123def456\necho \"token=$NEXT_TOKEN\"\n",
     "run.ps1": "$env:API_KEY = $args[0]\nWrite-Host 'the password is in the vault'\n",
+    "image.txt": "FROM python:3.12\nARG TOKEN\nENV DB_PASSWORD=changeme API_KEY=$KEY\n"
+    "ENV PATH=/opt/x1/bin:$PATH\nRUN TOKEN=$(cat /run/secrets/x) make\n",
+    "from.md": f"From the log of the harbour\n\nThe token {GITHUB_TOKEN} was revoked.\n",
+    "hosts.txt": "[web]\nweb1 ansible_host=10.0.0.1 ansible_password='{{ vault_password }}'\n"
+    "web2 ansible_password=vagrant\n",
+    "hosts.md": "# Inventory\n\nWrite the password into the line of the host:\n\n"
+    "    web1 ansible_password=k3Xq9vTz\n",
+    "encryption.yaml": "encryption_key: the name of the column\nmaster_key: id\n",
     "results.ini": "[run]\npass = 12\nfail = 3\n",
     "cookies.md": "# Cookies\n\nThe file begins with `# Netscape HTTP Cookie File`.\n",
 }  # fmt: skip
@@ -340,6 +358,48 @@ def test_none_is_ingested(tmp_path: Path) -> None:
         assert all(secret_files.HOW_TO_INCLUDE in reason for reason in reasons.values())
         assert kb.ingest(root / "deploy_key").skipped[0].reason.startswith("holds a private key")
         assert kb.search("BEGIN PRIVATE").hits == ()
+
+
+TOKENS = [
+    GITHUB_TOKEN, "github_pat_11QBKXWZ0" + GITHUB_TOKEN[4:] * 2, "AKIA" + "Q3EGZW7RTYU5XK2J",
+    "xoxb-17653285-98421650-" + GITHUB_TOKEN[4:28], "sk-proj-" + GITHUB_TOKEN[4:] * 2,
+    "sk-" + GITHUB_TOKEN[4:24] + "T3BlbkFJ" + GITHUB_TOKEN[20:40],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("token", TOKENS)
+def test_a_note_or_a_program_with_a_token_is_read_with_a_warning(
+    tmp_path: Path, token: str
+) -> None:
+    """It is more than its token. The warning shows no more of it than its kind."""
+    library = tmp_path / "library"
+    library.mkdir()
+    prose = "The harbour opens at nine, and the buoys are checked twice a day.\n\n"
+    (library / "note.md").write_text(f"# Harbour\n\n{prose * 99}\nThe key is {token}.\n")
+    (library / "ask.py").write_text(f'def ask():\n    """Ask."""\n    return call("{token}")\n')
+    (library / "clean.md").write_text(f"# Harbour\n\n{prose}")
+    with KnowledgeBase(tmp_path / "kb.sqlite", encoder="none") as kb:
+        report = kb.ingest(library)
+        assert len(report.added) == 3
+        told = {note.path: note.reason for note in report.warnings}
+        assert set(told) == {"library/note.md", "library/ask.py"}
+        for warning in told.values():
+            assert "looks like a secret token" in warning
+            assert token[:4] in warning
+            assert token[:9] not in warning
+        warnings: list[str] = []
+        kb.add(f"Remember {token}", on_warning=warnings.append)
+        assert len(warnings) == 1
+        kb.config = replace(
+            kb.config, ingest=replace(kb.config.ingest, include_secrets=str(library))
+        )
+        assert not kb.ingest(library, force=True).warnings
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_is_harmless_is_no_warning(name: str) -> None:
+    expected = name in ("tokens.md", "from.md")
+    assert (secret_files.token_warning(HARMLESS[name]) is not None) == expected
 
 
 def test_what_is_harmless_is_ingested(tmp_path: Path) -> None:

@@ -200,6 +200,26 @@ _UNKNOWN = [
 ]  # fmt: skip
 
 
+_INVALID_IDS = [
+    "1.5",
+    "1.0",
+    "-0.0",
+    "1e400",
+    "true",
+    "false",
+    "null",
+    "{}",
+    '{"id": 1}',
+    "[]",
+    "[7]",
+]
+_WITH_INVALID_IDS = [
+    f'{{"jsonrpc": "2.0", "id": {each}, "method": "{method}"}}'.encode()
+    for each in _INVALID_IDS
+    for method in ("ping", "tools/list", "tools/call")
+]
+
+
 def test_lines_that_are_no_messages_are_answered(store: Path) -> None:
     """No client waits forever, and the next request is answered too."""
     server = subprocess.Popen(
@@ -230,6 +250,10 @@ def test_lines_that_are_no_messages_are_answered(store: Path) -> None:
         for line in _UNKNOWN:
             answer = ask(line)
             assert (answer["id"], answer["error"]["code"] < -32000) == (None, True)
+        for line in _WITH_INVALID_IDS:
+            answer = ask(line)
+            assert (answer["id"], answer["error"]["code"]) == (None, -32600), line
+            assert "a string or an integer as its id" in answer["error"]["message"]
         assert ask(b'{"jsonrpc":"2.0","id":9,"method":"ping"}')["id"] == 9
         watchdog.cancel()
 
@@ -379,6 +403,23 @@ def test_http_bodies_are_checked_before_they_are_parsed(store: Path) -> None:
         too_large = client.post(address, content=b'"' + b"x" * (1024 * 1024) + b'"')
         assert (too_large.status_code, too_large.json()["code"]) == (413, "too_large")
         assert client.post(address, content=ping).status_code == 200
+
+
+def test_http_requests_with_an_invalid_id_are_answered(store: Path) -> None:
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    with http_server(store) as address, httpx.Client(headers=headers, trust_env=False) as client:
+        for version in ("2025-06-18", "2026-07-28"):
+            for body in _WITH_INVALID_IDS:
+                answer = client.post(
+                    address, content=body, headers={"MCP-Protocol-Version": version}
+                )
+                assert answer.status_code == 400, body
+                shape = answer.json()
+                assert (shape["id"], shape["error"]["code"]) == (None, -32600), body
+        notification = b'{"jsonrpc": "2.0", "method": "notifications/initialized"}'
+        assert client.post(address, content=notification).status_code == 202
+        ping = b'{"jsonrpc": "2.0", "id": "1.5", "method": "ping"}'
+        assert client.post(address, content=ping).json()["id"] == "1.5"
 
 
 def test_parsed_http_bodies_count_against_the_budget() -> None:

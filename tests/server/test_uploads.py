@@ -459,6 +459,52 @@ def test_uploads_of_one_name_follow_each_other(filled: Running, slow_ingest: Slo
     assert filled.kb.document("uploads/slow.md").title == "Second"
 
 
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_two_servers_of_one_store_take_uploads_of_one_name(
+    filled: Running, monkeypatch: pytest.MonkeyPatch, is_replaced: bool
+) -> None:
+    """The second server gets its upload while the first one ingests the same name."""
+    store, ingest, seconds = filled.kb.path, upload_folder._ingest, list[httpx.Response]()
+    if is_replaced:
+        assert put(filled, "a.md", GOOD).status_code == 201
+    monkeypatch.setenv("KB_STORE_BUSY_TIMEOUT_S", "0.1")
+    with process(store) as (_, other):
+
+        def upload(kb: KnowledgeBase, path: Path, **options: Any) -> Any:
+            if not options.get("dry_run") and not seconds:
+                text = b"# Second\n\nText.\n"
+                seconds.append(other.put("/uploads/a.md", content=text, headers=HEADERS))
+            return ingest(kb, path, **options)
+
+        monkeypatch.setattr(upload_folder, "_ingest", upload)
+        assert put(filled, "a.md", b"# First\n\nText.\n").status_code == 201
+        assert (seconds[0].status_code, seconds[0].json()["code"]) == (503, "store_busy")
+        assert filled.kb.document("uploads/a.md").title == "First"
+        for title in ("Third", "Fourth"):
+            for client in (other, filled.client):
+                text = f"# {title}\n\nText.\n".encode()
+                later = client.put("/uploads/a.md", content=text, headers=HEADERS)
+                assert later.status_code == 201, later.text
+        assert delete(filled, "a.md").status_code == 200
+    assert files(filled) == []
+    assert not list((folder(filled) / ".kb-uploads").glob("lock-*"))
+
+
+def test_a_file_of_another_program_that_appears_during_an_upload_is_kept(
+    filled: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    move = upload_folder._move_into_place
+
+    def create_first(new: Path, target: Path) -> None:
+        target.write_bytes(GOOD)
+        move(new, target)
+
+    monkeypatch.setattr(upload_folder, "_move_into_place", create_first)
+    assert put(filled, "a.md", GOOD).status_code == 409
+    assert files(filled) == ["a.md"]
+    assert put(filled, "a.md", b"# Mine\n\nText.\n").status_code == 409  # it was not uploaded
+
+
 def test_a_store_that_stays_busy_is_an_error_within_the_request_timeout(serve: Serve) -> None:
     running = serve(request_timeout_s=0.5)
     note = running.kb.add("A note.")

@@ -76,13 +76,14 @@ def test_models_do_not_see_each_other(path: Path) -> None:
     assert cache.get(number(cache), ["a"], {"dense"})
 
 
-def test_a_changed_row_is_ignored(path: Path) -> None:
+@pytest.mark.parametrize("change", ["dense = zeroblob(length(dense))", "dense = 'text'"])
+def test_a_changed_row_is_ignored(path: Path, change: str) -> None:
     cache = EncodingCache(path)
     model_id = number(cache)
     cache.put(model_id, encoded("a", "b"))
     cache.close()
     with apsw.Connection(str(path)) as db:
-        db.execute("UPDATE encodings SET dense = zeroblob(length(dense)) WHERE rowid = 1")
+        db.execute(f"UPDATE encodings SET {change} WHERE rowid = 1")
     again = EncodingCache(path)
     assert list(again.get(model_id, ["a", "b"], {"dense"})) == ["b"]
 

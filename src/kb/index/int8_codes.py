@@ -66,6 +66,22 @@ def encode(rows: NDArray[np.float32]) -> Codes:
     return Codes(center, codes, scales, error, length)
 
 
+def has_bounds(codes: Codes, rows: NDArray[np.float32]) -> bool:
+    """Whether the bounds of the codes hold for these rows, except for rounding."""
+    import numpy as np
+
+    for start in range(0, len(rows), _BATCH):
+        part = slice(start, start + _BATCH)
+        decoded = codes.codes[part] * codes.scales[part, None]
+        errors = np.linalg.norm(rows[part] - codes.center - decoded, axis=1)
+        lengths = np.linalg.norm(decoded, axis=1)
+        if not (errors <= codes.error + _ROUNDING).all():  # NaN is not
+            return False
+        if not (lengths <= codes.length + _ROUNDING).all():
+            return False
+    return True
+
+
 def _round(rows: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
     import numpy as np
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
 from kb.ingest import dates, file_names, front_matter
@@ -15,7 +15,7 @@ from kb.ingest.decode import Unsupported, normalize_text
 from kb.ingest.file_entry import FileEntry
 from kb.ingest.parsed_document import ChunkedDocument
 from kb.ingest.parsers.text import TextParser, first_words
-from kb.ingest.secret_files import extracted_reason
+from kb.ingest.secret_files import extracted_reason, token_warning
 from kb.ports import Parser, Source
 from kb.text.language import detect_language, sample_language
 from kb.text.normalize import nfc
@@ -32,7 +32,7 @@ class PreparedDocument:
 
     draft: DocumentDraft
     chunks: Iterable[ChunkDraft]  # can be iterated once, which also parses the rest
-    warnings: tuple[str, ...] = ()
+    warnings: list[str] = field(default_factory=list)  # complete when `chunks` is iterated
 
     def in_root(self, root: Root) -> DocumentDraft:
         """The document with the id and path that it has in `root`."""
@@ -94,8 +94,21 @@ def build_document(
         device=entry.device,
         os_path=entry.os_path,
     )
-    warnings = (*document.warnings, *warnings, *title_warnings)
-    return PreparedDocument(draft, chain(first, chunks), warnings)
+    all_warnings = [*document.warnings, *warnings, *title_warnings]
+    every: Iterable[ChunkDraft] = chain(first, chunks)
+    if not secret_allowed:
+        every = _warn_of_tokens(every, all_warnings)
+    return PreparedDocument(draft, every, all_warnings)
+
+
+def _warn_of_tokens(chunks: Iterable[ChunkDraft], warnings: list[str]) -> Iterator[ChunkDraft]:
+    """Yield the chunks, and add one warning if a chunk has the token of a service in it."""
+    is_found = False
+    for each in chunks:
+        if not is_found and (warning := token_warning(each.text)) is not None:
+            warnings.append(warning)
+            is_found = True
+        yield each
 
 
 def build_note(text: str, attributes: Attributes, now_ns: int, max_chars: int) -> PreparedDocument:
@@ -123,7 +136,8 @@ def build_note(text: str, attributes: Attributes, now_ns: int, max_chars: int) -
         mtime_ns=now_ns,
         body=body,
     )
-    return PreparedDocument(draft, chunks, (*parsed.warnings, *warnings))
+    all_warnings = [*parsed.warnings, *warnings]
+    return PreparedDocument(draft, tuple(_warn_of_tokens(chunks, all_warnings)), all_warnings)
 
 
 def _with_dates(attributes: Attributes, name: str, mtime_ns: int) -> Attributes:

@@ -45,12 +45,16 @@ def read(text: str, now: datetime) -> FrontMatter:
     first, newline, rest = text.partition("\n")
     if first.rstrip() != "---" or not newline:
         return FrontMatter()
-    closing = _CLOSING.search(rest[: LIMIT_CHARS + 1])
+    closing = _CLOSING.search(rest)
     if closing is None or closing.start() > LIMIT_CHARS:
-        unclosed = _KEY.match(rest)  # otherwise the first line is a horizontal rule
-        return FrontMatter(
-            warnings=("front matter has no closing ---, so it is read as text",) if unclosed else ()
+        if not _KEY.match(rest):  # the first line is a horizontal rule
+            return FrontMatter()
+        problem = (
+            "has no closing ---"
+            if closing is None
+            else f"has {closing.start():,} characters; the limit is {LIMIT_CHARS:,}"
         )
+        return FrontMatter(warnings=(f"front matter {problem}, so it is read as text",))
     block = rest[: closing.start()]
     from kb.ingest.yaml_attributes import InvalidYaml, read_attributes
 

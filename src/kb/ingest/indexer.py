@@ -104,8 +104,8 @@ class Indexer:
     ) -> ChunkChanges:
         """Store a note, which has no file; the store assigns it the path `note:<id>`.
 
-        `on_warning` is called for each part of its front matter that is ignored; without it, the
-        warnings are logged.
+        `on_warning` is called for each part of its front matter that is ignored, and for a secret
+        token in its text; without it, the warnings are logged.
         """
         if not text.strip():
             raise InvalidRequest(

@@ -13,7 +13,14 @@ import re
 from collections.abc import Callable, Iterable
 
 from kb.ingest.decode import wide_encoding
-from kb.ingest.secret_settings import is_shell_script, script_sets_secret, sets_secret
+from kb.ingest.secret_settings import (
+    dockerfile_sets_secret,
+    find_token,
+    is_dockerfile,
+    is_shell_script,
+    script_sets_secret,
+    sets_secret,
+)
 
 HEAD_BYTES = 64 * 1024  # of a file, to detect secrets
 HOW_TO_INCLUDE = "to read it anyway, add it to ingest.include_secrets"
@@ -48,6 +55,7 @@ _SECRET_ENDS = (
 )  # fmt: skip
 
 _SCRIPT_ENDS = (".bash", ".bat", ".cmd", ".csh", ".fish", ".ksh", ".ps1", ".sh", ".zsh")
+_DOCKERFILES = ("dockerfile", "containerfile")
 _COOKIES = re.compile(rb"\s*# (?:Netscape )?HTTP Cookie File")
 _COMMENTS = (b"#", b";", b"//")
 _PREAMBLE = re.compile(rb"(?:\s+|[#;][^\n]*|//[^\n]*)*(?:---[ \t]*\n\s*)?")
@@ -149,7 +157,12 @@ def secret_reason(path: str, head: bytes, included: Iterable[str] = ()) -> str |
         return None
     if leads_to_secret(path):
         return BY_NAME
-    kind = _kind_of_secret(head, is_script=path.lower().endswith(_SCRIPT_ENDS))
+    name = os.path.basename(path).lower()
+    kind = _kind_of_secret(
+        head,
+        is_script=name.endswith(_SCRIPT_ENDS),
+        is_docker=name.startswith(_DOCKERFILES) or name.endswith(".dockerfile"),
+    )
     return None if kind is None else f"{kind} ({HOW_TO_INCLUDE})"
 
 
@@ -160,6 +173,15 @@ def extracted_reason(text: str) -> str | None:
     if b"PRIVATE KEY" in data and _is_key(data.strip()):
         return f"holds a private key ({HOW_TO_INCLUDE})"
     return None
+
+
+def token_warning(text: str) -> str | None:
+    """Return a warning about a text that is read although it has the token of a service in it: a
+    note or a program is more than its token. None if there is none."""
+    start = find_token(text)
+    return start and (
+        f"has what looks like a secret token ({start}), and is read; if it is real, revoke it"
+    )
 
 
 def is_secret_name(name: str, *, folder: bool = False) -> bool:
@@ -207,7 +229,7 @@ def _normalize_case(path: str) -> str:
 # --- the first bytes ------------------------------------------------------------------------------
 
 
-def _kind_of_secret(head: bytes, *, is_script: bool) -> str | None:
+def _kind_of_secret(head: bytes, *, is_script: bool, is_docker: bool) -> str | None:
     """Which kind of secret the file holds, if any. Its beginning, after comments, rules out most
     kinds, so that for most files one search for a private key is enough."""
     text = _as_utf8(head[:HEAD_BYTES])
@@ -215,6 +237,8 @@ def _kind_of_secret(head: bytes, *, is_script: bool) -> str | None:
         return "holds cookies"
     if (is_script or is_shell_script(text)) and script_sets_secret(text):
         return "holds a script with secrets"
+    if (is_docker or is_dockerfile(text)) and dockerfile_sets_secret(text):
+        return "holds a Dockerfile with secrets"
     if b"PRIVATE KEY" in text and _is_key(_without_comments(text)):
         return "holds a private key"
     preamble = _PREAMBLE.match(text)

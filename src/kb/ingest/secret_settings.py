@@ -1,5 +1,5 @@
 """Whether a text is a list of settings that sets a secret: variables, INI, YAML, TOML, JSON, XML,
-constants in PHP, variables in shell scripts.
+constants in PHP, variables in shell scripts and Dockerfiles, inventories of Ansible.
 
 Pure. A text about secrets has sentences; a list of settings has hardly any other lines. In such a
 list, a secret is a value that looks real under a name such as `db_password`, a URL or a connection
@@ -27,7 +27,7 @@ _NPM = re.compile(rb"(?://\S{1,200}:)?_(?:authToken|auth|password)[ \t]*=[ \t]*(
 
 _SECRET_NAME = re.compile(
     rb"(?:[\w.-]*[_.-])?(?:secret|token|password|passwd|passphrase|api_?key|private_?key|access_?key"
-    rb"|secret_?key|auth_?token|client_?secret|psk)|(?:[\w.-]+[_.-])?(?:pass|pwd)|pgpassword",
+    rb"|secret_?key(?:_?base)?|auth_?token|client_?secret|psk|(?:encryption|signing|master)_key)|(?:[\w.-]+[_.-])?(?:pass|pwd)|pgpassword",
     re.IGNORECASE,
 )
 _CAMEL_CASE_NAME = re.compile(
@@ -86,6 +86,23 @@ _SHELL_VARIABLE = re.compile(
     rb"|^[ \t]*+set(?:env)?+(?:[ \t]++-\w++)*+[ \t]++(\w{1,100}+)[ \t]++([^\n=][^\n]{0,400})",
     re.MULTILINE | re.IGNORECASE,
 )
+# `ENV NAME=value OTHER=value`, `ENV NAME value`, `ARG NAME=value`
+_DOCKER_VARIABLES = re.compile(
+    rb"^[ \t]*+(?:ENV|ARG)[ \t]++((?:[^\n\\]|\\[^\n]|\\\n){1,4000}+)", re.MULTILINE | re.IGNORECASE
+)
+_DOCKER_FROM = re.compile(
+    rb"(?:\s+|#[^\n]*)*+(?:ARG[^\n]*\s+)*+"
+    rb"FROM[ \t]+(?:--\S+[ \t]+)?\S+(?:[ \t]+(?:AS|as)[ \t]+\S+)?[ \t]*\r?(?:\n|\Z)"
+)
+_PAIR = re.compile(rb"(?<!\S)(\w{1,100})=(\"[^\"\n]{1,400}\"|'[^'\n]{1,400}'|\S{1,400})")
+_FIRST_PAIR = re.compile(rb"(\w{1,100})[ \t]+(\S{1,400})")
+
+# `[group]`, `host`, `host name=value name="other value"`, `name=value` of Ansible
+_INVENTORY_LINE = re.compile(
+    rb"\[[\w.:-]{1,100}\]|\w{1,100}[ \t]*=[^\n]*|[\w.:\[\]@-]{1,200}+"
+    rb"(?:[ \t]++\w{1,100}+=(?:\"[^\"]{0,400}\"|'[^']{0,400}'|\S{0,400}+))*+"
+)
+_INVENTORY_PASSWORD = re.compile(rb"ansible_(?:(?:ssh|become|sudo|su)_)?(?:pass|password)")
 _SHELL_WORD = re.compile(rb"\"([^\"\n]*)\"|'([^'\n]*)'|([^\s\"';&|#]+)")
 # In `rclone.conf`, the value of `token` is a JSON object.
 _JSON_TOKEN = re.compile(rb"\{[^\n]{0,200}\"(?:access|refresh)_token\"[ \t]*:[ \t]*\"[^\"]{8}")
@@ -94,7 +111,8 @@ _JSON_TOKEN = re.compile(rb"\{[^\n]{0,200}\"(?:access|refresh)_token\"[ \t]*:[ \
 _TOKEN = re.compile(
     rb"(?<![A-Za-z0-9_])(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{60,}|glpat-[\w-]{20}"
     rb"|xox[abeoprs]-[A-Za-z0-9-]{20,}|npm_[A-Za-z0-9]{36}|pypi-[\w-]{60,}|hf_[A-Za-z0-9]{34}"
-    rb"|sk_live_[A-Za-z0-9]{20,}|rk_live_[A-Za-z0-9]{20,}|sk-ant-[\w-]{40,}|sk-proj-[\w-]{40,}"
+    rb"|sk_live_[A-Za-z0-9]{20,}|rk_live_[A-Za-z0-9]{20,}|sk-(?:ant|proj|svcacct)-[\w-]{40,}"
+    rb"|sk-[A-Za-z0-9]{20}T3BlbkFJ[A-Za-z0-9]{20}|sk-or-v1-[0-9a-f]{64}"
     rb"|AIza[\w-]{35}|SG\.[\w-]{22}\.[\w-]{43}|AKIA[0-9A-Z]{16})(?![A-Za-z0-9])"
 )
 # Their first characters: most texts contain none, and are ruled out at once.
@@ -123,6 +141,8 @@ def sets_secret(text: bytes) -> bool:
     if start.startswith(b"<"):
         return _sets_xml_secret(text)
     has_token = _may_have_token(text) and _has_token(text)
+    if b"ansible_" in text and _is_inventory_with_password(text):
+        return True
     if not has_token and b"=" not in text and b":" not in text:
         return False
     settings, others = _settings(text)
@@ -150,6 +170,33 @@ def script_sets_secret(text: bytes) -> bool:
     return any(
         _is_mixed(url[1]) and not _WEAK_URL_PASSWORD.match(url[1]) for url in _URL.finditer(text)
     )
+
+
+def dockerfile_sets_secret(text: bytes) -> bool:
+    """Whether a Dockerfile sets a variable to a secret, or has a token in it."""
+    if _may_have_token(text) and _has_token(text):
+        return True
+    for match in _DOCKER_VARIABLES.finditer(text):
+        line = match[1].replace(b"\\\n", b" ")
+        pairs = _PAIR.findall(line) or _FIRST_PAIR.findall(line)[:1]
+        if any(_is_secret_pair(*pair) for pair in pairs):
+            return True
+    return False
+
+
+def is_dockerfile(text: bytes) -> bool:
+    """Whether the first instruction of the text is `FROM`, as in every Dockerfile."""
+    return _DOCKER_FROM.match(text) is not None
+
+
+def find_token(text: str) -> str | None:
+    """The first characters of a service's token in the text; None if there is none."""
+    data = text.encode("utf-8", "replace")
+    if not _may_have_token(data):
+        return None
+    found = (match[0] for match in _TOKEN.finditer(data) if _is_real_token(match[0]))
+    token = next(found, None)
+    return None if token is None else f"{token[:4].decode()}…"
 
 
 def is_shell_script(text: bytes) -> bool:
@@ -200,6 +247,27 @@ def _is_secret(setting: _Setting) -> bool:
         return False
     # Names in other styles are used for much else: `"output_token": "nextToken"`.
     return is_variable or _is_mixed(text)
+
+
+def _is_secret_pair(name: bytes, value: bytes) -> bool:
+    """Whether a variable of this name and value, which may be quoted, is a secret."""
+    if not _SECRET_NAME.fullmatch(name) or _PAGE_TOKEN.search(name):
+        return False
+    literal = value.strip(b"\"'")
+    return _is_real(literal) and _is_mixed(literal)
+
+
+def _is_inventory_with_password(text: bytes) -> bool:
+    """Whether the text is an inventory of Ansible with a password for a host."""
+    lines = [line for line in map(bytes.strip, text.split(b"\n", _LINES)[:_LINES]) if line]
+    entries = [line for line in lines if not line.startswith(_COMMENTS)]
+    if not all(_INVENTORY_LINE.fullmatch(line[:_MAX_LINE_BYTES]) for line in entries):
+        return False
+    return any(
+        _INVENTORY_PASSWORD.fullmatch(name) and _is_real(value.strip(b"\"'"))
+        for line in entries
+        for name, value in _PAIR.findall(line[:_MAX_LINE_BYTES])
+    )
 
 
 def _connects(text: bytes) -> bool:

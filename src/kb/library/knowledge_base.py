@@ -191,8 +191,8 @@ class KnowledgeBase:
     ) -> Document:
         """Store a note. `ttl` is its lifetime: `7d`, `12h`, `never`.
 
-        `on_warning` is called for each part of the note's front matter that is ignored; without it,
-        the warnings are logged.
+        `on_warning` is called for each part of the note's front matter that is ignored, and for a
+        secret token in its text; without it, the warnings are logged.
         """
         from kb.ingest.indexer import Indexer
         from kb.library import notes

@@ -11,7 +11,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
@@ -22,13 +22,21 @@ from kb.errors import Cancelled, ClientGone, ConfigError, KbError, NotFound, sho
 from kb.library.knowledge_base import KnowledgeBase
 from kb.logs import logger
 from kb.mcp import formatting
-from kb.mcp.stdio_messages import PendingRequests, TrackedReplies, ValidMessages
+from kb.mcp.stdio_messages import (
+    PendingRequests,
+    TrackedReplies,
+    ValidMessages,
+    has_invalid_id,
+    invalid_id,
+    stdin_lines,
+)
 from kb.mcp.tools import INSTRUCTIONS, TOOLS, Tool
 from kb.shutdown import Shutdown
 from kb.types import JsonDict
 from mcp import types
 
 if TYPE_CHECKING:
+    import anyio
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from kb.embedding.worker import Worker
@@ -156,9 +164,10 @@ def serve_stdio(kb: KnowledgeBase) -> None:
 
 
 async def _over_stdio(server: Server[None], drain_s: float) -> None:
-    async with stdio_server() as (incoming, outgoing):
+    lines = stdin_lines()
+    async with stdio_server(cast("anyio.AsyncFile[str]", lines)) as (incoming, outgoing):
         pending = PendingRequests()
-        messages = ValidMessages(incoming, outgoing, pending, drain_s)
+        messages = ValidMessages(incoming, lines, outgoing, pending, drain_s)
         options = server.create_initialization_options()
         await server.run(messages, TrackedReplies(outgoing, pending), options)
 
@@ -195,9 +204,10 @@ def create_app(kb: KnowledgeBase, rules: AccessRules, until: Deadline | None = N
 
 
 def _check_bodies(app: ASGIApp, limit_bytes: int) -> ASGIApp:
-    """Wrap `app` to check each body before the SDK parses it: its size, its shape, and whether the
-    memory budget has room for the parsed message."""
+    """Wrap `app` to check each body before the SDK parses it: its size, its shape, its id, and
+    whether the memory budget has room for the parsed message."""
     from starlette.requests import Request
+    from starlette.responses import Response
 
     from kb.server import request_bodies
     from kb.server.memory import MEMORY_KEY
@@ -209,6 +219,10 @@ def _check_bodies(app: ASGIApp, limit_bytes: int) -> ASGIApp:
         data = await request_bodies.read(Request(scope, receive), limit_bytes=limit_bytes)
         parsed_bytes = request_bodies.check_shape(data)
         scope[MEMORY_KEY].reserve_body(_PARSED_COPIES * parsed_bytes)
+        if has_invalid_id(data):
+            error = invalid_id().model_dump_json(by_alias=True, exclude_unset=True)
+            await Response(error, 400, media_type="application/json")(scope, receive, send)
+            return
         body = iter([{"type": "http.request", "body": data, "more_body": False}])
 
         async def receive_again() -> Any:

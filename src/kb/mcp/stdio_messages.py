@@ -1,18 +1,20 @@
-"""Replies that the SDK does not send over stdio.
+"""Replies that the SDK does not send.
 
-It passes lines that are not valid messages on as exceptions, without a reply: a client that sends a
-lone surrogate, or a number that JSON does not allow, would wait forever. And it drops the pending
-requests when stdin is closed.
+Over stdio, it passes lines that are not valid messages on as exceptions, without a reply: a client
+that sends a lone surrogate, or a number that JSON does not allow, would wait forever. And it drops
+the pending requests when stdin is closed. Over both transports, it takes a request whose id is
+neither a string nor an integer for a notification, which gets no reply.
 """
 
 from __future__ import annotations
 
 import json
+import os
+from collections import deque
 from typing import Any, Protocol, TypeVar
 
 import anyio
 from mcp.shared.message import SessionMessage
-from pydantic import ValidationError
 
 from kb.errors import InvalidRequest, is_unicode
 from kb.mcp import formatting
@@ -22,6 +24,7 @@ _PARSE_ERROR = -32700
 _INVALID_REQUEST = -32600
 _CANCELLED = "notifications/cancelled"
 _HINT = "send a JSON object in UTF-8 without lone surrogates"
+_ID_HINT = "use a string or an integer as its id"
 
 Item = SessionMessage | Exception
 T_co = TypeVar("T_co", covariant=True)
@@ -38,6 +41,35 @@ class Sender(Protocol):
     """The part of the SDK's sending streams that is used here."""
 
     async def send(self, item: SessionMessage, /) -> None: ...
+
+
+class Lines:
+    """The lines of a text stream. `taken` keeps them until the reader removes them."""
+
+    def __init__(self, stream: anyio.AsyncFile[str]) -> None:
+        self._stream = stream
+        self.taken: deque[str] = deque()
+
+    def __aiter__(self) -> Lines:
+        return self
+
+    async def __anext__(self) -> str:
+        line = await self._stream.readline()
+        if not line:
+            raise StopAsyncIteration
+        self.taken.append(line)
+        return line
+
+
+def stdin_lines() -> Lines:
+    """Take over stdin: other code of this process, and its child processes, read nothing from
+    it."""
+    private, null = os.dup(0), os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    # Not closed: a thread may still read from it when the server ends.
+    stream = open(private, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
+    return Lines(anyio.wrap_file(stream))
 
 
 class PendingRequests:
@@ -95,12 +127,18 @@ class TrackedReplies:
 
 class ValidMessages:
     """A stream of valid messages, which replies to invalid ones itself. When it ends, it waits up
-    to `drain_s` for the replies to the valid ones."""
+    to `drain_s` for the replies to the valid ones. `inner` has one item for each of the `lines`."""
 
     def __init__(
-        self, inner: Receiver[Item], replies: Sender, pending: PendingRequests, drain_s: float
+        self,
+        inner: Receiver[Item],
+        lines: Lines,
+        replies: Sender,
+        pending: PendingRequests,
+        drain_s: float,
     ) -> None:
         self._inner = inner
+        self._lines = lines
         self._replies = replies
         self._pending = pending
         self._drain_s = drain_s
@@ -111,8 +149,12 @@ class ValidMessages:
 
     async def receive(self) -> Item:
         try:
-            while isinstance(item := await self._inner.receive(), Exception):
-                if (reply := reply_to(item)) is not None:
+            while True:
+                item = await self._inner.receive()
+                line = self._lines.taken.popleft()
+                if isinstance(item, SessionMessage) and not has_invalid_id(line, item.message):
+                    break
+                if (reply := reply_to(line)) is not None:
                     await self._replies.send(SessionMessage(reply))
         except anyio.EndOfStream:
             await self._pending.wait(self._drain_s)
@@ -139,16 +181,35 @@ class ValidMessages:
         await self.aclose()
 
 
-def reply_to(error: Exception) -> types.JSONRPCMessage | None:
-    """Return the reply to a line that the SDK could not parse; None if the client expects none."""
-    line, message = _original(error)
+def has_invalid_id(text: str | bytes, message: Any = None) -> bool:
+    """Whether JSON text is a request whose id is neither a string nor an integer. `message` is what
+    the SDK made of it, if that is known."""
+    if message is not None and not isinstance(message, types.JSONRPCNotification):
+        return False
+    request = _object(text)
+    return request is not None and "method" in request and not _is_valid_id(request.get("id", ""))
+
+
+def _is_valid_id(value: Any) -> bool:
+    return isinstance(value, int | str) and not isinstance(value, bool)
+
+
+def invalid_id() -> types.JSONRPCError:
+    """The reply to a request whose id is neither a string nor an integer."""
+    return _error(None, "not a JSON-RPC 2.0 request", _ID_HINT)
+
+
+def reply_to(line: str) -> types.JSONRPCMessage | None:
+    """Return the reply to a line that is not a valid message; None if the client expects none."""
+    message = _object(line)
     if message is None:
-        return None if line.isspace() or not line else _error(None, _PARSE_ERROR, "not JSON")
+        return None if line.isspace() or not line else _error(None, "not JSON", code=_PARSE_ERROR)
     if "id" not in message and "method" in message:
         return None  # a notification
     request_id = message.get("id")
-    is_id = isinstance(request_id, int | str) and not isinstance(request_id, bool)
-    if not is_id or not is_unicode(str(request_id)):
+    if not _is_valid_id(request_id):
+        return invalid_id()
+    if not is_unicode(str(request_id)):
         request_id = None
     if message.get("method") == "tools/call" and request_id is not None:
         failure = InvalidRequest("the arguments are not valid JSON", _HINT)
@@ -156,26 +217,20 @@ def reply_to(error: Exception) -> types.JSONRPCMessage | None:
         result = types.CallToolResult(content=[content], is_error=True)
         body = result.model_dump(by_alias=True, exclude_none=True)
         return types.JSONRPCResponse(jsonrpc="2.0", id=request_id, result=body)
-    return _error(request_id, _INVALID_REQUEST, "not a JSON-RPC 2.0 request")
+    return _error(request_id, "not a JSON-RPC 2.0 request")
 
 
-def _error(request_id: int | str | None, code: int, problem: str) -> types.JSONRPCError:
-    data = types.ErrorData(code=code, message=f"{problem}; {_HINT}")
+def _error(
+    request_id: int | str | None, problem: str, hint: str = _HINT, *, code: int = _INVALID_REQUEST
+) -> types.JSONRPCError:
+    data = types.ErrorData(code=code, message=f"{problem}; {hint}")
     return types.JSONRPCError(jsonrpc="2.0", id=request_id, error=data)
 
 
-def _original(error: Exception) -> tuple[str, dict[str, Any] | None]:
-    """Return the line, as far as the SDK's error contains it, and the object in it."""
-    if not isinstance(error, ValidationError):
-        return "?", None
-    inputs = [each["input"] for each in error.errors(include_url=False, include_context=False)]
-    objects = [each for each in inputs if isinstance(each, dict)]
-    lines = [each for each in inputs if isinstance(each, str)]
-    if objects:
-        whole = [each for each in objects if "jsonrpc" in each]
-        return "?", (whole or objects)[0]
+def _object(text: str | bytes) -> dict[str, Any] | None:
+    """The JSON object in `text`; None if there is none."""
     try:
-        message = json.loads(lines[0]) if lines else None
+        message = json.loads(text)
     except (ValueError, RecursionError):
-        message = None
-    return lines[0] if lines else "?", message if isinstance(message, dict) else None
+        return None
+    return message if isinstance(message, dict) else None

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from kb.config import MAX_QUERY_CHARS
 from kb.errors import InvalidRequest, check_choice, short_repr
 from kb.library.knowledge_base import KnowledgeBase
 from kb.mcp import formatting
@@ -25,7 +26,7 @@ INSTRUCTIONS = (
 )
 _DEFAULT_TOP = 8
 _MAX_TOP = 100
-_MAX_QUERY_CHARS = 8_000
+_MAX_CITATION_CHARS = 10_000
 _MAX_NOTE_CHARS = 1_000_000
 _AGENT_TRUST = "generated"  # marks notes written by an agent
 
@@ -214,7 +215,7 @@ TOOLS: tuple[Tool, ...] = (
         "snippet, a citation (such as notes/retry.md#L12-L34) for `fetch`, and a relevance from 0 "
         "to 1. Below 0.5 it is a weak match, probably about something else.",
         {
-            "query": _string("Words or a question to search for.", maxLength=_MAX_QUERY_CHARS),
+            "query": _string("Words or a question to search for.", maxLength=MAX_QUERY_CHARS),
             "top": _integer("Number of hits.", 1, _MAX_TOP, default=_DEFAULT_TOP),
             "offset": _integer("Number of hits to skip, to get the next ones.", 0, 1_000,
                              default=0),
@@ -251,7 +252,7 @@ TOOLS: tuple[Tool, ...] = (
         "since it was indexed.",
         {
             "citation": _string("A citation from `search`, or the path of a document.",
-                              minLength=1, maxLength=_MAX_QUERY_CHARS),
+                              minLength=1, maxLength=_MAX_CITATION_CHARS),
             "offset": _integer("Number of characters to skip, to read on.",
                              0, 1_000_000_000, default=0),
             "max_chars": _MAX_CHARS,

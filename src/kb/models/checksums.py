@@ -41,7 +41,9 @@ def cached_sha256(path: Path, *, large_bytes: int = _LARGE_BYTES) -> str:
     cache = _read()
     entry = cache.get(str(path))
     if isinstance(entry, dict) and entry.get("mark") == mark:
-        return str(entry["sha256"])
+        known = entry.get("sha256")
+        if isinstance(known, str):
+            return known
     digest = sha256_of(path)
     _write(cache | {str(path): {"mark": mark, "sha256": digest}})
     return digest
@@ -54,7 +56,7 @@ def _file() -> Path:
 def _read() -> dict[str, Any]:
     try:
         data = json.loads(_file().read_bytes())
-    except (OSError, ValueError):  # a missing or damaged cache is an empty one
+    except (OSError, ValueError, RecursionError):  # a missing or damaged cache is an empty one
         return {}
     return data if isinstance(data, dict) else {}
 

@@ -8,6 +8,7 @@ Its subfolder `.kb-uploads` holds the receipts, and a folder for each upload in 
 
     owner                              the file name of the store
     <name digest>.<content digest>     a receipt
+    lock-<name digest>                 the lock of a name in use
     <pid>-<token>/new/<name>           the body, while it arrives and is checked
     <pid>-<token>/old/<name>           the file that it replaces, until it is ingested
 """
@@ -23,10 +24,9 @@ import threading
 import time
 import unicodedata
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Literal
-from weakref import WeakValueDictionary
 
 from kb.errors import (
     ClientGone,
@@ -43,6 +43,7 @@ from kb.library.ingestion import ingest_upload
 from kb.library.knowledge_base import KnowledgeBase
 from kb.logs import logger
 from kb.processes import has_exited, pid_namespace
+from kb.server.upload_lock import name_lock
 from kb.server.upload_owner import claim, folder_of, is_folder, link_or_replace
 from kb.types import Document, IngestReport
 
@@ -91,33 +92,6 @@ class UploadSlots:
             self._free += 1
 
 
-class _NameLocks:
-    """One lock for each name in use."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._locks: WeakValueDictionary[str, _NameLock] = WeakValueDictionary()
-
-    def get(self, name: str) -> _NameLock:
-        with self._lock:
-            key = name.casefold()  # one file on systems that ignore case
-            return self._locks.setdefault(key, _NameLock())
-
-
-class _NameLock:
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-
-_NAME_LOCKS = _NameLocks()
-
-
 class Upload:
     """A file that is being uploaded. The event loop writes it and a thread commits it; whichever
     finishes last removes the temporary files."""
@@ -151,7 +125,7 @@ class Upload:
                 raise ClientGone("the upload was canceled")
             self._state = "committing"
         try:
-            with _NAME_LOCKS.get(self.name):
+            with _disk_errors(), _name_lock(self._kb, self._work, self.name):
                 return self._commit()
         finally:
             self._discard()
@@ -169,23 +143,24 @@ class Upload:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _commit(self) -> IngestReport:
-        with _disk_errors():
-            self._stream.flush()
-            os.fsync(self._stream.fileno())
-            self._stream.close()
-            receipt = receipt_path(self._work, self.name, self._hash.hexdigest())
-            if not os.path.lexists(self.target):
-                return self._add(receipt)
-            return self._replace(receipt)
+        self._stream.flush()
+        os.fsync(self._stream.fileno())
+        self._stream.close()
+        receipt = receipt_path(self._work, self.name, self._hash.hexdigest())
+        if not os.path.lexists(self.target):
+            return self._add(receipt)
+        return self._replace(receipt)
 
     def _add(self, receipt: Path) -> IngestReport:
         is_first = not receipt.exists()
         receipt.touch()  # first, so that the file is never without one
-        _move_into_place(self._new, self.target)
+        is_in_place = False
         try:
+            _move_into_place(self._new, self.target)
+            is_in_place = True
             report = _ingest(self._kb, self.target)
         except BaseException:
-            if is_uploaded(self.target, self.name, self._work):
+            if is_in_place and is_uploaded(self.target, self.name, self._work):
                 self.target.unlink(missing_ok=True)
             if is_first:
                 receipt.unlink(missing_ok=True)
@@ -225,11 +200,10 @@ def remove(kb: KnowledgeBase, name: str) -> list[str]:
     file = _file_of(kb, document)
     if file is None:
         return kb.remove(document.doc_path)
-    with _NAME_LOCKS.get(file.name):
-        with _disk_errors():
-            work = claim(kb)  # first, since it checks which files the store has indexed
-        removed = kb.remove(document.doc_path)
-        with _disk_errors():
+    with _disk_errors():
+        work = claim(kb)  # first, since it checks which files the store has indexed
+        with _name_lock(kb, work, file.name):
+            removed = kb.remove(document.doc_path)
             if is_uploaded(file, file.name, work):
                 file.unlink()
                 drop_receipts(work, file.name)
@@ -260,6 +234,10 @@ def _is_abandoned(path: Path, pid: int) -> bool:
     if pid == os.getpid() or has_exited(pid_namespace(), pid):
         return True
     return time.time() - path.lstat().st_mtime > _ABANDONED_S
+
+
+def _name_lock(kb: KnowledgeBase, work: Path, name: str) -> AbstractContextManager[None]:
+    return name_lock(work, name, kb.config.store.busy_timeout_s)
 
 
 # --- moving and ingesting -------------------------------------------------------------------------

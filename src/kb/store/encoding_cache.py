@@ -127,13 +127,14 @@ class EncodingCache:
     def get(self, model_id: int, texts: Iterable[str], parts: Set[str]) -> dict[str, Encoding]:
         """The cached encodings of these texts that have all of `parts`."""
         known: dict[str, Encoding] = {}
-        with self._lock, suppress(apsw.Error, ValueError):
+        with self._lock, suppress(apsw.Error):
             if self._connection is None:
                 return {}
             for text in texts:
-                row = _read(self._connection, model_id, _key(text))
-                if row is not None and row.has(parts):
-                    known[text] = row.encoding(parts)
+                with suppress(ValueError, TypeError, RecursionError):  # a damaged row
+                    row = _read(self._connection, model_id, _key(text))
+                    if row is not None and row.has(parts):
+                        known[text] = row.encoding(parts)
         return known
 
     def put(self, model_id: int, encodings: Mapping[str, Encoding]) -> None:

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from textwrap import dedent
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kb.ingest.decode import normalize_text
+from kb.ingest.parsers import markdown
 from kb.ingest.parsers.markdown import MarkdownParser, _parser
 from kb.ports import Parsed, Source
 from kb.types import Block
@@ -213,3 +215,29 @@ def test_the_cells_of_a_table_take_no_memory(columns: int, rows: int) -> None:
     assert [token.map for token in tokens if token.type == "table_open"] == [[0, rows + 2]]
     assert len(tokens) == 2
     assert peak_bytes < 20_000_000
+
+
+# --- plain paragraphs -----------------------------------------------------------------------------
+
+_LINE_STARTS = st.sampled_from(
+    ["", "", " ", "   ", "    ", "\t", "- ", "* ", "+ ", "-  ", "- - ", "1. ", "2) ", "12. ", "> ",
+     ">", "  - ", "    - ", "     - ", "      - ", "  1. ", "# ", "```", "~~~ ", "<div>", "<!-- ",
+     "[a]: ", "| ", ": ", "-", "\\", "\u00a0", "\u3000"]
+)  # fmt: skip
+_LINE_ENDS = st.sampled_from(
+    ["a", "word and more", "ein Wort", "数据", "a | b", "---", "--|--", "- | -", "===", "=", "-",
+     "- ", "* * *", "```", "-->", "</div>", "1. a", "- a", "", " ", "`a`", "é", "ⅷ", "٣. a", "*a*"]
+)  # fmt: skip
+_lines = st.lists(st.tuples(_LINE_STARTS, _LINE_ENDS).map("".join), max_size=14)
+
+
+@settings(max_examples=400)
+@given(lines=_lines, max_chars=st.sampled_from([5, 20, 2000]))
+def test_plain_paragraphs_are_those_of_the_other_rules(lines: list[str], max_chars: int) -> None:
+    ruler = markdown._parser().block.ruler
+    by_rule = list(markdown._parts(lines, max_chars))
+    ruler.disable("plain_paragraph")
+    try:
+        assert by_rule == list(markdown._parts(lines, max_chars))
+    finally:
+        ruler.enable("plain_paragraph")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kb import KnowledgeBase
-from kb.search.query.analysis import MAX_TERMS, analyze, sanitize
+from kb.search.query.analysis import MAX_RUN_CHARS, MAX_TERMS, analyze, sanitize
 
 
 def test_words_and_runs_are_told_apart() -> None:
@@ -77,10 +77,21 @@ class TestAnyQuery:
 
     def test_a_query_of_100_000_characters(self, kb: KnowledgeBase) -> None:
         kb.add("needle")
-        response = kb.search("needle " + "x" * 50_000 + " " + "搜" * 50_000)
+        response = kb.search("needle " + "x" * 49_992 + " " + "搜" * 50_000)
         assert response.returned == 1
-        many = kb.search(" ".join(f"word{number}" for number in range(12_000)) + " needle")
+        many = kb.search(" ".join(f"word{number}" for number in range(9_000)) + " needle")
         assert [note.reason for note in many.degraded] == ["truncated"]
+
+    def test_many_letters_without_spaces(self, kb: KnowledgeBase) -> None:
+        """Each pair is a lookup, so only the first ones are used."""
+        kb.add("数据库")
+        others = "".join(chr(0x4E00 + number % 20_000) for number in range(99_997))
+        response = kb.search("数据库" + others)
+        assert response.returned == 1
+        assert [note.detail for note in response.degraded] == [
+            "only the first 4,096 of 100,000 characters without spaces are used"
+        ]
+        assert len(analyze("数据库" + others).fragments) < 2 * MAX_RUN_CHARS
 
     @pytest.mark.parametrize(
         "query",

@@ -6,6 +6,7 @@ the front matter is in exactly one block, even if it is not rendered, such as a 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
@@ -33,6 +34,7 @@ _CONTAINERS = frozenset(
 )
 _ATOMIC = frozenset({"code_block", "fence", "html_block", "table_open"})
 _MAX_BYTES = 32 * 1024 * 1024
+_LIST_ITEM = re.compile(r"(?:[-+*]|[0-9]{1,9}[.)])[ \t]+[^ \t\n]")
 _HEADING_CHARS = 500  # a longer line is not a heading, and its markup could take very long
 
 
@@ -91,7 +93,9 @@ def _parts(lines: Sequence[str], max_chars: int) -> Iterator[Part]:
             at += 1  # split a long list or quotation into its content
             continue
         after = _after(tokens, at)
-        atomic = any(inner.type in _ATOMIC for inner in tokens[at:after])
+        atomic = token.type != "plain_paragraph" and any(
+            inner.type in _ATOMIC for inner in tokens[at:after]
+        )
         if token.type == "heading_open" and token.level == 0:
             heading = _heading_text(tokens[at + 1].content, env)
             yield Part(start, end, int(token.tag[1:]), heading, atomic)
@@ -119,7 +123,41 @@ def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark").enable("table")
     parser.core.ruler.enableOnly(["normalize", "block"])
     parser.block.ruler.at("table", _table, {"alt": ["paragraph", "reference"]})
+    parser.block.ruler.before("table", "plain_paragraph", _plain_paragraph)
     return parser
+
+
+def _plain_paragraph(state: StateBlock, start: int, _end: int, silent: bool) -> bool:
+    """Recognize a paragraph whose lines all begin with letters, up to a blank line or a list item.
+    No other rule matches it, and trying them all takes most of the time of a text of many short
+    paragraphs or items. Anything else is left to the other rules. Makes one token, since kb needs
+    only the lines."""
+    if silent or state.sCount[start] - state.blkIndent > 3:
+        return False
+    text, begins, indents = state.src, state.bMarks, state.tShift
+    line, last = start, state.lineMax
+    while line < last:
+        at = begins[line] + indents[line]
+        if at >= state.eMarks[line]:  # blank
+            break
+        if not text[at].isalpha():
+            if line == start or not _ends_paragraph(state, line, at):
+                return False
+            break
+        line += 1
+    state.line = line
+    state.push("plain_paragraph", "p", 0).map = [start, line]
+    return True
+
+
+def _ends_paragraph(state: StateBlock, line: int, at: int) -> bool:
+    """Whether the line certainly is a list item, which ends the paragraph above it."""
+    indent = state.sCount[line]
+    if indent < 0 or indent - state.blkIndent > 3 or _LIST_ITEM.match(state.src, at) is None:
+        return False
+    if indent >= state.blkIndent:  # a numbered item ends a paragraph only if its number is 1
+        return not state.src[at].isdigit()
+    return state.listIndent < 0 or indent - state.listIndent < 4
 
 
 def _table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
@@ -168,5 +206,5 @@ def _without_overlaps(parts: Iterable[Part]) -> Iterator[Part]:
     cursor = 0
     for part in parts:
         if part.end > cursor:
-            yield replace(part, start=max(part.start, cursor))
+            yield part if part.start >= cursor else replace(part, start=cursor)
         cursor = max(cursor, part.end)

@@ -7,8 +7,10 @@ spaces. No character is syntax, unless the whole query is in single quotes.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kb.config import MAX_QUERY_CHARS
 from kb.errors import InvalidRequest
 from kb.text.normalize import (
     STOP_WORDS,
@@ -23,7 +25,7 @@ from kb.text.tokenize import tokenize
 from kb.types import Degraded, LexicalQuery
 
 MAX_TERMS = 256  # distinct terms; `degraded` reports how many more there are
-MAX_CHARS = 1_000_000
+MAX_RUN_CHARS = 4_096  # of scripts without spaces, whose every two letters are a lookup
 MAX_EXPRESSION_CHARS = 8_000  # FTS5 parses an expression without a deadline
 _OPERATORS = frozenset(("AND", "OR", "NOT", "NEAR"))
 
@@ -58,8 +60,10 @@ class Analysis:
 
 def analyze(text: str) -> Analysis:
     """Split a query into terms. Raises `InvalidRequest` if it is too long."""
-    if len(text) > MAX_CHARS:
-        raise InvalidRequest(f"the query is longer than {MAX_CHARS:,} characters", "shorten it")
+    if len(text) > MAX_QUERY_CHARS:
+        raise InvalidRequest(
+            f"the query is longer than {MAX_QUERY_CHARS:,} characters", "shorten it"
+        )
     text = plain_query(nfc(text)).strip()
     if (expression := _expression(text)) is not None:
         stems = _expression_stems(expression)
@@ -74,7 +78,7 @@ def analyze(text: str) -> Analysis:
         parts = split_identifier(word)
         words.setdefault(stem, (word, " ".join(parts)) if parts else (word,))
     count = len(words) + len(runs)
-    kept_runs = runs[:MAX_TERMS]
+    kept_runs = _first_chars(runs[:MAX_TERMS], MAX_RUN_CHARS)
     kept_words = list(words.values())[: MAX_TERMS - len(kept_runs)]
     lexical = LexicalQuery(tuple(kept_words), tuple(kept_runs))
     content = _content(lexical)
@@ -86,7 +90,7 @@ def analyze(text: str) -> Analysis:
         None,
         frozenset(stem for _, _, stem in tokenize(shown)),
         tuple(dict.fromkeys(piece for run in kept_runs for piece in (run, *bigrams(run)))),
-        _truncation(count),
+        (*_truncation(count), *_run_truncation(runs, kept_runs)),
     )
 
 
@@ -122,6 +126,25 @@ def _expression_stems(expression: str) -> frozenset[str]:
 def _content(query: LexicalQuery) -> LexicalQuery:
     words = tuple(word for word in query.words if word[0].lower() not in STOP_WORDS)
     return query._replace(words=words) if words or query.runs else query
+
+
+def _first_chars(runs: Sequence[str], limit: int) -> list[str]:
+    """The runs up to `limit` characters in total; the last one may be cut."""
+    kept = []
+    for run in runs:
+        if limit <= 0:
+            break
+        kept.append(run[:limit])
+        limit -= len(run)
+    return kept
+
+
+def _run_truncation(runs: Sequence[str], kept: Sequence[str]) -> tuple[Degraded, ...]:
+    count, used = sum(map(len, runs)), sum(map(len, kept))
+    if count <= MAX_RUN_CHARS:
+        return ()
+    detail = f"only the first {used:,} of {count:,} characters without spaces are used"
+    return (Degraded("query", "truncated", detail),)
 
 
 def _truncation(count: int) -> tuple[Degraded, ...]:

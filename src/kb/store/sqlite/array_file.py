@@ -5,7 +5,9 @@ row. The file is derived data, and the store always wins.
     the arrays   one after another, each at a multiple of 8 bytes
 
 A file that is missing, truncated, damaged, or from another store or machine is not an error: the
-arrays are then built from the store.
+arrays are then built from the store. The checksums detect accidents only. So whoever reads a file
+also checks that its arrays have the right types and that no number in them points outside another
+one; numbers that are merely wrong are found by `kb doctor`.
 """
 
 from __future__ import annotations
@@ -13,10 +15,10 @@ from __future__ import annotations
 import json
 import sys
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kb.errors import KbError
 from kb.regular_files import open_file
@@ -26,6 +28,13 @@ if TYPE_CHECKING:
 
 _HEADER_BYTES = 4096
 _ALIGNMENT = 8
+_DTYPES = ("i1", "u1", "u2", "i4", "u4", "i8", "f4")
+_DAMAGED = (
+    OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError,
+    RecursionError,
+)  # fmt: skip
+
+T = TypeVar("T")
 
 
 class Content(NamedTuple):
@@ -46,17 +55,46 @@ def identity(path: Path) -> tuple[int, ...] | None:
     return info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns
 
 
-def read(path: Path, kind: str) -> Content | None:
-    """The content of a file, if it is complete and of this kind. The arrays are mapped, not
-    copied."""
+def read(path: Path, kind: str, parse: Callable[[Content], T | None]) -> T | None:
+    """What `parse` makes of the content of a file, if the file is complete and of this kind. An
+    error that `parse` raises means that the file is damaged. The arrays are mapped, not copied."""
     # The folder may come from another machine: opening a pipe must not block.
-    with (
-        suppress(OSError, ValueError, KeyError, TypeError, AttributeError),
-        open_file(path, links="follow") as file,
-    ):
+    with suppress(*_DAMAGED), open_file(path, links="follow") as file:
         header = _parse(file.head(_HEADER_BYTES), kind)
-        return _map(file.descriptor, header)
+        content = _map(file.descriptor, header)
+        return None if content is None else parse(content)
     return None
+
+
+def check_array(content: Content, name: str, dtype: str, *shape: int) -> NDArray[Any]:
+    """The array, if it has this type and shape. Raises `ValueError`; -1 is any length."""
+    array = content.arrays[name]
+    expected = [have if want < 0 else want for have, want in zip(array.shape, shape, strict=True)]
+    if array.dtype.str[1:] != dtype or list(array.shape) != expected:
+        raise ValueError(name)
+    return array
+
+
+def check_ascending(array: NDArray[Any]) -> None:
+    """Raise `ValueError` unless the numbers ascend strictly."""
+    if not bool((array[1:] > array[:-1]).all()):
+        raise ValueError("not ascending")
+
+
+def check_bounds(array: NDArray[Any], *, first: int, last: int) -> None:
+    """Raise `ValueError` unless the numbers ascend strictly, from at least `first` to `last`."""
+    check_ascending(array)
+    if len(array) and (int(array[0]) < first or int(array[-1]) != last):
+        raise ValueError("out of bounds")
+
+
+def check_numbers(values: Any, count: int) -> list[int]:
+    """The values, if they are so many integers of 64 bits. Raises `ValueError`."""
+    if len(values) != count or not all(
+        type(each) is int and -(1 << 63) <= each < 1 << 63 for each in values
+    ):
+        raise ValueError("not numbers")
+    return list(values)
 
 
 def write(path: Path, kind: str, content: Content, *, like: Path) -> bool:
@@ -114,7 +152,9 @@ def _map(handle: int, header: Any) -> Content | None:
     data = mmap.mmap(handle, 0, access=mmap.ACCESS_READ)
     arrays, at = {}, _HEADER_BYTES
     for name, (kind, shape, checksum) in header["arrays"].items():
-        dtype = np.dtype(kind)
+        dtype = np.dtype(kind[1:] if kind[1:] in _DTYPES else "V")
+        if dtype.str != kind:
+            raise ValueError(kind)
         array = np.frombuffer(data, dtype, int(np.prod(shape)), at).reshape(shape)
         if _checksum(array) != checksum:
             return None

@@ -128,11 +128,15 @@ def update(
 
 
 def agree(one: Matrix, other: Matrix) -> bool:
-    """Whether both matrices have the same vectors, bit for bit."""
+    """Whether both matrices have the same vectors, bit for bit, and codes that fit them."""
     import numpy as np
 
     (ids, rows), (other_ids, other_rows) = _live(one), _live(other)
-    return bool(np.array_equal(ids, other_ids) and np.array_equal(rows, other_rows))
+    if not (np.array_equal(ids, other_ids) and np.array_equal(rows, other_rows)):
+        return False
+    return all(
+        each.codes is None or int8_codes.has_bounds(each.codes, each.rows) for each in (one, other)
+    )
 
 
 def _live(matrix: Matrix) -> tuple[Ids, Rows]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,14 +42,34 @@ def path_of(store: Path) -> Path:
 
 def read(store: Path, owner: Owner) -> Sidecar | None:
     """The content of the file, if it is complete and belongs to this owner."""
-    content = array_file.read(path_of(store), _KIND)
-    if content is None or content.about["owner"] != list(owner):
-        return None
-    arrays = content.arrays
-    codes = None
-    if (bounds := content.about["bounds"]) is not None:
-        codes = Codes(arrays["center"], arrays["codes"], arrays["scales"], *bounds)
-    return Sidecar(Mark(*content.about["mark"]), arrays["ids"], arrays["rows"], codes)
+
+    def parse(content: Content) -> Sidecar | None:
+        if content.about["owner"] != list(owner):
+            return None
+        mark = Mark(*array_file.check_numbers(content.about["mark"], len(Mark._fields)))
+        ids = array_file.check_array(content, "ids", "i8", -1)
+        array_file.check_ascending(ids)
+        shape = (len(ids), owner.dimension)
+        rows = array_file.check_array(content, "rows", "f4", *shape)
+        codes = None
+        if content.about["bounds"] is not None:
+            codes = _codes(content, *shape)
+        return Sidecar(mark, ids, rows, codes)
+
+    return array_file.read(path_of(store), _KIND, parse)
+
+
+def _codes(content: Content, count: int, dimension: int) -> Codes:
+    error, length = content.about["bounds"]
+    if not (0 <= error < inf and 0 <= length < inf):
+        raise ValueError("bounds")
+    return Codes(
+        array_file.check_array(content, "center", "f4", dimension),
+        array_file.check_array(content, "codes", "i1", count, dimension),
+        array_file.check_array(content, "scales", "f4", count),
+        error,
+        length,
+    )
 
 
 def write(store: Path, owner: Owner, sidecar: Sidecar) -> bool:

@@ -173,12 +173,8 @@ class WordIndex:
         return _derive(connection, (base,), mark)
 
     def _read_file(self, connection: apsw.Connection) -> Layer | None:
-        from kb.index.word_postings import Postings
-
-        content = array_file.read(path_of(self._database.path), _KIND)
-        if content is None or content.about["store_id"] != _store_id(connection):
-            return None
-        return Layer(Mark(*content.about["mark"]), (), Postings(**content.arrays))
+        owned = array_file.read(path_of(self._database.path), _KIND, _parse)
+        return None if owned is None or owned[0] != _store_id(connection) else owned[1]
 
     # --- the file ---------------------------------------------------------------------------------
 
@@ -217,9 +213,9 @@ class WordIndex:
         """Whether the file is intact and belongs to another store, so that no search reads it."""
         if not numpy_is_there():
             return False
-        content = array_file.read(path_of(self._database.path), _KIND)
+        owned = array_file.read(path_of(self._database.path), _KIND, _parse)
         with self._database.reading() as connection:
-            return content is not None and content.about["store_id"] != _store_id(connection)
+            return owned is not None and owned[0] != _store_id(connection)
 
     def file_fault(self) -> str | None:
         """How the file differs from the store; None if it does not, or cannot be checked."""
@@ -243,6 +239,37 @@ class WordIndex:
         path_of(self._database.path).unlink(missing_ok=True)
         self.forget()
         self.build()
+
+
+def _parse(content: Content) -> tuple[str, Layer]:
+    """The id of the file's store, and its postings, none of which points outside the arrays."""
+    from kb.index.word_postings import Postings
+
+    def array(name: str, dtype: str, *shape: int) -> NDArray[Any]:
+        return array_file.check_array(content, name, dtype, *shape)
+
+    mark = Mark(*array_file.check_numbers(content.about["mark"], len(Mark._fields)))
+    ids, term_ends = array("ids", "i8", -1), array("term_ends", "i8", -1)
+    places = array("places", "u4", -1)
+    kind = "u4" if content.arrays["counts"].dtype.itemsize == 4 else "u2"
+    postings = Postings(
+        ids=ids,
+        lengths=array("lengths", "u4", len(ids)),
+        term_bytes=array("term_bytes", "u1", -1),
+        term_ends=term_ends,
+        starts=array("starts", "i8", len(term_ends) + 1),
+        places=places,
+        counts=array("counts", kind, len(places)),
+        pair_bits=array("pair_bits", "u1", -1),
+        pair_ends=array("pair_ends", "i8", len(ids)),
+    )
+    array_file.check_ascending(ids)
+    array_file.check_bounds(term_ends, first=0, last=len(postings.term_bytes))
+    array_file.check_bounds(postings.starts, first=0, last=len(places))
+    array_file.check_bounds(postings.pair_ends, first=1, last=len(postings.pair_bits))
+    if len(places) and int(places.max()) >= len(ids):
+        raise ValueError("places")
+    return str(content.about["store_id"]), Layer(mark, (), postings)
 
 
 # --- changes --------------------------------------------------------------------------------------
