@@ -53,6 +53,30 @@ def delete(running: Running, name: str) -> httpx.Response:
 # --- kept ------------------------------------------------------------------------------------
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
+@pytest.mark.parametrize(("mode", "of_folder"), [(0o600, 0o700), (0o640, 0o750), (0o644, 0o755)])
+def test_uploads_are_as_private_as_the_store(filled: Running, mode: int, of_folder: int) -> None:
+    filled.kb.path.chmod(mode)
+    before = os.umask(0o022)
+    try:
+        assert put(filled, "barnacles.md", GOOD).status_code == 201
+    finally:
+        os.umask(before)
+    assert (folder(filled) / "barnacles.md").stat().st_mode & 0o777 == mode
+    assert folder(filled).stat().st_mode & 0o777 == of_folder
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an open store cannot be moved there")
+def test_after_the_store_was_moved_nothing_is_created(filled: Running, tmp_path: Path) -> None:
+    home = filled.kb.path.parent
+    moved = home.rename(home.with_name("moved"))
+    refused = put(filled, "barnacles.md", GOOD)
+    assert (refused.status_code, refused.json()["code"]) == (404, "store_missing")
+    assert not home.exists()
+    moved.rename(home)
+    assert put(filled, "barnacles.md", GOOD).status_code == 201
+
+
 def test_a_file_is_kept_found_and_replaced(filled: Running) -> None:
     first = put(filled, "barnacles.md", b"# Barnacles\n\nThey settle on the hull.\n")
     assert first.status_code == 201, first.text

@@ -577,3 +577,16 @@ def test_a_checkpoint_waits_longer_for_readers_if_the_log_is_larger(
     database.checkpoint()
     assert database.log_bytes() == 0  # the reader has ended
     database.close()
+
+
+@pytest.mark.parametrize("size", [1, 3000])
+def test_removed_text_is_overwritten(tmp_path: Path, size: int) -> None:
+    store = SqliteStore(tmp_path / "kb.sqlite")
+    put(store, "before", "ordinary text")
+    secret = put(store, "secret", "the launch code is xylophone quagmire " * size)
+    put(store, "after", "ordinary text")
+    store.close()
+    assert b"xylophone quagmire" in store.path.read_bytes()
+    store.catalog.delete_documents([secret])
+    store.close()
+    assert b"xylophone quagmire" not in store.path.read_bytes()

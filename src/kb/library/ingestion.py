@@ -63,6 +63,13 @@ def single_files(kb: KnowledgeBase) -> set[str]:
     }
 
 
+def ensure_store(kb: KnowledgeBase) -> None:
+    """Create the store if there is none. Raises `StoreMissing` if it was moved while it was
+    open."""
+    if not kb._store.exists():
+        kb._store.create()
+
+
 def unchanged_files(kb: KnowledgeBase, folder: Path) -> set[str]:
     """The names of the files directly in `folder` that the store has indexed and that are unchanged
     since."""

@@ -44,7 +44,7 @@ from kb.library.knowledge_base import KnowledgeBase
 from kb.logs import logger
 from kb.processes import has_exited, pid_namespace
 from kb.server.upload_lock import name_lock
-from kb.server.upload_owner import claim, folder_of, is_folder, link_or_replace
+from kb.server.upload_owner import claim, file_mode, folder_of, is_folder, link_or_replace
 from kb.types import Document, IngestReport
 
 _MAX_NAME_BYTES = 200
@@ -108,7 +108,9 @@ class Upload:
             self._old = self._folder / "old" / self.name
             for each in (self._folder, self._new.parent, self._old.parent):
                 each.mkdir()
-            self._stream: BinaryIO = self._new.open("xb")
+            self._stream: BinaryIO = open(  # noqa: SIM115  # `_discard` closes it
+                self._new, "xb", opener=lambda path, flags: os.open(path, flags, file_mode(kb))
+            )
         self._lock = threading.Lock()
         self._state: Literal["open", "committing", "closed"] = "open"
 

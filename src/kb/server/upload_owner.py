@@ -19,7 +19,7 @@ from pathlib import Path
 
 from kb.errors import FileConflict
 from kb.ingest.upload_receipts import RECEIPT, WORK, name_digest
-from kb.library.ingestion import unchanged_files
+from kb.library.ingestion import ensure_store, unchanged_files
 from kb.library.knowledge_base import KnowledgeBase
 from kb.paths import STORE_FILE
 
@@ -37,13 +37,20 @@ def folder_of(kb: KnowledgeBase) -> Path:
     return kb.path.parent / f"{kb.path.name}-uploads"
 
 
+def file_mode(kb: KnowledgeBase) -> int:
+    """The permissions of uploaded files: those of the store. The umask may restrict them."""
+    return stat.S_IMODE(kb.path.stat().st_mode) & 0o666
+
+
 def claim(kb: KnowledgeBase) -> Path:
     """Create the folder for uploads if it is missing, and record that it belongs to this store.
     Returns the folder for receipts and temporary files in it. Links are not followed: they could
     lead anywhere."""
+    ensure_store(kb)
     folder = folder_of(kb)
     work = folder / WORK
-    for each, mode in ((folder, 0o777), (work, 0o700)):
+    readable = file_mode(kb) & 0o444
+    for each, mode in ((folder, file_mode(kb) | readable >> 2), (work, 0o700)):
         with suppress(FileExistsError):
             each.mkdir(mode, parents=True)
         if not is_folder(each):

@@ -428,6 +428,8 @@ class Database:
         # In WAL mode, NORMAL keeps the file consistent even after a power loss.
         connection.execute("PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
+        # Removed texts are overwritten, so that a backup does not contain them.
+        connection.execute("PRAGMA secure_delete = ON").fetchall()
 
     def _use_wal(self, connection: apsw.Connection) -> None:
         """Switch to WAL mode. When several processes create a store at once, SQLite fails here
