@@ -317,6 +317,16 @@ def test_logs_equal_those_of_the_command(served: Path, monkeypatch: pytest.Monke
     assert forward("retry") is None
 
 
+def test_a_link_to_the_store_is_left_to_this_process(
+    served: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have come with a cloned folder."""
+    (tmp_path / "cloned").mkdir()
+    (tmp_path / "cloned" / ".kb").symlink_to(served.parent)
+    monkeypatch.chdir(tmp_path / "cloned")
+    assert forward("retry") is None
+
+
 def test_another_store(served: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.sqlite"
     with KnowledgeBase(other) as kb:

@@ -90,6 +90,14 @@ def test_substrings_ignore_case(store: SqliteStore, text: str, term: str) -> Non
     assert len(found.chunks) == 1
 
 
+def test_a_long_substring(store: SqliteStore) -> None:
+    """SQLite limits the patterns of LIKE to 50,000 bytes."""
+    long = "x" * 60_000
+    put(store, "a", f"a{long}b", "short")
+    found = store.fulltext.match_substrings([long], filters=Filters(), now=NOW, limit=3)
+    assert len(found.chunks) == 1
+
+
 def test_many_substrings(store: SqliteStore) -> None:
     put(store, "a", "boathouse", "tree")
     terms = [f"none{number}" for number in range(20)] + ["oathou"]

@@ -36,8 +36,10 @@ def forward(args: list[str]) -> int | None:
         return None
     try:
         rest, location = split_store_option(args)
-        store = os.path.realpath(find_store(location))
-        if not is_own_socket(store + SUFFIX):
+        found = find_store(location)
+        store = os.path.realpath(found)
+        is_link = os.path.islink(found) or os.path.islink(os.path.dirname(found))
+        if is_link or not is_own_socket(store + SUFFIX):  # this process checks where a link leads
             return None
         response = _exchange(store + SUFFIX, _request(rest, store))
         return None if response is None else _print(response)

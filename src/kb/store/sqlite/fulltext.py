@@ -35,6 +35,7 @@ _BM25 = "bm25(chunks_fts, 0.0, 0.0, 2.0, 1.0, 0.5)"
 MIN_INDEXED_CHUNKS = 5000  # FTS5 is fast enough for fewer
 _WORTH_NUMPY = 400_000  # chunks, of all lookups, for which FTS5 takes longer than importing numpy
 _MAX_LIKE = 8  # terms for which LIKE is faster than looking for all of them at once
+_MAX_LIKE_CHARS = 1_000  # SQLite refuses patterns of more than 50,000 bytes
 _LIKE_ESCAPES = {ord(char): f"!{char}" for char in "%_!"}
 BECOME_ASCII = "\u0130\u212a"  # the characters whose lower case has an ASCII letter
 _COMMON = 0.5  # a term in more of the chunks has almost no IDF, and costs most time
@@ -383,7 +384,8 @@ def _and(terms: Iterable[Term]) -> str:
 def _may_contain(terms: Sequence[str]) -> tuple[str, list[str]]:
     """A condition that every text with one of the terms meets, and its parameters. LIKE, which
     ignores the case of ASCII letters, is seven times as fast as `kb_substrings`."""
-    if len(terms) > _MAX_LIKE or not all(map(str.isascii, terms)):
+    size = sum(map(len, terms))
+    if len(terms) > _MAX_LIKE or size > _MAX_LIKE_CHARS or not all(map(str.isascii, terms)):
         return "1", []
     letters = set("".join(terms).lower())
     pieces = [*terms, *(char for char in BECOME_ASCII if letters.intersection(char.lower()))]
