@@ -56,12 +56,13 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class DiskUsage:
-    """The size of a store and of its write-ahead log, and of the disk that it is on."""
+    """The size of a store and of its write-ahead log, and of the disk that it is on; None if that
+    is another machine's."""
 
     size_bytes: int
     log_bytes: int
-    free_bytes: int
-    total_bytes: int
+    free_bytes: int | None
+    total_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
