@@ -146,10 +146,12 @@ def load(
 
 def _attempt(target: ImportTarget, number: int, step: Callable[[], None]) -> None:
     """Report a value that the database refuses as an error of its line."""
-    invalid = (RefusedValue, OverflowError, UnicodeEncodeError, struct.error)
+    invalid: tuple[type[Exception], ...] = (
+        RefusedValue, OverflowError, UnicodeEncodeError, struct.error, *target.refused,
+    )  # fmt: skip
     try:
         step()
-    except (*invalid, *target.refused) as error:
+    except invalid as error:
         raise export_format.broken(number, str(error)) from error
 
 
