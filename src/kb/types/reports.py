@@ -106,6 +106,19 @@ class ImportReport:
 
 
 @dataclass(frozen=True, slots=True)
+class CopyReport:
+    """The result of a copy: both stores, how much was copied, and how many searches gave the same
+    hits in both. `detached` are the folders whose files the copy does not read yet."""
+
+    store: str
+    copy: str
+    documents: int
+    chunks: int
+    searches: int
+    detached: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One line of a diagnosis. `state` is `ok`, `warning` or `error`, as it was before the finding
     was `fixed`."""
