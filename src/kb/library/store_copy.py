@@ -49,6 +49,10 @@ def copy_store(source: Store, target: Store, now: str, on_progress: OnProgress) 
     the beginning. Raises `StoreError` if the stores differ afterwards."""
     if source.path == target.path:
         raise InvalidRequest("a store cannot be copied to itself", "name another store")
+    if target.exists() and target.catalog.counts().documents:
+        raise InvalidRequest(
+            f"{target.location} has documents", "copy to a new store, or use kb import --merge"
+        )
     with source.snapshot():
         digest = hashlib.blake2b()
         lines = _hashed(source.maintenance.export(vectors=True), digest.update)
@@ -59,9 +63,8 @@ def copy_store(source: Store, target: Store, now: str, on_progress: OnProgress) 
     for model in target.vectors.models():
         target.vectors.build_index(model.model_id)
     detached = tuple(root.name for root in target.catalog.roots() if root.detached)
-    return CopyReport(
-        source.location, target.location, report.added, report.chunks, searches, detached
-    )
+    copied = (report.added, report.chunks, searches, detached)
+    return CopyReport(source.location, target.location, *copied)
 
 
 def _hashed(lines: Iterable[bytes], update: Callable[[bytes], None]) -> Iterator[bytes]:
@@ -128,7 +131,7 @@ def _by_vectors(source: Store, model_id: int, chunk_id: int, options: Options) -
 
 
 def _sample(store: Store) -> list[int]:
-    """The ids of random passages, of as many documents."""
+    """The ids of random passages of random documents."""
     documents = [one.doc_id for one in store.catalog.documents(Filters(), None) if one.chunks]
-    chosen = random.sample(documents, min(SEARCHES, len(documents)))
-    return [random.choice(store.catalog.chunks(doc_id)).chunk_id for doc_id in chosen]
+    chosen = random.choices(documents, k=SEARCHES) if documents else []
+    return list({random.choice(store.catalog.chunks(each)).chunk_id for each in chosen})

@@ -100,8 +100,8 @@ _MODULES = {
     "passages": "Passage",
     "jobs": "Outcome EmbedCounts Job Failure Work Jobs",
     "reports": (
-        "FileNote Renamed IngestReport EmbedReport ImportReport CopyReport Finding Diagnosis Counts "
-        "DiskUsage"
+        "FileNote Renamed IngestReport EmbedReport ImportReport CopyReport Finding Diagnosis "
+        "Counts DiskUsage"
     ),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

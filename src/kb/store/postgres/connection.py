@@ -27,6 +27,7 @@ from kb.store.postgres import schema
 from kb.store.postgres.location import Location
 from kb.store.postgres.pool import Connection, Pool
 from kb.store.postgres.session import Session
+from kb.store.postgres.texts import register_text
 
 _CONNECTIONS = 16  # readers, and as many writers, of one process
 _CONNECT_TIMEOUT_S = 10
@@ -204,6 +205,7 @@ class Database:
                 "use postgresql://USER@HOST/DATABASE?schema=NAME",
             ) from error
         try:
+            register_text(connection)
             schema.set_path(connection, self.location.schema)
         except BaseException:
             connection.close()

@@ -120,17 +120,14 @@ def flush_words(database: Database) -> None:
         flush(database, kind, 0)
 
 
-def flush(database: Database, kind: str, model_id: int, *, least: int = FEW) -> None:
-    """Write pending chunks into segments, if there are at least `least` and no other process does
-    it already."""
+def flush(database: Database, kind: str, model_id: int) -> None:
+    """Write pending chunks into segments, if there are at least `FEW` and no other process does it
+    already."""
     with database.writing(exclusive=False, create=False) as session:
-        if _pending_count(session, kind, model_id, least) < least or not schema.try_lock(
+        if _pending_count(session, kind, model_id, FEW) >= FEW and schema.try_lock(
             session.connection, session.schema, "index"
         ):
-            return
-        while _pending_count(session, kind, model_id, least) >= max(1, least):
-            _flush(session, kind, model_id)
-            tidy(session, kind, model_id)
+            flush_all(session, kind, model_id)
 
 
 def flush_all(session: Session, kind: str, model_id: int) -> None:
