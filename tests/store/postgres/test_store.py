@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from kb.errors import StoreBusy
+from kb.store import open_store
 from kb.store.postgres import dense, segments
 from kb.store.postgres.block_cache import BlockCache
 from kb.store.postgres.pool import Pool
@@ -281,6 +282,19 @@ def test_doctor_reports_changed_texts(store: PostgresStore, sql: Sql) -> None:
     sql.execute("UPDATE chunks SET text = 'other'")
     checks = {check.part: check for check in store.maintenance.checks(lambda _: None)}
     assert "kb ingest --force" in checks["text"].run().to_do
+
+
+def test_connections_from_before_the_extension_was_added(postgres: Server, schema: str) -> None:
+    with psycopg.connect(postgres.url(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {schema}".encode())
+    store, other = (open_store(postgres.url(database=schema)) for _ in range(2))
+    assert not store.exists()
+    assert not other.exists()
+    put(store, "a", "text")
+    model_id = embed(store)
+    for each in (store, other):
+        assert each.vectors.nearest_dense(model_id, [1.0, 0.0, 0.0], **EVERYTHING).chunks
+        each.close()
 
 
 # --- connections ----------------------------------------------------------------------------------

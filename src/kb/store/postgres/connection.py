@@ -110,7 +110,8 @@ class Database:
             except BaseException:
                 _roll_back(connection)
                 raise
-            self._is_current = True
+            if not self._is_current:
+                self._use_current(connection)
 
     @contextmanager
     def autocommit(self) -> Iterator[Connection]:
@@ -175,7 +176,7 @@ class Database:
                 )
             with self.writing():
                 pass
-        self._is_current = True
+        self._use_current(connection)
 
     def _prepare(self, connection: Connection, *, create: bool) -> None:
         number = schema.version(connection, self.location)
@@ -183,6 +184,15 @@ class Database:
             raise self._missing()
         if number != schema.VERSION:
             schema.migrate(connection, self.location, self.clock)
+        schema.set_path(connection, self.location.schema)
+
+    def _use_current(self, connection: Connection) -> None:
+        """Skip checks from now on. Connections from before the store existed may not have found the
+        schema of pgvector."""
+        schema.set_path(connection, self.location.schema)
+        self._readers.drop_idle()
+        self._writers.drop_idle()
+        self._is_current = True
 
     def _missing(self) -> StoreMissing:
         return StoreMissing(
