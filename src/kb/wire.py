@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kb.types import (
         Compared,
         Comparison,
+        CopyReport,
         Diagnosis,
         EmbedReport,
         Encoding,
@@ -182,6 +183,10 @@ def ingest_report(value: IngestReport) -> JsonDict:
 
 def import_report(value: ImportReport) -> JsonDict:
     return {"schema_version": "import_report.v1"} | asdict(value)
+
+
+def copy_report(value: CopyReport) -> JsonDict:
+    return {"schema_version": "copy.v1"} | asdict(value)
 
 
 def embed_report(value: EmbedReport) -> JsonDict:

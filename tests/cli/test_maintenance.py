@@ -1,4 +1,4 @@
-"""`kb doctor`, `backup`, `export` and `import` on the command line."""
+"""`kb doctor`, `backup`, `copy`, `export` and `import` on the command line."""
 
 from __future__ import annotations
 
@@ -269,3 +269,22 @@ def test_a_pipe_in_place_of_a_file_blocks_no_command(
     assert told.out.endswith("text\n")
     assert "1 not readable" in process(*store, "doctor").out
     assert process(*store, "ingest").status == 0
+
+
+# --- copy -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("here")
+def test_copy(run: Run, valid: Valid) -> None:
+    copied = run("copy", STORE, "copy.sqlite", "--json")
+    assert copied.status == 0
+    valid("copy.v1", copied.json)
+    assert (copied.json["documents"], copied.json["detached"]) == (26, ["library"])
+    found = run("--store", "copy.sqlite", "search", "retry storm")
+    assert found.out == run("search", "retry storm").out
+    again = run("copy", STORE, "copy.sqlite")
+    assert (again.status, again.out) == (2, "")
+    assert "has documents" in again.err
+    told = run("copy", STORE, "other.sqlite")
+    assert "26 documents" in told.err
+    assert "kb attach" in told.err

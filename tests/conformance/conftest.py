@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,18 +11,42 @@ from typing import Any
 import pytest
 
 from kb import KnowledgeBase
+from kb.library import store_copy
 from tests.conftest import Clock
 from tests.models.judges import WordJudge
 from tests.models.weightless import Weightless, unexamined
+from tests.postgres import Server
+from tests.store.builders import sqlite_store
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a new store is: every conformance test that does not look into files or tables runs on
+    each kind of store."""
+    if request.param == "sqlite":
+        return str(tmp_path / "store" / "kb.sqlite")
+    server: Server = request.getfixturevalue("postgres")
+    return server.url(schema=f"k{uuid.uuid4().hex[:12]}")
 
 
 @pytest.fixture
-def known(tmp_path: Path, clock: Clock) -> Any:
+def kb(place: str, clock: Clock) -> Iterator[KnowledgeBase]:
+    with KnowledgeBase(place, clock=clock) as opened:
+        yield opened
+
+
+def sqlite_file(kb: KnowledgeBase) -> Path:
+    """The store's file, for tests that open it; they are skipped for other stores."""
+    return sqlite_store(kb).path
+
+
+@pytest.fixture
+def known(place: str, clock: Clock) -> Any:
     """Opens the same store with another encoder each time."""
     opened: list[KnowledgeBase] = []
 
     def open_by(encoder: Weightless) -> KnowledgeBase:
-        opened.append(KnowledgeBase(tmp_path / "kb.sqlite", clock=clock, encoder=encoder))
+        opened.append(KnowledgeBase(place, clock=clock, encoder=encoder))
         return opened[-1]
 
     yield open_by
@@ -47,10 +72,13 @@ def judged_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def judged(
-    tmp_path: Path, clock: Clock, judge: WordJudge, judged_store: Path
+    place: str, clock: Clock, judge: WordJudge, judged_store: Path
 ) -> Iterator[KnowledgeBase]:
     """A copy of `judged_store`."""
-    path = tmp_path / "judged.sqlite"
-    shutil.copyfile(judged_store, path)
-    with KnowledgeBase(path, clock=clock, encoder=Weightless(), judge=judge) as kb:
+    if "://" in place:
+        store_copy.copy(str(judged_store), place, lambda _done, _total: None)
+    else:
+        Path(place).parent.mkdir()
+        shutil.copyfile(judged_store, place)
+    with KnowledgeBase(place, clock=clock, encoder=Weightless(), judge=judge) as kb:
         yield kb

@@ -48,11 +48,10 @@ class Concepts:
 
 
 @pytest.fixture
-def kb(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[KnowledgeBase]:
-    """Uses sqlite-vec, as the seed requires."""
+def kb(place: str, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[KnowledgeBase]:
+    """Uses sqlite-vec in SQLite, as the seed requires."""
     monkeypatch.setenv("KB_STORE_VECTOR_BACKEND", "sqlite-vec")
-    path = tmp_path / "store" / "kb.sqlite"
-    with KnowledgeBase(path, clock=clock, encoder=Concepts()) as opened:
+    with KnowledgeBase(place, clock=clock, encoder=Concepts()) as opened:
         yield opened
 
 
@@ -157,7 +156,7 @@ class TestVectorSimilaritySearch:
 
     def test_the_model_that_made_the_vectors_encodes_the_query(self, notes: KnowledgeBase) -> None:
         """The same model for queries as for chunks: another one is refused, and not mixed in."""
-        with KnowledgeBase(notes.path, encoder=Weightless()) as other:
+        with KnowledgeBase(notes.location, encoder=Weightless()) as other:
             assert other.search("version control", mode="vector").hits == ()
             assert other.search("git").degraded[0].reason == "model_mismatch"
             with pytest.raises(ModelMismatch):
@@ -380,7 +379,7 @@ class TestResultCountControl:
         for number in range(30):
             kb.add(f"deploy note {number}")
         monkeypatch.setenv("KB_SEARCH_DEFAULT_TOP", "7")
-        with KnowledgeBase(kb.path) as again:
+        with KnowledgeBase(kb.location) as again:
             assert again.search("deploy").returned == 7
 
     def test_fewer_matches_than_requested(self, notes: KnowledgeBase) -> None:
@@ -393,6 +392,6 @@ class TestResultCountControl:
         self, notes: KnowledgeBase, capsys: pytest.CaptureFixture[str]
     ) -> None:
         notes.close()
-        store = ["--store", str(notes.path)]
+        store = ["--store", notes.location]
         assert run_kb([*store, "search", "deploy", "--fts-only", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["returned"] == 3

@@ -13,6 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 from kb import Filters, KnowledgeBase, wire
 from kb.errors import QuerySyntax
 from kb.types import Response
+from tests.conformance.conftest import sqlite_file
 from tests.schemas import validate
 
 Library = Callable[[dict[str, str]], Path]
@@ -83,7 +84,7 @@ class TestPlan:
         self, corpus: KnowledgeBase, monkeypatch: pytest.MonkeyPatch, chars: int
     ) -> None:
         monkeypatch.setenv("KB_SEARCH_SNIPPET_CHARS", str(chars))
-        with KnowledgeBase(corpus.path) as kb:
+        with KnowledgeBase(corpus.location) as kb:
             for query in ("needle", "bm25 ranking words", "filler"):
                 for hit in lexical(kb, query):
                     assert len(hit.snippet) <= chars
@@ -168,7 +169,7 @@ class TestBehaviour:
         """`|bm25| / (1 + |bm25|)`."""
         found = lexical(corpus, "'bm25'")
         corpus.close()
-        connection = apsw.Connection(str(corpus.path))
+        connection = apsw.Connection(str(sqlite_file(corpus)))
         raw = dict(connection.execute(
             "SELECT rowid, bm25(chunks_fts, 0.0, 0.0, 2.0, 1.0, 0.5) FROM chunks_fts "
             "WHERE chunks_fts MATCH 'bm25'"
@@ -259,8 +260,8 @@ class TestBehaviour:
     def test_retrieval_never_writes(self, corpus: KnowledgeBase) -> None:
         before = corpus.index_version()
         corpus.close()
-        content = corpus.path.read_bytes()
-        with KnowledgeBase(corpus.path) as kb:
+        content = sqlite_file(corpus).read_bytes()
+        with KnowledgeBase(corpus.location) as kb:
             lexical(kb, "bm25 ranking", explain=True)
             assert kb.index_version() == before
         assert corpus.path.read_bytes() == content

@@ -16,6 +16,7 @@ import pytest
 
 from kb import Filters, KnowledgeBase
 from kb.types import Degraded, Encoding, Response
+from tests.conformance.conftest import sqlite_file
 from tests.conftest import Clock
 from tests.models.weightless import Weightless
 from tests.store.builders import sqlite_store, write_vectors
@@ -87,11 +88,11 @@ class TestThreeTierKeywordSearch:
         """With FTS5 and without it."""
         if not indexed:
             memory.close()
-            connection = apsw.Connection(str(memory.path))
+            connection = apsw.Connection(str(sqlite_file(memory)))
             for table in ("chunks_fts", "chunks_cjk"):
                 connection.execute(f"DROP TABLE {table}")
             connection.close()
-        with KnowledgeBase(memory.path) as kb:
+        with KnowledgeBase(memory.location) as kb:
             assert [hit.title for hit in kb.search(word)] == found
             assert [hit.title for hit in kb.search(f"zzz {word}")] == found
 
@@ -110,11 +111,11 @@ class TestThreeTierKeywordSearch:
     def test_fallback_when_fts5_is_unavailable(self, memory: KnowledgeBase) -> None:
         """Scenario: LIKE fallback: FTS5 does not work; search still works and reports it."""
         memory.close()
-        connection = apsw.Connection(str(memory.path))
+        connection = apsw.Connection(str(sqlite_file(memory)))
         for table in ("chunks_fts", "chunks_cjk"):
             connection.execute(f"DROP TABLE {table}")
         connection.close()
-        with KnowledgeBase(memory.path) as kb:
+        with KnowledgeBase(memory.location) as kb:
             for query, title in (("connection failed", "en"), ("库", "zh"), ("연결", "ko")):
                 found = kb.search(query)
                 assert found.hits[0].title == title
@@ -159,11 +160,11 @@ class TestFiltersInEveryTier:
 
     def test_without_fts5(self, crowded: KnowledgeBase) -> None:
         crowded.close()
-        connection = apsw.Connection(str(crowded.path))
+        connection = apsw.Connection(str(sqlite_file(crowded)))
         for table in ("chunks_fts", "chunks_cjk"):
             connection.execute(f"DROP TABLE {table}")
         connection.close()
-        with KnowledgeBase(crowded.path) as kb:
+        with KnowledgeBase(crowded.location) as kb:
             found = kb.search("concatenation", top=3, filters=Filters(tags=("kept",)))
             assert [hit.doc_path for hit in found] == ["lib/few.md"] * 3
 
@@ -246,10 +247,9 @@ class TestResolution:
 
 
 @pytest.fixture
-def both(tmp_path: Path, clock: Clock) -> Iterator[KnowledgeBase]:
+def both(place: str, clock: Clock) -> Iterator[KnowledgeBase]:
     """A knowledge base with an embedding provider."""
-    path = tmp_path / "store" / "kb.sqlite"
-    with KnowledgeBase(path, clock=clock, encoder=Weightless()) as opened:
+    with KnowledgeBase(place, clock=clock, encoder=Weightless()) as opened:
         yield opened
 
 
@@ -277,7 +277,7 @@ class TestHybridSearch:
         """Scenario, second half: none is configured; keyword search answers."""
         both.add("the keys of the harbour")
         both.embed()
-        with KnowledgeBase(both.path, encoder="none") as kb:
+        with KnowledgeBase(both.location, encoder="none") as kb:
             found = recall(kb, "harbour keys")
             assert [hit.sources for hit in found] == [("fts",)]
             assert [(part.part, part.reason) for part in found.degraded] == [("dense", "no_model")]
@@ -398,12 +398,13 @@ class TestVectorSearchViaNumpy:
         self, both: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Scenario: Pure-Python fallback: numpy is unavailable."""
+        sqlite_store(both)  # other stores need numpy
         for number in range(50):
             both.add(f"harbour {number} keys {number % 7}")
         both.embed()
         expected = [hit.chunk_id for hit in recall(both, "harbour keys 3")]
         hide_numpy(monkeypatch)
-        with KnowledgeBase(both.path, clock=both._clock, encoder=Weightless()) as kb:
+        with KnowledgeBase(both.location, clock=both._clock, encoder=Weightless()) as kb:
             found = recall(kb, "harbour keys 3")
             assert [hit.chunk_id for hit in found] == expected
             assert found.degraded == ()

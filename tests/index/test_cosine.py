@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kb.errors import ModelBroken
 from kb.index import cosine
+from kb.index.rescoring import rescored
 from kb.store.sqlite import matrix
 from kb.types import Vector
 
@@ -52,7 +53,7 @@ def test_arrays_score_alike(vectors: list[Vector[float]], query: Vector[float], 
     numbered = dict(enumerate(vectors + vectors, start=1))
     ids = np.array(list(numbered)[::-1], np.int64)
     rows = matrix.stacked(list(numbered.values())[::-1], 5)
-    by_numpy = matrix.rescored(ids, rows, np.frombuffer(query, np.float32), limit)
+    by_numpy = rescored(ids, rows, np.frombuffer(query, np.float32), limit)
     by_python = cosine.rescore(numbered, query, limit)
     assert by_numpy == by_python
     keys = [(-one.score, one.chunk_id) for one in by_python]

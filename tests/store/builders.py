@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
+
 from kb import KnowledgeBase
 from kb.index import token_codes
 from kb.ports import Store
@@ -57,9 +59,10 @@ def check_integrity(store: SqliteStore) -> None:
 
 
 def sqlite_store(kb: KnowledgeBase) -> SqliteStore:
-    """The store of `kb`, for tests that look into its tables."""
+    """The store of `kb`, for tests that look into its tables; they are skipped for other stores."""
     store = kb._store
-    assert isinstance(store, SqliteStore)
+    if not isinstance(store, SqliteStore):
+        pytest.skip("looks into tables of SQLite")
     return store
 
 
@@ -75,9 +78,10 @@ def pending_chunks(store: Store, model_id: int, *, limit: int = 1000) -> list[Pe
 def write_vectors(store: Store, model_id: int, rows: Iterable[tuple[int, Encoding]]) -> int:
     """Write the vectors of chunks in one transaction, in place of existing ones; returns how many
     chunks have vectors now."""
-    assert isinstance(store, SqliteStore)
     outcomes = [Outcome(chunk_id, encoding, want=_ALL) for chunk_id, encoding in rows]
     replaced = [(model_id, one.chunk_id) for one in outcomes if one.encoding and one.encoding.dense]
+    if not isinstance(store, SqliteStore):
+        return _replace_vectors(store, model_id, outcomes)
     with store._database.writing() as connection:
         connection.executemany(
             "DELETE FROM embeddings WHERE model_id = ? AND chunk_id = ?", replaced
@@ -93,6 +97,19 @@ def write_vectors(store: Store, model_id: int, rows: Iterable[tuple[int, Encodin
         )
         store.vectors.update_indexes(connection, model_id)
     return sum(written)
+
+
+def _replace_vectors(store: Store, model_id: int, outcomes: list[Outcome]) -> int:
+    from kb.store.postgres import embeddings, segments
+    from kb.store.postgres.store import PostgresStore
+
+    assert isinstance(store, PostgresStore)
+    with store._database.writing() as session:
+        segments.lock_shared(session)
+        new = [one.chunk_id for one in outcomes if one.encoding and one.encoding.dense]
+        embeddings.delete(session, new)
+        written = store.queue._write(session, model_id, outcomes, utc_timestamp(store._clock()))
+    return sum(written or ())
 
 
 def _token_format(store: SqliteStore) -> str:

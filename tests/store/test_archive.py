@@ -27,7 +27,7 @@ from kb.errors import (
 )
 from kb.ingest.document_builder import content_digest
 from kb.library import archive
-from kb.store.sqlite import export_format
+from kb.store import export_format
 from kb.store.sqlite.connection import Database
 from kb.store.sqlite.schema_check import INDEXES
 from kb.types import Attributes, ChunkDraft, DocumentDraft, Span

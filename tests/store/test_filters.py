@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from kb.errors import InvalidRequest
-from kb.store.sqlite.filters import MAX_VALUE_CHARS, MAX_VALUES, condition
+from kb.store.filter_values import MAX_VALUE_CHARS, MAX_VALUES
+from kb.store.sqlite.filters import condition
 from kb.store.sqlite.store import SqliteStore
 from kb.types import Filters, LexicalQuery
 from tests.conftest import Clock

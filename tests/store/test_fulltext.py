@@ -7,6 +7,7 @@ import random
 import pytest
 
 from kb.errors import IndexUnusable, StoreMissing
+from kb.store import lexical_terms
 from kb.store.sqlite import fulltext
 from kb.store.sqlite.store import SqliteStore
 from kb.types import Filters, LexicalQuery, TextMatches
@@ -31,7 +32,7 @@ def test_pruned_and_unpruned_agree(store: SqliteStore, monkeypatch: pytest.Monke
     put(store, "a", *(" ".join(chance.choices(vocabulary, weights, k=20)) for _ in range(300)))
     queries = [words(*dict.fromkeys(chance.choices(vocabulary, weights, k=4))) for _ in range(50)]
     pruned = [match(store, query) for query in queries]
-    monkeypatch.setattr(fulltext, "_COMMON", 1.0)
+    monkeypatch.setattr(lexical_terms, "_COMMON", 1.0)
     full = [match(store, query) for query in queries]
     assert any(one.dropped_terms for one in pruned)
     for one, other in zip(pruned, full, strict=True):

@@ -18,7 +18,7 @@
     notes           `kb add`
     documents       `kb list`, `rm`, `tag` and `gc`
     show            `kb get` and `kb status`
-    maintenance     `kb doctor`, `backup`, `export` and `import`
+    maintenance     `kb doctor`, `backup`, `copy`, `export` and `import`
     embed           `kb embed`
     jobs            `kb jobs` and `kb reindex`
     models          `kb models` and `kb embed-text`

@@ -51,7 +51,7 @@ class Invocation:
         is_new = not kb.exists()
         yield
         if is_new and not self.json and kb.exists():
-            output.note(f"new store: {output.escape(str(kb.path))}")
+            output.note(f"new store: {output.escape(kb.location)}")
 
     def _start_logging(self, config: Config) -> None:
         """Configure logging by -v and the settings, without importing `logging` needlessly."""

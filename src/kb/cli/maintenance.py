@@ -1,4 +1,4 @@
-"""`kb doctor`, `backup`, `export` and `import`."""
+"""`kb doctor`, `backup`, `copy`, `export` and `import`."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def backup_command(invocation: Invocation, *, file: str, force: bool) -> None:
         path = kb.backup(file, overwrite=force, on_progress=show)
         shape = {
             "schema_version": "backup.v1",
-            "store": str(kb.path),
+            "store": kb.location,
             "path": str(path),
             "size_bytes": path.stat().st_size,
         }
@@ -93,6 +93,42 @@ def backup_command(invocation: Invocation, *, file: str, force: bool) -> None:
         output.write_json(shape)
     else:
         output.write(output.escape(str(path)))
+
+
+@click.command("copy", cls=Command)
+@click.argument("source")
+@click.argument("dest")
+@common_options(store=False)
+@pass_invocation
+def copy_command(invocation: Invocation, *, source: str, dest: str) -> None:
+    """Copy the store SOURCE to DEST, which is new or empty.
+
+    Both are files or URLs, of any kind of store. Documents, passages and vectors keep their ids.
+    The copy is complete or not made at all, and is then compared with SOURCE: counts, hashes, and
+    fifty random searches. Folders of the copy are detached; `kb attach NAME FOLDER` connects them
+    to their files.
+
+    \b
+    Examples:
+      kb copy .kb/kb.sqlite postgresql://kb@db/team
+      kb copy 'postgresql://kb@db/team?schema=docs' docs.sqlite
+    """
+    from kb.library.store_copy import copy
+
+    invocation.interrupt_message = "interrupted: nothing was copied"
+    with _progress(invocation, "copy") as show:
+        report = copy(source, dest, show)
+    if invocation.json:
+        from kb import wire
+
+        output.write_json(wire.copy_report(report))
+        return
+    output.write(output.escape(report.copy))
+    documents = output.count(report.documents, "document")
+    chunks = output.count(report.chunks, "chunk")
+    output.note(f"{documents}, {chunks}; {report.searches} searches gave equal hits")
+    for name in report.detached:
+        output.note(f"{output.escape(name)} is detached; to read its files: kb attach NAME FOLDER")
 
 
 @click.command("export", cls=Command)

@@ -95,7 +95,8 @@ def common_options(*, store: bool = True) -> Callable[[F], F]:
         if store:
             command = option(
                 "--store", type=click.Path(), metavar="PATH", expose_value=False,
-                callback=_record, help="The store: a file, or a folder that contains kb.sqlite.  "
+                callback=_record, help="The store: a file, a folder that contains kb.sqlite, or "
+                "postgresql://USER@HOST/DATABASE?schema=NAME.  "
                 "[default: $KB_STORE, the nearest .kb/ in this or a parent folder, the user data "
                 "folder]",
             )(command)  # fmt: skip

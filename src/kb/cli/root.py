@@ -31,6 +31,7 @@ _COMMANDS = {
     "models": "models",
     "embed-text": "models",
     "backup": "maintenance",
+    "copy": "maintenance",
     "export": "maintenance",
     "import": "maintenance",
     "watch": "watch",

@@ -303,7 +303,7 @@ def _write(response: Response, kb: KnowledgeBase, *, filtered: bool) -> None:
         output.note(_nothing_found(response.query, filtered=filtered))
         if not kb.documents(limit=1):
             output.note(
-                f"the store {output.escape(str(kb.path))} is empty; to fill it: kb ingest FOLDER"
+                f"the store {output.escape(kb.location)} is empty; to fill it: kb ingest FOLDER"
             )
     _note_degraded(response, kb)
 

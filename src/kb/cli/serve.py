@@ -84,7 +84,7 @@ def serve_command(
         def ready(port: int) -> None:
             stack.enter_context(serve_socket(kb))
             if is_new:  # printed now, in case the path is a typo
-                output.note(f"new store: {output.escape(str(kb.path))}")
+                output.note(f"new store: {output.escape(kb.location)}")
             _write_url(limits.host, port)
 
         serve(kb, token=read_token(limits.token_file), ready=ready, shutdown=shutdown)

@@ -3,13 +3,16 @@
     normalize         scales a vector to length 1
     normalize_arrays  scales the rows of numpy arrays to length 1
     cosine            cosine similarities that are identical on every machine and backend
+    rescoring         the same for candidates in numpy arrays
     sparse_weights    sparse vectors as text and as numbers
+    sparse_blocks     postings of sparse vectors as bytes, and dot products over them
     token_codes       quantized token vectors for late interaction
     int8_codes        dense vectors as bytes, which select candidates for an exact search
     word_postings     postings of words, and BM25 over them
+    word_blocks       postings of words as bytes, a block for each term
     word_pairs        signatures of adjacent words, which tell where a phrase cannot be
     selection         the best of many scores, under filters
 
-`normalize_arrays`, `token_codes`, `int8_codes`, `word_postings`, `word_pairs` and `selection` need
-numpy.
+`normalize_arrays`, `rescoring`, `token_codes`, `int8_codes`, `word_postings`, `word_blocks`,
+`word_pairs` and `selection` need numpy.
 """

@@ -4,7 +4,7 @@ The sum of floats depends on the order of its terms, and each backend has its ow
 only select candidates, with any fast arithmetic, and include every chunk within `slack` of the last
 place. This module scores the candidates: the product of two float32 numbers is exact in float64, is
 truncated to a multiple of 2^-52, and integers have the same sum in any order.
-`kb.store.sqlite.matrix` has the same arithmetic for arrays.
+`kb.index.rescoring` has the same arithmetic for arrays.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ def join(parts: Sequence[Signatures]) -> Signatures:
 
 
 def may_contain(
-    signatures: Signatures, places: NDArray[np.uint32], phrase: Sequence[str]
-) -> NDArray[np.uint32]:
+    signatures: Signatures, places: NDArray[np.unsignedinteger[Any]], phrase: Sequence[str]
+) -> NDArray[np.unsignedinteger[Any]]:
     """Those of the chunks at `places` that may contain the phrase."""
     import numpy as np
 

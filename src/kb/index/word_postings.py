@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field, fields
 from itertools import islice
 from math import log
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kb.index import word_pairs
 from kb.index.selection import best_chunks
@@ -54,6 +55,23 @@ class Postings:
     pair_bits: NDArray[np.uint8]  # the signatures of each chunk's adjacent words
     pair_ends: NDArray[np.int64]  # where each signature ends
     _known: dict[str, slice] = field(default_factory=dict, init=False)  # what was found before
+
+    @property
+    def signatures(self) -> Signatures:
+        """The signatures of each chunk's adjacent words."""
+        return Signatures(self.pair_bits, self.pair_ends)
+
+    def of(self, term: str) -> PhrasePostings:
+        """The postings of a term."""
+        where = self.find(term)
+        return PhrasePostings(self.places[where], self.counts[where])
+
+    def terms(self) -> Iterator[str]:
+        """Every term, in order."""
+        names, first = self.term_bytes.tobytes(), 0
+        for last in self.term_ends.tolist():
+            yield names[first:last].decode()
+            first = last
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays by name, from which the postings can be made again."""
@@ -225,46 +243,77 @@ def _merge(
 # --- ranking --------------------------------------------------------------------------------------
 
 
-class Part(NamedTuple):
-    """Postings, and which of their chunks are gone; None if all exist."""
-
-    postings: Postings
-    gone: NDArray[np.bool_] | None = None
-
-
 class PhrasePostings(NamedTuple):
     """The postings of a phrase in a part: positions of chunks, and weighted counts."""
 
-    places: NDArray[np.uint32]
+    places: NDArray[np.unsignedinteger[Any]]
     counts: NDArray[np.unsignedinteger[Any]]
 
 
-class WordRanking:
-    """Ranks chunks by BM25 over all parts of one state of a store."""
+class TermPostings(Protocol):
+    """What a ranking reads: `Postings`, or the blocks of a segment that are fetched on demand."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    @property
+    def ids(self) -> NDArray[np.int64]: ...
+
+    @property
+    def lengths(self) -> NDArray[np.uint32]: ...
+
+    @property
+    def signatures(self) -> Signatures: ...
+
+    def of(self, term: str) -> PhrasePostings: ...
+
+
+class Part(NamedTuple):
+    """Postings, and which of their chunks are gone; None if all exist."""
+
+    postings: TermPostings
+    gone: NDArray[np.bool_] | None = None
+
+
+class WordRanking:
+    """Ranks chunks by BM25 over all parts of one state of a store. `chunks` is the number of chunks
+    of the store, if some of them have no words and are in no part."""
+
+    def __init__(self, parts: Sequence[Part], chunks: int | None = None) -> None:
         import numpy as np
 
-        self._parts = parts
-        self._ids = np.concatenate([part.postings.ids for part in parts])
+        self.parts = parts
+        self._ids = np.concatenate([np.empty(0, np.int64), *(part.postings.ids for part in parts)])
         live = [
             part.postings.lengths if part.gone is None else part.postings.lengths[~part.gone]
             for part in parts
         ]
-        self.chunks = sum(map(len, live))
+        self.chunks = sum(map(len, live)) if chunks is None else chunks
         words = sum(int(each.sum(dtype=np.int64)) for each in live)
-        average = words / self.chunks if words else 1.0
-        self._norms = [_K1 * (1 - _B + _B * part.postings.lengths / average) for part in parts]
+        self.average = words / self.chunks if words else 1.0
+        self._norms = [_K1 * (1 - _B + _B * part.postings.lengths / self.average) for part in parts]
+
+    @property
+    def ids(self) -> NDArray[np.int64]:
+        """The chunk of each score, in the order of the parts."""
+        return self._ids
+
+    def over(self, postings: Sequence[TermPostings]) -> WordRanking:
+        """The same ranking, which looks terms up in `postings`, one for each part."""
+        pairs = zip(postings, self.parts, strict=True)
+        other = copy(self)
+        other.parts = [Part(each, part.gone) for each, part in pairs]
+        return other
 
     def chunk_counts(self, terms: Iterable[str]) -> dict[str, int]:
         """How many chunks contain each term."""
-        return {term: self._count([_word(part, term) for part in self._parts]) for term in terms}
+        return {term: self._count(self._word(term)) for term in terms}
+
+    def _word(self, term: str) -> list[PhrasePostings]:
+        return [part.postings.of(term) for part in self.parts]
 
     def may_contain(self, phrase: Phrase) -> list[int]:
         """The ids of the chunks that may contain a phrase. For a single word, all of them do."""
         return [
             chunk_id
-            for part in self._parts
+            for part in self.parts
             for chunk_id in part.postings.ids[_may_contain(part, phrase)].tolist()
         ]
 
@@ -277,22 +326,45 @@ class WordRanking:
         hidden: Sequence[int],
         limit: int,
         count_phrase: CountPhrase,
+        max_candidates: int = MAX_CANDIDATES,
     ) -> list[tuple[int, float]] | None:
         """The best chunks with any phrase or, with `every`, with a phrase of each group; and their
-        BM25, where higher is better. None if a phrase of several words has too many candidates,
-        which `count_phrase` would have to read."""
+        BM25, where higher is better. None if a phrase of several words has more than
+        `max_candidates`, which `count_phrase` would have to read."""
         import numpy as np
 
+        scores = self.scores(
+            groups, every=every, count_phrase=count_phrase, max_candidates=max_candidates
+        )
+        if scores is None:
+            return None
+        return best_chunks(
+            np.concatenate([np.empty(0), *scores]),
+            self._ids,
+            allowed=allowed,
+            hidden=hidden,
+            limit=limit,
+        )
+
+    def scores(
+        self,
+        groups: Sequence[Sequence[Phrase]],
+        *,
+        every: bool,
+        count_phrase: CountPhrase,
+        max_candidates: int,
+    ) -> list[NDArray[np.float64]] | None:
+        """The score of every chunk, in the order of the parts; see `rank`."""
         phrases = [phrase for group in groups for phrase in group]
         found: dict[Phrase, list[PhrasePostings]] = {}
         for phrase in dict.fromkeys(phrases):
-            postings = self._find(phrase, count_phrase)
+            postings = self._find(phrase, count_phrase, max_candidates)
             if postings is None:
                 return None
             found[phrase] = postings
         idf = {phrase: self._idf(self._count(parts)) for phrase, parts in found.items()}
         scores = []
-        for number, part in enumerate(self._parts):
+        for number, part in enumerate(self.parts):
             where = {phrase: parts[number] for phrase, parts in found.items()}
             each = self._scores(number, [(where[phrase], idf[phrase]) for phrase in phrases])
             if every:
@@ -300,19 +372,19 @@ class WordRanking:
             if part.gone is not None:
                 each[part.gone] = 0
             scores.append(each)
-        return best_chunks(
-            np.concatenate(scores), self._ids, allowed=allowed, hidden=hidden, limit=limit
-        )
+        return scores
 
-    def _find(self, phrase: Phrase, count_phrase: CountPhrase) -> list[PhrasePostings] | None:
+    def _find(
+        self, phrase: Phrase, count_phrase: CountPhrase, max_candidates: int
+    ) -> list[PhrasePostings] | None:
         """The postings of a phrase in each part; None if it has too many candidates."""
         if len(phrase) == 1:
-            return [_word(part, phrase[0]) for part in self._parts]
-        candidates = [_may_contain(part, phrase) for part in self._parts]
-        if sum(map(len, candidates)) > MAX_CANDIDATES:
+            return self._word(phrase[0])
+        candidates = [_may_contain(part, phrase) for part in self.parts]
+        if sum(map(len, candidates)) > max_candidates:
             return None
         found = []
-        for part, places in zip(self._parts, candidates, strict=True):
+        for part, places in zip(self.parts, candidates, strict=True):
             ids: list[int] = part.postings.ids[places].tolist()
             counts = count_phrase(phrase, ids) if ids else {}
             kept = [place for place, one in zip(places.tolist(), ids, strict=True) if counts[one]]
@@ -322,7 +394,7 @@ class WordRanking:
     def _count(self, where: Sequence[PhrasePostings]) -> int:
         """How many chunks of all parts have these postings."""
         count = 0
-        for part, (places, _) in zip(self._parts, where, strict=True):
+        for part, (places, _) in zip(self.parts, where, strict=True):
             count += len(places) - (0 if part.gone is None else int(part.gone[places].sum()))
         return count
 
@@ -359,25 +431,20 @@ def _occurrences(phrase: Phrase, terms: Sequence[str]) -> int:
     )
 
 
-def _word(part: Part, term: str) -> PhrasePostings:
-    where = part.postings.find(term)
-    return PhrasePostings(part.postings.places[where], part.postings.counts[where])
-
-
 def _phrase_postings(places: Sequence[int], counts: Sequence[int]) -> PhrasePostings:
     import numpy as np
 
     return PhrasePostings(np.array(places, np.uint32), np.array(counts, np.uint32))
 
 
-def _may_contain(part: Part, phrase: Phrase) -> NDArray[np.uint32]:
+def _may_contain(part: Part, phrase: Phrase) -> NDArray[np.unsignedinteger[Any]]:
     """The chunks of a part that may contain a phrase: those with its rarest words and its pairs of
     adjacent words. For a single word, all of them contain it."""
     import numpy as np
 
     postings = part.postings
-    found = sorted((postings.places[postings.find(term)] for term in {*phrase}), key=len)
-    common = found[0] if found else postings.places[:0]
+    found = sorted((postings.of(term).places for term in {*phrase}), key=len)
+    common = found[0] if found else np.empty(0, np.uint32)
     for others in found[1:]:
         if len(others) > _SKIPPED * len(common):
             break
@@ -388,8 +455,9 @@ def _may_contain(part: Part, phrase: Phrase) -> NDArray[np.uint32]:
         return common
     if part.gone is not None:
         common = common[~part.gone[common]]
-    signatures = Signatures(postings.pair_bits, postings.pair_ends)
-    return word_pairs.may_contain(signatures, common, phrase)
+    if len(phrase) < 2 or not len(common):
+        return common
+    return word_pairs.may_contain(postings.signatures, common, phrase)
 
 
 def _in_every(groups: Sequence[Sequence[PhrasePostings]], chunks: int) -> NDArray[np.bool_]:

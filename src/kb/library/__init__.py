@@ -8,6 +8,7 @@
     passages            opens citations, and compares the text with what was indexed
     status              describes a store: contents, vectors, pending work
     archive             exports, imports, and attaching imported folders
+    store_copy          copies a store into another one, and verifies the copy
     doctor              checks a store and repairs what can be rebuilt
 
 Import `KnowledgeBase` from `kb`.

@@ -236,10 +236,10 @@ def _expired(store: Store, now: str) -> Finding:
 def _disk(store: Store) -> Finding:
     """Whether the disk has space for a checkpoint of the log, and for another copy of the store."""
     usage = store.maintenance.disk_usage()
-    what = (
-        f"the store takes {format_bytes(usage.size_bytes)}; "
-        f"{format_bytes(usage.free_bytes)} are free on its disk"
-    )
+    what = f"the store takes {format_bytes(usage.size_bytes)}"
+    if usage.free_bytes is None or usage.total_bytes is None:
+        return Finding("disk", "ok", what)
+    what += f"; {format_bytes(usage.free_bytes)} are free on its disk"
     reserve = min(usage.total_bytes // 20, 2 * usage.size_bytes)
     if usage.free_bytes < 2 * usage.log_bytes or usage.free_bytes < reserve:
         return Finding("disk", "warning", what, "free some space")

@@ -35,12 +35,12 @@ _ACCESS_TIMEOUT_S = 2.0  # counting an access gives up after this time
 
 
 class KnowledgeBase:
-    """A knowledge base in one SQLite file.
+    """A knowledge base in one SQLite file, or in a PostgreSQL database.
 
-    `path` is the file, its `sqlite:///` URL, or a folder that holds `kb.sqlite`; without it,
-    `KB_STORE`, the nearest `.kb/` upwards or the user data folder. The first write creates the
-    file. Threads may share one object. `clock` returns the seconds since the epoch. `store` is an
-    open store, such as `kb.store.open_store` returns, to use instead of `path`.
+    `path` is the file, a folder that holds `kb.sqlite`, or a URL (`sqlite:///`, `postgresql://`);
+    without it, `KB_STORE`, the nearest `.kb/` upwards or the user data folder. The first write
+    creates the store. Threads may share one object. `clock` returns the seconds since the epoch.
+    `store` is an open store, such as `kb.store.open_store` returns, to use instead of `path`.
 
     `encoder` computes the vectors: a `kb.ports.Encoder`, or a name as in the setting
     `models.encoder`, which is the default; `none` means search by words only. `judge` reranks by
@@ -79,8 +79,13 @@ class KnowledgeBase:
 
     @property
     def path(self) -> Path:
-        """The store's file."""
+        """The store's file, or the local path that stands for a store on a server."""
         return self._store.path
+
+    @property
+    def location(self) -> str:
+        """Where the store is: a path, or a URL without its password."""
+        return self._store.location
 
     def __enter__(self) -> KnowledgeBase:
         return self
@@ -552,9 +557,8 @@ class KnowledgeBase:
         """Copy the store to one file and verify the copy. Other processes may write meanwhile.
         Returns the path of the file."""
         target = check_path("a backup", path)
-        self._store.maintenance.backup(
-            target, overwrite=overwrite, on_progress=on_progress or _ignore_progress
-        )
+        show = on_progress or _ignore_progress
+        self._store.maintenance.backup(target, overwrite=overwrite, on_progress=show)
         return target
 
     def export(
@@ -585,9 +589,8 @@ class KnowledgeBase:
         documents."""
         from kb.library import archive
 
-        return archive.import_(
-            self._store, source, merge=merge, on_progress=on_progress or _ignore_progress
-        )
+        show = on_progress or _ignore_progress
+        return archive.import_(self._store, source, merge=merge, on_progress=show)
 
     def _now(self) -> str:
         return self._searcher.now()

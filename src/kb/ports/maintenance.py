@@ -36,7 +36,8 @@ class Maintenance(Protocol):
         ...
 
     def disk_usage(self) -> DiskUsage:
-        """How large the store and its log are, and how much space is left for them."""
+        """How large the store and its log are, and how much space is left for them, if that is
+        known."""
         ...
 
     def checks(self, rechunk_note: Callable[[int], None]) -> Iterable[Check]:
@@ -50,7 +51,7 @@ class Maintenance(Protocol):
 
     def compact(self) -> int:
         """Release the disk space of removed documents, and return the number of bytes.
-        Others can read meanwhile, but not write. It needs as much free space as the store takes."""
+        Others cannot write meanwhile. It needs as much free space as the store takes."""
         ...
 
     def backup(self, target: Path, *, overwrite: bool, on_progress: OnProgress) -> None:

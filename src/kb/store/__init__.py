@@ -1,12 +1,21 @@
 """Stores: where documents, chunks, vectors and their indexes are kept. Only stores run SQL.
 
     sqlite/          the store in one SQLite file
+    postgres/        the store in a PostgreSQL database
+    lexical_terms    the terms of a query by words, and which of them a search uses
+    filter_values    the values of filters, checked
+    document_rows    documents and chunks as the values of columns
+    model_rows       models and the texts to embed as the values of columns
+    root_names       names of roots
+    export_format    lines of an export, and their validation
+    import_rows      what an import does with each line
     encoding_cache   a cache of encoded texts, for evaluations
 
-`open_store` opens a store by its URL. The folder `migrations` has the numbered SQL files that
-create and upgrade the schema of the SQLite store. To add a kind of store, add a package beside
-`sqlite` with the same two functions, `open_store` and `local_path`, and a line to `_PACKAGES`; its
-tests run the suite in `tests/conformance/store`.
+`open_store` opens a store by its URL; the modules between are shared by both kinds of store. The
+folder `migrations` has the numbered SQL files that create and upgrade the schema of the SQLite
+store. To add a kind of store, add a package beside `sqlite` with the same two functions,
+`open_store` and `local_path`, and a line to `_PACKAGES`; its tests run the suite in
+`tests/conformance/store`.
 """
 
 from __future__ import annotations
@@ -24,6 +33,7 @@ if TYPE_CHECKING:
 
 _PACKAGES = {  # by the scheme of the URL
     "sqlite": "kb.store.sqlite",
+    "postgresql": "kb.store.postgres",
 }
 
 __all__ = ["local_path", "open_store"]
@@ -38,7 +48,8 @@ def open_store(
     vector_backend: str = "auto",
     token_format: str = "none",
 ) -> Store:
-    """Open the store at `url`: the path of a file, or `sqlite:///` and a path.
+    """Open the store at `url`: the path of a file, `sqlite:///` and a path, or
+    `postgresql://USER@HOST/DATABASE?schema=NAME`.
 
     The store need not exist: the first write creates it. `busy_timeout_s` is how long a write waits
     for other writers; `clock` returns the current time in seconds since the epoch. `vector_backend`
@@ -67,8 +78,8 @@ def _package(url: str | os.PathLike[str]) -> Any:
     if not separator:
         scheme = "sqlite"
     if scheme not in _PACKAGES:
-        supported = ", ".join(f"{known}:///PATH" for known in _PACKAGES)
+        supported = "sqlite:///PATH, or postgresql://USER@HOST/DATABASE"
         raise InvalidRequest(
-            f"a store's URL cannot begin with {scheme}://", f"supported: a path, or {supported}"
+            f"a store's URL cannot begin with {scheme}://", f"supported: a path, {supported}"
         )
     return import_module(_PACKAGES[scheme])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kb.text.plain_words import plain_form, plain_words
 
@@ -80,6 +80,12 @@ def _drop_excess_marks(match: re.Match[str]) -> str:
 def widen_katakana(text: str) -> str:
     """Convert half-width katakana to full width, so that both forms match each other."""
     return unicodedata.normalize("NFKC", text) if re.search(_HALF_WIDTH_KATAKANA, text) else text
+
+
+def count_substrings(text: str, terms: Iterable[str]) -> int:
+    """How many of the terms, which are in lower case, occur in `text`, ignoring case."""
+    folded = (text if text.isascii() else widen_katakana(text)).lower()
+    return sum(term in folded for term in terms)
 
 
 # --- scripts without spaces -----------------------------------------------------------------------

@@ -51,6 +51,12 @@ def split_words(text: str) -> list[str]:
     return fold(text).split()
 
 
+def split_ngrams(text: str) -> list[str]:
+    """The words of `kb.text.normalize.unspaced_ngrams`, as the index of n-grams has them: symbols,
+    such as the radicals of Han characters, separate words."""
+    return re.sub("[\u2e80-\u2e99\u2e9b-\u2ef3\u2f00-\u2fd5\u309b\u309c]", " ", text).split()
+
+
 def stems_of(text: str) -> list[str]:
     """The stems of the words of `text`, in order."""
     return list(map(_STEMS.__getitem__, fold(text).split()))

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     )
     from kb.types.passages import Passage
     from kb.types.reports import (
+        CopyReport,
         Counts,
         Diagnosis,
         DiskUsage,
@@ -106,7 +107,8 @@ _MODULES = {
     "passages": "Passage",
     "jobs": "Outcome EmbedCounts Job Failure Work Jobs",
     "reports": (
-        "FileNote Renamed IngestReport EmbedReport ImportReport Finding Diagnosis Counts DiskUsage"
+        "FileNote Renamed IngestReport EmbedReport ImportReport CopyReport Finding Diagnosis "
+        "Counts DiskUsage"
     ),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -131,6 +133,7 @@ __all__ = [
     "Citation",
     "Compared",
     "Comparison",
+    "CopyReport",
     "Counts",
     "Degraded",
     "Diagnosis",

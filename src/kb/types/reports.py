@@ -56,12 +56,13 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class DiskUsage:
-    """The size of a store and of its write-ahead log, and of the disk that it is on."""
+    """The size of a store and of its write-ahead log, and of the disk that it is on; None if that
+    is another machine's."""
 
     size_bytes: int
     log_bytes: int
-    free_bytes: int
-    total_bytes: int
+    free_bytes: int | None
+    total_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,19 @@ class ImportReport:
     replaced: int
     kept: int
     chunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopyReport:
+    """The result of a copy: both stores, how much was copied, and how many searches gave the same
+    hits in both. `detached` are the folders whose files the copy does not read yet."""
+
+    store: str
+    copy: str
+    documents: int
+    chunks: int
+    searches: int
+    detached: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

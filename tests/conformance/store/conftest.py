@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,27 +10,23 @@ import pytest
 from kb.ports import Store
 from kb.store import open_store
 from tests.conftest import Clock
+from tests.postgres import Server
 
-# The URL of a new store in a folder, by the kind of store.
-LOCATIONS: dict[str, Callable[[Path], str]] = {
-    "sqlite": lambda folder: str(folder / "kb.sqlite"),
-}
+KINDS = ("sqlite", "postgresql")
 
 
 class Stores:
-    """Opens stores of one kind, each in a folder of its own, and closes them at the end."""
+    """Opens stores of one kind, and closes them at the end. `locate` returns the URL of the store
+    with a name."""
 
-    def __init__(self, kind: str, folder: Path, clock: Clock) -> None:
-        self._locate = LOCATIONS[kind]
-        self._folder = folder
+    def __init__(self, locate: Callable[[str], str], clock: Clock) -> None:
+        self._locate = locate
         self._clock = clock
         self._opened: list[Store] = []
 
     def open(self, name: str = "first", **options: Any) -> Store:
         """Open the store `name`; the same name opens the same store again."""
-        folder = self._folder / name
-        folder.mkdir(exist_ok=True)
-        store = open_store(self._locate(folder), clock=self._clock, **options)
+        store = open_store(self._locate(name), clock=self._clock, **options)
         self._opened.append(store)
         return store
 
@@ -44,9 +41,19 @@ class Stores:
             store.close()
 
 
-@pytest.fixture(params=LOCATIONS)
+@pytest.fixture(params=KINDS)
 def stores(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Stores]:
-    opened = Stores(request.param, tmp_path, clock)
+    if request.param == "sqlite":
+
+        def locate(name: str) -> str:
+            (tmp_path / name).mkdir(exist_ok=True)
+            return str(tmp_path / name / "kb.sqlite")
+
+        opened = Stores(locate, clock)
+    else:
+        server: Server = request.getfixturevalue("postgres")
+        test = uuid.uuid4().hex[:12]
+        opened = Stores(lambda name: server.url(schema=f"t{test}_{name}"), clock)
     yield opened
     opened.close()
 

@@ -18,7 +18,7 @@ from kb.search.rerank.late_interaction import Colbert
 from kb.search.rerank.selection import RerankerSelector
 from kb.search.rerank.stage import RerankStage
 from kb.search.retrievers.availability import ActiveModel
-from kb.store.sqlite.embeddings import ATTEMPTS
+from kb.store.model_rows import ATTEMPTS
 from kb.store.sqlite.store import SqliteStore
 from kb.types import ModelSpec
 from tests.models.judges import WordJudge

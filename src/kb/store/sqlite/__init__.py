@@ -30,9 +30,8 @@ segments           the inverted index over sparse vectors, in segments
 queue              the queue port: jobs and leases
 
 maintenance        the maintenance port: backup, export and import
-export_format      lines of an export, and their validation
 export_rows        exports rows as lines
-import_rows        imports lines as rows
+import_rows        the rows that an import writes
 checks             the checks of `kb doctor` that are specific to SQLite
 integrity          the SQL behind these checks, and repairs of derived data
 schema_check       missing tables, indexes and triggers

@@ -239,8 +239,9 @@ def _rescored(
         return cosine.rescore(vectors, query, limit)
     import numpy as np
 
+    from kb.index.rescoring import rescored
     from kb.store.sqlite import matrix
 
     ids = np.array(list(vectors), np.int64)
     rows = matrix.stacked(list(vectors.values()), len(query))
-    return matrix.rescored(ids, rows, np.frombuffer(query, np.float32), limit)
+    return rescored(ids, rows, np.frombuffer(query, np.float32), limit)

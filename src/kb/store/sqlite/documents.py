@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
+from kb.store.document_rows import chunk_place, content_digest, document_columns
 from kb.store.sqlite import column_checks
 from kb.store.sqlite import filters as where
 from kb.store.sqlite.files import attach_document
@@ -42,7 +43,6 @@ _CHUNK_COLUMNS = (
 )  # fmt: skip
 _CHUNK = f"SELECT {', '.join(_CHUNK_COLUMNS)} FROM chunks "
 _CHUNK_OF_C = ", ".join(f"c.{name}" for name in _CHUNK_COLUMNS)
-_to_json = json.JSONEncoder(ensure_ascii=False).encode  # `json.dumps` makes one for each call
 _TEXT_AT = _CHUNK_COLUMNS.index("text")
 _CHUNK_TEXT = (
     "SELECT chunk_id, text FROM chunks {index} WHERE chunk_id IN (SELECT value FROM json_each(?))"
@@ -111,7 +111,7 @@ def _write_row(
     """Write the document's row. Returns its id, and whether the document is new."""
     by_path = "SELECT doc_id FROM documents WHERE doc_path = ?"
     known = scalar(connection, by_path, (draft.doc_path,))
-    row = _columns(draft, now) | {"indexed_ns": now_ns}
+    row = document_columns(draft, now) | {"indexed_ns": now_ns}
     if known is not None:
         assignments = ", ".join(f"{name} = :{name}" for name in row)
         connection.execute(
@@ -134,35 +134,6 @@ def _write_row(
 def next_id(connection: apsw.Connection) -> int:
     last = scalar(connection, "SELECT seq FROM sqlite_sequence WHERE name = 'documents'")
     return int(last or 0) + 1
-
-
-def _columns(draft: DocumentDraft, now: str) -> dict[str, Any]:
-    attributes = draft.attributes
-    return {
-        "root_id": draft.root_id,
-        "path": draft.path,
-        "doc_path": draft.doc_path,
-        "title": draft.title,
-        "type": draft.type,
-        "kind": attributes.kind,
-        "scope": attributes.scope or "global",
-        "lang": attributes.lang,
-        "trust": attributes.trust or "primary",
-        "date": attributes.date or now,
-        "created_at": attributes.created_at or now,
-        "updated_at": attributes.updated_at or now,
-        "expires_at": attributes.expires_at,
-        "indexed_at": now,
-        "content_hash": draft.content_hash,
-        "chunker_version": draft.chunker_version,
-        "size_bytes": draft.size_bytes,
-        "mtime_ns": draft.mtime_ns,
-        "ctime_ns": draft.ctime_ns,
-        "device": draft.device,
-        "os_path": draft.os_path,
-        "metadata": json.dumps(dict(attributes.metadata), ensure_ascii=False, sort_keys=True),
-        "body": draft.body,
-    }
 
 
 def _write_tags(connection: apsw.Connection, doc_id: int, tags: Iterable[str]) -> None:
@@ -202,7 +173,7 @@ def _write_chunks(
         for ordinal, chunk in enumerate(chunks):
             heading = heading_text(draft.title, chunk.heading_path)
             digest = content_digest(heading, chunk.text)
-            place = _place(chunk, draft.chunker_version)
+            place = chunk_place(chunk, draft.chunker_version)
             if same := old.get(digest):  # old[digest] would add an entry
                 kept.append((ordinal, *place, same.popleft()))
                 continue
@@ -225,26 +196,6 @@ def _write_chunks(
     gone = [(chunk_id,) for left in old.values() for chunk_id in left]
     connection.executemany("DELETE FROM chunks WHERE chunk_id = ?", gone)
     return added, len(kept), len(gone)
-
-
-def _place(chunk: ChunkDraft, chunker_version: str) -> tuple[str | None, str, str, str]:
-    spans = _to_json([span.to_dict() for span in chunk.spans])
-    path = _to_json(chunk.heading_path)
-    return chunk.section_label, chunker_version, spans, path
-
-
-def content_digest(heading: str, text: str) -> str:
-    """The digest by which an unchanged chunk is recognized."""
-    import hashlib  # a search needs no OpenSSL
-
-    return hashlib.blake2b(f"{heading}\0{text}".encode(), digest_size=16).hexdigest()
-
-
-def body_digest(body: str) -> str:
-    """The digest of a note's text."""
-    import hashlib
-
-    return hashlib.blake2b(body.encode(), digest_size=16).hexdigest()
 
 
 def delete(connection: apsw.Connection, doc_ids: Iterable[int]) -> int:

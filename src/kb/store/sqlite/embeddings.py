@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence, Set
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
-from kb.errors import ModelMismatch, NotFound, check_choice
+from kb.errors import NotFound, check_choice
 from kb.index import cosine, sparse_weights, token_codes
+from kb.store.model_rows import ATTEMPTS, Due, mismatch, passage, read_marks, status_of
 from kb.store.sqlite import column_checks
 from kb.store.sqlite.functions import scalar
 from kb.store.sqlite.snapshot_cache import once, store_state
@@ -20,8 +20,6 @@ from kb.types import JsonDict, PendingChunk
 if TYPE_CHECKING:
     from kb.types import ExamMark, ModelSpec, StoredModel, TokenVectors, Vector
 
-ATTEMPTS = 3  # after this many failures, a chunk has failed for good
-BACK_OFF_S = (60.0, 600.0)  # wait after the first failure, and after later ones
 _MODELS = """
 SELECT model_id, name, version, dimension, ready, (SELECT chunks FROM state) - ready - failed,
   failed, sparse, tokens, ready - sparse, ready - tokens, role, source, marks
@@ -36,7 +34,6 @@ FROM documents d CROSS JOIN chunks c ON c.doc_id = d.doc_id
   CROSS JOIN embeddings e ON e.chunk_id = c.chunk_id AND e.model_id = ?
 WHERE {_EXPIRED}
 """
-_MARK = [str, str, int, int]  # part, script, known, total
 
 
 class Mark(NamedTuple):
@@ -44,14 +41,6 @@ class Mark(NamedTuple):
 
     change: int
     stamp: int
-
-
-class Due(NamedTuple):
-    """The cutoff times for trying failed chunks again: one for chunks that failed once, and one for
-    the others. A chunk is due if its last failure is not later."""
-
-    first: str
-    others: str
 
 
 _SHAPE = column_checks.Shape(
@@ -75,7 +64,7 @@ def _models(connection: apsw.Connection) -> list[StoredModel]:
     records = []
     for *row, marks in connection.execute(_MODELS):
         _SHAPE.check(row)
-        model = replace(StoredModel(*row), marks=_marks(marks))
+        model = replace(StoredModel(*row), marks=read_marks(marks))
         records.append(_without_expired(connection, model, expired) if expired else model)
     return [replace(one, pending=max(0, one.pending)) for one in records]
 
@@ -99,20 +88,6 @@ def _without_expired(connection: apsw.Connection, model: StoredModel, expired: i
         no_sparse=model.no_sparse - no_sparse,
         no_tokens=model.no_tokens - no_tokens,
     )
-
-
-def _marks(text: str | None) -> tuple[ExamMark, ...] | None:
-    """The stored exam marks; None if they cannot be read, so that the next run repeats the exam."""
-    from kb.types import ExamMark
-
-    if text is None:
-        return None
-    with suppress(ValueError, TypeError, RecursionError):
-        values = json.loads(text)
-        kinds = [[type(value) for value in each] for each in values]
-        if isinstance(values, list) and all(kind == _MARK for kind in kinds):
-            return tuple(ExamMark(*each) for each in values)
-    return None
 
 
 def set_exam_marks(
@@ -139,11 +114,7 @@ def use_model(
         if (known.name, known.version, known.dimension) == identity and known.role == "search":
             return known
         if known.ready:
-            raise ModelMismatch(
-                f"the store's vectors were computed by {_label(known)}, not by "
-                f"{spec.name} {spec.version} of {spec.dimension} dimensions",
-                _mismatch_hint(known, spec),
-            )
+            raise mismatch(known, spec)
         connection.execute("DELETE FROM models WHERE model_id = ?", (known.model_id,))
     return add_model(connection, spec, "search", source)
 
@@ -159,13 +130,6 @@ def add_model(
     return model(connection, connection.last_insert_rowid())
 
 
-def _mismatch_hint(known: StoredModel, spec: ModelSpec) -> str:
-    anew = f"compute all vectors again with {spec.name} {spec.version}: kb embed --anew"
-    if known.name == spec.name:  # another version of the same model
-        return f"search uses words only until you {anew}"
-    return f"search with that model (models.encoder = {known.name!r}), or {anew}"
-
-
 def drop(connection: apsw.Connection) -> int:
     """Delete all vectors and models. Returns how many vectors there were."""
     gone = sum(each.ready for each in models(connection))
@@ -174,28 +138,9 @@ def drop(connection: apsw.Connection) -> int:
     return gone
 
 
-def _label(known: StoredModel) -> str:
-    return f"{known.name} {known.version} of {known.dimension} dimensions"
-
-
 def counts(connection: apsw.Connection) -> list[JsonDict]:
     """How many chunks are in each state, for each model, with the error of the last failure."""
-    return [
-        {
-            "name": each.name,
-            "version": each.version,
-            "dimension": each.dimension,
-            "role": each.role,
-            "ready": each.ready,
-            "pending": each.pending,
-            "failed": each.failed,
-            "sparse": each.sparse,
-            "tokens": each.tokens,
-            "last_error": last_error(connection, each.model_id),
-            "unfit": each.verdict("dense") or None,
-        }
-        for each in models(connection)
-    ]
+    return [status_of(each, last_error(connection, each.model_id)) for each in models(connection)]
 
 
 def count_missing_part(connection: apsw.Connection, model_id: int, part: str) -> int:
@@ -277,12 +222,7 @@ def waiting(
         candidates = {row for part in parts for row in connection.execute(
             _LACKING.format(part=part, among=among), params)}  # fmt: skip
         rows = sorted(candidates)[:limit]
-    return [PendingChunk(chunk_id, _passage(heading, text)) for chunk_id, heading, text in rows]
-
-
-def _passage(heading: str, text: str) -> str:
-    """The text to embed. The heading is included, because it often names the subject."""
-    return text if not heading or text.startswith(heading) else f"{heading}\n{text}"
+    return [PendingChunk(chunk_id, passage(heading, text)) for chunk_id, heading, text in rows]
 
 
 def put(

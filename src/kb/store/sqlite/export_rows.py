@@ -9,7 +9,7 @@ from typing import Any
 import apsw
 
 from kb import __version__
-from kb.store.sqlite import export_format
+from kb.store import export_format
 from kb.store.sqlite.functions import scalar
 from kb.types import JsonDict
 

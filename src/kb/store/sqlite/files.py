@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import apsw
 
+from kb.store.root_names import free_name
 from kb.store.sqlite import column_checks
-from kb.text.normalize import nfc
 from kb.text.timestamps import utc_timestamp
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def ensure_root(
     is attached and gets the new `whole`, unless the caller wants it `detached`."""
     known = {root.path: root for root in roots(connection)}
     if (root := known.get(path)) is None:
-        name = _free_name(path, {root.name for root in known.values()})
+        name = free_name(path, {root.name for root in known.values()})
         connection.execute(
             "INSERT INTO roots (name, path, whole) VALUES (?, ?, ?)", (name, _stored(path), whole)
         )
@@ -173,17 +173,6 @@ def location(connection: apsw.Connection, doc_id: int) -> FileLocation | None:
     return FileLocation(
         os.fsdecode(root), os.fsdecode(raw if raw is not None else inside), bool(detached)
     )
-
-
-def _free_name(path: str, taken: set[str]) -> str:
-    """A readable and unique name for a root. Names that start with `note:` are reserved."""
-    raw = os.fsencode(os.path.basename(path) or "root")
-    name = nfc(raw.decode("utf-8", "backslashreplace"))
-    name = name.replace(":", "_") if name.startswith("note:") else name
-    number, free = 2, name
-    while free in taken:
-        free, number = f"{name}-{number}", number + 1
-    return free
 
 
 def _stored(path: str) -> str | bytes:

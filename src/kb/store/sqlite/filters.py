@@ -9,15 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import fields
-from datetime import UTC, datetime, time
 from typing import Any, NamedTuple
 
 import apsw
 
-from kb.errors import InvalidRequest, check_choice, check_text, short_repr
-from kb.text.normalize import nfc
-from kb.text.timestamps import utc_timestamp
+from kb.errors import check_choice
+from kb.store.filter_values import checked, date_bound
 from kb.types import KINDS, SCOPES, TRUSTS, TYPES, Filters
 
 # The chunks of the documents that match a condition.
@@ -32,7 +29,7 @@ class Condition(NamedTuple):
 def condition(connection: apsw.Connection, filters: Filters, now: str | None) -> Condition:
     """The condition on `documents d` for these filters; with `now`, it excludes expired
     documents."""
-    filters = _checked(filters)
+    filters = checked(filters)
     parts: list[tuple[str, list[Any]]] = []
     if now is not None:
         parts.append(("(d.expires_at IS NULL OR d.expires_at > ?)", [now]))
@@ -47,8 +44,8 @@ def condition(connection: apsw.Connection, filters: Filters, now: str | None) ->
         ("scope", (filters.scope,) if filters.scope is not None else (), SCOPES),
     ):
         if values:
-            checked = [check_choice(column, value, valid) for value in dict.fromkeys(values)]
-            parts.append((f"d.{column} {_IN}", [_json_list(checked)]))
+            choices = [check_choice(column, value, valid) for value in dict.fromkeys(values)]
+            parts.append((f"d.{column} {_IN}", [_json_list(choices)]))
     if filters.lang is not None:
         parts.append(("d.lang = ?", [filters.lang]))
     if filters.trust_min is not None:
@@ -57,9 +54,9 @@ def condition(connection: apsw.Connection, filters: Filters, now: str | None) ->
     if filters.path_glob is not None:
         parts.append(_path(filters.path_glob))
     if filters.after is not None:
-        parts.append(("d.date >= ?", [_date("after", filters.after)]))
+        parts.append(("d.date >= ?", [date_bound("after", filters.after)]))
     if filters.before is not None:
-        parts.append(("d.date < ?", [_date("before", filters.before)]))
+        parts.append(("d.date < ?", [date_bound("before", filters.before)]))
     sql = " AND ".join(part for part, _ in parts) or "1"
     return Condition(sql, [value for _, values in parts for value in values])
 
@@ -105,60 +102,3 @@ def _path(glob: str) -> tuple[str, list[Any]]:
         "d.doc_path >= ? AND d.doc_path < ? AND kb_glob(?, d.doc_path)",
         [literal, literal + "\U0010ffff", glob],
     )
-
-
-def _date(name: str, value: str) -> str:
-    """A date or time in the form that documents store, which sorts by time. Midnight becomes the
-    date alone, so that documents with only a date match."""
-    try:
-        moment = datetime.fromisoformat(value)
-        if moment.tzinfo is not None:
-            moment = moment.astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise InvalidRequest(
-            f"{name} cannot be {value!r}", "dates look like 2026-01-31 or 2026-01-31T12:00:00"
-        ) from None
-    if moment.time() == time():
-        return moment.date().isoformat()
-    return utc_timestamp(moment.replace(tzinfo=UTC))
-
-
-def _checked(filters: Filters) -> Filters:
-    """Normalize the filters to NFC, like stored text. Raises `InvalidRequest` for values that are
-    empty or not strings."""
-    if not isinstance(filters, Filters):
-        raise InvalidRequest(f"filters cannot be {short_repr(filters)}", "give Filters(...)")
-    values: dict[str, Any] = {}
-    for item in fields(filters):
-        value = getattr(filters, item.name)
-        if item.name in _LISTS:
-            if isinstance(value, str):
-                raise InvalidRequest(f"{item.name} is a string", f"give a tuple: ({value!r},)")
-            if not isinstance(value, tuple | list | set | frozenset):
-                kind = type(value).__name__
-                raise InvalidRequest(f"{item.name} is a {kind}", "give a tuple of strings")
-            if len(value) > MAX_VALUES:
-                raise InvalidRequest(
-                    f"{item.name} has {len(value):,} values", f"give at most {MAX_VALUES}"
-                )
-            values[item.name] = tuple(_value(item.name, each) for each in value)
-        elif value is not None:
-            values[item.name] = _value(item.name, value)
-    return Filters(**values)
-
-
-_LISTS = ("tags", "tags_any", "type", "kind")
-MAX_VALUES = 256  # in a list
-MAX_VALUE_CHARS = 1000  # in a value, including a glob
-
-
-def _value(name: str, value: object) -> str:
-    text = nfc(check_text(name, value))
-    if name in ("tags", "tags_any"):
-        text = text.lstrip("#")
-    if not text:
-        raise InvalidRequest(f"{name} is empty", f"omit {name} to match everything")
-    if len(text) > MAX_VALUE_CHARS:
-        most = f"{MAX_VALUE_CHARS:,} characters"
-        raise InvalidRequest(f"{name} is longer than {most}", f"give a shorter {name}")
-    return text

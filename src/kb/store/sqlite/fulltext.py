@@ -9,21 +9,22 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
-from math import inf, log
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
 from kb.errors import IndexUnusable, QuerySyntax, StoreError, StoreUnusable
+from kb.store import lexical_terms
+from kb.store.lexical_terms import Term, quoted, scored
 from kb.store.sqlite import filters as where
 from kb.store.sqlite.snapshot_cache import once, store_state
 from kb.text.normalize import bigrams, unspaced_runs
 from kb.text.tokenize import has_phrase, stems_of
-from kb.types import Filters, LexicalQuery, ScoredChunk, TermFrequencies, TextMatches
+from kb.types import Filters, LexicalQuery, ScoredChunk, TextMatches
 
 if TYPE_CHECKING:
     from kb.store.sqlite.connection import Database
@@ -38,16 +39,6 @@ _MAX_LIKE = 8  # terms for which LIKE is faster than looking for all of them at 
 _MAX_LIKE_CHARS = 1_000  # SQLite refuses patterns of more than 50,000 bytes
 _LIKE_ESCAPES = {ord(char): f"!{char}" for char in "%_!"}
 BECOME_ASCII = "\u0130\u212a"  # the characters whose lower case has an ASCII letter
-_COMMON = 0.5  # a term in more of the chunks has almost no IDF, and costs most time
-
-
-class Term(NamedTuple):
-    """One term of a table: its FTS5 expression, the stem to look up its frequency by, and the stems
-    of each alternative, several if it is a phrase."""
-
-    expression: str
-    stem: str | None
-    alternatives: tuple[tuple[str, ...], ...] = ()
 
 
 # --- entry points ---------------------------------------------------------------------------------
@@ -65,28 +56,7 @@ def match(
 ) -> TextMatches:
     """The best chunks for any term, or, with `every`, those with all terms."""
     search = _Search(connection, filters, now, limit, index)
-    words = _word_terms(query.words)
-    parts = _piece_terms(query.runs)
-    counts = search.word_counts(words)
-    counts |= _chunk_counts(connection, "chunks_cjk", parts)
-    chunks = store_state(connection).chunks
-    idf = _idf(query.words, words, counts, chunks)
-    frequencies = TermFrequencies(
-        {term.stem: count for term, count in counts.items() if term.stem is not None}, chunks
-    )
-    if every:
-        rows = search.every(query, words, parts)
-        return TextMatches(_scored(rows), (), idf, frequencies)
-    if not _most_matches(words, parts, counts):
-        return TextMatches([], (), idf, frequencies)
-    most = _COMMON * chunks
-    rare_words, rare_parts, dropped = _without_common(words, parts, counts, most)
-    if dropped and _most_matches(rare_words, rare_parts, counts) >= limit:
-        rows = search.any(rare_words, rare_parts)
-        if len(rows) == limit:
-            return TextMatches(_scored(rows), dropped, idf, frequencies)
-    rows = search.any(words, parts)
-    return TextMatches(_scored(rows), (), idf, frequencies)
+    return lexical_terms.match(search, query, every=every, limit=limit)
 
 
 def match_expression(
@@ -101,7 +71,7 @@ def match_expression(
             f"invalid FTS5 expression: {error}",
             "without the single quotes, every character is taken literally",
         ) from error
-    return TextMatches(_scored(rows))
+    return TextMatches(scored(rows))
 
 
 def match_phrases(
@@ -123,7 +93,7 @@ def match_phrases(
         if candidates is not None:
             return _with_phrases(connection, stems, candidates, prefer, within, limit)
     expressions = {
-        "chunks_fts": " OR ".join(_quoted(phrase) for phrase, found in runs.items() if not found),
+        "chunks_fts": " OR ".join(quoted(phrase) for phrase, found in runs.items() if not found),
         "chunks_cjk": " OR ".join(f"({_run_phrases(found)})" for found in runs.values() if found),
     }
     lookups = [
@@ -198,14 +168,6 @@ def match_substrings(
 # --- ranking --------------------------------------------------------------------------------------
 
 
-def _scored(rows: Iterable[tuple[int, float]]) -> list[ScoredChunk]:
-    """Map BM25 of FTS5, where lower is better, to [0, 1), where higher is better [001]."""
-    return [
-        ScoredChunk(chunk_id, abs(bm25) / (1.0 + abs(bm25)), rank)
-        for rank, (chunk_id, bm25) in enumerate(rows, start=1)
-    ]
-
-
 class _Search(NamedTuple):
     """A search in one state of the store, by the word index where that is possible, and otherwise
     by FTS5, with the same result."""
@@ -220,8 +182,15 @@ class _Search(NamedTuple):
     def within(self) -> Within:
         return _within(self.connection, self.filters, self.now)
 
-    def word_counts(self, words: Sequence[Term]) -> dict[Term, int]:
-        """How many chunks contain each word that has a stem."""
+    @property
+    def chunks(self) -> int:
+        return store_state(self.connection).chunks
+
+    def counts(self, words: Sequence[Term], parts: Sequence[Term]) -> dict[Term, int]:
+        """How many chunks contain each term that has a stem."""
+        return self._word_counts(words) | _chunk_counts(self.connection, "chunks_cjk", parts)
+
+    def _word_counts(self, words: Sequence[Term]) -> dict[Term, int]:
         stems = {term: term.stem for term in words if term.stem is not None}
         counts = None
         if self.word_index is not None:
@@ -295,62 +264,6 @@ def _ranked_words(
 # --- terms ----------------------------------------------------------------------------------------
 
 
-def _word_terms(words: Iterable[tuple[str, ...]]) -> list[Term]:
-    """The terms of words. A word with alternatives (an identifier and its parts) has no stem: it is
-    never dropped as too common."""
-    terms = []
-    for word in words:
-        alternatives = tuple(tuple(stems_of(each)) for each in word)
-        if len(word) == 1:
-            (stems,) = alternatives
-            terms.append(Term(_quoted(word[0]), stems[0] if len(stems) == 1 else None, (stems,)))
-        else:
-            terms.append(Term(f"({' OR '.join(map(_quoted, word))})", None, alternatives))
-    return terms
-
-
-def _piece_terms(runs: Iterable[str]) -> list[Term]:
-    distinct = dict.fromkeys(piece for run in runs for piece in bigrams(run))
-    return [Term(_quoted(piece), piece) for piece in distinct]
-
-
-def _idf(
-    words: Sequence[tuple[str, ...]],
-    terms: Sequence[Term],
-    counts: Mapping[Term, int],
-    chunks: int,
-) -> dict[str, float]:
-    """The inverse document frequency of every word that was counted. A word that no chunk contains
-    counts as if one did."""
-    return {
-        word[0]: log(max(1.0, chunks / max(1, counts[term])))
-        for word, term in zip(words, terms, strict=True)
-        if term in counts
-    }
-
-
-def _without_common(
-    words: Sequence[Term], parts: Sequence[Term], counts: Mapping[Term, int], most: float
-) -> tuple[list[Term], list[Term], tuple[str, ...]]:
-    """The terms that occur in at most `most` chunks, and the names of the dropped ones. If all
-    terms are common, none is dropped."""
-    rare_words = [term for term in words if counts.get(term, 0) <= most]
-    rare_parts = [term for term in parts if counts.get(term, 0) <= most]
-    kept = {*rare_words, *rare_parts}
-    if not kept:
-        return list(words), list(parts), ()
-    common = [term.expression.strip('"') for term in (*words, *parts) if term not in kept]
-    return rare_words, rare_parts, tuple(common)
-
-
-def _most_matches(
-    words: Sequence[Term], parts: Sequence[Term], counts: Mapping[Term, int]
-) -> float:
-    """An upper bound for the number of chunks with any of the terms. There is no bound for unspaced
-    scripts: FTS5 folds runs before it looks them up."""
-    return inf if parts else sum(counts.get(term, inf) for term in words)
-
-
 def _chunk_counts(
     connection: apsw.Connection, table: str, terms: Sequence[Term]
 ) -> dict[Term, int]:
@@ -364,13 +277,9 @@ def _chunk_counts(
     return {term: known[term.stem] for term in terms if term.stem is not None}
 
 
-def _quoted(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"'
-
-
 def _run_phrases(runs: Iterable[str]) -> str:
     """The bigrams of a run follow each other in the index, so that they make a phrase."""
-    return " AND ".join(_quoted(" ".join(bigrams(run))) for run in runs)
+    return " AND ".join(quoted(" ".join(bigrams(run))) for run in runs)
 
 
 def _or(terms: Iterable[Term]) -> str:
@@ -402,7 +311,7 @@ def _containing_all(runs: Sequence[str], words: Sequence[str]) -> tuple[str, lis
         "SELECT chunk_id FROM chunks WHERE chunk_id IN "
         "(SELECT rowid FROM chunks_cjk WHERE chunks_cjk MATCH ?) "
         "AND kb_substrings(heading || char(10) || text, ?) = ?",
-        [" AND ".join(map(_quoted, pieces_of_all)), json.dumps(terms), len(terms)],
+        [" AND ".join(map(quoted, pieces_of_all)), json.dumps(terms), len(terms)],
     )
 
 

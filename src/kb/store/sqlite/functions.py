@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import apsw
 
 from kb.text import globs
-from kb.text.normalize import subwords, unspaced_ngrams, widen_katakana
+from kb.text.normalize import count_substrings, subwords, unspaced_ngrams
 from kb.text.plain_words import has_plain_form
 from kb.text.timestamps import utc_timestamp
 
@@ -28,7 +28,7 @@ def scalar(connection: apsw.Connection, sql: str, params: tuple[Any, ...] = ()) 
 def register(connection: apsw.Connection, clock: Callable[[], float] = time.time) -> None:
     """Add kb's functions to a connection. `kb_now()` returns the time of `clock`."""
     connection.create_scalar_function("kb_now", cast(Any, lambda: utc_timestamp(clock())), 0)
-    for name, function in (("kb_glob", glob_matches), ("kb_substrings", count_substrings)):
+    for name, function in (("kb_glob", glob_matches), ("kb_substrings", _count_substrings)):
         connection.create_scalar_function(name, cast(Any, function), 2, deterministic=True)
 
 
@@ -56,10 +56,8 @@ def glob_matches(pattern: Any, path: Any) -> bool:
     return globs.matches(pattern, path)
 
 
-def count_substrings(text: Any, terms_json: Any) -> int:
-    """How many of the terms occur in `text`, ignoring case."""
-    folded = (text if text.isascii() else widen_katakana(text)).lower()
-    return sum(term in folded for term in _terms(terms_json))
+def _count_substrings(text: Any, terms_json: Any) -> int:
+    return count_substrings(text, _terms(terms_json))
 
 
 @lru_cache(maxsize=64)

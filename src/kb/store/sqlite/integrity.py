@@ -13,6 +13,7 @@ from typing import Any
 
 import apsw
 
+from kb.store.document_rows import content_digest
 from kb.store.sqlite import (
     column_checks,
     documents,
@@ -195,7 +196,7 @@ class Integrity:
         hash."""
         with self._database.reading() as connection:
             rows = _sample(connection, "heading, text, content_hash, doc_id", limit)
-            wrong = [(documents.content_digest(heading, text) != digest, doc_id)
+            wrong = [(content_digest(heading, text) != digest, doc_id)
                      for heading, text, digest, doc_id in rows]  # fmt: skip
             altered = documents.by_id(
                 connection, {doc_id for is_wrong, doc_id in wrong if is_wrong}

@@ -11,9 +11,11 @@ import apsw
 
 from kb import atomic
 from kb.errors import DiskFull, StoreUnusable
-from kb.store.sqlite import export_format, export_rows, import_rows, schema
+from kb.store import export_format, import_rows
+from kb.store.sqlite import export_rows, schema
 from kb.store.sqlite.connection import Database
 from kb.store.sqlite.functions import scalar
+from kb.store.sqlite.import_rows import SqliteTarget
 from kb.types import DiskUsage, ImportReport, JsonDict
 
 if TYPE_CHECKING:
@@ -111,7 +113,9 @@ def _load(
 ) -> ImportReport:
     try:
         with database.writing() as connection:
-            return import_rows.load(connection, header, lines, merge=merge, on_progress=on_progress)
+            return import_rows.load(
+                SqliteTarget(connection), header, lines, merge=merge, on_progress=on_progress
+            )
     except DiskFull as error:
         raise _disk_full(database) from error
 

@@ -18,6 +18,7 @@ import apsw
 from kb import deadline
 from kb.errors import StoreUnusable
 from kb.index import cosine, int8_codes
+from kb.index.rescoring import rescored
 from kb.store.sqlite import embeddings
 from kb.store.sqlite.embeddings import Mark
 from kb.store.sqlite.matrix_file import Sidecar
@@ -280,16 +281,3 @@ def _last(cosines: Rows, limit: int) -> float:
         return -1.0
     at = len(cosines) - limit
     return max(-1.0, float(np.partition(cosines, at)[at]))
-
-
-def rescored(ids: Ids, rows: Rows, query_row: Rows, limit: int) -> list[ScoredChunk]:
-    """`cosine.fixed_point` and `cosine.rank` for arrays."""
-    import numpy as np
-
-    products = rows.astype(np.float64) * (query_row.astype(np.float64) * cosine.ONE)
-    scores = np.clip(products.astype(np.int64).sum(axis=1) / cosine.ONE, -1.0, 1.0)
-    order = np.lexsort((ids, -scores))[:limit]
-    pairs = zip(ids[order].tolist(), scores[order].tolist(), strict=True)
-    return [
-        ScoredChunk(chunk_id, score, rank) for rank, (chunk_id, score) in enumerate(pairs, start=1)
-    ]

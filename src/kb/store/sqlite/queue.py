@@ -18,9 +18,9 @@ import apsw
 
 from kb import processes
 from kb.errors import NotFound
-from kb.index import cosine, sparse_weights, token_codes
+from kb.index import cosine
+from kb.store.model_rows import ATTEMPTS, Due, due_at, packed_parts
 from kb.store.sqlite import embeddings
-from kb.store.sqlite.embeddings import Due
 from kb.store.sqlite.functions import scalar
 from kb.text.timestamps import utc_timestamp
 from kb.types import EmbedCounts, Encoding, Failure, Job, Outcome, PendingChunk
@@ -204,7 +204,7 @@ def _put(
 ) -> None:  # fmt: skip
     given = array("f") if encoding.dense is None else encoding.dense
     dense = cosine.to_bytes(cosine.unit_vector(given, dimension))
-    weights, tokens = _packed(encoding, token_format)
+    weights, tokens = packed_parts(encoding, token_format)
     embeddings.put(
         connection, model_id, one.chunk_id, stamp, dense, weights, tokens, error=one.error
     )
@@ -214,20 +214,12 @@ def _fill(
     connection: apsw.Connection, model_id: int, one: Outcome, stamp: str, token_format: str
 ) -> None:
     """Add missing parts. Existing parts are kept, and an incomplete attempt is counted."""
-    weights, tokens = _packed(one.encoding or Encoding(), token_format)
+    weights, tokens = packed_parts(one.encoding or Encoding(), token_format)
     connection.execute(
         "UPDATE embeddings SET sparse = coalesce(sparse, ?1), tokens = coalesce(tokens, ?2), "
         "embedded_at = ?3, error = ?4, attempts = iif(?4 IS NULL, 0, attempts + 1) "
         "WHERE model_id = ?5 AND chunk_id = ?6",
         (weights, tokens, stamp, one.error, model_id, one.chunk_id),
-    )
-
-
-def _packed(encoding: Encoding, token_format: str) -> tuple[str | None, bytes | None]:
-    weights, tokens = encoding.sparse, encoding.tokens
-    return (
-        None if weights is None else sparse_weights.to_text(weights),
-        None if tokens is None else token_codes.encode(tokens, token_format),
     )
 
 
@@ -273,7 +265,7 @@ ORDER BY e.embedded_at DESC, e.chunk_id LIMIT ?2
 
 def failures(connection: apsw.Connection, model_id: int, limit: int) -> list[Failure]:
     """The most recent failures, newest first."""
-    sql = _FAILURES.format(attempts=embeddings.ATTEMPTS)
+    sql = _FAILURES.format(attempts=ATTEMPTS)
     rows: Iterable[Any] = connection.execute(sql, (model_id, limit))
     return [
         Failure(chunk_id, path, searchable=bool(ready), attempts=attempts, error=error, at=at,
@@ -321,14 +313,14 @@ class SqliteQueue:
                 after=after,
                 doc_id=doc_id,
                 lacking=lacking,
-                due=_due(now) if patient else None,
+                due=due_at(now) if patient else None,
                 now=now,
             )
 
     def has_work(self, model_id: int, lacking: Set[str]) -> bool:
         now = self._clock()
         with self._database.reading() as connection:
-            return has_work(connection, model_id, lacking, _due(now), now)
+            return has_work(connection, model_id, lacking, due_at(now), now)
 
     def renew_job(self, job_id: int) -> None:
         with self._database.writing() as connection:
@@ -369,7 +361,3 @@ class SqliteQueue:
     def retry(self, model_id: int, *, doc_id: int | None = None) -> int:
         with self._database.writing() as connection:
             return embeddings.retry(connection, model_id, doc_id)
-
-
-def _due(now: float) -> Due:
-    return Due(*(utc_timestamp(now - wait_s) for wait_s in embeddings.BACK_OFF_S))

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from kb.index import cosine, sparse_weights
+from kb.index import sparse_blocks, sparse_weights
+from kb.index.sparse_blocks import Block, invert
 from kb.index.sparse_weights import Weights
 from kb.store.sqlite.functions import scalar
 
@@ -25,16 +26,6 @@ _SIZES = (FEW * FAN, FEW * FAN**2)  # where the next size begins
 MOST = _SIZES[-1] - 1  # chunks at a time; the positions of eight batches fit in 16 bits
 _WORN = 4  # a segment is rewritten when one in this many chunks is gone
 _TERM = 0xFFFFFFFF  # the bits of a posting's key that hold the term
-
-
-class Block(NamedTuple):
-    """The postings of a term in a segment: weights, as stored, and positions of chunks."""
-
-    weights: bytearray
-    places: array[int]
-
-    def packed(self) -> bytes:
-        return bytes(self.weights) + sparse_weights.pack(self.places)
 
 
 Blocks = dict[int, Block]  # by term id
@@ -54,19 +45,6 @@ class Segment(NamedTuple):
     @property
     def is_worn(self) -> bool:
         return self.gone * _WORN > self.chunks
-
-
-def invert(vectors: Iterable[Weights]) -> dict[str, Block]:
-    """The postings of each term. The position of a chunk is that of its vector."""
-    made: dict[str, Block] = {}
-    for place, weights in enumerate(vectors):
-        data = cosine.to_bytes(array("f", weights.values()))
-        for at, term in enumerate(weights):
-            if (block := made.get(term)) is None:
-                block = made[term] = Block(bytearray(), array("H"))
-            block.weights.extend(data[4 * at : 4 * at + 4])
-            block.places.append(place)
-    return made
 
 
 # --- adding ---------------------------------------------------------------------------------------
@@ -187,27 +165,13 @@ def _collect(
     connection: apsw.Connection, segment: int, moved: Sequence[int], blocks: Blocks
 ) -> None:
     """Add the postings of a segment to `blocks`, with new positions (-1: deleted)."""
-    some_gone = -1 in moved
     for posting, data in postings(connection, segment):
-        count = len(data) // 6
-        weights, places = data[: 4 * count], sparse_weights.unpack("H", data[4 * count :])
-        if some_gone:
-            weights, places = _without_gone(weights, places, moved)
-        if not places:
-            continue
         term_id = posting & _TERM
         if (block := blocks.get(term_id)) is None:
-            block = blocks[term_id] = Block(bytearray(), array("H"))
-        block.weights.extend(weights)
-        block.places.extend(map(moved.__getitem__, places))
-
-
-def _without_gone(
-    weights: bytes, places: array[int], moved: Sequence[int]
-) -> tuple[bytes, array[int]]:
-    left = [at for at, place in enumerate(places) if moved[place] >= 0]
-    kept = b"".join([weights[4 * at : 4 * at + 4] for at in left])
-    return kept, array("H", [places[at] for at in left])
+            block = Block(bytearray(), array("H"))
+        sparse_blocks.add(block, data, moved)
+        if block.places:
+            blocks[term_id] = block
 
 
 def postings(connection: apsw.Connection, segment: int) -> Iterator[tuple[int, bytes]]:

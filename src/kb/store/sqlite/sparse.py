@@ -13,7 +13,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
 
@@ -21,17 +21,14 @@ from kb.deadline import pause_deadline
 from kb.errors import StoreUnusable, check_choice
 from kb.index import cosine, sparse_weights
 from kb.index.selection import best_chunks
+from kb.index.sparse_blocks import Block, Row, invert, sums
 from kb.store.sqlite import dense as dense_index
-from kb.store.sqlite import embeddings, segments
+from kb.store.sqlite import embeddings
 from kb.store.sqlite.embeddings import Mark
-from kb.store.sqlite.segments import Block
 from kb.store.sqlite.visibility import FilterCache, Visible, chunk_ids, visible
 from kb.types import Filters, ScoredChunk, StoredModel, VectorMatches
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from kb.store.sqlite.matrix import Ids
 
 BACKENDS = ("auto", "numpy", "python")
@@ -64,15 +61,6 @@ class State:
     gone: array[int]  # positions of deleted chunks
     pending_at: int
     pending: Mapping[str, Block]
-
-
-class Row(NamedTuple):
-    """The postings of a term in a segment, as stored, with the term's weight and the first position
-    of the segment."""
-
-    data: bytes
-    weight: float
-    start: int
 
 
 class SparseIndex:
@@ -169,7 +157,7 @@ def _load_state(connection: apsw.Connection, key: Key) -> State:
     waiting = _waiting(connection, key.model_id)
     pending_at = len(ids)
     ids.extend(waiting)
-    blocks = segments.invert(sparse_weights.from_text_or_empty(text) for text in waiting.values())
+    blocks = invert(sparse_weights.from_text_or_empty(text) for text in waiting.values())
     return State(ids, starts, gone, pending_at, blocks)
 
 
@@ -240,26 +228,10 @@ def _by_numpy(
 ) -> list[ScoredChunk]:
     import numpy as np
 
-    scores = _sums(state, rows)
+    scores = sums(rows, len(state.ids))
     scores[np.array(state.gone, np.int64)] = 0.0
     ids = np.frombuffer(state.ids, np.int64)
     return _ranked(best_chunks(scores, ids, allowed=allowed, hidden=hidden, limit=limit))
-
-
-def _sums(state: State, rows: Sequence[Row]) -> NDArray[np.float64]:
-    """The score of every position. `bincount` adds in the order of the rows, in float64."""
-    import numpy as np
-
-    counts = [len(row.data) // 6 for row in rows]
-    pairs = list(zip(rows, counts, strict=True))
-    weights = np.frombuffer(b"".join([row.data[: 4 * n] for row, n in pairs]), "<f4")
-    places = np.frombuffer(b"".join([row.data[4 * n :] for row, n in pairs]), "<u2")
-    at = np.repeat(np.array([row.start for row in rows], np.int64), counts)
-    at += places
-    products = np.repeat(np.array([row.weight for row in rows], np.float64), counts)
-    products *= weights
-    sums: NDArray[Any] = np.bincount(at, products, len(state.ids))
-    return sums
 
 
 def _ranked(scored: Iterable[tuple[int, float]]) -> list[ScoredChunk]:

@@ -1,0 +1,232 @@
+"""The catalog port over PostgreSQL: opens the transactions for `documents` and `files`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from kb.errors import StoreBusy
+from kb.store.postgres import documents, embeddings, files, schema, segments
+from kb.text.timestamps import utc_timestamp
+
+if TYPE_CHECKING:
+    from kb.ports import Clock
+    from kb.store.postgres.connection import Database
+    from kb.types import (
+        Chunk,
+        ChunkChanges,
+        ChunkDraft,
+        ChunkText,
+        Counts,
+        Document,
+        DocumentDraft,
+        DocumentWrite,
+        FileLocation,
+        FileState,
+        Filters,
+        Root,
+    )
+
+
+_ACCESS_WAIT_S = 0.05  # a read does not wait for writers
+
+
+class PostgresCatalog:
+    """See `kb.ports.Catalog`."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._access_lock = Lock()
+        self._accesses: Counter[int] = Counter()  # not counted yet, since the store was busy
+
+    def version(self) -> str:
+        """`v<schema>.<changes>`."""
+        with self._database.reading() as session:
+            return f"v{schema.VERSION}.{session.state.changes}"
+
+    # --- roots and files --------------------------------------------------------------------------
+
+    def roots(self) -> list[Root]:
+        if not self._database.exists():
+            return []
+        with self._database.reading() as session:
+            return files.roots(session)
+
+    def ensure_root(self, path: str, *, whole: bool) -> Root:
+        with self._database.writing() as session:
+            return files.ensure_root(session, path, whole=whole)
+
+    def attach_root(self, root_id: int, path: str) -> None:
+        with self._database.writing() as session:
+            files.attach_root(session, root_id, path)
+
+    def file_states(self, root_id: int) -> dict[str, FileState]:
+        with self._database.reading() as session:
+            return files.file_states(session, root_id)
+
+    def touch_file(self, state: FileState) -> None:
+        now_ns = int(self._clock() * 1e9)
+        with self._database.writing() as session:
+            files.touch_file(session, state, now_ns)
+
+    def file_location(self, doc_id: int) -> FileLocation | None:
+        with self._database.reading() as session:
+            return files.location(session, doc_id)
+
+    def sample_files(self, limit: int) -> list[tuple[int, FileLocation]]:
+        with self._database.reading() as session:
+            return files.sample(session, limit)
+
+    # --- writing documents ------------------------------------------------------------------------
+
+    def write_document(
+        self, draft: DocumentDraft, chunks: Iterable[ChunkDraft], *, moved_from: int | None = None
+    ) -> ChunkChanges:
+        from kb.types import DocumentWrite
+
+        (changes,) = self.write_documents([DocumentWrite(draft, chunks, moved_from)])
+        return changes
+
+    def write_documents(self, writes: Sequence[DocumentWrite]) -> list[ChunkChanges]:
+        seconds = self._clock()
+        now, now_ns = utc_timestamp(seconds), int(seconds * 1e9)
+        with self._database.writing() as session:
+            written = [documents.write(session, each, now, now_ns) for each in writes]
+        segments.flush_words(self._database)
+        return written
+
+    def write_chunks(self, doc_id: int, draft: DocumentDraft, chunks: Iterable[ChunkDraft]) -> None:
+        with self._database.writing() as session:
+            documents.write_chunks(session, doc_id, draft, chunks, utc_timestamp(self._clock()))
+
+    def delete_documents(self, doc_ids: Iterable[int], roots: Iterable[str] = ()) -> int:
+        with self._database.writing() as session:
+            removed = documents.delete(session, doc_ids)
+            files.drop_empty_roots(session, roots)
+            return removed
+
+    def record_access(self, doc_id: int) -> None:
+        with self._access_lock:
+            self._accesses[doc_id] += 1
+            accesses, self._accesses = self._accesses, Counter()
+        try:
+            with self._database.writing(
+                wait_s=_ACCESS_WAIT_S, exclusive=False, create=False
+            ) as session:
+                session.execute_many(
+                    "UPDATE documents SET access_count = access_count + %s WHERE doc_id = %s",
+                    [(count, each) for each, count in sorted(accesses.items())],
+                )
+        except StoreBusy:
+            with self._access_lock:
+                self._accesses.update(accesses)
+
+    def tag(self, doc_id: int, add: Iterable[str], remove: Iterable[str]) -> None:
+        with self._database.writing() as session:
+            documents.tag(session, doc_id, add, remove)
+
+    # --- reading documents ------------------------------------------------------------------------
+
+    def documents_by_id(
+        self, doc_ids: Iterable[int], *, metadata: bool = True
+    ) -> dict[int, Document]:
+        with self._database.reading() as session:
+            return documents.by_id(session, doc_ids, metadata=metadata)
+
+    def document_by_path(self, doc_path: str) -> Document | None:
+        with self._database.reading() as session:
+            return documents.by_path(session, doc_path)
+
+    def documents(
+        self, filters: Filters, now: str | None, *, limit: int | None = None, offset: int = 0
+    ) -> list[Document]:
+        with self._database.reading() as session:
+            return documents.select(session, filters, now, limit=limit, offset=offset)
+
+    def documents_page(
+        self, filters: Filters, now: str | None, *, limit: int, offset: int, max_bytes: int
+    ) -> tuple[list[Document], int | None]:
+        with self._database.reading() as session:
+            return documents.page(
+                session, filters, now, limit=limit, offset=offset, max_bytes=max_bytes
+            )
+
+    def documents_below(self, folder: str) -> list[Document]:
+        with self._database.reading() as session:
+            return documents.below(session, folder)
+
+    def expired(self, now: str) -> list[Document]:
+        with self._database.reading() as session:
+            return documents.expired(session, now)
+
+    def body(self, doc_id: int) -> str | None:
+        with self._database.reading() as session:
+            return documents.body(session, doc_id)
+
+    def tag_sources(self, doc_id: int) -> dict[str, str]:
+        with self._database.reading() as session:
+            return documents.tag_sources(session, doc_id)
+
+    def has_folder(self, folder: str) -> bool:
+        with self._database.reading() as session:
+            return documents.has_folder(session, folder)
+
+    def paths_with_suffix(self, suffix: str, limit: int) -> list[str]:
+        with self._database.reading() as session:
+            return documents.paths_with_suffix(session, suffix, limit)
+
+    def neighboring_paths(self, path: str, limit: int) -> list[str]:
+        with self._database.reading() as session:
+            return documents.neighboring_paths(session, path, limit)
+
+    # --- chunks -----------------------------------------------------------------------------------
+
+    def chunks(self, doc_id: int) -> list[Chunk]:
+        with self._database.reading() as session:
+            return documents.chunks(session, doc_id)
+
+    def chunks_by_id(self, chunk_ids: Iterable[int]) -> dict[int, Chunk]:
+        with self._database.reading() as session:
+            return documents.chunks_by_id(session, chunk_ids)
+
+    def chunk_texts(self, chunk_ids: Iterable[int], *, wide: bool = False) -> dict[int, str]:
+        with self._database.reading() as session:
+            return documents.chunk_texts(session, chunk_ids, wide=wide)
+
+    def texts_with_copies(self, chunk_ids: Iterable[int]) -> dict[int, ChunkText]:
+        with self._database.reading() as session:
+            return documents.texts_with_copies(session, chunk_ids)
+
+    def document_ids(self, chunk_ids: Iterable[int]) -> dict[int, int]:
+        with self._database.reading() as session:
+            return documents.document_ids(session, chunk_ids)
+
+    def chunk_count(self) -> int:
+        with self._database.reading() as session:
+            return session.state.chunks - embeddings.expired_chunks(session)
+
+    # --- totals -----------------------------------------------------------------------------------
+
+    def counts(self) -> Counts:
+        from kb.types import Counts
+
+        with self._database.reading() as session:
+            return Counts(
+                documents=int(session.value("SELECT count(*) FROM documents")),
+                chunks=session.state.chunks,
+                by_root=files.per_root(session),
+                by_type=documents.counts(session, "type"),
+                by_kind=documents.counts(session, "kind"),
+                by_scope=documents.counts(session, "scope"),
+            )
+
+    def languages(self) -> dict[str | None, int]:
+        with self._database.reading() as session:
+            return documents.languages(session)
+
+    def tags(self) -> dict[str, int]:
+        with self._database.reading() as session:
+            return documents.tags(session)

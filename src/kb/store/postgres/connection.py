@@ -1,0 +1,299 @@
+"""Database: transactions on pooled connections, and translated errors."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from math import inf
+from typing import Any
+
+import psycopg
+from psycopg import errors
+
+from kb import deadline
+from kb.errors import (
+    DiskFull,
+    InvalidRequest,
+    KbError,
+    StoreBusy,
+    StoreError,
+    StoreMissing,
+    StoreReadOnly,
+    StoreUnusable,
+)
+from kb.store.postgres import schema
+from kb.store.postgres.location import Location
+from kb.store.postgres.pool import Connection, Pool
+from kb.store.postgres.session import Session
+from kb.store.postgres.texts import register_text
+
+_CONNECTIONS = 16  # readers, and as many writers, of one process
+_CONNECT_TIMEOUT_S = 10
+_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+
+class _Local(threading.local):
+    session: Session | None = None  # of the outermost `reading` block
+    depth = 0
+
+
+class Database:
+    """The database and its connections. Threads may share it; each reads in its own snapshot."""
+
+    def __init__(
+        self,
+        location: Location,
+        *,
+        read_only: bool,
+        busy_timeout_s: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.location = location
+        self.read_only = read_only
+        self._busy_s = busy_timeout_s
+        self.clock = clock
+        self._local = _Local()
+        # Two pools, so that threads that write inside of a snapshot cannot wait for each other.
+        self._readers = Pool(self._connect, _CONNECTIONS)
+        self._writers = Pool(self._connect, _CONNECTIONS)
+        self._is_current = False  # the store exists, with the newest schema
+
+    def exists(self) -> bool:
+        """Whether the store has been created."""
+        if self._is_current:
+            return True
+        with self.errors(), self._connection(self._readers) as connection:
+            return schema.version(connection, self.location) is not None
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """A session that sees one state of the store until the outermost block ends."""
+        deadline.check()
+        if self._local.session is not None:
+            with self.errors():
+                yield self._local.session
+            return
+        with self.errors(), self._connection(self._readers, _READ) as connection:
+            session = Session(connection, self.location.schema, self.clock, reads=True)
+            self._local.session = session
+            try:
+                yield session
+            finally:
+                self._local.session = None
+                _roll_back(connection)
+
+    @contextmanager
+    def writing(
+        self, *, wait_s: float = inf, exclusive: bool = True, create: bool = True
+    ) -> Iterator[Session]:
+        """A transaction that is committed at the end of the block, and rolled back after an error.
+        The first one creates the store. Writers of documents are `exclusive`: one at a time. Raises
+        `StoreBusy` if a lock is not released within `wait_s` and the store's timeout."""
+        if self.read_only:
+            raise StoreReadOnly(
+                f"{self.location.shown} was opened for reading only", "open it without read_only"
+            )
+        wait_s = min(wait_s, self._busy_s, deadline.remaining_s())
+        begin = f"BEGIN; SET LOCAL lock_timeout = {max(1, int(wait_s * 1000))}"
+        with self.errors(), self._connection(self._writers, begin) as connection:
+            try:
+                if not self._is_current:
+                    self._prepare(connection, create=create)
+                if exclusive:
+                    schema.lock(connection, self.location.schema)
+                session = Session(connection, self.location.schema, self.clock)
+                yield session
+                session.count_changes()
+                connection.execute("COMMIT")
+            except BaseException:
+                _roll_back(connection)
+                raise
+            if not self._is_current:
+                self._use_current(connection)
+
+    @contextmanager
+    def autocommit(self) -> Iterator[Connection]:
+        """A connection outside of any transaction, for statements that cannot be in one."""
+        with self.errors(), self._connection(self._writers) as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Close every connection of every thread."""
+        self._readers.close()
+        self._writers.close()
+        self._is_current = False
+
+    # --- connecting -------------------------------------------------------------------------------
+
+    @contextmanager
+    def _connection(self, pool: Pool, begin: str = "") -> Iterator[Connection]:
+        """A pooled connection, after the statement `begin`. A connection that the server has closed
+        meanwhile, as by a restart, is replaced once."""
+        connection = pool.take(min(self._busy_s, deadline.remaining_s()))
+        begun = True
+        try:
+            self._begin(connection, begin)
+        except psycopg.OperationalError:
+            lost = connection.broken
+            pool.give(connection)
+            if not lost:
+                raise
+            pool.drop_idle()
+            connection = pool.take(min(self._busy_s, deadline.remaining_s()))
+            begun = False
+        except BaseException:
+            pool.give(connection)
+            raise
+        try:
+            if not begun:
+                self._begin(connection, begin)
+            yield connection
+        finally:
+            pool.give(connection)
+
+    def _begin(self, connection: Connection, begin: str) -> None:
+        if begin == _READ and not self._is_current:
+            self._check(connection)
+        left_s = deadline.remaining_s()
+        limit_ms = 0 if left_s == inf else max(1, int(left_s * 1000))
+        scope = "LOCAL " if begin else ""
+        connection.execute(
+            f"{begin or 'SELECT 1'}; SET {scope}statement_timeout = {limit_ms}".encode()
+        )
+
+    def _check(self, connection: Connection) -> None:
+        """Raise `StoreMissing` if there is no store; migrate an older one."""
+        number = schema.version(connection, self.location)
+        if number is None:
+            raise self._missing()
+        if number < schema.VERSION:
+            if self.read_only:
+                raise StoreUnusable(
+                    f"{self.location.shown} has an older schema ({number})",
+                    "run kb status once as a role that may change it",
+                )
+            with self.writing():
+                pass
+        self._use_current(connection)
+
+    def _prepare(self, connection: Connection, *, create: bool) -> None:
+        number = schema.version(connection, self.location)
+        if number is None and not create:
+            raise self._missing()
+        if number != schema.VERSION:
+            schema.migrate(connection, self.location, self.clock)
+        schema.set_path(connection, self.location.schema)
+
+    def _use_current(self, connection: Connection) -> None:
+        """Skip checks from now on. Connections from before the store existed may not have found the
+        schema of pgvector."""
+        schema.set_path(connection, self.location.schema)
+        self._readers.drop_idle()
+        self._writers.drop_idle()
+        self._is_current = True
+
+    def _missing(self) -> StoreMissing:
+        return StoreMissing(
+            f"there is no store at {self.location.shown}", "create one with: kb ingest FOLDER"
+        )
+
+    def _connect(self) -> Connection:
+        try:
+            connection: Connection = psycopg.connect(
+                self.location.dsn,
+                autocommit=True,  # transactions are begun and ended by statements
+                connect_timeout=_CONNECT_TIMEOUT_S,
+                fallback_application_name="kb",
+            )
+        except psycopg.OperationalError as error:
+            raise self._unreachable(error) from error
+        except psycopg.ProgrammingError as error:
+            raise InvalidRequest(
+                f"the URL of the store cannot be used: {_text(error)}",
+                "use postgresql://USER@HOST/DATABASE?schema=NAME",
+            ) from error
+        try:
+            register_text(connection)
+            schema.set_path(connection, self.location.schema)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _unreachable(self, error: psycopg.OperationalError) -> StoreError:
+        text, shown = _text(error), self.location.shown
+        if "password authentication failed" in text or "no password supplied" in text:
+            return StoreUnusable(
+                f"{shown}: {text}", "check the user and the password: ~/.pgpass or PGPASSWORD"
+            )
+        if "does not exist" in text and "database" in text:
+            return StoreUnusable(f"{shown}: {text}", "create it with: createdb NAME")
+        if "does not exist" in text or "pg_hba.conf" in text:
+            return StoreUnusable(f"{shown}: {text}", "check the user, and the server's pg_hba.conf")
+        if "too many" in text or "starting up" in text or "shutting down" in text:
+            return StoreBusy(f"{shown}: {text}", "try again in a moment")
+        return StoreUnusable(
+            f"{shown} cannot be reached: {text}", "check the host and the port, and that it runs"
+        )
+
+    # --- errors -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Translate errors of psycopg into errors of kb."""
+        try:
+            yield
+        except errors.QueryCanceled as error:
+            deadline.check()  # raises DeadlineExceeded or Cancelled
+            raise StoreBusy(f"{self.location.shown}: {_text(error)}", "try again") from error
+        except (errors.UndefinedTable, errors.InvalidSchemaName) as error:
+            if not self._is_current:
+                raise self._translated(error) from error
+            self._is_current = False
+            raise self._missing() from error
+        except psycopg.Error as error:
+            raise self._translated(error) from error
+        except UnicodeEncodeError as error:  # lone surrogates
+            raise InvalidRequest(f"{error.object!r} is not Unicode text", "use UTF-8") from error
+
+    def _translated(self, error: psycopg.Error) -> KbError:
+        text, shown = _text(error), self.location.shown
+        if isinstance(
+            error, errors.LockNotAvailable | errors.DeadlockDetected | errors.SerializationFailure
+        ):
+            return StoreBusy(
+                f"{shown} is being written by another process",
+                "try again, or raise store.busy_timeout_s",
+            )
+        if isinstance(error, errors.DiskFull | errors.InsufficientResources):
+            return DiskFull(
+                f"the server of {shown} has no space left: {text}",
+                "free some space on the server and run the command again; what was written before "
+                "is kept",
+            )
+        if isinstance(error, errors.InsufficientPrivilege | errors.ReadOnlySqlTransaction):
+            return StoreReadOnly(
+                f"{shown}: {text}",
+                "connect as a role with more rights, and to the primary rather than a standby",
+            )
+        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+            return StoreBusy(
+                f"the connection to {shown} was lost: {text}",
+                "run the command again; what was committed before is kept",
+            )
+        return StoreError(f"{shown}: {type(error).__name__}: {text}", "run the command again")
+
+
+def _roll_back(connection: Connection) -> None:
+    """End the transaction, if there is one. A broken connection has none."""
+    with suppress(psycopg.Error):
+        if not connection.closed:
+            connection.rollback()
+
+
+def _text(error: BaseException) -> str:
+    """The first line of a message: others repeat the statement, or name each address tried."""
+    text: Any = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

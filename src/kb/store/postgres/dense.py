@@ -1,0 +1,204 @@
+"""Dense retrieval: candidates by pgvector, then exact scores.
+
+The candidates come from `near_vectors`, which has the vectors in half precision: by an HNSW index
+if the model is large and most chunks are allowed, and otherwise by comparing all allowed vectors.
+`kb.index.cosine` scores the candidates by their float32 vectors, as in the SQLite store.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from kb.errors import InvalidRequest, ModelBroken, ModelMismatch
+from kb.index import cosine
+from kb.store.postgres import embeddings, schema
+from kb.store.postgres import filters as where
+from kb.types import Filters, ScoredChunk, StoredModel, Vector, VectorMatches
+
+if TYPE_CHECKING:
+    from kb.store.postgres.connection import Database
+    from kb.store.postgres.filters import Condition
+    from kb.store.postgres.session import Session
+
+MIN_INDEXED = 20_000  # vectors of a model that gets an HNSW index; fewer are compared one by one
+MAX_EXACT = 20_000  # chunks that filters may allow for an exact search in a large model
+_EF_SEARCH = 200
+_MAX_INDEXED_DIMENSION = 4000  # of pgvector's HNSW over half precision
+# A component in half precision differs by at most one part in 2^11, and so does the query's: two
+# cosines may be in the wrong order if they differ by less than this.
+_SLACK = 4 * 2.0**-11 + 1e-4
+_EXACT = """
+WITH near AS MATERIALIZED (
+  SELECT n.chunk_id, n.vector <#> %(query)s::halfvec AS distance FROM near_vectors n
+  WHERE n.model_id = %(model_id)s {visible}
+), last AS (
+  SELECT distance FROM near ORDER BY distance OFFSET %(limit)s - 1 LIMIT 1
+)
+SELECT chunk_id FROM near
+WHERE distance <= coalesce((SELECT distance FROM last), 2) + %(slack)s
+"""
+_INDEXED = """
+SELECT n.chunk_id FROM near_vectors n WHERE n.model_id = {model_id} {visible}
+ORDER BY (n.vector::halfvec({dimension})) <#> %(query)s::halfvec({dimension}) LIMIT %(margin)s
+"""
+
+
+def nearest(
+    session: Session,
+    model: StoredModel,
+    vector: Sequence[float],
+    *,
+    filters: Filters,
+    now: str,
+    limit: int,
+) -> VectorMatches:
+    """Search in the caller's snapshot."""
+    query = _normalized(vector, model)
+    visible = where.visible_condition(session, filters, now)
+    if limit < 1 or not model.ready:
+        return VectorMatches([], "pgvector")
+    if _use_index(session, model, limit) and not _is_selective(session, visible):
+        candidates, backend = _by_index(session, model, query, visible, limit), "pgvector-hnsw"
+    else:
+        candidates, backend = _by_scan(session, model, query, visible, limit), "pgvector"
+    vectors = embeddings.dense_vectors(session, model.model_id, candidates)
+    return VectorMatches(_rescored(vectors, query, limit), backend)
+
+
+def _by_scan(
+    session: Session, model: StoredModel, query: Vector[float], visible: Condition | None,
+    limit: int,
+) -> list[int]:  # fmt: skip
+    """The chunks that may be among the nearest, by comparing all allowed vectors."""
+    sql, params = _visible(visible)
+    rows = session.execute(
+        _EXACT.format(visible=sql),
+        {"query": embeddings.vector_text(query), "model_id": model.model_id, "limit": limit,
+         "slack": _SLACK, **params},
+    )  # fmt: skip
+    return [chunk_id for (chunk_id,) in rows]
+
+
+def _by_index(
+    session: Session, model: StoredModel, query: Vector[float], visible: Condition | None,
+    limit: int,
+) -> list[int]:  # fmt: skip
+    """Chunks that are most likely the nearest, by the HNSW index."""
+    margin = limit + limit // 4 + 10
+    session.execute(
+        f"SET LOCAL hnsw.ef_search = {min(1000, max(_EF_SEARCH, 2 * limit))}"
+        + ("; SET LOCAL hnsw.iterative_scan = relaxed_order" if _can_iterate(session) else "")
+    )
+    sql, params = _visible(visible)
+    rows = session.execute(
+        _INDEXED.format(model_id=model.model_id, dimension=model.dimension, visible=sql),
+        {"query": embeddings.vector_text(query), "margin": margin, **params},
+    )
+    return [chunk_id for (chunk_id,) in rows]
+
+
+def _visible(visible: Condition | None) -> tuple[str, dict[str, Any]]:
+    """The condition on chunks with named parameters."""
+    if visible is None:
+        return "", {}
+    names = [f"visible_{at}" for at in range(len(visible.params))]
+    sql = visible.sql % tuple(f"%({name})s" for name in names)
+    return (
+        f"AND n.chunk_id IN ({where.CHUNKS_OF}{sql})",
+        dict(zip(names, visible.params, strict=True)),
+    )
+
+
+def _is_selective(session: Session, visible: Condition | None) -> bool:
+    """Whether so few chunks are allowed that an index, which looks for neighbors among all chunks,
+    would miss most of the right ones."""
+    if visible is None:
+        return False
+    some = f"{where.CHUNKS_OF}{visible.sql} LIMIT {MAX_EXACT + 1}"
+    count = session.value(f"SELECT count(*) FROM ({some}) AS few", visible.params)
+    return int(count) <= MAX_EXACT
+
+
+def _can_iterate(session: Session) -> bool:
+    """Whether pgvector continues a search that filters have left with too few hits."""
+    found = session.once("pgvector", lambda each: schema.extension_version(each.connection))
+    return tuple(map(int, (found or "0.0").split(".")[:2])) >= (0, 8)
+
+
+# --- the index ------------------------------------------------------------------------------------
+
+
+def _use_index(session: Session, model: StoredModel, limit: int) -> bool:
+    return (
+        model.ready >= MIN_INDEXED
+        and limit <= 500
+        and session.once(f"hnsw {model.model_id}", lambda each: has_index(each, model.model_id))
+    )
+
+
+def has_index(session: Session, model_id: int) -> bool:
+    """Whether the HNSW index of a model exists and is complete."""
+    return bool(session.value(
+        "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)",
+        (f'"{session.schema}".{embeddings.index_name(model_id)}',),
+    ))  # fmt: skip
+
+
+def build_index(database: Database, model: StoredModel) -> None:
+    """Create the HNSW index of a large model. Others can read and write meanwhile."""
+    if model.ready < MIN_INDEXED or model.dimension > _MAX_INDEXED_DIMENSION:
+        return
+    with database.reading() as session:
+        if has_index(session, model.model_id):
+            return
+    name = embeddings.index_name(model.model_id)
+    with database.autocommit() as connection:
+        key = f"kb {database.location.schema} hnsw"
+        row: Any = connection.execute(
+            "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", (key,)
+        ).fetchone()
+        if not row[0]:  # another process is building it
+            return
+        try:
+            connection.execute(f"DROP INDEX IF EXISTS {name}".encode())  # left by a lost connection
+            connection.execute(
+                f"CREATE INDEX CONCURRENTLY {name} ON near_vectors USING hnsw "
+                f"((vector::halfvec({model.dimension})) halfvec_ip_ops) "
+                f"WHERE model_id = {model.model_id}".encode()
+            )
+        finally:
+            connection.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", (key,))
+
+
+# --- scores ---------------------------------------------------------------------------------------
+
+
+def _normalized(vector: Sequence[float], model: StoredModel) -> Vector[float]:
+    if len(vector) != model.dimension:
+        raise ModelMismatch(
+            f"the query's vector has {len(vector)} dimensions, the store's have {model.dimension}",
+            f"encode queries with {model.name} {model.version}",
+        )
+    try:
+        return cosine.unit_vector(array("f", vector), model.dimension)
+    except ModelBroken as error:
+        raise InvalidRequest(
+            f"the query: {error.message}", "a query needs a vector that is not zero"
+        ) from error
+
+
+def _rescored(
+    vectors: dict[int, Vector[float]], query: Vector[float], limit: int
+) -> list[ScoredChunk]:
+    """Compute the scores of candidates exactly."""
+    import numpy as np
+
+    from kb.index.rescoring import rescored
+
+    if not vectors:
+        return []
+    ids = np.array(list(vectors), np.int64)
+    rows = np.array([np.frombuffer(each, np.float32) for each in vectors.values()], np.float32)
+    return rescored(ids, rows, np.frombuffer(query, np.float32), limit)

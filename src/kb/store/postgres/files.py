@@ -1,0 +1,130 @@
+"""Roots, and the recorded states of their files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from kb.store.root_names import free_name
+from kb.text.timestamps import utc_timestamp
+from kb.types import FileLocation, FileState, Root
+
+if TYPE_CHECKING:
+    from kb.store.postgres.session import Session
+
+_STATE = (
+    "doc_id, path, size_bytes, mtime_ns, ctime_ns, device, os_path, content_hash, indexed_ns, "
+    "chunker_version, detached"
+)
+
+
+def roots(session: Session) -> list[Root]:
+    rows = session.execute("SELECT root_id, name, path, whole, detached FROM roots ORDER BY path")
+    return [
+        Root(root_id, name, os.fsdecode(path), whole, detached)
+        for root_id, name, path, whole, detached in rows
+    ]
+
+
+def ensure_root(session: Session, path: str, *, whole: bool, detached: bool = False) -> Root:
+    """Return the root at `path`, and create it if needed. A whole root stays whole. A detached root
+    is attached and gets the new `whole`, unless the caller wants it `detached`."""
+    known = {root.path: root for root in roots(session)}
+    if (root := known.get(path)) is None:
+        name = free_name(path, {root.name for root in known.values()})
+        session.execute(
+            "INSERT INTO roots (name, path, whole, detached) VALUES (%s, %s, %s, %s)",
+            (name, os.fsencode(path), whole, detached),
+        )
+    elif root.detached and not detached:
+        session.execute(
+            "UPDATE roots SET detached = false, whole = %s WHERE root_id = %s",
+            (whole, root.root_id),
+        )
+    elif whole and not root.whole:
+        session.execute("UPDATE roots SET whole = true WHERE root_id = %s", (root.root_id,))
+    return next(root for root in roots(session) if root.path == path)
+
+
+def attach_root(session: Session, root_id: int, path: str) -> None:
+    """Set the folder of a root. Its documents stay detached until an ingest finds their files."""
+    session.execute(
+        "UPDATE roots SET path = %s, detached = false WHERE root_id = %s",
+        (os.fsencode(path), root_id),
+    )
+    session.execute("UPDATE documents SET detached = true WHERE root_id = %s", (root_id,))
+
+
+def drop_empty_roots(session: Session, names: Iterable[str] = ()) -> None:
+    """Delete the roots without documents that have one of these names or are not whole."""
+    session.execute(
+        "DELETE FROM roots r WHERE (NOT whole OR name = ANY (%s)) "
+        "AND NOT EXISTS (SELECT 1 FROM documents d WHERE d.root_id = r.root_id)",
+        (list(names),),
+    )
+
+
+def file_states(session: Session, root_id: int) -> dict[str, FileState]:
+    rows = session.execute(f"SELECT {_STATE} FROM documents WHERE root_id = %s", (root_id,))
+    return {row[1]: FileState(*row) for row in rows}
+
+
+def sample(session: Session, limit: int) -> list[tuple[int, FileLocation]]:
+    """A random sample of the documents whose files may be read: their ids and files."""
+    rows = session.execute(
+        "SELECT d.doc_id FROM documents d JOIN roots r USING (root_id) "
+        "WHERE NOT r.detached AND NOT d.detached ORDER BY random() LIMIT %s",
+        (limit,),
+    ).fetchall()
+    files = [(doc_id, location(session, doc_id)) for (doc_id,) in sorted(rows)]
+    return [(doc_id, file) for doc_id, file in files if file is not None]
+
+
+def per_root(session: Session) -> dict[str, int]:
+    rows = session.execute(
+        "SELECT r.name, count(d.doc_id) FROM roots r LEFT JOIN documents d USING (root_id) "
+        "GROUP BY r.root_id ORDER BY r.name"
+    )
+    return dict(rows.fetchall())
+
+
+def touch_file(session: Session, state: FileState, now_ns: int) -> None:
+    """Record new times and a new location of a file whose content is unchanged. Dates that come
+    from the old modification time are updated."""
+    row = session.execute(
+        "SELECT mtime_ns, date, created_at, updated_at FROM documents WHERE doc_id = %s",
+        (state.doc_id,),
+    ).fetchone()
+    if row is None:
+        return
+    before, after = (_moment(mtime_ns) for mtime_ns in (row[0], state.mtime_ns))
+    dates = [after if date == before else date for date in row[1:]]
+    session.execute(
+        "UPDATE documents SET size_bytes = %s, mtime_ns = %s, ctime_ns = %s, device = %s, "
+        "os_path = %s, indexed_ns = %s, date = %s, created_at = %s, updated_at = %s, "
+        "detached = false WHERE doc_id = %s",
+        (state.size_bytes, state.mtime_ns, state.ctime_ns, state.device, state.os_path,
+         now_ns, *dates, state.doc_id),
+    )  # fmt: skip
+    if dates != list(row[1:]):  # filters use these dates
+        session.changes.changes += 1
+
+
+def _moment(time_ns: int) -> str:
+    return utc_timestamp(time_ns // 1_000_000_000)
+
+
+def location(session: Session, doc_id: int) -> FileLocation | None:
+    """Where a document's file is; None for a note."""
+    row = session.execute(
+        "SELECT r.path, d.path, d.os_path, r.detached OR d.detached "
+        "FROM documents d JOIN roots r USING (root_id) WHERE d.doc_id = %s",
+        (doc_id,),
+    ).fetchone()
+    if row is None:
+        return None
+    root, inside, raw, detached = row
+    return FileLocation(
+        os.fsdecode(root), os.fsdecode(raw if raw is not None else inside), detached
+    )

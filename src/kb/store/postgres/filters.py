@@ -1,0 +1,138 @@
+"""Filters as SQL conditions on documents, and the chunks that a search may return.
+
+Retrievers restrict themselves to the chunks of the allowed documents before they rank, so that a
+filtered search is exact: it equals brute force over that set.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kb.errors import check_choice
+from kb.store.filter_values import checked, date_bound
+from kb.text import globs
+from kb.types import KINDS, SCOPES, TRUSTS, TYPES, Filters
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from kb.store.postgres.session import Session
+
+CHUNKS_OF = "SELECT c.chunk_id FROM documents d JOIN chunks c ON c.doc_id = d.doc_id WHERE "
+_LIVE = "(d.expires_at IS NULL OR d.expires_at > %s)"
+_MAX_FILTERS = 8
+
+
+class Condition(NamedTuple):
+    sql: str
+    params: tuple[Any, ...]
+
+
+def condition(session: Session, filters: Filters, now: str | None) -> Condition:
+    """The condition on `documents d` for these filters; with `now`, it excludes expired
+    documents."""
+    filters = checked(filters)
+    parts: list[tuple[str, list[Any]]] = []
+    if now is not None:
+        parts.append((_LIVE, [now]))
+    tagged = "d.doc_id IN (SELECT doc_id FROM document_tags WHERE md5(tag) = md5(%s))"
+    parts += [(tagged, [tag]) for tag in dict.fromkeys(filters.tags)]
+    if filters.tags_any:
+        parts.append((
+            "d.doc_id IN (SELECT doc_id FROM document_tags WHERE md5(tag) = ANY "
+            "(SELECT md5(each) FROM unnest(%s::text[]) AS each))",
+            [list(filters.tags_any)],
+        ))  # fmt: skip
+    for column, values, valid in (
+        ("type", filters.type, _types(session, filters)),
+        ("kind", filters.kind, KINDS),
+        ("scope", (filters.scope,) if filters.scope is not None else (), SCOPES),
+    ):
+        if values:
+            choices = [check_choice(column, value, valid) for value in dict.fromkeys(values)]
+            parts.append((f"d.{column} = ANY (%s)", [choices]))
+    if filters.lang is not None:
+        parts.append(("d.lang = %s", [filters.lang]))
+    if filters.trust_min is not None:
+        least = TRUSTS.index(check_choice("trust_min", filters.trust_min, TRUSTS))
+        parts.append(("d.trust = ANY (%s)", [list(TRUSTS[least:])]))
+    if filters.path_glob is not None:
+        parts.append(("d.doc_id = ANY (%s)", [_matching(session, filters.path_glob)]))
+    if filters.after is not None:
+        parts.append(("d.date >= %s", [date_bound("after", filters.after)]))
+    if filters.before is not None:
+        parts.append(("d.date < %s", [date_bound("before", filters.before)]))
+    sql = " AND ".join(part for part, _ in parts) or "true"
+    return Condition(sql, tuple(value for _, values in parts for value in values))
+
+
+def _types(session: Session, filters: Filters) -> tuple[str, ...]:
+    """The built-in types, and, if the filter has others, the types that plug-ins have added."""
+    if not set(filters.type) - set(TYPES):
+        return TYPES
+    stored = session.execute("SELECT DISTINCT type FROM documents ORDER BY type")
+    return tuple(dict.fromkeys((*TYPES, *(kind for (kind,) in stored))))
+
+
+def _matching(session: Session, glob: str) -> list[int]:
+    """The documents whose path matches. The server finds those with the literal prefix."""
+    literal = re.split(r"[*?\[]", glob)[0]
+    rows = session.execute(
+        "SELECT doc_id, doc_path FROM documents WHERE left(doc_path, 600) >= %s "
+        "AND left(doc_path, 600) <= %s",
+        (literal[:600], literal[:600] + "\U0010ffff"),
+    )
+    return [doc_id for doc_id, path in rows if globs.matches(glob, path)]
+
+
+class Visible(NamedTuple):
+    """The chunks that a search may return: those of `allowed` (None: all) without the `hidden`
+    ones, which have expired."""
+
+    allowed: NDArray[np.int64] | None
+    hidden: list[int]
+
+
+def visible_condition(session: Session, filters: Filters, now: str) -> Condition | None:
+    """The condition on documents whose chunks a search may return; None for all chunks."""
+    if filters:
+        return condition(session, filters, now)
+    return Condition(_LIVE, (now,)) if has_expired(session, now) else None
+
+
+def has_expired(session: Session, now: str) -> bool:
+    first = session.once("expiry", lambda each: each.value("SELECT min(expires_at) FROM documents"))
+    return first is not None and first <= now
+
+
+class FilterCache:
+    """The chunks of the last filters, until a document changes. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._filtered: dict[tuple[Any, ...], NDArray[np.int64]] = {}
+
+    def forget(self) -> None:
+        """Drop what is cached."""
+        self._filtered = {}
+
+    def visible(self, session: Session, filters: Filters, now: str) -> Visible:
+        hidden: list[int] = []
+        if has_expired(session, now):
+            rows = session.execute(CHUNKS_OF + "d.expires_at <= %s", (now,))
+            hidden = [chunk_id for (chunk_id,) in rows]
+        return Visible(self._chunk_ids(session, filters) if filters else None, hidden)
+
+    def _chunk_ids(self, session: Session, filters: Filters) -> NDArray[np.int64]:
+        import numpy as np
+
+        version = (session.state.store_id, session.state.changes)
+        key = (version, checked(filters))
+        if (known := self._filtered.get(key)) is None:
+            sql, params = condition(session, filters, None)
+            rows = session.execute(f"{CHUNKS_OF}{sql} ORDER BY 1", params)
+            known = np.array([chunk_id for (chunk_id,) in rows], np.int64)
+            kept = [item for item in self._filtered.items() if item[0][0] == version]
+            self._filtered = {**dict(kept[1 - _MAX_FILTERS :]), key: known}
+        return known

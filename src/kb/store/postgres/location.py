@@ -1,0 +1,83 @@
+"""The URL of a store: how to connect, its schema, and what to show.
+
+    postgresql://USER:PASSWORD@HOST:PORT/DATABASE?schema=NAME
+
+All parameters but `schema` are those of libpq, such as `sslmode` or `application_name`; several
+hosts can be given. The password is better kept in `~/.pgpass` or PGPASSWORD.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+from kb import paths
+from kb.errors import InvalidRequest, MissingExtra
+
+SCHEMA = "kb"  # unless the URL names another
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_HOW = "postgresql://USER@HOST/DATABASE?schema=NAME"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a store is. `dsn` is the URL for libpq, `shown` the URL without its password."""
+
+    dsn: str
+    schema: str
+    shown: str
+    path: Path
+
+    @classmethod
+    def parse(cls, url: str) -> Location:
+        """Raises `InvalidRequest` for a URL that is not understood."""
+        parts = urlsplit(url)
+        options = parse_qsl(parts.query, keep_blank_values=True)
+        names = [name for name, _ in options]
+        schema = dict(options).get("schema", SCHEMA)
+        if not _NAME.fullmatch(schema) or schema.startswith("pg_") or names.count("schema") > 1:
+            raise InvalidRequest(
+                f"the schema of a store cannot be {schema!r}",
+                "name one schema with letters, digits and underscores: ?schema=team",
+            )
+        database = parts.path.lstrip("/")
+        if not database or "/" in database:
+            raise InvalidRequest("the URL of the store names no database", f"use {_HOW}")
+        if parts.fragment:
+            raise InvalidRequest(
+                "the URL of the store has a '#'", "write '#' as %23, also in a password"
+            )
+        user, at, hosts = parts.netloc.rpartition("@")
+        name = user.partition(":")[0]
+        rest = [(key, value) for key, value in options if key != "schema"]
+        public = [(key, value) for key, value in rest if key not in ("password", "sslpassword")]
+        if schema != SCHEMA:
+            public.append(("schema", schema))
+        given = dict(rest)
+        server = (hosts or f"{given.get('host', '')}:{given.get('port', '')}").lower()
+        digest = hashlib.blake2b(f"{server} {database} {schema}".encode(), digest_size=6)
+        folder = f"{re.sub(r'[^A-Za-z0-9_.-]', '_', database)}-{schema}-{digest.hexdigest()}"
+        return cls(
+            dsn=_url(parts, parts.netloc, rest),
+            schema=schema,
+            shown=_url(parts, f"{name}{at}{hosts}", public),
+            path=Path(paths.user_folder("data")) / "postgresql" / folder / "kb.store",
+        )
+
+
+def _url(parts: SplitResult, host: str, options: list[tuple[str, str]]) -> str:
+    return urlunsplit((parts.scheme, host, parts.path, urlencode(options, quote_via=quote), ""))
+
+
+def require_driver() -> None:
+    """Raise `MissingExtra` if psycopg is not installed."""
+    try:
+        import psycopg  # noqa: F401  # tests availability
+    except ImportError as error:
+        raise MissingExtra(
+            "a store in PostgreSQL needs an extra package",
+            "install it with: pip install 'kb-search[postgres]'",
+        ) from error

@@ -1,0 +1,101 @@
+"""The maintenance port over PostgreSQL: backup, export and import; the checks are in `checks`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kb import atomic
+from kb.store import export_format, import_rows
+from kb.store.postgres import export_rows, schema, segments
+from kb.store.postgres.import_rows import PostgresTarget
+from kb.types import DiskUsage, ImportReport
+
+if TYPE_CHECKING:
+    from kb.ports.maintenance import Check, OnProgress
+    from kb.store.postgres.connection import Database
+    from kb.store.postgres.fulltext import PostgresFulltext
+    from kb.store.postgres.vectors import PostgresVectors
+
+_SIZE = """
+SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relkind = 'r'
+"""
+_TABLES = """
+SELECT quote_ident(relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %s AND c.relkind = 'r' ORDER BY 1
+"""
+
+
+class PostgresMaintenance:
+    """See `kb.ports.Maintenance`."""
+
+    def __init__(
+        self, database: Database, fulltext: PostgresFulltext, vectors: PostgresVectors
+    ) -> None:
+        self._database = database
+        self._fulltext = fulltext
+        self._vectors = vectors
+
+    def versions(self) -> dict[str, str]:
+        with self._database.reading() as session:
+            return {
+                "PostgreSQL": str(session.value("SHOW server_version")),
+                "pgvector": schema.extension_version(session.connection) or "missing",
+                "schema": str(schema.version(session.connection, self._database.location)),
+            }
+
+    def size_bytes(self) -> int:
+        with self._database.reading() as session:
+            return int(session.value(_SIZE, (session.schema,)))
+
+    def disk_usage(self) -> DiskUsage:
+        return DiskUsage(self.size_bytes(), 0, None, None)
+
+    def checks(self, rechunk_note: Callable[[int], None]) -> Iterator[Check]:  # noqa: ARG002
+        from kb.store.postgres.checks import checks
+
+        return checks(self._database)
+
+    def checkpoint(self) -> None:
+        """The server has checkpoints of its own."""
+
+    def compact(self) -> int:
+        """Write every table again. Each table can neither be read nor written meanwhile."""
+        before = self.size_bytes()
+        with self._database.writing() as session:
+            schema.lock(session.connection, session.schema, what="index")
+            for kind, model_id in segments.indexes(session):
+                segments.tidy(session, kind, model_id)
+            rows: Any = session.execute(_TABLES, (session.schema,)).fetchall()
+        with self._database.autocommit() as connection:
+            for (table,) in rows:
+                connection.execute(f"VACUUM (FULL, ANALYZE) {table}".encode())
+        return max(0, before - self.size_bytes())
+
+    def backup(self, target: Path, *, overwrite: bool, on_progress: OnProgress) -> None:
+        """Write the store to one SQLite file, which is a store itself."""
+        from kb.store import open_store
+
+        with atomic.atomic_path(target, overwrite=overwrite, mode=0o600, follow_links=True) as part:
+            copy = open_store(part)
+            try:
+                lines = self.export(vectors=True)
+                copy.maintenance.load(lines, merge=False, on_progress=on_progress)
+            finally:
+                copy.close()
+
+    def export(self, *, vectors: bool = False) -> Generator[bytes]:
+        with self._database.reading() as session:
+            yield export_format.line(export_rows.header(session, vectors=vectors))
+            yield from export_rows.lines(session, vectors=vectors)
+
+    def load(self, lines: Iterable[bytes], *, merge: bool, on_progress: OnProgress) -> ImportReport:
+        remaining = iter(lines)
+        header = export_format.header(next(remaining, b""), export_format.STORE_SCHEMA)
+        with self._database.writing() as session:
+            schema.lock(session.connection, session.schema, what="index")
+            return import_rows.load(
+                PostgresTarget(session), header, remaining, merge=merge, on_progress=on_progress
+            )

@@ -1,0 +1,130 @@
+"""The vectors port over PostgreSQL: opens the transactions for `embeddings`, `model_switch`, and
+the dense and sparse indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kb.store.postgres import dense, embeddings, model_switch, schema, segments
+from kb.store.postgres.sparse import SparseIndex
+
+if TYPE_CHECKING:
+    from kb.store.postgres.block_cache import BlockCache
+    from kb.store.postgres.connection import Database
+    from kb.store.postgres.filters import FilterCache
+    from kb.types import (
+        ExamMark,
+        Filters,
+        JsonDict,
+        ModelSpec,
+        StoredModel,
+        TokenVectors,
+        Vector,
+        VectorMatches,
+    )
+
+
+class PostgresVectors:
+    """See `kb.ports.Vectors`."""
+
+    def __init__(self, database: Database, filters: FilterCache, blocks: BlockCache) -> None:
+        self._database = database
+        self.sparse = SparseIndex(filters, blocks)
+
+    def close(self) -> None:
+        """Drop what is cached."""
+        self.sparse.forget()
+
+    def version(self) -> str:
+        """`v<schema>.<changes>`."""
+        with self._database.reading() as session:
+            return f"v{schema.VERSION}.{session.state.vectors}"
+
+    # --- models -----------------------------------------------------------------------------------
+
+    def models(self) -> list[StoredModel]:
+        with self._database.reading() as session:
+            return embeddings.models(session)
+
+    def model_counts(self) -> list[JsonDict]:
+        with self._database.reading() as session:
+            return embeddings.counts(session)
+
+    def use_model(self, spec: ModelSpec, source: str | None = None) -> StoredModel:
+        with self._database.writing() as session:
+            return embeddings.use_model(session, spec, source)
+
+    def set_exam_marks(self, model_id: int, marks: Sequence[ExamMark] | None) -> None:
+        with self._database.writing() as session:
+            embeddings.set_exam_marks(session, model_id, marks)
+
+    # --- switching models -------------------------------------------------------------------------
+
+    def begin_switch(
+        self, spec: ModelSpec, source: str | None, *, keep_old: bool = False
+    ) -> StoredModel:
+        with self._database.writing() as session:
+            return model_switch.begin(session, spec, source, keep_old=keep_old)
+
+    def can_switch(self, model_id: int) -> bool:
+        with self._database.reading() as session:
+            return model_switch.is_ready(session, model_id, force=False)
+
+    def switch(self, model_id: int, *, force: bool = False) -> bool:
+        with self._database.writing() as session:
+            return model_switch.switch(session, model_id, force=force)
+
+    def drop_retired(self, limit: int = 500) -> bool:
+        with self._database.writing() as session:
+            return model_switch.drop_retired(session, limit)
+
+    def drop_all(self) -> int:
+        with self._database.writing() as session:
+            return embeddings.drop(session)
+
+    def count_missing_part(self, model_id: int, part: str) -> int:
+        with self._database.reading() as session:
+            return embeddings.count_missing_part(session, model_id, part)
+
+    # --- retrieval --------------------------------------------------------------------------------
+
+    def nearest_dense(
+        self, model_id: int, vector: Sequence[float], *, filters: Filters, now: str, limit: int
+    ) -> VectorMatches:
+        with self._database.reading() as session:
+            model = embeddings.model(session, model_id)
+            return dense.nearest(session, model, vector, filters=filters, now=now, limit=limit)
+
+    def nearest_sparse(
+        self, model_id: int, query: Mapping[str, float], *, filters: Filters, now: str, limit: int
+    ) -> VectorMatches:
+        with self._database.reading() as session:
+            model = embeddings.model(session, model_id)
+            return self.sparse.nearest(session, model, query, filters=filters, now=now, limit=limit)
+
+    def dense_vectors(self, model_id: int, chunk_ids: Iterable[int]) -> dict[int, Vector[float]]:
+        with self._database.reading() as session:
+            return embeddings.dense_vectors(session, model_id, chunk_ids)
+
+    def sparse_vectors(
+        self, model_id: int, chunk_ids: Iterable[int]
+    ) -> dict[int, dict[str, float]]:
+        with self._database.reading() as session:
+            return embeddings.sparse_vectors(session, model_id, chunk_ids)
+
+    def chunks_with(self, model_id: int, part: str, chunk_ids: Iterable[int]) -> set[int]:
+        with self._database.reading() as session:
+            return embeddings.chunks_with(session, model_id, part, chunk_ids)
+
+    def token_vectors(self, model_id: int, chunk_ids: Iterable[int]) -> dict[int, TokenVectors]:
+        with self._database.reading() as session:
+            return embeddings.token_vectors(session, model_id, chunk_ids)
+
+    def build_index(self, model_id: int) -> None:
+        if self._database.read_only:
+            return
+        segments.flush(self._database, "sparse", model_id)
+        with self._database.reading() as session:
+            model = embeddings.model(session, model_id)
+        dense.build_index(self._database, model)
