@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kb.ports import Clock
     from kb.store.postgres.connection import Database
     from kb.types import (
+        BoostFields,
         Chunk,
         ChunkChanges,
         ChunkDraft,
@@ -203,6 +204,10 @@ class PostgresCatalog:
     def document_ids(self, chunk_ids: Iterable[int]) -> dict[int, int]:
         with self._database.reading() as session:
             return documents.document_ids(session, chunk_ids)
+
+    def boost_fields(self, chunk_ids: Iterable[int]) -> dict[int, BoostFields]:
+        with self._database.reading() as session:
+            return documents.boost_fields(session, chunk_ids)
 
     def chunk_count(self) -> int:
         with self._database.reading() as session:

@@ -14,7 +14,7 @@ from kb.store.postgres import embeddings, segments
 from kb.store.postgres import filters as where
 from kb.text.headings import heading_text
 from kb.text.normalize import subwords, unspaced_ngrams
-from kb.types import Chunk, ChunkChanges, ChunkText, Document, Filters, Span
+from kb.types import BoostFields, Chunk, ChunkChanges, ChunkText, Document, Filters, Span
 
 if TYPE_CHECKING:
     from kb.store.postgres.session import Session
@@ -412,6 +412,16 @@ def document_ids(session: Session, chunk_ids: Iterable[int]) -> dict[int, int]:
         "SELECT chunk_id, doc_id FROM chunks WHERE chunk_id = ANY (%s)", (list(chunk_ids),)
     )
     return dict(rows.fetchall())
+
+
+def boost_fields(session: Session, chunk_ids: Iterable[int]) -> dict[int, BoostFields]:
+    """What boosts use of each chunk's document. Reads no text."""
+    rows = session.execute(
+        "SELECT c.chunk_id, d.doc_id, d.doc_path, d.kind, d.access_count "
+        "FROM chunks c JOIN documents d ON d.doc_id = c.doc_id WHERE c.chunk_id = ANY (%s)",
+        (list(chunk_ids),),
+    )
+    return {row[0]: BoostFields(*row[1:]) for row in rows}
 
 
 def chunks(session: Session, doc_id: int) -> list[Chunk]:
