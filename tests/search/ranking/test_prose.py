@@ -28,13 +28,6 @@ def test_sentences_are_told_from_lists() -> None:
     assert not is_prose("boat-moor(1), boat-row(1)")
 
 
-def test_comments_in_fenced_blocks_are_not_prose() -> None:
-    block = "```\n# moor the boat in the harbour\n$ boat moor\n```"
-    assert not is_prose(block)
-    assert not is_prose(block.removesuffix("```"))  # the rest of it is in the next passage
-    assert is_prose(f"{DESCRIPTION}\n{block}")
-
-
 def test_the_explanation_comes_before_the_list_of_its_document() -> None:
     documents = {1: 10, 2: 20, 3: 10, 4: 10}
     prose = {1: False, 2: False, 3: True, 4: True}

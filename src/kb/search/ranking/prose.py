@@ -16,14 +16,12 @@ from kb.types import ScoredChunk
 _READ_CHARS = 600
 _FUNCTION_WORDS = 0.1  # their least share in prose; three quarters of all synopses have none
 _MARKS = ".,;:()"
-_FENCE = "```"
 
 
 def is_prose(text: str) -> bool:
     """Whether the beginning of an English text has sentences: at least a tenth of its words are
-    function words. Fenced blocks are not counted."""
-    outside = " ".join(text[:_READ_CHARS].split(_FENCE)[::2])
-    words = [word.strip(_MARKS) for word in outside.lower().split()]
+    function words."""
+    words = [word.strip(_MARKS) for word in text[:_READ_CHARS].lower().split()]
     return sum(word in STOP_WORDS for word in words) >= max(1.0, _FUNCTION_WORDS * len(words))
 
 
