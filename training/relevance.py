@@ -48,7 +48,7 @@ from training.relevance_data import Collection, Observation, observe, read_pairs
 
 BUNDLED, NO_ENCODER = "kb-mini", "none"
 TARGET = Path(current.__file__)
-WORDS = ("coverage", "match", "known", "matches", "count", "length", "chars")
+WORDS = ("coverage", "match", "matched_words", "known", "count", "length", "chars")
 DENSE = ("cosine", "high_cosine", "coverage", "matches", "length", "short")
 OTHER = ("margin", "coverage", "known", "matches", "length")
 # Features that describe the query and the passage: their weights may be negative.
@@ -63,8 +63,8 @@ KINDS = {
     "medicine": ("covid", "medquad"),
 }  # fmt: skip
 LARGE, MOST_JOINED = 1_500, 3  # passages of a large store, and texts that a passage is made of
-LARGE_WEIGHT = 2.0  # real stores are rarely as small as the others
-PENALTY = 1e-3
+LARGE_WEIGHT = 4.0  # real stores are rarely as small as the others
+PENALTY, WORDS_PENALTY = 1e-3, 3e-4  # there are more observations of words alone
 KNOT = 0.8  # the quantile of the cosines of hits about something else
 COVERAGES = (0.25, 0.6, 1.0)  # shares of the passages that have vectors
 _MOST_STEPS, _TINY = 100, 1e-9
@@ -95,8 +95,8 @@ def main() -> None:
 def fit_words(observations: Sequence[Observation]) -> Parameters:
     """The parameters of words alone."""
     words = [each for each in observations if each.signals.cosine is None]
-    report("words", words, WORDS)
-    return fit(words, WORDS)
+    report("words", words, WORDS, penalty=WORDS_PENALTY)
+    return fit(words, WORDS, penalty=WORDS_PENALTY)
 
 
 def fit_model(observations: Sequence[Observation], name: str | None) -> dict[str, Parameters]:
@@ -214,7 +214,12 @@ def _observation(values: dict[str, Any]) -> Observation:
 # --- the fit --------------------------------------------------------------------------------------
 
 
-def fit(observations: Sequence[Observation], names: Sequence[str], knot: float = 1.0) -> Parameters:
+def fit(
+    observations: Sequence[Observation],
+    names: Sequence[str],
+    knot: float = 1.0,
+    penalty: float = PENALTY,
+) -> Parameters:
     """The logistic model with the least loss. All stores of a size have the same weight; within a
     store, the hits about the question and the other hits have half of it each."""
     rows = [features(each.signals, knot) for each in observations]
@@ -223,7 +228,7 @@ def fit(observations: Sequence[Observation], names: Sequence[str], knot: float =
     center, scale = matrix.mean(0), matrix.std(0) + 1e-9
     standard = np.hstack([(matrix - center) / scale, np.ones((len(rows), 1))])
     bounded = np.array([*(name not in FREE for name in names), False])
-    found = _least_loss(standard, labels, _balanced(observations), bounded)
+    found = _least_loss(standard, labels, _balanced(observations), bounded, penalty)
     slopes = found[:-1] / scale
     chosen = {
         name: round(float(slope), 4)
@@ -233,10 +238,10 @@ def fit(observations: Sequence[Observation], names: Sequence[str], knot: float =
     return Parameters(round(float(found[-1] - center @ slopes), 4), chosen, round(knot, 4))
 
 
-def _least_loss(rows: Any, labels: Any, weights: Any, bounded: Any) -> Any:
+def _least_loss(rows: Any, labels: Any, weights: Any, bounded: Any, penalty: float) -> Any:
     """The coefficients with the least logistic loss plus ridge penalty, by Newton's method. Those
     in `bounded` are not negative; the last one has no penalty."""
-    ridge = np.full(rows.shape[1], 2.0 * PENALTY)
+    ridge = np.full(rows.shape[1], 2.0 * penalty)
     ridge[-1] = 0.0
 
     def loss(at: Any) -> float:
@@ -281,13 +286,18 @@ def _balanced(observations: Sequence[Observation]) -> Any:
 
 
 def report(
-    label: str, observations: Sequence[Observation], names: Sequence[str], knot: float = 1.0
+    label: str,
+    observations: Sequence[Observation],
+    names: Sequence[str],
+    knot: float = 1.0,
+    penalty: float = PENALTY,
 ) -> None:
     """Print the figures of each collection, from a fit to all others."""
     rows = []
     for collection in sorted({each.collection for each in observations}):
         held = [each for each in observations if each.collection == collection]
-        parameters = fit([e for e in observations if e.collection != collection], names, knot)
+        others = [each for each in observations if each.collection != collection]
+        parameters = fit(others, names, knot, penalty)
         pairs = [(probability(each.signals, parameters), each.about) for each in held]
         rows.append((auroc(pairs), calibration_error(pairs), error_by_chance(pairs)))
         print(_figures(label, collection, rows[-1]), f" n {len(pairs)}")

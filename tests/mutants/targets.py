@@ -22,6 +22,7 @@ TARGETS = (
     Target("search/ranking/adaptive", ("tests/search/ranking/test_adaptive.py",)),
     Target("search/ranking/agreement", ("tests/search/ranking/test_agreement.py",)),
     Target("search/ranking/word_match", ("tests/search/ranking/test_word_match.py",)),
+    Target("search/ranking/code", ("tests/search/ranking/test_code.py",)),
     Target("search/ranking/boosts", ("tests/search/ranking/test_boosts.py",)),
     Target("search/ranking/calibration", ("tests/search/ranking/test_fusion.py",)),
     Target(

@@ -22,10 +22,11 @@ from kb.search.query.analysis import Analysis, analyze
 from kb.search.ranking.adaptive import QueryWeights, adapt_weights
 from kb.search.ranking.agreement import FIRST, weigh_by_agreement
 from kb.search.ranking.boosts import Boosts, apply_boosts
+from kb.search.ranking.code import weigh_for_code
 from kb.search.ranking.coverage import weigh_by_coverage
 from kb.search.ranking.fusion import Fusion, RankedList
 from kb.search.ranking.literal import NAMES, Evidence, add_runs, put_first
-from kb.search.ranking.word_match import MAX_WORDS, weigh_by_word_match
+from kb.search.ranking.word_match import weigh_by_word_match
 from kb.search.rerank.blend import RerankResult
 from kb.search.results.hits import (
     CandidateCache,
@@ -38,6 +39,7 @@ from kb.search.results.signals import RelevanceLimits, SignalSource, match_of
 from kb.search.results.trace import Trace
 from kb.search.retrievers import registry
 from kb.search.retrievers.base import Candidates, RetrievalRequest, Retriever
+from kb.search.retrievers.nearest_code import finds_code
 from kb.search.retrievers.phrases import find_literal
 from kb.search.retrievers.registry import LEXICAL
 from kb.search.retrievers.retrieval import ParallelRetrieval, retrieve
@@ -105,9 +107,10 @@ class FusionStage:
     word_match: bool = False
 
     def query_weights(
-        self, analysis: Analysis, candidates: Mapping[str, Candidates]
+        self, analysis: Analysis, candidates: Mapping[str, Candidates], *, code: bool = False
     ) -> QueryWeights:
-        """The weights of the retrievers for this query. Retrievers that did not run have none."""
+        """The weights of the retrievers for this query. Retrievers that did not run have none.
+        `code` is whether the nearest passages are code."""
         text, query_weights = analysis.text, QueryWeights(self.weights)
         ran = [name for name, each in candidates.items() if each.ran]
         if self.adaptive:
@@ -118,8 +121,11 @@ class FusionStage:
             rules = (*query_weights.rules, *agreement.rules)
             query_weights = QueryWeights(agreement.weights, rules)
         if self.word_match and len(ran) > 1:
-            share = _word_match(analysis, candidates.get(LEXICAL))
-            word_match = weigh_by_word_match(query_weights.weights, share)
+            word_match = (
+                weigh_for_code(query_weights.weights)
+                if code
+                else _by_word_match(query_weights.weights, analysis, candidates.get(LEXICAL))
+            )
             rules = (*query_weights.rules, *word_match.rules)
             query_weights = QueryWeights(word_match.weights, rules)
         return query_weights
@@ -150,13 +156,14 @@ def _first_ids(candidates: Candidates) -> list[int]:
     return [one.chunk_id for one in candidates.ranked[:FIRST]]
 
 
-def _word_match(analysis: Analysis, lexical: Candidates | None) -> float | None:
-    """How well the first passage by words matches; None if that is unknown, or if the query has
-    many words."""
-    words = {word[0] for word in analysis.content.words}
-    if lexical is None or not lexical.ranked or len(words) > MAX_WORDS:
-        return None
-    return match_of(analysis, lexical, lexical.ranked[0].score)
+def _by_word_match(
+    weights: Mapping[str, float], analysis: Analysis, lexical: Candidates | None
+) -> QueryWeights:
+    """The weights for how well the first passage by words matches; unchanged if that is unknown."""
+    if lexical is None or not lexical.ranked:
+        return QueryWeights(weights)
+    share = match_of(analysis, lexical, lexical.ranked[0].score)
+    return weigh_by_word_match(weights, share, len({word[0] for word in analysis.content.words}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +280,7 @@ class PipelineRun:
         self._signals: SignalSource | None = None
         self.rerank_result = RerankResult(())
         self._evidence: dict[int, Evidence] = {}
+        self._code: bool | None = None  # whether the nearest passages are code; None: not read
         collapse = pipeline.collapse
         self._collapsed = None if collapse is None else collapse.start(analysis)
 
@@ -372,7 +380,8 @@ class PipelineRun:
         """Fuse the candidates in `new`, with the weights that all `candidates` determine."""
         stage = self._pipeline.fusion_stage
         full = frozenset(name for name, each in candidates.items() if len(each.ranked) >= limit)
-        query_weights = stage.query_weights(self._analysis, candidates)
+        code = self._finds_code(candidates)
+        query_weights = stage.query_weights(self._analysis, candidates, code=code)
         lists = stage.lists(new, full, query_weights.weights)
         if len(new) == 1:
             fused = stage.fusion(lists)
@@ -394,6 +403,12 @@ class PipelineRun:
         self.breakdown = self.breakdown.extend(new, fused, stage.fusion.kind(lists))
         self._lists += lists
         return at_least(fused, stage.min_score)
+
+    def _finds_code(self, candidates: Mapping[str, Candidates]) -> bool:
+        """Whether the nearest passages are code. Found once, with the first candidates."""
+        if self._code is None and self._pipeline.fusion_stage.word_match:
+            self._code = finds_code(self._pipeline.store, candidates)
+        return bool(self._code)
 
     def _literal(
         self, fused: list[ScoredChunk], candidates: Mapping[str, Candidates], limit: int

@@ -209,7 +209,8 @@ ABOUT: Mapping[str, str] = {
     "weights": "the weight of each retriever, by name",
     "adaptive": "whether weights depend on the length and the form of the query",
     "agreement": "whether a list that shares almost nothing with the others gets less weight",
-    "word_match": "whether words count more if the first passage by words matches well",
+    "word_match": "whether words count more if the first passage by words matches well, and "
+    "weighted terms do not count among code",
     "coverage": "whether vectors count less while most candidates by words have none",
     "complete": "whether a dense or sparse score is computed for candidates that only other "
     "retrievers returned",

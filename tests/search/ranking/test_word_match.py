@@ -8,11 +8,11 @@ from kb.search.pipeline import FusionStage
 from kb.search.query.analysis import analyze
 from kb.search.ranking.fusion import Fusion
 from kb.search.ranking.word_match import (
+    FACTORS,
+    FEW_WORDS,
     HIGH_SHARE,
-    LEAST_FACTOR,
+    LONG_FACTORS,
     LOW_SHARE,
-    MAX_WORDS,
-    MOST_FACTOR,
     matched_share,
     weigh_by_word_match,
 )
@@ -32,44 +32,50 @@ def test_no_share(idf: dict[str, float]) -> None:
     assert matched_share(1.0, idf) is None
 
 
-@pytest.mark.parametrize(("count", "changes"), [(MAX_WORDS, True), (MAX_WORDS + 1, False)])
-def test_a_long_query_keeps_its_weights(count: int, changes: bool) -> None:
+@pytest.mark.parametrize(
+    ("count", "factor"), [(FEW_WORDS, FACTORS[1]), (FEW_WORDS + 1, LONG_FACTORS[1])]
+)
+def test_a_long_query(count: int, factor: float) -> None:
     words = [f"{letter}word" for letter in "bcdfghjklm"[:count]]
     ranked = (ScoredChunk(1, 0.9, 1),)
     lexical = Candidates(ranked, ("any",), idf=dict.fromkeys(words, 1.0))
     stage = FusionStage(Fusion("convex"), WEIGHTS, word_match=True)
     candidates = {"lexical": lexical, "dense": Candidates(ranked)}
     weights = stage.query_weights(analyze(" ".join(words)), candidates).weights
-    assert (weights != WEIGHTS) is changes
+    assert weights["lexical"] == pytest.approx(0.2 * factor)
 
 
 @pytest.mark.parametrize(
-    ("share", "factor"),
-    [
-        (0.0, LEAST_FACTOR),
-        (LOW_SHARE, LEAST_FACTOR),
-        ((LOW_SHARE + HIGH_SHARE) / 2, (LEAST_FACTOR + MOST_FACTOR) / 2),
-        (HIGH_SHARE, MOST_FACTOR),
-        (1.2, MOST_FACTOR),
-    ],
+    ("words", "factors"), [(FEW_WORDS, FACTORS), (FEW_WORDS + 1, LONG_FACTORS)]
 )
-def test_factor(share: float, factor: float) -> None:
-    weights = weigh_by_word_match(WEIGHTS, share).weights
+@pytest.mark.parametrize(
+    ("share", "position"),
+    [(0.0, 0.0), (LOW_SHARE, 0.0), ((LOW_SHARE + HIGH_SHARE) / 2, 0.5), (HIGH_SHARE, 1.0),
+     (1.2, 1.0)],
+)  # fmt: skip
+def test_factor(share: float, position: float, words: int, factors: tuple[float, float]) -> None:
+    factor = factors[0] + (factors[1] - factors[0]) * position
+    weights = weigh_by_word_match(WEIGHTS, share, words).weights
     assert weights == pytest.approx({"lexical": 0.2 * factor, "dense": 0.5, "sparse": 0.3 * factor})
 
 
+def test_the_words_of_a_long_query_never_count_less() -> None:
+    unchanged = weigh_by_word_match(WEIGHTS, 0.0, FEW_WORDS + 1)
+    assert (dict(unchanged.weights), unchanged.rules) == (WEIGHTS, ())
+
+
 def test_without_a_share_nothing_changes() -> None:
-    unchanged = weigh_by_word_match(WEIGHTS, None)
+    unchanged = weigh_by_word_match(WEIGHTS, None, 3)
     assert (dict(unchanged.weights), unchanged.rules) == (WEIGHTS, ())
 
 
 def test_the_rule_is_shown() -> None:
-    (rule,) = weigh_by_word_match(WEIGHTS, 0.6).rules
+    (rule,) = weigh_by_word_match(WEIGHTS, 0.6, 3).rules
     assert rule == "the first passage by words matches 60%: words times 1.5"
 
 
 @given(st.floats(0, 2), st.floats(0, 2))
 def test_a_better_match_never_lowers_the_weight(one: float, other: float) -> None:
     low, high = sorted((one, other))
-    first, second = (weigh_by_word_match(WEIGHTS, share).weights for share in (low, high))
+    first, second = (weigh_by_word_match(WEIGHTS, share, 3).weights for share in (low, high))
     assert first["lexical"] <= second["lexical"]

@@ -5,6 +5,7 @@ calibration             scores of different retrievers on comparable scales
 adaptive                weights that depend on the query
 agreement               weights that depend on how well the lists agree
 word_match              weights that depend on how well words match
+code                    weights for queries that code answers
 literal                 passages that contain the query as it was typed come first
 coverage                weights that depend on how many candidates have vectors
 boosts                  factors for the kind, the accesses and the age of a document

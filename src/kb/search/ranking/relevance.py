@@ -59,12 +59,15 @@ class Signals(NamedTuple):
 
 def features(signals: Signals, knot: float = 1.0) -> dict[str, float]:
     """The features of the model by name. `length`, `chars` and `short` describe the query and the
-    passage; the others rise with better signals. `high_cosine` is the part of the cosine above
+    passage; the others rise with better signals. `matched_words` is the match in words: half of a
+    long query says more than half of a short one. `high_cosine` is the part of the cosine above
     `knot`."""
     words, known, coverage, matched, chars, cosine, typical, match = signals
+    share = _MEAN_MATCH * coverage if match is None else min(match, coverage)
     values = {
         "coverage": coverage,
-        "match": _MEAN_MATCH * coverage if match is None else min(match, coverage),
+        "match": share,
+        "matched_words": share * words,
         "known": known,
         "matches": log1p(coverage * words),
         "count": log1p(matched),

@@ -8,8 +8,8 @@ depend on the share of the highest possible BM25 score that the first passage re
     50 % or more    1.5 times their weight
     between         in proportion
 
-A query of more than six words keeps its weights. No passage contains all words of a long question,
-so the share says little.
+No passage contains all words of a long question, so a low share says little. For a query of more
+than six words, the factors are 1 and 1.3.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from math import fsum
 
 from kb.search.ranking.adaptive import QueryWeights
 
-MAX_WORDS = 6  # function words are not counted
+FEW_WORDS = 6  # function words are not counted
 LOW_SHARE, HIGH_SHARE = 0.35, 0.5
-LEAST_FACTOR, MOST_FACTOR = 0.7, 1.5
+FACTORS, LONG_FACTORS = (0.7, 1.5), (1.0, 1.3)  # the least and the most
 _MOST_BM25 = 2.2  # times the IDF: the limit for a term that fills its passage (k1 + 1)
 _BY_WORDS = ("lexical", "sparse")
 
@@ -33,13 +33,18 @@ def matched_share(bm25: float, idf: Mapping[str, float]) -> float | None:
     return bm25 / (_MOST_BM25 * total) if total > 0.0 else None
 
 
-def weigh_by_word_match(weights: Mapping[str, float], share: float | None) -> QueryWeights:
+def weigh_by_word_match(
+    weights: Mapping[str, float], share: float | None, words: int
+) -> QueryWeights:
     """The weights of the retrievers, and the rule that changed them. `share` is the `matched_share`
-    of the first passage by words."""
+    of the first passage by words, and `words` the number of words in the query."""
     if share is None:
         return QueryWeights(weights)
+    least, most = FACTORS if words <= FEW_WORDS else LONG_FACTORS
     position = min(1.0, max(0.0, (share - LOW_SHARE) / (HIGH_SHARE - LOW_SHARE)))
-    factor = LEAST_FACTOR + (MOST_FACTOR - LEAST_FACTOR) * position
+    factor = least + (most - least) * position
+    if factor == 1.0:
+        return QueryWeights(weights)
     weighted = {
         name: weight * factor if name in _BY_WORDS else weight for name, weight in weights.items()
     }

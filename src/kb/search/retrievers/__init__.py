@@ -9,6 +9,7 @@ sparse             by term weights that a model learned
 availability       which outputs of the model can be searched
 readability        removes passages that the model cannot read from its lists
 retrieval          runs the retrievers of a search, in parallel if that is faster
+nearest_code       whether the nearest passages are code
 phrases            looks for passages that contain the query literally
 thread_pool        the threads that retrievers run in
 """

@@ -1,0 +1,22 @@
+"""Reads the nearest passages to find out whether they are code (see `ranking.code`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kb.search.ranking.code import FIRST, are_code
+from kb.search.retrievers.base import Candidates
+
+if TYPE_CHECKING:
+    from kb.ports import Store
+
+
+def finds_code(store: Store, candidates: Mapping[str, Candidates]) -> bool:
+    """Whether the first passages by meaning are code. Nothing is read without weighted terms,
+    whose weight depends on it."""
+    dense, sparse = candidates.get("dense"), candidates.get("sparse")
+    if dense is None or sparse is None or not (dense.ran and sparse.ran):
+        return False
+    nearest = [one.chunk_id for one in dense.ranked[:FIRST]]
+    return are_code(store.catalog.chunk_texts(nearest).values())
