@@ -59,9 +59,9 @@ def _no_settings_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("KB_MODELS_JUDGE", "none")
     monkeypatch.setenv("KB_MODELS_EXAM", "false")  # encoders of tests cannot read
     home = tmp_path / "home"
-    for name in ("CONFIG", "DATA", "CACHE", "STATE"):
-        monkeypatch.setenv(f"XDG_{name}_HOME", str(home))
-    monkeypatch.setenv("HOME", str(home))
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.setenv(name, str(home))
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
     for name in ("KB_STORE", "KB_CONFIG"):
         monkeypatch.delenv(name, raising=False)
 

@@ -47,7 +47,7 @@ def test_whole_passages(filled: Running) -> None:
     (hit, *_) = answer["hits"]
     assert hit["text"] == filled.kb.chunk(hit["chunk_id"]).text
     assert filled.search("retry storm")["hits"][0]["text"] is None
-    query = {"to": "lib/notes/retry.md", "include_text": True}
+    query = {"to": "lib/notes/retry.md", "include_text": "true"}
     near = filled.client.get("/similar", params=query).json()
     assert all(each["text"] for each in near["hits"])
     assert near["hits"]

@@ -102,7 +102,7 @@ def _open(passage: Passage, config: OpenConfig) -> int:
     if passage.reason is not None:
         note += f" (this is the indexed text; {output.escape(passage.reason)})"
     output.note(note)
-    click.echo_via_pager(output.escape_lines(passage.text.removesuffix("\n")) + "\n")
+    click.echo_via_pager(output.escape_lines(passage.text.removesuffix("\n")))
     return 0
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kb.cli import last_hits, output
+from kb.cli import output
 from kb.cli.hit_output import HitOutput, hit_output_options, is_json, write_response
 from kb.cli.invocation import Invocation, pass_invocation
 from kb.cli.options import (
@@ -245,6 +245,8 @@ def _run(
 ) -> Response:
     response = search(threshold=threshold)
     if not is_json(invocation, form):
+        from kb.cli import last_hits
+
         last_hits.save(kb.path, invocation.terminal, [hit.citation.uri for hit in response.hits])
     write_response(response, kb, invocation, form, filtered=filtered)
     if threshold is not None and not (response.hits or is_json(invocation, form)):

@@ -26,7 +26,7 @@ from kb.search.profiles import Profile, requested_profile
 from kb.search.query.analysis import analyze
 from kb.search.query.query_encoder import QueryEncoder
 from kb.search.rerank.selection import JudgeSource, RerankerSelector, no_judge
-from kb.search.results.locations import locate_hits
+from kb.search.results.hits import locate_hits
 from kb.search.results.snippets import match_ranges, merge_ranges
 from kb.search.retrievers import registry
 from kb.search.retrievers.availability import (
