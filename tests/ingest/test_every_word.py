@@ -375,3 +375,23 @@ def test_xlsx() -> None:
     parts = {"xl/comments1.xml": "<c><t>remark</t></c>"}
     data = office.xlsx({"Sheet": rows}, strings=["<t>shared</t>"], **parts)
     assert words_of("Sheet shared formula 42 remark") <= words_found("a.xlsx", data)
+
+
+def test_canvas() -> None:
+    nodes = [
+        {"type": "text", "text": "card"}, {"type": "file", "file": "note.md", "subpath": "#part"},
+        {"type": "link", "url": "https://example.org"}, {"type": "group", "label": "group"},
+    ]  # fmt: skip
+    data = json.dumps({"nodes": nodes, "edges": [{"label": "edge"}]}).encode()
+    wanted = words_of("card note part https://example.org group edge")
+    assert wanted <= words_found("a.canvas", data)
+
+
+@given(st.lists(st.sampled_from((
+    "@article{key,", "title = {Words}", 'author = "Names"', "}", "@comment{aside}", "between", "",
+    "TY  - JOUR", "TI  - risen", "ER  -",
+))))  # fmt: skip
+def test_references(lines: list[str]) -> None:
+    text = "\n".join(lines)
+    for name in ("a.bib", "a.ris"):
+        assert words_of(text) <= words_found(name, text.encode())

@@ -83,10 +83,10 @@ if TYPE_CHECKING:
 TYPES = (
     "pdf", "markdown", "code", "note",
     "html", "docx", "epub", "notebook", "rst", "asciidoc", "org", "table", "email",
-    "pptx", "xlsx", "opendocument",
+    "pptx", "xlsx", "opendocument", "canvas", "reference",
 )  # fmt: skip
 # Formats whose line numbers are those of the file; other formats count lines in the extracted text.
-LINE_TYPES = ("markdown", "code", "note", "rst", "asciidoc", "org", "table")
+LINE_TYPES = ("markdown", "code", "note", "rst", "asciidoc", "org", "table", "reference")
 KINDS = ("decision", "lesson", "summary", "temp_note")
 SCOPES = ("global", "project")
 TRUSTS = ("generated", "secondary", "primary")  # lowest first
