@@ -24,7 +24,18 @@ from kb.types import Attributes, ChunkDraft, DocumentDraft, Root
 
 # Types whose bytes do not show their text; the others were checked for secrets before.
 _EXTRACTED = frozenset(
-    {"canvas", "docx", "email", "epub", "html", "opendocument", "pdf", "pptx", "xlsx"}
+    {
+        "canvas",
+        "conversation",
+        "docx",
+        "email",
+        "epub",
+        "html",
+        "opendocument",
+        "pdf",
+        "pptx",
+        "xlsx",
+    }
 )
 
 

@@ -83,7 +83,7 @@ if TYPE_CHECKING:
 TYPES = (
     "pdf", "markdown", "code", "note",
     "html", "docx", "epub", "notebook", "rst", "asciidoc", "org", "table", "email",
-    "pptx", "xlsx", "opendocument", "canvas", "reference",
+    "pptx", "xlsx", "opendocument", "canvas", "reference", "conversation",
 )  # fmt: skip
 # Formats whose line numbers are those of the file; other formats count lines in the extracted text.
 LINE_TYPES = ("markdown", "code", "note", "rst", "asciidoc", "org", "table", "reference")
