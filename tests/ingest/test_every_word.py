@@ -365,7 +365,7 @@ def test_pptx() -> None:
         office.paragraph("bul", "let"), description="picture"
     )
     notes = {1: office.shape(office.paragraph("spoken"))}
-    parts = {"ppt/diagrams/data1.xml": "<d xmlns:a='urn:a'><a:t>diagram</a:t></d>"}
+    parts: dict[str, Any] = {"ppt/diagrams/data1.xml": "<d xmlns:a='urn:a'><a:t>diagram</a:t></d>"}
     wanted = words_of("title bullet picture spoken diagram")
     assert wanted <= words_found("a.pptx", office.pptx([slide], notes=notes, **parts))
 

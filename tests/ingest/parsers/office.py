@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
 
 from tests.ingest.parsers.archives import zipped
 
@@ -49,9 +50,7 @@ def shape(*paragraphs: str, kind: str = "", description: str = "") -> str:
     return f"<p:sp><p:nvSpPr>{about}{place}</p:nvSpPr><p:txBody>{body}</p:txBody></p:sp>"
 
 
-def pptx(
-    slides: Sequence[str], *, notes: Mapping[int, str] | None = None, **parts: str | bytes
-) -> bytes:
+def pptx(slides: Sequence[str], *, notes: Mapping[int, str] | None = None, **parts: Any) -> bytes:
     """A presentation whose parts are in the opposite order of its slides."""
     last = len(slides)
     ids = "".join(f'<p:sldId id="{256 + n}" r:id="rId{n}"/>' for n in range(1, last + 1))
@@ -81,7 +80,7 @@ def xlsx(
     strings: Sequence[str] = (),
     styles: str = "",
     settings: str = "",
-    **parts: str | bytes,
+    **parts: Any,
 ) -> bytes:
     """A workbook with sheets whose rows are the XML of their cells."""
     names = "".join(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kb.ingest.decode import Unreadable, Unsupported
@@ -44,7 +46,7 @@ def test_tables() -> None:
 
 
 def test_what_is_not_on_a_slide() -> None:
-    parts = {
+    parts: dict[str, Any] = {
         "docProps/core.xml": core(title="Talk", creator="Ada", created="2026-01-31T08:00:00Z"),
         "ppt/comments/comment1.xml": "<c:cm xmlns:c='urn:c'><c:text>unsure</c:text></c:cm>",
     }
