@@ -64,6 +64,7 @@ def _no_settings_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     home = tmp_path / "home"
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.setenv(name, str(home))
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
     for name in ("KB_STORE", "KB_CONFIG"):
         monkeypatch.delenv(name, raising=False)
 

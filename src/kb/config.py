@@ -22,6 +22,7 @@ from kb import paths
 from kb.errors import ConfigError
 from kb.paths import STORE_FILE
 from kb.trust import SettingsFile, TrustStore, is_own, read_settings
+from kb.types import LINK_FORMS
 
 Harmless = bool | Container[Any]
 MAX_QUERY_CHARS = 100_000  # of every query; servers may allow less
@@ -228,6 +229,29 @@ class ServeConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenConfig:
+    """How files are opened by `kb open` and by the links of hits."""
+
+    editor: str = _key(
+        "",
+        "the command that opens a text file, such as code --goto {file}:{line}; if empty, $VISUAL "
+        "or $EDITOR",
+    )
+    pdf_viewer: str = _key(
+        "",
+        "the command that opens a PDF, such as zathura -P {page} {file}; if empty, the viewer of "
+        "the system, at the page if kb knows how",
+    )
+    links: str = _key(
+        "file",
+        f"the links of hits, in JSON and in terminals: {', '.join(LINK_FORMS[:-1])}, or none; "
+        "editors get text files, obsidian gets Markdown, canvas and PDF files, and all other files "
+        "have file links",
+        choices=LINK_FORMS,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class IgnoredSettings:
     """Settings that kb ignores in a folder's own file: `values`, or the whole file if `exposure`
     describes how others could have written it."""
@@ -261,6 +285,7 @@ class Config:
     store: StoreConfig = StoreConfig()
     models: ModelsConfig = ModelsConfig()
     serve: ServeConfig = ServeConfig()
+    open: OpenConfig = OpenConfig()
     profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)  # key -> origin of its value
     ignored: tuple[IgnoredSettings, ...] = ()
@@ -273,16 +298,15 @@ class Config:
 
 # Other names for settings.
 ALIASES = {"search.default_k": "search.default_top"}
-SECTIONS = ("search", "chunk", "ingest", "store", "models", "serve")
+SECTIONS = ("search", "chunk", "ingest", "store", "models", "serve", "open")
 
 
 def keys() -> list[tuple[str, str, str, str]]:
     """Return (key, section, name, documentation) of every setting, in order."""
-    classes = (SearchConfig, ChunkConfig, IngestConfig, StoreConfig, ModelsConfig, ServeConfig)
     return [
         (f"{section}.{item.name}", section, item.name, item.metadata["doc"])
-        for section, cls in zip(SECTIONS, classes, strict=True)
-        for item in fields(cls)
+        for section in SECTIONS
+        for item in fields(getattr(Config(), section))
     ]
 
 

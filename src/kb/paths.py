@@ -17,6 +17,7 @@ _XDG = {
     "data": ("XDG_DATA_HOME", "~/.local/share"),
     "config": ("XDG_CONFIG_HOME", "~/.config"),
     "cache": ("XDG_CACHE_HOME", "~/.cache"),
+    "state": ("XDG_STATE_HOME", "~/.local/state"),
 }
 
 
@@ -63,7 +64,8 @@ def _file_in(path: str) -> str:
 
 
 def user_folder(kind: str) -> str:
-    """Return the user's folder for `data`, `config` or `cache`, as platformdirs defines it."""
+    """Return the user's folder for `data`, `config`, `cache` or `state`, as platformdirs defines
+    it."""
     if sys.platform == "linux" and "ANDROID_ROOT" not in os.environ:
         variable, default = _XDG[kind]
         value = os.environ.get(variable, "")
@@ -74,6 +76,7 @@ def user_folder(kind: str) -> str:
         "data": platformdirs.user_data_dir,
         "config": platformdirs.user_config_dir,
         "cache": platformdirs.user_cache_dir,
+        "state": platformdirs.user_state_dir,
     }[kind]
     return folder("kb", appauthor=False)
 

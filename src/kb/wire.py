@@ -53,6 +53,7 @@ _REQUEST = {
     "budget_ms": int,
     "explain": bool,
     "collapse": bool,
+    "include_text": bool,
 }
 
 
@@ -134,6 +135,10 @@ def citation(value: Citation) -> JsonDict:
         "path": value.path,
         "uri": value.uri,
         "section": value.section,
+        "file": value.file,
+        "line": value.line,
+        "page": value.page,
+        "link": value.link,
     } | value.span.to_dict()
 
 

@@ -418,7 +418,7 @@ def test_the_first_server_keeps_the_socket(store: Path) -> None:
 
 @pytest.mark.parametrize(
     "request_",
-    [b"", b"nonsense", b"[]", b"{}", b'{"protocol": 2}', b"[" * 100_000, b"x" * (2 << 20)],
+    [b"", b"nonsense", b"[]", b"{}", b'{"protocol": 3}', b"[" * 100_000, b"x" * (2 << 20)],
     ids=lambda request: str(request)[:20],
 )
 def test_an_invalid_request_harms_nobody(served: Path, request_: bytes) -> None:

@@ -23,6 +23,7 @@ from kb.ingest.parse import Parsers
 from kb.metadata import TITLE_CHARS
 from kb.ports import Source
 from tests.ingest.documents import CODE_LINES, MARKDOWN_LINES, documents
+from tests.ingest.parsers import office
 from tests.ingest.parsers.archives import zipped
 from tests.ingest.parsers.test_docx import W, cell, docx, item, p, run
 from tests.ingest.parsers.test_epub import PACKAGE, parts
@@ -112,6 +113,8 @@ TITLE = " ".join(f"title{number}" for number in range(1000))
         ("a.epub", zipped(parts() | {"OEBPS/book.opf": PACKAGE.replace("The book", TITLE)})),
         ("a.docx", docx(p("text"), docProps__core=f"<core><title>{TITLE}</title></core>")),
         ("a.docx", docx(p(TITLE, "Titel"))),
+        ("a.pptx", office.pptx([office.shape(office.paragraph(TITLE), kind="title")])),
+        ("a.odt", office.opendocument(f"<text:h>{TITLE}</text:h>")),
         ("a.ipynb", json.dumps({"cells": [markdown("text")], "metadata": {"title": TITLE}})),
     ],
 )  # fmt: skip
@@ -338,3 +341,57 @@ def test_mails() -> None:
     outer = mail()
     outer.add_attachment(mail())
     assert word.words <= words_found("a.eml", outer.as_bytes())
+
+
+# --- office files of other programs ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", ["odt", "ods", "odp"])
+def test_opendocument(suffix: str) -> None:
+    cell = "<table:table-cell><text:p>celltext</text:p></table:table-cell>"
+    body = (
+        "<text:h>head</text:h><text:p>plain <text:span>span</text:span> tail<office:annotation>"
+        "<text:p>comment</text:p></office:annotation> after</text:p><text:list><text:list-item>"
+        f"<text:p>item</text:p></text:list-item></text:list><table:table><table:table-row>{cell}"
+        "</table:table-row></table:table><draw:frame><draw:text-box><text:p>framed</text:p>"
+        "</draw:text-box><draw:desc>picture</draw:desc></draw:frame>"
+    )
+    wanted = words_of("head plain span tail comment after item celltext framed picture")
+    assert wanted <= words_found(f"a.{suffix}", office.opendocument(body))
+
+
+def test_pptx() -> None:
+    slide = office.shape(office.paragraph("title"), kind="title") + office.shape(
+        office.paragraph("bul", "let"), description="picture"
+    )
+    notes = {1: office.shape(office.paragraph("spoken"))}
+    parts: dict[str, Any] = {"ppt/diagrams/data1.xml": "<d xmlns:a='urn:a'><a:t>diagram</a:t></d>"}
+    wanted = words_of("title bullet picture spoken diagram")
+    assert wanted <= words_found("a.pptx", office.pptx([slide], notes=notes, **parts))
+
+
+def test_xlsx() -> None:
+    rows = ["<c t='s'><v>0</v></c><c t='str'><v>formula</v></c>", "<c><v>42</v></c>"]
+    parts = {"xl/comments1.xml": "<c><t>remark</t></c>"}
+    data = office.xlsx({"Sheet": rows}, strings=["<t>shared</t>"], **parts)
+    assert words_of("Sheet shared formula 42 remark") <= words_found("a.xlsx", data)
+
+
+def test_canvas() -> None:
+    nodes = [
+        {"type": "text", "text": "card"}, {"type": "file", "file": "note.md", "subpath": "#part"},
+        {"type": "link", "url": "https://example.org"}, {"type": "group", "label": "group"},
+    ]  # fmt: skip
+    data = json.dumps({"nodes": nodes, "edges": [{"label": "edge"}]}).encode()
+    wanted = words_of("card note part https://example.org group edge")
+    assert wanted <= words_found("a.canvas", data)
+
+
+@given(st.lists(st.sampled_from((
+    "@article{key,", "title = {Words}", 'author = "Names"', "}", "@comment{aside}", "between", "",
+    "TY  - JOUR", "TI  - risen", "ER  -",
+))))  # fmt: skip
+def test_references(lines: list[str]) -> None:
+    text = "\n".join(lines)
+    for name in ("a.bib", "a.ris"):
+        assert words_of(text) <= words_found(name, text.encode())

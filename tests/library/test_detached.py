@@ -77,13 +77,15 @@ def test_no_file_of_an_imported_document_is_read(imported: KnowledgeBase, secret
         assert passage.text.endswith("what was exported")
         assert passage.reason is not None
         assert "kb attach lib FOLDER" in passage.reason
+        assert (passage.citation.file, passage.citation.link) == (None, None)
     report = imported.ingest()
     assert (report.added, report.changed, report.removed, report.unchanged) == ((), (), (), 0)
     (note,) = report.warnings
     assert note.path == "lib/"
     assert note.reason.startswith("detached; ")
     assert imported.search("hunter2").returned == 0
-    assert imported.search("exported").returned == 1
+    (hit,) = imported.search("exported").hits
+    assert (hit.citation.file, hit.citation.line, hit.citation.link) == (None, None, None)
 
 
 def test_status_and_doctor_name_it(imported: KnowledgeBase, secret: Path) -> None:

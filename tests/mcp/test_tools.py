@@ -226,6 +226,26 @@ def test_names_begin_no_lines_of_their_own(kb: KnowledgeBase, library: Callable[
     assert len(formatting.format_error(caught.value).splitlines()) == 3
 
 
+def test_whole_passages(filled: KnowledgeBase) -> None:
+    result = BY_NAME["search"].call(filled, {"query": "retry storm", "include_text": True})
+    whole = filled.search("retry storm", include_text=True).hits[0]
+    assert whole.text is not None
+    for line in whole.text.split("\n"):
+        assert f"\n   {line}" in result.text
+    short = call(filled, "search", query="retry storm", include_text=True, max_chars=500)
+    assert len(short) <= 500
+
+
+def test_hits_have_their_files(filled: KnowledgeBase) -> None:
+    (hit, *_) = filled.search("retry storm").hits
+    data = BY_NAME["search"].call(filled, {"query": "retry storm"}).data
+    assert data is not None
+    first = data["hits"][0]
+    assert os.path.isfile(first["file"])
+    assert (first["file"], first["line"]) == (hit.citation.file, hit.citation.line)
+    assert (first["page"], first["link"]) == (None, hit.citation.link)
+
+
 # --- relevance ------------------------------------------------------------------------------------
 
 

@@ -41,6 +41,27 @@ def test_duplicates_are_one_hit(filled: Running) -> None:
     assert sum("dinghies" in each["snippet"] for each in every) == 3
 
 
+def test_whole_passages(filled: Running) -> None:
+    answer = filled.search("retry storm", include_text=True)
+    validate(answer)
+    (hit, *_) = answer["hits"]
+    assert hit["text"] == filled.kb.chunk(hit["chunk_id"]).text
+    assert filled.search("retry storm")["hits"][0]["text"] is None
+    query = {"to": "lib/notes/retry.md", "include_text": "true"}
+    near = filled.client.get("/similar", params=query).json()
+    assert all(each["text"] for each in near["hits"])
+    assert near["hits"]
+
+
+def test_hits_have_their_files(filled: Running) -> None:
+    cited = filled.search("retry storm")["hits"][0]["citation"]
+    assert cited["file"].endswith("/lib/notes/retry.md")
+    assert cited["link"] == f"file://{cited['file']}"
+    assert (cited["line"], cited["page"]) == (cited["start"], None)
+    passage = filled.client.get("/passages", params={"uri": cited["uri"]}).json()
+    assert passage["citation"] == cited
+
+
 def test_filters(filled: Running) -> None:
     found = filled.search("buoy gateway queue", filters={"type": "code"})
     assert {hit["type"] for hit in found["hits"]} <= {"code"}

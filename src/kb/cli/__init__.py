@@ -8,6 +8,8 @@
     options         those options, the filters, and help with headings
     query_command   commands whose arguments are a query, including words that look like options
     output          text on stdout and stderr: color, width, JSON
+    hit_output      the response of a search: text, JSON, or paths
+    last_hits       the hits of the last search in this terminal, for `kb open`
     hit_view        hits and explanations as text
     compare_view    a comparison as text
     log_handlers    logging to stderr and to a file
@@ -18,6 +20,8 @@
     notes           `kb add`
     documents       `kb list`, `rm`, `tag` and `gc`
     show            `kb get` and `kb status`
+    open            `kb open`
+    programs        the editors and viewers that it starts
     maintenance     `kb doctor`, `backup`, `copy`, `export` and `import`
     embed           `kb embed`
     jobs            `kb jobs` and `kb reindex`

@@ -37,10 +37,10 @@ def hit_text(
     why: Mapping[str, Any] | None = None,
 ) -> str:
     """Return a hit: rank, URI and relevance, or its score if that is unknown; title and headings;
-    the snippet. With `explain`, also how it was found; `why` is its entry in the explanation of the
-    response."""
+    the snippet, or the whole passage if the hit has it. With `explain`, also how it was found;
+    `why` is its entry in the explanation of the response."""
     title, headings = escape(hit.title), _headings(hit)
-    snippet = escape_lines(hit.snippet)
+    snippet = escape_lines(hit.snippet if hit.text is None else hit.text)
     lines = [
         _first_line(hit, console),
         *_lines(title + headings, _TITLE * len(title) + _DIM * len(headings), highlighter, console),
@@ -61,7 +61,8 @@ def _first_line(hit: Hit, console: Console) -> str:
     gap = " " * max(2, room)
     if console.width is not None and room < 2:  # a long path gets a line of its own
         gap = "\n" + " " * (console.width - len(score))
-    return rank + console.style(uri, fg="cyan", bold=True) + gap + console.style(score, dim=True)
+    place = console.link(console.style(uri, fg="cyan", bold=True), hit.citation.link)
+    return rank + place + gap + console.style(score, dim=True)
 
 
 def _relevance(hit: Hit, console: Console) -> str:

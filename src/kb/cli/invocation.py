@@ -26,6 +26,13 @@ class Invocation:
         self.interrupt_message = "interrupted"  # printed after Ctrl-C
         self.quiet = False  # no warnings, for shell completion
 
+    @property
+    def terminal(self) -> str:
+        """The terminal that the command runs in, and its session; empty without a terminal."""
+        from kb.cli.socket_client import terminal_name
+
+        return terminal_name()
+
     def open(self, overrides: Mapping[str, Any] | None = None) -> KnowledgeBase:
         """Return the knowledge base. `overrides` are settings changed by options."""
         from kb.config import load, store_url

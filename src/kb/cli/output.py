@@ -64,6 +64,13 @@ def write(text: str) -> None:
     _write_line(text, stdout())
 
 
+def write_raw(text: str) -> None:
+    """Write data to stdout without a line break at its end."""
+    if (stream := stdout()) is not None:
+        stream.write(text)
+        stream.flush()
+
+
 def write_json(value: Any) -> None:
     """Write JSON to stdout: on one line, or indented on a terminal."""
     indent = 2 if is_terminal(stdout()) else None
@@ -128,15 +135,29 @@ class Console(NamedTuple):
 
     color: bool
     width: int | None
+    links: bool = False
 
     @classmethod
     def of(cls, stream: IO[str] | None) -> Console:
         """Return the capabilities of `stream`."""
-        return cls(has_color(stream), _width(stream) if is_terminal(stream) else None)
+        terminal = is_terminal(stream)
+        return cls(
+            has_color(stream), _width(stream) if terminal else None, _has_links(stream, terminal)
+        )
 
     def style(self, text: str, **styles: Any) -> str:
         """Return `text` with click's `styles`; unchanged if the stream has no color."""
         return click.style(text, **styles) if self.color else text
+
+    def link(self, text: str, address: str | None) -> str:
+        """Return `text` as a hyperlink (OSC 8); unchanged without an address, or if the stream does
+        not show links. A `file:` address gets this machine's name, since the terminal may run on
+        another."""
+        if not self.links or address is None:
+            return text
+        if address.startswith("file:///"):
+            address = f"file://{_host()}{address.removeprefix('file://')}"
+        return f"\x1b]8;;{escape(address)}\x1b\\{text}\x1b]8;;\x1b\\"
 
 
 def is_terminal(stream: IO[str] | None) -> bool:
@@ -154,6 +175,21 @@ def has_color(stream: IO[str] | None) -> bool:
     if os.environ.get("FORCE_COLOR"):
         return True
     return is_terminal(stream) and os.environ.get("TERM") != "dumb"
+
+
+def _has_links(stream: IO[str] | None, terminal: bool) -> bool:
+    """Whether to write hyperlinks to `stream`."""
+    if (links := getattr(stream, "links", None)) is not None:
+        return bool(links)
+    if not terminal:
+        return False
+    from kb.cli.socket_client import shows_links
+
+    return shows_links(terminal)
+
+
+def _host() -> str:
+    return os.uname().nodename if os.name == "posix" else ""
 
 
 def display_width(text: str) -> int:

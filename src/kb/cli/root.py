@@ -20,6 +20,7 @@ _COMMANDS = {
     "similar": "search",
     "compare": "compare",
     "get": "show",
+    "open": "open",
     "list": "documents",
     "tag": "documents",
     "status": "show",
@@ -90,7 +91,8 @@ def cli(context: click.Context) -> None:
     Examples:
       kb ingest ~/notes               read a folder, or update it
       kb search retry storm           find passages
-      kb get notes/retry.md#L12-L34   open one
+      kb get notes/retry.md#L12-L34   print one
+      kb open 1                       open the first one in your editor
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

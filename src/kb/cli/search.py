@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kb.cli import output
+from kb.cli.hit_output import HitOutput, hit_output_options, is_json, write_response
 from kb.cli.invocation import Invocation, pass_invocation
 from kb.cli.options import (
     Choice,
@@ -22,7 +23,6 @@ from kb.cli.options import (
     utf8_text,
 )
 from kb.cli.query_command import QueryCommand
-from kb.errors import KbError
 from kb.search.retrievers import registry
 from kb.types import MATCHES, RERANKERS, Filters, SearchRequest
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from kb.library.knowledge_base import KnowledgeBase
     from kb.types import Response
 
-_QUERY_CHARS = 60  # shown in the message that nothing was found
 _NO_THRESHOLD = -1e6  # lower than any score
 
 
@@ -105,8 +104,7 @@ def _mode_help() -> str:
     help="Show duplicates as hits of their own, and any number of hits from one document.",
 )
 @filter_options
-@option("--explain", is_flag=True, heading="Output", help="Also show how the hits were found.")
-@option("--jsonl", is_flag=True, heading="Output", help="Print JSON, one hit per line.")
+@hit_output_options
 @common_options()
 @pass_invocation
 def search_command(
@@ -127,12 +125,15 @@ def search_command(
     threshold: float | None,
     min_relevance: float | None,
     jsonl: bool,
+    paths: bool,
+    files: bool,
+    null: bool,
     **options: Any,
 ) -> None:
     """Find passages. QUERY is any text; - reads it from stdin.
 
     A query in single quotes is passed to FTS5 as an expression. To read a hit, pass its citation to
-    `kb get`.
+    `kb get`; `kb open 1` opens the first hit in your editor or PDF viewer.
 
     After the first word, options that kb does not have are part of the query. kb's own options work
     anywhere; after -- everything is part of the query.
@@ -144,8 +145,11 @@ def search_command(
       kb search "'NEAR(backoff jitter)'" --json
       kb search --rerank --budget-ms 500 why do clocks drift
       kb search git push --force
+      kb search -l --null retry | xargs -0 wc -l
       kb search -- grep --json
     """
+    form = HitOutput(jsonl, paths, files, null)
+    form.check(json=invocation.json)
     changed: dict[str, Any] = dict(_parse_setting(text) for text in settings)
     with invocation.open() as kb:
         request = SearchRequest(
@@ -162,8 +166,8 @@ def search_command(
         def search(threshold: float | None) -> Response:
             return kb.execute(replace(request, threshold=threshold))
 
-        response = _run(search, threshold, invocation, kb, filtered=bool(filters), jsonl=jsonl)
-        if min_relevance and not (response.hits or invocation.json or jsonl):
+        response = _run(search, threshold, invocation, kb, form, filtered=bool(filters))
+        if min_relevance and not (response.hits or is_json(invocation, form)):
             _note_min_relevance(kb.execute(replace(request, min_relevance=0.0)), min_relevance)
 
 
@@ -180,8 +184,7 @@ def search_command(
     help="Return only the best hit of each document.  [default: if NAME is a document]",
 )
 @filter_options
-@option("--explain", is_flag=True, heading="Output", help="Also show how the hits were found.")
-@option("--jsonl", is_flag=True, heading="Output", help="Print JSON, one hit per line.")
+@hit_output_options
 @common_options()
 @pass_invocation
 def similar_command(
@@ -192,6 +195,9 @@ def similar_command(
     filters: Filters,
     threshold: float | None,
     jsonl: bool,
+    paths: bool,
+    files: bool,
+    null: bool,
     **options: Any,
 ) -> None:
     """Find passages similar to a passage or a document.
@@ -204,9 +210,11 @@ def similar_command(
       kb similar notes/retry.md
       kb similar notes/retry.md#L12-L34 -n 5
     """
+    form = HitOutput(jsonl, paths, files, null)
+    form.check(json=invocation.json)
     with invocation.open() as kb:
         search = partial(kb.similar, name, filters=filters, **options)
-        _run(search, threshold, invocation, kb, filtered=bool(filters), jsonl=jsonl)
+        _run(search, threshold, invocation, kb, form, filtered=bool(filters))
 
 
 def _mode(mode: str | None, *, fts_only: bool, vec_only: bool) -> str | None:
@@ -231,21 +239,18 @@ def _run(
     threshold: float | None,
     invocation: Invocation,
     kb: KnowledgeBase,
+    form: HitOutput,
     *,
     filtered: bool,
-    jsonl: bool,
 ) -> Response:
     response = search(threshold=threshold)
-    if jsonl:
-        _write_lines(response, kb)
-    elif invocation.json:
-        from kb import wire
+    if not is_json(invocation, form):
+        from kb.cli import last_hits
 
-        output.write_json(wire.response(response))
-    else:
-        _write(response, kb, filtered=filtered)
-        if threshold is not None and not response.hits:
-            _note_threshold(search(threshold=_NO_THRESHOLD), threshold)
+        last_hits.save(kb.path, invocation.terminal, [hit.citation.uri for hit in response.hits])
+    write_response(response, kb, invocation, form, filtered=filtered)
+    if threshold is not None and not (response.hits or is_json(invocation, form)):
+        _note_threshold(search(threshold=_NO_THRESHOLD), threshold)
     return response
 
 
@@ -271,66 +276,3 @@ def _parse_setting(text: str) -> tuple[str, str]:
     if not equals:
         raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")
     return key.strip(), value.strip()
-
-
-def _write_lines(response: Response, kb: KnowledgeBase) -> None:
-    from kb import wire
-
-    for hit in response.hits:
-        output.write_json_line(wire.hit(hit))
-    _note_degraded(response, kb)
-
-
-def _write(response: Response, kb: KnowledgeBase, *, filtered: bool) -> None:
-    from kb.cli.hit_view import divider_text, explain_text, hit_text
-    from kb.relevance import weak_from
-
-    explained = _explained_hits(response)
-    console = output.Console.of(output.stdout())
-    highlighter = partial(kb.highlights, response.query)
-    explain = response.explain is not None
-    parts = [
-        hit_text(hit, console, highlighter, explain=explain, why=explained.get(hit.chunk_id, {}))
-        for hit in response.hits
-    ]
-    if (index := weak_from(response.hits)) < len(response.hits):
-        parts.insert(index, divider_text(response.hits, console))
-    if response.explain is not None:
-        parts.append(explain_text(response.explain, response.timing_ms, console))
-    if parts:
-        output.write("\n\n".join(parts))
-    if not response.hits:
-        output.note(_nothing_found(response.query, filtered=filtered))
-        if not kb.documents(limit=1):
-            output.note(
-                f"the store {output.escape(kb.location)} is empty; to fill it: kb ingest FOLDER"
-            )
-    _note_degraded(response, kb)
-
-
-def _explained_hits(response: Response) -> dict[int, dict[str, Any]]:
-    """Return the explanation of each hit, by chunk id."""
-    hits = () if response.explain is None else response.explain.get("hits", ())
-    return {hit["chunk_id"]: hit for hit in hits}
-
-
-def _nothing_found(query: str, *, filtered: bool) -> str:
-    if not any(map(str.isalnum, query)):
-        return "the query contains no words"
-    ellipsis = "…" if len(query) > _QUERY_CHARS else ""
-    shown = output.escape(query[:_QUERY_CHARS] + ellipsis)
-    return f"nothing found for {shown!r}" + (" with these filters" if filtered else "")
-
-
-def _note_degraded(response: Response, kb: KnowledgeBase) -> None:
-    from kb.degradation import degradation_messages
-
-    for text in degradation_messages(response.degraded, can_embed=partial(_can_embed, kb)):
-        output.warn(text)
-
-
-def _can_embed(kb: KnowledgeBase) -> bool:
-    try:
-        return kb.encoder() is not None
-    except KbError:
-        return False

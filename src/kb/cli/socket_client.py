@@ -18,12 +18,15 @@ from io import TextIOWrapper  # already loaded by Python
 
 from kb.paths import find_store
 
-PROTOCOL = 2
+PROTOCOL = 3
 SUFFIX = ".sock"
 CONNECT_S, ACKNOWLEDGE_S, ANSWER_S = 0.5, 1.0, 10.0
 ACKNOWLEDGEMENT = b"\n"  # precedes the response, and is white space in JSON
 _LOCAL_ARGS = ("-", "-h", "--help", "-v", "-vv", "--verbose")  # these concern this process
-_FOLDER_VARIABLES = ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME")
+_FOLDER_VARIABLES = (
+    "HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME",
+)  # fmt: skip
+_NO_LINKS = ("", "dumb", "linux", "eterm")  # terminals that would show the address of a link
 _IRRELEVANT_VARIABLES = ("KB_STORE", "KB_SERVE_TOKEN")
 
 
@@ -137,7 +140,26 @@ def _request(args: list[str], store: str) -> dict[str, object]:
         "args": args,
         "out": _capabilities(sys.stdout),
         "err": _capabilities(sys.stderr),
+        "terminal": terminal_name(),
     }
+
+
+def terminal_name() -> str:
+    """Return the name of this process's terminal and the id of its session; empty without one."""
+    for descriptor in range(3):
+        try:
+            return f"{os.ttyname(descriptor)} {os.getsid(0)}"
+        except (AttributeError, OSError):  # Windows; not a terminal
+            continue
+    return ""
+
+
+def shows_links(terminal: bool) -> bool:
+    """Whether to write hyperlinks (OSC 8). Terminals that do not know them ignore them, except for
+    the few in `_NO_LINKS`. NO_COLOR asks for plain text."""
+    kind = os.environ.get("TERM", "" if os.name == "posix" else "windows")
+    plain = bool(os.environ.get("NO_COLOR")) or kind.split("-")[0] in _NO_LINKS
+    return terminal and not plain
 
 
 def _capabilities(stream: object) -> dict[str, object]:
@@ -149,7 +171,13 @@ def _capabilities(stream: object) -> dict[str, object]:
         forced = bool(os.environ.get("FORCE_COLOR"))
         color = forced or (terminal and os.environ.get("TERM") != "dumb")
     encoding = getattr(stream, "encoding", None) or "ascii"
-    return {"terminal": terminal, "color": color, "columns": _columns(), "encoding": encoding}
+    return {
+        "terminal": terminal,
+        "color": color,
+        "links": shows_links(terminal),
+        "columns": _columns(),
+        "encoding": encoding,
+    }
 
 
 def _columns() -> int:

@@ -61,6 +61,7 @@ class RemoteStream(io.StringIO):
         super().__init__()
         self._terminal = bool(capabilities["terminal"])
         self.color = bool(capabilities["color"])
+        self.links = bool(capabilities["links"])
         self.columns = int(capabilities["columns"])
         self.client_encoding = str(capabilities["encoding"])
 
@@ -71,9 +72,14 @@ class RemoteStream(io.StringIO):
 class SharedInvocation(Invocation):
     """An invocation that uses the server's open knowledge base and leaves it open."""
 
-    def __init__(self, kb: KnowledgeBase) -> None:
+    def __init__(self, kb: KnowledgeBase, terminal: str) -> None:
         super().__init__()
         self._kb = kb
+        self._terminal = terminal
+
+    @property
+    def terminal(self) -> str:
+        return self._terminal
 
     def open(self, overrides: Mapping[str, Any] | None = None) -> KnowledgeBase:
         assert not overrides, "a search changes no settings"
@@ -205,7 +211,8 @@ class _SocketServer:
 
         out, err = RemoteStream(request["out"]), RemoteStream(request["err"])
         with output.redirect(out, err):
-            status = run([str(arg) for arg in request["args"]], SharedInvocation(self._kb))
+            shared = SharedInvocation(self._kb, str(request["terminal"]))
+            status = run([str(arg) for arg in request["args"]], shared)
         return {"answered": True, "status": status, "out": out.getvalue(), "err": err.getvalue()}
 
     def _mismatch(self, request: JsonDict) -> str | None:

@@ -23,7 +23,20 @@ from kb.text.timestamps import utc_timestamp
 from kb.types import Attributes, ChunkDraft, DocumentDraft, Root
 
 # Types whose bytes do not show their text; the others were checked for secrets before.
-_EXTRACTED = frozenset({"docx", "email", "epub", "html", "pdf"})
+_EXTRACTED = frozenset(
+    {
+        "canvas",
+        "conversation",
+        "docx",
+        "email",
+        "epub",
+        "html",
+        "opendocument",
+        "pdf",
+        "pptx",
+        "xlsx",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -337,6 +337,7 @@ class KnowledgeBase:
         explain: bool = False,
         malformed: str = "raise",
         settings: Mapping[str, Any] | None = None,
+        include_text: bool = False,
     ) -> Response:
         """Search for the passages that match `query` best. Any text is a valid query.
 
@@ -351,12 +352,13 @@ class KnowledgeBase:
 
         A query in single quotes is an FTS5 expression. If its syntax is wrong, `QuerySyntax` is
         raised, or, with `malformed="empty"`, the response has no hits. `settings` override the
-        profile's settings for this search.
+        profile's settings for this search. With `include_text`, hits have their whole passage.
         """
         return self.execute(SearchRequest(
             query, top=top, profile=profile, mode=mode, match=match, filters=filters,
             threshold=threshold, min_relevance=min_relevance, collapse=collapse, rerank=rerank,
             budget_ms=budget_ms, explain=explain, malformed=malformed, settings=settings,
+            include_text=include_text,
         ))  # fmt: skip
 
     def execute(self, request: SearchRequest) -> Response:
@@ -415,6 +417,7 @@ class KnowledgeBase:
         threshold: float | None = None,
         group: bool | None = None,
         explain: bool = False,
+        include_text: bool = False,
     ) -> Response:
         """Find passages similar to a passage or a document. `name` is a chunk id, a citation or a
         document's path; the passages it names are left out. `group` returns one hit per document,
@@ -425,13 +428,9 @@ class KnowledgeBase:
         with self._searcher.deadline(), self._store.snapshot():
             chunks, whole = find_passages(self._store, name)
             request = SearchRequest(
-                str(name),
-                top=top,
-                filters=filters,
-                threshold=threshold,
-                explain=explain,
-                settings={"group": whole if group is None else group},
-            )
+                str(name), top=top, filters=filters, threshold=threshold, explain=explain,
+                settings={"group": whole if group is None else group}, include_text=include_text,
+            )  # fmt: skip
             return similar(self._searcher, self._store, request, chunks)
 
     def compare(
@@ -474,7 +473,8 @@ class KnowledgeBase:
         from kb.library.passages import open_passage
 
         with self._searcher.deadline():
-            passage = open_passage(self._store, check_text("a citation", uri), self.config.ingest)
+            config, uri = self.config, check_text("a citation", uri)
+            passage = open_passage(self._store, uri, config.ingest, config.open.links)
         # A store that cannot be written can still be read, without counting the access.
         with suppress(StoreError, DeadlineExceeded), Deadline(_ACCESS_TIMEOUT_S):
             if count:

@@ -25,6 +25,7 @@ from kb.library.lookup import find_target
 from kb.ports import Source, Store
 from kb.regular_files import Links, ReadRefused, open_file
 from kb.text.citations import cite
+from kb.text.links import FILE, locate
 from kb.types import LINE_TYPES, Chunk, Document, FileLocation, Passage, Span
 
 _LARGE_BYTES = 8 << 20
@@ -32,9 +33,12 @@ _LARGE_READS = Lock()
 _POLL_S = 0.05
 
 
-def open_passage(store: Store, uri: str, ingest: IngestConfig | None = None) -> Passage:
+def open_passage(
+    store: Store, uri: str, ingest: IngestConfig | None = None, link_form: str = FILE
+) -> Passage:
     """Open a citation or a document's path. If the file must not or cannot be read, the passage has
-    the indexed text and the `reason`. `ingest` decides which files may be read."""
+    the indexed text and the `reason`. `ingest` decides which files may be read, and `link_form`
+    how the citation links to the file."""
     document, target = find_target(store, uri)
     current, reason = _read(store, document, ingest or IngestConfig())
     if target.page is not None:
@@ -45,7 +49,9 @@ def open_passage(store: Store, uri: str, ingest: IngestConfig | None = None) -> 
         lines = None if current is None else current.text.split("\n")
         end = target.end or target.start
         passage = _open_lines(store, document, target.start, end, lines, reason)
-    return replace(passage, reason=reason)
+    location = store.catalog.file_location(document.doc_id)
+    citation = locate(passage.citation, document.type, location, link_form)
+    return replace(passage, citation=citation, reason=reason)
 
 
 def file_data(location: FileLocation, ingest: IngestConfig) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any
 from kb import relevance
 from kb.degradation import degradation_messages
 from kb.errors import KbError
-from kb.text.controls import escape
+from kb.text.controls import escape, escape_lines
 from kb.types import Document, Hit, JsonDict, Passage, Response
 
 DEFAULT_CHARS = 12_000
@@ -52,13 +52,23 @@ def format_hits(
 
 
 def hits_data(response: Response, *, offset: int, top: int) -> JsonDict:
-    """Return the relevance of the hits, for clients that read structured results."""
+    """Return the relevance and the places of the hits, for clients that read structured results."""
     hits = response.hits[offset : offset + top]
     return {
         "relevant": relevance.has_relevant(hits),
-        "hits": [
-            {"citation": escape(hit.citation.uri), "relevance": hit.relevance} for hit in hits
-        ],
+        "hits": [_hit_data(hit) for hit in hits],
+    }
+
+
+def _hit_data(hit: Hit) -> JsonDict:
+    citation = hit.citation
+    return {
+        "citation": escape(citation.uri),
+        "relevance": hit.relevance,
+        "file": citation.file,
+        "line": citation.line,
+        "page": citation.page,
+        "link": citation.link,
     }
 
 
@@ -86,8 +96,15 @@ def _hit(hit: Hit) -> str:
     return (
         f"{hit.rank}. {escape(hit.citation.uri)}\n"
         f"   {heading} ({', '.join(labels)}; {measure})\n"
-        f"   {escape(' '.join(hit.snippet.split()))}{_others(hit)}"
+        f"{_passage(hit)}{_others(hit)}"
     )
+
+
+def _passage(hit: Hit) -> str:
+    """Return the snippet on one line, or the lines of the whole passage, indented."""
+    if hit.text is None:
+        return f"   {escape(' '.join(hit.snippet.split()))}"
+    return "\n".join(f"   {line}" for line in escape_lines(hit.text).split("\n"))
 
 
 def _others(hit: Hit) -> str:

@@ -192,8 +192,12 @@ _SEARCH_OUTPUT: JsonDict = {
                 "properties": {
                     "citation": {"type": "string"},
                     "relevance": {"type": ["number", "null"], "minimum": 0, "maximum": 1},
+                    "file": {"type": ["string", "null"], "description": "The file's path."},
+                    "line": {"type": ["integer", "null"], "description": "The line in the file."},
+                    "page": {"type": ["integer", "null"], "description": "The page of the file."},
+                    "link": {"type": ["string", "null"], "description": "Opens the file."},
                 },
-                "required": ["citation", "relevance"],
+                "required": ["citation", "relevance", "file", "line", "page", "link"],
             },
         },
     },
@@ -227,6 +231,8 @@ TOOLS: tuple[Tool, ...] = (
                               "description": "Drop hits with a lower relevance."},
             "collapse": {"type": "boolean", "description": "False: show duplicates as hits of "
                          "their own, and any number of passages of a document."},
+            "include_text": {"type": "boolean", "description": "True: show whole passages instead "
+                             "of snippets, as many as max_chars allows."},
             "rerank": {"type": "boolean", "description": "Rerank the best hits for a better "
                        "order; slower."},
             "tags": _strings("Only documents with all of these tags."),

@@ -57,6 +57,10 @@ class Catalog(Protocol):
         """Where the file of a document is; None for a note."""
         ...
 
+    def file_locations(self, doc_ids: Iterable[int]) -> dict[int, FileLocation]:
+        """Where the files of documents are, by id; notes and unknown ids are left out."""
+        ...
+
     def sample_files(self, limit: int) -> list[tuple[int, FileLocation]]:
         """A random sample of documents with files in attached roots: their ids and files."""
         ...

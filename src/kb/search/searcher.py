@@ -26,6 +26,7 @@ from kb.search.profiles import Profile, requested_profile
 from kb.search.query.analysis import analyze
 from kb.search.query.query_encoder import QueryEncoder
 from kb.search.rerank.selection import JudgeSource, RerankerSelector, no_judge
+from kb.search.results.hits import locate_hits
 from kb.search.results.snippets import match_ranges, merge_ranges
 from kb.search.retrievers import registry
 from kb.search.retrievers.availability import (
@@ -113,11 +114,20 @@ class Searcher:
             )
             pipeline = self._pipeline(context, rerank)
             try:
-                return pipeline.run(query, context.now)
+                response = pipeline.run(query, context.now)
             except QuerySyntax:
                 if request.malformed == "raise":
                     raise
-                return pipeline.run(replace(query, text=""), context.now)
+                response = pipeline.run(replace(query, text=""), context.now)
+            return self._located(response, request)
+
+    def _located(self, response: Response, request: SearchRequest) -> Response:
+        """The response with the files of its hits and, if requested, their texts."""
+        if not (request.snippets and response.hits):
+            return response
+        form, text = self._config.open.links, request.include_text
+        hits = locate_hits(response.hits, self._store, form, include_text=text)
+        return replace(response, hits=hits)
 
     def highlights(self, query: str, texts: Iterable[str]) -> list[list[tuple[int, int]]]:
         """The highlights in several texts, see `KnowledgeBase.highlights`."""

@@ -58,7 +58,7 @@ _TAGS = {
 _TAGS_FIELDS = {"document": str, "add": list, "remove": list}
 _TAGS_EXAMPLE = {"document": "note:1", "add": ["gateway"]}
 _READING_COPIES = 8  # of a file: its bytes and the decoded text, at up to four bytes a character
-_ENCODING_COPIES = 3  # of a text: itself, the JSON text and its bytes
+ENCODING_COPIES = 3  # of a text: itself, the JSON text and its bytes
 
 _Texts = Annotated[list[str] | None, Query()]
 _Text = Annotated[str | None, Query()]
@@ -174,7 +174,7 @@ def router() -> APIRouter:
         def work(memory: RequestMemory) -> JsonDict:
             _reserve_document(context.kb, uri, memory)
             passage = context.kb.get(uri, count=not quiet)
-            memory.reserve_response(_ENCODING_COPIES * sys.getsizeof(passage.text))
+            memory.reserve_response(ENCODING_COPIES * sys.getsizeof(passage.text))
             return wire.passage(passage)
 
         return await context.read_large(request, work)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,12 +16,13 @@ from kb.errors import InvalidRequest, ModelError, short_repr
 from kb.library.knowledge_base import KnowledgeBase
 from kb.ports import Encoder
 from kb.search.profiles import requested_profile
-from kb.server.context import Context, ServerContext
-from kb.server.documents import FilterParameters
+from kb.server.context import Context, ServerContext, request_memory
+from kb.server.documents import ENCODING_COPIES, FilterParameters
 from kb.server.memory import RequestMemory
 from kb.server.openapi import operation
 from kb.server.request_bodies import check_fields
 from kb.types import JsonDict
+from kb.types import Response as SearchResponse
 
 _SEARCH_EXAMPLE = {
     "query": "retry storm",
@@ -73,6 +75,7 @@ _MAX_QUERIES = 500
 _MAX_METHODS = 20
 
 QueryText = Annotated[str, Query(description="Any text.", examples=["retry storm"])]
+IncludeText = Annotated[bool, Query(description="Whether hits contain their whole passages.")]
 Top = Annotated[int | None, Query(ge=1, description="Number of hits.")]
 SimilarTo = Annotated[
     str,
@@ -101,6 +104,7 @@ def router() -> APIRouter:
         def work() -> JsonDict:
             response = context.kb.execute(search_request)
             context.metrics.search(response)
+            _reserve_texts(response, request)
             return wire.response(response)
 
         profile = requested_profile(context.kb.config, search_request)
@@ -170,12 +174,17 @@ def router() -> APIRouter:
         to: SimilarTo,
         top: Top = None,
         explain: bool = False,
+        include_text: IncludeText = False,
     ) -> Response:
         context.check_query(to)
         context.check_top(top)
 
         def work() -> JsonDict:
-            return wire.response(context.kb.similar(to, top=top, filters=filters, explain=explain))
+            response = context.kb.similar(
+                to, top=top, filters=filters, explain=explain, include_text=include_text
+            )
+            _reserve_texts(response, request)
+            return wire.response(response)
 
         return await context.search(request, work, encodes_query=False)
 
@@ -188,6 +197,13 @@ def router() -> APIRouter:
         return await context.read(request, context.kb.profiles)
 
     return routes
+
+
+def _reserve_texts(response: SearchResponse, request: Request) -> None:
+    """Reserve the memory that the texts of the hits take in the response."""
+    size_bytes = sum(sys.getsizeof(hit.text) for hit in response.hits if hit.text is not None)
+    if size_bytes:
+        request_memory(request).reserve_response(ENCODING_COPIES * size_bytes)
 
 
 def _check_texts(texts: list[str]) -> int:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         ChunkChanges,
         ChunkText,
         Document,
+        FileLocation,
         PendingChunk,
     )
     from kb.types.ingest import (
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
         ChunkDraft,
         DocumentDraft,
         DocumentWrite,
-        FileLocation,
         FileState,
         Root,
     )
@@ -84,22 +84,27 @@ if TYPE_CHECKING:
 TYPES = (
     "pdf", "markdown", "code", "note",
     "html", "docx", "epub", "notebook", "rst", "asciidoc", "org", "table", "email",
+    "pptx", "xlsx", "opendocument", "canvas", "reference", "conversation",
 )  # fmt: skip
 # Formats whose line numbers are those of the file; other formats count lines in the extracted text.
-LINE_TYPES = ("markdown", "code", "note", "rst", "asciidoc", "org", "table")
+LINE_TYPES = ("markdown", "code", "note", "rst", "asciidoc", "org", "table", "reference")
 KINDS = ("decision", "lesson", "summary", "temp_note")
 SCOPES = ("global", "project")
 TRUSTS = ("generated", "secondary", "primary")  # lowest first
 MATCHES = ("any", "all", "auto")
 RERANKERS = ("none", "colbert", "cross-encoder")
+LINK_FORMS = (
+    "file", "obsidian", "vscode", "vscode-insiders", "vscodium", "cursor", "windsurf", "zed",
+    "idea", "textmate", "none",
+)  # fmt: skip
 PARTS = ("dense", "sparse", "tokens")  # the outputs that an encoder may have
 
 JsonDict = dict[str, Any]
 
 _MODULES = {
     "citations": "Span Citation",
-    "documents": "Document BoostFields Chunk ChunkChanges ChunkText PendingChunk",
-    "ingest": "Block ChunkDraft Attributes DocumentDraft DocumentWrite Root FileLocation FileState",
+    "documents": "Document BoostFields Chunk ChunkChanges ChunkText FileLocation PendingChunk",
+    "ingest": "Block ChunkDraft Attributes DocumentDraft DocumentWrite Root FileState",
     "models": "ModelSpec ExamMark StoredModel TokenVectors Encoding ModelInfo Vector",
     "search": "Filters SearchRequest Query LexicalQuery ScoredChunk TermFrequencies TextMatches "
     "VectorMatches Retrieval Degraded Hit Response",
@@ -117,6 +122,7 @@ __all__ = [
     "COMPARED",
     "KINDS",
     "LINE_TYPES",
+    "LINK_FORMS",
     "MATCHES",
     "PARTS",
     "RERANKERS",

@@ -43,10 +43,23 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A span of a document that can be opened: `kb get` accepts its `uri`."""
+    """A span of a document that can be opened: `kb get` and `kb open` accept its `uri`.
+
+    `file` is the absolute path of the document's file, and `link` an address that opens it, in the
+    form that `open.links` sets. Both are None for a note, and if the file must not be read. `line`
+    is the first line in the file, or None if the span has no lines, or lines of extracted text.
+    """
 
     kind: str
     path: str
     uri: str
     section: str | None
     span: Span
+    file: str | None = None
+    line: int | None = None
+    link: str | None = None
+
+    @property
+    def page(self) -> int | None:
+        """The page of the file, from 1."""
+        return self.span.page

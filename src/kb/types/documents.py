@@ -63,6 +63,15 @@ class ChunkText(NamedTuple):
     chunk: Callable[[], Chunk]
 
 
+class FileLocation(NamedTuple):
+    """The location of a document's file: `inside` is its path below the folder `root`. The file of
+    a `detached` document must not be read."""
+
+    root: str
+    inside: str
+    detached: bool
+
+
 class BoostFields(NamedTuple):
     """The fields of a chunk's document that boosts use. A search reads those of all candidates."""
 

@@ -96,16 +96,6 @@ class Root:
 
 
 @dataclass(frozen=True, slots=True)
-class FileLocation:
-    """The location of a document's file: `inside` is its path below the folder `root`. The file of
-    a `detached` document must not be read."""
-
-    root: str
-    inside: str
-    detached: bool
-
-
-@dataclass(frozen=True, slots=True)
 class FileState:
     """The store's record of a file, by which one `stat` call recognizes an unchanged file. A
     `detached` document comes from an import, and its file has not been read since."""

@@ -43,7 +43,8 @@ class SearchRequest:
     The fields up to `settings` are the arguments of `KnowledgeBase.search`. `vector` is a
     normalized dense vector to use instead of the query's encoding. `exclude` holds the ids of
     chunks that are never returned. If `collapse` is False, duplicates have their own hits, and a
-    document may fill the list. Without `snippets`, the snippets of the hits are empty.
+    document may fill the list. With `include_text`, hits have the whole text of their passages.
+    Without `snippets`, the snippets of the hits are empty, and their citations have no files.
     """
 
     query: str
@@ -60,6 +61,7 @@ class SearchRequest:
     malformed: str = "raise"
     settings: Mapping[str, Any] | None = None
     collapse: bool | None = None
+    include_text: bool = False
     vector: Vector[float] | None = None
     exclude: frozenset[int] = frozenset()
     snippets: bool = True
@@ -168,7 +170,8 @@ class Hit:
 
     `duplicates` counts the other candidates with the same or nearly the same text, which have no
     hit of their own; `duplicate_uris` cites the first 20. `more_in_document` counts the passages of
-    the same document that come after the first ten hits, so that others have room.
+    the same document that come after the first ten hits, so that others have room. `text` is the
+    whole passage, if the search asks for it.
     """
 
     rank: int
@@ -194,6 +197,7 @@ class Hit:
     duplicates: int = 0
     duplicate_uris: tuple[str, ...] = ()
     more_in_document: int = 0
+    text: str | None = None
 
     @property
     def others(self) -> str:

@@ -279,6 +279,8 @@ def test_files_are_remembered(store: Store) -> None:
     assert place is not None
     assert (place.root, place.inside, place.detached) == ("/lib", "p/a.md", False)
     assert store.catalog.file_location(note) is None
+    assert store.catalog.file_locations([doc_id, note, 999]) == {doc_id: place}
+    assert store.catalog.file_locations([]) == {}
     assert store.catalog.sample_files(10) == [(doc_id, place)]
     assert store.catalog.sample_files(0) == []
     store.catalog.touch_file(replace(state, mtime_ns=50, size_bytes=30))

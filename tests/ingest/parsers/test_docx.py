@@ -310,7 +310,7 @@ def test_an_encrypted_file_is_named() -> None:
         ("a.md", zipped({"a": "x"}), None),
         ("a.txt", zipped({"a": "x"}), None),
         ("a.py", zipped({"a": "x"}), None),
-        ("a.xlsx", zipped({"xl/workbook.xml": "x"}), None),
+        ("a.xlsx", zipped({"xl/workbook.xml": "x"}), "xlsx"),
     ],
 )
 def test_detected(name: str, data: bytes, expected: str | None) -> None:

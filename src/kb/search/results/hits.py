@@ -18,6 +18,7 @@ from kb.search.results.snippets import (
 from kb.search.retrievers import registry
 from kb.search.retrievers.base import Candidates
 from kb.text.citations import cite
+from kb.text.links import locate
 from kb.types import (
     BoostFields,
     Chunk,
@@ -249,6 +250,23 @@ def _hit(
         embedding_model=breakdown.model(one.chunk_id),
         indexed_at=chunk.indexed_at,
         relevance=relevance,
+    )
+
+
+def locate_hits(
+    hits: Sequence[Hit], store: Store, link_form: str, *, include_text: bool
+) -> tuple[Hit, ...]:
+    """The hits with files in their citations and, with `include_text`, the texts of their
+    passages."""
+    locations = store.catalog.file_locations({hit.doc_id for hit in hits})
+    chunks = store.catalog.chunks_by_id([hit.chunk_id for hit in hits]) if include_text else {}
+    return tuple(
+        replace(
+            hit,
+            citation=locate(hit.citation, hit.type, locations.get(hit.doc_id), link_form),
+            text=chunk.text if (chunk := chunks.get(hit.chunk_id)) is not None else None,
+        )
+        for hit in hits
     )
 
 

@@ -75,7 +75,11 @@ class PostgresCatalog:
 
     def file_location(self, doc_id: int) -> FileLocation | None:
         with self._database.reading() as session:
-            return files.location(session, doc_id)
+            return files.locations(session, [doc_id]).get(doc_id)
+
+    def file_locations(self, doc_ids: Iterable[int]) -> dict[int, FileLocation]:
+        with self._database.reading() as session:
+            return files.locations(session, doc_ids)
 
     def sample_files(self, limit: int) -> list[tuple[int, FileLocation]]:
         with self._database.reading() as session:

@@ -115,16 +115,16 @@ def _moment(time_ns: int) -> str:
     return utc_timestamp(time_ns // 1_000_000_000)
 
 
-def location(session: Session, doc_id: int) -> FileLocation | None:
-    """Where a document's file is; None for a note."""
-    row = session.execute(
-        "SELECT r.path, d.path, d.os_path, r.detached OR d.detached "
-        "FROM documents d JOIN roots r USING (root_id) WHERE d.doc_id = %s",
-        (doc_id,),
-    ).fetchone()
-    if row is None:
-        return None
-    root, inside, raw, detached = row
-    return FileLocation(
-        os.fsdecode(root), os.fsdecode(raw if raw is not None else inside), detached
+def locations(session: Session, doc_ids: Iterable[int]) -> dict[int, FileLocation]:
+    """Where the files of documents are, by id; without notes."""
+    rows = session.execute(
+        "SELECT d.doc_id, r.path, d.path, d.os_path, r.detached OR d.detached "
+        "FROM documents d JOIN roots r USING (root_id) WHERE d.doc_id = ANY (%s)",
+        (list(doc_ids),),
     )
+    return {
+        doc_id: FileLocation(
+            os.fsdecode(root), os.fsdecode(raw if raw is not None else inside), detached
+        )
+        for doc_id, root, inside, raw, detached in rows
+    }

@@ -77,7 +77,11 @@ class SqliteCatalog:
 
     def file_location(self, doc_id: int) -> FileLocation | None:
         with self._database.reading() as connection:
-            return files.location(connection, doc_id)
+            return files.locations(connection, [doc_id]).get(doc_id)
+
+    def file_locations(self, doc_ids: Iterable[int]) -> dict[int, FileLocation]:
+        with self._database.reading() as connection:
+            return files.locations(connection, doc_ids)
 
     def sample_files(self, limit: int) -> list[tuple[int, FileLocation]]:
         with self._database.reading() as connection:

@@ -119,8 +119,7 @@ def sample(connection: apsw.Connection, limit: int) -> list[tuple[int, FileLocat
         "WHERE root_id NOT IN (SELECT root_id FROM detached_roots) "
         "AND doc_id NOT IN (SELECT doc_id FROM detached_documents)")]  # fmt: skip
     chosen = sorted(random.sample(ids, min(limit, len(ids))))
-    locations = [(doc_id, location(connection, doc_id)) for doc_id in chosen]
-    return [(doc_id, file) for doc_id, file in locations if file is not None]
+    return sorted(locations(connection, chosen).items())
 
 
 def per_root(connection: apsw.Connection) -> dict[str, int]:
@@ -157,22 +156,24 @@ def _moment(time_ns: int) -> str:
     return utc_timestamp(time_ns // 1_000_000_000)
 
 
-def location(connection: apsw.Connection, doc_id: int) -> FileLocation | None:
-    """Where a document's file is; None for a note."""
+def locations(connection: apsw.Connection, doc_ids: Iterable[int]) -> dict[int, FileLocation]:
+    """Where the files of documents are, by id; without notes."""
     from kb.types import FileLocation
 
-    row = connection.execute(
-        "SELECT r.path, d.path, d.os_path, r.root_id IN (SELECT root_id FROM detached_roots) "
+    rows = connection.execute(
+        "SELECT d.doc_id, r.path, d.path, d.os_path, "
+        "r.root_id IN (SELECT root_id FROM detached_roots) "
         "OR d.doc_id IN (SELECT doc_id FROM detached_documents) "
-        "FROM documents d JOIN roots r USING (root_id) WHERE d.doc_id = ?",
-        (doc_id,),
-    ).fetchone()
-    if row is None:
-        return None
-    root, inside, raw, detached = row
-    return FileLocation(
-        os.fsdecode(root), os.fsdecode(raw if raw is not None else inside), bool(detached)
+        "FROM documents d JOIN roots r USING (root_id) "
+        "WHERE d.doc_id IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(doc_ids)),),
     )
+    return {
+        doc_id: FileLocation(
+            os.fsdecode(root), os.fsdecode(raw if raw is not None else inside), bool(detached)
+        )
+        for doc_id, root, inside, raw, detached in rows
+    }
 
 
 def _stored(path: str) -> str | bytes:

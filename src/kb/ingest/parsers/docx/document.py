@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 from xml.etree.ElementTree import Element
 
-from kb.ingest import dates, file_names
+from kb.ingest import file_names
 from kb.ingest.decode import Unreadable, Unsupported
 from kb.ingest.parser_support.extract import Extract, one_line, wrap_lines
+from kb.ingest.parser_support.office import attributes_of, properties_of
 from kb.ingest.parser_support.zip_archive import Archive, find_all, local_name, resolve_href
 from kb.ingest.parsers.docx.alternative_chunks import AlternativeChunk, write_alternative_chunk
 from kb.ingest.parsers.docx.styles import Role, Styles, attribute, value
 from kb.metadata import TITLE_CHARS
 from kb.ports import Parsed, Source
-from kb.types import Attributes
 
 _OLE = b"\xd0\xcf\x11\xe0"  # the beginning of encrypted and of old Word files
 # Deleted text, alternative versions, and properties.
@@ -70,7 +69,7 @@ def parse_docx(source: Source) -> Parsed:
     chunks = _alternative_chunks(archive, path)
     writer = _Writer(out, styles, _notes(archive, path), chunks)
     writer.write(document)
-    properties = _properties(archive)
+    properties = properties_of(archive)
     title = writer.title or properties.get("title") or out.first_heading
     shown = [properties[key] for key in _SHOWN_PROPERTIES if key in properties]
     out.append_missing(
@@ -89,7 +88,7 @@ def parse_docx(source: Source) -> Parsed:
         type="docx",
         blocks=out.blocks,
         title=title or file_names.title_of(source.name),
-        attributes=_attributes(properties),
+        attributes=attributes_of(properties),
         warnings=tuple(writer.warnings),
         text=out.text,
     )
@@ -389,15 +388,6 @@ def _texts(root: Element) -> Iterator[str]:
         yield text
 
 
-def _properties(archive: Archive) -> dict[str, str]:
-    root = archive.xml("docProps/core.xml")
-    elements = root if root is not None else ()
-    properties = {local_name(each): one_line(each.text or "") for each in elements}
-    if properties.get("title", "").startswith("Microsoft Word"):  # set by a printer driver
-        properties.pop("title")
-    return {key: text for key, text in properties.items() if text}
-
-
 def _further_properties(archive: Archive) -> Iterator[str]:
     """Yield the properties that a company or the author has added."""
     for name, kinds in _FURTHER_PROPERTIES.items():
@@ -405,17 +395,3 @@ def _further_properties(archive: Archive) -> Iterator[str]:
         for element in root.iter() if root is not None else ():
             if local_name(element) in kinds and element.text:
                 yield element.text
-
-
-def _attributes(properties: dict[str, str]) -> Attributes:
-    created, modified = (dates.parse(properties.get(key, "")) for key in ("created", "modified"))
-    known = {"creator": "author", "subject": "subject", "keywords": "keywords"}
-    metadata: dict[str, Any] = {
-        name: properties[key] for key, name in known.items() if key in properties
-    }
-    return Attributes(
-        date=created,
-        created_at=dates.moment(created) if created else None,
-        updated_at=dates.moment(modified) if modified else None,
-        metadata=metadata,
-    )

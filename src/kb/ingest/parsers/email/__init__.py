@@ -1,7 +1,8 @@
-"""E-mail files.
+"""E-mail files, and mailboxes of many e-mails.
 
 Modules:
 
+    mailbox  the messages of an mbox file
     message  headers and texts, then attached messages and texts
     parser   EmailParser
     parts    the parts of an e-mail, and their text

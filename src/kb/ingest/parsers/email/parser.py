@@ -12,9 +12,13 @@ class EmailParser(FormatParser):
     version = "5"
 
     def accepts(self, source: Source) -> bool:
-        return file_names.suffix_of(source.name) == ".eml"
+        return file_names.suffix_of(source.name) in (".eml", ".mbox")
 
     def parse(self, source: Source) -> Parsed:
+        if file_names.suffix_of(source.name) == ".mbox":
+            from kb.ingest.parsers.email.mailbox import parse_mailbox
+
+            return parse_mailbox(source)
         from kb.ingest.parsers.email.message import parse_email
 
         return parse_email(source)

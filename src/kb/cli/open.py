@@ -1,0 +1,166 @@
+"""`kb open`.
+
+A store may come from somebody else. It cannot choose a program: these come from the user's
+environment and settings. It cannot choose a file outside the folders that are attached to it:
+`KnowledgeBase.get` has read the file by the rules of an ingest before it is opened. And it cannot
+choose how a file is opened: the name and the first bytes of the file do.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from kb.cli import last_hits, output, programs
+from kb.cli.invocation import Invocation, pass_invocation
+from kb.cli.options import Command, common_options, document_argument
+from kb.errors import ConfigError, NotFound
+
+if TYPE_CHECKING:
+    from kb.config import OpenConfig
+    from kb.library.knowledge_base import KnowledgeBase
+    from kb.types import Passage
+
+_MAX_DIGITS = 9
+_PDF_HEAD_BYTES = 1024  # a PDF may begin with other bytes
+_DOCUMENT_SUFFIXES = (
+    ".html", ".htm", ".xhtml", ".docx", ".epub", ".odt", ".ods", ".odp", ".rtf", ".pptx", ".xlsx",
+)  # fmt: skip
+_STATES = {
+    "exact": "",
+    "moved": " (the passage has moved)",
+    "stale": " (the file has changed since it was indexed; to update: kb ingest)",
+}
+
+
+@click.command("open", cls=Command)
+@document_argument("target", metavar="N|CITATION")
+@common_options()
+@pass_invocation
+def open_command(invocation: Invocation, *, target: str) -> int:
+    """Open a hit in your editor or PDF viewer.
+
+    N is the number of a hit of the last search in this terminal. CITATION is a citation from `kb
+    search`, or the path or the unique name of a document.
+
+    Text files open in $VISUAL or $EDITOR, at the line if kb knows how the editor takes one. PDFs
+    open in the system's viewer, at the page if kb knows how the viewer takes one. HTML pages, books
+    and office documents open in their application. Everything else is shown in the pager: notes,
+    mail, files that are gone or must not be read, and all but text files if there is no display.
+    The settings open.editor and open.pdf_viewer choose other programs.
+
+    With --json, nothing is opened: the citation is printed, with file, line, page and link.
+
+    \b
+    Examples:
+      kb open 1
+      kb open notes/retry.md#L12-L34
+    """
+    with invocation.open() as kb:
+        passage = kb.get(_citation(target, kb, invocation), count=not invocation.json)
+        if invocation.json:
+            from kb import wire
+
+            output.write_json(wire.citation(passage.citation))
+            return 0
+        return _open(passage, kb.config.open)
+
+
+def _citation(target: str, kb: KnowledgeBase, invocation: Invocation) -> str:
+    """The citation that the argument refers to."""
+    if not (target.isdecimal() and len(target) <= _MAX_DIGITS):
+        return target
+    uris = last_hits.load(kb.path, invocation.terminal)
+    if uris is None:
+        raise NotFound(
+            "there was no search of this store in this terminal",
+            "run kb search first, or give a citation",
+        )
+    if not 1 <= int(target) <= len(uris):
+        hits = output.count(len(uris), "hit")
+        raise NotFound(f"no hit {int(target)}", f"the last search had {hits}")
+    return uris[int(target) - 1]
+
+
+def _open(passage: Passage, config: OpenConfig) -> int:
+    citation = passage.citation
+    # A reason means that the file could not be read, or must not be.
+    file = citation.file if passage.reason is None else None
+    note = output.escape(f"{citation.uri}{_STATES[passage.state]}")
+    if file is not None and citation.line is not None:
+        output.note(f"opening {note}")
+        return _run(programs.editor_command(file, citation.line, config.editor, os.environ))
+    if file is not None and programs.has_display(os.environ) and _open_window(
+        file, citation.page, config
+    ):  # fmt: skip
+        output.note(f"opened {note}")
+        return 0
+    if passage.reason is not None:
+        note += f" (this is the indexed text; {output.escape(passage.reason)})"
+    output.note(note)
+    click.echo_via_pager(output.escape_lines(passage.text.removesuffix("\n")))
+    return 0
+
+
+def _run(command: list[str]) -> int:
+    """Run an editor in this terminal, and return its exit status."""
+    try:
+        return subprocess.run(command, check=False).returncode
+    except OSError as error:
+        raise ConfigError(
+            f"cannot start {command[0]}: {error.strerror}",
+            "set $EDITOR, or open.editor in your settings",
+        ) from error
+
+
+def _open_window(file: str, page: int | None, config: OpenConfig) -> bool:
+    """Open a PDF, or another document with an application of its own. Returns False for other
+    files, and if no program is known."""
+    command = None
+    if _is_pdf(file):
+        command = programs.pdf_command(file, page, config.pdf_viewer, _default_pdf_viewer())
+    elif not file.lower().endswith(_DOCUMENT_SUFFIXES):
+        return False
+    if command is None and sys.platform == "win32":
+        os.startfile(file)
+        return True
+    command = command or programs.system_command(file)
+    if command is None:
+        return False
+    nothing = subprocess.DEVNULL
+    try:
+        process = subprocess.Popen(
+            command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
+        )
+        process.returncode = 0  # nobody waits for it, which Python would warn about
+    except OSError as error:
+        raise ConfigError(
+            f"cannot start {command[0]}: {error.strerror}",
+            "install it, or set open.pdf_viewer in your settings",
+        ) from error
+    return True
+
+
+def _is_pdf(file: str) -> bool:
+    from kb.regular_files import open_file
+
+    if not file.lower().endswith(".pdf"):
+        return False
+    with open_file(file, links="follow") as opened:
+        return b"%PDF-" in opened.head(_PDF_HEAD_BYTES)
+
+
+def _default_pdf_viewer() -> str | None:
+    """The name of the system's PDF viewer, where it can be asked for and kb knows it."""
+    if sys.platform != "linux":
+        return None
+    query = ["xdg-mime", "query", "default", "application/pdf"]
+    try:
+        asked = subprocess.run(query, capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return programs.default_pdf_viewer(asked.stdout)

@@ -1,0 +1,64 @@
+"""What the zip-based office formats of Microsoft share: properties, and relations between parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kb.ingest import dates
+from kb.ingest.decode import Unsupported
+from kb.ingest.parser_support.extract import one_line
+from kb.ingest.parser_support.zip_archive import Archive, local_name, resolve_href
+from kb.types import Attributes
+
+_OLE = b"\xd0\xcf\x11\xe0"  # the container of encrypted and of old office files
+_PRINTED = ("Microsoft Word", "Microsoft PowerPoint")  # titles set by a printer driver
+_KNOWN = {"creator": "author", "subject": "subject", "keywords": "keywords"}
+SHOWN_PROPERTIES = ("title", "subject", "creator", "keywords", "description", "category")
+
+
+def open_archive(data: bytes, suffix: str) -> Archive:
+    """The parts of an office file. Raises `Unsupported` if it is encrypted or of an old format."""
+    if data.startswith(_OLE):
+        raise Unsupported(
+            f"encrypted: save a copy without a password (for an old file, as {suffix})"
+        )
+    return Archive(data)
+
+
+def properties_of(archive: Archive) -> dict[str, str]:
+    """The properties that the author sees, without empty ones."""
+    root = archive.xml("docProps/core.xml")
+    elements = root if root is not None else ()
+    properties = {local_name(each): one_line(each.text or "") for each in elements}
+    if properties.get("title", "").startswith(_PRINTED):
+        properties.pop("title")
+    return {key: text for key, text in properties.items() if text}
+
+
+def attributes_of(properties: dict[str, str]) -> Attributes:
+    """The attributes of a document with these properties."""
+    created, modified = (dates.parse(properties.get(key, "")) for key in ("created", "modified"))
+    metadata: dict[str, Any] = {
+        name: properties[key] for key, name in _KNOWN.items() if key in properties
+    }
+    return Attributes(
+        date=created,
+        created_at=dates.moment(created) if created else None,
+        updated_at=dates.moment(modified) if modified else None,
+        metadata=metadata,
+    )
+
+
+def relations(archive: Archive, path: str) -> dict[str, tuple[str, str]]:
+    """The parts that the part at `path` names, by the id of the relation: kind and path. Addresses
+    outside the file are left out."""
+    folder, _, name = path.rpartition("/")
+    root = archive.xml(f"{folder}/_rels/{name}.rels".removeprefix("/"))
+    return {
+        each.get("Id", ""): (
+            each.get("Type", "").rpartition("/")[2],
+            resolve_href(path, each.get("Target", "")),
+        )
+        for each in (root if root is not None else ())
+        if each.get("TargetMode") != "External"
+    }

@@ -1,0 +1,195 @@
+"""References: BibTeX and RIS files, entry by entry.
+
+The lines of an entry stay as they are, so that a citation opens the entry in the file. Its heading
+has the authors, the year and the title, with LaTeX accents as letters.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+from kb.ingest import file_names
+from kb.ingest.decode import decode
+from kb.ingest.parser_support.extract import one_line
+from kb.ingest.parser_support.format_parser import SMALL_BYTES, FormatParser
+from kb.ingest.parser_support.sections import HEADING_CHARS, line_block, paragraphs
+from kb.ports import Parsed, Source
+from kb.types import Block
+
+_ENTRY = re.compile(r"[ \t]*@[A-Za-z]+[ \t]*[{(]")
+_PREAMBLE = re.compile(r"[ \t]*@(?:comment|preamble|string)\b", re.IGNORECASE)
+_FIELD = re.compile(
+    r"^[ \t]*(?:@\w+[ \t]*[{(][^,]*,[ \t]*)?(author|editor|title|year|date)[ \t]*=[ \t]*(.*)",
+    re.IGNORECASE,
+)
+_INLINE = re.compile(
+    r"[,{][ \t]*(author|editor|title|year|date)[ \t]*=[ \t]*([{\"])", re.IGNORECASE
+)
+_TAG = re.compile(r"([A-Z][A-Z0-9])  ?- ?(.*)")
+_TAGS = {
+    "AU": "author", "A1": "author", "ED": "editor", "TI": "title", "T1": "title", "PY": "year",
+    "Y1": "year", "DA": "year",
+}  # fmt: skip
+_YEAR = re.compile(r"\d{4}")
+_AND = re.compile(r"\s+and\s+")
+_MAX_AUTHORS = 5
+_MAX_VALUE_LINES = 50
+
+# LaTeX accents, as combining characters.
+_ACCENTS = {
+    "`": "\u0300", "'": "\u0301", "^": "\u0302", "~": "\u0303", "=": "\u0304", "u": "\u0306",
+    ".": "\u0307", '"': "\u0308", "r": "\u030a", "H": "\u030b", "v": "\u030c", "c": "\u0327",
+    "k": "\u0328", "d": "\u0323", "b": "\u0331",
+}  # fmt: skip
+_LETTERS = {
+    "ss": "ß", "ae": "æ", "AE": "Æ", "oe": "œ", "OE": "Œ", "aa": "å", "AA": "Å", "o": "ø",
+    "O": "Ø", "l": "ł", "L": "Ł", "i": "ı", "j": "ȷ", "dh": "ð", "th": "þ",
+}  # fmt: skip
+_SIGN_ACCENT = re.compile(r"\\([`'^~=.\"])\s?\{?\s?(\\[ij]|[A-Za-z])\s?\}?")
+_LETTER_ACCENT = re.compile(r"\\([uvHckdbr])(?:\s?\{\s?(\\[ij]|[A-Za-z])\s?\}|\s(\\[ij]|[A-Za-z]))")
+_LETTER = re.compile(r"\\(ss|ae|AE|oe|OE|aa|AA|dh|th|[oOlLij])(?![A-Za-z])\s?(?:\{\})?")
+_COMMAND = re.compile(r"\\-|\\[A-Za-z]+\s?|\\(?=[&%$#_{}])")
+
+
+class BibliographyParser(FormatParser):
+    name = "bibliography"
+    version = "1"
+    max_local_bytes = SMALL_BYTES
+
+    def accepts(self, source: Source) -> bool:
+        return file_names.suffix_of(source.name) in (".bib", ".ris")
+
+    def parse(self, source: Source) -> Parsed:
+        lines = decode(source.data).split("\n")
+        ris = file_names.suffix_of(source.name) == ".ris"
+        entries = _ris_entries(lines) if ris else _bibtex_entries(lines)
+        return Parsed(
+            type="reference",
+            blocks=list(_blocks(lines, entries, ris=ris)),
+            title=file_names.title_of(source.name),
+        )
+
+
+def _blocks(
+    lines: Sequence[str], entries: Iterator[tuple[int, int]], *, ris: bool
+) -> Iterator[Block]:
+    """Yield a block for each entry, and the paragraphs between entries."""
+    at = 0
+    for start, end in entries:
+        yield from _others(lines, at, start)
+        read = _ris_fields if ris else _bibtex_fields
+        heading = _heading(read(lines[start:end]))
+        path = (heading,) if heading else ()
+        block = line_block(lines, start, end, heading_path=path, atomic=True, boundary=True)
+        if block is not None:
+            yield block
+        at = end
+    yield from _others(lines, at, len(lines))
+
+
+def _others(lines: Sequence[str], start: int, end: int) -> Iterator[Block]:
+    for first, last in paragraphs(lines, start, end):
+        if (block := line_block(lines, first, last, boundary=True)) is not None:
+            yield block
+
+
+# --- entries --------------------------------------------------------------------------------------
+
+
+def _bibtex_entries(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield the line ranges of entries. An entry ends with its closing brace, or before the next
+    entry if the brace is missing."""
+    at = 0
+    while at < len(lines):
+        if not _ENTRY.match(lines[at]) or _PREAMBLE.match(lines[at]):
+            at += 1
+            continue
+        end, depth = at, 0
+        while end < len(lines):
+            if end > at and _ENTRY.match(lines[end]):
+                break
+            depth += lines[end].count("{") - lines[end].count("}")
+            end += 1
+            if depth <= 0 and ("}" in lines[end - 1] or ")" in lines[end - 1]):
+                break
+        yield at, end
+        at = end
+
+
+def _ris_entries(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield the line ranges of entries, from `TY` to `ER`."""
+    start: int | None = None
+    for number, line in enumerate(lines):
+        if line.startswith("TY  -"):
+            if start is not None:
+                yield start, number
+            start = number
+        elif line.startswith("ER  -") and start is not None:
+            yield start, number + 1
+            start = None
+    if start is not None:
+        yield start, len(lines)
+
+
+# --- fields ---------------------------------------------------------------------------------------
+
+
+def _bibtex_fields(lines: Sequence[str]) -> dict[str, list[str]]:
+    fields: dict[str, list[str]] = {}
+    for number, line in enumerate(lines):
+        if (match := _FIELD.match(line)) and match[1].lower() not in fields:
+            value = _value("\n".join([match[2], *lines[number + 1 : number + _MAX_VALUE_LINES]]))
+            fields[match[1].lower()] = _AND.split(plain_text(value))
+        for match in _INLINE.finditer(line):  # several fields on one line
+            if match[1].lower() not in fields:
+                fields[match[1].lower()] = _AND.split(plain_text(_value(line[match.start(2) :])))
+    return fields
+
+
+def _value(text: str) -> str:
+    """The value at the beginning of `text`: in braces, in quotes, or a single word."""
+    if text[:1] == "{":
+        depth = 0
+        for at, char in enumerate(text):
+            depth += (char == "{") - (char == "}")
+            if depth == 0:
+                return text[1:at]
+        return text[1:]
+    if text[:1] == '"':
+        end = re.search(r'(?<!\\)"\s*(?:,|\}|\n|$)', text[1:])
+        return text[1 : end.start() + 1] if end else text[1:]
+    return re.split(r"[,}\n]", text, maxsplit=1)[0]
+
+
+def _ris_fields(lines: Sequence[str]) -> dict[str, list[str]]:
+    fields: dict[str, list[str]] = {}
+    for line in lines:
+        if (match := _TAG.match(line)) and match[1] in _TAGS and match[2].strip():
+            fields.setdefault(_TAGS[match[1]], []).append(one_line(match[2]))
+    return fields
+
+
+def _heading(fields: dict[str, list[str]]) -> str:
+    """`Noether, Klein 1918: Invariante Variationsprobleme`."""
+    people = fields.get("author") or fields.get("editor") or []
+    names = [name.partition(",")[0] if "," in name else name.rpartition(" ")[2] for name in people]
+    more = " et al." if len(names) > _MAX_AUTHORS else ""
+    year = _YEAR.search(" ".join(fields.get("year") or fields.get("date") or []))
+    who = one_line(f"{', '.join(names[:_MAX_AUTHORS])}{more} {year[0] if year else ''}")
+    title = one_line(" and ".join(fields.get("title", [])))
+    return ": ".join(filter(None, (who, title)))[:HEADING_CHARS]
+
+
+def plain_text(value: str) -> str:
+    """LaTeX as text: accents and special letters as characters, without braces and commands."""
+    value = _SIGN_ACCENT.sub(lambda match: _accented(match[2], match[1]), value)
+    value = _LETTER_ACCENT.sub(lambda match: _accented(match[2] or match[3], match[1]), value)
+    value = _LETTER.sub(lambda match: _LETTERS[match[1]], value)
+    value = _COMMAND.sub("", value).replace("~", " ").replace("--", "–")
+    return one_line(unicodedata.normalize("NFC", value.replace("{", "").replace("}", "")))
+
+
+def _accented(letter: str, accent: str) -> str:
+    return letter.removeprefix("\\") + _ACCENTS[accent]

@@ -1,0 +1,87 @@
+"""Canvases of Obsidian (JSON Canvas): cards in reading order, under the names of their groups."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from kb.ingest import file_names
+from kb.ingest.decode import Unreadable, decode
+from kb.ingest.parser_support.extract import Extract
+from kb.ingest.parser_support.format_parser import FormatParser
+from kb.ports import Parsed, Source
+
+_LABELS = ("text", "label", "url")
+
+
+class CanvasParser(FormatParser):
+    name = "canvas"
+    version = "1"
+
+    def accepts(self, source: Source) -> bool:
+        return file_names.suffix_of(source.name) == ".canvas"
+
+    def parse(self, source: Source) -> Parsed:
+        try:
+            canvas = json.loads(decode(source.data) or "{}")
+        except (ValueError, RecursionError) as error:
+            raise Unreadable(f"not a canvas: {error}") from error
+        nodes, edges = _objects(canvas, "nodes"), _objects(canvas, "edges")
+        nodes.sort(key=lambda node: (_number(node, "y"), _number(node, "x")))
+        groups = [node for node in nodes if node.get("type") == "group"]
+        out = Extract()
+        cards: dict[int, list[dict[str, Any]]] = {}
+        for node in nodes:
+            if node.get("type") != "group":
+                cards.setdefault(_group(node, groups), []).append(node)
+        for index in sorted(cards.keys() | set(range(len(groups)))):
+            if index >= 0:
+                out.heading(1, _string(groups[index], "label") or "Group")
+            for card in cards.get(index, ()):
+                out.lines(_lines(card))
+        out.append_missing(_string(edge, "label") for edge in edges)
+        return Parsed(
+            type="canvas",
+            blocks=out.blocks,
+            title=file_names.title_of(source.name),
+            text=out.text,
+        )
+
+
+def _lines(node: dict[str, Any]) -> Iterator[str]:
+    """Yield the text of a card: its own, or the file or address that it shows."""
+    if file := _string(node, "file"):
+        yield f"[[{file}{_string(node, 'subpath')}]]"
+    for name in _LABELS:
+        yield from _string(node, name).split("\n")
+
+
+def _group(node: dict[str, Any], groups: list[dict[str, Any]]) -> int:
+    """The index of the smallest group around the middle of a card; -1 if there is none."""
+    x = _number(node, "x") + _number(node, "width") / 2
+    y = _number(node, "y") + _number(node, "height") / 2
+    around = [
+        (_number(group, "width") * _number(group, "height"), index)
+        for index, group in enumerate(groups)
+        if 0 <= x - _number(group, "x") <= _number(group, "width")
+        and 0 <= y - _number(group, "y") <= _number(group, "height")
+    ]
+    return min(around)[1] if around else -1
+
+
+def _objects(canvas: Any, name: str) -> list[dict[str, Any]]:
+    found = canvas.get(name, []) if isinstance(canvas, dict) else None
+    if not isinstance(found, list):
+        raise Unreadable(f"not a canvas: its {name} are no list")
+    return [each for each in found if isinstance(each, dict)]
+
+
+def _string(node: dict[str, Any], name: str) -> str:
+    value = node.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _number(node: dict[str, Any], name: str) -> float:
+    value = node.get(name)
+    return float(value) if isinstance(value, int | float) and abs(value) < 1e15 else 0.0

@@ -1,0 +1,214 @@
+"""OpenDocument files: headings, paragraphs, lists and tables; sheets by row; slides with notes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from xml.etree.ElementTree import Element
+
+from kb.ingest import dates, file_names
+from kb.ingest.decode import Unreadable, Unsupported
+from kb.ingest.parser_support.extract import Extract, one_line
+from kb.ingest.parser_support.zip_archive import Archive, find_all, local_name
+from kb.metadata import TITLE_CHARS
+from kb.ports import Parsed, Source
+from kb.types import Attributes
+
+_TEXTS, _SPREADSHEETS = (".odt", ".ott"), (".ods", ".ots")
+_SPACES = {"tab": "\t", "line-break": "\n"}
+_HIDDEN = frozenset({"tracked-changes", "forms", "sequence-decls", "variable-decls"})
+_FURNITURE = frozenset({"date-time", "footer", "page-number", "header"})  # of a slide
+_ROWS = 50  # of a sheet in a block, so that a citation is near its row
+_SHOWN = ("title", "subject", "creator", "initial-creator", "keyword", "description")
+_ROW_GROUPS = frozenset({"table-header-rows", "table-row-group", "table-rows"})
+_MAX_SPACES = 100
+_DEPTH = re.compile(r"[1-9]")
+
+
+def parse_opendocument(source: Source) -> Parsed:
+    archive = Archive(source.data)
+    if b"encryption-data" in (archive.read("META-INF/manifest.xml") or b""):
+        raise Unsupported("encrypted: save a copy without a password")
+    content = archive.xml("content.xml")
+    if content is None:
+        raise Unreadable("not an OpenDocument file: content.xml is missing")
+    kind = file_names.suffix_of(source.name)
+    out = Extract()
+    writer = _Writer(out, sheets=kind in _SPREADSHEETS)
+    for body in find_all(content, "body"):
+        writer.write(body)
+    properties = _properties(archive)
+    heading = out.first_heading if kind in _TEXTS else writer.slide_title
+    title = properties.get("title") or heading or ""
+    shown = [properties[key] for key in _SHOWN if key in properties]
+    out.append_missing([*writer.descriptions, *_headers(archive), *shown], title[:TITLE_CHARS])
+    return Parsed(
+        type="opendocument",
+        blocks=out.blocks,
+        title=title or file_names.title_of(source.name),
+        attributes=_attributes(properties),
+        text=out.text,
+    )
+
+
+class _Writer:
+    """Writes the elements of a document in order, without recursion: nesting has no limit."""
+
+    def __init__(self, out: Extract, *, sheets: bool) -> None:
+        self.descriptions: list[str] = []
+        self._out = out
+        self._sheets = sheets
+        self._slides = 0
+        self.slide_title = ""  # of the first slide that has one
+
+    def write(self, body: Element) -> None:
+        stack = [iter([body])]
+        while stack:
+            element = next(stack[-1], None)
+            if element is None:
+                stack.pop()
+                continue
+            kind = local_name(element)
+            if kind == "h":
+                level = _attribute(element, "outline-level")
+                self._out.heading(int(level) if _DEPTH.fullmatch(level) else 1, _text(element))
+                self._write_inside(element)
+            elif kind == "p":
+                self._out.paragraph(one_line(_text(element)))
+                self._write_inside(element)
+            elif kind == "list" and not find_all(element, "h"):  # else of numbered headings
+                self._out.lines(f"- {text}" for text in _items(element))
+            elif kind == "table":
+                self._write_table(element)
+            elif kind in ("title", "desc"):
+                self.descriptions.append(_text(element))
+            elif kind not in _HIDDEN and _attribute(element, "class") not in _FURNITURE:
+                if kind == "page":
+                    self._write_slide_heading(element)
+                elif _attribute(element, "class") == "title":
+                    continue  # in the heading
+                stack.append(iter(element))
+
+    def _write_slide_heading(self, page: Element) -> None:
+        """Write the number of a slide, by which it can be found, and its title."""
+        self._slides += 1
+        frames = [each for each in page if _attribute(each, "class") == "title"]
+        title = one_line(" ".join(text for frame in frames for text in _items(frame)))
+        self.slide_title = self.slide_title or title
+        self._out.heading(1, f"Slide {self._slides}" + (f": {title}" if title else ""))
+
+    def _write_inside(self, paragraph: Element) -> None:
+        """Write the footnotes, comments and frames of a paragraph after it."""
+        for element in paragraph.iter():
+            kind = local_name(element)
+            if kind in ("p", "h") and element is not paragraph:
+                self._out.paragraph(one_line(_text(element)), "> ")
+            elif kind in ("title", "desc"):
+                self.descriptions.append(_text(element))
+
+    def _write_table(self, table: Element) -> None:
+        rows = [row for row in (_cells(each) for each in _rows(table)) if any(row)]
+        if not self._sheets:
+            self._out.table(rows)
+            return
+        self._out.heading(1, _attribute(table, "name"))
+        lines = [" | ".join(cell for cell in row if cell) for row in rows]
+        for start in range(0, len(lines), _ROWS):
+            self._out.lines(lines[start : start + _ROWS])
+
+
+def _rows(table: Element) -> Iterator[Element]:
+    """Yield the rows of a table, without those of tables in its cells."""
+    stack = [iter(table)]
+    while stack:
+        element = next(stack[-1], None)
+        if element is None:
+            stack.pop()
+        elif local_name(element) == "table-row":
+            yield element
+        elif local_name(element) in _ROW_GROUPS:
+            stack.append(iter(element))
+
+
+def _cells(row: Element) -> list[str]:
+    """The texts of a row. Repeated cells are written once: a row may repeat them a million
+    times."""
+    cells = []
+    for cell in row:
+        if local_name(cell) in ("table-cell", "covered-table-cell"):
+            text = one_line(" ".join(_text(each) for each in find_all(cell, "p")))
+            cells.append(text or _attribute(cell, "value"))
+    return cells
+
+
+def _items(element: Element) -> Iterator[str]:
+    for each in element.iter():
+        if local_name(each) in ("p", "h") and (text := one_line(_text(each))):
+            yield text
+
+
+def _text(element: Element) -> str:
+    """The text of a paragraph, without its notes, comments and frames, which are written after
+    it."""
+    pieces = [element.text or ""]
+    stack = [iter(element)]
+    parents = [element]
+    while stack:
+        child = next(stack[-1], None)
+        if child is None:
+            stack.pop()
+            done = parents.pop()
+            if stack:
+                pieces.append(done.tail or "")
+            continue
+        kind = local_name(child)
+        if kind == "s":
+            count = _attribute(child, "c")
+            pieces.append(" " * min(int(count) if count.isdecimal() else 1, _MAX_SPACES))
+        pieces.append(_SPACES.get(kind, ""))
+        if kind in ("annotation", "note", "frame", "custom-shape"):
+            pieces.append(child.tail or "")
+            continue
+        pieces.append(child.text or "")
+        stack.append(iter(child))
+        parents.append(child)
+    return "".join(pieces)
+
+
+def _attribute(element: Element, name: str) -> str:
+    """The value of an attribute, whatever its namespace."""
+    return next((value for key, value in element.items() if key.rpartition("}")[2] == name), "")
+
+
+def _headers(archive: Archive) -> Iterator[str]:
+    """Yield the texts of headers and footers."""
+    styles = archive.xml("styles.xml")
+    for part in ("header", "header-first", "footer", "footer-first"):
+        for element in find_all(styles, part):
+            yield from (_text(each) for each in find_all(element, "p"))
+
+
+def _properties(archive: Archive) -> dict[str, str]:
+    """The properties of the document; several keywords are joined."""
+    properties: dict[str, str] = {}
+    for meta in find_all(archive.xml("meta.xml"), "meta"):
+        for each in meta:
+            name, text = local_name(each), one_line(each.text or "")
+            if text:
+                properties[name] = f"{properties[name]}, {text}" if name in properties else text
+    return properties
+
+
+def _attributes(properties: dict[str, str]) -> Attributes:
+    created, modified = (dates.parse(properties.get(key, "")) for key in ("creation-date", "date"))
+    author = properties.get("initial-creator") or properties.get("creator")
+    known = {"author": author, "subject": properties.get("subject"),
+             "keywords": properties.get("keyword")}  # fmt: skip
+    metadata: dict[str, Any] = {name: text for name, text in known.items() if text}
+    return Attributes(
+        date=created,
+        created_at=dates.moment(created) if created else None,
+        updated_at=dates.moment(modified) if modified else None,
+        metadata=metadata,
+    )

@@ -1,0 +1,153 @@
+"""Excel workbooks: the rows of each sheet, with the values that the workbook shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from xml.etree.ElementTree import Element
+
+from kb.ingest import file_names
+from kb.ingest.decode import Unreadable
+from kb.ingest.parser_support.extract import Extract, one_line
+from kb.ingest.parser_support.office import (
+    SHOWN_PROPERTIES,
+    attributes_of,
+    open_archive,
+    properties_of,
+    relations,
+)
+from kb.ingest.parser_support.zip_archive import Archive, find_all, local_name
+from kb.metadata import TITLE_CHARS
+from kb.ports import Parsed, Source
+
+_WORKBOOK = "xl/workbook.xml"
+_OTHER_PARTS = ("xl/charts/", "xl/comments", "xl/drawings/drawing", "xl/threadedComments/")
+_ROWS = 50  # in a block, so that a citation is near its row
+_DATE_FORMATS = frozenset({*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)})
+_QUOTED = re.compile(r'"[^"]*"|\[[^\]]*\]|\\.')  # parts of a number format that are no codes
+_MAX_DAYS = 2_958_465  # the last day that a workbook knows, in 9999
+
+
+def parse_xlsx(source: Source) -> Parsed:
+    archive = open_archive(source.data, ".xlsx")
+    root = archive.xml(_WORKBOOK)
+    if root is None:
+        raise Unreadable(f"not an Excel workbook: {_WORKBOOK} is missing")
+    strings = ["".join(_plain_texts(each))
+               for each in find_all(archive.xml("xl/sharedStrings.xml"), "si")]  # fmt: skip
+    epoch = datetime(1904, 1, 1) if _uses_1904(root) else datetime(1899, 12, 30)
+    cells = _Cells(strings, _date_styles(archive.xml("xl/styles.xml")), epoch)
+    out = Extract()
+    sheets = _sheets(archive, root)
+    for number, (name, path) in enumerate(sheets, 1):
+        sheet = archive.xml(path)
+        out.heading(1, name)
+        rows = [] if sheet is None else list(cells.rows(sheet))
+        for start in range(0, len(rows), _ROWS):
+            out.lines(rows[start : start + _ROWS])
+        source.on_progress(number, len(sheets))
+    properties = properties_of(archive)
+    title = properties.get("title", "")
+    others = [text for name in archive.names() if name.startswith(_OTHER_PARTS)
+              and name.endswith(".xml") for text in _texts(archive.xml(name))]  # fmt: skip
+    shown = [properties[key] for key in SHOWN_PROPERTIES if key in properties]
+    out.append_missing([*others, *shown], title[:TITLE_CHARS])
+    return Parsed(
+        type="xlsx",
+        blocks=out.blocks,
+        title=title or file_names.title_of(source.name),
+        attributes=attributes_of(properties),
+        text=out.text,
+    )
+
+
+def _sheets(archive: Archive, root: Element) -> list[tuple[str, str]]:
+    """The names and parts of the sheets, in the order of the workbook."""
+    parts = relations(archive, _WORKBOOK)
+    sheets = []
+    for sheet in find_all(root, "sheet"):
+        ids = [value for key, value in sheet.items() if key.endswith("}id")]
+        if ids and ids[0] in parts:
+            sheets.append((sheet.get("name", ""), parts[ids[0]][1]))
+    return sheets
+
+
+def _uses_1904(root: Element) -> bool:
+    return any(each.get("date1904") in ("1", "true") for each in find_all(root, "workbookPr"))
+
+
+def _date_styles(root: Element | None) -> frozenset[int]:
+    """The numbers of the cell styles that show dates."""
+    custom = {
+        each.get("numFmtId"): _QUOTED.sub("", each.get("formatCode", "")).lower()
+        for each in find_all(root, "numFmt")
+    }
+    formats = [each.get("numFmtId") or "" for cells in find_all(root, "cellXfs") for each in cells]
+    return frozenset(
+        number
+        for number, each in enumerate(formats)
+        if (each.isdecimal() and int(each) in _DATE_FORMATS)
+        or any(code in custom.get(each, "") for code in ("yy", "dd", "d/", "/d", "h:mm"))
+    )
+
+
+class _Cells:
+    """Turns the cells of a sheet into text."""
+
+    def __init__(self, strings: Sequence[str], dates: frozenset[int], epoch: datetime) -> None:
+        self._strings = strings
+        self._dates = dates
+        self._epoch = epoch
+
+    def rows(self, sheet: Element) -> Iterator[str]:
+        """Yield the rows with text, one line each."""
+        for row in find_all(sheet, "row"):
+            cells = [one_line(self._text(cell)) for cell in row if local_name(cell) == "c"]
+            if any(cells):
+                yield " | ".join(cell for cell in cells if cell)
+
+    def _text(self, cell: Element) -> str:
+        kind = cell.get("t", "n")
+        if kind == "inlineStr":
+            return "".join(_plain_texts(cell))
+        value = next((each.text or "" for each in cell if local_name(each) == "v"), "")
+        if kind == "s":
+            known = value.isdecimal() and len(value) < 10 and int(value) < len(self._strings)
+            return self._strings[int(value)] if known else ""
+        if kind == "b":
+            return {"1": "TRUE", "0": "FALSE"}.get(value, value)
+        style = cell.get("s", "0")
+        if kind == "n" and style.isdecimal() and len(style) < 10 and int(style) in self._dates:
+            return self._date(value)
+        return value
+
+    def _date(self, value: str) -> str:
+        """A number of days as a date, with the time if it has one."""
+        try:
+            days = float(value)
+        except ValueError:
+            return value
+        if not 0 <= days <= _MAX_DAYS:
+            return value
+        moment = self._epoch + timedelta(seconds=round(days * 86_400))
+        if days < 1:
+            return moment.strftime("%H:%M")
+        return moment.strftime("%Y-%m-%d" if days == int(days) else "%Y-%m-%d %H:%M")
+
+
+def _plain_texts(root: Element) -> Iterator[str]:
+    """Yield the texts of a string, without its pronunciation."""
+    phonetic = {id(text) for run in find_all(root, "rPh") for text in find_all(run, "t")}
+    for each in find_all(root, "t"):
+        if id(each) not in phonetic:
+            yield each.text or ""
+
+
+def _texts(root: Element | None) -> Iterator[str]:
+    """Yield the texts of comments, charts and drawings."""
+    for element in root.iter() if root is not None else ():
+        if local_name(element) in ("t", "v", "text") and element.text:
+            yield element.text
+        if local_name(element) == "cNvPr":
+            yield element.get("descr", "")

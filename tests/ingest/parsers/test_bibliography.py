@@ -1,0 +1,107 @@
+"""References: an entry is a passage, and its heading has names, year and title."""
+
+from __future__ import annotations
+
+import pytest
+
+from kb.ingest.parsers.bibliography import BibliographyParser, plain_text
+from kb.ports import Source
+from kb.types import Block
+
+BIB = r"""% My references
+
+@string{ams = "American Mathematical Society"}
+
+@article{noether1918,
+  author  = {Noether, Emmy and Felix Klein},
+  title   = {{Invariante} Variations\-probleme},
+  year    = 1918,
+  note    = {a {nested} brace},
+}
+@book{goedel,
+  title = "On the {\"U}ber-problem
+    of two lines",
+  author = "Kurt G{\"o}del",
+  date = {1931-02}
+}
+
+@misc{one, author={Erd\H{o}s, Paul and \v{C}ech, E.}, title={All on one line}, year={1935}}
+@article{broken,
+  title = {Never closed,
+@article{next, title = {After it}}
+"""
+RIS = """TY  - JOUR
+AU  - Lovelace, Ada
+AU  - Babbage, Charles
+PY  - 1843/10/01
+TI  - Notes on the engine
+ER  -
+
+TY  - BOOK
+T1  - Without an end
+"""
+
+
+def blocks(name: str, text: str) -> list[Block]:
+    return list(BibliographyParser().parse(Source(name, text.encode())).blocks)
+
+
+def test_bibtex() -> None:
+    found = blocks("refs.bib", BIB)
+    entries = [(block.heading_path, block.span.start, block.span.end) for block in found]
+    assert entries == [
+        ((), 1, 1),
+        ((), 3, 3),
+        (("Noether, Klein 1918: Invariante Variationsprobleme",), 5, 10),
+        (("Gödel 1931: On the Über-problem of two lines",), 11, 16),
+        (("Erdős, Čech 1935: All on one line",), 18, 18),
+        (("Never closed,",), 19, 20),
+        (("After it",), 21, 21),
+    ]
+    lines = BIB.split("\n")
+    for block in found:
+        assert block.span.start is not None
+        assert block.text == "\n".join(lines[block.span.start - 1 : block.span.end])
+
+
+def test_ris() -> None:
+    first, second = blocks("refs.ris", RIS)
+    assert first.heading_path == ("Lovelace, Babbage 1843: Notes on the engine",)
+    assert (first.span.start, first.span.end) == (1, 6)
+    assert second.heading_path == ("Without an end",)
+
+
+def test_many_authors() -> None:
+    names = " and ".join(f"Author{number}, A." for number in range(9))
+    (block,) = blocks("a.bib", f"@misc{{x,\n author = {{{names}}},\n title = {{T}}\n}}")
+    assert block.heading_path == ("Author0, Author1, Author2, Author3, Author4 et al.: T",)
+
+
+@pytest.mark.parametrize(
+    ("latex", "text"),
+    [
+        (r"M{\"u}ller", "Müller"),
+        (r"M\"uller", "Müller"),
+        (r"{\'E}cole", "École"),
+        (r"Pe\~{n}a", "Peña"),
+        (r"Ho{\v{r}}ava", "Hořava"),
+        (r"Fran\c{c}ois", "François"),
+        (r"\AA ngstr{\"o}m", "Ångström"),
+        (r"Wei{\ss}", "Weiß"),
+        (r"{\L}ukasiewicz", "Łukasiewicz"),
+        (r"na{\"\i}ve", "naïve"),
+        (r"R\&D, 5\%", "R&D, 5%"),
+        (r"\emph{very} good~old", "very good old"),
+    ],
+)
+def test_latex(latex: str, text: str) -> None:
+    import unicodedata
+
+    assert unicodedata.normalize("NFKD", plain_text(latex)).replace("ı", "i") == (
+        unicodedata.normalize("NFKD", text)
+    )
+
+
+def test_no_entries() -> None:
+    assert [block.text for block in blocks("a.bib", "just\n\ntext\n")] == ["just", "text"]
+    assert blocks("a.bib", "") == []

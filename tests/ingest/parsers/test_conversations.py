@@ -1,0 +1,92 @@
+"""Exports of ChatGPT and Claude: conversations by title, with what each side wrote."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kb.ingest.decode import Unreadable
+from kb.ingest.parse import Parsers
+from kb.ingest.parsers.conversations import ConversationsParser
+from kb.ports import Parsed, Source
+
+
+def parse(conversations: Any) -> Parsed:
+    data = json.dumps(conversations).encode()
+    return ConversationsParser().parse(Source("conversations.json", data))
+
+
+def node(role: str, text: Any, parent: str | None) -> dict[str, Any]:
+    content = {"content_type": "text", "parts": [text]}
+    return {"message": {"author": {"role": role}, "content": content}, "parent": parent}
+
+
+CHATGPT = {
+    "title": "Buoy batteries",
+    "create_time": 1769846400.5,
+    "current_node": "d",
+    "mapping": {
+        "root": {"message": None, "parent": None},
+        "s": node("system", "hidden instructions", "root"),
+        "a": node("user", "Which battery lasts?", "s"),
+        "b": node("assistant", "An earlier answer.", "a"),
+        "c": node("assistant", "Lithium thionyl chloride.\n\n- light", "a"),
+        "d": node("user", {"content_type": "image", "text": "a picture's words"}, "c"),
+    },
+}
+CLAUDE = {
+    "uuid": "1", "name": "Tide tables", "created_at": "2026-01-31T08:00:00.000Z", "summary": "",
+    "chat_messages": [
+        {"sender": "human", "text": "old form", "content": [{"type": "text", "text": "When?"}],
+         "attachments": [{"file_name": "tides.csv", "extracted_content": "high, low"}]},
+        {"sender": "assistant", "text": "At noon.", "content": []},
+    ],
+}  # fmt: skip
+
+
+def test_chatgpt() -> None:
+    parsed = parse([CHATGPT])
+    assert parsed.text == (
+        "# Buoy batteries\n\n2026-01-31\n\n**You:**\nWhich battery lasts?\n\n"
+        "**Assistant:**\nLithium thionyl chloride.\n\n- light\n\n**You:**\na picture's words\n\n"
+        "**Assistant:**\nAn earlier answer."
+    )
+    assert parsed.type == "conversation"
+    assert {block.heading_path for block in parsed.blocks} == {("Buoy batteries",)}
+
+
+def test_claude() -> None:
+    assert parse([CLAUDE]).text == (
+        "# Tide tables\n\n2026-01-31\n\n**You:**\nWhen?\n\nhigh, low\n\ntides.csv\n\n"
+        "**Assistant:**\nAt noon."
+    )
+
+
+def test_which_files() -> None:
+    data, parsers = json.dumps([CLAUDE]).encode(), Parsers(1800, [])
+
+    def name(file: str, content: bytes) -> str | None:
+        found = parsers.detect(Source(file, content))
+        return found.name if found else None
+
+    assert name("conversations.json", data) == "conversations"
+    assert name("conversations-002.json", b"\xef\xbb\xbf " + data) == "conversations"
+    assert name("conversations.json", b'{"a": 1}') != "conversations"
+    assert name("other.json", data) != "conversations"
+
+
+def test_cycles_and_odd_values() -> None:
+    loop = {"mapping": {"a": node("user", "once", "b"), "b": node("user", "twice", "a"), "c": 3},
+            "current_node": "a", "title": 7, "create_time": 1e99}  # fmt: skip
+    assert parse([loop, {"chat_messages": [1, {"sender": 2, "content": 3}]}, 5]).text == (
+        "# Conversation\n\n**You:**\ntwice\n\n**You:**\nonce\n\n# Conversation"
+    )
+    assert parse([]).text == ""
+
+
+@pytest.mark.parametrize("data", [b'[{"a": 1}]', b"[", b"[{" * 60_000, b"[1, 2]"])
+def test_files_that_are_none(data: bytes) -> None:
+    with pytest.raises(Unreadable, match="not an export of conversations"):
+        ConversationsParser().parse(Source("conversations.json", data))

@@ -1,0 +1,67 @@
+"""Mailboxes: each message is read like a file of its own."""
+
+from __future__ import annotations
+
+import mailbox
+from email.message import EmailMessage
+from pathlib import Path
+
+import pytest
+
+from kb.ingest.decode import Unreadable
+from kb.ingest.parsers.email import EmailParser
+from kb.ports import Parsed, Source
+
+
+def parse(data: bytes) -> Parsed:
+    return EmailParser().parse(Source("inbox.mbox", data))
+
+
+def mail(subject: str, text: str) -> EmailMessage:
+    message = EmailMessage()
+    message["Subject"], message["From"] = subject, "ada@example.org"
+    message.set_content(text)
+    return message
+
+
+def test_a_mailbox_of_the_standard_library(tmp_path: Path) -> None:
+    box = mailbox.mbox(tmp_path / "inbox.mbox")
+    box.add(mail("Tide", "The tide turns.\n\nFrom here on it falls.\n"))
+    box.add(mail("Grüße", "Bis bald.\n"))
+    box.close()
+    parsed = parse((tmp_path / "inbox.mbox").read_bytes())
+    single = [EmailParser().parse(Source("a.eml", bytes(each))) for each in (
+        mail("Tide", "The tide turns.\n\nFrom here on it falls.\n"), mail("Grüße", "Bis bald.\n"),
+    )]  # fmt: skip
+    assert parsed.text == "\n\n".join(each.text or "" for each in single)
+    assert "\n\nFrom here on it falls." in parsed.text
+    assert (parsed.type, parsed.title) == ("email", "inbox")
+    headings = {block.heading_path for block in parsed.blocks}
+    assert headings == {path for each in single for block in each.blocks
+                        for path in [block.heading_path]}  # fmt: skip
+    lines = parsed.text.split("\n")
+    for block in parsed.blocks:
+        assert block.span.start is not None
+        assert block.text == "\n".join(lines[block.span.start - 1 : block.span.end])
+
+
+def test_line_ends_of_windows() -> None:
+    one = b"From a\r\nSubject: one\r\n\r\ntext\r\n\r\n"
+    parsed = parse(one + one.replace(b"one", b"two"))
+    assert parsed.text is not None
+    assert "one" in parsed.text
+    assert "two" in parsed.text
+    assert "From a" not in parsed.text
+
+
+def test_a_message_that_cannot_be_read() -> None:
+    parsed = parse(b"From a\nSubject: good\n\ntext\n\nFrom b\n\x00\x01 no header\n\n")
+    assert parsed.text is not None
+    assert "good" in parsed.text
+    assert parsed.warnings == ("message 2: not an e-mail: it does not begin with a header",)
+
+
+@pytest.mark.parametrize("data", [b"", b"Subject: x\n\ntext", b"From a\n\x00"])
+def test_files_that_are_none(data: bytes) -> None:
+    with pytest.raises(Unreadable):
+        parse(data)

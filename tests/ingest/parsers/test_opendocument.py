@@ -1,0 +1,100 @@
+"""OpenDocument: texts by heading, sheets by row, slides with their numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from kb.ingest.decode import Unreadable, Unsupported
+from kb.ingest.parsers.opendocument import OpendocumentParser
+from kb.ports import Parsed, Source
+from tests.ingest.parsers.archives import zipped
+from tests.ingest.parsers.office import opendocument
+
+
+def parse(data: bytes, name: str = "boat.odt") -> Parsed:
+    return OpendocumentParser().parse(Source(name, data))
+
+
+def row(*cells: str) -> str:
+    inside = "".join(f"<table:table-cell><text:p>{each}</text:p></table:table-cell>"
+                     for each in cells)  # fmt: skip
+    return f"<table:table-row>{inside}</table:table-row>"
+
+
+def test_a_text() -> None:
+    body = (
+        "<office:text><text:tracked-changes><text:p>deleted</text:p></text:tracked-changes>"
+        '<text:h text:outline-level="1">Winter storage</text:h>'
+        "<text:p>Drain the <text:span>carburettor</text:span><text:s text:c='2'/>now."
+        "<text:note><text:note-citation>1</text:note-citation><text:note-body>"
+        "<text:p>Wear gloves.</text:p></text:note-body></text:note> Then<text:tab/>rest.</text:p>"
+        "<text:list><text:list-item><text:p>one</text:p><text:list><text:list-item>"
+        "<text:p>inner</text:p></text:list-item></text:list></text:list-item></text:list>"
+        '<text:list><text:list-item><text:h text:outline-level="2">Engine</text:h>'
+        "</text:list-item></text:list>"
+        f"<table:table><table:table-header-rows>{row('A', 'B')}</table:table-header-rows>"
+        f"{row('1', '2')}</table:table>"
+        "<text:p><draw:frame><draw:text-box><text:p>in a frame</text:p></draw:text-box>"
+        "</draw:frame></text:p></office:text>"
+    )
+    parsed = parse(opendocument(body))
+    assert parsed.text == (
+        "# Winter storage\n\nDrain the carburettor now. Then rest.\n\n> Wear gloves.\n\n"
+        "- one\n- inner\n\n## Engine\n\nA | B\n1 | 2\n\n> in a frame"
+    )
+    assert (parsed.type, parsed.title) == ("opendocument", "Winter storage")
+    assert parsed.blocks[-1].heading_path == ("Winter storage", "Engine")  # type: ignore[index]
+
+
+def test_a_spreadsheet() -> None:
+    empty = (
+        '<table:table-row table:number-rows-repeated="1048574">'
+        '<table:table-cell table:number-columns-repeated="1024"/></table:table-row>'
+    )
+    value = '<table:table-row><table:table-cell office:value="12.5"/></table:table-row>'
+    table = f'<table:table table:name="Costs">{row("Rope", "12")}{value}{empty}</table:table>'
+    parsed = parse(opendocument(f"<office:spreadsheet>{table}</office:spreadsheet>"), "boat.ods")
+    assert parsed.text == "# Costs\n\nRope | 12\n12.5"
+    assert parsed.title == "boat"
+
+
+def test_a_presentation() -> None:
+    def frame(text: str, kind: str) -> str:
+        inside = f"<draw:text-box><text:p>{text}</text:p></draw:text-box>"
+        return f'<draw:frame presentation:class="{kind}">{inside}</draw:frame>'
+
+    notes = f"<presentation:notes>{frame('say hello', 'notes')}</presentation:notes>"
+    first = frame("Anchors", "title") + frame("Drop them slowly", "outline") + frame("3", "footer")
+    body = f"<draw:page>{first}{notes}</draw:page><draw:page>{frame('end', 'outline')}</draw:page>"
+    parsed = parse(opendocument(f"<office:presentation>{body}</office:presentation>"), "a.odp")
+    assert parsed.text == (
+        "# Slide 1: Anchors\n\nDrop them slowly\n\nsay hello\n\n# Slide 2\n\nend"
+    )
+    assert parsed.title == "Anchors"
+
+
+def test_properties_and_headers() -> None:
+    meta = (
+        "<dc:title>Boat</dc:title><meta:initial-creator>Ada</meta:initial-creator>"
+        "<meta:keyword>rope</meta:keyword><meta:keyword>sail</meta:keyword>"
+        "<meta:creation-date>2026-01-31T08:00:00</meta:creation-date>"
+    )
+    styles = "<style:header><text:p>Harbour office</text:p></style:header>"
+    parsed = parse(opendocument("<text:p>x</text:p>", meta=meta, styles=styles))
+    assert parsed.text == "x\n\nHarbour office\nAda\nrope, sail"
+    assert parsed.title == "Boat"
+    assert parsed.attributes.metadata == {"author": "Ada", "keywords": "rope, sail"}
+    assert parsed.attributes.date == "2026-01-31T08:00:00Z"
+
+
+def test_deep_nesting() -> None:
+    depth = 20_000
+    body = "<text:section>" * depth + "<text:p>deep</text:p>" + "</text:section>" * depth
+    assert parse(opendocument(body)).text == "deep"
+
+
+def test_files_that_are_none() -> None:
+    with pytest.raises(Unreadable, match=r"content\.xml is missing"):
+        parse(zipped({"a.txt": "x"}))
+    with pytest.raises(Unsupported, match="without a password"):
+        parse(opendocument("", manifest="<manifest:encryption-data/>"))

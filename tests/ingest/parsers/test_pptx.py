@@ -1,0 +1,68 @@
+"""PowerPoint presentations: slides in order, with notes, tables and descriptions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kb.ingest.decode import Unreadable, Unsupported
+from kb.ingest.parsers.pptx import PptxParser
+from kb.ports import Parsed, Source
+from tests.ingest.parsers.archives import zipped
+from tests.ingest.parsers.office import core, paragraph, pptx, shape
+
+TITLE = shape(paragraph("Moor", "ing"), kind="title")
+
+
+def parse(data: bytes) -> Parsed:
+    return PptxParser().parse(Source("talk.pptx", data))
+
+
+def test_slides_in_the_order_of_the_presentation() -> None:
+    bullets = shape(paragraph("first bullet"), paragraph("second ", "bullet"), kind="body")
+    number = shape(paragraph("7"), kind="sldNum")
+    data = pptx(
+        [TITLE + bullets + number, shape(paragraph("no title here"))],
+        notes={1: shape(paragraph("say hello")) + shape(paragraph("1"), kind="sldNum")},
+    )
+    parsed = parse(data)
+    assert parsed.text == (
+        "# Slide 1: Mooring\n\nfirst bullet\nsecond bullet\n\n> say hello\n\n"
+        "# Slide 2\n\nno title here"
+    )
+    assert (parsed.type, parsed.title) == ("pptx", "Mooring")
+    assert [block.heading_path for block in parsed.blocks][-1] == ("Slide 2",)
+
+
+def test_tables() -> None:
+    rows = [["Part", "Count"], ["Rope", "12"]]
+    cells = "".join(
+        "<a:tr>" + "".join(f"<a:tc><a:txBody>{paragraph(cell)}</a:txBody></a:tc>" for cell in row)
+        + "</a:tr>" for row in rows
+    )  # fmt: skip
+    frame = f"<p:graphicFrame><a:tbl>{cells}</a:tbl></p:graphicFrame>"
+    assert parse(pptx([TITLE + frame])).text == ("# Slide 1: Mooring\n\nPart | Count\nRope | 12")
+
+
+def test_what_is_not_on_a_slide() -> None:
+    parts: dict[str, Any] = {
+        "docProps/core.xml": core(title="Talk", creator="Ada", created="2026-01-31T08:00:00Z"),
+        "ppt/comments/comment1.xml": "<c:cm xmlns:c='urn:c'><c:text>unsure</c:text></c:cm>",
+    }
+    parsed = parse(pptx([shape(paragraph("x"), description="a red buoy")], **parts))
+    assert parsed.text is not None
+    assert parsed.text.endswith("a red buoy\nunsure\nAda")
+    assert (parsed.title, parsed.attributes.metadata) == ("Talk", {"author": "Ada"})
+    assert parsed.attributes.date == "2026-01-31T08:00:00Z"
+
+
+def test_files_that_are_none() -> None:
+    with pytest.raises(Unreadable, match="not a PowerPoint presentation"):
+        parse(zipped({"a.txt": "x"}))
+    with pytest.raises(Unreadable, match="not a valid zip file"):
+        parse(b"PK\x03\x04")
+    with pytest.raises(Unsupported, match="without a password"):
+        parse(b"\xd0\xcf\x11\xe0 old")
+    with pytest.raises(Unreadable, match="defines XML entities"):
+        parse(zipped({"ppt/presentation.xml": '<!DOCTYPE x [<!ENTITY a "b">]><x>&a;</x>'}))
