@@ -22,7 +22,6 @@ from kb.search.query.analysis import Analysis, analyze
 from kb.search.ranking.adaptive import QueryWeights, adapt_weights
 from kb.search.ranking.agreement import FIRST, weigh_by_agreement
 from kb.search.ranking.boosts import Boosts, apply_boosts
-from kb.search.ranking.code import weigh_for_code
 from kb.search.ranking.coverage import weigh_by_coverage
 from kb.search.ranking.fusion import Fusion, RankedList
 from kb.search.ranking.literal import NAMES, Evidence, add_runs, put_first
@@ -39,7 +38,6 @@ from kb.search.results.signals import RelevanceLimits, SignalSource, match_of
 from kb.search.results.trace import Trace
 from kb.search.retrievers import registry
 from kb.search.retrievers.base import Candidates, RetrievalRequest, Retriever
-from kb.search.retrievers.nearest_code import finds_code
 from kb.search.retrievers.phrases import find_literal
 from kb.search.retrievers.registry import LEXICAL
 from kb.search.retrievers.retrieval import ParallelRetrieval, retrieve
@@ -121,11 +119,14 @@ class FusionStage:
             rules = (*query_weights.rules, *agreement.rules)
             query_weights = QueryWeights(agreement.weights, rules)
         if self.word_match and len(ran) > 1:
-            word_match = (
-                weigh_for_code(query_weights.weights)
-                if code
-                else _by_word_match(query_weights.weights, analysis, candidates.get(LEXICAL))
-            )
+            if code:
+                from kb.search.ranking.code import weigh_for_code  # seldom needed
+
+                word_match = weigh_for_code(query_weights.weights)
+            else:
+                word_match = _by_word_match(
+                    query_weights.weights, analysis, candidates.get(LEXICAL)
+                )
             rules = (*query_weights.rules, *word_match.rules)
             query_weights = QueryWeights(word_match.weights, rules)
         return query_weights
@@ -406,7 +407,9 @@ class PipelineRun:
 
     def _finds_code(self, candidates: Mapping[str, Candidates]) -> bool:
         """Whether the nearest passages are code. Found once, with the first candidates."""
-        if self._code is None and self._pipeline.fusion_stage.word_match:
+        if self._code is None and len(candidates) > 1 and self._pipeline.fusion_stage.word_match:
+            from kb.search.retrievers.nearest_code import finds_code  # not for words alone
+
             self._code = finds_code(self._pipeline.store, candidates)
         return bool(self._code)
 

@@ -77,8 +77,7 @@ def sample(session: Session, limit: int) -> list[tuple[int, FileLocation]]:
         "WHERE NOT r.detached AND NOT d.detached ORDER BY random() LIMIT %s",
         (limit,),
     ).fetchall()
-    files = [(doc_id, location(session, doc_id)) for (doc_id,) in sorted(rows)]
-    return [(doc_id, file) for doc_id, file in files if file is not None]
+    return sorted(locations(session, [doc_id for (doc_id,) in rows]).items())
 
 
 def per_root(session: Session) -> dict[str, int]:
