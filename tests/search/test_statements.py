@@ -11,7 +11,7 @@ import pytest
 from kb import KnowledgeBase
 from tests.models.weightless import Weightless
 
-LIMIT = 12  # BEGIN and ROLLBACK included
+LIMIT = 13  # BEGIN and ROLLBACK included
 TEXTS = (
     "the harbour keys hang in the office",
     "a boat lies in the harbour in the morning",
