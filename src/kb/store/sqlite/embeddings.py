@@ -353,13 +353,10 @@ def ready(connection: apsw.Connection, model_id: int) -> Iterator[tuple[int, byt
 
 
 def mark(connection: apsw.Connection) -> Mark:
-    return once(connection, "mark", _mark)
-
-
-def _mark(connection: apsw.Connection) -> Mark:
-    sql = "SELECT change, stamp FROM vector_changes ORDER BY change DESC LIMIT 1"
-    row = connection.execute(sql).fetchone()
-    return Mark(*row) if row else Mark(0, 0)
+    state = store_state(connection)
+    if state.vector_change is None or state.vector_stamp is None:
+        return Mark(0, 0)
+    return Mark(state.vector_change, state.vector_stamp)
 
 
 def follows(connection: apsw.Connection, earlier: Mark) -> bool:

@@ -11,7 +11,10 @@ T = TypeVar("T")
 
 _STATE = """
 SELECT chunks, changes,
-  (SELECT min(expires_at) FROM documents WHERE expires_at IS NOT NULL)
+  (SELECT min(expires_at) FROM documents WHERE expires_at IS NOT NULL),
+  (SELECT change FROM vector_changes ORDER BY change DESC LIMIT 1),
+  (SELECT stamp FROM vector_changes ORDER BY change DESC LIMIT 1),
+  (SELECT json_group_array(json_array(model_id, segment, stamp)) FROM sparse_segments)
 FROM state
 """
 
@@ -36,12 +39,16 @@ def once(connection: apsw.Connection, key: str, read: Callable[[apsw.Connection]
 
 
 class StoreState(NamedTuple):
-    """The counters of the store. `next_expiry` is the earliest time at which a
-    document expires, in the past if one has expired already."""
+    """The counters of the store. `next_expiry` is the earliest time at which a document expires, in
+    the past if one has expired already. The last three identify the vectors: the last change, its
+    stamp, and the segments of sparse vectors, as JSON arrays of model, segment and stamp."""
 
     chunks: int
     changes: int
     next_expiry: str | None
+    vector_change: int | None = None
+    vector_stamp: int | None = None
+    segments: str = "[]"
 
     def has_expired(self, now: str) -> bool:
         """Whether any document has expired by `now`."""

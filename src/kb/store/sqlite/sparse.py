@@ -25,6 +25,7 @@ from kb.index.sparse_blocks import Block, Row, invert, sums
 from kb.store.sqlite import dense as dense_index
 from kb.store.sqlite import embeddings
 from kb.store.sqlite.embeddings import Mark
+from kb.store.sqlite.snapshot_cache import store_state
 from kb.store.sqlite.visibility import FilterCache, Visible, chunk_ids, visible
 from kb.types import Filters, ScoredChunk, StoredModel, VectorMatches
 
@@ -137,10 +138,9 @@ def _backend(model: StoredModel, configured: str) -> str:
 
 
 def _key(connection: apsw.Connection, model_id: int) -> Key:
-    rows = connection.execute(
-        "SELECT segment, stamp FROM sparse_segments WHERE model_id = ? ORDER BY 1", (model_id,)
-    )
-    return Key(model_id, embeddings.mark(connection), tuple(rows))
+    segments = json.loads(store_state(connection).segments)
+    own = sorted((segment, stamp) for model, segment, stamp in segments if model == model_id)
+    return Key(model_id, embeddings.mark(connection), tuple(own))
 
 
 def _load_state(connection: apsw.Connection, key: Key) -> State:
