@@ -42,6 +42,18 @@ def bag_of_words(text: str, dimension: int) -> list[float]:
     return vector
 
 
+def test_programs_and_links_as_the_page_sets_them(reader: Reader) -> None:
+    (reader.folder / ".kb").mkdir()
+    told = block_of("code.md", "toml", "editor =").text.replace("code --goto", "echo")
+    (reader.folder / ".kb" / "config.toml").write_text(told, encoding="utf-8")
+    (reader.folder / "a.md").write_text("# Ropes\n\nsplice them\n", encoding="utf-8")
+    steps = "kb config trust --yes && kb ingest a.md && kb search splice --json && kb open a.md#L3"
+    status, printed = reader.run(steps, **WORDS)
+    assert status == 0, printed
+    assert "/a.md:3" in printed
+    assert "vscode://file/" in printed
+
+
 def test_an_endpoint_as_the_page_sets_it(reader: Reader) -> None:
     """A server with OpenAI's API, at another address than on the page."""
     told = block_of("models.md", "toml", "endpoint_url").text

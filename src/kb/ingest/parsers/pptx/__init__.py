@@ -1,4 +1,10 @@
-"""PowerPoint presentations, by slide."""
+"""PowerPoint presentations, by slide.
+
+Modules:
+
+    parser        PptxParser
+    presentation  the slides, with notes and tables
+"""
 
 from kb.ingest.parsers.pptx.parser import PptxParser
 

@@ -1,4 +1,10 @@
-"""Excel workbooks, by sheet and row."""
+"""Excel workbooks, by sheet and row.
+
+Modules:
+
+    parser    XlsxParser
+    workbook  the rows of each sheet
+"""
 
 from kb.ingest.parsers.xlsx.parser import XlsxParser
 
