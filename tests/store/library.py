@@ -18,8 +18,11 @@ QUERIES = (
 
 
 def answers(kb: KnowledgeBase) -> list[dict[str, Any]]:
-    """The results of searches, without times."""
+    """The results of searches, without times, and without files, which an import has not read."""
     shapes = [wire.response(kb.search(query, top=30)) for query in QUERIES]
+    for shape in shapes:
+        for hit in shape["hits"]:
+            hit["citation"] |= {"file": None, "link": None}
     return [{key: value for key, value in shape.items() if key != "timing_ms"} for shape in shapes]
 
 
