@@ -44,7 +44,7 @@ def init_command(invocation: Invocation, *, folder: Path | None) -> None:
     if in_folder:
         invocation.store = str((folder or Path()).absolute() / STORE_FOLDER / STORE_FILE)
     with invocation.open() as kb:
-        store, existed = kb.path, kb.exists()
+        store, where, existed = kb.path, kb.location, kb.exists()
         ignore = store.with_name(".gitignore")
         if in_folder and ignore.is_symlink() and not ignore.exists():
             raise InvalidRequest(
@@ -58,7 +58,7 @@ def init_command(invocation: Invocation, *, folder: Path | None) -> None:
         if invocation.json:
             output.write_json(kb.status())
             return
-    output.write(output.escape(str(store)))
+    output.write(output.escape(where))
     output.note("this store already exists" if existed else "next: kb ingest FOLDER")
     if (other := os.environ.get("KB_STORE")) and str(store) != explicit_store(other):
         output.warn(f"KB_STORE is set, so commands use {other} instead")

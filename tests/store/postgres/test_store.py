@@ -163,6 +163,26 @@ def test_a_large_model_has_an_index_and_selective_filters_are_exact(
     assert store.vectors.models() == []
 
 
+def test_a_role_that_does_not_own_the_tables_embeds_without_an_index(
+    postgres: Server, store: PostgresStore, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dense, "MIN_INDEXED", 1)
+    put(store, "a", "one", "two")
+    with psycopg.connect(postgres.url(), autocommit=True) as connection:
+        connection.execute(
+            f"CREATE ROLE {schema} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {schema}; "
+            f"GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {schema}; "
+            f"GRANT ALL ON ALL SEQUENCES IN SCHEMA {schema} TO {schema}".encode()
+        )
+        writer = open_store(postgres.url(user=schema, schema=schema))
+        model_id = embed(writer)
+        writer.vectors.build_index(model_id)
+        found = writer.vectors.nearest_dense(model_id, [1.0, 0.0, 0.0], **EVERYTHING)
+        assert (len(found.chunks), found.backend) == (2, "pgvector")
+        writer.close()
+        connection.execute(f"DROP OWNED BY {schema}; DROP ROLE {schema}".encode())
+
+
 def nearest(
     store: PostgresStore, model_id: int, vector: list[float], filters: Filters
 ) -> tuple[str, list[int]]:

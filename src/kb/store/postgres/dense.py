@@ -146,12 +146,20 @@ def has_index(session: Session, model_id: int) -> bool:
     ))  # fmt: skip
 
 
+def _owns_table(session: Session) -> bool:
+    return bool(session.value(
+        "SELECT pg_has_role(c.relowner, 'USAGE') FROM pg_class c "
+        "WHERE c.oid = to_regclass('near_vectors')"
+    ))  # fmt: skip
+
+
 def build_index(database: Database, model: StoredModel) -> None:
-    """Create the HNSW index of a large model. Others can read and write meanwhile."""
+    """Create the HNSW index of a large model. Others can read and write meanwhile. Does nothing for
+    a role that does not own the table: searches work without the index."""
     if model.ready < MIN_INDEXED or model.dimension > _MAX_INDEXED_DIMENSION:
         return
     with database.reading() as session:
-        if has_index(session, model.model_id):
+        if has_index(session, model.model_id) or not _owns_table(session):
             return
     name = embeddings.index_name(model.model_id)
     with database.autocommit() as connection:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from kb.store.document_rows import chunk_place, content_digest, document_columns
 from kb.store.sqlite import column_checks
 from kb.store.sqlite import filters as where
 from kb.store.sqlite.files import attach_document
@@ -109,6 +108,8 @@ def _write_row(
     connection: apsw.Connection, draft: DocumentDraft, now: str, now_ns: int
 ) -> tuple[int, bool]:
     """Write the document's row. Returns its id, and whether the document is new."""
+    from kb.store.document_rows import document_columns  # a search needs none of it
+
     by_path = "SELECT doc_id FROM documents WHERE doc_path = ?"
     known = scalar(connection, by_path, (draft.doc_path,))
     row = document_columns(draft, now) | {"indexed_ns": now_ns}
@@ -165,6 +166,8 @@ def _write_chunks(
 ) -> tuple[int, int, int]:
     """Insert new chunks, and update those in `old` that have the same digest. Returns how many
     were added, kept and removed."""
+    from kb.store.document_rows import chunk_place, content_digest
+
     kept: list[tuple[Any, ...]] = []
     added = 0
 

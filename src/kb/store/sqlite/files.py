@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import apsw
 
-from kb.store.root_names import free_name
 from kb.store.sqlite import column_checks
 from kb.text.timestamps import utc_timestamp
 
@@ -49,6 +48,8 @@ def ensure_root(
     is attached and gets the new `whole`, unless the caller wants it `detached`."""
     known = {root.path: root for root in roots(connection)}
     if (root := known.get(path)) is None:
+        from kb.store.root_names import free_name  # a search needs no names
+
         name = free_name(path, {root.name for root in known.values()})
         connection.execute(
             "INSERT INTO roots (name, path, whole) VALUES (?, ?, ?)", (name, _stored(path), whole)

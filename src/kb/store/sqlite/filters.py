@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import apsw
 
 from kb.errors import check_choice
-from kb.store.filter_values import checked, date_bound
 from kb.types import KINDS, SCOPES, TRUSTS, TYPES, Filters
 
 # The chunks of the documents that match a condition.
@@ -29,6 +28,8 @@ class Condition(NamedTuple):
 def condition(connection: apsw.Connection, filters: Filters, now: str | None) -> Condition:
     """The condition on `documents d` for these filters; with `now`, it excludes expired
     documents."""
+    from kb.store.filter_values import checked, date_bound  # most searches have no filters
+
     filters = checked(filters)
     parts: list[tuple[str, list[Any]]] = []
     if now is not None:
