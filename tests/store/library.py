@@ -22,7 +22,7 @@ def answers(kb: KnowledgeBase) -> list[dict[str, Any]]:
     shapes = [wire.response(kb.search(query, top=30)) for query in QUERIES]
     for shape in shapes:
         for hit in shape["hits"]:
-            hit["citation"] |= {"file": None, "link": None}
+            hit["citation"] |= {"file": None, "line": None, "link": None}
     return [{key: value for key, value in shape.items() if key != "timing_ms"} for shape in shapes]
 
 
