@@ -118,8 +118,9 @@ def write_embed_report(report: EmbedReport, *, is_reindex: bool = False) -> None
         output.write(f"embedded {passages}{filled} with {name} in {report.seconds:.1f} s")
         if report.truncated:
             passages = output.count(report.truncated, "passage")
+            verb = "exceeds" if report.truncated == 1 else "exceed"
             output.note(
-                f"{passages} longer than the model's input limit; only the beginning was embedded"
+                f"{passages} {verb} the model's input limit; only the beginning was embedded"
             )
         if report.left > report.elsewhere and not is_reindex:
             output.note(f"{report.left - report.elsewhere} left; to embed them, run: kb embed")

@@ -34,7 +34,7 @@ class HitOutput(NamedTuple):
         names = {"--json": json, "--jsonl": self.jsonl, "--paths": self.paths, "-l": self.files}
         chosen = [name for name, given in names.items() if given]
         if len(chosen) > 1 and chosen != ["--json", "--jsonl"]:
-            raise click.UsageError(f"{' and '.join(chosen)} contradict each other")
+            raise click.UsageError(f"{' and '.join(chosen)} cannot be used together")
         if self.null and not (self.paths or self.files):
             raise click.UsageError("--null needs --paths or -l")
 

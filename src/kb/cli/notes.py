@@ -26,9 +26,9 @@ from kb.types import KINDS, SCOPES, TRUSTS
 @option("--tags", metavar="A,B", multiple=True, help="Tags, separated by commas.")
 @option("--kind", type=Choice(KINDS), help="The kind of note.")
 @option("--scope", type=Choice(SCOPES), help="Where the note applies.  [default: global]")
-@option("--trust", type=Choice(TRUSTS), help="How trustworthy it is.  [default: primary]")
+@option("--trust", type=Choice(TRUSTS), help="How trustworthy the note is.  [default: primary]")
 @option("--lang", metavar="LANG", help="The language, such as en, de or python.")
-@option("--ttl", metavar="TIME", help="When it expires: 7d, 12h, never.  [default: never]")
+@option("--ttl", metavar="TIME", help="When the note expires: 7d, 12h, never.  [default: never]")
 @option("--no-embed", is_flag=True, help="Do not create vectors now; `kb embed` does it later.")
 @common_options()
 @pass_invocation

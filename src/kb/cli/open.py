@@ -140,7 +140,9 @@ def _open_window(file: str, page: int | None, config: OpenConfig) -> bool:
     except OSError as error:
         raise ConfigError(
             f"cannot start {command[0]}: {error.strerror}",
-            "install it, or set open.pdf_viewer in your settings",
+            "install it, or set open.pdf_viewer in your settings"
+            if _is_pdf(file)
+            else "install it, or open the file yourself",
         ) from error
     return True
 

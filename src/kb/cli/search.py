@@ -222,7 +222,7 @@ def _mode(mode: str | None, *, fts_only: bool, vec_only: bool) -> str | None:
     modes |= {"--vec-only": "vector"} if vec_only else {}
     modes |= {f"--mode {mode}": mode} if mode is not None else {}
     if len(set(modes.values())) > 1:
-        raise click.UsageError(f"{' and '.join(modes)} contradict each other")
+        raise click.UsageError(f"{' and '.join(modes)} cannot be used together")
     return next(iter(modes.values()), None)
 
 
@@ -230,7 +230,7 @@ def _reranker(name: str | None, *, on: bool, off: bool) -> str | bool | None:
     off_by = "--no-rerank" if off else "--reranker none" if name == "none" else None
     on_by = "--rerank" if on else f"--reranker {name}" if name not in (None, "none") else None
     if off_by is not None and on_by is not None:
-        raise click.UsageError(f"{on_by} and {off_by} contradict each other")
+        raise click.UsageError(f"{on_by} and {off_by} cannot be used together")
     return False if off_by is not None else name or on or None
 
 

@@ -26,7 +26,7 @@ def best_chunks(
 
     if limit < 1:
         return []
-    least = 0.0 if allowed is not None else _reached(scores, limit + len(hidden))
+    least = 0.0 if allowed is not None else _lower_bound(scores, limit + len(hidden))
     places = np.flatnonzero(scores >= least if least > 0.0 else scores > 0.0)
     found = ids[places]
     if allowed is not None:
@@ -42,9 +42,9 @@ def best_chunks(
     return list(zip(found[order].tolist(), best[order].tolist(), strict=True))
 
 
-def _reached(scores: NDArray[np.float64], limit: int) -> float:
-    """A score that at least `limit` chunks reach: that many blocks have a chunk that does. 0 if
-    there are too few blocks."""
+def _lower_bound(scores: NDArray[np.float64], limit: int) -> float:
+    """A lower bound for the `limit`-th best score: the `limit`-th highest of the blocks' maxima. 0
+    if there are too few blocks."""
     import numpy as np
 
     blocks = len(scores) // _BLOCK

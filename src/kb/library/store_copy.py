@@ -101,7 +101,9 @@ def _verify_searches(source: Store, target: Store, now: str) -> int:
         if model is not None:
             searches += _by_vectors(source, model.model_id, chunk_id, options)
         if any(search(source) != search(target) for search in searches):
-            raise StoreError(f"the copy ranks differently, for the text of {chunk_id}", _HINT)
+            raise StoreError(
+                f"a search for the text of passage {chunk_id} ranks differently in the copy", _HINT
+            )
     return len(chosen)
 
 
@@ -115,7 +117,7 @@ def _by_words(text: str, options: Options) -> Search:
 
 
 def _by_vectors(source: Store, model_id: int, chunk_id: int, options: Options) -> list[Search]:
-    """Searches by the vectors of a passage, for those that it has."""
+    """One search for each vector, dense or sparse, that the passage has."""
     dense = source.vectors.dense_vectors(model_id, [chunk_id]).get(chunk_id)
     weights = source.vectors.sparse_vectors(model_id, [chunk_id]).get(chunk_id)
     searches: list[Search] = []

@@ -23,8 +23,8 @@ from kb.types import ImportReport, JsonDict, Root, StoredModel
 OnProgress = Callable[[int, int], None]  # done, total
 
 
-class RefusedValue(ValueError):
-    """A value that contradicts other lines or the store."""
+class ImportConflict(ValueError):
+    """An imported value contradicts other lines or the store."""
 
 
 class KnownDocument(NamedTuple):
@@ -147,7 +147,7 @@ def load(
 def _attempt(target: ImportTarget, number: int, step: Callable[[], None]) -> None:
     """Report a value that the database refuses as an error of its line."""
     invalid: tuple[type[Exception], ...] = (
-        RefusedValue, OverflowError, UnicodeEncodeError, struct.error, *target.refused,
+        ImportConflict, OverflowError, UnicodeEncodeError, struct.error, *target.refused,
     )  # fmt: skip
     try:
         step()
@@ -190,7 +190,7 @@ class _Restore:
         root_id = record["root_id"]
         place = f"{self.root_names.get(root_id)}/{record['path']}"
         if root_id is not None and record["doc_path"] != place:
-            raise RefusedValue(f"document {record['doc_id']} is not in its root")
+            raise ImportConflict(f"document {record['doc_id']} is not in its root")
         self._add_document(record)
         self.target.add_tags(record["doc_id"], record["tags"])
         self.added += 1
@@ -226,7 +226,7 @@ class _Restore:
             return
         model_id, dimension = self.model_ids[record["model_id"]]
         if not cosine.is_unit(record["dense"], dimension):
-            raise RefusedValue("a damaged vector")
+            raise ImportConflict("a damaged vector")
         self.target.add_vectors(
             model_id, chunk_id, record["embedded_at"], record["dense"],
             _weights(record["sparse"]), self._tokens(record),
@@ -243,7 +243,7 @@ class _Restore:
         try:
             token_codes.parse_header(data)
         except StoreUnusable as error:
-            raise RefusedValue("damaged token vectors") from error
+            raise ImportConflict("damaged token vectors") from error
         return data
 
 
@@ -280,7 +280,7 @@ class _Merge(_Restore):
         _check_note_path(record)
         theirs, tags = record.pop("doc_id"), record.pop("tags")
         if theirs in self.documents:
-            raise RefusedValue(f"document {theirs} occurs twice")
+            raise ImportConflict(f"document {theirs} occurs twice")
         is_note = record["doc_path"] == f"note:{theirs}"
         known = self._same_note(record) if is_note else self._same_path(record)
         if known is None:
@@ -296,7 +296,7 @@ class _Merge(_Restore):
     def chunk(self, record: JsonDict) -> None:
         theirs = record["doc_id"]
         if theirs not in self.documents:
-            raise RefusedValue(f"there is no document {theirs}")
+            raise ImportConflict(f"there is no document {theirs}")
         if theirs in self.newer:
             self.documents[theirs] = self._replace(*self.newer.pop(theirs))
         if (ours := self.documents[theirs]) is not None:
@@ -319,7 +319,7 @@ class _Merge(_Restore):
         """This store's document at the same path."""
         if record["root_id"] is not None:
             if record["root_id"] not in self.roots:
-                raise RefusedValue(f"there is no root {record['root_id']}")
+                raise ImportConflict(f"there is no root {record['root_id']}")
             record["root_id"], name = self.roots[record["root_id"]]
             record["doc_path"] = f"{name}/{record['path']}"
         return self.target.document_at(record["root_id"], record["doc_path"])
@@ -350,14 +350,14 @@ class _Merge(_Restore):
 
 
 def _check_note_path(record: JsonDict) -> None:
-    """Raise `RefusedValue` for a note whose number belongs to another document."""
+    """Raise `ImportConflict` for a note whose number belongs to another document."""
     own, path = f"note:{record['doc_id']}", record["doc_path"]
     if path.startswith("note:") and (record["root_id"] is not None or path != own):
-        raise RefusedValue(f"document {record['doc_id']} cannot be {path!r}")
+        raise ImportConflict(f"document {record['doc_id']} cannot be {path!r}")
 
 
 def _weights(weights: dict[str, Any] | None) -> str | None:
     try:
         return None if weights is None else sparse_weights.to_text(weights)
     except ModelBroken as error:
-        raise RefusedValue(error.message) from error
+        raise ImportConflict(error.message) from error

@@ -133,8 +133,8 @@ def _without_common(
 def _most_matches(
     words: Sequence[Term], parts: Sequence[Term], counts: Mapping[Term, int]
 ) -> float:
-    """An upper bound for the number of chunks with any of the terms. There is no bound for unspaced
-    scripts: FTS5 folds runs before it looks them up."""
+    """An upper bound for the number of chunks with any of the terms. There is none for scripts
+    without spaces, whose n-grams are counted in another form than they are looked up."""
     return inf if parts else sum(counts.get(term, inf) for term in words)
 
 

@@ -20,7 +20,7 @@ _MARKS_SHARE = 0.04  # of all characters; in nine of ten functions more, and in 
 
 def is_code(text: str) -> bool:
     """Whether a text is code: at least 4 % of the characters at its beginning, white space not
-    counted, are marks of code."""
+    counted, are punctuation that is typical of code."""
     dense = "".join(text[:_READ_CHARS].split())
     return sum(map(dense.count, _MARKS)) >= max(1.0, _MARKS_SHARE * len(dense))
 
@@ -32,6 +32,6 @@ def are_code(texts: Iterable[str]) -> bool:
 
 
 def weigh_for_code(weights: Mapping[str, float]) -> QueryWeights:
-    """The weights of the retrievers for a query whose answers are code, and the rule."""
+    """The weights of the retrievers if the nearest passages are code, with an explanation."""
     rule = "the nearest passages are code: weighted terms times 0"
     return QueryWeights({**weights, "sparse": 0.0}, (rule,))

@@ -79,8 +79,8 @@ class CollapsedRanking:
         return sum(map(len, self.duplicates.values()))
 
     def annotate(self, hits: Sequence[Hit], cache: CandidateCache) -> tuple[Hit, ...]:
-        """Hits with their duplicates. Among the first hits, the last one of each document also has
-        the number of passages that were moved below."""
+        """Hits with their duplicates. The last of a document's first hits also gets
+        `more_in_document`: how many of its passages were moved below the first hits."""
         shown = Counter(hit.doc_id for hit in hits[:FIRST])
         last = {hit.doc_id: hit.chunk_id for hit in hits[:FIRST]}
         annotated = []

@@ -97,13 +97,13 @@ class CandidateCache:
         return texts
 
     def document(self, chunk_id: int) -> Document:
-        """The document of a chunk, which has been fetched."""
+        """The document of a chunk. The chunk must have been fetched."""
         if (document := self.documents.get(self.owner(chunk_id))) is None:
             raise _orphan(chunk_id)
         return document
 
     def citation(self, chunk_id: int) -> Citation:
-        """The citation of a chunk, which has been fetched."""
+        """The citation of a chunk. The chunk must have been fetched."""
         if (chunk := self.chunks.get(chunk_id)) is None:
             raise _orphan(chunk_id)
         span = chunk.spans[0] if chunk.spans else Span("document")

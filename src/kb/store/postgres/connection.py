@@ -235,7 +235,8 @@ class Database:
         if "too many" in text or "starting up" in text or "shutting down" in text:
             return StoreBusy(f"{shown}: {text}", "try again in a moment")
         return StoreUnusable(
-            f"{shown} cannot be reached: {text}", "check the host and the port, and that it runs"
+            f"{shown} cannot be reached: {text}",
+            "check the host and the port, and that the server is running",
         )
 
     # --- errors -----------------------------------------------------------------------------------
@@ -283,7 +284,9 @@ class Database:
                 f"the connection to {shown} was lost: {text}",
                 "run the command again; what was committed before is kept",
             )
-        return StoreError(f"{shown}: {type(error).__name__}: {text}", "run the command again")
+        return StoreError(
+            f"{shown}: {type(error).__name__}: {text}", "if it happens again, run: kb doctor"
+        )
 
 
 def _roll_back(connection: Connection) -> None:

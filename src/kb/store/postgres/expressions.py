@@ -147,8 +147,8 @@ def _phrases(node: Any) -> Iterator[Any]:
 
 
 def _stems(phrase: Any) -> tuple[tuple[str, ...], str]:
-    """The stems of a phrase's words, without a last word that is only a prefix; and, if there is no
-    other word, that prefix."""
+    """The stems of the complete words of a phrase, and its last word if that is a prefix, else an
+    empty string."""
     texts, each, is_prefix = [], phrase, False
     while each is not None:
         texts.append(each.phrase or "")

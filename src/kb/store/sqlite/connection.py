@@ -224,8 +224,8 @@ class Database:
             forget()
 
     def _remove_old_log(self, connection: SnapshotConnection) -> bool:
-        """Write the log to the old file, and remove it: SQLite finds a log by its name, and would
-        apply it to the new file. Returns False if other users of the old file prevent this."""
+        """Copy the log into the old file, and delete the log: SQLite finds a log by its name, and
+        would apply it to the new file. Returns False if others still use the old file."""
         connection.set_busy_timeout(_CHECKPOINT_MS)
         try:
             with self._log_lock:  # another thread opens the new file, with its log, only after this
