@@ -346,7 +346,7 @@ def _check_links(store: Path) -> None:
         target, home = Path(os.path.realpath(folder)), os.path.realpath(folder.parent)
         if not target.is_relative_to(home):
             raise ConfigError(
-                f"{folder} is a link that leads out of {folder.parent}, to {target}",
+                f"{folder} is a link to {target}, outside of {folder.parent}",
                 f"remove the link, or name the store itself: --store {target}",
             )
     if store.is_symlink():

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -138,6 +139,15 @@ def test_a_store_below_a_file(here: Path, run: Run) -> None:
 # --- export and import ----------------------------------------------------------------------------
 
 
+def hits(lines: str) -> list[dict[str, Any]]:
+    """Hits without their files, which an import has not read."""
+    made = [json.loads(line) for line in lines.splitlines()]
+    return [
+        hit | {"citation": hit["citation"] | {"file": None, "line": None, "link": None}}
+        for hit in made
+    ]
+
+
 @pytest.mark.parametrize("name", ["e.jsonl", "e.jsonl.gz"])
 def test_export_and_import(here: Path, run: Run, valid: Valid, name: str) -> None:
     told = run("export", name)
@@ -147,7 +157,7 @@ def test_export_and_import(here: Path, run: Run, valid: Valid, name: str) -> Non
     taken = run("--store", "new.sqlite", "import", name)
     assert (taken.status, taken.out) == (0, "26 added, 0 replaced, 0 kept\n")
     ask = ("search", "retry storm", "--jsonl")
-    assert run("--store", "new.sqlite", *ask).out == run(*ask).out
+    assert hits(run("--store", "new.sqlite", *ask).out) == hits(run(*ask).out)
     again = run("export", name, "--json")
     assert (again.status, json.loads(again.err)["code"]) == (2, "invalid_request")
     forced = run("export", name, "--json", "--force")

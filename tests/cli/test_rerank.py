@@ -70,7 +70,7 @@ def test_off_and_on_at_once(here: Path, run: Run, judge: WordJudge) -> None:
             told = run("search", *on, *off, *QUERY)
             both = "--reranker" in on and "--reranker" in off  # then the last one counts
             assert told.status == (0 if both else 2)
-            assert ("contradict" in told.err) == (not both)
+            assert ("cannot be used together" in told.err) == (not both)
 
 
 @pytest.mark.parametrize(

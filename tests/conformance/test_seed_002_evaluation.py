@@ -160,7 +160,7 @@ def test_r7_5_a_gpu_is_used_where_there_is_one(
     real, asked = onnxruntime.InferenceSession, []
 
     class Pretending:
-        def __init__(self, path: str, options: Any, providers: list[str]) -> None:
+        def __init__(self, path: str, options: Any, providers: list[str], **_: object) -> None:
             asked.append((Path(path).parent.name, *providers))
             self.inner = real(path, options, providers=["CPUExecutionProvider"])
             self.get_providers = lambda: providers

@@ -42,8 +42,18 @@ ELSEWHERE = {
 
 # By page and first line.
 _FETCHES = "it fetches packages, which a test must not; their extras are checked"
+_NO_DATABASE = "there is no such server; tests/store/postgres and test_copy have one"
 _NO_MANAGER = "it is for the service manager of a whole machine"
 NOT_RUN = {
+    ("how-to/team.md", "pip install 'kb-search[postgres]'"): _FETCHES,
+    ("how-to/team.md", "export KB_STORE=postgresql://kb@db.example.org/team"): _NO_DATABASE,
+    ("how-to/team.md", "createdb --encoding=UTF8 --template=template0 team"): _NO_DATABASE,
+    ("how-to/team.md", "CREATE ROLE kb_owner LOGIN;"): _NO_DATABASE,
+    ("how-to/team.md", "kb copy .kb/kb.sqlite postgresql://kb@db.example.org/team"): _NO_DATABASE,
+    (
+        "how-to/team.md",
+        "pg_dump --schema=kb --format=custom --file=team.dump postgresql://kb@db.example.org/team",
+    ): _NO_DATABASE,
     ("tutorial.md", "python3 -m venv .venv"): _FETCHES,
     ("tutorial.md", "mkdir -p ~/.local/bin"): "the reader of the tests has such a command already",
     ("tutorial.md", "mkdir ~/tidepool"): "the reader of the tests has such a folder already",

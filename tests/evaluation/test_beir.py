@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -238,3 +239,18 @@ def test_damaged_gzip(folder: Path, damage: str) -> None:
 def test_a_folder_in_the_place_of_a_file(folder: Path) -> None:
     (folder / "qrels" / "dev.tsv").mkdir()
     assert "cannot be read" in error_of(folder, "dev").message
+
+
+def test_a_gzipped_line_without_an_end(folder: Path) -> None:
+    """It would take all memory."""
+    path = folder / "corpus.jsonl.gz"
+    path.write_bytes(gzip.compress(b" " * (1 << 26), 1))
+    assert "longer than 16,777,216 bytes" in corpus_error_of(path).message
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe(folder: Path) -> None:
+    path = folder / "corpus.jsonl"
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    assert "a named pipe" in corpus_error_of(path).message

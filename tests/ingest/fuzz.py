@@ -40,15 +40,19 @@ from kb.ingest.parser_limits import Limits
 from kb.ports import Source
 from tests.ingest.documents import CODE_LINES, MARKDOWN_LINES
 from tests.ingest.parsers import (
+    office,
     pdfs,
     test_asciidoc,
+    test_bibliography,
     test_code,
+    test_conversations,
     test_docx,
     test_email,
     test_epub,
     test_html,
     test_notebook,
     test_org,
+    test_pptx,
     test_rst,
     test_table,
 )
@@ -142,6 +146,13 @@ def _codes() -> list[Seed]:
     return made + _library(".py", ".go", ".c")
 
 
+_ROWS = ["<c t='s'><v>0</v></c><c><v>4</v></c>", "<c t='inlineStr'><is><t>Full</t></is></c>"]
+_ODT = "<office:text><text:h>Moor</text:h><text:p>a <text:s/>buoy</text:p></office:text>"
+_ODS = ("<office:spreadsheet><table:table table:name='S'><table:table-row><table:table-cell>"
+        "<text:p>a</text:p></table:table-cell></table:table-row></table:table>"
+        "</office:spreadsheet>")  # fmt: skip
+_CANVAS = {"nodes": [{"id": "a", "type": "text", "text": "# Mulch", "x": 0, "y": 0, "width": 9,
+                      "height": 9}], "edges": []}  # fmt: skip
 SEEDS: dict[str, Callable[[], list[Seed]]] = {
     "pdf": _pdfs,
     "html": lambda: [
@@ -151,6 +162,21 @@ SEEDS: dict[str, Callable[[], list[Seed]]] = {
     ],
     "docx": lambda: [Seed("a.docx", test_docx.typical())],
     "epub": lambda: [Seed("a.epub", zipped(test_epub.parts()))],
+    "pptx": lambda: [Seed("a.pptx", office.pptx([test_pptx.TITLE, test_pptx.TITLE]))],
+    "xlsx": lambda: [Seed("a.xlsx", office.xlsx({"Spares": _ROWS}, strings=["<t>Part</t>"]))],
+    "opendocument": lambda: [
+        Seed("a.odt", office.opendocument(_ODT)),
+        Seed("a.ods", office.opendocument(_ODS)),
+    ],
+    "canvas": lambda: [Seed("a.canvas", json.dumps(_CANVAS).encode())],
+    "bibliography": lambda: [
+        Seed("a.bib", test_bibliography.BIB.encode()),
+        Seed("a.ris", test_bibliography.RIS.encode()),
+    ],
+    "conversations": lambda: [
+        Seed("conversations.json", json.dumps([each]).encode())
+        for each in (test_conversations.CHATGPT, test_conversations.CLAUDE)
+    ],
     "notebook": lambda: [Seed("a.ipynb", test_notebook.TYPICAL)],
     "rst": lambda: [Seed("a.rst", test_rst.TYPICAL.encode())],
     "asciidoc": lambda: [Seed("a.adoc", test_asciidoc.TYPICAL.encode())],
@@ -168,7 +194,8 @@ SEEDS: dict[str, Callable[[], list[Seed]]] = {
 COUNTS = {
     "pdf": 1500, "html": 2000, "docx": 1500, "epub": 1500, "notebook": 1500, "rst": 2000,
     "asciidoc": 2000, "org": 2000, "table": 2000, "email": 2000, "markdown": 1500, "code": 1500,
-    "text": 2000,
+    "text": 2000, "pptx": 1000, "xlsx": 1000, "opendocument": 1000, "canvas": 1000,
+    "bibliography": 1500, "conversations": 1000,
 }  # fmt: skip
 _XML = b"""<![CDATA[ ]]> <!-- --> <?xml </ /> &amp; &#0; &#x110000; &x; xmlns= <!DOCTYPE <!ENTITY
     <w:p> </w:p> <w:tbl> <w:tr> <w:tc> <w:t> <w:br/> <w:txbxContent> <w:numPr> w:val="-1" """
@@ -179,6 +206,8 @@ _HTML = b"""<div> </div> <table> <tr> <td <ul> <li> <ol start=-9> <pre> <!-- -->
 _MARKUP = b"""--- ``` ~~~ ::: :: .. +++ === **** ---- |=== | +--+--+ #+BEGIN_SRC #+END_SRC * **
     :END: :PROPERTIES: #+TITLE: #+TODO: [[ ]] _` `_ .. |x| >>> .. code:: :a: <<< ++++ //// ifdef::[]
     [source] = == \\ [1/2] :lang: include:: .. csv-table:: <div> <!-- [^1]: [a]: > - 1."""
+_JSON = b"""{ } [ ] , : " \\ \\ud800 \\u0000 null NaN 1e999 -0 "nodes" "text" "mapping" "parent"
+    "children" "parts" "sender" "x" "y" true"""
 TOKENS: dict[str, bytes] = {
     "pdf": b"""obj endobj stream endstream xref trailer startxref << >> /Kids /Count /Parent /Length
         /Type/Page /Filter/FlateDecode /DecodeParms /ObjStm /XRef BT ET Tj TJ Tf Tm Td T* ( ) < > [
@@ -186,6 +215,12 @@ TOKENS: dict[str, bytes] = {
         /ToUnicode /MediaBox /Rotate/Contents cm q Q Do""",
     "html": _HTML,
     "docx": _XML,
+    "pptx": _XML + b" <a:p> <a:t> <p:sp> r:id= ",
+    "xlsx": _XML + b" <row> <c t= <v> s= 99999 1e308 46053 ",
+    "opendocument": _XML + b" <text:p> <text:h> <table:table-row table:number-columns-repeated= ",
+    "canvas": _JSON,
+    "bibliography": b"""@article{ } { " , = # @string @comment \\ {\\"o} TY  - ER  - AU  - %""",
+    "conversations": _JSON,
     "epub": _XML + _HTML + b" ../ %00 # idref= properties=nav <navPoint> <itemref href= ",
     "notebook": b"""{ } [ ] , : " \\ \\ud800 \\u0000 null NaN 1e999 -0 "cells" "source" "outputs"
         "data" "text/plain" "markdown" "code" ``` # data:image/png;base64,""",

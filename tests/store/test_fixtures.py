@@ -85,7 +85,13 @@ schema.migrate(connection, path)
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
 @pytest.mark.parametrize(
     ("version", "statements"),
-    [*((schema.VERSION - 1, number) for number in (1, 2, 5, 8, 10)), (1, 30), (2, 40), (3, 20)],
+    [
+        *((schema.VERSION - 1, number) for number in (1, 2)),
+        *((schema.VERSION - 2, number) for number in (5, 8, 10)),
+        (1, 30),
+        (2, 40),
+        (3, 20),
+    ],
 )
 def test_a_migration_that_is_killed(version: int, statements: int, tmp_path: Path) -> None:
     """The store stays as it was, and the next process migrates it."""

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import gzip
 import re
+import stat
 import zlib
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
 from kb.errors import EvalDataError
 from kb.evaluation.metrics import Judgments
 
+MAX_LINE_BYTES = 1 << 24  # a gzipped file may hold any number of zeros
 MAX_GRADE = 1_000  # 2^grade - 1, the exponential gain, has to fit a float
 
 # Spreadsheets may write integers as 1.0, or 1,0 in some locales.
@@ -85,8 +88,14 @@ def lines(path: Path) -> Iterator[Line]:
     """Yield the lines of a file that are not blank."""
     number = 0
     try:
+        if stat.S_ISFIFO(path.stat().st_mode):  # opening it would wait for its writer
+            raise EvalDataError(f"{path}: a named pipe", "name a regular file")
         with open_plain_or_gzipped(path) as file:
-            for number, raw in enumerate(file, start=1):
+            for number, raw in enumerate(iter(partial(file.readline, MAX_LINE_BYTES), b""), 1):
+                if len(raw) == MAX_LINE_BYTES:
+                    raise EvalDataError(
+                        f"{path}:{number}: longer than {MAX_LINE_BYTES:,} bytes", "split the line"
+                    )
                 # Decode each line by itself, so that an error has a line number.
                 text = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
                 if text.strip():

@@ -317,6 +317,8 @@ class Database:
         if self._local.reader is None:
             self._refuse_folder()
             if not self._has_content():
+                if self._was_open:
+                    raise self._moved()
                 raise StoreMissing(
                     f"there is no store at {self.path}", "create one with: kb ingest FOLDER"
                 )
@@ -389,10 +391,7 @@ class Database:
         if self._local.writer is None:
             self._refuse_folder()
             if self._was_open and not self._has_content():
-                raise StoreMissing(
-                    f"{self.path} was moved or deleted while it was open; nothing was written",
-                    "move it back, or restart this program with --store and its new path",
-                )
+                raise self._moved("; nothing was written")
             self._make_parent()
             try:
                 self._local.writer = self._keep(self._open_writable())
@@ -406,6 +405,12 @@ class Database:
                     f"{self.path.parent}",
                 ) from error
         return self._local.writer
+
+    def _moved(self, consequence: str = "") -> StoreMissing:
+        return StoreMissing(
+            f"{self.path} was moved or deleted while it was open{consequence}",
+            "move it back, or restart this program with --store and its new path",
+        )
 
     def _open_writable(self) -> SnapshotConnection:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
