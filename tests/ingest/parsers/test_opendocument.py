@@ -98,3 +98,9 @@ def test_files_that_are_none() -> None:
         parse(zipped({"a.txt": "x"}))
     with pytest.raises(Unsupported, match="without a password"):
         parse(opendocument("", manifest="<manifest:encryption-data/>"))
+
+
+def test_nested_bodies_are_read_once() -> None:
+    """Each would otherwise be read as often as it is deep."""
+    body = "<office:body>" * 300 + "<text:p>moor</text:p>" + "</office:body>" * 300
+    assert parse(opendocument(f"<office:text>{body}</office:text>")).text == "moor"

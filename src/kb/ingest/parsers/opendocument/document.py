@@ -36,8 +36,9 @@ def parse_opendocument(source: Source) -> Parsed:
     kind = file_names.suffix_of(source.name)
     out = Extract()
     writer = _Writer(out, sheets=kind in _SPREADSHEETS)
-    for body in find_all(content, "body"):
-        writer.write(body)
+    for body in content:
+        if local_name(body) == "body":
+            writer.write(body)
     properties = _properties(archive)
     heading = out.first_heading if kind in _TEXTS else writer.slide_title
     title = properties.get("title") or heading or ""
