@@ -1,4 +1,4 @@
-"""Renames: a moved file is the same document."""
+"""Renames: a moved file is the same document. Removed files: their tags wait for them."""
 
 from __future__ import annotations
 
@@ -126,3 +126,59 @@ def test_the_title_follows_the_name_where_it_comes_from_it(library: Library) -> 
     library.ingest("")
     fresh = library.documents()["library/second-name.txt"].title
     assert "second" in fresh.lower()
+
+
+# --- files that return ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["deleted", "ignored", "emptied", "expired"])
+def test_tags_of_the_user_wait_for_a_file_that_returns(library: Library, how: str) -> None:
+    """As after the checkout of a branch without the file, and of the first one again."""
+    library.put("sub/a.md", TEXT)
+    library.put("b.md", "stays\n")
+    with KnowledgeBase(library.store.path, clock=library.clock) as kb:
+        kb.ingest(library.folder)
+        kb.tag("library/sub/a.md", add=["mine"])
+        kb.get("library/sub/a.md")
+        match how:
+            case "deleted":
+                (library.folder / "sub/a.md").unlink()
+            case "ignored":
+                library.put(".kbignore", "sub/\n")
+            case "emptied":
+                library.put("sub/a.md", b"", hours_ago=1)
+            case "expired":
+                library.put("sub/a.md", f"---\nexpires: 2020-01-01\n---\n{TEXT}", hours_ago=1)
+        kb.ingest(library.folder)
+        kb.gc()
+        assert "library/sub/a.md" not in library.documents()
+        (library.folder / ".kbignore").unlink(missing_ok=True)
+        library.put("sub/a.md", TEXT, hours_ago=0.5)
+        assert kb.ingest(library.folder).added == ("library/sub/a.md",)
+        back = kb.document("library/sub/a.md")
+        assert (back.tags, back.access_count) == (("mine",), 1)
+
+
+@pytest.mark.parametrize("name", ["library/a.md", "library/"])
+def test_kb_rm_forgets_tags(library: Library, name: str) -> None:
+    file = library.put("a.md", TEXT)
+    library.put("b.md", "stays\n")
+    with KnowledgeBase(library.store.path, clock=library.clock) as kb:
+        kb.ingest(library.folder)
+        kb.tag("library/a.md", add=["mine"])
+        if name.endswith("/"):
+            file.unlink()
+            kb.ingest(library.folder)
+        kb.remove(name)
+        library.put("a.md", TEXT)
+        kb.ingest(library.folder)
+        assert kb.document("library/a.md").tags == ()
+
+
+def test_a_dry_run_keeps_nothing_for_later(library: Library) -> None:
+    file = library.put("a.md", TEXT)
+    library.ingest("")
+    library.store.catalog.tag(library.documents()["library/a.md"].doc_id, ["mine"], [])
+    file.unlink()
+    assert library.ingest("", dry_run=True).removed == ("library/a.md",)
+    assert library.documents()["library/a.md"].tags == ("mine",)

@@ -35,6 +35,9 @@ def filled(tmp_path: Path) -> Iterator[Store]:
         texts = [" ".join(chance.choices(words, k=9)) for _ in range(20)]
         fields: dict[str, Any] = {"root_id": root.root_id, "doc_path": f"lib/{number}"}
         put(store, f"{number}", *texts, tags=("t",), **fields if number % 3 else {})
+    gone = put(store, "gone", "one", root_id=root.root_id, doc_path="lib/gone")
+    store.catalog.tag(gone, ["kept", "ä"], [])
+    store.catalog.delete_documents([gone], restorable=True)
     model_id = store.vectors.use_model(SPEC).model_id
     ids = [one for doc in range(1, 13) for one in chunk_ids(store, doc)]
     vectors = {one: [chance.gauss(0, 1) for _ in range(3)] for one in ids}
@@ -95,6 +98,7 @@ def test_a_missing_source_is_not_created(tmp_path: Path) -> None:
     ("damage", "finding"),
     [
         ("DELETE FROM document_tags WHERE doc_id = 3", "differ"),
+        ("DELETE FROM removed_documents", "differ"),
         ("UPDATE chunks SET text = text || '.' WHERE chunk_id = 7", "differ"),
         ("UPDATE state SET chunks = chunks - 1", "passages"),
         ("DELETE FROM blocks", "ranks differently"),

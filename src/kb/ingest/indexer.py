@@ -469,7 +469,9 @@ class _Run:
             return
         self.progress.start("remove", 0, len(removed))
         if not self.dry_run:
-            self.store.catalog.delete_documents([state.doc_id for state in removed])
+            self.store.catalog.delete_documents(
+                [state.doc_id for state in removed], restorable=True
+            )
         self.report.removed += sorted(scan.doc_path(state.path) for state in removed)
 
 

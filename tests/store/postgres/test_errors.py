@@ -112,13 +112,14 @@ def test_an_older_schema_is_migrated(
     store: PostgresStore, open_again: Open, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(store, "a", "text")
-    monkeypatch.setattr(schema_module, "VERSION", 2)
+    newer = schema_module.VERSION + 1
+    monkeypatch.setattr(schema_module, "VERSION", newer)
     monkeypatch.setattr(schema_module, "_script", lambda _: b"CREATE TABLE later (id bigint)")
     with pytest.raises(StoreUnusable, match="older schema"):
         open_again(read_only=True).catalog.version()
     assert len(open_again().catalog.documents(Filters(), None)) == 1
     row = sql.execute("SELECT schema_version, to_regclass('later')::text FROM state").fetchone()
-    assert row == (2, "later")
+    assert row == (newer, "later")
 
 
 def test_a_schema_of_another_application(open_again: Open, sql: Sql, schema: str) -> None:

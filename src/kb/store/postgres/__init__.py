@@ -11,6 +11,7 @@ schema        the schema's version, and migrations to the newest one
 catalog       the catalog port
 documents     documents, tags and chunks as rows
 files         roots, and the recorded states of their files
+removed_documents  tags and counts of documents whose files were removed
 filters       filters as SQL conditions
 
 fulltext      the full-text port

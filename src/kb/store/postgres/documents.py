@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kb.store.document_rows import chunk_place, content_digest, document_columns
-from kb.store.postgres import embeddings, segments
+from kb.store.postgres import embeddings, removed_documents, segments
 from kb.store.postgres import filters as where
 from kb.text.headings import heading_text
 from kb.text.normalize import subwords, unspaced_ngrams
@@ -73,6 +73,8 @@ def write(session: Session, document: DocumentWrite, now: str, now_ns: int) -> C
     doc_id, is_new = _write_row(session, draft, now, now_ns)
     if draft.attributes.tags or not is_new:
         _write_tags(session, doc_id, draft.attributes.tags)
+    if draft.root_id is not None:
+        removed_documents.restore(session, doc_id)
     old = {} if is_new else _chunks_by_digest(session, doc_id)
     added, kept, removed = _write_chunks(session, doc_id, old, draft, chunks, now)
     count_change(session, added - removed)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from kb.store.postgres import removed_documents
 from kb.store.root_names import free_name
 from kb.text.timestamps import utc_timestamp
 from kb.types import FileLocation, FileState, Root
@@ -49,10 +50,12 @@ def ensure_root(session: Session, path: str, *, whole: bool, detached: bool = Fa
 
 def attach_root(session: Session, root_id: int, path: str) -> None:
     """Set the folder of a root. Its documents stay detached until an ingest finds their files."""
+    before = session.value("SELECT path FROM roots WHERE root_id = %s", (root_id,))
     session.execute(
         "UPDATE roots SET path = %s, detached = false WHERE root_id = %s",
         (os.fsencode(path), root_id),
     )
+    removed_documents.move(session, before, os.fsencode(path))
     session.execute("UPDATE documents SET detached = true WHERE root_id = %s", (root_id,))
 
 

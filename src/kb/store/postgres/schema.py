@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kb.store.postgres.location import Location
     from kb.store.postgres.pool import Connection
 
-VERSION = 1  # the newest migration
+VERSION = 2  # the newest migration
 _LEAST_SERVER = 15
 _LEAST_VECTOR = (0, 7)
 _PATH = """
