@@ -26,6 +26,14 @@ _OTHER_PARTS = ("xl/charts/", "xl/comments", "xl/drawings/drawing", "xl/threaded
 _ROWS = 50  # in a block, so that a citation is near its row
 _DATE_FORMATS = frozenset({*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)})
 _QUOTED = re.compile(r'"[^"]*"|\[[^\]]*\]|\\.')  # parts of a number format that are no codes
+_ATTRIBUTES = {  # with text for people
+    "dataValidation": ("promptTitle", "prompt", "errorTitle", "error"),
+    "hyperlink": ("tooltip", "display"),
+}
+_HEADERS = frozenset(
+    {"oddHeader", "oddFooter", "evenHeader", "evenFooter", "firstHeader", "firstFooter"}
+)
+_CODE = re.compile(r'&(?:"[^"]*"|\d+|K[0-9A-F]{6}|[A-Z&])')  # of fonts, places and numbers
 _MAX_DAYS = 2_958_465  # the last day that a workbook knows, in 9999
 
 
@@ -40,17 +48,21 @@ def parse_xlsx(source: Source) -> Parsed:
     cells = _Cells(strings, _date_styles(archive.xml("xl/styles.xml")), epoch)
     out = Extract()
     sheets = _sheets(archive, root)
+    others: list[str] = [text for each in find_all(root, "definedName")
+                         for text in (each.get("name", ""), each.text or "")
+                         if not each.get("name", "").startswith("_xlnm.")]  # fmt: skip
     for number, (name, path) in enumerate(sheets, 1):
         sheet = archive.xml(path)
         out.heading(1, name)
+        others += _sheet_texts(sheet)
         rows = [] if sheet is None else list(cells.rows(sheet))
         for start in range(0, len(rows), _ROWS):
             out.lines(rows[start : start + _ROWS])
         source.on_progress(number, len(sheets))
     properties = properties_of(archive)
     title = properties.get("title", "")
-    others = [text for name in archive.names() if name.startswith(_OTHER_PARTS)
-              and name.endswith(".xml") for text in _texts(archive.xml(name))]  # fmt: skip
+    others += [text for name in archive.names() if name.startswith(_OTHER_PARTS)
+               and name.endswith(".xml") for text in _texts(archive.xml(name))]  # fmt: skip
     shown = [properties[key] for key in SHOWN_PROPERTIES if key in properties]
     out.append_missing([*others, *shown], title[:TITLE_CHARS])
     return Parsed(
@@ -68,8 +80,8 @@ def _sheets(archive: Archive, root: Element) -> list[tuple[str, str]]:
     sheets = []
     for sheet in find_all(root, "sheet"):
         ids = [value for key, value in sheet.items() if key.endswith("}id")]
-        if ids and ids[0] in parts:
-            sheets.append((sheet.get("name", ""), parts[ids[0]][1]))
+        path = parts[ids[0]][1] if ids and ids[0] in parts else ""
+        sheets.append((sheet.get("name", ""), path))
     return sheets
 
 
@@ -111,7 +123,11 @@ class _Cells:
         kind = cell.get("t", "n")
         if kind == "inlineStr":
             return "".join(_plain_texts(cell))
-        value = next((each.text or "" for each in cell if local_name(each) == "v"), "")
+        value = next((each.text or "" for each in cell if local_name(each) == "v"), None)
+        if value is None:  # not computed yet
+            formulas = (each.text for each in cell if local_name(each) == "f")
+            return "".join(f"={text}" for text in formulas if text)
+        value = value.strip()
         if kind == "s":
             known = value.isdecimal() and len(value) < 10 and int(value) < len(self._strings)
             return self._strings[int(value)] if known else ""
@@ -142,6 +158,20 @@ def _plain_texts(root: Element) -> Iterator[str]:
     for each in find_all(root, "t"):
         if id(each) not in phonetic:
             yield each.text or ""
+
+
+def _sheet_texts(sheet: Element | None) -> Iterator[str]:
+    """Yield the texts of a sheet that are not in its cells: hints and choices for input, hints of
+    links, headers and footers."""
+    for element in sheet.iter() if sheet is not None else ():
+        kind = local_name(element)
+        for name in _ATTRIBUTES.get(kind, ()):
+            yield element.get(name, "")
+        text = element.text or ""
+        if kind in _HEADERS:
+            yield _CODE.sub(" ", text)
+        elif kind in ("formula1", "formula2") and text.startswith('"'):  # else a range of cells
+            yield text
 
 
 def _texts(root: Element | None) -> Iterator[str]:
