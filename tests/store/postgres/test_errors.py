@@ -23,9 +23,11 @@ from kb.errors import (
 )
 from kb.store import open_store
 from kb.store.postgres import schema as schema_module
+from kb.store.postgres.location import Location
 from kb.store.postgres.store import PostgresStore
 from kb.types import Filters
 from tests.conformance.store.samples import EVERYTHING, put
+from tests.conftest import Clock
 from tests.postgres import Server
 from tests.store.postgres.conftest import Open
 
@@ -120,6 +122,22 @@ def test_an_older_schema_is_migrated(
     assert len(open_again().catalog.documents(Filters(), None)) == 1
     row = sql.execute("SELECT schema_version, to_regclass('later')::text FROM state").fetchone()
     assert row == (newer, "later")
+
+
+def test_a_store_that_another_process_creates_first(
+    postgres: Server, open_again: Open, schema: str, clock: Clock
+) -> None:
+    """The second process has looked before, and begins to create the store afterwards."""
+    location = Location.parse(postgres.url(schema=schema))
+    with psycopg.connect(postgres.url(), autocommit=True) as connection:
+        connection.execute("BEGIN")
+        schema_module.set_path(connection, schema)
+        assert schema_module.version(connection, location) is None
+        put(open_again(), "a", "text")
+        schema_module.migrate(connection, location, clock)
+        assert schema_module.version(connection, location) == schema_module.VERSION
+        connection.execute("COMMIT")
+    assert len(open_again().catalog.documents(Filters(), None)) == 1
 
 
 def test_a_schema_of_another_application(open_again: Open, sql: Sql, schema: str) -> None:

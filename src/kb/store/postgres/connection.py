@@ -76,7 +76,7 @@ class Database:
                 yield self._local.session
             return
         with self.errors(), self._connection(self._readers, _READ) as connection:
-            session = Session(connection, self.location.schema, self.clock, reads=True)
+            session = Session(connection, self.location, self.clock, reads=True)
             self._local.session = session
             try:
                 yield session
@@ -103,7 +103,7 @@ class Database:
                     self._prepare(connection, create=create)
                 if exclusive:
                     schema.lock(connection, self.location.schema)
-                session = Session(connection, self.location.schema, self.clock)
+                session = Session(connection, self.location, self.clock)
                 yield session
                 session.count_changes()
                 connection.execute("COMMIT")
@@ -211,7 +211,8 @@ class Database:
             raise self._unreachable(error) from error
         except psycopg.ProgrammingError as error:
             raise InvalidRequest(
-                f"the URL of the store cannot be used: {_text(error)}",
+                "the URL of the store cannot be used: "
+                + self.location.without_secrets(_text(error)),
                 "use postgresql://USER@HOST/DATABASE?schema=NAME",
             ) from error
         try:
@@ -223,7 +224,7 @@ class Database:
         return connection
 
     def _unreachable(self, error: psycopg.OperationalError) -> StoreError:
-        text, shown = _text(error), self.location.shown
+        text, shown = self.location.without_secrets(_text(error)), self.location.shown
         if "password authentication failed" in text or "no password supplied" in text:
             return StoreUnusable(
                 f"{shown}: {text}", "check the user and the password: ~/.pgpass or PGPASSWORD"
