@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from kb import KnowledgeBase
 from kb.errors import InvalidRequest, StoreError, StoreMissing
 from kb.library import store_copy
 from kb.ports import Store
@@ -67,6 +68,21 @@ def test_there_and_back(filled: Store, postgres: Server, schema: str, tmp_path: 
     assert report.copy == team
     store_copy.copy(team, back, ignore)
     assert lines(back) == lines(team) == lines(filled.location)
+
+
+def test_texts_with_a_character_that_postgresql_does_not_have(
+    postgres: Server, schema: str, tmp_path: Path
+) -> None:
+    team, back = postgres.url(schema=schema), str(tmp_path / "back.sqlite")
+    with KnowledgeBase(tmp_path / "nul.sqlite") as kb:
+        kb.add("a\0b buoy \\u0000", title="t\0", tags=["x\0y", "xz"], metadata={"k\0": ["\0"]})
+        kb.add("a \ufffd here")
+        assert store_copy.copy(str(kb.path), team, ignore).documents == 2
+    store_copy.copy(team, back, ignore)
+    with KnowledgeBase(team) as kb:
+        assert kb.doctor().healthy
+        assert kb.document("note:1").tags == ("xz", "x\ufffdy")
+        assert kb.search("buoy").returned == 1
 
 
 def test_a_store_with_documents_is_not_overwritten(

@@ -94,6 +94,25 @@ def test_deep_nesting() -> None:
     assert parse(opendocument(body)).text == "deep"
 
 
+@pytest.mark.parametrize(
+    ("opening", "inside", "closing"),
+    [
+        ("<text:p>x", "end", "</text:p>"),
+        ("<text:list><text:list-item>", "<text:h>end</text:h>", "</text:list-item></text:list>"),
+        ("<text:list><text:list-item>", "<text:p>end</text:p>", "</text:list-item></text:list>"),
+    ],
+)
+def test_nesting_takes_linear_time(opening: str, inside: str, closing: str) -> None:
+    """Otherwise it would take minutes."""
+    body = opening * 18_000 + inside + closing * 18_000
+    assert "end" in (parse(opendocument(body)).text or "")
+
+
+def test_a_count_of_spaces_that_is_no_number() -> None:
+    spaces = f"<text:p>a<text:s text:c='{'9' * 5000}'/>b</text:p>"
+    assert parse(opendocument(spaces)).text == "a b"
+
+
 def test_files_that_are_none() -> None:
     with pytest.raises(Unreadable, match=r"content\.xml is missing"):
         parse(zipped({"a.txt": "x"}))

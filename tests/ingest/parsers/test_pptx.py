@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from typing import Any
 
 import pytest
@@ -77,3 +79,13 @@ def test_dates_headers_and_footers_are_kept_once() -> None:
     text = parse(data).text or ""
     assert [text.count(word) for word in ("Tidepool Ltd", "31 May", "for the board")] == [1, 1, 1]
     assert text.index("hello") < text.index("Tidepool")
+
+
+def test_a_slide_that_is_listed_twice_is_read_once() -> None:
+    data = pptx([shape(paragraph("once")), shape(paragraph("other"))])
+    files = {name: zipfile.ZipFile(io.BytesIO(data)).read(name) for name in
+             zipfile.ZipFile(io.BytesIO(data)).namelist()}  # fmt: skip
+    rels = files["ppt/_rels/presentation.xml.rels"].replace(b"slide1.xml", b"slide2.xml")
+    assert parse(zipped(files | {"ppt/_rels/presentation.xml.rels": rels})).text == (
+        "# Slide 1\n\nonce"
+    )

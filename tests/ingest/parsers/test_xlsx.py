@@ -124,3 +124,15 @@ def test_no_text_is_dropped() -> None:
         assert word in text
     for word in ("Arial", "IF(", "$Q", "Sheet9", "&"):
         assert word not in text
+
+
+def test_nesting_and_repetition_take_linear_time() -> None:
+    """Otherwise these would take minutes."""
+    rows = "<row><c t='inlineStr'>" * 20_000 + "<is><t>deep</t></is>" + "</c></row>" * 20_000
+    assert "7" in (parse(xlsx({"S": [rows, cell("7")]})).text or "")
+    spoken = "<rPh>" * 20_000 + "<t>x</t>" + "</rPh>" * 20_000
+    assert parse(xlsx({"S": [cell("0", t="s")]}, strings=[f"<t>y</t>{spoken}"])).text == "# S\n\ny"
+    long = "word " * 20_000
+    many = cell("0", t="s") * 20_000
+    text = parse(xlsx({"S": [many]}, strings=[f"<t>{long}</t>"])).text or ""
+    assert len(text) < 3_000_000

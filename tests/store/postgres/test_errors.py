@@ -22,6 +22,7 @@ from kb.errors import (
     StoreUnusable,
 )
 from kb.store import open_store
+from kb.store.postgres import connection as connection_module
 from kb.store.postgres import schema as schema_module
 from kb.store.postgres.location import Location
 from kb.store.postgres.store import PostgresStore
@@ -234,3 +235,21 @@ def test_a_deadline_ends_a_statement(store: PostgresStore) -> None:
     ):
         session.execute("SELECT pg_sleep(60)")
     assert store.catalog.counts().documents == 0
+
+
+def test_a_suspended_writer_does_not_keep_others_out(
+    open_again: Open, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "_IDLE_S", 0.2)
+    suspended = open_again(busy_timeout_s=0.2)
+
+    def write_slowly() -> None:
+        with suspended._database.writing() as session:
+            session.execute("UPDATE state SET changes = changes + 1")
+            put(store, "a", "text")  # waits until the server has ended the other transaction
+            session.execute("SELECT 1")
+
+    with pytest.raises(StoreBusy, match="lost"):
+        write_slowly()
+    assert len(suspended.catalog.documents(Filters(), None)) == 1
+    put(suspended, "b", "text")

@@ -11,6 +11,7 @@ from typing import Any
 
 import psycopg
 from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict
 
 from kb import deadline
 from kb.errors import (
@@ -31,6 +32,10 @@ from kb.store.postgres.texts import register_text
 
 _CONNECTIONS = 16  # readers, and as many writers, of one process
 _CONNECT_TIMEOUT_S = 10
+_IDLE_S = 60.0  # for which a transaction that writes may wait for its client
+_KEEPALIVES: dict[str, Any] = {
+    "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3,
+}  # fmt: skip
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
@@ -96,7 +101,11 @@ class Database:
                 f"{self.location.shown} was opened for reading only", "open it without read_only"
             )
         wait_s = min(wait_s, self._busy_s, deadline.remaining_s())
-        begin = f"BEGIN; SET LOCAL lock_timeout = {max(1, int(wait_s * 1000))}"
+        idle_s = max(_IDLE_S, self._busy_s)  # others need not wait for a process that is suspended
+        begin = (
+            f"BEGIN; SET LOCAL lock_timeout = {max(1, int(wait_s * 1000))}; "
+            f"SET LOCAL idle_in_transaction_session_timeout = {int(idle_s * 1000)}"
+        )
         with self.errors(), self._connection(self._writers, begin) as connection:
             try:
                 if not self._is_current:
@@ -201,8 +210,10 @@ class Database:
 
     def _connect(self) -> Connection:
         try:
+            given = conninfo_to_dict(self.location.dsn)
             connection: Connection = psycopg.connect(
                 self.location.dsn,
+                **{name: value for name, value in _KEEPALIVES.items() if name not in given},
                 autocommit=True,  # transactions are begun and ended by statements
                 connect_timeout=_CONNECT_TIMEOUT_S,
                 fallback_application_name="kb",
@@ -280,7 +291,12 @@ class Database:
                 f"{shown}: {text}",
                 "connect as a role with more rights, and to the primary rather than a standby",
             )
-        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        if isinstance(
+            error,
+            psycopg.OperationalError
+            | psycopg.InterfaceError
+            | errors.IdleInTransactionSessionTimeout,
+        ):
             return StoreBusy(
                 f"the connection to {shown} was lost: {text}",
                 "run the command again; what was committed before is kept",

@@ -25,7 +25,7 @@ _OBJECT = re.compile(r"[^/]+/content\.xml")  # a chart or a formula in the docum
 _ROWS = 50  # of a sheet in a block, so that a citation is near its row
 _SHOWN = ("title", "subject", "creator", "initial-creator", "keyword", "description")
 _ROW_GROUPS = frozenset({"table-header-rows", "table-row-group", "table-rows"})
-_MAX_SPACES = 100
+_COUNT = re.compile(r"[1-9][0-9]?")
 _DEPTH = re.compile(r"[1-9]")
 
 
@@ -70,6 +70,7 @@ class _Writer:
         self.slide_title = ""  # of the first slide that has one
 
     def write(self, body: Element) -> None:
+        headings = _lists_with_headings(body)
         stack = [iter([body])]
         while stack:
             element = next(stack[-1], None)
@@ -84,7 +85,7 @@ class _Writer:
             elif kind == "p":
                 self._out.paragraph(one_line(_text(element)))
                 self._write_inside(element)
-            elif kind == "list" and not find_all(element, "h"):  # else of numbered headings
+            elif kind == "list" and id(element) not in headings:  # else of numbered headings
                 self._out.lines(f"- {text}" for text in _items(element))
             elif kind == "table":
                 self._write_table(element)
@@ -124,6 +125,28 @@ class _Writer:
                 self._out.lines(_items(each))
 
 
+def _lists_with_headings(body: Element) -> set[int]:
+    """The ids of the lists that have a heading in them, at any depth."""
+    found: set[int] = set()
+    stack = [iter([body])]
+    lists: list[Element | None] = [None]  # those around the elements of the stack, if they are one
+    while stack:
+        element = next(stack[-1], None)
+        if element is None:
+            stack.pop()
+            lists.pop()
+            continue
+        if local_name(element) == "h":
+            for around in reversed(lists):
+                if around is not None:
+                    if id(around) in found:
+                        break
+                    found.add(id(around))
+        stack.append(iter(element))
+        lists.append(element if local_name(element) == "list" else None)
+    return found
+
+
 def _rows(table: Element) -> Iterator[Element]:
     """Yield the rows of a table, without those of tables in its cells."""
     stack = [iter(table)]
@@ -154,8 +177,8 @@ def _items(element: Element) -> Iterator[str]:
 
 
 def _text(element: Element) -> str:
-    """The text of a paragraph, without its notes, comments and frames, which are written after
-    it."""
+    """The text of a paragraph, without its notes, comments and frames, and without the paragraphs
+    in it, which are written after it."""
     pieces = [element.text or ""]
     stack = [iter(element)]
     parents = [element]
@@ -170,9 +193,9 @@ def _text(element: Element) -> str:
         kind = local_name(child)
         if kind == "s":
             count = _attribute(child, "c")
-            pieces.append(" " * min(int(count) if count.isdecimal() else 1, _MAX_SPACES))
+            pieces.append(" " * (int(count) if _COUNT.fullmatch(count) else 1))
         pieces.append(_SPACES.get(kind, ""))
-        if kind in ("annotation", "note", "frame", "custom-shape"):
+        if kind in ("annotation", "note", "frame", "custom-shape", "p", "h"):
             pieces.append(child.tail or "")
             continue
         pieces.append(child.text or "")

@@ -65,11 +65,12 @@ def parse_pptx(source: Source) -> Parsed:
 
 
 def _slides(archive: Archive, root: Element) -> list[str]:
-    """The parts of the slides, in the order of the presentation."""
+    """The parts of the slides, in the order of the presentation, each once."""
     parts = relations(archive, _PRESENTATION)
     ids = [value for each in find_all(root, "sldId") for key, value in each.items()
            if key.endswith("}id")]  # fmt: skip
-    return [parts[each][1] for each in ids if each in parts and parts[each][0] == "slide"]
+    slides = (parts[each][1] for each in ids if each in parts and parts[each][0] == "slide")
+    return list(dict.fromkeys(slides))
 
 
 def _write_slide(out: Extract, number: int, slide: Element) -> str:
