@@ -35,6 +35,7 @@ _CONNECT_TIMEOUT_S = 10
 _IDLE_S = 60.0  # for which a transaction that writes may wait for its client
 _KEEPALIVES: dict[str, Any] = {
     "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
 }  # fmt: skip
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
