@@ -196,6 +196,26 @@ def test_a_moved_document_keeps_its_id(store: Store) -> None:
     assert moved.doc_id == doc_id
 
 
+def test_a_document_that_moves_away_makes_room(store: Store) -> None:
+    a, b = put(store, "a", "one", body="x"), put(store, "b", "two")
+    store.catalog.write_documents(
+        [
+            DocumentWrite(draft("b"), chunks("one"), moved_from=a, displaces=b),
+            DocumentWrite(draft("c"), chunks("two"), moved_from=b),
+        ]
+    )
+    read = store.catalog.documents_by_id([a, b])
+    assert [(read[each].path, read[each].doc_path) for each in (a, b)] == [("b", "b"), ("c", "c")]
+    store.catalog.write_documents(
+        [
+            DocumentWrite(draft("c"), chunks("one"), moved_from=a, displaces=b),
+            DocumentWrite(draft("b"), chunks("two"), moved_from=b, displaces=a),
+        ]
+    )
+    paths = {each.doc_id: each.doc_path for each in store.catalog.documents(Filters(), None)}
+    assert paths == {a: "c", b: "b"}
+
+
 def test_chunks_alone_are_replaced(store: Store) -> None:
     doc_id = put(store, "a", "one", "two", tags=("kept",), body="one\ntwo")
     document = store.catalog.documents_by_id([doc_id])[doc_id]

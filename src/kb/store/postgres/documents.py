@@ -65,7 +65,14 @@ FROM chunks c WHERE c.chunk_id = ANY (%s)
 def write(session: Session, document: DocumentWrite, now: str, now_ns: int) -> ChunkChanges:
     """Insert a document, or replace the one with the same path. Chunks with the same heading and
     text keep their ids and vectors."""
-    draft, chunks, moved_from = document
+    draft, chunks, moved_from, displaces = document
+    if displaces is not None:
+        suffix = f".moved-{displaces}"
+        session.execute(
+            "UPDATE documents SET path = path || %s, doc_path = doc_path || %s "
+            "WHERE doc_id = %s AND doc_path = %s",
+            (suffix, suffix, displaces, draft.doc_path),
+        )
     if moved_from is not None:  # `doc_path` must be free
         session.execute(
             "UPDATE documents SET doc_path = %s WHERE doc_id = %s", (draft.doc_path, moved_from)

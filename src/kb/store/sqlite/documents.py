@@ -72,7 +72,14 @@ def write(
 ) -> ChunkChanges:
     """Insert a document, or replace the one with the same path. Chunks with the same heading and
     text keep their ids and vectors."""
-    draft, chunks, moved_from = document
+    draft, chunks, moved_from, displaces = document
+    if displaces is not None:
+        suffix = f".moved-{displaces}"
+        connection.execute(
+            "UPDATE documents SET path = path || ?1, doc_path = doc_path || ?1 "
+            "WHERE doc_id = ?2 AND doc_path = ?3",
+            (suffix, displaces, draft.doc_path),
+        )
     if moved_from is not None:
         _move(connection, moved_from, draft.doc_path)
     doc_id, is_new = _write_row(connection, draft, now, now_ns)
