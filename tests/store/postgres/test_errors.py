@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import socket
 import tempfile
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -253,3 +256,49 @@ def test_a_suspended_writer_does_not_keep_others_out(
         write_slowly()
     assert len(suspended.catalog.documents(Filters(), None)) == 1
     put(suspended, "b", "text")
+
+
+class _Proxy:
+    """Forwards connections to the server, until it is frozen: then they stay open, and silent."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._frozen = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def freeze(self) -> None:
+        self._frozen.set()
+
+    def _accept(self) -> None:
+        while True:
+            client, _ = self._listener.accept()
+            server = socket.create_connection(("127.0.0.1", self._port))
+            for pair in ((client, server), (server, client)):
+                threading.Thread(target=self._forward, args=pair, daemon=True).start()
+
+    def _forward(self, source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                if self._frozen.is_set():
+                    threading.Event().wait()
+                target.sendall(data)
+
+
+def test_a_server_that_does_not_respond_is_not_waited_for(
+    postgres: Server, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "_GRACE_S", 0.1)
+    url = urlsplit(postgres.url(schema=schema))
+    proxy = _Proxy(url.port or 5432)
+    store = open_store(url._replace(netloc=f"postgres@127.0.0.1:{proxy.port}").geturl())
+    put(store, "a", "text")
+    with Deadline(30.0), store.snapshot():
+        assert len(store.catalog.documents(Filters(), None)) == 1
+    proxy.freeze()
+    for _ in range(2):
+        with pytest.raises((DeadlineExceeded, StoreUnusable)), Deadline(0.3):
+            store.catalog.documents(Filters(), None)
+    with pytest.raises((DeadlineExceeded, StoreUnusable)), Deadline(0.3):
+        put(store, "b", "text")

@@ -3,6 +3,7 @@
 store         PostgresStore: the ports below over one database
 location      the URL of a store: how to connect, its schema, and what to show
 connection    Database: transactions, and translated errors
+watchdog      ends the wait for a server that does not respond
 pool          a bounded number of connections that threads take and give back
 texts         texts as PostgreSQL stores them
 session       one transaction: statements, cached reads, and counted changes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from math import inf
 from typing import Any
 
@@ -29,9 +29,11 @@ from kb.store.postgres.location import Location
 from kb.store.postgres.pool import Connection, Pool
 from kb.store.postgres.session import Session
 from kb.store.postgres.texts import register_text
+from kb.store.postgres.watchdog import Watchdog
 
 _CONNECTIONS = 16  # readers, and as many writers, of one process
 _CONNECT_TIMEOUT_S = 10
+_GRACE_S = 1.0  # for the server to end a statement itself
 _IDLE_S = 60.0  # for which a transaction that writes may wait for its client
 _KEEPALIVES: dict[str, Any] = {
     "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3,
@@ -65,6 +67,7 @@ class Database:
         self._readers = Pool(self._connect, _CONNECTIONS)
         self._writers = Pool(self._connect, _CONNECTIONS)
         self._is_current = False  # the store exists, with the newest schema
+        self._watchdog = Watchdog()
 
     def exists(self) -> bool:
         """Whether the store has been created."""
@@ -144,24 +147,34 @@ class Database:
         connection = pool.take(min(self._busy_s, deadline.remaining_s()))
         begun = True
         try:
-            self._begin(connection, begin)
+            with self._watched(connection):
+                self._begin(connection, begin)
         except psycopg.OperationalError:
             lost = connection.broken
             pool.give(connection)
             if not lost:
                 raise
             pool.drop_idle()
+            deadline.check()
             connection = pool.take(min(self._busy_s, deadline.remaining_s()))
             begun = False
         except BaseException:
             pool.give(connection)
             raise
         try:
-            if not begun:
-                self._begin(connection, begin)
-            yield connection
+            with self._watched(connection):
+                if not begun:
+                    self._begin(connection, begin)
+                yield connection
         finally:
             pool.give(connection)
+
+    def _watched(self, connection: Connection) -> AbstractContextManager[None]:
+        """End the wait for a server that does not respond within the deadline of this thread."""
+        left_s = deadline.remaining_s()
+        if left_s == inf:
+            return nullcontext()
+        return self._watchdog.watching(connection.fileno(), left_s + _GRACE_S)
 
     def _begin(self, connection: Connection, begin: str) -> None:
         if begin == _READ and not self._is_current:
@@ -216,7 +229,7 @@ class Database:
                 self.location.dsn,
                 **{name: value for name, value in _KEEPALIVES.items() if name not in given},
                 autocommit=True,  # transactions are begun and ended by statements
-                connect_timeout=_CONNECT_TIMEOUT_S,
+                connect_timeout=max(1, int(min(_CONNECT_TIMEOUT_S, deadline.remaining_s()))),
                 fallback_application_name="kb",
             )
         except psycopg.OperationalError as error:
@@ -267,6 +280,9 @@ class Database:
                 raise self._translated(error) from error
             self._is_current = False
             raise self._missing() from error
+        except psycopg.OperationalError as error:
+            deadline.check()
+            raise self._translated(error) from error
         except psycopg.Error as error:
             raise self._translated(error) from error
         except UnicodeEncodeError as error:  # lone surrogates
