@@ -410,6 +410,7 @@ def parent(then: str) -> tuple[subprocess.Popen[str], int]:
     ("then", "ended"),
     [
         ("pass", ""),
+        ("from kb.shutdown import Shutdown; Shutdown(0.2).begin(); parsed('sleep')", ""),
         ("import time; time.sleep(600)", "SIGKILL"),
         ("import time; time.sleep(600)", "SIGINT"),
         pytest.param("parsed('spin', parser_pool.Limits(10**9, 1.0, 10))", "SIGKILL",

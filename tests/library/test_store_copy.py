@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from kb import KnowledgeBase
-from kb.errors import InvalidRequest, StoreError, StoreMissing
+from kb.errors import ConfigError, InvalidRequest, StoreError, StoreMissing
 from kb.library import store_copy
 from kb.ports import Store
 from kb.store import open_store
@@ -101,6 +101,18 @@ def test_a_store_with_documents_is_not_overwritten(
 def test_a_store_is_not_copied_to_itself(filled: Store) -> None:
     with pytest.raises(InvalidRequest, match="itself"):
         store_copy.copy(filled.location, filled.location, ignore)
+
+
+@pytest.mark.parametrize("names", [("", "x.sqlite"), ("x.sqlite", "")])
+def test_a_name_that_is_empty_is_not_the_default_store(names: tuple[str, str]) -> None:
+    with pytest.raises(InvalidRequest, match="no name"):
+        store_copy.copy(*names, ignore)
+
+
+@pytest.mark.parametrize("url", ["postgresql:/h/db", "postgresql:db", "sqlite:/x.sqlite"])
+def test_a_url_without_slashes_is_not_a_path(filled: Store, url: str) -> None:
+    with pytest.raises(ConfigError, match="//"):
+        store_copy.copy(filled.location, url, ignore)
 
 
 def test_a_missing_source_is_not_created(tmp_path: Path) -> None:

@@ -34,6 +34,9 @@ _HINT = "remove the copy and copy again; kb doctor checks both stores"
 
 def copy(source: str, dest: str, on_progress: OnProgress) -> CopyReport:
     """Copy the store at `source`, a path or a URL, to `dest`: see `copy_store`."""
+    for each in (source, dest):
+        if not each:
+            raise InvalidRequest("a store to copy has no name", "give a path or a URL")
     store = open_store(store_url(source), read_only=True)
     target = open_store(store_url(dest))
     try:
