@@ -86,7 +86,11 @@ class OnnxEncoder(OnnxModel[Tokenizer]):
         if not outputs:
             return Encoding(truncated=tokens.truncated)
         values = loaded.session.run(tokens.ids, tuple(outputs.values()))
-        raw = {part: self._check(part, values[name], tokens) for part, name in outputs.items()}
+        return self._encoding({part: values[name] for part, name in outputs.items()}, tokens)
+
+    def _encoding(self, values: Mapping[str, Array], tokens: Tokens) -> Encoding:
+        """The encoding of a text from the values of each part."""
+        raw = {part: self._check(part, value, tokens) for part, value in values.items()}
         return Encoding(
             dense=_normalize(raw["dense"]) if "dense" in raw else None,
             sparse=_weights(raw["sparse"], tokens) if "sparse" in raw else None,

@@ -1,0 +1,228 @@
+"""The encoder that runs kb-mini on a GPU with torch, in half precision.
+
+A GPU pays off for many texts. So queries and calls with few texts run on the CPU, by ONNX Runtime,
+which loads in a fraction of a second; torch is loaded when `GPU_BATCH` passages are encoded at
+once. The vectors of both agree up to the rounding of the CPU's int8 arithmetic.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from kb.errors import ModelError
+from kb.logs import logger
+from kb.models import onnx_weights
+from kb.models.manifest import GRAPH, Manifest
+from kb.models.onnx_encoder import GPU_BATCH, OnnxEncoder
+from kb.models.tokenizer import Tokens
+from kb.types import Encoding
+
+if TYPE_CHECKING:
+    from kb.models.torch_network import Network
+
+log = logger(__name__)
+
+CUDA = "cuda"
+INSTALL = "pip install 'kb-search[gpu]'"
+_CALL_TEXTS = 8 * GPU_BATCH  # per call of `encode`: enough to sort them by length
+_MAX_BATCH_TOKENS = 1 << 16  # more make no GPU faster
+_MEMORY_SHARE = 0.5  # of the free memory, for one batch
+_DEVICE_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # NVIDIA, the same under WSL, AMD
+
+
+def may_have_gpu() -> bool:
+    """Whether torch and a GPU seem to be present. Imports nothing: torch takes seconds."""
+    if sys.platform == "darwin" or find_spec("torch") is None:
+        return False
+    return sys.platform == "win32" or any(map(os.path.exists, _DEVICE_FILES))
+
+
+@dataclass(slots=True)
+class _Engine:
+    """A network on its device. `batch_tokens` shrinks when the device runs out of memory."""
+
+    network: Network
+    batch_tokens: int
+
+
+class TorchEncoder(OnnxEncoder):
+    """Encodes passages on `device`, and queries on the CPU. If the device cannot be used, everything
+    runs on the CPU; with `required`, this is an error."""
+
+    def __init__(
+        self, manifest: Manifest, *, device: str = CUDA, required: bool = False, threads: int = 0
+    ) -> None:
+        super().__init__(manifest, provider="cpu", threads=threads)
+        self._device = device
+        self._required = required
+        self._engine: _Engine | None = None
+        self._unusable = ""
+        self._torch_lock = Lock()
+
+    @property
+    def batch_size(self) -> int:
+        return _CALL_TEXTS
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        *,
+        as_query: bool = False,
+        want: Set[str] = frozenset({"dense"}),
+        on_progress: Callable[[int], None] | None = None,
+    ) -> list[Encoding]:
+        parts = want & self.spec.gives
+        if not as_query and parts and len(texts) >= GPU_BATCH and not isinstance(texts, str):
+            with self._torch_lock:
+                engine = self._load_engine()
+                if engine is not None:
+                    return self._encode_passages(engine, texts, parts, on_progress)
+        return super().encode(texts, as_query=as_query, want=want, on_progress=on_progress)
+
+    def engine_problem(self) -> str:
+        """Load the network on its device, and return why it cannot run there; empty if it can."""
+        with self._torch_lock:
+            self._load_engine()
+            return self._unusable
+
+    # --- loading ----------------------------------------------------------------------------------
+
+    def _load_engine(self) -> _Engine | None:
+        if self._engine is None and not self._unusable:
+            try:
+                self.loaded()  # checks the files
+                self._engine = _load(self.manifest, self._device)
+            except _Unusable as error:
+                self._unusable = str(error)
+                log.info("%s runs on the CPU: %s", self.spec.name, error)
+        if self._unusable and self._required:
+            raise ModelError(
+                f"{self.spec.name} cannot run on {self._device}: {self._unusable}",
+                f"set models.provider to auto or cpu, or run: {INSTALL}",
+            )
+        return self._engine
+
+    # --- encoding ---------------------------------------------------------------------------------
+
+    def _encode_passages(
+        self,
+        engine: _Engine,
+        texts: Sequence[str],
+        parts: Set[str],
+        on_progress: Callable[[int], None] | None,
+    ) -> list[Encoding]:
+        loaded = self.loaded()
+        tokenize = partial(loaded.tokenizer.tokens, prefix=self.spec.passage_prefix)
+        tokens = list(loaded.pool.map(tokenize, texts))
+        encodings: dict[int, Encoding] = {}
+        for places in batches([len(each.ids) for each in tokens], lambda: engine.batch_tokens):
+            chosen = [tokens[place] for place in places]
+            values = _run(engine, chosen, parts)
+            encoded = loaded.pool.map(self._encoding, values, chosen)
+            encodings.update(zip(places, encoded, strict=True))
+            if on_progress is not None:
+                on_progress(len(encodings))
+        return [encodings[place] for place in range(len(texts))]
+
+
+class _Unusable(Exception):
+    """The network cannot run on the device."""
+
+
+def _load(manifest: Manifest, device: str) -> _Engine:
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        raise _Unusable(f"torch cannot be loaded: {error}") from error
+    from kb.models.torch_network import Network
+
+    try:
+        if device == CUDA and not torch.cuda.is_available():
+            raise _Unusable("torch finds no GPU")
+        dtype = torch.float32 if device == "cpu" else torch.float16
+        network = Network(onnx_weights.read(manifest.path(GRAPH)), device, dtype)
+    except (KeyError, ValueError, OSError) as error:
+        raise _Unusable("its graph is not that of kb-mini") from error
+    except RuntimeError as error:  # drivers that do not fit, or no memory
+        raise _Unusable(f"{str(error).partition(chr(10))[0]}") from error
+    log.info("%s runs on %s with torch %s", manifest.spec.name, device, torch.__version__)
+    return _Engine(network, _batch_tokens(network, manifest.spec.max_tokens))
+
+
+def _batch_tokens(network: Network, max_tokens: int) -> int:
+    """How many tokens of a batch fit into half of the device's free memory."""
+    import torch
+
+    if network.device == "cpu":
+        return 32 * max_tokens
+    free_bytes, _ = torch.cuda.mem_get_info()
+    fitting = int(free_bytes * _MEMORY_SHARE) // network.token_bytes(max_tokens)
+    return max(max_tokens, min(_MAX_BATCH_TOKENS, fitting))
+
+
+def batches(lengths: Sequence[int], batch_tokens: Callable[[], int]) -> Iterator[list[int]]:
+    """Group texts by length, longest first, so that no batch has more than `batch_tokens` tokens
+    with its padding. Yields positions in `lengths`."""
+    batch: list[int] = []
+    for place in sorted(range(len(lengths)), key=lambda each: -lengths[each]):
+        if batch and (len(batch) + 1) * lengths[batch[0]] > batch_tokens():
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch
+
+
+def _run(engine: _Engine, texts: Sequence[Tokens], parts: Set[str]) -> list[Mapping[str, Any]]:
+    """Run a batch; if the memory is too small for it, run its halves."""
+    import torch
+
+    try:
+        return _run_batch(engine.network, texts, parts)
+    except torch.OutOfMemoryError as error:
+        if len(texts) == 1:
+            raise ModelError(
+                f"the GPU has too little memory for a text of {len(texts[0].ids)} tokens",
+                "set models.provider to cpu",
+            ) from error
+    except RuntimeError as error:
+        raise ModelError(
+            f"the model failed on the GPU: {str(error).partition(chr(10))[0]}",
+            "set models.provider to cpu",
+        ) from error
+    torch.cuda.empty_cache()
+    half = len(texts) // 2
+    engine.batch_tokens = max(half * len(texts[0].ids), len(texts[0].ids))
+    return [*_run(engine, texts[:half], parts), *_run(engine, texts[half:], parts)]
+
+
+def _run_batch(
+    network: Network, texts: Sequence[Tokens], parts: Set[str]
+) -> list[Mapping[str, Any]]:
+    import numpy as np
+    import torch
+
+    lengths = np.array([len(each.ids) for each in texts])
+    mask = np.arange(lengths.max())[None, :] < lengths[:, None]
+    ids = np.zeros(mask.shape, np.int64)
+    ids[mask] = np.concatenate([each.ids for each in texts])
+    with torch.inference_mode():
+        outputs = network.outputs(
+            torch.from_numpy(ids).to(network.device),
+            torch.from_numpy(mask.astype(np.float32)).to(network.device),
+        )
+        rows = {part: getattr(outputs, part).cpu().numpy() for part in sorted(parts)}
+    return [
+        {
+            part: values[place] if part == "dense" else values[place, :length]
+            for part, values in rows.items()
+        }
+        for place, length in enumerate(lengths.tolist())
+    ]
