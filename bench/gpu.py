@@ -202,6 +202,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--model", type=Path, default=Path("src/kb/models/kb_mini"))
+    parser.add_argument("--half", action="store_true", help="half precision, not int8")
     parser.add_argument("--seconds", type=float, default=80.0, help="of the CPU, for collections")
     options = parser.parse_args()
     began = time.perf_counter()
@@ -211,7 +212,7 @@ def main() -> None:
         tokenizer._stemmer = lambda: stem  # the same terms on both sides
     model = manifest.read(options.model)
     cpu = OnnxEncoder(model, provider="cpu")
-    gpu = TorchEncoder(model, device=options.device, required=True)
+    gpu = TorchEncoder(model, device=options.device, required=True, exact=not options.half)
     folders = sorted(path.parent for path in options.data.glob("*/qrels"))
     print(f"model {model.spec.name} {model.spec.version}, device {_device(options.device)}")
 

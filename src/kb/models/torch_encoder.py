@@ -57,11 +57,18 @@ class TorchEncoder(OnnxEncoder):
     runs on the CPU; with `required`, this is an error."""
 
     def __init__(
-        self, manifest: Manifest, *, device: str = CUDA, required: bool = False, threads: int = 0
+        self,
+        manifest: Manifest,
+        *,
+        device: str = CUDA,
+        required: bool = False,
+        exact: bool = True,
+        threads: int = 0,
     ) -> None:
         super().__init__(manifest, provider="cpu", threads=threads)
         self._device = device
         self._required = required
+        self._exact = exact
         self._engine: _Engine | None = None
         self._unusable = ""
         self._torch_lock = Lock()
@@ -98,7 +105,7 @@ class TorchEncoder(OnnxEncoder):
         if self._engine is None and not self._unusable:
             try:
                 self.loaded()  # checks the files
-                self._engine = _load(self.manifest, self._device)
+                self._engine = _load(self.manifest, self._device, exact=self._exact)
             except _Unusable as error:
                 self._unusable = str(error)
                 log.info("%s runs on the CPU: %s", self.spec.name, error)
@@ -136,7 +143,7 @@ class _Unusable(Exception):
     """The network cannot run on the device."""
 
 
-def _load(manifest: Manifest, device: str) -> _Engine:
+def _load(manifest: Manifest, device: str, *, exact: bool) -> _Engine:
     try:
         import torch
     except (ImportError, OSError) as error:
@@ -146,8 +153,7 @@ def _load(manifest: Manifest, device: str) -> _Engine:
     try:
         if device == CUDA and not torch.cuda.is_available():
             raise _Unusable("torch finds no GPU")
-        dtype = torch.float32 if device == "cpu" else torch.float16
-        network = Network(onnx_weights.read(manifest.path(GRAPH)), device, dtype)
+        network = Network(onnx_weights.read(manifest.path(GRAPH)), device, exact=exact)
     except (KeyError, ValueError, OSError) as error:
         raise _Unusable("its graph is not that of kb-mini") from error
     except RuntimeError as error:  # drivers that do not fit, or no memory
