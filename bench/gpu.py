@@ -31,8 +31,8 @@ from kb.models.torch_encoder import TorchEncoder
 from kb.types import Encoding
 
 PASSAGE_TOKENS = 190
-SPEED_PASSAGES = {"cuda": 16384, "cpu": 64}
-CPU_SPEED_PASSAGES = 256
+SPEED_PASSAGES = {"cuda": 16384, "cpu": 32}
+CPU_SPEED_PASSAGES = 1024
 MAX_PASSAGES, MAX_QUERIES = 3000, 300
 ALL = frozenset({"dense", "sparse", "tokens"})
 CHUNK = 256
@@ -128,7 +128,7 @@ def network_rate(encoder: TorchEncoder, tokens: int, texts: int) -> float:
     """Texts per second of the network alone, without tokenization and copies."""
     import torch
 
-    engine = encoder._engine
+    engine = encoder.load_engine()
     assert engine is not None
     network = engine.network
     batch = max(1, min(texts, engine.batch_tokens // tokens))
@@ -217,10 +217,10 @@ def main() -> None:
     print(f"model {model.spec.name} {model.spec.version}, device {_device(options.device)}")
 
     start = time.perf_counter()
-    problem = gpu.engine_problem()
-    assert not problem, problem
+    engine = gpu.load_engine()
+    assert engine is not None  # it is required
     print(f"torch and the network load in {time.perf_counter() - start:.1f} s")
-    print(f"tokens in a batch: {gpu._engine.batch_tokens:,}")  # type: ignore[union-attr]
+    print(f"tokens in a batch: {engine.batch_tokens:,}")
 
     texts = list(read_collection(folders[0], MAX_PASSAGES).passages.values())
     count = SPEED_PASSAGES.get(options.device, SPEED_PASSAGES["cuda"])

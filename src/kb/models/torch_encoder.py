@@ -1,8 +1,10 @@
-"""The encoder that runs kb-mini on a GPU with torch, in half precision.
+"""The encoder that runs kb-mini on a GPU with torch.
 
 A GPU pays off for many texts. So queries and calls with few texts run on the CPU, by ONNX Runtime,
 which loads in a fraction of a second; torch is loaded when `GPU_BATCH` passages are encoded at
-once. The vectors of both agree up to the rounding of the CPU's int8 arithmetic.
+once. Both round to 8 bits in the same way. Float32 sums have another order on a GPU, though, and a
+number that falls on the other side of a rounding step moves others, so that vectors differ as much
+as those of two releases of ONNX Runtime. They are compared before they are used (`MIN_COSINE`).
 """
 
 from __future__ import annotations
@@ -13,12 +15,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
+from operator import mul
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from kb.errors import ModelError
 from kb.logs import logger
 from kb.models import onnx_weights
+from kb.models.exam_questions import QUESTIONS
 from kb.models.manifest import GRAPH, Manifest
 from kb.models.onnx_encoder import GPU_BATCH, OnnxEncoder
 from kb.models.tokenizer import Tokens
@@ -31,9 +35,11 @@ log = logger(__name__)
 
 CUDA = "cuda"
 INSTALL = "pip install 'kb-search[gpu]'"
-_CALL_TEXTS = 8 * GPU_BATCH  # per call of `encode`: enough to sort them by length
+MIN_COSINE = 0.998  # between vectors of the CPU and of another device in the same store
+_CALL_TEXTS = 4 * GPU_BATCH  # per call of `encode`: enough to sort them by length
 _MAX_BATCH_TOKENS = 1 << 16  # more make no GPU faster
 _MEMORY_SHARE = 0.5  # of the free memory, for one batch
+_SAMPLES = [text for question in QUESTIONS["LATIN"] for text in (question.answer, question.text)]
 _DEVICE_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # NVIDIA, the same under WSL, AMD
 
 
@@ -53,8 +59,9 @@ class _Engine:
 
 
 class TorchEncoder(OnnxEncoder):
-    """Encodes passages on `device`, and queries on the CPU. If the device cannot be used, everything
-    runs on the CPU; with `required`, this is an error."""
+    """Encodes passages on `device`, and queries on the CPU. If the device cannot be used, or its
+    vectors differ from the CPU's, everything runs on the CPU; with `required`, this is an error.
+    `exact=False` computes in half precision, which is faster and less like the CPU."""
 
     def __init__(
         self,
@@ -71,7 +78,7 @@ class TorchEncoder(OnnxEncoder):
         self._exact = exact
         self._engine: _Engine | None = None
         self._unusable = ""
-        self._torch_lock = Lock()
+        self._device_lock = Lock()
 
     @property
     def batch_size(self) -> int:
@@ -87,28 +94,24 @@ class TorchEncoder(OnnxEncoder):
     ) -> list[Encoding]:
         parts = want & self.spec.gives
         if not as_query and parts and len(texts) >= GPU_BATCH and not isinstance(texts, str):
-            with self._torch_lock:
-                engine = self._load_engine()
-                if engine is not None:
-                    return self._encode_passages(engine, texts, parts, on_progress)
+            engine = self.load_engine()
+            if engine is not None:
+                return self._encode_passages(engine, texts, parts, on_progress)
         return super().encode(texts, as_query=as_query, want=want, on_progress=on_progress)
 
-    def engine_problem(self) -> str:
-        """Load the network on its device, and return why it cannot run there; empty if it can."""
-        with self._torch_lock:
-            self._load_engine()
-            return self._unusable
-
-    # --- loading ----------------------------------------------------------------------------------
-
-    def _load_engine(self) -> _Engine | None:
-        if self._engine is None and not self._unusable:
-            try:
+    def load_engine(self) -> _Engine | None:
+        """Load the network on its device, and compare its vectors with the CPU's. Returns None if
+        it cannot be used. Raises `ModelError` if it is required, or a file is damaged."""
+        with self._device_lock:
+            if self._engine is None and not self._unusable:
                 self.loaded()  # checks the files
-                self._engine = _load(self.manifest, self._device, exact=self._exact)
-            except _Unusable as error:
-                self._unusable = str(error)
-                log.info("%s runs on the CPU: %s", self.spec.name, error)
+                try:
+                    engine = _load(self.manifest, self._device, exact=self._exact)
+                    self._compare(engine)
+                    self._engine = engine
+                except _Unusable as error:
+                    self._unusable = str(error)
+                    log.warning("%s runs on the CPU: %s", self.spec.name, error)
         if self._unusable and self._required:
             raise ModelError(
                 f"{self.spec.name} cannot run on {self._device}: {self._unusable}",
@@ -116,7 +119,20 @@ class TorchEncoder(OnnxEncoder):
             )
         return self._engine
 
-    # --- encoding ---------------------------------------------------------------------------------
+    def _compare(self, engine: _Engine) -> None:
+        """Raise `_Unusable` if the device's vectors may not be stored beside the CPU's."""
+        tokenize = self.loaded().tokenizer.tokens
+        tokens = [tokenize(text, self.spec.passage_prefix) for text in _SAMPLES]
+        values = _run(engine, tokens, frozenset({"dense"}))
+        cosines = [
+            sum(map(mul, on_device.dense or (), on_cpu.dense or ()))
+            for on_device, on_cpu in zip(
+                map(self._encoding, values, tokens), super().encode(_SAMPLES), strict=True
+            )
+        ]
+        mean = sum(cosines) / len(cosines)
+        if not mean >= MIN_COSINE:
+            raise _Unusable(f"its vectors differ from the CPU's: their cosine is {mean:.4f}")
 
     def _encode_passages(
         self,
@@ -131,9 +147,9 @@ class TorchEncoder(OnnxEncoder):
         encodings: dict[int, Encoding] = {}
         for places in batches([len(each.ids) for each in tokens], lambda: engine.batch_tokens):
             chosen = [tokens[place] for place in places]
-            values = _run(engine, chosen, parts)
-            encoded = loaded.pool.map(self._encoding, values, chosen)
-            encodings.update(zip(places, encoded, strict=True))
+            with self._device_lock:
+                values = _run(engine, chosen, parts)
+            encodings.update(zip(places, map(self._encoding, values, chosen), strict=True))
             if on_progress is not None:
                 on_progress(len(encodings))
         return [encodings[place] for place in range(len(texts))]
@@ -157,7 +173,7 @@ def _load(manifest: Manifest, device: str, *, exact: bool) -> _Engine:
     except (KeyError, ValueError, OSError) as error:
         raise _Unusable("its graph is not that of kb-mini") from error
     except RuntimeError as error:  # drivers that do not fit, or no memory
-        raise _Unusable(f"{str(error).partition(chr(10))[0]}") from error
+        raise _Unusable(_first_line(error)) from error
     log.info("%s runs on %s with torch %s", manifest.spec.name, device, torch.__version__)
     return _Engine(network, _batch_tokens(network, manifest.spec.max_tokens))
 
@@ -200,7 +216,7 @@ def _run(engine: _Engine, texts: Sequence[Tokens], parts: Set[str]) -> list[Mapp
             ) from error
     except RuntimeError as error:
         raise ModelError(
-            f"the model failed on the GPU: {str(error).partition(chr(10))[0]}",
+            f"the model failed on the GPU: {_first_line(error)}",
             "set models.provider to cpu",
         ) from error
     torch.cuda.empty_cache()
@@ -232,3 +248,7 @@ def _run_batch(
         }
         for place, length in enumerate(lengths.tolist())
     ]
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

@@ -1,8 +1,7 @@
 """The network of kb-mini in torch, for a GPU, with the weights of the shipped int8 graph.
 
-The graph computes one text at a time on a CPU. Here a padded batch is computed in half precision;
-`training/export.py` describes the network. The weights are the graph's int8 weights times their
-scales, so that both compute the same, up to the rounding of activations.
+The graph computes one text at a time on a CPU; here padded batches are computed. The names of the
+weights are those that `training/export.py` gives them.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ class Outputs(NamedTuple):
 
 
 class Network:
-    """kb-mini on a device of torch. With `exact`, the arithmetic is that of the int8 graph, otherwise
-    half precision. Raises `KeyError` for the weights of another network."""
+    """kb-mini on a device of torch. With `exact`, the arithmetic is that of the int8 graph,
+    otherwise half precision. Raises `KeyError` for the weights of another network."""
 
     def __init__(self, weights: Weights, device: str, *, exact: bool = True) -> None:
         import torch
