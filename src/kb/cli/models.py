@@ -291,6 +291,7 @@ def _facts(info: ModelInfo) -> list[str]:
         "input": f"{spec.max_tokens} tokens" if spec.max_tokens else None,
         "query": repr(spec.query_prefix) if spec.query_prefix else None,
         "passage": repr(spec.passage_prefix) if spec.passage_prefix else None,
+        "runs on": info.device,
         "license": info.licence,
         "summary": info.summary,
         "in use": "yes" if info.in_use else "no",

@@ -17,24 +17,27 @@ from kb.regular_files import open_file
 # Field numbers of onnx.proto.
 MODEL_GRAPH = 7
 _NODE, _INITIALIZER, _INPUT, _OUTPUT = 1, 5, 11, 12  # of a graph
-_ATTRIBUTE = 5  # of a node
+_KIND, _ATTRIBUTE = 4, 5  # of a node
 _TENSOR, _GRAPH, _TENSORS, _GRAPHS = 5, 6, 10, 11  # of an attribute
 _EXTERNAL = 13  # of a tensor
 _NAME, _TYPE = 1, 2  # of an input or output
 _TENSOR_TYPE, _SHAPE, _DIM, _DIM_VALUE = 1, 2, 1, 1
 _KEY, _VALUE = 1, 2  # of a pair of texts
 
+_INT8_KINDS = frozenset({"MatMulInteger", "DynamicQuantizeMatMul", "MatMulIntegerToFloat"})
 _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
 
 
 @dataclass(frozen=True, slots=True)
 class GraphFile:
     """The interface of a graph. `outputs` maps names to shapes, with None for a dynamic axis;
-    `external` are the names of files with weights."""
+    `external` are the names of files with weights. `is_int8` means that it multiplies integers,
+    which ONNX Runtime does on CPUs only."""
 
     inputs: tuple[str, ...]
     outputs: Mapping[str, tuple[int | None, ...]]
     external: tuple[str, ...]
+    is_int8: bool = False
 
 
 class Part(NamedTuple):
@@ -64,7 +67,9 @@ def _graph_file(data: mmap.mmap) -> GraphFile:
         raise ValueError("it is not an ONNX file: it has no graph")
     outputs = dict(_value(data, part) for part in every(data, graph, _OUTPUT))
     inputs = tuple(_value(data, part)[0] for part in every(data, graph, _INPUT))
-    return GraphFile(inputs, outputs, tuple(dict.fromkeys(_external(data, graph))))
+    external = tuple(dict.fromkeys(_external(data, graph)))
+    kinds = {_kind(data, node) for node in every(data, graph, _NODE)}
+    return GraphFile(inputs, outputs, external, not kinds.isdisjoint(_INT8_KINDS))
 
 
 def _value(data: mmap.mmap, value: Part) -> tuple[str, tuple[int | None, ...]]:
@@ -92,6 +97,10 @@ def _external(data: mmap.mmap, graph: Part) -> Iterator[str]:
     for tensor in tensors:
         pairs = (_pair(data, part) for part in every(data, tensor, _EXTERNAL))
         yield from (value for key, value in pairs if key == "location")
+
+
+def _kind(data: mmap.mmap, node: Part) -> str:
+    return text_of(data, first(data, node, _KIND) or Part(0, 0))
 
 
 def _pair(data: mmap.mmap, part: Part) -> tuple[str, str]:

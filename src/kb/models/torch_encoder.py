@@ -9,12 +9,9 @@ as those of two releases of ONNX Runtime. They are compared before they are used
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from operator import mul
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -25,6 +22,7 @@ from kb.models import onnx_weights
 from kb.models.exam_questions import QUESTIONS
 from kb.models.manifest import GRAPH, Manifest
 from kb.models.onnx_encoder import GPU_BATCH, OnnxEncoder
+from kb.models.onnx_session import INSTALL_GPU
 from kb.models.tokenizer import Tokens
 from kb.types import Encoding
 
@@ -34,20 +32,11 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 CUDA = "cuda"
-INSTALL = "pip install 'kb-search[gpu]'"
 MIN_COSINE = 0.998  # between vectors of the CPU and of another device in the same store
 _CALL_TEXTS = 4 * GPU_BATCH  # per call of `encode`: enough to sort them by length
 _MAX_BATCH_TOKENS = 1 << 16  # more make no GPU faster
 _MEMORY_SHARE = 0.5  # of the free memory, for one batch
 _SAMPLES = [text for question in QUESTIONS["LATIN"] for text in (question.answer, question.text)]
-_DEVICE_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # NVIDIA, the same under WSL, AMD
-
-
-def may_have_gpu() -> bool:
-    """Whether torch and a GPU seem to be present. Imports nothing: torch takes seconds."""
-    if sys.platform == "darwin" or find_spec("torch") is None:
-        return False
-    return sys.platform == "win32" or any(map(os.path.exists, _DEVICE_FILES))
 
 
 @dataclass(slots=True)
@@ -115,7 +104,7 @@ class TorchEncoder(OnnxEncoder):
         if self._unusable and self._required:
             raise ModelError(
                 f"{self.spec.name} cannot run on {self._device}: {self._unusable}",
-                f"set models.provider to auto or cpu, or run: {INSTALL}",
+                f"set models.provider to auto or cpu, or run: {INSTALL_GPU}",
             )
         return self._engine
 

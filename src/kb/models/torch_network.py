@@ -40,9 +40,10 @@ class Network:
 
         self.device = device
         self.dtype = torch.float32 if exact or device == "cpu" else torch.float16
-        self.heads = next(
-            node.integers["num_heads"] for node in weights.nodes if "num_heads" in node.integers
-        )
+        heads = {node.integers.get("num_heads", 0) for node in weights.nodes} - {0}
+        if len(heads) != 1:
+            raise KeyError("num_heads")
+        (self.heads,) = heads
         state = float_state(weights)
         self._state = {
             name: torch.tensor(value, device=device).to(
