@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kb.errors import ConfigError, ModelBroken, ModelError
 from kb.logs import logger
 from kb.models import onnx_file
-from kb.models.manifest import GRAPH, HINT, Manifest
+from kb.models.manifest import HINT, Manifest
 from kb.models.runtime import load_runtime
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def load(manifest: Manifest, provider: str = "auto") -> Session:
 def is_int8(manifest: Manifest) -> bool:
     """Whether the graph multiplies integers, which no GPU provider does."""
     try:
-        return onnx_file.read(manifest.path(GRAPH)).is_int8
+        return onnx_file.read(manifest.graph_path).is_int8
     except (OSError, ValueError):
         return False  # loading it reports the error
 
@@ -128,7 +128,7 @@ def choose(setting: str, offered: Sequence[str]) -> str:
 def _open(manifest: Manifest, provider: str, *, fall_back: bool) -> Any:
     import onnxruntime
 
-    path = str(manifest.folder / GRAPH)
+    path = str(manifest.graph_path)
     providers = list(dict.fromkeys((provider, CPU)))
     try:
         disabled = _SLOWER_ON_CPU if provider == CPU else None
@@ -203,7 +203,8 @@ def _check_graph(manifest: Manifest, session: Session) -> None:
             raise _mismatch(
                 manifest, f"it has no output {name!r} for {part}; its outputs are {outputs}"
             )
-        _check_width(manifest, part, shapes[name])
+        if part not in manifest.heads:
+            _check_width(manifest, part, shapes[name])
 
 
 def _check_width(manifest: Manifest, part: str, shape: Sequence[Any]) -> None:
@@ -221,7 +222,7 @@ def width_of(manifest: Manifest, part: str) -> int:
 
 
 def _mismatch(manifest: Manifest, why: str) -> ModelBroken:
-    return ModelBroken(f"{manifest.folder / GRAPH} does not match its manifest: {why}", HINT)
+    return ModelBroken(f"{manifest.graph_path} does not match its manifest: {why}", HINT)
 
 
 def _first_line(error: Exception) -> str:

@@ -15,8 +15,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin
@@ -43,11 +43,12 @@ _BLOCK_BYTES = 1 << 20
 @dataclass(frozen=True, slots=True)
 class Source:
     """The bytes of a manifest, and the address or folder of its files. `label` is its own path or
-    address."""
+    address. `places` are the paths of files by name, if they are in several folders."""
 
     data: bytes
     base: str | Path
     label: str
+    places: Mapping[str, Path] = field(default_factory=dict)
 
 
 def pull(
@@ -73,7 +74,7 @@ def pull(
     if _exists(source, target):
         return manifests.read(target)
     staged = _staging_folder(target, source.data)
-    _fetch(manifest, base, staged, downloads, on_progress)
+    _fetch(manifest, base, staged, downloads, on_progress, source.places)
     (staged / manifests.NAME).write_bytes(source.data)
     model_directory.install(staged, target)
     return manifests.read(target)
@@ -123,7 +124,8 @@ def _from_folder(folder: Path) -> Source:
         return Source(_read_manifest(path), folder, str(path))
     inferred = manifests.read(folder.absolute())
     text = json.dumps(manifests.as_json(inferred), indent=2, ensure_ascii=False)
-    return Source(text.encode(), folder, str(folder))
+    places = {file.name: inferred.path(file.name) for file in inferred.files}
+    return Source(text.encode(), folder, str(folder), places)
 
 
 def _check_manifest_hash(source: Source, expected: str | None) -> None:
@@ -215,7 +217,12 @@ def _staging_folder(target: Path, data: bytes) -> Path:
 
 
 def _fetch(
-    manifest: Manifest, base: str | Path, staged: Path, downloads: Downloads, on_progress: OnPull
+    manifest: Manifest,
+    base: str | Path,
+    staged: Path,
+    downloads: Downloads,
+    on_progress: OnPull,
+    places: Mapping[str, Path],
 ) -> None:
     total, before = manifest.size_bytes, 0
     for file in manifest.files:
@@ -227,7 +234,7 @@ def _fetch(
         if target.exists():
             check_file(target, file, str(target))
         elif isinstance(base, Path):
-            _copy(base / file.name, file, target)
+            _copy(places.get(file.name, base / file.name), file, target)
         else:
             downloads.file(urljoin(base, quote(file.name)), file, target, on_bytes)
         on_bytes(file.size_bytes)

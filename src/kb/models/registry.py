@@ -192,7 +192,18 @@ def _info_of(manifest: Manifest, origin: str, config: Config, name: str) -> Mode
         summary=manifest.summary or None,
         in_use=name == _configured(config, manifest.spec),
         device=describe(manifest, config),
+        missing=() if origin == "kb" or manifest.spec.is_judge else _missing_parts(manifest),
     )
+
+
+def _missing_parts(manifest: Manifest) -> tuple[str, ...]:
+    from kb.models import export_layouts, onnx_file
+
+    try:
+        graph = onnx_file.read(manifest.graph_path)
+    except (OSError, ValueError):
+        return ()  # loading it reports the error
+    return tuple(export_layouts.missing_parts(graph, manifest.spec.gives))
 
 
 def _info_of_reserved(config: Config, name: str) -> ModelInfo:

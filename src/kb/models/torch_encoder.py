@@ -20,7 +20,7 @@ from kb.errors import ModelError
 from kb.logs import logger
 from kb.models import onnx_weights
 from kb.models.exam_questions import QUESTIONS
-from kb.models.manifest import GRAPH, Manifest
+from kb.models.manifest import Manifest
 from kb.models.onnx_encoder import GPU_BATCH, OnnxEncoder
 from kb.models.onnx_session import INSTALL_GPU
 from kb.models.tokenizer import Tokens
@@ -158,7 +158,7 @@ def _load(manifest: Manifest, device: str, *, exact: bool) -> _Engine:
     try:
         if device == CUDA and not torch.cuda.is_available():
             raise _Unusable("torch finds no GPU")
-        network = Network(onnx_weights.read(manifest.path(GRAPH)), device, exact=exact)
+        network = Network(onnx_weights.read(manifest.graph_path), device, exact=exact)
     except (KeyError, ValueError, OSError) as error:
         raise _Unusable("its graph is not that of kb-mini") from error
     except RuntimeError as error:  # drivers that do not fit, or no memory
