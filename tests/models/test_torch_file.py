@@ -10,7 +10,7 @@ import pytest
 from kb.models import torch_file
 from tests.models import torch_files
 
-ARRAY = np.arange(6, dtype="<f4").reshape(2, 3) / 4
+ARRAY = (np.arange(6).reshape(2, 3) / 4).astype(np.float32)
 
 
 @pytest.mark.parametrize("written", [ARRAY, ARRAY.astype("<f2"), torch_files.bfloat16(ARRAY)])

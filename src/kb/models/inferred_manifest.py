@@ -56,7 +56,7 @@ def infer(folder: Path) -> Manifest:
     heads = {part: place for part, name in HEAD_FILES.items()
              if (place := _locate(folder, name)) is not None}  # fmt: skip
     outputs = export_layouts.recognize(
-        path, graph, frozenset(heads), pools_first_token=_pools_first_token(folder)
+        path, graph, frozenset(heads), pools_first_token=pools_first_token(folder)
     )
     used = [heads[part] for part in outputs.heads]
     files = tuple(
@@ -106,7 +106,7 @@ def _graph_file(folder: Path) -> Path | None:
     return next((place for place in places if place.is_file()), None)
 
 
-def _pools_first_token(folder: Path) -> bool:
+def pools_first_token(folder: Path) -> bool:
     """Whether the configuration of sentence-transformers takes the vector of the first token."""
     path = _locate(folder, f"{_POOLING_FOLDER}/{CONFIG}")
     return path is not None and _config(path).get("pooling_mode_cls_token") is True
