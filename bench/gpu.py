@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from math import log2
 from pathlib import Path
@@ -91,21 +92,14 @@ def read_collection(folder: Path, max_passages: int) -> Collection:
 
 def passages_of(tokens: int, texts: Sequence[str], encoder: OnnxEncoder, count: int) -> list[str]:
     """Passages of about this many tokens, made of words of the texts."""
-    words = [word for text in texts[:400] for word in text.split()]
     tokenize = encoder.loaded().tokenizer.tokens
-    whole = len(tokenize(" ".join(words[:2000]), "").texts) or 1
-    length = len(words[:2000])
-    sample = [
-        len(encoder.loaded().tokenizer._tokenizer.encode(" ".join(words[at : at + 50])).ids)
-        for at in range(0, min(length, 2000) - 50, 50)
-    ]
-    per_word = sum(sample) / (50 * len(sample)) if sample else whole / length
-    size = round(tokens / per_word)
-    starts = random.Random(3)
-    return [
-        " ".join(words[at : at + size])
-        for at in (starts.randrange(max(1, len(words) - size)) for _ in range(count))
-    ]
+    words = [word for text in texts[:400] for word in text.split()]
+    pieces = [words[at : at + 50] for at in range(0, min(len(words), 2000), 50)]
+    total = sum(len(tokenize(" ".join(piece)).ids) for piece in pieces)
+    size = max(1, round(tokens * sum(map(len, pieces)) / total))
+    place = random.Random(3)
+    starts = [place.randrange(max(1, len(words) - size)) for _ in range(count)]
+    return [" ".join(words[start : start + size]) for start in starts]
 
 
 def encode_all(
@@ -165,10 +159,10 @@ def agreement(first: Sequence[Encoding], second: Sequence[Encoding]) -> dict[str
                 np.array([each.get(t, 0.0) for t in terms]) for each in (one.sparse, two.sparse)
             )
             weights.append(float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b) or 1.0)))
-        if one.tokens is not None and two.tokens is not None and len(one.tokens.data):
-            a, b = (np.frombuffer(each.tokens.data, "f4").reshape(-1, each.tokens.dimension)
-                    for each in (one, two))  # fmt: skip
-            tokens.append(float(np.einsum("ij,ij->i", a, b).mean()))
+        if one.tokens is not None and two.tokens is not None and len(one.tokens):
+            rows = [np.frombuffer(vectors.data, "f4").reshape(-1, vectors.dimension)
+                    for vectors in (one.tokens, two.tokens)]  # fmt: skip
+            tokens.append(float(np.einsum("ij,ij->i", *rows).mean()))
     for name, values in (("sparse", weights), ("tokens", tokens)):
         if values:
             result |= {f"{name} mean": float(np.mean(values)), f"{name} min": min(values)}
@@ -209,7 +203,7 @@ def main() -> None:
     if find_spec("snowballstemmer") is None:
         from kb.text.stem import stem
 
-        tokenizer._stemmer = lambda: stem  # the same terms on both sides
+        tokenizer._stemmer = cache(lambda: stem)  # the same terms on both sides
     model = manifest.read(options.model)
     cpu = OnnxEncoder(model, provider="cpu")
     gpu = TorchEncoder(model, device=options.device, required=True, exact=not options.half)
