@@ -145,8 +145,8 @@ class ModelsConfig:
     )
     provider: str = _key(
         "auto",
-        "where models run: auto (a GPU if available), cpu, or the name of an ONNX Runtime "
-        "provider, such as CUDAExecutionProvider",
+        "where models run: auto (a GPU if available), cpu, cuda, or the name of an ONNX Runtime "
+        "provider, such as CUDAExecutionProvider; kb-mini uses a GPU with torch",
     )
     threads: int = _key(0, "number of texts encoded in parallel; 0: one per core", zero=True)
     tokens: str = _key(
