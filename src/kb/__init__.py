@@ -67,6 +67,8 @@ if TYPE_CHECKING:
     from kb.search.query.query_encoder import normalize
     from kb.search.ranking.boosts import TYPE_WEIGHTS
     from kb.types import (
+        Answer,
+        AnswerSentence,
         Chunk,
         Citation,
         Compared,
@@ -104,6 +106,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = {
+    "Answer": "kb.types",
+    "AnswerSentence": "kb.types",
     "Chunk": "kb.types",
     "ChunkConfig": "kb.config",
     "Citation": "kb.types",
@@ -161,6 +165,8 @@ _MODULES = {
 }
 __all__ = [
     "TYPE_WEIGHTS",
+    "Answer",
+    "AnswerSentence",
     "Chunk",
     "ChunkConfig",
     "Citation",

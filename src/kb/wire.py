@@ -23,6 +23,8 @@ from kb.types import (
 
 if TYPE_CHECKING:
     from kb.types import (
+        Answer,
+        AnswerSentence,
         Compared,
         Comparison,
         CopyReport,
@@ -104,6 +106,26 @@ def _retrieval(value: Retrieval) -> JsonDict:
         shape[f"{mode}_score"] = None if chunk is None else chunk.score
         shape[f"{mode}_rank"] = None if chunk is None else chunk.rank
     return shape
+
+
+def answer(value: Answer) -> JsonDict:
+    return {
+        "schema_version": "answer.v1",
+        "question": value.question,
+        "answered": value.answered,
+        "sentences": [_answer_sentence(each) for each in value.sentences],
+        "closest": [citation(each) for each in value.closest],
+        "degraded": [asdict(part) for part in value.degraded],
+        "timing_ms": dict(value.timing_ms),
+    }
+
+
+def _answer_sentence(value: AnswerSentence) -> JsonDict:
+    shape = {item.name: getattr(value, item.name) for item in fields(value)}
+    return shape | {
+        "heading_path": list(value.heading_path),
+        "citation": citation(value.citation),
+    }
 
 
 def comparison(value: Comparison) -> JsonDict:

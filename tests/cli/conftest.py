@@ -23,6 +23,7 @@ from kb.cli.run import run as run_kb
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCHEMAS = (
+    "answer.v1",
     "backup.v1", "chunk.v1", "chunks.v1", "citation.v1", "compare.v1", "copy.v1", "doctor.v1",
     "document.v1", "documents.v1", "embed_report.v1", "embedding.v1", "highlights.v1", "jobs.v1",
     "progress.v1", "reindex_report.v1", "removed.v1", "retry_report.v1", "tags.v1", "error.v1",

@@ -15,6 +15,8 @@
     log_handlers    logging to stderr and to a file
     progress        progress bars and lines
     search          `kb search` and `kb similar`
+    ask             `kb ask`
+    answer_view     its sentences as text
     compare         `kb compare`
     ingest          `kb ingest` and `kb attach`
     notes           `kb add`

@@ -16,6 +16,7 @@ from kb.config import Config, store_url
 from kb.deadline import Deadline
 from kb.embedding.service import Embedding, Encoders
 from kb.errors import DeadlineExceeded, StoreError, check_integer, check_path, check_text
+from kb.library import retriever_searches
 from kb.store import local_path, open_store
 from kb.text.normalize import nfc
 from kb.types import Document, Filters, Hit, Response, SearchRequest
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from kb.ingest.progress import Progress
     from kb.ports import Encoder, Judge, Store
     from kb.search.searcher import Searcher
-    from kb.types import Chunk, Comparison, Jobs, Passage, Root
+    from kb.types import Answer, Chunk, Comparison, Jobs, Passage, Root
     from kb.types.reports import Diagnosis, EmbedReport, ImportReport, IngestReport
 
 Pathlike = str | os.PathLike[str]
@@ -314,8 +315,7 @@ class KnowledgeBase:
         return [document.doc_path for document in expired]
 
     def compact(self) -> int:
-        """Release the disk space of removed documents, and return the number of bytes.
-        Others can read meanwhile, but not write."""
+        """Release the disk space of removed documents; return the bytes. Others cannot write."""
         return self._store.maintenance.compact()
 
     # --- searching --------------------------------------------------------------------------------
@@ -367,8 +367,6 @@ class KnowledgeBase:
 
     def search_lexical(self, query: str, *, limit: int = 20, **options: Any) -> tuple[Hit, ...]:
         """Search with the lexical retriever alone [004]. A malformed expression finds nothing."""
-        from kb.library import retriever_searches
-
         return retriever_searches.lexical(self, query, limit, options)
 
     def search_vector(
@@ -381,15 +379,10 @@ class KnowledgeBase:
     ) -> tuple[Hit, ...]:
         """Search with the dense retriever alone, by a query or by its embedding [004]. Without
         usable vectors, nothing is found."""
-        from kb.library import retriever_searches
-
         return retriever_searches.dense(self, query, embedding, limit, options)
 
     def search_sparse(self, query: str, *, limit: int = 20, **options: Any) -> tuple[Hit, ...]:
-        """Search with the sparse retriever alone: by terms with weights from a model. Without
-        usable vectors, nothing is found."""
-        from kb.library import retriever_searches
-
+        """Search with the sparse retriever alone: by weighted terms. Needs usable vectors."""
         return retriever_searches.sparse(self, query, limit, options)
 
     def search_hybrid(
@@ -404,8 +397,6 @@ class KnowledgeBase:
         """Search by words and vectors, fused by rank, with weights for the kind of a document and
         for how often it was opened [004]. `embedding` is the query's embedding, if the caller has
         it. `k` is the constant of reciprocal rank fusion, unless `settings` contain it."""
-        from kb.library import retriever_searches
-
         return retriever_searches.hybrid(self, query, embedding, limit, k, options)
 
     def similar(
@@ -443,9 +434,20 @@ class KnowledgeBase:
 
         return compare(self._searcher, self._store, query, top=top, filters=filters)
 
+    def ask(
+        self, question: str, *, sentences: int = 3, top: int | None = None,
+        profile: str | None = None, filters: Filters | None = None,
+    ) -> Answer:  # fmt: skip
+        """Answer a question with at most `sentences` sentences of the store, each with its
+        citation. The answer has none if nothing here answers the question. `top` is the number of
+        passages to take them from."""
+        from kb.search.answers import ask
+
+        request = SearchRequest(question, top=top, profile=profile, filters=filters)
+        return ask(self._searcher, self._store, request, sentences, self.config.open.links)
+
     def highlights(self, query: str, text: str) -> list[tuple[int, int]]:
-        """Where the terms of `query` occur in `text`: ranges of characters, in order and without
-        overlaps."""
+        """Where the terms of `query` occur in `text`: ordered ranges of characters."""
         return self.highlights_in(query, [text])[0]
 
     def highlights_in(self, query: str, texts: Iterable[str]) -> list[list[tuple[int, int]]]:
@@ -468,8 +470,7 @@ class KnowledgeBase:
     # --- reading ----------------------------------------------------------------------------------
 
     def get(self, uri: str, *, count: bool = True) -> Passage:
-        """Open a citation or a document. Adds one to the document's access count unless `count` is
-        False."""
+        """Open a citation or a document. With `count`, counts as an access of the document."""
         from kb.library.passages import open_passage
 
         with self._searcher.deadline():
@@ -554,8 +555,7 @@ class KnowledgeBase:
     def backup(
         self, path: Pathlike, *, overwrite: bool = False, on_progress: OnProgress | None = None
     ) -> Path:
-        """Copy the store to one file and verify the copy. Other processes may write meanwhile.
-        Returns the path of the file."""
+        """Copy the store to one file, verify the copy and return its path. Others may write."""
         target = check_path("a backup", path)
         show = on_progress or _ignore_progress
         self._store.maintenance.backup(target, overwrite=overwrite, on_progress=show)

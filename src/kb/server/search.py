@@ -1,4 +1,4 @@
-"""Routes: search, compare, evaluate, similar, highlights, profiles."""
+"""Routes: search, ask, compare, evaluate, similar, highlights, profiles."""
 
 from __future__ import annotations
 
@@ -30,6 +30,24 @@ _SEARCH_EXAMPLE = {
     "mode": "hybrid",
     "filters": {"type": ["markdown"]},
 }
+_QUESTION = {
+    "type": "object",
+    "properties": {
+        "question": {"type": "string"},
+        "sentences": {"type": "integer", "minimum": 1, "maximum": 20},
+        "top": {
+            "description": "The number of passages to take sentences from.",
+            "type": "integer",
+            "minimum": 1,
+        },
+        "profile": {"type": "string"},
+        "filters": {"type": "object"},
+    },
+    "required": ["question"],
+    "additionalProperties": False,
+}
+_QUESTION_FIELDS = {"question": str, "sentences": int, "top": int, "profile": str, "filters": dict}
+_QUESTION_EXAMPLE = {"question": "Why were the radio slots made wider?", "sentences": 3}
 _STRINGS = {"type": "array", "items": {"type": "string"}}
 _MAX_TEXTS = 2_000
 _MAX_TEXT_CHARS = 200_000  # of all texts together: a match may be one character long
@@ -109,6 +127,19 @@ def router() -> APIRouter:
 
         profile = requested_profile(context.kb.config, search_request)
         return await context.search(request, work, encodes_query=bool(profile.model_outputs()))
+
+    @routes.post(
+        "/ask",
+        summary="Answer a question with sentences of the store",
+        openapi_extra=operation("answer.v1", request=_QUESTION, request_example=_QUESTION_EXAMPLE),
+    )
+    async def ask(request: Request, context: Context) -> Response:
+        fields = check_fields(await context.body(request), _QUESTION_FIELDS, required=("question",))
+        context.check_query(fields["question"])
+        context.check_top(fields.get("top"))
+        if "filters" in fields:
+            fields["filters"] = wire.read_filters(fields["filters"])
+        return await context.search(request, lambda: wire.answer(context.kb.ask(**fields)))
 
     @routes.get(
         "/search/compare-methods",

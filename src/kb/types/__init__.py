@@ -7,6 +7,7 @@
     jobs        embedding jobs: outcomes, progress, failures
     search      queries, filters, candidates, hits and the response
     comparison  the results of several search methods for one query
+    answers     the sentences that answer a question
     passages    a passage opened by its citation
     reports     the results of ingest, embed, import and doctor
 
@@ -22,6 +23,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kb.types.answers import Answer, AnswerSentence
     from kb.types.citations import Citation, Span
     from kb.types.comparison import COMPARED, Compared, Comparison, Overlap
     from kb.types.documents import (
@@ -110,6 +112,7 @@ _MODULES = {
     "VectorMatches Retrieval Degraded Hit Response",
     "comparison": "Compared Overlap Comparison COMPARED",
     "passages": "Passage",
+    "answers": "AnswerSentence Answer",
     "jobs": "Outcome EmbedCounts Job Failure Work Jobs",
     "reports": (
         "FileNote Renamed IngestReport EmbedReport ImportReport CopyReport Finding Diagnosis "
@@ -129,6 +132,8 @@ __all__ = [
     "SCOPES",
     "TRUSTS",
     "TYPES",
+    "Answer",
+    "AnswerSentence",
     "Attributes",
     "Block",
     "BoostFields",
