@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from kb.config import (
+        AskConfig,
         ChunkConfig,
         Config,
         IgnoredSettings,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from kb.embedding.worker import Worker, WorkerState
     from kb.errors import KbError
     from kb.ingest.progress import Progress
+    from kb.library.conversation import Conversation, Delta
     from kb.library.knowledge_base import KnowledgeBase
     from kb.ports import Encoder, Judge, Store
     from kb.search.query.analysis import sanitize
@@ -101,6 +103,7 @@ if TYPE_CHECKING:
         StoredModel,
         TokenVectors,
         Work,
+        WrittenSentence,
     )
 
 __version__ = "0.1.0"
@@ -108,12 +111,15 @@ __version__ = "0.1.0"
 _MODULES = {
     "Answer": "kb.types",
     "AnswerSentence": "kb.types",
+    "AskConfig": "kb.config",
     "Chunk": "kb.types",
     "ChunkConfig": "kb.config",
     "Citation": "kb.types",
     "Compared": "kb.types",
     "Comparison": "kb.types",
     "Config": "kb.config",
+    "Conversation": "kb.library.conversation",
+    "Delta": "kb.library.conversation",
     "Deadline": "kb.deadline",
     "Degraded": "kb.types",
     "Diagnosis": "kb.types",
@@ -158,6 +164,7 @@ _MODULES = {
     "TYPE_WEIGHTS": "kb.search.ranking.boosts",
     "TokenVectors": "kb.types",
     "Work": "kb.types",
+    "WrittenSentence": "kb.types",
     "Worker": "kb.embedding.worker",
     "WorkerState": "kb.embedding.worker",
     "normalize": "kb.search.query.query_encoder",
@@ -167,14 +174,17 @@ __all__ = [
     "TYPE_WEIGHTS",
     "Answer",
     "AnswerSentence",
+    "AskConfig",
     "Chunk",
     "ChunkConfig",
     "Citation",
     "Compared",
     "Comparison",
     "Config",
+    "Conversation",
     "Deadline",
     "Degraded",
+    "Delta",
     "Diagnosis",
     "Document",
     "EmbedProgress",
@@ -218,6 +228,7 @@ __all__ = [
     "Work",
     "Worker",
     "WorkerState",
+    "WrittenSentence",
     "__version__",
     "normalize",
     "sanitize",

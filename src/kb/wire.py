@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         Passage,
         Retrieval,
         Work,
+        WrittenSentence,
     )
 
 _LISTS = ("tags", "tags_any", "type", "kind")
@@ -108,16 +109,23 @@ def _retrieval(value: Retrieval) -> JsonDict:
     return shape
 
 
-def answer(value: Answer) -> JsonDict:
+def answer(value: Answer, written: Iterable[WrittenSentence] | None = None) -> JsonDict:
+    """An answer as `answer.v1`. `written` are the sentences of a language model, if one is used."""
     return {
         "schema_version": "answer.v1",
         "question": value.question,
         "answered": value.answered,
         "sentences": [_answer_sentence(each) for each in value.sentences],
+        "written": None if written is None else [_written_sentence(each) for each in written],
         "closest": [citation(each) for each in value.closest],
         "degraded": [asdict(part) for part in value.degraded],
         "timing_ms": dict(value.timing_ms),
     }
+
+
+def _written_sentence(value: WrittenSentence) -> JsonDict:
+    citations = [citation(each) for each in value.citations]
+    return {"text": value.text, "citations": citations, "state": value.state}
 
 
 def _answer_sentence(value: AnswerSentence) -> JsonDict:

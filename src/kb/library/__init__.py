@@ -1,6 +1,7 @@
 """The library: `KnowledgeBase`, the API that every interface calls.
 
     knowledge_base      `KnowledgeBase`: ingest, search, embed, read and maintain a store
+    conversation        answers that a language model writes, with checked citations
     ingestion           runs an ingest, for paths and for uploads
     retriever_searches  searches with a fixed set of retrievers
     lookup              finds documents and passages by their names

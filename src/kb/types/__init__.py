@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kb.types.answers import Answer, AnswerSentence
+    from kb.types.answers import Answer, AnswerSentence, WrittenSentence
     from kb.types.citations import Citation, Span
     from kb.types.comparison import COMPARED, Compared, Comparison, Overlap
     from kb.types.documents import (
@@ -112,7 +112,7 @@ _MODULES = {
     "VectorMatches Retrieval Degraded Hit Response",
     "comparison": "Compared Overlap Comparison COMPARED",
     "passages": "Passage",
-    "answers": "AnswerSentence Answer",
+    "answers": "AnswerSentence WrittenSentence Answer",
     "jobs": "Outcome EmbedCounts Job Failure Work Jobs",
     "reports": (
         "FileNote Renamed IngestReport EmbedReport ImportReport CopyReport Finding Diagnosis "
@@ -190,6 +190,7 @@ __all__ = [
     "Vector",
     "VectorMatches",
     "Work",
+    "WrittenSentence",
 ]
 
 

@@ -27,6 +27,19 @@ class AnswerSentence:
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenSentence:
+    """A sentence that a language model wrote, with the passages that it cites.
+
+    `state` is the result of the check: `supported` by them; `unsupported`; `unknown` if it cites a
+    passage that does not exist; `uncited` if it cites none; `unchecked` if there is no judge.
+    """
+
+    text: str
+    citations: tuple[Citation, ...]
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """The sentences that answer a question best, best first. There are none if no passage is
     relevant; `closest` then cites the passages that come nearest."""
