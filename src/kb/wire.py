@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         ModelInfo,
         ModelSpec,
         Passage,
+        Rendering,
         Retrieval,
         Work,
         WrittenSentence,
@@ -208,6 +209,28 @@ def passage(value: Passage) -> JsonDict:
         "state": value.state,
         "reason": value.reason,
         "text": value.text,
+    }
+
+
+def rendering(cited: Passage, whole: Passage, value: Rendering) -> JsonDict:
+    """A whole document as `rendering.v1`, with the passage that was cited."""
+    found = whole.document
+    outline = [{"level": level, "id": name, "text": text} for level, name, text in value.outline]
+    return {
+        "schema_version": "rendering.v1",
+        "doc_path": found.doc_path,
+        "title": found.title,
+        "type": found.type,
+        "tags": list(found.tags),
+        "date": found.date,
+        "has_file": whole.citation.file is not None,
+        "citation": citation(cited.citation),
+        "state": cited.state,
+        "reason": cited.reason,
+        "kind": value.kind,
+        "text": whole.text if value.kind == "lines" else "",
+        "nodes": list(value.nodes),
+        "outline": outline,
     }
 
 

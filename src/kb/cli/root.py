@@ -17,6 +17,7 @@ _COMMANDS = {
     "add": "notes",
     "rm": "documents",
     "search": "search",
+    "find": "find",
     "ask": "ask",
     "similar": "search",
     "compare": "compare",

@@ -171,9 +171,8 @@ class KnowledgeBase:
         *,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> IngestReport:
-        """Set the folder of the root `name`, which was imported or has moved, and ingest it. The
-        default for `folder` is the path that the root already has. Documents whose files are
-        missing keep their text."""
+        """Set the folder of the root `name`, which was imported or has moved, and ingest it; by
+        default at the path it already has. Documents whose files are missing keep their text."""
         from kb.library import archive
 
         name, ingest = check_text("a folder's name", name), self.config.ingest
@@ -287,8 +286,8 @@ class KnowledgeBase:
         return 0 if self.encoder() is None else self._searcher.status().pending
 
     def remove(self, *names: str) -> list[str]:
-        """Remove documents by path, or all documents of a root or folder (`notes/`), and return
-        their paths. Files on disk are not touched."""
+        """Remove documents by path, or all of a folder (`notes/`), and return their paths. Files on
+        disk are not touched."""
         from kb.library.lookup import find_documents
 
         removed: dict[int, str] = {}
@@ -300,8 +299,7 @@ class KnowledgeBase:
         return list(removed.values())
 
     def tag(self, name: str, *, add: Iterable[str] = (), remove: Iterable[str] = ()) -> Document:
-        """Add and remove tags of a document, and return the document. Tags in a file's front
-        matter cannot be removed here."""
+        """Add and remove tags of a document, except those in its front matter, and return it."""
         from kb.library.notes import change_tags
 
         change_tags(self._store, self.document(name), add, remove)
@@ -377,8 +375,7 @@ class KnowledgeBase:
         limit: int = 20,
         **options: Any,
     ) -> tuple[Hit, ...]:
-        """Search with the dense retriever alone, by a query or by its embedding [004]. Without
-        usable vectors, nothing is found."""
+        """Search with the dense retriever alone, by a query or by its embedding [004]."""
         return retriever_searches.dense(self, query, embedding, limit, options)
 
     def search_sparse(self, query: str, *, limit: int = 20, **options: Any) -> tuple[Hit, ...]:
@@ -410,9 +407,8 @@ class KnowledgeBase:
         explain: bool = False,
         include_text: bool = False,
     ) -> Response:
-        """Find passages similar to a passage or a document. `name` is a chunk id, a citation or a
-        document's path; the passages it names are left out. `group` returns one hit per document,
-        which is the default if `name` is a document."""
+        """Find passages similar to a passage or a document: a chunk id, a citation or a path.
+        `group` returns one hit per document, which is the default if `name` is a document."""
         from kb.library.lookup import find_passages
         from kb.search.similar import similar
 
@@ -428,8 +424,7 @@ class KnowledgeBase:
         self, query: str, *, top: int | None = None, filters: Filters | None = None
     ) -> Comparison:
         """Run one query with six methods [002]: lexical, dense and sparse alone, the first two
-        fused, all three fused, and all three reranked. The result has the hits and the time of each
-        method, and how many hits they share."""
+        fused, all three fused, and all three reranked; with their times and shared hits."""
         from kb.search.compare import compare
 
         return compare(self._searcher, self._store, query, top=top, filters=filters)
@@ -482,6 +477,12 @@ class KnowledgeBase:
                 self._store.catalog.record_access(passage.document.doc_id)
         return passage
 
+    def original(self, name: str, beside: str = "") -> bytes:
+        """The bytes of a document's file, or of the file at the relative path `beside`."""
+        from kb.library.passages import original
+
+        return original(self._store, self.document(name), beside, self.config.ingest)
+
     def document(self, name: str) -> Document:
         """The document with this path in the store or on disk, or with this name, `note:<id>`."""
         from kb.library.lookup import find_document
@@ -507,8 +508,8 @@ class KnowledgeBase:
     def documents_page(
         self, filters: Filters | None = None, *, limit: int, offset: int = 0
     ) -> tuple[list[Document], int | None]:
-        """One page of `documents`, and the offset of the next page (None on the last one). A page
-        has at most `limit` documents, or fewer if their metadata is long."""
+        """One page of `documents`, and the offset of the next one, or None. A page has at most
+        `limit` documents, or fewer if their metadata is long."""
         from kb.metadata import PAGE_BYTES
 
         return self._store.catalog.documents_page(
@@ -585,8 +586,7 @@ class KnowledgeBase:
         on_progress: OnProgress | None = None,
     ) -> ImportReport:
         """Import what `export` has written, all of it or, after an error, nothing. An empty store
-        becomes a copy, with the same ids. `merge` adds new and newer documents to a store that has
-        documents."""
+        becomes a copy, with the same ids; `merge` adds new and newer documents to any other."""
         from kb.library import archive
 
         show = on_progress or _ignore_progress

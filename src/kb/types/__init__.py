@@ -54,7 +54,7 @@ if TYPE_CHECKING:
         TokenVectors,
         Vector,
     )
-    from kb.types.passages import Passage
+    from kb.types.passages import Node, Passage, Rendering
     from kb.types.reports import (
         CopyReport,
         Counts,
@@ -111,7 +111,7 @@ _MODULES = {
     "search": "Filters SearchRequest Query LexicalQuery ScoredChunk TermFrequencies TextMatches "
     "VectorMatches Retrieval Degraded Hit Response",
     "comparison": "Compared Overlap Comparison COMPARED",
-    "passages": "Passage",
+    "passages": "Passage Rendering Node",
     "answers": "AnswerSentence WrittenSentence Answer",
     "jobs": "Outcome EmbedCounts Job Failure Work Jobs",
     "reports": (
@@ -171,12 +171,14 @@ __all__ = [
     "LexicalQuery",
     "ModelInfo",
     "ModelSpec",
+    "Node",
     "Outcome",
     "Overlap",
     "Passage",
     "PendingChunk",
     "Query",
     "Renamed",
+    "Rendering",
     "Response",
     "Retrieval",
     "Root",

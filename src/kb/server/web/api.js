@@ -111,3 +111,14 @@ async function readEvents(stream, onEvent) {
     }
   }
 }
+
+// Saves the file of a document.
+export async function download(path) {
+  const response = await request(`/originals/${path.split("/").map(encodeURIComponent).join("/")}`);
+  const address = URL.createObjectURL(await response.blob());
+  const link = document.createElement("a");
+  link.href = address;
+  link.download = path.split("/").at(-1);
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
+}
