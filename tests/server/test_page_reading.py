@@ -205,3 +205,68 @@ def test_weight(wordy: Running) -> None:
     web = resources.files("kb.server") / "web"
     assert sum(len(file.read_bytes()) for file in web.iterdir()) < 300_000
     assert wordy.client.get("/").status_code == 200
+
+
+def test_counts_follow_the_query(serve: Serve, open_page: Open) -> None:
+    running = serve()
+    running.kb.add("The heron sleeps.", tags=["birds"])
+    running.kb.add("The pump hums.", tags=["pumps"])
+    page = open_page(running)
+    counts = page.locator("#facets .choice", has_text="birds").locator(".n")
+    expect(page.locator("#counted")).to_contain_text("whole store")
+    search(page, "heron")
+    expect(page.locator("#counted")).to_have_text("1 document for this query")
+    expect(counts).to_have_text("1")
+    pumps = page.locator("#facets .choice", has_text="pumps").locator(".n")
+    expect(pumps).to_have_text("0")
+    page.fill("#query", "")
+    expect(pumps).to_have_text("1")
+
+
+# --- asking and writing ---------------------------------------------------------------------------
+
+
+def test_a_question_is_answered_with_quotes(guide: Running, open_page: Open) -> None:
+    page = open_page(guide)
+    page.locator("#ask").click()
+    page.fill("#query", "how many watts does the lamp at the masthead burn")
+    quote = page.locator(".answer blockquote").first
+    expect(quote).to_contain_text("The lamp at the masthead burns twelve watts.")
+    expect(quote.locator("mark").first).to_be_visible()
+    assert "ask=1" in page.url
+    assert serious(page) == []
+    page.fill("#query", "which emperor introduced paper money")
+    expect(page.locator(".empty h2")).to_have_text("Nothing here answers that")
+    assert serious(page) == []
+    page.get_by_role("button", name="Search instead").click()
+    expect(page.locator("#ask")).to_have_attribute("aria-pressed", "false")
+
+
+def test_a_note_is_written_and_undone(wordy: Running, open_page: Open) -> None:
+    page = open_page(wordy)
+    page.locator("#query").press("Escape")
+    page.keyboard.press("n")
+    expect(page.locator("#note-text")).to_be_focused()
+    page.keyboard.type("The heron returns in March.")
+    page.fill("#note-title-field", "Heron")
+    page.fill("#note-tags", "birds, field")
+    page.select_option("#note-kind", "lesson")
+    page.select_option("#note-ttl", "7d")
+    assert serious(page) == []
+    page.get_by_role("button", name="Store the note").click()
+    expect(page.locator("#note .report")).to_contain_text("Stored as note:")
+    (note,) = [each for each in wordy.kb.documents() if each.title == "Heron"]
+    assert (note.kind, set(note.tags)) == ("lesson", {"birds", "field"})
+    assert note.expires_at is not None
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator("#note-text")).to_have_value("The heron returns in March.")
+    assert not [each for each in wordy.kb.documents() if each.title == "Heron"]
+
+
+def test_a_draft_is_not_lost(wordy: Running, open_page: Open) -> None:
+    page = open_page(wordy)
+    page.locator("#open-note").click()
+    page.locator("#note-text").press_sequentially("half a thought")
+    page.reload()
+    page.locator("#open-note").click()
+    expect(page.locator("#note-text")).to_have_value("half a thought")

@@ -71,6 +71,13 @@ def test_a_question_is_answered(filled: Running) -> None:
         assert filled.client.post("/ask", json=wrong, headers=HEADERS).status_code == 422
 
 
+def test_facets_count_documents(filled: Running) -> None:
+    answer = filled.client.post("/search/facets", json={"query": "retry"}, headers=HEADERS).json()
+    validate(answer)
+    assert answer["documents"] == sum(answer["by_type"].values())
+    assert 0 < answer["documents"] <= answer["passages"]
+
+
 def test_filters(filled: Running) -> None:
     found = filled.search("buoy gateway queue", filters={"type": "code"})
     assert {hit["type"] for hit in found["hits"]} <= {"code"}

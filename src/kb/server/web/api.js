@@ -72,6 +72,13 @@ export const get = async (path, values = {}, signal) =>
   (await request(`${path}?${query(values)}`, { signal })).json();
 export const post = async (path, body, signal) =>
   (await request(path, { method: "POST", headers: json, body: JSON.stringify(body), signal })).json();
+export const remove = async (path) =>
+  (
+    await request(`/documents/${path.split("/").map(encodeURIComponent).join("/")}`, {
+      method: "DELETE",
+      headers: { "X-KB-Request": "page" },
+    })
+  ).json();
 export const upload = async (file) =>
   (
     await request(`/uploads/${encodeURIComponent(file.name)}`, {

@@ -1,12 +1,14 @@
 // The entry point of the page: runs searches and shows their results.
 
 import { ApiError, get, listen, post, setToken } from "./api.js";
+import { ask } from "./ask.js";
 import { showCompared } from "./compare.js";
 import { $, h, plural, show } from "./dom.js";
-import { showFilters } from "./filters.js";
+import { showCounts, showFilters } from "./filters.js";
 import { acceptDrops, openAdd, showProgress } from "./ingest.js";
 import { listenToKeys, openHelp, step } from "./keys.js";
 import * as marks from "./marks.js";
+import { openNote } from "./note.js";
 import * as reader from "./reader.js";
 import { RETRIEVERS } from "./retrievers.js";
 import {
@@ -38,6 +40,7 @@ const actions = {
   turn: (uri) => reportErrors(() => reader.open(uri, null, actions)),
   similar,
   add: openAdd,
+  ask: () => toggleView("ask"),
   again: () => search(),
   more: async () => {
     const shown = document.querySelectorAll(".hit").length;
@@ -72,7 +75,7 @@ async function search({ keep = false } = {}) {
   if (!keep) top = PAGE;
   pending?.abort();
   write();
-  $("workspace").classList.toggle("comparing", state.compare && Boolean(state.query.trim()));
+  $("workspace").classList.toggle("comparing", state.compare && !state.ask && Boolean(state.query.trim()));
   if (!state.query.trim()) return showStart();
   const controller = (pending = new AbortController());
   $("results").setAttribute("aria-busy", "true");
@@ -80,7 +83,8 @@ async function search({ keep = false } = {}) {
     if (!document.querySelector(".hits, .columns")) showSkeleton();
   }, SKELETON_DELAY_MS);
   try {
-    await (state.compare ? compare(controller) : runSearch(controller));
+    const run = state.ask ? answer : state.compare ? compare : runSearch;
+    await run(controller);
     if (controller === pending) focusFirstHit();
   } catch (error) {
     if (controller.signal.aborted) return;
@@ -124,7 +128,20 @@ async function showResponse(response, controller, more = false) {
     response.hits.map((hit) => hit.snippet),
     controller.signal,
   );
-  if (!controller.signal.aborted) markSnippets(ranges);
+  if (controller.signal.aborted) return;
+  markSnippets(ranges);
+  await countFacets(controller);
+}
+
+// The counts follow the query. They come last, since nobody waits for them.
+async function countFacets(controller) {
+  const facets = await post("/search/facets", request(), controller.signal);
+  if (!controller.signal.aborted && status) showCounts(status, facets);
+}
+
+async function answer(controller) {
+  showNotices([], actions);
+  await ask(controller, actions);
 }
 
 async function compare(controller) {
@@ -162,6 +179,7 @@ function showStart() {
   document.title = "kb";
   $("results").setAttribute("aria-busy", "false");
   showNotices(status?.degraded ?? [], actions);
+  if (status) showCounts(status, null);
   showWelcome(status, actions);
 }
 
@@ -289,12 +307,13 @@ function showModes() {
 }
 
 function syncControls() {
+  $("query").placeholder = state.ask ? "Ask a question" : "Search by words or by meaning";
   labelSave();
   $("query").value = state.query;
   for (const radio of document.querySelectorAll('input[name="mode"]'))
     radio.checked = radio.value === state.mode;
   $("profile").value = state.profile;
-  for (const name of ["explain", "compare"])
+  for (const name of ["explain", "compare", "ask"])
     $(name).setAttribute("aria-pressed", String(state[name]));
 }
 
@@ -362,6 +381,8 @@ function bindControls() {
     toggleSaved(state.query);
     labelSave();
   });
+  $("ask").addEventListener("click", () => toggleView("ask"));
+  $("open-note").addEventListener("click", () => openNote(status));
   $("explain").addEventListener("click", () => toggleView("explain"));
   $("compare").addEventListener("click", () => toggleView("compare"));
   document.addEventListener("click", (event) => {
@@ -399,6 +420,8 @@ function bindControls() {
     ArrowUp: () => step(-1),
     e: () => toggleView("explain"),
     c: () => toggleView("compare"),
+    q: () => toggleView("ask"),
+    n: () => openNote(status),
     m: actions.all,
     f: focusFilters,
     a: openAdd,

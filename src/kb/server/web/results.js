@@ -387,6 +387,8 @@ export const KEYS = [
   ["e", "explain: the scores of each retriever"],
   ["c", "compare six search methods"],
   ["?", "show all shortcuts"],
+  ["q", "ask: quote the sentences that answer a question"],
+  ["n", "write a note"],
   ["m", "more: show duplicates, and every passage of a document"],
   ["s", "find passages similar to the open document"],
   ["f", "filters"],
