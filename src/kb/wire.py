@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         ImportReport,
         IngestReport,
         Jobs,
+        LibraryMap,
         ModelInfo,
         ModelSpec,
         Passage,
@@ -349,6 +350,16 @@ def _model(value: ModelInfo) -> JsonDict:
         "max_tokens": (spec and spec.max_tokens) or None,
         "query_prefix": spec and spec.query_prefix,
         "passage_prefix": spec and spec.passage_prefix,
+    }
+
+
+def library_map(value: LibraryMap) -> JsonDict:
+    points = [asdict(point) for point in value.points]
+    return {
+        "schema_version": "map.v1",
+        "points": points,
+        "topics": list(value.topics),
+        "left_out": value.left_out,
     }
 
 

@@ -23,7 +23,7 @@ from kb.cli.run import run as run_kb
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCHEMAS = (
-    "answer.v1", "facets.v1",
+    "answer.v1", "facets.v1", "map.v1",
     "backup.v1", "chunk.v1", "chunks.v1", "citation.v1", "compare.v1", "copy.v1", "doctor.v1",
     "document.v1", "documents.v1", "embed_report.v1",
     "embedding.v1", "highlights.v1", "image.v1", "jobs.v1",

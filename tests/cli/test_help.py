@@ -12,7 +12,7 @@ from tests.cli.conftest import Run
 
 COMMANDS = [
     "init", "ingest", "attach", "add", "rm", "search", "find", "ask", "similar", "compare",
-    "get", "open", "list", "tag", "status", "gc", "doctor",
+    "map", "get", "open", "list", "tag", "status", "gc", "doctor",
     "embed", "jobs", "reindex", "models", "embed-text", "backup",
     "copy",
     "export", "import", "watch", "serve", "mcp", "config", "eval", "completion",

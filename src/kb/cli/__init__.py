@@ -20,6 +20,8 @@
     ask             `kb ask`
     answer_view     its sentences as text
     compare         `kb compare`
+    map             `kb map`
+    map_svg         the map as SVG
     ingest          `kb ingest` and `kb attach`
     notes           `kb add`
     documents       `kb list`, `rm`, `tag` and `gc`

@@ -21,6 +21,7 @@ _COMMANDS = {
     "ask": "ask",
     "similar": "search",
     "compare": "compare",
+    "map": "map",
     "get": "show",
     "open": "open",
     "list": "documents",

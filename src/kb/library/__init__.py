@@ -8,6 +8,7 @@
     notes               checks the attributes of a note before it is stored
     passages            opens citations, and compares the text with what was indexed
     rendering           the text of a document as elements for the web page
+    library_map         the library as a map of documents
     status              describes a store: contents, vectors, pending work
     archive             exports, imports, and attaching imported folders
     store_copy          copies a store into another one, and verifies the copy

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kb.ingest.progress import Progress
     from kb.ports import Encoder, Judge, Store
     from kb.search.searcher import Searcher
-    from kb.types import Answer, Chunk, Comparison, Jobs, Passage, Root
+    from kb.types import Answer, Chunk, Comparison, Jobs, LibraryMap, Passage, Root
     from kb.types.reports import Diagnosis, EmbedReport, ImportReport, IngestReport
 
 Pathlike = str | os.PathLike[str]
@@ -171,8 +171,8 @@ class KnowledgeBase:
         *,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> IngestReport:
-        """Set the folder of the root `name`, which was imported or has moved, and ingest it; by
-        default at the path it already has. Documents whose files are missing keep their text."""
+        """Set the folder of the root `name`, which was imported or has moved (by default, the path
+        it has), and ingest it. Documents whose files are missing keep their text."""
         from kb.library import archive
 
         name, ingest = check_text("a folder's name", name), self.config.ingest
@@ -196,8 +196,8 @@ class KnowledgeBase:
     ) -> Document:
         """Store a note. `ttl` is its lifetime: `7d`, `12h`, `never`.
 
-        `on_warning` is called for each part of the note's front matter that is ignored, and for a
-        secret token in its text; without it, the warnings are logged.
+        `on_warning` is called for ignored front matter and for a secret token in the text; without
+        it, the warnings are logged.
         """
         from kb.ingest.indexer import Indexer
         from kb.library import notes
@@ -222,12 +222,11 @@ class KnowledgeBase:
         on_progress: OnEmbedded | None = None,
     ) -> EmbedReport:
         """Embed the passages that have no vectors yet: all of them, at most `limit`, or only those
-        of `document`. With `fill`, also compute the parts that existing vectors lack.
+        of `document`. With `fill`, also compute the parts that existing vectors lack. `retry`
+        includes passages that failed for good. `anew` first drops all vectors, of any model.
 
         The run can be stopped at any time: vectors already written are kept, and the next call
-        continues. Several runs may work at once, in any process. `retry` includes passages that
-        failed for good. `anew` first drops all vectors, of any model; until they are computed
-        again, searches use words only.
+        continues. Several runs may work at once, in any process.
         """
         if limit is not None:
             check_integer("limit", limit)
@@ -272,9 +271,8 @@ class KnowledgeBase:
         on. The old vectors are dropped `grace_s` seconds later, when no search uses them any more,
         unless `keep_old` is set.
 
-        Returns the report, and whether searches use the new model now; if they do not,
-        `report.held` has the reason. After a stop, the next call or a worker continues. Naming the
-        active model abandons a switch to another one.
+        Returns the report, and whether searches use the new model now; otherwise `report.held` has
+        the reason. Naming the active model abandons a switch to another one.
         """
         return self._embedding.reindex(
             model, keep_old=keep_old, force=force, grace_s=grace_s, stop=stop,
@@ -286,8 +284,7 @@ class KnowledgeBase:
         return 0 if self.encoder() is None else self._searcher.status().pending
 
     def remove(self, *names: str) -> list[str]:
-        """Remove documents by path, or all of a folder (`notes/`), and return their paths. Files on
-        disk are not touched."""
+        """Remove documents by path, or all of a folder (`notes/`); keeps files. Returns paths."""
         from kb.library.lookup import find_documents
 
         removed: dict[int, str] = {}
@@ -508,8 +505,7 @@ class KnowledgeBase:
     def documents_page(
         self, filters: Filters | None = None, *, limit: int, offset: int = 0
     ) -> tuple[list[Document], int | None]:
-        """One page of `documents`, and the offset of the next one, or None. A page has at most
-        `limit` documents, or fewer if their metadata is long."""
+        """One page of at most `limit` documents, and the offset of the next one, or None."""
         from kb.metadata import PAGE_BYTES
 
         return self._store.catalog.documents_page(
@@ -530,6 +526,12 @@ class KnowledgeBase:
 
         return find_chunk(self._store, chunk_id)
 
+    def map(self, filters: Filters | None = None) -> LibraryMap:
+        """The documents as points on a map, near to similar ones. Needs vectors."""
+        from kb.library.library_map import make_map
+
+        return make_map(self._store, self.documents(filters))
+
     def roots(self) -> list[Root]:
         """The ingested folders."""
         return self._store.catalog.roots()
@@ -547,8 +549,7 @@ class KnowledgeBase:
     # --- maintenance ------------------------------------------------------------------------------
 
     def doctor(self, *, fix: bool = False) -> Diagnosis:
-        """Check the store. `fix` rebuilds derived data and replaces unreadable values; readable
-        values are never changed."""
+        """Check the store. `fix` rebuilds derived data and replaces unreadable values only."""
         from kb.library.doctor import examine
 
         return examine(self._store, self._now(), self.encoder, self.config.ingest, fix=fix)
@@ -570,9 +571,8 @@ class KnowledgeBase:
         vectors: bool = False,
         on_progress: OnProgress | None = None,
     ) -> dict[str, Any]:
-        """Write the store as JSON Lines to a binary stream or a file, which is compressed if its
-        name ends in `.gz`. `vectors` includes the vectors, which can be computed again. Returns the
-        header, `export.v1`."""
+        """Write the store as JSON Lines to a stream or a file, compressed if its name ends in
+        `.gz`. `vectors` includes the vectors. Returns the header, `export.v1`."""
         from kb.library import archive
 
         return archive.export(self._store, target, overwrite=overwrite, vectors=vectors,

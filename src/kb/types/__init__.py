@@ -7,6 +7,7 @@
     jobs        embedding jobs: outcomes, progress, failures
     search      queries, filters, candidates, hits and the response
     comparison  the results of several search methods for one query
+    maps        the library as points
     answers     the sentences that answer a question
     passages    a passage opened by its citation
     reports     the results of ingest, embed, import and doctor
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
         Root,
     )
     from kb.types.jobs import EmbedCounts, Failure, Job, Jobs, Outcome, Work
+    from kb.types.maps import LibraryMap, MapPoint
     from kb.types.models import (
         Encoding,
         ExamMark,
@@ -112,6 +114,7 @@ _MODULES = {
     "VectorMatches Retrieval Degraded Hit Response",
     "comparison": "Compared Overlap Comparison COMPARED",
     "passages": "Passage Rendering Node",
+    "maps": "LibraryMap MapPoint",
     "answers": "AnswerSentence WrittenSentence Answer",
     "jobs": "Outcome EmbedCounts Job Failure Work Jobs",
     "reports": (
@@ -169,6 +172,8 @@ __all__ = [
     "Jobs",
     "JsonDict",
     "LexicalQuery",
+    "LibraryMap",
+    "MapPoint",
     "ModelInfo",
     "ModelSpec",
     "Node",
