@@ -97,6 +97,10 @@ def router() -> APIRouter:
                 "schema_version": "image.v1",
                 "media_type": f"image/{_IMAGES[suffix]}",
                 "image": base64.b64encode(data).decode(),
+                "width": None,
+                "height": None,
+                "pages": None,
+                "boxes": [],
             }
 
         return await context.read_large(request, work)
