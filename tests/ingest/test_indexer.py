@@ -371,7 +371,9 @@ def test_files_that_changed_places_are_noticed(library: Library) -> None:
     one.rename(between)
     two.rename(one)
     between.rename(two)
-    assert library.ingest().changed == ("library/1.txt", "library/2.txt")
+    renamed = {(one.before, one.after) for one in library.ingest().renamed}
+    assert renamed == {("library/1.txt", "library/2.txt"), ("library/2.txt", "library/1.txt")}
+    assert "BBBB" in library.text("library/1.txt")
 
 
 def test_dates_follow_the_time_of_a_file_that_was_touched(library: Library) -> None:

@@ -207,6 +207,17 @@ def test_files_that_are_edited_stay_where_they_are(library: Library) -> None:
     assert _tags_by_path(library) == {"a.md": ("Ta",), "b.md": ("Tb",)}
 
 
+def test_a_file_that_is_copied_and_then_edited_keeps_its_tags(library: Library) -> None:
+    ids = _tagged(library, "a", "b")
+    text = (library.folder / "a.md").read_text()
+    library.put("a.old.md", text)
+    library.put("a.md", text + "one more line\n", hours_ago=1)
+    report = library.ingest("")
+    assert (report.added, report.changed) == (("library/a.old.md",), ("library/a.md",))
+    assert _tags_by_path(library) == {"a.md": ("Ta",), "a.old.md": (), "b.md": ("Tb",)}
+    assert library.documents()["library/a.md"].doc_id == ids["a"]
+
+
 def test_an_interrupted_chain_is_completed_by_the_next_run(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,7 +136,7 @@ class RenameIndex:
                 moves[place] = _best(candidates, entry.path)
                 candidates.remove(moves[place])
         missing = {each.doc_id for each in gone}
-        possible = _possible(moves, owners)
+        possible = _possible(moves, owners, missing)
         self.replaced = [
             (owners[place], each)
             for place, each in moves.items()
@@ -152,15 +152,21 @@ class RenameIndex:
 
 
 def _possible(
-    moves: dict[_Place, MissingDocument], owners: dict[_Place, int]
+    moves: dict[_Place, MissingDocument], owners: dict[_Place, int], missing: set[int]
 ) -> dict[_Place, MissingDocument]:
-    """The moves to places that are free, or whose document moves away."""
+    """The moves to places that are free, or whose document moves away. A document whose path has a
+    file does not move to a new place unless another one takes its path: a file that was copied, and
+    then edited, stays where it is."""
     while True:
         leaving = {each.doc_id for each in moves.values()}
         kept = {
             place: each
             for place, each in moves.items()
-            if place not in owners or owners[place] in leaving
+            if (
+                owners[place] in leaving
+                if place in owners
+                else each.doc_id in missing or (id(each.scan), each.state.path) in moves
+            )
         }
         if len(kept) == len(moves):
             return kept
