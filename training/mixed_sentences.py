@@ -15,12 +15,12 @@ LANGUAGES = ("zh", "ja")
 LONGEST = 3  # words of an English phrase
 LETTERS = 4  # of the longest sequence whose frequency is counted
 KEPT = frozenset(
-    "a about after all also am an and any are as at be been before being but by can could did do"
-    " does doing done each for from had has have having he her here him his how i if in into is it"
-    " its just me more most my no nor not of off on once only or other our out over own same shall"
-    " she should so some such than that the their them then there these they this those through to too"
-    " under until up very was we were what when where which while who whom why will with would you"
-    " your s t".split()
+    "a about after all also am an and any are as at be been before being but by can could "
+    "did do does doing done each for from had has have having he her here him his how i if "
+    "in into is it its just me more most my no nor not of off on once only or other our out "
+    "over own same shall she should so some such than that the their them then there these "
+    "they this those through to too under until up very was we were what when where which "
+    "while who whom why will with would you your s t".split()
 )  # function words: a dictionary of words does not translate them well
 Row = tuple[str, str, str]
 WORD = re.compile(r"[A-Za-z][A-Za-z'-]*|\d+|[^\sA-Za-z\d]")
