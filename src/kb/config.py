@@ -144,8 +144,8 @@ class ModelsConfig:
     )
     provider: str = _key(
         "auto",
-        "where models run: auto (a GPU if available), cpu, or the name of an ONNX Runtime "
-        "provider, such as CUDAExecutionProvider",
+        "where models run: auto (a GPU if available), cpu, cuda, or the name of an ONNX Runtime "
+        "provider, such as CUDAExecutionProvider; kb-mini uses a GPU with torch",
     )
     threads: int = _key(0, "number of texts encoded in parallel; 0: one per core", zero=True)
     tokens: str = _key(
@@ -372,6 +372,11 @@ def store_url(location: str | os.PathLike[str] | None = None) -> str:
     url = location if location is not None else os.environ.get("KB_STORE")
     if isinstance(url, str) and "://" in url:
         return url
+    if isinstance(url, str) and url.startswith(("postgresql:", "sqlite:/")):
+        raise ConfigError(
+            f"the store's URL has no '//' after {url.partition(':')[0]!r}:",
+            "use postgresql://USER@HOST/DATABASE, sqlite:///PATH, or a path",
+        )
     return str(store_path(location))
 
 

@@ -343,6 +343,7 @@ def _model(value: ModelInfo) -> JsonDict:
     del shape["spec"]
     return shape | {
         "marks": None if value.marks is None else [mark._asdict() for mark in value.marks],
+        "missing": list(value.missing),
         "version": spec and spec.version,
         "gives": spec and [part for part in (*PARTS, "score") if part in spec.gives],
         "dimension": (spec and spec.dimension) or None,
