@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 
+from kb.text.patterns import compile_later
 from kb.text.plain_words import plain_form, plain_words
 
 # Scripts without spaces between words: Han, kana, bopomofo, and Thai, Lao, Khmer and Burmese with
@@ -37,12 +38,14 @@ _LONG_SYMBOL_RUN = r"[^\w\s\x00-\x7f]{31,}"  # may be a stack of combining marks
 _HALF_WIDTH_KATAKANA = "[\uff66-\uff9f]"
 _BESIDE_RUN = rf"(?<=[{_UNSPACED}])[^\W_{_UNSPACED}]+|[^\W_{_UNSPACED}]+(?=[{_UNSPACED}])"
 _NOT_CAPITAL = r"[^\W_0-9A-Z]"  # any letter but an ASCII capital, so `Élan` is one word
-_CAMEL_CASE_WORD = re.compile(rf"[A-Z]+(?!{_NOT_CAPITAL})|[A-Z]?{_NOT_CAPITAL}+|[0-9]+")
+_CAMEL_CASE_WORD = compile_later(rf"[A-Z]+(?!{_NOT_CAPITAL})|[A-Z]?{_NOT_CAPITAL}+|[0-9]+")
 _KINDS = bytes(  # A for an ASCII capital, a for another ASCII letter or a digit
     ord("A" if chr(byte).isupper() else "a" if chr(byte).isalnum() else " ") if byte < 128 else 32
     for byte in range(256)
 )
-_IDENTIFIER = re.compile(r"(?<![A-Za-z0-9])[A-Za-z][a-z0-9]*+[A-Z][A-Za-z0-9]*+")
+_IDENTIFIER = compile_later(
+    r"(?<![A-Za-z0-9])(?![A-Z]++(?![A-Za-z0-9]))[A-Za-z][a-z0-9]*+[A-Z][A-Za-z0-9]*+"
+)
 
 # English words that carry the form of a question rather than its topic.
 STOP_WORDS = frozenset(

@@ -18,11 +18,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise, takewhile
 from math import exp, fsum
-from typing import NamedTuple
 
 from kb.text.normalize import STOP_WORDS, unspaced_runs
 from kb.text.tokenize import fold, tokenize
 from kb.types import ScoredChunk
+from kb.values import NamedTuple
 
 VERBATIM, WORDS, RARE, NONE = 3, 2, 1, 0
 NAMES = {VERBATIM: "verbatim", WORDS: "words", RARE: "rare words", NONE: "run"}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import apsw
 
 from kb.store.sqlite import column_checks
 from kb.text.timestamps import utc_timestamp
+from kb.values import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kb.types import FileLocation, FileState, Root
