@@ -79,19 +79,34 @@ def has_phrase(texts: Iterable[str], phrases: Iterable[Sequence[str]]) -> bool:
 
 
 def _has_phrase(padded: str, phrase: Sequence[str]) -> bool:
-    first = f" {phrase[0][:-1]}"
-    start = padded.find(first)
+    longest = max(range(len(phrase)), key=lambda at: len(phrase[at]))  # the rarest, as a rule
+    beginning = f" {phrase[longest][:-1] or phrase[longest]}"
+    start = padded.find(beginning)
     while start >= 0:
-        at = start
-        for wanted in phrase:
-            end = padded.find(" ", at + 1)
-            if end < 0 or _STEMS[padded[at + 1 : end]] != wanted:
-                break
-            at = end
-        else:
+        if _follows(padded, start, phrase[longest:]) and _precedes(padded, start, phrase[:longest]):
             return True
-        start = padded.find(first, start + 1)
+        start = padded.find(beginning, start + 1)
     return False
+
+
+def _follows(padded: str, at: int, stems: Sequence[str]) -> bool:
+    """Whether the words after the space at `at` have these stems."""
+    for wanted in stems:
+        end = padded.find(" ", at + 1)
+        if end < 0 or _STEMS[padded[at + 1 : end]] != wanted:
+            return False
+        at = end
+    return True
+
+
+def _precedes(padded: str, at: int, stems: Sequence[str]) -> bool:
+    """Whether the words before the space at `at` have these stems."""
+    for wanted in reversed(stems):
+        start = padded.rfind(" ", 0, at)
+        if start < 0 or _STEMS[padded[start + 1 : at]] != wanted:
+            return False
+        at = start
+    return True
 
 
 def _select(folded: str, wanted: Set[str]) -> list[Token]:
