@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import pickle
 import typing
 from collections.abc import Callable, Mapping
@@ -94,6 +95,10 @@ CALLS: dict[str, Callable[[SimpleNamespace], object]] = {
     ],
     "as dict": lambda made: dataclasses.asdict(made.Point(1, names={"a": 1})),
     "standard replace": lambda made: repr(dataclasses.replace(made.Point(1), y=5)),
+    "signature": lambda made: list(inspect.signature(made.Point).parameters),
+    "tuple signature": lambda made: [
+        (each.name, each.default) for each in inspect.signature(made.Pair).parameters.values()
+    ],
     "tuple repr": lambda made: repr(made.Pair(1)),
     "tuple keywords": lambda made: made.Pair(b="x", a=1),
     "tuple items": lambda made: (made.Pair(1).a, made.Pair(1)[1], len(made.Pair(1)), *made.Pair(1)),

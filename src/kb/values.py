@@ -116,6 +116,7 @@ def _make(cls: type, *, frozen: bool, slots: bool) -> type:
         "__value_fields__": tuple(fields),
         "__dataclass_fields__": _StandardAttribute(),
         "__dataclass_params__": _StandardAttribute(),
+        "__signature__": _SignatureAttribute(),
         "__repr__": _repr,
         "__eq__": _eq,
         "__hash__": _hash if frozen else None,
@@ -288,6 +289,32 @@ class _StandardAttribute:
         return getattr(standard, self._name)
 
 
+class _SignatureAttribute:
+    """The signature of a class for `inspect` and `help`, whose constructor takes any arguments."""
+
+    def __get__(self, _instance: object, owner: Any) -> Any:
+        from inspect import Parameter, Signature
+
+        kinds = owner.__annotations__
+        defaults = getattr(owner, "_field_defaults", {})
+        if fields := getattr(owner, "__value_fields__", ()):
+            defaults = {
+                each.name: each.default_factory if each.default is _MISSING else each.default
+                for each in fields
+                if each.default is not _MISSING or each.default_factory is not _MISSING
+            }
+        parameters = [
+            Parameter(
+                name,
+                Parameter.POSITIONAL_OR_KEYWORD,
+                default=defaults.get(name, Parameter.empty),
+                annotation=kinds[name],
+            )
+            for name in owner.__match_args__
+        ]
+        return Signature(parameters)
+
+
 # --- named tuples ---------------------------------------------------------------------------------
 
 
@@ -302,6 +329,7 @@ class _NamedTupleType(type):
             "_fields": names,
             "_field_defaults": defaults,
             "__match_args__": names,
+            "__signature__": _SignatureAttribute(),
             "__slots__": (),
             "_make": classmethod(tuple.__new__),
             "_replace": _replace_item,
