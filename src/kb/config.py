@@ -70,8 +70,7 @@ class SearchConfig:
     )
     log: str = _key(
         "",
-        "where to log the time of every search, and a warning for slow ones: stderr, or a file to "
-        "append to; if empty, only -v logs them",
+        "where to log the time of every search: stderr, or a file; if empty, only -v logs them",
     )
     retriever_timeout_ms: int = _key(
         2000,
@@ -149,8 +148,8 @@ class ModelsConfig:
     )
     provider: str = _key(
         "auto",
-        "where models run: auto (a GPU if available), cpu, or the name of an ONNX Runtime "
-        "provider, such as CUDAExecutionProvider",
+        "where models run: auto (a GPU if available), cpu, cuda, or the name of an ONNX Runtime "
+        "provider, such as CUDAExecutionProvider; kb-mini uses a GPU with torch",
     )
     threads: int = _key(0, "number of texts encoded in parallel; 0: one per core", zero=True)
     tokens: str = _key(
@@ -161,8 +160,7 @@ class ModelsConfig:
     )
     exam: bool = _key(
         True,
-        "whether an encoder must pass a short exam before searches use its vectors; the vectors of "
-        "an encoder that cannot read the text would add noise",
+        "whether an encoder must pass a short exam before searches use its vectors",
     )
     offline: bool = _key(
         False,
@@ -194,14 +192,25 @@ class ModelsConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class AskConfig:
+    """The language model that writes the answers of `kb ask`."""
+
+    endpoint_url: str = _key(
+        "",
+        "URL of an OpenAI-compatible server, such as http://localhost:11434/v1, which gets "
+        "the question and passages; its API key is in $KB_ASK_KEY; if empty, answers are quoted",
+    )
+    endpoint_model: str = _key("", "the language model to request from it")
+    timeout_s: float = _key(120.0, "total time limit for an answer of the endpoint")
+
+
+@dataclass(frozen=True, slots=True)
 class ServeConfig:
     """The address and the limits of `kb serve` and `kb mcp`."""
 
     host: str = _key("127.0.0.1", "the address to listen on; any but loopback requires a token")
     port: int = _key(8765, "the port to listen on; 0: any free port", zero=True)
-    token_file: str = _key(
-        "", "a file that contains the token; $KB_SERVE_TOKEN is the token itself"
-    )
+    token_file: str = _key("", "a file that contains the token, or set $KB_SERVE_TOKEN to it")
     allow_hosts: str = _key("", "additional host names besides localhost, separated by commas")
     ingest_from: str = _key(
         "", "folders that clients may ingest, separated by commas; by default the current folder"
@@ -288,6 +297,7 @@ class Config:
     ingest: IngestConfig = IngestConfig()
     store: StoreConfig = StoreConfig()
     models: ModelsConfig = ModelsConfig()
+    ask: AskConfig = AskConfig()
     serve: ServeConfig = ServeConfig()
     open: OpenConfig = OpenConfig()
     profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -302,7 +312,7 @@ class Config:
 
 # Other names for settings.
 ALIASES = {"search.default_k": "search.default_top"}
-SECTIONS = ("search", "chunk", "ingest", "store", "models", "serve", "open")
+SECTIONS = ("search", "chunk", "ingest", "store", "models", "ask", "serve", "open")
 
 
 def keys() -> list[tuple[str, str, str, str]]:
@@ -386,6 +396,11 @@ def store_url(location: str | os.PathLike[str] | None = None) -> str:
     url = location if location is not None else os.environ.get("KB_STORE")
     if isinstance(url, str) and "://" in url:
         return url
+    if isinstance(url, str) and url.startswith(("postgresql:", "sqlite:/")):
+        raise ConfigError(
+            f"the store's URL has no '//' after {url.partition(':')[0]!r}:",
+            "use postgresql://USER@HOST/DATABASE, sqlite:///PATH, or a path",
+        )
     return _store_file(location)
 
 

@@ -17,7 +17,13 @@
     progress        progress bars and lines
     search          `kb search` and `kb similar`
     search_run      runs them, without click
+    find            `kb find`: search as you type
+    find_state      its state, and what is on the screen
+    ask             `kb ask`
+    answer_view     its sentences as text
     compare         `kb compare`
+    map             `kb map`
+    map_svg         the map as SVG
     ingest          `kb ingest` and `kb attach`
     notes           `kb add`
     documents       `kb list`, `rm`, `tag` and `gc`

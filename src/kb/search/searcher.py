@@ -104,30 +104,19 @@ class Searcher:
         _check(request.filters, request.threshold, request.min_relevance)
         wanted = requested_profile(self._config, request)
         with self.deadline(), self._store.snapshot():
-            model = ActiveModel(self._store, self._encoder)
-            profile = _with_available_retrievers(wanted, model, request)
-            query = self._query(text, profile, request)
+            context = self._context(request, text, wanted)
             budget_ms = _budget(request.budget_ms)
             rerank = None
-            if profile.rerank != "none":
+            if context.profile.rerank != "none":
                 rerank = self._rerankers.stage(
-                    profile,
-                    model,
+                    context.profile,
+                    context.model,
                     explicit=request.rerank is not None or "rerank" in (request.settings or {}),
                     profile_named=request.profile is not None,
                     budget_ms=budget_ms,
                 )
-            context = SearchContext(
-                store=self._store,
-                request=request,
-                query=query,
-                profile=profile,
-                model=model,
-                query_encoder=lambda: self._query_encoder,
-                now=self.now(),
-                reranks=rerank is not None,
-            )
-            pipeline = self._pipeline(context, rerank)
+                context = context._replace(reranks=rerank is not None)
+            pipeline, query = self._pipeline(context, rerank), context.query
             try:
                 response = pipeline.run(query, context.now)
             except QuerySyntax:
@@ -135,6 +124,26 @@ class Searcher:
                     raise
                 response = pipeline.run(replace(query, text=""), context.now)
             return self._located(response, request)
+
+    def similarity(self, request: SearchRequest) -> TokenSimilarity | None:
+        """The function that compares sentences with the query of a request; None if the store has
+        no token vectors, or the request does not use them."""
+        profile = requested_profile(self._config, request)
+        return _similarity(self._context(request, _query_text(request.query), profile))
+
+    def _context(self, request: SearchRequest, text: str, wanted: Profile) -> SearchContext:
+        """The context of a search, without a reranker."""
+        model = ActiveModel(self._store, self._encoder)
+        profile = _with_available_retrievers(wanted, model, request)
+        return SearchContext(
+            store=self._store,
+            request=request,
+            query=self._query(text, profile, request),
+            profile=profile,
+            model=model,
+            query_encoder=lambda: self._query_encoder,
+            now=self.now(),
+        )
 
     def _located(self, response: Response, request: SearchRequest) -> Response:
         """The response with the files of its hits and, if requested, their texts."""

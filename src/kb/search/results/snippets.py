@@ -116,7 +116,7 @@ def best_window(
     of the query. A unit that is longer than `room` is a run of its own."""
     units = layout.units
     terms = _terms_by_unit(units, matches)
-    weights = _rarity(terms)
+    weights = rarity(terms)
     total = sum(weights.values()) or 1.0
     near = _scaled(near)
     best, best_value, best_size = (0, 0), 0.0, 0
@@ -149,7 +149,7 @@ def _terms_by_unit(units: Sequence[Unit], matches: Iterable[Match]) -> list[set[
     return terms
 
 
-def _rarity(terms: Sequence[Iterable[str]]) -> dict[str, float]:
+def rarity(terms: Sequence[Iterable[str]]) -> dict[str, float]:
     """The weight of each term: the fewer units contain it, the higher."""
     counts: dict[str, int] = {}
     for inside in terms:
