@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kb.index.word_pairs import Signatures
-from kb.index.word_postings import Part, PhrasePostings, Postings
+from kb.index.word_postings import Part, Postings
+from kb.index.word_pruning import PhrasePostings
 
 if TYPE_CHECKING:
     import numpy as np
