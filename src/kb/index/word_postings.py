@@ -242,6 +242,32 @@ def _merge(
     return starts, places, counts
 
 
+def without(postings: Postings, gone: NDArray[np.bool_]) -> Postings:
+    """The postings of the chunks that are not gone, and of the terms that they have."""
+    import numpy as np
+
+    kept = ~gone
+    places, counts = postings.places, postings.counts
+    live = kept[places]
+    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(live)])
+    starts = before[postings.starts]
+    has = np.diff(starts) > 0
+    term_sizes = np.diff(postings.term_ends, prepend=0)
+    pairs = word_pairs.select(postings.signatures, kept)
+    most = int(counts[live].max(initial=0))
+    return Postings(
+        ids=postings.ids[kept],
+        lengths=postings.lengths[kept],
+        term_bytes=postings.term_bytes[np.repeat(has, term_sizes)],
+        term_ends=np.cumsum(term_sizes[has]),
+        starts=np.append(starts[:-1][has], starts[-1:]),
+        places=(np.cumsum(kept) - 1)[places[live]].astype(np.uint32),
+        counts=counts[live].astype(np.uint16 if most < 1 << 16 else np.uint32),
+        pair_bits=pairs.data,
+        pair_ends=pairs.ends,
+    )
+
+
 # --- ranking --------------------------------------------------------------------------------------
 
 
@@ -283,12 +309,13 @@ class WordRanking:
 
         self.parts = parts
         self._gone = [None if one.gone is None else np.flatnonzero(one.gone) for one in parts]
-        live = [
-            part.postings.lengths if part.gone is None else part.postings.lengths[~part.gone]
-            for part in parts
-        ]
-        self.chunks = sum(map(len, live)) if chunks is None else chunks
-        words = sum(int(each.sum(dtype=np.int64)) for each in live)
+        live = words = 0
+        for part, gone in zip(parts, self._gone, strict=True):
+            own = part.postings.lengths
+            live += len(own) - (0 if gone is None else len(gone))
+            words += int(own.sum(dtype=np.int64))
+            words -= 0 if gone is None else int(own[gone].sum(dtype=np.int64))
+        self.chunks = live if chunks is None else chunks
         self.average = words / self.chunks if words else 1.0
         self._lengths = [word_pruning.lengths(one.postings.lengths, self.average) for one in parts]
         self._sorted: dict[int, tuple[Ids, Ids] | None] = {}  # the chunks of parts in any order
