@@ -56,6 +56,7 @@ def no_phrases(*_: Any) -> dict[int, int]:
     share=st.sampled_from([None, 0.01, 0.1, 0.5, 1.0]),
     hidden=st.sets(st.integers(0, 900), max_size=3),
     cuts=st.lists(st.integers(0, 900), max_size=3).map(sorted),
+    size=st.sampled_from([100, 1 << 18]),
 )
 def test_the_best_are_those_of_all_scores(
     count: int,
@@ -65,6 +66,7 @@ def test_the_best_are_those_of_all_scores(
     share: float | None,
     hidden: set[int],
     cuts: list[int],
+    size: int,
 ) -> None:
     written = rows(count, seed)
     ranking = WordRanking(parts_of(written, [min(cut, count) for cut in cuts], seed))
@@ -82,9 +84,11 @@ def test_the_best_are_those_of_all_scores(
         hidden=out,
         limit=limit,
     )
-    found = ranking.rank(
-        groups, every=False, allowed=allowed, hidden=out, limit=limit, count_phrase=no_phrases
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(word_pruning, "_RANGE", size)
+        found = ranking.rank(
+            groups, every=False, allowed=allowed, hidden=out, limit=limit, count_phrase=no_phrases
+        )
     assert found == expected
 
 
@@ -112,13 +116,13 @@ def test_a_common_word_is_looked_up_for_few_chunks(monkeypatch: pytest.MonkeyPat
     sizes: list[int] = []
     look_up = word_pruning.look_up
 
-    def counted(postings: Any, wanted: Any, chunks: int) -> Any:
+    def counted(postings: Any, wanted: Any, chunks: int, first: int = 0) -> Any:
         sizes.append(len(wanted))
-        return look_up(postings, wanted, chunks)
+        return look_up(postings, wanted, chunks, first)
 
     ranking = WordRanking([Part(make(written))])
     monkeypatch.setattr(word_pruning, "look_up", counted)
-    monkeypatch.setattr(word_pruning, "_add", _only_rare(word_pruning._add))
+    monkeypatch.setattr(word_pruning, "_weights", _of_few(word_pruning._weights))
     found = ranking.rank(
         [[("common",)], [("rare",)]],
         every=False,
@@ -132,9 +136,9 @@ def test_a_common_word_is_looked_up_for_few_chunks(monkeypatch: pytest.MonkeyPat
     assert max(sizes) == 400
 
 
-def _only_rare(add: Any) -> Any:
-    def checked(scores: Any, one: Any, sizes: Any) -> None:
-        assert len(one.postings.places) == 400
-        add(scores, one, sizes)
+def _of_few(weights: Any) -> Any:
+    def checked(one: Any, counts: Any, norms: Any) -> Any:
+        assert len(counts) <= 400
+        return weights(one, counts, norms)
 
     return checked

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     Places = NDArray[np.int64]
 
 K1, B = 1.2, 0.75
+_RANGE = 1 << 18  # chunks compared at a time
 _BLOCK = 64  # chunks; the best of each block are a sample in which the last place is looked for
 _STEPS = 4  # a binary search costs as much as this many steps of a scan, for each bit
 _MARGIN = 1e-5  # more than the relative errors of float32 sums
@@ -79,13 +80,14 @@ def best_of(
     `excluded` are chunks that do not count."""
     import numpy as np
 
-    candidates = _candidates(found, sizes, excluded, limit, least) if only is None else only
-    scores = np.zeros(len(candidates))
-    norms: NDArray[Any] = K1 * (1 - B + B * sizes.words[candidates] / sizes.average)
-    parts = [_impact(each, candidates, norms, len(sizes.words)) for each in found]
+    if only is None:
+        only = _candidates(found, sizes, excluded, limit, least)
+    scores = np.zeros(len(only))
+    norms: NDArray[Any] = K1 * (1 - B + B * sizes.words[only] / sizes.average)
+    parts = [_impact(each, only, norms, len(sizes.words)) for each in found]
     for number in query:
         scores += parts[number]
-    return Best(candidates, scores)
+    return Best(only, scores)
 
 
 def _impact(
@@ -98,9 +100,10 @@ def _impact(
 
 
 def look_up(
-    postings: PhrasePostings, wanted: Places, chunks: int
+    postings: PhrasePostings, wanted: Places, chunks: int, first: int = 0
 ) -> NDArray[np.unsignedinteger[Any]]:
-    """The count of each wanted chunk, 0 if it has none. `wanted` ascends."""
+    """The count of each wanted chunk, 0 if it has none. `wanted` ascends. The postings are those of
+    `chunks` chunks from the position `first` on."""
     import numpy as np
 
     places, counts = postings
@@ -108,8 +111,8 @@ def look_up(
         return np.zeros(len(wanted), counts.dtype)
     if len(wanted) * _STEPS * len(places).bit_length() > len(places) + chunks // 8:
         every = np.zeros(chunks, counts.dtype)
-        every[places] = counts
-        return every[wanted]
+        every[_from(places, first)] = counts
+        return every[wanted - first if first else wanted]
     at = np.searchsorted(places, wanted.astype(places.dtype))
     at[at == len(places)] = 0
     return np.where(places[at] == wanted, counts[at], 0)
@@ -125,56 +128,97 @@ def _candidates(
     limit: int,
     least: float,
 ) -> Places:
-    """The chunks that may be among the best."""
+    """The chunks that may be among the best. They are compared in ranges, and what is known of the
+    best of one range prunes the next."""
     import numpy as np
 
-    order = sorted(
-        ((_bound(each, sizes), number) for number, each in enumerate(found)), reverse=True
-    )
-    bounds = np.array([bound for bound, _ in order])
-    rest = np.append(np.cumsum(bounds[::-1])[::-1], 0.0)  # what the words from here on can add
+    bounds = [_bound(each, sizes) for each in found]
+    order = sorted(range(len(found)), key=lambda number: -bounds[number])
+    rest = np.append(np.cumsum([bounds[number] for number in reversed(order)])[::-1], 0.0)
     margin = _MARGIN * float(rest[0])
-    scores = np.zeros(len(sizes.words), np.float32)
+    places, scores = [np.empty(0, np.int64)], np.empty(0, np.float32)
+    for low in range(0, len(sizes.words), _RANGE):
+        high = min(low + _RANGE, len(sizes.words))
+        terms = [_between(found[number], low, high) for number in order]
+        out = excluded
+        if out is not None:
+            out = out[np.searchsorted(out, low) : np.searchsorted(out, high)] - low
+        norms = sizes.norms[low:high]
+        more = _in_range(terms, rest, norms, low, out, limit, least, margin)
+        places.append(more[0])
+        scores = np.append(scores, more[1])
+        if len(scores) >= limit:
+            at = len(scores) - limit
+            least = max(least, float(np.partition(scores, at)[at]) - margin)
+    return np.concatenate(places)[scores >= least - margin]
+
+
+def _in_range(
+    terms: Sequence[Contribution],
+    rest: NDArray[np.float64],
+    norms: NDArray[np.float32],
+    first: int,
+    excluded: Places | None,
+    limit: int,
+    least: float,
+    margin: float,
+) -> tuple[Places, NDArray[np.float32]]:
+    """The chunks of a range that may be among the best, and their scores except for rounding.
+    `rest` is what the terms from each one on can add, `first` the position of the first chunk."""
+    import numpy as np
+
+    scores = np.zeros(len(norms), np.float32)
     last = least
     added = 0
-    for at, (_, number) in enumerate(order):
-        if added >= limit and _is_worth_it(found[number], added):
+    for at, term in enumerate(terms):
+        if not least and added >= limit and 2 * len(term.postings.places) > added:
+            if excluded is not None:
+                scores[excluded] = 0.0
             last = max(last, _kth(scores, limit))
         if last - margin > rest[at]:
             break
-        _add(scores, found[number], sizes)
-        if excluded is not None:
-            scores[excluded] = 0.0
-        added += len(found[number].postings.places)
+        places = _from(term.postings.places, first)
+        scores[places] += _weights(term, term.postings.counts, norms[places])
+        added += len(places)
     else:
-        at = len(order)
-        last = max(last, _kth(scores, limit))
-    places = np.flatnonzero(scores >= max(last - margin - rest[at], np.finfo(np.float32).tiny))
-    partial = scores[places]
-    for after, (_, number) in enumerate(order[at:], start=at + 1):
-        counts = look_up(found[number].postings, places, len(scores))
-        partial += _weights(found[number], counts, sizes.norms[places])
-        if len(places) > limit:
+        at = len(terms)
+    if excluded is not None:
+        scores[excluded] = 0.0
+    near = np.flatnonzero(scores >= max(last - margin - rest[at], np.finfo(np.float32).tiny))
+    partial, own = scores[near], norms[near]
+    near += first
+    for after, term in enumerate(terms[at:], start=at):
+        if len(near) > limit:
             last = max(last, float(np.partition(partial, -limit)[-limit]))
-            kept = partial >= last - margin - rest[after]
-            places, partial = places[kept], partial[kept]
-    return places
+        kept = partial >= last - margin - rest[after]
+        near, partial, own = near[kept], partial[kept], own[kept]
+        partial += _weights(term, look_up(term.postings, near, len(norms), first), own)
+    return near, partial
 
 
-def _is_worth_it(one: Contribution, added: int) -> bool:
-    """Whether the last place should be looked for before this phrase is added."""
-    return 2 * len(one.postings.places) > added
+def _between(one: Contribution, low: int, high: int) -> Contribution:
+    """The postings of the chunks from `low` to `high`."""
+    import numpy as np
+
+    places, counts = one.postings
+    if not len(places) or (not low and int(places[-1]) < high):
+        return one
+    kind = places.dtype.type  # another type would make `searchsorted` copy all places
+    most = int(np.iinfo(kind).max)
+    first = len(places) if low > most else int(np.searchsorted(places, kind(low)))
+    last = len(places) if high > most else int(np.searchsorted(places, kind(high)))
+    return one._replace(postings=PhrasePostings(places[first:last], counts[first:last]))
+
+
+def _from(places: NDArray[np.unsignedinteger[Any]], first: int) -> NDArray[np.unsignedinteger[Any]]:
+    """Positions from `first` on."""
+    return places - places.dtype.type(first) if first else places
 
 
 def _bound(one: Contribution, sizes: Lengths) -> float:
     """The most that a phrase can add to a score."""
     count = 0.5 * int(one.postings.counts.max(initial=0))
     return one.times * one.idf * (K1 + 1.0) * count / (count + sizes.least)
-
-
-def _add(scores: NDArray[np.float32], one: Contribution, sizes: Lengths) -> None:
-    places, counts = one.postings
-    scores[places] += _weights(one, counts, sizes.norms[places])
 
 
 def _weights(
