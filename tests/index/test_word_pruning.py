@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kb.index import word_pruning
+from kb.index import pruning, word_pruning
 from kb.index.selection import best_chunks
 from kb.index.word_postings import Part, Postings, Row, WordRanking, build
 from kb.text.tokenize import split_words, stem_word
@@ -85,7 +85,7 @@ def test_the_best_are_those_of_all_scores(
         limit=limit,
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(word_pruning, "_RANGE", size)
+        patch.setattr(pruning, "_RANGE", size)
         found = ranking.rank(
             groups, every=False, allowed=allowed, hidden=out, limit=limit, count_phrase=no_phrases
         )
@@ -114,14 +114,14 @@ def test_a_common_word_is_looked_up_for_few_chunks(monkeypatch: pytest.MonkeyPat
         (n, "", f"common {'rare ' * (n % 50 == 0)}{n}", "") for n in range(1, 20_001)
     ]
     sizes: list[int] = []
-    look_up = word_pruning.look_up
+    look_up = pruning.look_up
 
-    def counted(postings: Any, wanted: Any, chunks: int, first: int = 0) -> Any:
+    def counted(places: Any, values: Any, wanted: Any, *more: int) -> Any:
         sizes.append(len(wanted))
-        return look_up(postings, wanted, chunks, first)
+        return look_up(places, values, wanted, *more)
 
     ranking = WordRanking([Part(make(written))])
-    monkeypatch.setattr(word_pruning, "look_up", counted)
+    monkeypatch.setattr(pruning, "look_up", counted)
     monkeypatch.setattr(word_pruning, "_weights", _of_few(word_pruning._weights))
     found = ranking.rank(
         [[("common",)], [("rare",)]],
@@ -137,8 +137,8 @@ def test_a_common_word_is_looked_up_for_few_chunks(monkeypatch: pytest.MonkeyPat
 
 
 def _of_few(weights: Any) -> Any:
-    def checked(one: Any, counts: Any, norms: Any) -> Any:
+    def checked(scale: float, counts: Any, norms: Any) -> Any:
         assert len(counts) <= 400
-        return weights(one, counts, norms)
+        return weights(scale, counts, norms)
 
     return checked

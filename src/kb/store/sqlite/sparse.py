@@ -175,7 +175,7 @@ def _gone(
         yield bisect_left(ids, chunk_id, starts[segment], ends[segment])
 
 
-def _waiting(connection: apsw.Connection, model_id: int) -> dict[int, str]:
+def _waiting(connection: apsw.Connection, model_id: int) -> dict[int, sparse_weights.Stored]:
     return dict(connection.execute(
         "SELECT p.chunk_id, e.sparse FROM sparse_pending p JOIN embeddings e "
         "ON e.chunk_id = p.chunk_id AND e.model_id = p.model_id WHERE p.model_id = ? ORDER BY 1",

@@ -140,7 +140,7 @@ def level(chain: Chain, changed: int) -> int:
 def write(store: Path, store_id: str, number: int, layer: Layer) -> bool:
     """Write a file, and remove those that it replaces. Returns False if that is not possible."""
     about = {"store_id": store_id, "since": layer.since, "mark": layer.mark}
-    content = Content(about, {"changed": layer.changed, **layer.postings.arrays()})
+    content = Content(about, {**layer.postings.arrays(), "changed": layer.changed})
     path, *replaced = paths(store)[number:]
     if not array_file.write(path, _KIND, content, like=store):
         return False
