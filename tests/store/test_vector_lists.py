@@ -20,7 +20,7 @@ np = pytest.importorskip("numpy")
 
 @pytest.fixture
 def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteStore]:
-    """300 chunks in 17 lists."""
+    """300 chunks in 34 lists."""
     monkeypatch.setattr(int8_codes, "MIN_ROWS", 1)
     monkeypatch.setattr(matrix, "_CODED", 0)
     monkeypatch.setattr(vector_lists, "MIN_ROWS", 100)
@@ -45,8 +45,8 @@ def search(
     return [one.chunk_id for one in found.chunks]
 
 
-def probe(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    monkeypatch.setattr(vector_lists.probe, "__defaults__", (count,))
+def probe(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
+    monkeypatch.setattr(vector_lists.probe, "__defaults__", (share,))
 
 
 def expected(store: SqliteStore, among: range = range(1, 301), limit: int = 10) -> list[int]:
@@ -61,24 +61,24 @@ def lists_of(store: SqliteStore) -> int:
 
 
 def test_the_lists_are_in_the_file(listed: SqliteStore) -> None:
-    assert lists_of(listed) == 17
+    assert lists_of(listed) == 34
     again = SqliteStore(listed.path)
-    assert lists_of(again) == 17
+    assert lists_of(again) == 34
     again.close()
     checks = {check.part: check for check in listed.maintenance.checks(lambda _: None)}
     assert checks["vectors"].run().state == "ok"
 
 
 def test_all_lists_are_exact(listed: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    probe(monkeypatch, 17)
+    probe(monkeypatch, 1.0)
     assert search(listed) == expected(listed)
 
 
 def test_one_list_misses_some_unless_the_search_is_exact_or_filtered(
     listed: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    probe(monkeypatch, 1)
-    assert search(listed) != expected(listed)
+    probe(monkeypatch, 0.01)
+    assert search(listed, limit=4) != expected(listed, limit=4)
     assert search(listed, exact=True) == expected(listed)
     even = search(listed, filters=Filters(tags=("even",)))
     assert even == brute_force(
@@ -89,7 +89,7 @@ def test_one_list_misses_some_unless_the_search_is_exact_or_filtered(
 def test_changes_after_the_lists_are_seen(
     listed: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    probe(monkeypatch, 17)
+    probe(monkeypatch, 1.0)
     first, second, *_ = expected(listed)
     vectors = listed.vectors.dense_vectors(1, [first, second])
     far = [-value for value in vectors[first]]
@@ -100,13 +100,13 @@ def test_changes_after_the_lists_are_seen(
     assert found[0] == 301
     assert first not in found
     assert found == expected(listed, range(1, 302))
-    assert lists_of(listed) == 17
+    assert lists_of(listed) == 34
 
 
 def test_more_results_than_the_lists_have(
     listed: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    probe(monkeypatch, 1)
+    probe(monkeypatch, 0.01)
     assert search(listed, limit=250) == expected(listed, limit=250)
 
 

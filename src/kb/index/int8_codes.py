@@ -160,7 +160,7 @@ def _row_numbers(lists: Lists | None, parts: Sequence[slice]) -> NDArray[np.int3
 
     if lists is None:
         return None
-    return lists.order if len(parts) == 1 else np.concatenate([lists.order[one] for one in parts])
+    return np.concatenate([lists.order[one] for one in parts])
 
 
 def _last(near: NDArray[np.float32], limit: int) -> float:

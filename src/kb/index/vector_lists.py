@@ -1,8 +1,8 @@
 """Inverted lists over dense vectors (IVF): the rows of similar vectors, one list after another.
 
 A search in a very large store compares the query with the lists' centroids, and then only with the
-rows of the nearest lists. So it may miss a row that is near the query, but in a list that is not;
-with `PROBES` lists, it finds more than 99 of 100 of the nearest ten (docs/decisions/0054).
+rows of the nearest lists. So it may miss a row that is near the query, but in a list that is not
+(docs/decisions/0054 has measurements).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     Rows = NDArray[np.float32]
 
 MIN_ROWS = 300_000  # fewer rows are compared one by one, which is exact
-PROBES = 96
+SHARE = 0.3  # of the lists, which a search compares
+_LISTS = 2  # as many lists as this times the square root of the number of rows
 _SAMPLE = 40  # rows for each list that the centroids are computed from
 _ROUNDS = 6
 _BATCH = 8192  # rows compared with all centroids at a time
@@ -33,11 +34,11 @@ class Lists(NamedTuple):
 
 
 def build(rows: Rows) -> Lists:
-    """Divide normalized rows into as many lists as the square root of their number, by k-means
-    over a sample. The result is the same for the same rows."""
+    """Divide normalized rows into lists, by k-means over a sample. The result is the same for the
+    same rows."""
     import numpy as np
 
-    count = max(1, isqrt(len(rows)))
+    count = max(1, min(len(rows), _LISTS * isqrt(len(rows))))
     chance = np.random.default_rng(len(rows))
     sample = rows[np.sort(chance.choice(len(rows), min(len(rows), count * _SAMPLE), replace=False))]
     centroids = sample[chance.choice(len(sample), count, replace=False)]
@@ -72,12 +73,13 @@ def _means(rows: Rows, of_row: NDArray[np.int64], before: Rows) -> Rows:
     return means
 
 
-def probe(lists: Lists, query: Rows, count: int = PROBES) -> list[slice]:
+def probe(lists: Lists, query: Rows, share: float = SHARE) -> list[slice]:
     """The places in `order` of the lists that are nearest to a query, in ascending order."""
     import numpy as np
 
     near = np.einsum("ij,j->i", lists.centroids, query)
-    count = min(count, len(near))
+    near[np.diff(lists.ends, prepend=0) == 0] = -np.inf
+    count = min(len(near), max(1, round(share * len(near))))
     chosen = np.sort(np.argpartition(near, -count)[-count:])
     ends = lists.ends[chosen].tolist()
     starts = np.where(chosen > 0, lists.ends[chosen - 1], 0).tolist()

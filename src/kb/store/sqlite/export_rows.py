@@ -78,5 +78,5 @@ def _embeddings(connection: apsw.Connection, chunk_id: int) -> list[JsonDict]:
     embeddings = [dict(zip(export_format.EMBEDDING, row, strict=True)) for row in rows]
     for each in embeddings:
         stored = each["sparse"]
-        each["sparse"] = None if stored is None else sparse_weights.decimals(stored)
+        each["sparse"] = stored and dict(sorted(sparse_weights.decimals(stored).items()))
     return embeddings
