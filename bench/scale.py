@@ -1,5 +1,5 @@
-"""Retrieval by the size of the store: words, dense and sparse vectors, at 10,000 and 100,000 passages
-(`scale`) and at a million (`million`, which takes minutes and 6 GB of memory).
+"""Retrieval by the size of the store: words, dense and sparse vectors, at 10,000 and 100,000
+passages (`scale`) and at a million (`million`, which takes minutes and 6 GB of memory).
 
 Postings and vectors are generated at the level of the index: words and terms by Zipf's law with
 repetitions, vectors in topics of very different sizes. The yardstick is a scan of the same number

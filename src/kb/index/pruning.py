@@ -158,6 +158,7 @@ def _kth(scores: NDArray[np.float32], limit: int) -> float:
     if blocks >= 2 * limit:
         # The positions of a block are far apart, so that numpy compares whole rows.
         best = scores[: blocks * _BLOCK].reshape(_BLOCK, blocks).max(axis=0)
+    best = best[best > 0.0]  # numpy is slow to find a place among many equal numbers
     if len(best) < limit:
         return 0.0
     return float(np.partition(best, len(best) - limit)[len(best) - limit])
