@@ -310,7 +310,7 @@ class KnowledgeBase:
         """Remove expired documents, and return their paths. `dry_run` removes nothing."""
         expired = self._store.catalog.expired(self._now())
         if not dry_run and expired:
-            self._store.catalog.delete_documents(document.doc_id for document in expired)
+            self._store.catalog.delete_documents([one.doc_id for one in expired], restorable=True)
         return [document.doc_path for document in expired]
 
     def compact(self) -> int:

@@ -9,6 +9,7 @@ functions          SQL functions, and helpers for queries
 catalog            the catalog port
 documents          documents, tags and chunks as rows
 files              roots, and the recorded states of their files
+removed_documents  tags and counts of documents whose files were removed
 filters            filters as SQL conditions
 
 fulltext           the full-text port, over FTS5 and the word index

@@ -115,6 +115,10 @@ CELLS: Mapping[str, Mapping[str, Cell]] = {
     "document_tags": {"doc_id": _ANY, "tag": _TEXT,
         "source": Cell(("text",), lambda value: value in ("file", "user")),
     },
+    "removed_documents": {
+        "root_path": Cell(("text", "blob"), is_path), "path": _NAME, "access_count": _COUNT,
+        "user_tags": Cell(("text",), _json(is_names)),
+    },
     "chunks": {
         "doc_id": _ANY, "ordinal": _COUNT, "section_label": _SAID, "chunker_version": _TEXT,
         "content_hash": _TEXT, "indexed_at": _TEXT, "spans": Cell(("text",), _json(is_spans)),
