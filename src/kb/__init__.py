@@ -24,6 +24,7 @@ And the modules that several of them share:
     config         settings: defaults, files, environment, flags
     trust          which settings files the user trusts
     types          the values that pass between packages
+    values         frozen values that are quick to create
     errors         every error, with its code and exit status
     metadata       limits on metadata, tags and language
     deadline       time limits and cancellation

@@ -37,7 +37,7 @@ from kb.types import Filters
 def map_command(invocation: Invocation, /, *, path: Path, color: str, filters: Filters) -> None:
     """Draw a map of the library as SVG.
 
-    Similar documents are near each other; this needs their vectors. Topics are named by words
+    Similar documents are near each other; this needs their vectors. Topics are named by the words
     in titles and headings. Open the file in a browser; the title of a document is shown under the
     pointer. With --json, the points are printed instead.
 

@@ -21,7 +21,7 @@ All values are frozen. Nothing here does I/O or imports numpy, apsw or another p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from kb.values import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kb.types.answers import Answer, AnswerSentence, WrittenSentence
