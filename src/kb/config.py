@@ -53,9 +53,7 @@ class SearchConfig:
 
     default_top: int = _key(10, "number of hits when --top is not given", harmless=range(1, 1001))
     profile: str = _key("default", "profile when --profile is not given", harmless=True)
-    snippet_chars: int = _key(
-        220, "maximum length of a snippet, in characters", harmless=range(1, 10_001)
-    )
+    snippet_chars: int = _key(220, "maximum characters of a snippet", harmless=range(1, 10_001))
     timeout_s: float = _key(
         30.0,
         "time limit for a search or a read, after which it fails; loading a model does not count; "
@@ -69,15 +67,13 @@ class SearchConfig:
         harmless=True,
     )
     log: str = _key(
-        "",
-        "where to log the time of every search: stderr, or a file; if empty, only -v logs them",
+        "", "where to log the time of every search: stderr, or a file; if empty, only -v logs them"
     )
     retriever_timeout_ms: int = _key(
         2000,
         "how long a search waits for retrievers that run in parallel; a late one is left out and "
         "reported as degraded; 0: no limit. Retrievers run in parallel in stores with 2,000 or "
-        "more vectors, or if an endpoint encodes the query; otherwise they run one after another, "
-        "without this limit",
+        "more vectors, or if an endpoint encodes the query; otherwise there is no limit",
         zero=True,
     )
 
@@ -159,8 +155,7 @@ class ModelsConfig:
         choices=("2-bit", "1-bit", "int8", "none"),
     )
     exam: bool = _key(
-        True,
-        "whether an encoder must pass a short exam before searches use its vectors",
+        True, "whether an encoder must pass a short exam before searches use its vectors"
     )
     offline: bool = _key(
         False,
