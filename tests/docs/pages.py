@@ -35,6 +35,7 @@ ELSEWHERE = {
     ("how-to/mcp.md", "text"): "test_clients.py",
     ("how-to/watch.md", "ini"): "test_always_on.py",
     ("how-to/watch.md", "xml"): "test_always_on.py",
+    ("how-to/ask.md", "toml"): "test_pieces.py",
     ("how-to/code.md", "toml"): "test_pieces.py",
     ("how-to/models.md", "toml"): "test_pieces.py",
     ("how-to/papers.md", "toml"): "test_pieces.py",
