@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
 
 import apsw
 
 from kb.errors import StoreUnusable
+from kb.values import Any, NamedTuple
 
 HINT = "run kb doctor to see what is wrong, and kb doctor --fix to repair it"
 _MOST = 1 << 53  # a counter is never larger
