@@ -1,15 +1,16 @@
 """The library: `KnowledgeBase`, the API that every interface calls.
 
-    knowledge_base      `KnowledgeBase`: ingest, search, embed, read and maintain a store
-    ingestion           runs an ingest, for paths and for uploads
-    retriever_searches  searches with a fixed set of retrievers
-    lookup              finds documents and passages by their names
-    notes               checks the attributes of a note before it is stored
-    passages            opens citations, and compares the text with what was indexed
-    status              describes a store: contents, vectors, pending work
-    archive             exports, imports, and attaching imported folders
-    store_copy          copies a store into another one, and verifies the copy
-    doctor              checks a store and repairs what can be rebuilt
+    knowledge_base        `KnowledgeBase`: ingest, search, embed, read and maintain a store
+    async_knowledge_base  the same methods for programs that use asyncio
+    ingestion             runs an ingest, for paths and for uploads
+    retriever_searches    searches with a fixed set of retrievers
+    lookup                finds documents and passages by their names
+    notes                 checks the attributes of a note before it is stored
+    passages              opens citations, and compares the text with what was indexed
+    status                describes a store: contents, vectors, pending work
+    archive               exports, imports, and attaching imported folders
+    store_copy            copies a store into another one, and verifies the copy
+    doctor                checks a store and repairs what can be rebuilt
 
 Import `KnowledgeBase` from `kb`.
 """
