@@ -65,6 +65,7 @@ from tests.ingest.parsers import (
     test_subtitles,
     test_table,
     test_transcript,
+    test_zotero,
 )
 from tests.ingest.parsers.archives import zipped
 from tests.ingest.parsers.mutations import MAX_CHARS, check_parsed
@@ -197,6 +198,7 @@ SEEDS: dict[str, Callable[[], list[Seed]]] = {
     "bookmarks": lambda: [Seed("a.html", test_bookmarks.PAGE)],
     "mhtml": lambda: [Seed("a.mhtml", test_mhtml.saved())],
     "image": lambda: [Seed("a.png", test_image.saved(test_image.Image.new("L", (120, 20))))],
+    "zotero": lambda: [Seed("zotero.sqlite", test_zotero.database())],
     "evernote": lambda: [Seed("a.enex", test_evernote.EXPORT)],
     "archive": lambda: [Seed("a.zip", test_archive.TYPICAL)],
     "conversations": lambda: (
@@ -226,7 +228,7 @@ COUNTS = {
     "text": 2000, "pptx": 1000, "xlsx": 1000, "opendocument": 1000, "canvas": 1000,
     "bibliography": 1500, "conversations": 1000, "rtf": 1500, "man": 1500, "subtitles": 1000,
     "transcript": 1000, "bookmarks": 1000, "mhtml": 1000, "evernote": 1000, "archive": 1000,
-    "image": 500,
+    "image": 500, "zotero": 500,
 }  # fmt: skip
 _XML = b"""<![CDATA[ ]]> <!-- --> <?xml </ /> &amp; &#0; &#x110000; &x; xmlns= <!DOCTYPE <!ENTITY
     <w:p> </w:p> <w:tbl> <w:tr> <w:tc> <w:t> <w:br/> <w:txbxContent> <w:numPr> w:val="-1" """
@@ -261,6 +263,7 @@ TOKENS: dict[str, bytes] = {
         <H3> </H3> <TITLE> <!-- --> ADD_DATE= " ' >""",
     "mhtml": b"Content-Type: multipart/related; boundary= text/html charset=hex base64 -- <p> : ;",
     "evernote": _XML + b" <note> <title> <content> <tag> <created> <en-note> <resource> <data> ",
+    "zotero": b"CREATE TABLE items VIEW SELECT ( ) 1 \x02\x02 NULL",
     "image": b"IHDR IDAT IEND PLTE \xff\xd8 \x89PNG",
     "archive": b"PK .zip .md ../ \\ __MACOSX/ # --- \x00\x00",
     "epub": _XML + _HTML + b" ../ %00 # idref= properties=nav <navPoint> <itemref href= ",

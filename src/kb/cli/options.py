@@ -144,6 +144,10 @@ _FILTERS: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...] = (
         help="Only paths that match the pattern: * stops at /, ** does not.",
     ),
     option(
+        "--links-to", metavar="DOCUMENT", heading="Filters",
+        help="Only documents that link to this one, given by its path or the end of it.",
+    ),
+    option(
         "--trust-min", type=Choice(TRUSTS), metavar="TRUST", heading="Filters",
         help=f"Only documents with at least this trust: {', '.join(TRUSTS)}.",
     ),
@@ -154,7 +158,7 @@ _FILTERS: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...] = (
     option("--before", metavar="DATE", heading="Filters", help="Only documents dated before DATE."),
 )  # fmt: skip
 _LISTS = ("tags", "tags_any", "type", "kind")
-_SINGLES = ("scope", "lang", "path_glob", "trust_min", "after", "before")
+_SINGLES = ("scope", "lang", "path_glob", "links_to", "trust_min", "after", "before")
 
 
 def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:

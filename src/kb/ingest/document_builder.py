@@ -26,7 +26,7 @@ from kb.types import Attributes, ChunkDraft, DocumentDraft, Root
 _EXTRACTED = frozenset(
     """
     archive bookmarks canvas conversation docx email epub evernote html image man opendocument pdf
-    pptx rtf subtitles xlsx
+    pptx rtf subtitles xlsx zotero
     """.split()
 )
 

@@ -85,7 +85,8 @@ def entry_for(client: Client, command: str, store: str) -> dict[str, Any]:
 def install(
     client: Client, entry: Mapping[str, Any], home: Path | None = None
 ) -> tuple[Path, bool]:
-    """Add kb to the settings of a client, or update it. Returns the file, and whether it changed."""
+    """Add kb to the settings of a client, or update it. Returns the file, and whether that
+    changed."""
     path = client.path(home or Path.home())
     settings = _read(client, path, entry)
     servers = settings.setdefault(client.key, {})
