@@ -6,7 +6,7 @@ PYTEST := $(BIN)/python -m pytest -q -n 2
 DEMO_STORE := build/demo/kb.sqlite
 KB_DEMO := $(BIN)/kb --store $(DEMO_STORE)
 
-.PHONY: demo dev browser test test-slow check mutants bench quality docs site clean
+.PHONY: test-integrations demo dev browser test test-slow check mutants bench quality docs site clean
 
 demo: .venv/installed  ## ingest the example library and search it three times
 	@rm -rf build/demo && mkdir -p build/demo
@@ -33,6 +33,13 @@ test: check browser  ## every check, and all tests but the slow ones
 
 test-slow: .venv/dev  ## the slow tests: kill, load and fuzz runs
 	$(PYTEST) -m slow
+
+test-integrations:  ## the retrievers in the test suites of LangChain and LlamaIndex
+	$(PYTHON) -m venv build/integrations
+	build/integrations/bin/python -m pip install --quiet -e '.[langchain,llama-index,llm,client,serve]' \
+	  langchain-tests hypothesis pytest
+	build/integrations/bin/python -m pytest -q -o filterwarnings= -o asyncio_mode=auto \
+	  -o asyncio_default_fixture_loop_scope=function tests/integrations
 
 check: .venv/dev  ## lint, types, import rules, generated documentation
 	$(BIN)/ruff check

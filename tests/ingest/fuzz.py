@@ -197,7 +197,7 @@ SEEDS: dict[str, Callable[[], list[Seed]]] = {
     ],
     "bookmarks": lambda: [Seed("a.html", test_bookmarks.PAGE)],
     "mhtml": lambda: [Seed("a.mhtml", test_mhtml.saved())],
-    "image": lambda: [Seed("a.png", test_image.saved(test_image.Image.new("L", (120, 20))))],
+    "image": lambda: [Seed("a.png", test_image.BLANK)],
     "zotero": lambda: [Seed("zotero.sqlite", test_zotero.database())],
     "evernote": lambda: [Seed("a.enex", test_evernote.EXPORT)],
     "archive": lambda: [Seed("a.zip", test_archive.TYPICAL)],

@@ -22,7 +22,8 @@ needs_ocr = pytest.mark.skipif(not ocr.is_available(), reason="without the extra
 
 def picture(*lines: str) -> Image.Image:
     with pypdfium2.PdfDocument(pdfs.made(pdfs.text_page(*lines))) as document:
-        return document[0].render(scale=2).to_pil().convert("RGB")
+        image: Image.Image = document[0].render(scale=2).to_pil()
+        return image.convert("RGB")
 
 
 def saved(image: Image.Image, form: str = "PNG") -> bytes:
@@ -68,3 +69,6 @@ def test_pictures_without_text() -> None:
         ImageParser().parse(Source("a.png", saved(Image.new("RGB", (20, 20)))))
     with pytest.raises(Unreadable, match="not a valid picture"):
         ImageParser().parse(Source("a.png", b"\x89PNG\r\n\x1a\n"))
+
+
+BLANK = saved(Image.new("L", (120, 20)))  # an input of the fuzz test

@@ -39,7 +39,8 @@ INSERT INTO fields VALUES (1, 'title'), (2, 'date'), (3, 'publicationTitle'), (4
 """
 ITEMS = """
 INSERT INTO items VALUES (1, 3, '2024-01-01', 'ITEMAAAA'), (2, 2, '2024-01-01', 'FILEAAAA'),
-  (3, 4, '2024-01-02', 'NOTEAAAA'), (4, 1, '2024-01-03', 'ANNOAAAA'), (5, 1, '2024-01-03', 'ANNOBBBB'),
+  (3, 4, '2024-01-02', 'NOTEAAAA'), (4, 1, '2024-01-03', 'ANNOAAAA'),
+  (5, 1, '2024-01-03', 'ANNOBBBB'),
   (6, 3, '2024-01-04', 'GONEAAAA');
 INSERT INTO itemDataValues VALUES (1, 'Mooring loads in tidal streams'), (2, '2019-05-00 May 2019'),
   (3, 'Ocean Engineering'), (4, 'We measure chain tension.'), (5, '10.1000/182'), (6, 'Old thing'),
@@ -52,9 +53,11 @@ INSERT INTO tags VALUES (1, 'mooring'), (2, 'to read');
 INSERT INTO itemTags VALUES (1, 1, 0), (1, 2, 0);
 INSERT INTO collections VALUES (1, 'Boats', NULL), (2, 'Anchors', 1);
 INSERT INTO collectionItems VALUES (2, 1);
-INSERT INTO itemNotes VALUES (3, 1, '<div><p>Compare with <b>our</b> buoy &amp; chain</p></div>', '');
+INSERT INTO itemNotes VALUES (3, 1,
+  '<div><p>Compare with <b>our</b> buoy &amp; chain</p></div>', '');
 INSERT INTO itemAttachments VALUES (2, 1, 'storage:Hale 2019.pdf');
-INSERT INTO itemAnnotations VALUES (4, 2, 1, 'tension peaks at slack water', 'surprising', '5', '1'),
+INSERT INTO itemAnnotations VALUES
+  (4, 2, 1, 'tension peaks at slack water', 'surprising', '5', '1'),
   (5, 2, 2, NULL, 'check this table', 'iv', '0');
 INSERT INTO deletedItems VALUES (6);
 """
