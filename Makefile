@@ -48,6 +48,7 @@ check: .venv/dev  ## lint, types, import rules, generated documentation
 	$(BIN)/lint-imports
 	$(BIN)/python docs/reference.py --check
 	$(BIN)/python docs/pictures.py --check
+	$(BIN)/python packaging/shared_files.py --check
 
 mutants: .venv/dev  ## mutation tests of the ranking code: at least 95 % must be noticed
 	$(BIN)/python -m tests.mutants
@@ -62,9 +63,10 @@ quality: .venv/dev  ## search quality on judged collections (KB_DATA or ../share
 	$(BIN)/python -m bench.questions
 	$(BIN)/python -m bench.relevance
 
-docs: .venv/dev  ## write the generated parts of docs/
+docs: .venv/dev  ## write the generated parts of docs/ and packaging/
 	$(BIN)/python docs/reference.py
 	$(BIN)/python docs/pictures.py
+	$(BIN)/python packaging/shared_files.py
 
 site: .venv/dev  ## build the documentation website: build/site/index.html
 	$(BIN)/python docs/website.py

@@ -62,7 +62,10 @@ def get_command(invocation: Invocation, *, uri: str) -> None:
     suffix = f" ({output.escape(advice)})" if advice else ""
     output.note(f"{state} {output.escape(passage.citation.uri)}{suffix}")
     text = passage.text.removesuffix("\n")
-    output.write(output.escape_lines(text) if output.is_terminal(sys.stdout) else text)
+    if output.is_terminal(sys.stdout):
+        output.write_paged(output.escape_lines(text))
+    else:
+        output.write(text)
     for line in links:
         output.note(output.escape(line))
 
