@@ -34,12 +34,13 @@ test: check browser  ## every check, and all tests but the slow ones
 test-slow: .venv/dev  ## the slow tests: kill, load and fuzz runs
 	$(PYTEST) -m slow
 
-test-integrations:  ## the retrievers in the test suites of LangChain and LlamaIndex
+test-integrations:  ## tests that need LangChain, LlamaIndex, llm or OCR, in an environment of their own
 	$(PYTHON) -m venv build/integrations
-	build/integrations/bin/python -m pip install --quiet -e '.[langchain,llama-index,llm,client,serve]' \
-	  langchain-tests hypothesis pytest
+	build/integrations/bin/python -m pip install --quiet -e '.[langchain,llama-index,llm,client,ocr,serve]' \
+	  langchain-tests hypothesis pytest reportlab
 	build/integrations/bin/python -m pytest -q -o filterwarnings= -o asyncio_mode=auto \
-	  -o asyncio_default_fixture_loop_scope=function tests/integrations
+	  -o asyncio_default_fixture_loop_scope=function tests/integrations \
+	  tests/ingest/parsers/test_image.py
 
 check: .venv/dev  ## lint, types, import rules, generated documentation
 	$(BIN)/ruff check
