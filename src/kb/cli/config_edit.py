@@ -27,7 +27,7 @@ _SECTION = re.compile(r"[ \t]*\[([^\[\]]+)\][ \t]*(?:#.*)?")
 @common_options()
 @pass_invocation
 def set_command(invocation: Invocation, *, key: str, value: str) -> None:
-    """Change a setting in your own settings file, and print the file.
+    """Change a setting in your own file, and print its path.
 
     KEY is a name that `kb config` shows. A config.toml beside the store, a variable or an option
     may still override it.
@@ -50,7 +50,7 @@ def set_command(invocation: Invocation, *, key: str, value: str) -> None:
 @common_options()
 @pass_invocation
 def unset_command(invocation: Invocation, *, key: str) -> None:
-    """Remove a setting from your own settings file, and print the file.
+    """Remove a setting from your own file, and print its path.
 
     \b
     Example:
