@@ -25,6 +25,7 @@ And the modules that several of them share:
     config         settings: defaults, files, environment, flags
     trust          which settings files the user trusts
     types          the values that pass between packages
+    values         frozen values that are quick to create
     errors         every error, with its code and exit status
     metadata       limits on metadata, tags and language
     deadline       time limits and cancellation
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from kb.config import (
+        AskConfig,
         ChunkConfig,
         Config,
         IgnoredSettings,
@@ -63,12 +65,15 @@ if TYPE_CHECKING:
     from kb.errors import KbError
     from kb.ingest.progress import Progress
     from kb.library.async_knowledge_base import AsyncKnowledgeBase
+    from kb.library.conversation import Conversation, Delta
     from kb.library.knowledge_base import KnowledgeBase
     from kb.ports import Encoder, Judge, Store
     from kb.search.query.analysis import sanitize
     from kb.search.query.query_encoder import normalize
     from kb.search.ranking.boosts import TYPE_WEIGHTS
     from kb.types import (
+        Answer,
+        AnswerSentence,
         Chunk,
         Citation,
         Compared,
@@ -88,6 +93,8 @@ if TYPE_CHECKING:
         IngestReport,
         Job,
         Jobs,
+        LibraryMap,
+        MapPoint,
         ModelSpec,
         Overlap,
         Passage,
@@ -101,11 +108,15 @@ if TYPE_CHECKING:
         StoredModel,
         TokenVectors,
         Work,
+        WrittenSentence,
     )
 
 __version__ = "0.1.0"
 
 _MODULES = {
+    "Answer": "kb.types",
+    "AnswerSentence": "kb.types",
+    "AskConfig": "kb.config",
     "AsyncKnowledgeBase": "kb.library.async_knowledge_base",
     "Chunk": "kb.types",
     "ChunkConfig": "kb.config",
@@ -113,6 +124,8 @@ _MODULES = {
     "Compared": "kb.types",
     "Comparison": "kb.types",
     "Config": "kb.config",
+    "Conversation": "kb.library.conversation",
+    "Delta": "kb.library.conversation",
     "Deadline": "kb.deadline",
     "Degraded": "kb.types",
     "Diagnosis": "kb.types",
@@ -136,6 +149,8 @@ _MODULES = {
     "Judge": "kb.ports",
     "KbError": "kb.errors",
     "KnowledgeBase": "kb.library.knowledge_base",
+    "LibraryMap": "kb.types",
+    "MapPoint": "kb.types",
     "ModelSpec": "kb.types",
     "ModelsConfig": "kb.config",
     "OpenConfig": "kb.config",
@@ -157,6 +172,7 @@ _MODULES = {
     "TYPE_WEIGHTS": "kb.search.ranking.boosts",
     "TokenVectors": "kb.types",
     "Work": "kb.types",
+    "WrittenSentence": "kb.types",
     "Worker": "kb.embedding.worker",
     "WorkerState": "kb.embedding.worker",
     "normalize": "kb.search.query.query_encoder",
@@ -164,6 +180,9 @@ _MODULES = {
 }
 __all__ = [
     "TYPE_WEIGHTS",
+    "Answer",
+    "AnswerSentence",
+    "AskConfig",
     "AsyncKnowledgeBase",
     "Chunk",
     "ChunkConfig",
@@ -171,8 +190,10 @@ __all__ = [
     "Compared",
     "Comparison",
     "Config",
+    "Conversation",
     "Deadline",
     "Degraded",
+    "Delta",
     "Diagnosis",
     "Document",
     "EmbedProgress",
@@ -194,6 +215,8 @@ __all__ = [
     "Judge",
     "KbError",
     "KnowledgeBase",
+    "LibraryMap",
+    "MapPoint",
     "ModelSpec",
     "ModelsConfig",
     "OpenConfig",
@@ -216,6 +239,7 @@ __all__ = [
     "Work",
     "Worker",
     "WorkerState",
+    "WrittenSentence",
     "__version__",
     "normalize",
     "sanitize",

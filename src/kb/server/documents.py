@@ -173,7 +173,7 @@ def router() -> APIRouter:
         quiet: Annotated[bool, Query(description="Do not count this as an access.")] = False,
     ) -> Response:
         def work(memory: RequestMemory) -> JsonDict:
-            _reserve_document(context.kb, uri, memory)
+            reserve_document(context.kb, uri, memory)
             passage = context.kb.get(uri, count=not quiet)
             memory.reserve_response(ENCODING_COPIES * sys.getsizeof(passage.text))
             return wire.passage(passage)
@@ -195,7 +195,7 @@ def router() -> APIRouter:
         end = offset + min(limit, context.limits.max_page)
 
         def work(memory: RequestMemory) -> JsonDict:
-            _reserve_document(context.kb, document, memory)
+            reserve_document(context.kb, document, memory)
             chunks = context.kb.chunks(document)
             next_offset = end if len(chunks) > end else None
             return wire.chunks(document, chunks[offset:end], next_offset)
@@ -227,7 +227,7 @@ def router() -> APIRouter:
     return routes
 
 
-def _reserve_document(kb: KnowledgeBase, uri: str, memory: RequestMemory) -> None:
+def reserve_document(kb: KnowledgeBase, uri: str, memory: RequestMemory) -> None:
     """Reserve the memory that reading a document takes. A `uri` that is not a plain citation
     reserves nothing here: the read reports it, or finds a document by a part of its path."""
     try:

@@ -35,6 +35,7 @@ HEADER = "x-kb-request"  # with any value: a form of another site cannot set it
 _WRITE_METHODS = ("POST", "PUT", "PATCH", "DELETE")  # no route takes any other but GET and HEAD
 _PUBLIC_PATHS = ("/", "/health")
 _ASSETS = "/assets/"
+_READ = "/read/"  # the document page, without the document
 MAX_HEADER_BYTES = 32 * 1024
 _MAX_HEADERS = 100
 _HOST = re.compile(
@@ -101,14 +102,15 @@ class AccessRules:
             raise Foreign(
                 f"pages from {origin!r} may not use this server", "open the server's own page"
             )
-        opened = method == "GET" and path == "/" and headers.get("sec-fetch-mode") == "navigate"
+        is_page = path == "/" or path.startswith(_READ)
+        opened = method == "GET" and is_page and headers.get("sec-fetch-mode") == "navigate"
         if headers.get("sec-fetch-site", "none") not in _SAME_SITE and not opened:
             raise Foreign(
                 "pages from other sites may not use this server", "open the server's own page"
             )
 
     def _check_token(self, path: str, headers: Mapping[str, str]) -> None:
-        if self.token is None or path in _PUBLIC_PATHS or path.startswith(_ASSETS):
+        if self.token is None or path in _PUBLIC_PATHS or path.startswith((_ASSETS, _READ)):
             return
         scheme, _, token = headers.get("authorization", "").partition(" ")
         matches = hmac.compare_digest(token.strip().encode(), self.token.encode())

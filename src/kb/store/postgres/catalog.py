@@ -8,7 +8,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from kb.errors import StoreBusy
-from kb.store.postgres import documents, embeddings, files, schema, segments
+from kb.store.postgres import documents, embeddings, files, removed_documents, schema, segments
 from kb.text.timestamps import utc_timestamp
 
 if TYPE_CHECKING:
@@ -107,8 +107,14 @@ class PostgresCatalog:
         with self._database.writing() as session:
             documents.write_chunks(session, doc_id, draft, chunks, utc_timestamp(self._clock()))
 
-    def delete_documents(self, doc_ids: Iterable[int], roots: Iterable[str] = ()) -> int:
+    def delete_documents(
+        self, doc_ids: Iterable[int], roots: Iterable[str] = (), *, restorable: bool = False
+    ) -> int:
+        doc_ids, roots = list(doc_ids), list(roots)
         with self._database.writing() as session:
+            if restorable:
+                removed_documents.save(session, doc_ids)
+            removed_documents.delete(session, roots)
             removed = documents.delete(session, doc_ids)
             files.drop_empty_roots(session, roots)
             return removed

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kb import __version__
+from kb.index import sparse_weights
 from kb.store import export_format
 
 if TYPE_CHECKING:
@@ -40,7 +41,12 @@ def last_id(session: Session, table: str) -> int:
                              f"FROM {sequence}"))  # fmt: skip
 
 
-ID_COLUMNS = {"roots": "root_id", "documents": "doc_id", "chunks": "chunk_id"}
+ID_COLUMNS = {
+    "roots": "root_id",
+    "documents": "doc_id",
+    "chunks": "chunk_id",
+    "removed_documents": "removed_id",
+}
 
 
 def lines(session: Session, *, vectors: bool) -> Iterator[bytes]:
@@ -78,6 +84,9 @@ def _record(kind: str, row: tuple[Any, ...]) -> JsonDict:
     if kind == "root":
         root_id, name, path, whole = row
         row = (root_id, name, _text_or_bytes(path), whole)
+    if kind == "removed_document":
+        removed_id, root_path, path, accesses, tags = row
+        row = (removed_id, _text_or_bytes(root_path), path, accesses, json.dumps(tags))
     return export_format.from_row(kind, row)
 
 
@@ -106,6 +115,7 @@ def _embeddings(session: Session, chunk_ids: list[int]) -> dict[int, list[JsonDi
     found: dict[int, list[JsonDict]] = {}
     for chunk_id, *values in rows:
         each = dict(zip(export_format.EMBEDDING, values, strict=True))
-        each["sparse"] = None if each["sparse"] is None else json.loads(each["sparse"])
+        stored = each["sparse"]
+        each["sparse"] = stored and dict(sorted(sparse_weights.decimals(stored).items()))
         found.setdefault(chunk_id, []).append(each)
     return found

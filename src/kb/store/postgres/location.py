@@ -2,8 +2,9 @@
 
     postgresql://USER:PASSWORD@HOST:PORT/DATABASE?schema=NAME
 
-All parameters but `schema` are those of libpq, such as `sslmode` or `application_name`; several
-hosts can be given. The password is better kept in `~/.pgpass` or PGPASSWORD.
+All parameters but `schema` and `machine` are those of libpq, such as `sslmode` or
+`application_name`; several hosts can be given. The password is better kept in `~/.pgpass` or
+PGPASSWORD. `machine` names the machine, for several that have the same folders at the same paths.
 """
 
 from __future__ import annotations
@@ -12,29 +13,45 @@ import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from kb import paths
 from kb.errors import InvalidRequest, MissingExtra
+from kb.processes import machine_name
 
 SCHEMA = "kb"  # unless the URL names another
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_PASSWORDS = ("password", "sslpassword")
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _HOW = "postgresql://USER@HOST/DATABASE?schema=NAME"
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a store is. `dsn` is the URL for libpq, `shown` the URL without its password."""
+    """Where a store is. `dsn` is the URL for libpq, `shown` the URL without its passwords, and
+    `secrets` are these passwords, in each spelling."""
 
     dsn: str
     schema: str
     shown: str
     path: Path
+    secrets: tuple[str, ...] = ()
+    machine: str = ""
 
     @classmethod
     def parse(cls, url: str) -> Location:
         """Raises `InvalidRequest` for a URL that is not understood."""
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:  # its message may name the password
+            raise InvalidRequest(
+                "the URL of the store is not a valid URL", f"use {_HOW}"
+            ) from error
+        if _BAD_ESCAPE.search(parts.netloc) or _BAD_ESCAPE.search(parts.query):
+            raise InvalidRequest(
+                "the URL of the store has a '%' that two hexadecimal digits do not follow",
+                "write '%' as %25, also in a password",
+            )
         options = parse_qsl(parts.query, keep_blank_values=True)
         names = [name for name, _ in options]
         schema = dict(options).get("schema", SCHEMA)
@@ -51,9 +68,11 @@ class Location:
                 "the URL of the store has a '#'", "write '#' as %23, also in a password"
             )
         user, at, hosts = parts.netloc.rpartition("@")
-        name = user.partition(":")[0]
-        rest = [(key, value) for key, value in options if key != "schema"]
-        public = [(key, value) for key, value in rest if key not in ("password", "sslpassword")]
+        name, _, password = user.partition(":")
+        rest = [(key, value) for key, value in options if key not in ("schema", "machine")]
+        public = [(key, value) for key, value in rest if key not in _PASSWORDS]
+        secrets = [password, *(value for key, value in rest if key in _PASSWORDS)]
+        spellings = {spell(each) for each in secrets for spell in (str, quote, unquote)} - {""}
         if schema != SCHEMA:
             public.append(("schema", schema))
         given = dict(rest)
@@ -65,7 +84,15 @@ class Location:
             schema=schema,
             shown=_url(parts, f"{name}{at}{hosts}", public),
             path=Path(paths.user_folder("data")) / "postgresql" / folder / "kb.store",
+            machine=dict(options).get("machine") or machine_name(),
+            secrets=tuple(sorted(spellings, key=len, reverse=True)),
         )
+
+    def without_secrets(self, text: str) -> str:
+        """A message of libpq, which may repeat parts of the URL, without the passwords."""
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        return text
 
 
 def _url(parts: SplitResult, host: str, options: list[tuple[str, str]]) -> str:

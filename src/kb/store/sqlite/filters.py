@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from typing import Any, NamedTuple
 
 import apsw
 
 from kb.errors import check_choice
 from kb.types import KINDS, SCOPES, TRUSTS, TYPES, Filters
+from kb.values import Any, NamedTuple
 
 # The chunks of the documents that match a condition.
 CHUNKS_OF = "SELECT c.chunk_id FROM documents d JOIN chunks c ON c.doc_id = d.doc_id WHERE "

@@ -15,14 +15,19 @@ _LIST = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*(?:\{|\])")
 
 class ConversationsParser(FormatParser):
     name = "conversations"
-    version = "1"
+    version = "2"
     priority = 1  # before the parser of code, which reads other JSON
 
     def accepts(self, source: Source) -> bool:
+        """Accept the lists that hold conversations or messages; other JSON is read as such."""
         head = source.data[:8192]
         if _DAY.fullmatch(source.name):
             return bool(_LIST.match(head)) and all(part.search(head) for part in _MESSAGE)
-        return bool(_NAME.fullmatch(source.name) and _LIST.match(head))
+        return bool(
+            _NAME.fullmatch(source.name)
+            and _LIST.match(head)
+            and (b'"mapping"' in source.data or b'"chat_messages"' in source.data)
+        )
 
     def parse(self, source: Source) -> Parsed:
         if _DAY.fullmatch(source.name):

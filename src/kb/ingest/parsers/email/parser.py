@@ -16,7 +16,7 @@ _FIELD = re.compile(rb"(?:[\x21-\x39\x3b-\x7e]{1,80}:[^\n]*\r?\n(?:[ \t][^\n]*\n
 
 class EmailParser(FormatParser):
     name = "email"
-    version = "6"
+    version = "7"
     priority = 1  # before the parser of text
 
     def accepts(self, source: Source) -> bool:
