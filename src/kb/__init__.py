@@ -4,6 +4,7 @@ The public names are below; `docs/reference/python.md` describes them. The packa
 that users call to the ones that everything else imports:
 
     cli           the `kb` command
+    integrations  retrievers and clients for the tools of others
     mcp           `kb mcp`: tools for agents
     watch         `kb watch`: keeps the store up to date while files change
     server        `kb serve`: the HTTP API and the web page
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from kb.embedding.worker import Worker, WorkerState
     from kb.errors import KbError
     from kb.ingest.progress import Progress
+    from kb.library.async_knowledge_base import AsyncKnowledgeBase
     from kb.library.conversation import Conversation, Delta
     from kb.library.knowledge_base import KnowledgeBase
     from kb.ports import Encoder, Judge, Store
@@ -115,6 +117,7 @@ _MODULES = {
     "Answer": "kb.types",
     "AnswerSentence": "kb.types",
     "AskConfig": "kb.config",
+    "AsyncKnowledgeBase": "kb.library.async_knowledge_base",
     "Chunk": "kb.types",
     "ChunkConfig": "kb.config",
     "Citation": "kb.types",
@@ -180,6 +183,7 @@ __all__ = [
     "Answer",
     "AnswerSentence",
     "AskConfig",
+    "AsyncKnowledgeBase",
     "Chunk",
     "ChunkConfig",
     "Citation",

@@ -59,6 +59,7 @@ NOT_RUN = {
     ("tutorial.md", "mkdir -p ~/.local/bin"): "the reader of the tests has such a command already",
     ("tutorial.md", "mkdir ~/tidepool"): "the reader of the tests has such a folder already",
     ("how-to/papers.md", "pip install 'kb-search[formats,lang]'"): _FETCHES,
+    ("how-to/papers.md", "pip install 'kb-search[ocr]'"): _FETCHES,
     ("how-to/serve.md", "pip install 'kb-search[serve]'"): _FETCHES,
     ("how-to/mcp.md", "pip install 'kb-search[mcp]'"): _FETCHES,
     ("how-to/watch.md", "pip install 'kb-search[watch]'"): _FETCHES,

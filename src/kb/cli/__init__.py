@@ -36,6 +36,7 @@
     models          `kb models` and `kb embed-text`
     model_download  `kb models pull` and `kb models remove`
     setup           `kb init`, `config` and `completion`
+    config_edit     `kb config set` and `unset`
     evaluation      `kb eval`
     report_files    the files that `kb eval run` writes
     serve           `kb serve`

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kb.cli.invocation import Invocation
 
 LISTS = ("tags", "tags_any", "type", "kind")  # filters with several values
-SINGLES = ("scope", "lang", "path_glob", "trust_min", "after", "before")
+SINGLES = ("scope", "lang", "path_glob", "links_to", "trust_min", "after", "before")
 
 
 def utf8_text(value: str) -> str:
@@ -93,6 +93,7 @@ _OPTIONS = {
     "--scope": _Option("scope", str, choices=lambda: SCOPES),
     "--lang": _Option("lang", utf8_text),
     "--path": _Option("path_glob", utf8_text),
+    "--links-to": _Option("links_to", utf8_text),
     "--trust-min": _Option("trust_min", str, choices=lambda: TRUSTS),
     "--after": _Option("after", utf8_text),
     "--before": _Option("before", utf8_text),

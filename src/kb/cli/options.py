@@ -141,6 +141,10 @@ _FILTERS: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...] = (
         help="Only paths that match the pattern: * stops at /, ** does not.",
     ),
     option(
+        "--links-to", metavar="DOCUMENT", heading="Filters",
+        help="Only documents that link to this one, given by its path or the end of it.",
+    ),
+    option(
         "--trust-min", type=Choice(TRUSTS), metavar="TRUST", heading="Filters",
         help=f"Only documents with at least this trust: {', '.join(TRUSTS)}.",
     ),

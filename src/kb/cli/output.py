@@ -62,6 +62,18 @@ def write(text: str) -> None:
     _write_line(text, stdout())
 
 
+def write_paged(text: str) -> None:
+    """Write text to a terminal, through the pager if it is longer than the screen. `less` keeps the
+    text on the screen and understands colors, unless $LESS says otherwise."""
+    from shutil import get_terminal_size
+
+    if text.count("\n") < get_terminal_size().lines - 1:
+        write(text)
+        return
+    os.environ.setdefault("LESS", "FRX")
+    click.echo_via_pager(text)
+
+
 def write_raw(text: str) -> None:
     """Write data to stdout without a line break at its end."""
     if (stream := stdout()) is not None:

@@ -10,6 +10,7 @@
     function_words  the language of a query in Latin script
     citations       citations such as `lib/a.md#L12-L34`, formatted and parsed
     links           addresses that open a file where a citation points
+    wikilinks       links and tags in Markdown
     globs           path patterns, matched in linear time
     headings        the heading text of a passage
     units           sizes with units, as people read them

@@ -24,6 +24,7 @@ class Filters:
     scope: str | None = None
     lang: str | None = None
     path_glob: str | None = None
+    links_to: str | None = None
     trust_min: str | None = None
     after: str | None = None
     before: str | None = None
